@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from tinykube.api import ApiServer
+from tinykube.apiserver import ApiServer
 from tinykube.clock import WallClock
 from tinykube.request import MERGE_PATCH, Request, Response
 

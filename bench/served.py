@@ -14,7 +14,7 @@ from hanse.kube.authority import CertificateAuthority, server_context
 from hanse.kube.clock import WallClock
 from hanse.kube.http import HttpTransport
 from hanse.kube.request import Transport
-from tinykube.api import ApiServer
+from tinykube.apiserver import ApiServer
 from tinykube.http import serve
 from tinykube.users import ADMIN
 

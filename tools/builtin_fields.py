@@ -2,7 +2,7 @@
 
     python tools/builtin_fields.py "$(go env GOMODCACHE)/k8s.io" v0.35.4
 
-Prints the table that `tinykube.fields` loads: only facts that a client sees on the
+Prints the table that `tinykube.builtin_types` loads: only facts that a client sees on the
 wire, for the kinds the embedded cluster serves and what they are made of.
 """
 

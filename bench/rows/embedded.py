@@ -15,7 +15,7 @@ from bench.row import Effort, Row, unprepared
 from hanse.kube.clock import WallClock
 from hanse.kube.request import Request, Transport
 from hanse.local.in_process import InProcess
-from tinykube.api import ApiServer
+from tinykube.apiserver import ApiServer
 from tinykube.controllers.suite import ALL, Controllers
 
 IDLE = 100

@@ -28,7 +28,7 @@ from hanse.kube.clock import WallClock
 from hanse.kube.request import Transport
 from hanse.local.in_process import InProcess
 from hanse.local.real.fleet import BROKER, NAMES
-from tinykube.api import ApiServer
+from tinykube.apiserver import ApiServer
 
 OFFERS = 300
 

@@ -11,19 +11,20 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from tinykube import bodies, custom, typed
-from tinykube.calls import Call
-from tinykube.failures import Refusal, bad_request, internal_error
-from tinykube.fields import type_of
-from tinykube.jsonpatch import PatchFailed, apply_json_patch
-from tinykube.kinds import rules_of
-from tinykube.metadata import new_uid
+from tinykube import custom, serializer
+from tinykube.builtin_types import type_of
+from tinykube.conversion import shown
+from tinykube.errors import Refusal, bad_request, internal_error
+from tinykube.handlers import bodies
+from tinykube.handlers.calls import Call
+from tinykube.handlers.reviews import user_info
+from tinykube.json_patch import PatchFailed, apply_json_patch
+from tinykube.object_meta import new_uid
 from tinykube.resources import Object, Registry, Resource
-from tinykube.reviews import user_info
 from tinykube.selectors import matches_labels
 from tinykube.storage import Storage
-from tinykube.versions import shown
-from tinykube.webhooks import (
+from tinykube.strategies import rules_of
+from tinykube.webhook_client import (
     ServiceResolver,
     WebhookCall,
     WebhookCaller,
@@ -264,7 +265,7 @@ def _patched(hook: _Hook, asked: Resource, obj: Object, response: dict[str, Any]
         raise internal_error(f'admission webhook "{name}" sent an unknown patchType')
     try:
         operations = bodies.parse_json(b64decode(response["patch"]))
-        patched = apply_json_patch(typed.clone(shown(hook.resource, obj)), operations)
+        patched = apply_json_patch(serializer.clone(shown(hook.resource, obj)), operations)
     except (BadBase64, bodies.Unreadable, PatchFailed, TypeError) as error:
         raise internal_error(str(error)) from error
     patched = {**patched, "apiVersion": asked.api_version, "kind": asked.kind}
@@ -275,8 +276,8 @@ def _read_again(resource: Resource, patched: Object) -> Object:
     if resource.custom is not None:
         return custom.shaped(resource, patched)[0]
     try:
-        made, _ = typed.read(type_of(resource.api_version, resource.kind), patched)
-    except typed.TypeMismatch as error:
+        made, _ = serializer.read(type_of(resource.api_version, resource.kind), patched)
+    except serializer.TypeMismatch as error:
         raise internal_error(str(error)) from error
     made = {"kind": resource.kind, "apiVersion": resource.api_version, **made}
     default: Callable[[Object], None] = rules_of(resource).default

@@ -3,10 +3,10 @@
 from ipaddress import ip_network
 from random import Random
 
-from tinykube.addresses import SERVICECIDRS, Addresses
 from tinykube.clock import Clock
-from tinykube.metadata import new_uid, timestamp
+from tinykube.object_meta import new_uid, timestamp
 from tinykube.resources import Object
+from tinykube.service_allocator import SERVICECIDRS, Addresses
 from tinykube.storage import Storage
 
 _NAMESPACES = ("kube-system", "kube-public", "kube-node-lease", "default")

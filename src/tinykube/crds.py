@@ -7,15 +7,14 @@ import msgspec
 from msgspec import Struct
 
 from tinykube.clock import Clock
-from tinykube.failures import (
+from tinykube.errors import (
     FieldError,
     forbidden,
     invalid,
     required,
     unsupported,
 )
-from tinykube.metadata import timestamp
-from tinykube.names import dns1035_problems, subdomain_problems
+from tinykube.object_meta import timestamp
 from tinykube.resources import (
     Column,
     CustomVersion,
@@ -26,9 +25,10 @@ from tinykube.resources import (
     Subresource,
     version_rank,
 )
-from tinykube.rules import Rules
-from tinykube.schema import schema_errors
 from tinykube.storage import Change, Notice, Storage
+from tinykube.strategy import Rules
+from tinykube.structural_schema import schema_errors
+from tinykube.validation import dns1035_problems, subdomain_problems
 
 CRD_CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 Remove = Callable[[Resource, Object], object]

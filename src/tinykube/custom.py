@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
-from tinykube import typed
-from tinykube.failures import FieldError, bad_request, invalid
+from tinykube import serializer
+from tinykube.errors import FieldError, bad_request, invalid
 from tinykube.resources import CustomVersion, Object, Resource
-from tinykube.schema import fill_defaults, prune, schema_errors
+from tinykube.structural_schema import fill_defaults, prune, schema_errors
 
 _INT32_MAX = 2**31 - 1
 
@@ -14,12 +14,12 @@ _INT32_MAX = 2**31 - 1
 def shaped(resource: Resource, value: Object) -> tuple[Object, list[str]]:
     """The object with unknown fields dropped (and named) and defaults filled in; a copy."""
     custom = _custom(resource)
-    made: Object = typed.clone(value)
+    made: Object = serializer.clone(value)
     try:
-        metadata, unknown_metadata = typed.read(
+        metadata, unknown_metadata = serializer.read(
             "meta/v1.ObjectMeta", made.pop("metadata", {}) or {}
         )
-    except (typed.TypeMismatch, AttributeError) as error:
+    except (serializer.TypeMismatch, AttributeError) as error:
         raise bad_request(
             f'{resource.kind} in version "{resource.version}" cannot be handled as a '
             f"{resource.kind}: {error}"

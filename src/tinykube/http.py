@@ -12,8 +12,8 @@ from typing import Protocol
 from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
-from tinykube.api import is_watch
-from tinykube.failures import Refusal
+from tinykube.apiserver import is_watch
+from tinykube.errors import Refusal
 from tinykube.request import JSON, Request, RequestLike, Response
 from tinykube.users import ANONYMOUS, User, impersonated
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tinykube.fields import Field, fields_of, is_kind, json_fields, type_of
+from tinykube.builtin_types import Field, fields_of, is_kind, json_fields, type_of
 from tinykube.request import JSON, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from tinykube.resources import Object, Registry, Resource
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tinykube.fields import Field, fields_of, type_of
+from tinykube.builtin_types import Field, fields_of, type_of
 
 MAGIC = b"k8s\0"
 CONTENT_TYPE = "application/vnd.kubernetes.protobuf"

@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from tinykube.failures import Refusal, bad_request
-from tinykube.names import is_label_value, label_key_problems, label_value_problems
+from tinykube.errors import Refusal, bad_request
 from tinykube.resources import Object, Resource
+from tinykube.validation import is_label_value, label_key_problems, label_value_problems
 
 Operator = Literal["=", "!=", "in", "notin", "exists", "!", ">", "<"]
 

@@ -5,7 +5,7 @@ from urllib.parse import unquote
 
 from msgspec import Struct
 
-from tinykube.failures import Refusal
+from tinykube.errors import Refusal
 
 _PREFIX = "impersonate-"
 

@@ -20,7 +20,7 @@ from hanse.runtime.api import KubeApi
 from hanse.runtime.reconciler import Reconciler
 from tests.features.gslb.fleet import config
 from tests.support.time import ON_VIRTUAL_TIME, LoopClock
-from tinykube.api import ApiServer
+from tinykube.apiserver import ApiServer
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ from hanse.local.in_process import InProcess
 from hanse.model.kinds.core import Namespace
 from hanse.model.manifests import SERVICE_ACCOUNT, Manifest, manifest, namespace
 from hanse.model.objects import Wire
-from tinykube.api import ApiServer
+from tinykube.apiserver import ApiServer
 
 pytestmark = pytest.mark.anyio
 

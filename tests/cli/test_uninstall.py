@@ -25,7 +25,7 @@ from hanse.model.manifests import Manifest, definitions
 from hanse.model.objects import Meta
 from hanse.runtime.ownership import Owner, with_owner
 from tests.cli.programs import Running, running
-from tinykube.api import ApiServer
+from tinykube.apiserver import ApiServer
 
 pytestmark = pytest.mark.anyio
 

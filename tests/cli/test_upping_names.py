@@ -21,7 +21,7 @@ from hanse.model.crds import crd_of
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.networks import Network, NetworkPeering, NetworkPort, Tenant
 from hanse.model.objects import Object
-from tinykube.api import ApiServer
+from tinykube.apiserver import ApiServer
 
 pytestmark = pytest.mark.anyio
 

@@ -13,8 +13,8 @@ from tests.differential.recording import recorded
 from tests.differential.requests import CASES
 from tests.differential.vocabulary import Case
 from tests.support.time import LoopClock, run
-from tinykube.api import ApiServer
-from tinykube.webhooks import WebhookCall, WebhookFailed
+from tinykube.apiserver import ApiServer
+from tinykube.webhook_client import WebhookCall, WebhookFailed
 
 RECORDED = recorded()
 SERVICES = "10.0.0.0/16"

@@ -24,7 +24,7 @@ from tests.dns.coredns import Difference, ask, coredns, differences, in_words, u
 from tests.dns.fleet import WEB, ZONE, imported, piece, pod, rules, seen_in
 from tests.dns.running import running
 from tests.support.builders import namespace
-from tinykube.api import ApiServer
+from tinykube.apiserver import ApiServer
 from tinykube.http import serve
 from tinykube.users import ADMIN
 

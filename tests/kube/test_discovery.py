@@ -21,7 +21,7 @@ from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import Kind
 from tests.kube.scripted import Scripted, answer, refusal
 from tests.support.time import ON_VIRTUAL_TIME, LoopClock
-from tinykube.api import ApiServer
+from tinykube.apiserver import ApiServer
 
 pytestmark = pytest.mark.anyio
 

@@ -17,7 +17,7 @@ from hanse.model.kinds.core import Namespace
 from hanse.model.objects import Meta
 from tests.support.faults import LinkFaults, Network
 from tests.support.time import ON_VIRTUAL_TIME, LoopClock
-from tinykube.api import ApiServer
+from tinykube.apiserver import ApiServer
 
 pytestmark = pytest.mark.anyio
 

@@ -18,7 +18,7 @@ from hanse.model.kinds.core import Secret
 from hanse.model.objects import Meta
 from tests.support.builders import namespace
 from tests.support.time import ON_VIRTUAL_TIME, LoopClock
-from tinykube.api import ApiServer
+from tinykube.apiserver import ApiServer
 
 pytestmark = pytest.mark.anyio
 

@@ -21,7 +21,7 @@ from hanse.model.objects import Meta, Object
 from tests.kube.test_discovery import CRDS, EXPORTS, define
 from tests.support.faults import LinkFaults, Network
 from tests.support.time import ON_VIRTUAL_TIME, LoopClock
-from tinykube.api import ApiServer
+from tinykube.apiserver import ApiServer
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,7 @@ from msgspec.structs import fields
 
 from hanse.model.objects import Object
 from tests.model.test_kinds import KINDS
-from tinykube.fields import Field, fields_of, json_fields, type_of
+from tinykube.builtin_types import Field, fields_of, json_fields, type_of
 
 BUILTIN = [
     kind for kind in KINDS if fields_of(type_of(kind.kind.api_version, kind.kind.name)) is not None

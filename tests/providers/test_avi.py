@@ -33,7 +33,7 @@ from hanse.model.objects import Meta
 from hanse.providers.avi import AviController, Controller, NoController
 from tests.features.gslb.fleet import HOST, amko, balancer, config, policy
 from tests.providers.avi_server import PASSWORD, USER, AviServer
-from tinykube.api import ApiServer
+from tinykube.apiserver import ApiServer
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,7 @@ import pytest
 
 from hanse.kube.request import JSON, Request, Transport
 from hanse.local.real.fleet import RealFleet
-from tinykube.builtins import BUILTINS
+from tinykube.builtin_resources import BUILTINS
 from tinykube.discovery import respond
 from tinykube.resources import Registry
 

@@ -19,7 +19,7 @@ from hanse.model.objects import Object
 from hanse.runtime.api import KubeApi
 from hanse.runtime.connection import Connection, Informer, Scope
 from hanse.runtime.informers import ClusterInformers
-from tinykube.api import ApiServer
+from tinykube.apiserver import ApiServer
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 FORBIDDEN = Forbidden(Status(code=403, reason="Forbidden", message="you cannot list it"))

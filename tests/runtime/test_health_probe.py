@@ -18,7 +18,7 @@ from hanse.runtime.health_probe import MUTE, NOTICED, PATIENCE, QUIET, listen
 from tests.runtime.town import town
 from tests.support.time import ON_VIRTUAL_TIME, LoopClock
 from tests.support.world import BROKER
-from tinykube.api import ApiServer
+from tinykube.apiserver import ApiServer
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ from hanse.local.in_process import InProcess
 from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.runtime.heartbeat_lease import HeartbeatLease
 from tests.support.time import ON_VIRTUAL_TIME, LoopClock
-from tinykube.api import ApiServer
+from tinykube.apiserver import ApiServer
 
 pytestmark = pytest.mark.anyio
 

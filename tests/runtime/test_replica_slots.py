@@ -11,7 +11,7 @@ from hanse.local.in_process import InProcess
 from hanse.model.kinds.coordination import Lease
 from hanse.runtime.replica_slots import ReplicaSlots
 from tests.support.time import ON_VIRTUAL_TIME, LoopClock
-from tinykube.api import ApiServer
+from tinykube.apiserver import ApiServer
 
 pytestmark = pytest.mark.anyio
 

@@ -22,7 +22,7 @@ from hanse.runtime.reconciler import Reconciler
 from tests.support.builders import namespace
 from tests.support.faults import Network
 from tests.support.time import LoopClock
-from tinykube.api import ApiServer
+from tinykube.apiserver import ApiServer
 
 TERMS = LeaseTimings()
 

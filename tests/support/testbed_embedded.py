@@ -17,13 +17,13 @@ from hanse.web.webhooks.webhook_server import WebhookServer
 from tests.support.service_accounts import Account
 from tests.support.testbed import WebhookEndpoint
 from tests.support.time import LoopClock
-from tinykube.api import ApiServer
+from tinykube.apiserver import ApiServer
 from tinykube.controllers import suite
 from tinykube.controllers.suite import Controllers
 from tinykube.request import RequestLike, Response
 from tinykube.storage import Snapshot
 from tinykube.users import User
-from tinykube.webhooks import WebhookCall, WebhookFailed
+from tinykube.webhook_client import WebhookCall, WebhookFailed
 
 DOWNTIME = timedelta(seconds=3)
 """How long a real API server takes to restart."""

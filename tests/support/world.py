@@ -16,7 +16,7 @@ from hanse.runtime.guard import Guard
 from hanse.runtime.reconciler import Reconciler
 from tests.support.faults import Network
 from tests.support.time import LoopClock
-from tinykube.api import ApiServer
+from tinykube.apiserver import ApiServer
 
 BROKER = "broker"
 

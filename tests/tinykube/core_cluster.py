@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from hanse.kube.request import JSON, MERGE_PATCH, Request
-from tinykube.api import ApiServer
+from tinykube.apiserver import ApiServer
 from tinykube.users import ADMIN, User
 
 Object = dict[str, Any]

@@ -22,7 +22,7 @@ from tests.tinykube.core_cluster import (
     widget_crd,
 )
 from tinykube.users import User
-from tinykube.webhooks import (
+from tinykube.webhook_client import (
     WebhookCall,
     WebhookFailed,
     call_over_https,

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from hanse.kube.authority import CertificateAuthority, server_context
-from tinykube.webhooks import WebhookCall, WebhookFailed, call_over_https
+from tinykube.webhook_client import WebhookCall, WebhookFailed, call_over_https
 
 
 @asynccontextmanager

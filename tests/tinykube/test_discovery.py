@@ -3,7 +3,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tinykube.builtins import BUILTINS
+from tinykube.builtin_resources import BUILTINS
 from tinykube.discovery import respond
 from tinykube.request import Request, Response
 from tinykube.resources import CustomVersion, Registry, Resource, Subresource

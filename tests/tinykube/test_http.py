@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 
 from hanse.kube.authority import CertificateAuthority, client_context, server_context
-from tinykube.failures import Refusal
+from tinykube.errors import Refusal
 from tinykube.http import BODY_LIMIT, serve
 from tinykube.request import RequestLike, Response
 from tinykube.users import ANONYMOUS, User

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from hanse.kube.request import Request
-from tinykube.builtins import BUILTINS
+from tinykube.builtin_resources import BUILTINS
+from tinykube.builtin_types import fields_of, type_of
 from tinykube.discovery import respond
-from tinykube.fields import fields_of, type_of
 from tinykube.resources import CustomVersion, Object, Registry, Resource
 
 GVK = "x-kubernetes-group-version-kind"

@@ -15,8 +15,8 @@ from tests.tinykube.core_cluster import (
     configmap,
     deployment,
 )
-from tinykube.jsonpatch import PatchFailed, apply_json_patch
-from tinykube.strategic import BadDirective, strategic_merge
+from tinykube.json_patch import PatchFailed, apply_json_patch
+from tinykube.strategic_merge import BadDirective, strategic_merge
 
 POD = "core/v1.Pod"
 

@@ -14,7 +14,7 @@ from tests.tinykube.core_cluster import (
     deployment,
     pod,
 )
-from tinykube.api import ApiServer, is_watch
+from tinykube.apiserver import ApiServer, is_watch
 
 
 async def test_a_new_cluster_has_its_namespaces_and_its_own_service() -> None:

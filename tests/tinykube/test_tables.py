@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from tinykube.builtins import BUILTINS
+from tinykube.builtin_resources import BUILTINS
 from tinykube.resources import Object, Resource
 from tinykube.tables import table
 from tinykube.tables.cells import human, selector

@@ -9,7 +9,7 @@ from hanse.kube.access import ClientConfig, Credentials
 from hanse.kube.errors import Unreachable, error_of
 from hanse.kube.request import Request, Response
 from tinykube import request as served
-from tinykube.failures import Refusal
+from tinykube.errors import Refusal
 from tinykube.http import Api
 from tinykube.users import ADMIN, User
 

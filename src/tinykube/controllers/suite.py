@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from tinykube.api import ApiServer
+from tinykube.apiserver import ApiServer
 from tinykube.controllers.accounts import NamespaceDefaults
 from tinykube.controllers.contract import Controller
 from tinykube.controllers.daemonset import DaemonSets

@@ -39,7 +39,7 @@ from hanse.runtime.leader_election import LeaderElections
 from hanse.runtime.leaving import force_leave, leave
 from hanse.runtime.reconciler import Reconciler
 from tests.support.world import Agent, World
-from tinykube.api import ApiServer
+from tinykube.apiserver import ApiServer
 from tinykube.controllers.suite import Controllers
 
 LUBECK, HAMBURG, BERGEN = "lubeck", "hamburg", "bergen"

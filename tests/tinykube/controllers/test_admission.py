@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tinykube.resources import Object
-from tinykube.webhooks import WebhookCall, WebhookFailed
+from tinykube.webhook_client import WebhookCall, WebhookFailed
 
 from .scenario import Cluster, cluster, ready_pods, workload
 from .test_workloads import condition, is_rolled_out

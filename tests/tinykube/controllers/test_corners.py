@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tinykube.api import ApiServer
+from tinykube.apiserver import ApiServer
 from tinykube.controllers.loadbalancer import LoadBalancerAddresses
 from tinykube.controllers.loop import WorkLoop
 from tinykube.controllers.nodes import NodeRanges

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from tinykube.builtins import BUILTINS
+from tinykube.builtin_resources import BUILTINS
 from tinykube.controllers.contract import Create, Delete, Patch, Replace, Tell
 from tinykube.controllers.events import Recorder
 from tinykube.controllers.garbage import Owners

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from tests.support.time import LoopClock
-from tinykube.api import ApiServer
+from tinykube.apiserver import ApiServer
 from tinykube.controllers.contract import (
     CONFIG_MAPS,
     SETTLED,

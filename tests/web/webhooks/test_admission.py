@@ -20,7 +20,7 @@ from hanse.model.verdict import Allow, Deny, Review, Verdict, WebhookRule
 from hanse.web.webhooks.admission import NotAReview, answer, asked, json_patch
 from hanse.web.webhooks.server import serving
 from tests.support.time import EPOCH
-from tinykube.jsonpatch import apply_json_patch
+from tinykube.json_patch import apply_json_patch
 
 
 def review(**request: Any) -> bytes:

@@ -13,11 +13,11 @@ from hanse.kube.store import Store
 from hanse.kube.watching import follow
 from hanse.model.kinds.core import PersistentVolumeClaim, Service
 from hanse.model.objects import K, Kind, Object, Wire, to_wire
-from tinykube.builtins import BUILTINS
+from tinykube.builtin_resources import BUILTINS
 from tinykube.controllers.loadbalancer import LoadBalancerAddresses
 from tinykube.controllers.loop import Work, WorkLoop
 from tinykube.controllers.volumes import PERSISTENT_VOLUMES, STORAGE_CLASSES, Volumes
-from tinykube.failures import Refusal
+from tinykube.errors import Refusal
 from tinykube.request import RequestLike, Response
 from tinykube.resources import Registry
 from tinykube.storage import Storage

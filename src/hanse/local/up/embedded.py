@@ -18,12 +18,12 @@ from hanse.local.up.errors import UpError
 from hanse.local.up.folder import Folder
 from hanse.local.up.topology import Member
 from tinykube import request as served
-from tinykube.api import ApiServer
+from tinykube.apiserver import ApiServer
 from tinykube.controllers.nodes import NodeRanges
 from tinykube.controllers.suite import ALL, BROKER, Controllers, Simulation
 from tinykube.http import serve
 from tinykube.users import ADMIN, User
-from tinykube.webhooks import HttpsCaller, WebhookCaller
+from tinykube.webhook_client import HttpsCaller, WebhookCaller
 
 _HOST = "127.0.0.1"
 _GRACE = timedelta(milliseconds=200)

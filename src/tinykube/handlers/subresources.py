@@ -1,16 +1,16 @@
 """The endpoints below objects: scale, token, binding, eviction."""
 
-from tinykube import bodies
-from tinykube.calls import Call
-from tinykube.deletion import PLAIN, DeleteOptions, Deletion, read_value
-from tinykube.failures import conflict, not_found
-from tinykube.metadata import timestamp
-from tinykube.reads import found
+from tinykube.errors import conflict, not_found
+from tinykube.handlers import bodies
+from tinykube.handlers.calls import Call
+from tinykube.handlers.deletion import PLAIN, DeleteOptions, Deletion, read_value
+from tinykube.handlers.reads import found
+from tinykube.handlers.scale import scale_of
+from tinykube.handlers.writes import Outcome, Writes
+from tinykube.object_meta import timestamp
 from tinykube.resources import Object
-from tinykube.scale import scale_of
+from tinykube.service_account_tokens import Tokens
 from tinykube.storage import Storage
-from tinykube.tokens import Tokens
-from tinykube.writes import Outcome, Writes
 
 _SUCCESS: Object = {
     "kind": "Status",

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from tinykube.builtins import BUILTINS
-from tinykube.failures import not_allowed, not_found
+from tinykube.builtin_resources import BUILTINS
+from tinykube.errors import not_allowed, not_found
 from tinykube.resources import Resource
 from tinykube.storage import Storage
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
-from tinykube.fields import Field, fields_of, is_kind, json_fields
+from tinykube.builtin_types import Field, fields_of, is_kind, json_fields
 from tinykube.resources import Object
 
 _TYPE_META = ("apiVersion", "kind")

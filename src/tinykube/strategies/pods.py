@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from tinykube.failures import (
+from tinykube.errors import (
     FieldError,
     duplicate,
     forbidden,
@@ -11,9 +11,9 @@ from tinykube.failures import (
     required,
     unsupported,
 )
-from tinykube.names import label_problems
 from tinykube.resources import Object
-from tinykube.rules import Rules
+from tinykube.strategy import Rules
+from tinykube.validation import label_problems
 
 _POLICIES = ("Always", "Never", "OnFailure")
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")

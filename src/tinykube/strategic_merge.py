@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tinykube.fields import Field, fields_of, json_fields
+from tinykube.builtin_types import Field, fields_of, json_fields
 from tinykube.resources import Object
 
 _DIRECTIVE = "$patch"

@@ -4,7 +4,7 @@ from urllib.parse import unquote
 
 from msgspec import Struct
 
-from tinykube.failures import NoSuchPath, Refusal, not_found, unknown_resource
+from tinykube.errors import NoSuchPath, Refusal, not_found, unknown_resource
 from tinykube.resources import Registry, Resource
 
 

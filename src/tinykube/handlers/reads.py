@@ -7,9 +7,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from tinykube.bodies import syntax_problem
-from tinykube.calls import Call
-from tinykube.failures import (
+from tinykube.conversion import shown
+from tinykube.errors import (
     FieldError,
     Refusal,
     bad_request,
@@ -20,12 +19,13 @@ from tinykube.failures import (
     too_large_version,
     unsupported,
 )
-from tinykube.render import answer, list_answer
+from tinykube.handlers.bodies import syntax_problem
+from tinykube.handlers.calls import Call
+from tinykube.handlers.negotiation import answer, list_answer
 from tinykube.request import Response
 from tinykube.resources import Object
 from tinykube.selectors import Selection, selection
 from tinykube.storage import Compacted, Storage
-from tinykube.versions import shown
 
 _PAGE_TOO_OLD = (
     "The provided continue parameter is too old to display a consistent list result. You can "

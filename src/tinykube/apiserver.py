@@ -5,38 +5,39 @@ from contextlib import asynccontextmanager
 from random import Random
 from secrets import token_bytes
 
-from tinykube import bodies, discovery, reads
-from tinykube.addresses import Addresses
+from tinykube import discovery
 from tinykube.admission import Admission
 from tinykube.bootstrap import Bootstrap
-from tinykube.builtins import BUILTINS
-from tinykube.calls import Call
+from tinykube.builtin_resources import BUILTINS
 from tinykube.clock import Clock
 from tinykube.crds import Definitions
-from tinykube.deletion import Deletion
-from tinykube.failures import (
+from tinykube.errors import (
     NoSuchPath,
     Refusal,
     method_not_allowed,
     verb_not_supported,
 )
-from tinykube.paths import is_resource_path, locate
-from tinykube.render import answer, list_answer
+from tinykube.handlers import bodies, reads
+from tinykube.handlers.calls import Call
+from tinykube.handlers.deletion import Deletion
+from tinykube.handlers.negotiation import answer, list_answer
+from tinykube.handlers.paths import is_resource_path, locate
+from tinykube.handlers.reviews import reviewed
+from tinykube.handlers.subresources import Endpoints
+from tinykube.handlers.watch import Watches
+from tinykube.handlers.writes import Writes
 from tinykube.request import RequestLike, Response
 from tinykube.resources import Registry
-from tinykube.reviews import reviewed
+from tinykube.service_account_tokens import SECRET_TYPE, Tokens
+from tinykube.service_allocator import Addresses
 from tinykube.storage import Snapshot, Storage
-from tinykube.subresources import Endpoints
-from tinykube.tokens import SECRET_TYPE, Tokens
 from tinykube.users import ADMIN, User, impersonated
-from tinykube.watch import Watches
-from tinykube.webhooks import (
+from tinykube.webhook_client import (
     ServiceResolver,
     WebhookCaller,
     call_over_https,
     no_services,
 )
-from tinykube.writes import Writes
 
 
 class ApiServer:

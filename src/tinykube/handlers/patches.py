@@ -5,10 +5,9 @@ from typing import Any
 
 import msgspec
 
-from tinykube import custom, typed
-from tinykube.bodies import Unreadable, checked, media_type, parse_json
-from tinykube.calls import Call
-from tinykube.failures import (
+from tinykube import custom, serializer
+from tinykube.builtin_types import type_of
+from tinykube.errors import (
     FieldError,
     Refusal,
     bad_request,
@@ -17,11 +16,12 @@ from tinykube.failures import (
     unprocessable,
     unsupported_media_type,
 )
-from tinykube.fields import type_of
-from tinykube.jsonpatch import PatchFailed, apply_json_patch
+from tinykube.handlers.bodies import Unreadable, checked, media_type, parse_json
+from tinykube.handlers.calls import Call
+from tinykube.json_patch import PatchFailed, apply_json_patch
 from tinykube.request import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from tinykube.resources import Object
-from tinykube.strategic import BadDirective, KeyMissing, go_text, strategic_merge
+from tinykube.strategic_merge import BadDirective, KeyMissing, go_text, strategic_merge
 
 _OPERATIONS_LIMIT = 10_000
 
@@ -72,7 +72,7 @@ def _json_patched(old: Object, patch: Any) -> Object:
             f"{_OPERATIONS_LIMIT}, got {len(patch)}",
         )
     try:
-        patched = apply_json_patch(typed.clone(old), patch)
+        patched = apply_json_patch(serializer.clone(old), patch)
     except PatchFailed as error:
         raise unprocessable() from error
     if not isinstance(patched, dict):
@@ -122,8 +122,8 @@ def settled(call: Call, patched: Object) -> Object:
             detail = f'no kind "{sent[1]}" can stand for {kind} of version "{api_version}"'
             raise _bad_patch(_json(patched), detail)
         try:
-            shaped, unknown = typed.read(type_of(api_version, kind), patched)
-        except typed.TypeMismatch as error:
+            shaped, unknown = serializer.read(type_of(api_version, kind), patched)
+        except serializer.TypeMismatch as error:
             if media_type(call.request) == STRATEGIC_MERGE_PATCH:
                 text = go_text(parse_json(call.request.body))
                 raise _bad_patch(text, error.in_conversion) from error

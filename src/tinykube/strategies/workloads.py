@@ -3,17 +3,17 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tinykube.failures import (
+from tinykube.errors import (
     FieldError,
     forbidden,
     invalid,
     required,
     unsupported,
 )
-from tinykube.kinds.pods import default_pod_spec, pod_spec_errors
 from tinykube.resources import Object
-from tinykube.rules import Rules
 from tinykube.selectors import matches_labels
+from tinykube.strategies.pods import default_pod_spec, pod_spec_errors
+from tinykube.strategy import Rules
 
 
 def _default_template(spec: dict[str, Any]) -> None:

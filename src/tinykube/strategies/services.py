@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from ipaddress import ip_address
 from typing import Any
 
-from tinykube.failures import (
+from tinykube.errors import (
     FieldError,
     duplicate,
     forbidden,
@@ -13,16 +13,16 @@ from tinykube.failures import (
     required,
     unsupported,
 )
-from tinykube.kinds.endpoints import PROTOCOLS, address_errors
-from tinykube.metadata import label_errors
-from tinykube.names import (
+from tinykube.object_meta import label_errors
+from tinykube.resources import Object
+from tinykube.strategies.endpoints import PROTOCOLS, address_errors
+from tinykube.strategy import Rules
+from tinykube.validation import (
     dns1035_problems,
     label_key_problems,
     label_problems,
     subdomain_problems,
 )
-from tinykube.resources import Object
-from tinykube.rules import Rules
 
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _EXPOSED = ("NodePort", "LoadBalancer")

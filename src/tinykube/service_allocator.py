@@ -7,14 +7,14 @@ from random import Random
 from typing import Any, assert_never
 
 from tinykube.clock import Clock
-from tinykube.failures import (
+from tinykube.errors import (
     FieldError,
     Refusal,
     internal_error,
     invalid,
     invalid_object,
 )
-from tinykube.metadata import new_uid, timestamp
+from tinykube.object_meta import new_uid, timestamp
 from tinykube.resources import Object
 from tinykube.storage import Change, Notice, Restored, Storage, name_of
 

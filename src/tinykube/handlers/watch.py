@@ -8,17 +8,17 @@ from typing import Any, assert_never
 import msgspec
 from msgspec import Struct
 
-from tinykube import typed
-from tinykube.calls import Call
+from tinykube import serializer
+from tinykube.builtin_types import fields_of, type_of
 from tinykube.clock import Clock
-from tinykube.failures import Refusal, expired, too_large_version
-from tinykube.fields import fields_of, type_of
-from tinykube.reads import check_list_options, selected_by
-from tinykube.render import Form, form_of, one_table, partial
+from tinykube.conversion import shown
+from tinykube.errors import Refusal, expired, too_large_version
+from tinykube.handlers.calls import Call
+from tinykube.handlers.negotiation import Form, form_of, one_table, partial
+from tinykube.handlers.reads import check_list_options, selected_by
 from tinykube.resources import Object, Resource
 from tinykube.selectors import FieldTerm, Selection
 from tinykube.storage import Change, Compacted, Notice, Restored, Storage
-from tinykube.versions import shown
 
 _BOOKMARK_EVERY = 60.0
 _LONGEST = 3600.0
@@ -264,7 +264,7 @@ class _Watch:
         typed_as = {"kind": resource.kind, "apiVersion": resource.api_version}
         type_name = type_of(resource.api_version, resource.kind)
         if resource.custom is None and fields_of(type_name) is not None:
-            return {**typed_as, **typed.read(type_name, {})[0], "metadata": metadata}
+            return {**typed_as, **serializer.read(type_name, {})[0], "metadata": metadata}
         return {**typed_as, "metadata": metadata}
 
     def _shown_line(self, kind: str, obj: Object) -> bytes:

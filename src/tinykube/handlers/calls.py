@@ -3,8 +3,8 @@
 from datetime import datetime
 from typing import Any, Literal
 
-from tinykube.failures import Refusal, bad_request, invalid_object, unsupported
-from tinykube.paths import Target
+from tinykube.errors import Refusal, bad_request, invalid_object, unsupported
+from tinykube.handlers.paths import Target
 from tinykube.request import RequestLike
 from tinykube.resources import Resource
 from tinykube.users import User

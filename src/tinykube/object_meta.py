@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
-from tinykube.failures import (
+from tinykube.errors import (
     FieldError,
     bad_request,
     forbidden,
@@ -14,13 +14,13 @@ from tinykube.failures import (
     required,
     too_long,
 )
-from tinykube.names import (
+from tinykube.resources import Object, Resource
+from tinykube.validation import (
     label_key_problems,
     label_problems,
     label_value_problems,
     path_segment_problems,
 )
-from tinykube.resources import Object, Resource
 
 _WIPED = (
     "uid",

@@ -5,12 +5,12 @@ from random import Random
 
 from msgspec import Struct
 
-from tinykube import bodies, custom, metadata, patches, typed
-from tinykube.addresses import Addresses
+from tinykube import custom, object_meta, serializer
 from tinykube.admission import Admission, Event
-from tinykube.calls import Call
+from tinykube.builtin_types import type_of
 from tinykube.clock import Clock
-from tinykube.failures import (
+from tinykube.conversion import kept, shown
+from tinykube.errors import (
     Refusal,
     already_exists,
     bad_request,
@@ -22,14 +22,15 @@ from tinykube.failures import (
     not_found,
     stale,
 )
-from tinykube.fields import type_of
-from tinykube.kinds import rules_of
-from tinykube.namespaces import check_namespace
+from tinykube.handlers import bodies, patches
+from tinykube.handlers.calls import Call
+from tinykube.handlers.scale import rescaled, scale_of
+from tinykube.namespace_lifecycle import check_namespace
 from tinykube.resources import Object, Resource
-from tinykube.rules import Rules, wanted
-from tinykube.scale import rescaled, scale_of
+from tinykube.service_allocator import Addresses
 from tinykube.storage import Storage, Taken
-from tinykube.versions import kept, shown
+from tinykube.strategies import rules_of
+from tinykube.strategy import Rules, wanted
 
 Build = Callable[[Object], Object]
 """The object that a change asks for, made from the present one."""
@@ -74,8 +75,8 @@ class Writes:
         _check_named(call)
         sent = bodies.sent_object(call)
         resource, target = call.resource, call.target
-        meta = metadata.metadata_of(sent)
-        metadata.settle_namespace(meta, resource, target.namespace)
+        meta = object_meta.metadata_of(sent)
+        object_meta.settle_namespace(meta, resource, target.namespace)
         _check_name(meta, target.name)
         old = self._storage.get(resource.store, target.namespace, target.name)
         if old is None and rules_of(resource).update_creates and not target.subresource:
@@ -110,17 +111,17 @@ class Writes:
 
     def _patched(self, call: Call, old: Object, apply: Build) -> Object:
         new = patches.settled(call, apply(old))
-        meta = metadata.metadata_of(new)
-        metadata.settle_namespace(meta, call.resource, call.target.namespace)
+        meta = object_meta.metadata_of(new)
+        object_meta.settle_namespace(meta, call.resource, call.target.namespace)
         _check_name(meta, call.target.name)
         return new
 
     async def _create(self, call: Call, obj: Object) -> Outcome:
         resource, target = call.resource, call.target
         rules = rules_of(resource)
-        meta = metadata.metadata_of(obj)
-        metadata.wipe(meta)
-        metadata.settle_namespace(meta, resource, target.namespace)
+        meta = object_meta.metadata_of(obj)
+        object_meta.wipe(meta)
+        object_meta.settle_namespace(meta, resource, target.namespace)
         rules.default(obj)
         named = bool(meta.get("name"))
         check_namespace(self._storage, resource, target.namespace, meta)
@@ -147,9 +148,9 @@ class Writes:
         meta = dict(obj["metadata"])
         made = {**obj, "metadata": meta}
         if meta.get("generateName") and not meta.get("name"):
-            meta["name"] = metadata.generated_name(meta["generateName"], self._random)
-        meta["uid"] = metadata.new_uid(self._random)
-        meta["creationTimestamp"] = metadata.timestamp(self._clock.now())
+            meta["name"] = object_meta.generated_name(meta["generateName"], self._random)
+        meta["uid"] = object_meta.new_uid(self._random)
+        meta["creationTimestamp"] = object_meta.timestamp(self._clock.now())
         if rules.generation:
             meta["generation"] = 1
         if resource.subresource("status") is not None and not rules.keeps_status:
@@ -162,9 +163,9 @@ class Writes:
         if meta.get("resourceVersion"):
             raise Refusal(500, "", "resourceVersion should not be set on objects to be created")
         builtin = resource.custom is None
-        errors = [*metadata.metadata_errors(meta, rules.name_problems, builtin=builtin)]
+        errors = [*object_meta.metadata_errors(meta, rules.name_problems, builtin=builtin)]
         errors += custom.errors(resource, obj) if resource.custom else rules.validate(obj)
-        errors = errors or [*metadata.path_errors(meta)]
+        errors = errors or [*object_meta.path_errors(meta)]
         if errors:
             kind = obj.get("kind") or resource.kind
             raise invalid_object(kind, resource.group, meta.get("name", ""), errors)
@@ -243,7 +244,7 @@ class Writes:
     def _carried(self, call: Call, rules: Rules, new: Object, old: Object) -> Object:
         meta = dict(new["metadata"])
         made = {**new, "metadata": meta}
-        metadata.carry_over(meta, old["metadata"])
+        object_meta.carry_over(meta, old["metadata"])
         meta["resourceVersion"] = old["metadata"]["resourceVersion"]
         if call.target.subresource in _WHOLE:
             rules.prepare_update(made, old)
@@ -255,7 +256,7 @@ class Writes:
     def _check_change(self, call: Call, rules: Rules, new: Object, old: Object) -> None:
         resource = call.resource
         errors = [
-            *metadata.metadata_update_errors(
+            *object_meta.metadata_update_errors(
                 new["metadata"],
                 old["metadata"],
                 rules.name_problems,
@@ -311,7 +312,7 @@ def _reset_status(resource: Resource, obj: Object) -> None:
     if resource.custom is not None:
         obj.pop("status", None)
     elif "status" in obj:
-        obj["status"] = typed.empty_status(type_of(resource.api_version, resource.kind))
+        obj["status"] = serializer.empty_status(type_of(resource.api_version, resource.kind))
 
 
 def _status_only(resource: Resource, new: Object, old: Object) -> Object:

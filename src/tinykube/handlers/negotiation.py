@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from tinykube import tables
-from tinykube.calls import Call
+from tinykube.handlers.calls import Call
 from tinykube.request import Response
 from tinykube.resources import Object
 

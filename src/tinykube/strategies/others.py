@@ -5,7 +5,7 @@ from base64 import b64encode
 from collections.abc import Iterator
 from ipaddress import ip_address, ip_network
 
-from tinykube.failures import (
+from tinykube.errors import (
     FieldError,
     forbidden,
     invalid,
@@ -13,9 +13,9 @@ from tinykube.failures import (
     too_long,
     unsupported,
 )
-from tinykube.names import label_problems, path_segment_problems
 from tinykube.resources import Object
-from tinykube.rules import Rules
+from tinykube.strategy import Rules
+from tinykube.validation import label_problems, path_segment_problems
 
 _KEY = re.compile(r"[-._a-zA-Z0-9]+")
 _KEY_TOLD = (

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from tinykube.clock import Clock
-from tinykube.failures import bad_request, invalid, invalid_object, not_found
-from tinykube.metadata import new_uid, timestamp
+from tinykube.errors import bad_request, invalid, invalid_object, not_found
+from tinykube.object_meta import new_uid, timestamp
 from tinykube.resources import Object, Resource
 from tinykube.storage import Storage
 from tinykube.users import User

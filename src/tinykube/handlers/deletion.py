@@ -6,13 +6,11 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from tinykube import bodies
-from tinykube.addresses import Addresses
 from tinykube.admission import Admission, Event
-from tinykube.calls import Call
 from tinykube.clock import Clock
+from tinykube.conversion import kept, shown
 from tinykube.crds import CRD_CLEANUP, CRDS
-from tinykube.failures import (
+from tinykube.errors import (
     Refusal,
     bad_request,
     invalid,
@@ -21,13 +19,15 @@ from tinykube.failures import (
     not_found,
     unsupported,
 )
-from tinykube.kinds import rules_of
-from tinykube.metadata import timestamp
-from tinykube.namespaces import IMMORTAL
-from tinykube.reads import check_list_options, selected_by
+from tinykube.handlers import bodies
+from tinykube.handlers.calls import Call
+from tinykube.handlers.reads import check_list_options, selected_by
+from tinykube.namespace_lifecycle import IMMORTAL
+from tinykube.object_meta import timestamp
 from tinykube.resources import Object, Resource
+from tinykube.service_allocator import Addresses
 from tinykube.storage import Storage
-from tinykube.versions import kept, shown
+from tinykube.strategies import rules_of
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 _POLICIES = ("Foreground", "Background", "Orphan", "nil")

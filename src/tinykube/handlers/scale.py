@@ -3,7 +3,7 @@
 from typing import Any
 
 from tinykube.custom import at_path
-from tinykube.failures import internal_error, invalid, invalid_object
+from tinykube.errors import internal_error, invalid, invalid_object
 from tinykube.resources import Object, Resource
 from tinykube.selectors import selector_text
 

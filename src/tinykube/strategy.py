@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from tinykube.failures import FieldError
-from tinykube.names import subdomain_problems
+from tinykube.errors import FieldError
 from tinykube.resources import Object
+from tinykube.validation import subdomain_problems
 
 Shape = Callable[[Object], None]
 """Changes a fresh object in place."""

@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 import yaml
 
-from tinykube import custom, protobuf, typed
-from tinykube.calls import Call
-from tinykube.failures import bad_request, too_large, unsupported_media_type
-from tinykube.fields import fields_of, type_of
+from tinykube import custom, protobuf, serializer
+from tinykube.builtin_types import fields_of, type_of
+from tinykube.errors import bad_request, too_large, unsupported_media_type
+from tinykube.handlers.calls import Call
 from tinykube.request import JSON, RequestLike
 from tinykube.resources import Object
 
@@ -164,8 +164,8 @@ def _builtin(call: Call, value: Object, kind: str, api_version: str) -> Object:
         raise bad_request(f"{handled}: {_wrong_kind(sent_kind, str(sent_version), kind)}")
     type_name = type_of(api_version, kind)
     try:
-        shaped, unknown = typed.read(type_name, value)
-    except typed.TypeMismatch as error:
+        shaped, unknown = serializer.read(type_name, value)
+    except serializer.TypeMismatch as error:
         raise bad_request(f"{handled}: {error}") from error
     problems = [f'unknown field "{path}"' for path in unknown]
     if call.field_validation != "Ignore" and media_type(call.request) == JSON:

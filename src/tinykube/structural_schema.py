@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from tinykube.failures import (
+from tinykube.errors import (
     FieldError,
     duplicate,
     invalid,
@@ -20,7 +20,7 @@ from tinykube.failures import (
     too_many,
     unsupported,
 )
-from tinykube.typed import clone
+from tinykube.serializer import clone
 
 Schema = dict[str, Any]
 _META = ("apiVersion", "kind", "metadata")

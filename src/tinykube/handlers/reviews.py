@@ -3,10 +3,10 @@
 from datetime import datetime
 from typing import Any
 
-from tinykube.failures import invalid, invalid_object
-from tinykube.metadata import timestamp
+from tinykube.errors import invalid, invalid_object
+from tinykube.object_meta import timestamp
 from tinykube.resources import Object
-from tinykube.tokens import Tokens
+from tinykube.service_account_tokens import Tokens
 from tinykube.users import User
 
 _EVERYTHING = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]

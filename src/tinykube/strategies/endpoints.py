@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from ipaddress import IPv6Address, ip_address
 from typing import Any
 
-from tinykube.failures import (
+from tinykube.errors import (
     FieldError,
     duplicate,
     invalid,
@@ -12,9 +12,9 @@ from tinykube.failures import (
     too_many,
     unsupported,
 )
-from tinykube.names import label_problems, subdomain_problems
 from tinykube.resources import Object
-from tinykube.rules import Rules
+from tinykube.strategy import Rules
+from tinykube.validation import label_problems, subdomain_problems
 
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 

@@ -1,9 +1,9 @@
 """The rules of each built-in kind."""
 
 from tinykube.crds import CRD_RULES, CRDS
-from tinykube.kinds import endpoints, others, pods, services, workloads
 from tinykube.resources import Resource
-from tinykube.rules import COMMON, Rules
+from tinykube.strategies import endpoints, others, pods, services, workloads
+from tinykube.strategy import COMMON, Rules
 
 _ADMISSION = "admissionregistration.k8s.io"
 _NETWORKING = "networking.k8s.io"
