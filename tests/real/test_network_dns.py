@@ -166,11 +166,11 @@ async def _sees_its_tenant_alone(access: ClientConfig, name: NetworkName) -> Non
 async def test_both_know_the_network_and_no_other(
     real_clusters: RealFleet, tenancy: NetworksScenario, tmp_path: Path
 ) -> None:
-    acme = await tenancy.welcome()
+    acme = await tenancy.create_tenant()
     lab = NetworkName(acme, "lab")
-    space = await tenancy.space(acme)
-    await tenancy.build(acme, "lab")
-    await tenancy.scenario.eventually(tenancy.is_(str(lab), "Ready"))
+    space = await tenancy.create_namespace(acme)
+    await tenancy.create_network(acme, "lab")
+    await tenancy.scenario.eventually(tenancy.has_phase(str(lab), "Ready"))
     marks = {TENANT: acme, NETWORK: "lab"}
     ports = {"ports": [{"name": "http", "port": 80}]}
     web = await tenancy.admin.create(made(Service, "web", space, labels=marks, spec=ports))
@@ -187,7 +187,7 @@ async def test_both_know_the_network_and_no_other(
         "endpoints": [{"addresses": ["10.9.8.7"], "hostname": "db-0"}],
     }
     await tenancy.admin.create(made(EndpointSlice, "db-1", space, **piece))
-    await tenancy.run(space, "worker", "lab")
+    await tenancy.create_pod(space, "worker", "lab")
     pod = await tenancy.scenario.eventually(_placed(tenancy, space))
     alias = await tenancy.admin.read(Service, lab.kubernetes, lab.alias_namespace)
     dns_of = await tenancy.admin.read(Service, lab.kube_dns, lab.dns_namespace)

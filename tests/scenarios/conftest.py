@@ -1,4 +1,4 @@
-"""The stage that scenarios are played on: `--engine` says on clusters of which kind."""
+"""Fixtures of scenarios: `--engine` selects embedded or real clusters."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -25,7 +25,7 @@ HERE = Path(__file__).parent
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip what the engine cannot play; on real clusters scenarios are marked as such."""
+    """Skip what the engine lacks; mark scenarios on real clusters as such."""
     engine = config.getoption("--engine")
     if engine == "kubernetes":
         slow = [i for i in items if HERE in i.path.parents and i.get_closest_marker("virtual")]
@@ -55,7 +55,7 @@ def anyio_backend(engine: str) -> object:
 
 @pytest.fixture
 def fleet(engine: str, request: pytest.FixtureRequest) -> RealFleet | None:
-    """The shared real fleet, started only by those who play on it."""
+    """The shared real fleet, started only where it is used."""
     if engine == "embedded":
         return None
     shared: RealFleet = request.getfixturevalue("real_clusters")
@@ -74,13 +74,13 @@ async def testbed(fleet: RealFleet | None, tmp_path: Path) -> AsyncIterator[Clus
 
 @pytest.fixture
 def features() -> Features:
-    """What agents do on the stage; modules about another feature override it."""
+    """The features of the agents; modules about another feature override it."""
     return lambda: (Toy(),)
 
 
 @pytest.fixture
-def hooks() -> tuple[AdmissionHook, ...]:
-    """What API servers ask agents on the stage; modules about admission override it."""
+def hooks() -> tuple[Hook, ...]:
+    """The webhooks of the agents; modules about admission override it."""
     return ()
 
 
@@ -98,7 +98,7 @@ async def scenario(
 
 @pytest.fixture
 async def toy_offers(scenario: Scenario) -> AsyncIterator[OffersScenario]:
-    """What people offer each other on the stage; every cluster has its agent."""
+    """The toy feature on a fleet in which every cluster has its agent."""
     toy_offers = OffersScenario(scenario)
     await toy_offers.open()
     await scenario.start_agents()
@@ -112,7 +112,7 @@ async def toy_offers(scenario: Scenario) -> AsyncIterator[OffersScenario]:
 async def services(
     testbed: ClusterTestbed, request: pytest.FixtureRequest
 ) -> AsyncIterator[ServicesScenario]:
-    """What people export to each other; every cluster has its agent, with that feature alone."""
+    """Multi-cluster services on a fleet whose agents have that feature alone."""
     async with Scenario(testbed, shop_of(request.node.nodeid), lambda: (Services(),)) as scenario:
         services = ServicesScenario(scenario)
         await services.open()

@@ -1,4 +1,4 @@
-"""The two engines that scenarios run on, and what each of them has."""
+"""The two engines that scenarios run on, and their capabilities."""
 
 from typing import Literal
 
@@ -8,11 +8,11 @@ ENGINES: dict[str, frozenset[str]] = {
     "embedded": frozenset(),
     "kubernetes": frozenset({"rbac", "vap", "scheduler"}),
 }
-"""What scenarios may need beyond a plain API server, by the engine that has it."""
+"""What scenarios may need beyond a plain API server, by engine."""
 
 
 def missing(engine: str, needs: frozenset[str]) -> frozenset[str]:
-    """What an engine lacks of what a scenario needs; a need that nobody knows is a mistake."""
+    """The needs of a scenario that an engine lacks; raises ValueError for an unknown need."""
     unknown = needs - frozenset().union(*ENGINES.values())
     if unknown:
         raise ValueError(f"no engine has {', '.join(sorted(unknown))}")

@@ -1,4 +1,4 @@
-"""What people do with federated Services and machines on a stage, and what they see."""
+"""Actions of users on federated Services and machines, and checks of what they observe."""
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -52,7 +52,7 @@ class FederatedScenario:
     def admin(self, cluster: ClusterId) -> Client:
         return self.scenario.admin(cluster)
 
-    # -- doing
+    # -- actions
 
     async def serve(
         self,
@@ -80,7 +80,7 @@ class FederatedScenario:
     async def pods(
         self, cluster: ClusterId, *numbers: int, name: str = "web", space: str = ""
     ) -> None:
-        """Tell which pods are behind a Service."""
+        """Write the EndpointSlice of a Service by hand."""
         meta = Meta(
             name=f"{name}-pods", namespace=space or self.namespace, labels={KUBE_SERVICE: name}
         )
@@ -90,14 +90,14 @@ class FederatedScenario:
             )
             for number in numbers
         )
-        piece = EndpointSlice(
+        endpoint_slice = EndpointSlice(
             metadata=meta,
             address_type="IPv4",
             endpoints=endpoints,
             ports=(EndpointPort(port=8080, name="http"),),
         )
         try:
-            await self.admin(cluster).create(piece)
+            await self.admin(cluster).create(endpoint_slice)
         except AlreadyExists:
             change = {"endpoints": msgspec.to_builtins(endpoints)}
             await self.admin(cluster).patch(EndpointSlice, meta.name, meta.namespace, change)
@@ -150,11 +150,11 @@ class FederatedScenario:
         )
 
     async def install_crds(self, cluster: ClusterId, kind: type[Object]) -> None:
-        """Teach a cluster a kind of somebody else's, by its stand-in."""
+        """Install a minimal CRD of a third-party kind."""
         await install_crds(self.scenario, cluster, kind)
 
     async def put_with_status(self, cluster: ClusterId, obj: Any) -> None:
-        """Create an object that its own controller would tell about."""
+        """Create an object with the status that its controller would write."""
         admin = self.admin(cluster)
         made = await admin.create(obj)
         if made.status != obj.status:
@@ -162,7 +162,7 @@ class FederatedScenario:
             meta = obj.metadata
             await admin.patch(type(obj), meta.name, meta.namespace, change, subresource="status")
 
-    # -- seeing
+    # -- checks
 
     async def find(
         self, cluster: ClusterId, kind: type[K], name: str, space: str = SYSTEM
@@ -178,9 +178,9 @@ class FederatedScenario:
             EndpointSlice, namespace=space, labels=f"{KUBE_SERVICE}={name or self.web}"
         )
         observed: Endpoints = {}
-        for piece in listed.objects:
-            source = piece.metadata.annotations.get(CLUSTER, "?")
-            found = [a for e in piece.endpoints or () for a in e.addresses]
+        for endpoint_slice in listed.objects:
+            source = endpoint_slice.metadata.annotations.get(CLUSTER, "?")
+            found = [a for e in endpoint_slice.endpoints or () for a in e.addresses]
             observed.setdefault(source, []).extend(found)
         return {source: sorted(found) for source, found in observed.items()}
 
@@ -210,7 +210,7 @@ class FederatedScenario:
     def has_conditions(
         self, cluster: ClusterId, kind: type[Any], name: str, type_: str, reason: str, space: str
     ) -> Check[None]:
-        """That an object says why, and that an Event does."""
+        """That an object has a condition, and an Event with its reason if it is False."""
 
         async def check() -> None:
             found = await self.find(cluster, kind, name, space)

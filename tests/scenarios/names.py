@@ -1,4 +1,4 @@
-"""Our DNS server beside one cluster of a stage, asked by real packets."""
+"""A DNS server of one cluster of a scenario, queried with real packets."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -25,11 +25,11 @@ from hanse.runtime.lease_tracker import LeaseTracker
 from tests.dns.fleet import Told, told_in
 from tests.support.scenario import Check, Scenario
 
-PATIENCE = 20.0
+TIMEOUT = 20.0
 
 
 class DnsClient:
-    """Where names are asked for."""
+    """Queries a DNS server."""
 
     def __init__(self, host: str, port: int) -> None:
         self.host = host
@@ -38,29 +38,29 @@ class DnsClient:
     async def __call__(self, name: str, rtype: str = "A", *, tcp: bool = False) -> Told:
         query = dns.message.make_query(name, rtype)
         ask = dns.asyncquery.tcp if tcp else dns.asyncquery.udp
-        return told_in(await ask(query, self.host, port=self.port, timeout=PATIENCE))
+        return told_in(await ask(query, self.host, port=self.port, timeout=TIMEOUT))
 
     def answers(self, name: str, rtype: str, *wanted: str, code: str = "NOERROR") -> Check[Told]:
-        """That exactly these records are told, or that code."""
+        """That the answer has exactly these records and this code."""
 
         async def check() -> Told:
-            told = await self(name, rtype)
-            found = (told.code, told.records)
+            answer = await self(name, rtype)
+            found = (answer.code, answer.records)
             assert found == (code, tuple(sorted(wanted))), f"{name} {rtype}: {found}"
-            return told
+            return answer
 
         return check
 
 
-class _Telling:
-    """What the fleet sees, to those who follow it."""
+class _ChangeForwarder:
+    """Forwards changes to the lease tracker and the DNS feed."""
 
-    def __init__(self, feed: Feed, pulses: LeaseTracker) -> None:
+    def __init__(self, feed: Feed, leases: LeaseTracker) -> None:
         self._feed = feed
-        self._pulses = pulses
+        self._leases = leases
 
     def on_change(self, change: Change, *, listed: bool = False) -> None:
-        self._pulses.on_change(change)
+        self._leases.on_change(change)
         self._feed.on_change(change)
 
     def on_unwatched(self, where: ClusterId, obj: Object) -> None:
@@ -84,7 +84,7 @@ async def serve_names(
             fleet.join(where, {role}, KubeApi(Client(transport), scenario.random))
         server = await stack.enter_async_context(serving([Served(compiler, (listeners,))]))
         feed = Feed(compiler, server, fleet.snapshot)
-        fleet.change_handler = _Telling(feed, LeaseTracker(fleet, scenario.testbed.clock))
+        fleet.change_handler = _ChangeForwarder(feed, LeaseTracker(fleet, scenario.testbed.clock))
         await stack.enter_async_context(fleet.running())
         await stack.enter_async_context(feed.running())
         yield DnsClient(*listeners.address)

@@ -1,4 +1,4 @@
-"""Where scenarios of tenant networks are played.
+"""Fixtures of scenarios about tenant networks.
 
 Embedded clusters are each scenario's own. Real ones are shared: there one agent serves all
 scenarios of a module, whose tenants have names of their own.
@@ -33,7 +33,7 @@ def _as_long_as(fixture_name: str, config: pytest.Config) -> Literal["module", "
 
 @pytest.fixture(scope=_as_long_as)
 def networks_fleet(request: pytest.FixtureRequest) -> RealFleet | None:
-    """The shared real clusters, where scenarios are played on them."""
+    """The shared real clusters, where scenarios run on them."""
     if request.config.getoption("--engine") == "embedded":
         return None
     shared: RealFleet = request.getfixturevalue("real_clusters")
@@ -46,8 +46,10 @@ async def plain_scenario(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[Scenario]:
-    """A stage whose agent has the feature alone and is asked about nothing."""
-    async with _settled(networks_fleet, request, tmp_path_factory, guarded=False) as scenario:
+    """A fleet whose agent has the feature alone, without webhooks."""
+    async with _running_scenario(
+        networks_fleet, request, tmp_path_factory, guarded=False
+    ) as scenario:
         yield scenario
 
 
@@ -57,41 +59,43 @@ async def guarded_scenario(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[Scenario]:
-    """A stage whose API server asks the agent about what tenants write."""
-    async with _settled(networks_fleet, request, tmp_path_factory, guarded=True) as scenario:
-        await scenario.eventually(NetworksScenario(scenario, 0).is_asked)
+    """A fleet whose API server calls the agent's webhooks."""
+    async with _running_scenario(
+        networks_fleet, request, tmp_path_factory, guarded=True
+    ) as scenario:
+        await scenario.eventually(NetworksScenario(scenario, 0).webhook_is_called)
         yield scenario
 
 
 @pytest.fixture
 async def tenancy(plain_scenario: Scenario) -> AsyncIterator[NetworksScenario]:
     """Tenants of one cluster."""
-    async with _lived_in(plain_scenario) as tenancy:
+    async with _tenants_on(plain_scenario) as tenancy:
         yield tenancy
 
 
 @pytest.fixture
 async def guarded(guarded_scenario: Scenario) -> AsyncIterator[NetworksScenario]:
     """Tenants of one cluster whose API server asks the agent about what they write."""
-    async with _lived_in(guarded_scenario) as tenancy:
+    async with _tenants_on(guarded_scenario) as tenancy:
         yield tenancy
 
 
 @asynccontextmanager
-async def _settled(
+async def _running_scenario(
     fleet: RealFleet | None,
     request: pytest.FixtureRequest,
     folders: pytest.TempPathFactory,
     *,
     guarded: bool,
 ) -> AsyncIterator[Scenario]:
-    """A stage with its agent, until the block ends."""
+    """Run a scenario with its agent until the block ends."""
     namespace = shop_of(request.node.nodeid)
     agent = f"system:serviceaccount:{namespace}-system:agent-of-{HERE}"
     options = NetworksOptions(agents=(agent,))
     hooks = network_hooks(Networks(options)) if guarded else ()
     async with (
-        _ground(fleet, folders) as testbed,
+        _testbed(fleet, folders) as testbed,
         Scenario(testbed, namespace, lambda: (Networks(options),), hooks=hooks) as scenario,
     ):
         await NetworksScenario(scenario, 0).open()
@@ -103,19 +107,19 @@ async def _settled(
 
 
 @asynccontextmanager
-async def _ground(
+async def _testbed(
     fleet: RealFleet | None, folders: pytest.TempPathFactory
 ) -> AsyncIterator[ClusterTestbed]:
     if fleet is None:
         async with embedded_testbed() as embedded:
             yield embedded
     else:
-        async with kubernetes_testbed(fleet, folders.mktemp("city")) as kubernetes:
+        async with kubernetes_testbed(fleet, folders.mktemp("networks")) as kubernetes:
             yield kubernetes
 
 
 @asynccontextmanager
-async def _lived_in(scenario: Scenario) -> AsyncIterator[NetworksScenario]:
+async def _tenants_on(scenario: Scenario) -> AsyncIterator[NetworksScenario]:
     tenancy = NetworksScenario(scenario, next(_numbers))
     if HERE not in scenario.agents:  # an earlier scenario failed without it
         await scenario.start_agent(HERE)

@@ -1,4 +1,4 @@
-"""What tenants and administrators do with networks, and what they see, as short sentences."""
+"""Actions of tenants and administrators on networks, and checks of what they observe."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager
@@ -26,28 +26,28 @@ from tests.support.federation import install_crds
 from tests.support.scenario import Check, Scenario
 
 HERE = "lubeck"
-"""Networks are one cluster's: one cluster is stage enough."""
+"""Networks belong to one cluster, so scenarios use a single one."""
 
 OURS: tuple[type[Object], ...] = (Tenant, Network, NetworkPeering, NetworkPort)
 
 
-class _As:
-    """A way to a cluster on which somebody else speaks."""
+class _Impersonating:
+    """A transport that impersonates a user."""
 
     def __init__(self, inner: Transport, user: str) -> None:
         self._inner = inner
         self._headers = (("Impersonate-User", user),)
 
     async def send(self, request: Request) -> Response:
-        return await self._inner.send(self._speaking(request))
+        return await self._inner.send(self._impersonated(request))
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        return self._inner.stream(self._speaking(request))
+        return self._inner.stream(self._impersonated(request))
 
     async def close(self) -> None:
         await self._inner.close()
 
-    def _speaking(self, request: Request) -> Request:
+    def _impersonated(self, request: Request) -> Request:
         return replace(request, headers=(*request.headers, *self._headers))
 
 
@@ -64,15 +64,15 @@ class NetworksScenario:
     def admin(self) -> Client:
         return self.scenario.admin(HERE)
 
-    async def tenants_way(self, user: str = "anna") -> Client:
-        """A way in for somebody who may write everything and is no administrator."""
-        await self._entitle(user)
-        transport = _As(self.scenario.testbed.connect(HERE), user)
+    async def tenant_client(self, user: str = "anna") -> Client:
+        """A client of a user who may write everything and is no administrator."""
+        await self._bind_cluster_role(user)
+        transport = _Impersonating(self.scenario.testbed.connect(HERE), user)
         self.scenario.closing.push_async_callback(transport.close)
         return Client(transport, field_manager=user)
 
-    async def _entitle(self, user: str) -> None:
-        """All rights that a role can give, where there are rights."""
+    async def _bind_cluster_role(self, user: str) -> None:
+        """Bind a user to a ClusterRole that allows everything."""
         name = f"{self.scenario.namespace}-{user}-{self.number}"
         self.roles.append(name)
         group = "rbac.authorization.k8s.io"
@@ -94,8 +94,8 @@ class NetworksScenario:
             body = msgspec.json.encode(wire)
             await self.admin.send(Request("POST", f"/apis/{group}/v1/{plural}", body=body))
 
-    async def is_asked(self) -> None:
-        """That the API server asks the agent: a bad network is refused by it."""
+    async def webhook_is_called(self) -> None:
+        """That the API server calls the agent's webhook: an invalid network is denied."""
         ranges = NetworkService(cidrs=("10.0.0.0/24", "10.0.0.0/25"))
         spec = NetworkSpec(type="flat", tenant="nobody", service=ranges)
         bad = Network(metadata=Meta(name="nobody.x"), spec=spec)
@@ -107,11 +107,11 @@ class NetworksScenario:
         return f"{name}{self.scenario.namespace[-4:]}{self.number}"
 
     async def open(self) -> None:
-        """Teach the cluster the kinds."""
+        """Install the CRDs of tenant networks."""
         await install_crds(self.scenario, HERE, *OURS)
 
     async def install_crds(self, *kinds: type[Object]) -> None:
-        """Teach the cluster kinds of somebody else's, by their stand-ins."""
+        """Install minimal CRDs of third-party kinds."""
         await install_crds(self.scenario, HERE, *kinds)
 
     async def close(self) -> None:
@@ -124,17 +124,17 @@ class NetworksScenario:
         for network in (await self.admin.list(Network)).objects:
             if network.spec.tenant in self.tenants:
                 await self._gone(Network, network.metadata.name)
-                await self._unheld(network.metadata.name)
+                await self._remove_finalizers(network.metadata.name)
         spaces = (await self.admin.list(Namespace)).objects
         for space in spaces:
             if space.metadata.labels.get(TENANT) in self.tenants:
                 await self._gone(Namespace, space.metadata.name)
-        await self._without_ports()
+        await self._delete_ports()
         for cidr in (await self.admin.list(ServiceCIDR)).objects:
             if any(cidr.metadata.name.startswith(f"{tenant}.") for tenant in self.tenants):
                 await self._gone(ServiceCIDR, cidr.metadata.name)
 
-    async def _without_ports(self) -> None:
+    async def _delete_ports(self) -> None:
         for port in (await self.admin.list(NetworkPort)).objects:
             if port.spec.network.partition(".")[0] in self.tenants:
                 await self._gone(NetworkPort, port.metadata.name)
@@ -164,38 +164,40 @@ class NetworksScenario:
         except NotFound:
             return
 
-    async def _unheld(self, name: str) -> None:
+    async def _remove_finalizers(self, name: str) -> None:
         try:
             await self.admin.patch(Network, name, "", {"metadata": {"finalizers": None}})
         except NotFound:
             return
 
-    # -- doing
+    # -- actions
 
-    async def welcome(self, name: str = "acme", **spec: Any) -> str:
-        """Create a tenant; gives its name on this stage."""
+    async def create_tenant(self, name: str = "acme", **spec: Any) -> str:
+        """Create a tenant; returns its name."""
         tenant = self.tenant(name)
         self.tenants.append(tenant)
         wire = {"metadata": {"name": tenant}, "spec": spec}
         await self.admin.create(msgspec.convert(wire, Tenant))
         return tenant
 
-    async def space(self, tenant: str, name: str = "web") -> str:
-        """A namespace of a tenant's."""
+    async def create_namespace(self, tenant: str, name: str = "web") -> str:
+        """Create a namespace of a tenant."""
         title = f"{tenant}-{name}"
         meta = Meta(name=title, labels={TENANT: tenant})
         await self.admin.create(Namespace(metadata=meta))
         return title
 
-    async def build(self, tenant: str, network: str, type_: str = "flat", **spec: Any) -> str:
-        """Create a network; gives its whole name."""
+    async def create_network(
+        self, tenant: str, network: str, type_: str = "flat", **spec: Any
+    ) -> str:
+        """Create a network; returns its full name."""
         name = f"{tenant}.{network}"
         wire = {"metadata": {"name": name}, "spec": {"type": type_, "tenant": tenant, **spec}}
         await self.admin.create(msgspec.convert(wire, Network))
         return name
 
-    async def run(self, space: str, name: str, network: str = "", **spec: Any) -> Pod:
-        """A pod, whose labels are given where nobody stamps them."""
+    async def create_pod(self, space: str, name: str, network: str = "", **spec: Any) -> Pod:
+        """Create a pod, with the labels that the webhook would set."""
         labels = {"app": name}
         if network:
             labels |= {NETWORK: network, TENANT: space.rpartition("-")[0]}
@@ -209,7 +211,7 @@ class NetworksScenario:
     async def edit(self, kind: type[K], name: str, change: dict[str, Any], space: str = "") -> K:
         return await self.admin.patch(kind, name, space, change)
 
-    # -- seeing
+    # -- checks
 
     async def found(self, kind: type[K], name: str, space: str = "") -> K | None:
         try:
@@ -217,8 +219,8 @@ class NetworksScenario:
         except NotFound:
             return None
 
-    def is_(self, network: str, phase: str, message: str = "") -> Check[Network]:
-        """That a network is in a phase, and says why."""
+    def has_phase(self, network: str, phase: str, message: str = "") -> Check[Network]:
+        """That a network has a phase, with a message."""
 
         async def check() -> Network:
             found = await self.admin.read(Network, network)
@@ -262,7 +264,7 @@ class NetworksScenario:
 
 
 async def refusal(attempt: Any) -> str:
-    """Why something is refused; that it is refused at all is part of the claim."""
+    """The error message of a request, which must be refused."""
     try:
         await attempt
     except KubeError as error:

@@ -1,4 +1,4 @@
-"""Policies on a stage: what people do with them in each cluster, and what can be seen there."""
+"""Actions of users on replicated policies, and checks of what each cluster has."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -47,7 +47,7 @@ class PoliciesScenario:
         meta = Meta(name="deny", namespace=self.scenario.namespace, annotations={FEDERATED: "true"})
         return AntreaNetworkPolicy(metadata=meta, spec={"priority": priority})
 
-    # -- doing
+    # -- actions
 
     async def create(self, cluster: ClusterId, policy: Policy) -> Policy:
         return await self.scenario.admin(cluster).create(policy)
@@ -63,8 +63,8 @@ class PoliciesScenario:
         meta = policy.metadata
         await self.scenario.admin(cluster).delete(type(policy), meta.name, meta.namespace)
 
-    async def take_rights_away(self, cluster: ClusterId) -> None:
-        """Let supervisors do nothing in a cluster any more."""
+    async def delete_supervisor_bindings(self, cluster: ClusterId) -> None:
+        """Delete the role bindings of the supervisors in a cluster."""
         path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
         admin = self.scenario.admin(cluster)
         listed = msgspec.json.decode((await admin.send(Request("GET", path))).body)
@@ -73,7 +73,7 @@ class PoliciesScenario:
                 name = binding["metadata"]["name"]
                 await admin.send(Request("DELETE", f"{path}/{name}"))
 
-    # -- seeing
+    # -- checks
 
     async def find(self, cluster: ClusterId, policy: Policy) -> Policy | None:
         meta = policy.metadata
@@ -86,8 +86,8 @@ class PoliciesScenario:
         found = {name: await self.find(name, policy) for name in self.names}
         return {n: p.spec.get("priority") if p is not None else None for n, p in found.items()}
 
-    def all_say(self, policy: Policy, priority: int | None) -> Check[None]:
-        """That a policy says this in every cluster; None: that it is in none."""
+    def all_have(self, policy: Policy, priority: int | None) -> Check[None]:
+        """That a policy has this priority in every cluster; None: that it is in none."""
 
         async def check() -> None:
             found = await self.priorities(policy)
@@ -95,10 +95,10 @@ class PoliciesScenario:
 
         return check
 
-    def stands(
+    def has_phase(
         self, cluster: ClusterId, policy: Policy, phase: str, reason: str = ""
     ) -> Check[None]:
-        """That a cluster's ledger says so."""
+        """That a cluster's ledger has this phase and reason."""
 
         async def check() -> None:
             here = (await self.record(cluster, policy)).here
@@ -135,9 +135,9 @@ class PoliciesScenario:
                     with suppress(NotFound):
                         await admin.delete(kind, meta.name, meta.namespace)
             selected = f"{LEDGER_LABEL}={POLICIES}"
-            for told in (await admin.list(ConfigMap, namespace=SYSTEM, labels=selected)).objects:
+            for ledger in (await admin.list(ConfigMap, namespace=SYSTEM, labels=selected)).objects:
                 with suppress(NotFound):
-                    await admin.delete(ConfigMap, told.metadata.name, SYSTEM)
+                    await admin.delete(ConfigMap, ledger.metadata.name, SYSTEM)
 
 
 @asynccontextmanager
@@ -158,8 +158,8 @@ async def policies_scenario(scenario: Scenario) -> AsyncIterator[PoliciesScenari
         await policies.clear()
 
 
-class Script:
-    """People and faults at random; what was done last in each cluster is remembered."""
+class RandomScript:
+    """Random actions and faults; keeps the last action in each cluster."""
 
     def __init__(self, policies: PoliciesScenario, seed: int) -> None:
         self.policies = policies
@@ -170,19 +170,19 @@ class Script:
         self.story: list[str] = []
 
     async def step(self) -> None:
-        """One thing that people do, or that goes wrong."""
-        deed = self.random.choice((self._create, self._edit, self._edit, self._delete))
+        """One random action of a user, and maybe a fault."""
+        action = self.random.choice((self._create, self._edit, self._edit, self._delete))
         fault = self.random.choice((None, None, self._cut, self._heal, self._restart))
         if fault is not None:
             await fault()
-        await deed(self.random.choice(self.policies.names))
+        await action(self.random.choice(self.policies.names))
 
     def outcomes(self) -> set[int | None]:
-        """What may come out: something that somebody did last somewhere."""
+        """The possible results: the last action in any cluster."""
         return set(self.last.values()) or {self.base}
 
     def agreed(self, what: int | None) -> None:
-        """All say the same, and go on from there."""
+        """Record that all clusters agree."""
         self.base, self.last = what, {}
         self.story.append(f"all agree on {what}")
 
@@ -226,5 +226,5 @@ class Script:
         self.story.append(f"the agent of {name} starts anew")
 
     async def end(self) -> None:
-        """Everything works again."""
+        """Heal all links."""
         await self._heal()

@@ -1,4 +1,4 @@
-"""What people do with exported services, and what they see, as short sentences."""
+"""Actions of users on exported services, and checks of what they observe."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -40,7 +40,7 @@ class ServicesScenario:
         return self.scenario.admin(cluster)
 
     async def open(self, profile: Profile = "lighthouse", lease: int = 3) -> None:
-        """Teach every cluster the kinds, and give the fleet its rules."""
+        """Install the CRDs in every cluster, and create the ClusterSet."""
         for cluster in (*self.scenario.names, BROKER):
             await install_crds(self.scenario, cluster, ServiceExport, ServiceImport, ClusterSet)
         await self.scenario.make_namespace(BROKER, BROKER_NAMESPACE, keep=True)
@@ -63,7 +63,7 @@ class ServicesScenario:
             await self.admin(BROKER).send(Request("DELETE", path))
 
     async def set_profile(self, profile: Profile) -> None:
-        """Let the fleet follow the other design."""
+        """Set the profile of the ClusterSet."""
         await self.patch_clusterset({"profile": profile})
 
     async def patch_clusterset(self, spec: dict[str, Any]) -> None:
@@ -81,7 +81,7 @@ class ServicesScenario:
         space: str = "",
         **spec: Any,
     ) -> Service:
-        """Make a Service that has no selector: its endpoints are told by hand."""
+        """Make a Service that has no selector: its endpoints are set by hand."""
         meta = Meta(name=name, namespace=space or self.scenario.namespace)
         fields = ServiceSpec(
             ports=tuple(ServicePort(port=p, name=n) for n, p in (ports or HTTP).items()),
@@ -100,7 +100,7 @@ class ServicesScenario:
         space: str = "",
         hostnames: Iterable[str] = (),
     ) -> None:
-        """Tell which pods are behind a Service, ready or not; hand-made, so without controllers."""
+        """Write the EndpointSlice of a Service by hand: its pods, ready or not."""
         space, names = space or self.scenario.namespace, [*hostnames]
         endpoints = tuple(
             Endpoint(
@@ -112,9 +112,11 @@ class ServicesScenario:
         )
         meta = Meta(name=f"{name}-{slot}", namespace=space, labels={KUBE_SERVICE: name})
         ports = (EndpointPort(port=8080, name="http"),)
-        piece = EndpointSlice(metadata=meta, address_type="IPv4", endpoints=endpoints, ports=ports)
+        endpoint_slice = EndpointSlice(
+            metadata=meta, address_type="IPv4", endpoints=endpoints, ports=ports
+        )
         try:
-            await self.admin(cluster).create(piece)
+            await self.admin(cluster).create(endpoint_slice)
         except AlreadyExists:
             change = {"endpoints": msgspec.to_builtins(endpoints)}
             await self.admin(cluster).patch(EndpointSlice, meta.name, space, change)
@@ -158,16 +160,16 @@ class ServicesScenario:
             return None
 
     async def endpoints(self, cluster: ClusterId, name: str = "web", space: str = "") -> Endpoints:
-        """The addresses that a cluster knows of a service, by the cluster they come from."""
+        """The imported addresses of a service in a cluster, by source cluster."""
         listed = await self.admin(cluster).list(
             EndpointSlice,
             namespace=space or self.scenario.namespace,
             labels=f"{SERVICE_NAME}={name}",
         )
         observed: Endpoints = {}
-        for piece in listed.objects:
-            addresses = observed.setdefault(piece.metadata.labels[SOURCE_CLUSTER], [])
-            addresses.extend((e.addresses[0], e.ready) for e in piece.endpoints or ())
+        for endpoint_slice in listed.objects:
+            addresses = observed.setdefault(endpoint_slice.metadata.labels[SOURCE_CLUSTER], [])
+            addresses.extend((e.addresses[0], e.ready) for e in endpoint_slice.endpoints or ())
         return observed
 
     def imports(
@@ -236,25 +238,25 @@ class ServicesScenario:
         assert found.spec.type == type_, f"{where} imports it as {found.spec.type}"
 
     def has_endpoints(self, cluster: ClusterId, name: str = "web", /, **wanted: Any) -> Check[None]:
-        """That a cluster knows exactly so many ready and unready endpoints, by source cluster."""
+        """That a cluster has exactly these ready and unready endpoints, by source cluster."""
 
         async def check() -> None:
             found = await self.endpoints(cluster, name)
             observed = {c: [ready for _, ready in several] for c, several in found.items()}
-            assert observed == wanted, f"{cluster} knows {observed}"
+            assert observed == wanted, f"{cluster} has {observed}"
 
         return check
 
     def has_conditions(
         self, cluster: ClusterId, name: str = "web", /, space: str = "", **reasons: str
     ) -> Check[None]:
-        """That an export says what became of it, condition by condition."""
+        """That an export has conditions with these reasons."""
 
         async def check() -> None:
             export = await self.found(cluster, ServiceExport, name, space)
             assert export is not None, f"{cluster} does not export {name}"
             observed = {c.type: c.reason for c in export.status.conditions}
             observed_reasons = {type_: observed.get(type_) for type_ in reasons}
-            assert observed_reasons == reasons, f"{name} of {cluster} is told {observed}"
+            assert observed_reasons == reasons, f"{name} of {cluster} has {observed}"
 
         return check

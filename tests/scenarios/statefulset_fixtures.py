@@ -18,7 +18,7 @@ __all__ = ["sets"]
 async def sets(
     testbed: ClusterTestbed, request: pytest.FixtureRequest
 ) -> AsyncIterator[StatefulSetsScenario]:
-    """What people submit to the federation; every cluster has its agent, with that feature."""
+    """Federated StatefulSets on a fleet whose agents have that feature."""
     namespace = shop_of(request.node.nodeid)
     async with Scenario(testbed, namespace, lambda: (StatefulSets(BROKER_NAMESPACE),)) as scenario:
         sets = StatefulSetsScenario(scenario)

@@ -1,4 +1,4 @@
-"""What people do with federated StatefulSets, and what they see, as short sentences."""
+"""Actions of users on federated StatefulSets, and checks of what they observe."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ KINDS: tuple[type[Any], ...] = (
 
 
 def spec_of(replicas: int = 11, image: str = "etcd:3.6", **fields: Any) -> StatefulSetSpec:
-    """The design's example, in today's words."""
+    """The example of the design document, with today's fields."""
     labels = {"app": "etcd"}
     container = {
         "name": "etcd",
@@ -85,7 +85,7 @@ class StatefulSetsScenario:
         return self.scenario.admin(cluster)
 
     async def open(self, lease: int = 3) -> None:
-        """Teach every cluster the kinds, and give the fleet its rules."""
+        """Install the CRDs in every cluster, and create the ClusterSet."""
         for cluster in (*self.scenario.names, BROKER):
             await install_crds(self.scenario, cluster, *KINDS)
         await self.scenario.make_namespace(BROKER, BROKER_NAMESPACE, keep=True)
@@ -98,7 +98,7 @@ class StatefulSetsScenario:
         )
 
     def all_have_joined(self) -> Check[None]:
-        """That every cluster has shown a sign of life."""
+        """That every cluster holds its heartbeat Lease on the broker."""
 
         async def check() -> None:
             leases = (await self.admin(BROKER).list(Lease, namespace=BROKER_NAMESPACE)).objects
@@ -107,7 +107,7 @@ class StatefulSetsScenario:
         return check
 
     async def lengthen_leases(self, seconds: int = 120) -> None:
-        """Let clusters be silent for longer before they count as dead."""
+        """Lengthen the lease duration of the ClusterSet."""
         change = {"spec": {"leaseDurationSeconds": seconds}}
         await self.admin(BROKER).patch(ClusterSet, self.scenario.namespace, "", change)
 
@@ -141,7 +141,7 @@ class StatefulSetsScenario:
         return await self.admin(BROKER).create(StatefulSet(metadata=meta, spec=spec_of(replicas)))
 
     async def edit(self, change: Wire, where: ClusterId = BROKER, name: str = "store") -> None:
-        """Change a StatefulSet as people do."""
+        """Patch a StatefulSet as a user."""
         await self.admin(where).patch(StatefulSet, name, self.scenario.namespace, change)
 
     async def scale(self, replicas: int) -> None:

@@ -74,7 +74,7 @@ async def test_nothing_is_written_once_everybody_is_led_and_a_restart_writes_not
     scenario: Scenario, membership: FederationScenario
 ) -> None:
     await scenario.settled()
-    before = [await membership.told(cluster) for cluster in membership.members]
+    before = [await membership.federation_of(cluster) for cluster in membership.members]
 
     start = len(scenario.network.sent)
     for name in ("bergen", "hamburg"):
@@ -83,7 +83,7 @@ async def test_nothing_is_written_once_everybody_is_led_and_a_restart_writes_not
     await scenario.settled()
 
     assert describe_writes(scenario.writes_since(start)) == []
-    assert [await membership.told(cluster) for cluster in membership.members] == before
+    assert [await membership.federation_of(cluster) for cluster in membership.members] == before
 
 
 async def test_a_new_token_is_used_without_losing_sight(
@@ -118,7 +118,7 @@ async def test_when_the_leaders_supervisor_dies_another_takes_over(
     await scenario.eventually(flies(scenario, "blue", "bergen", heir, leader))
 
     async def has_conditions() -> None:
-        assert (await membership.told(heir)).status.leaders == (heir,)
+        assert (await membership.federation_of(heir)).status.leaders == (heir,)
 
     await scenario.eventually(has_conditions)
 

@@ -23,9 +23,9 @@ from tests.support.scenario import Check
 async def test_a_tenant_gets_a_default_network_with_dns_and_an_api_of_its_own(
     tenancy: NetworksScenario,
 ) -> None:
-    acme = await tenancy.welcome()
+    acme = await tenancy.create_tenant()
 
-    network = await tenancy.scenario.eventually(tenancy.is_(f"{acme}.default", "Ready"))
+    network = await tenancy.scenario.eventually(tenancy.has_phase(f"{acme}.default", "Ready"))
 
     dns = await tenancy.dns_of(f"{acme}.default")
     assert network.status.dns_service_ip == dns.spec.cluster_ip != ""
@@ -43,8 +43,8 @@ async def test_a_tenant_gets_a_default_network_with_dns_and_an_api_of_its_own(
 async def test_a_networks_kubernetes_follows_the_clusters_endpoints(
     tenancy: NetworksScenario,
 ) -> None:
-    acme = await tenancy.welcome()
-    await tenancy.scenario.eventually(tenancy.is_(f"{acme}.default", "Ready"))
+    acme = await tenancy.create_tenant()
+    await tenancy.scenario.eventually(tenancy.has_phase(f"{acme}.default", "Ready"))
     cluster = await tenancy.admin.read(EndpointSlice, "kubernetes", "default")
 
     name = "kubernetes-default-kubernetes"
@@ -58,10 +58,10 @@ async def test_a_networks_kubernetes_follows_the_clusters_endpoints(
 async def test_namespaces_are_made_as_asked_and_outlive_their_tenant(
     tenancy: NetworksScenario,
 ) -> None:
-    acme = await tenancy.welcome(namespaces=["shop"])
+    acme = await tenancy.create_tenant(namespaces=["shop"])
     space = await tenancy.scenario.eventually(tenancy.there(Namespace, f"{acme}-shop"))
     assert space.metadata.labels[TENANT] == acme
-    await tenancy.scenario.eventually(tenancy.is_(f"{acme}.default", "Ready"))
+    await tenancy.scenario.eventually(tenancy.has_phase(f"{acme}.default", "Ready"))
 
     await tenancy.admin.delete(Tenant, acme, "")
 
@@ -74,26 +74,26 @@ async def test_namespaces_are_made_as_asked_and_outlive_their_tenant(
 async def test_a_network_of_nobody_fails_until_its_tenant_comes(tenancy: NetworksScenario) -> None:
     acme = tenancy.tenant()
     tenancy.tenants.append(acme)
-    name = await tenancy.build(acme, "lab")
-    await tenancy.scenario.eventually(tenancy.is_(name, "Failed", f"create Tenant {acme}"))
+    name = await tenancy.create_network(acme, "lab")
+    await tenancy.scenario.eventually(tenancy.has_phase(name, "Failed", f"create Tenant {acme}"))
 
-    await tenancy.welcome()
+    await tenancy.create_tenant()
 
-    await tenancy.scenario.eventually(tenancy.is_(name, "Ready"))
+    await tenancy.scenario.eventually(tenancy.has_phase(name, "Ready"))
 
 
 async def test_a_network_waits_for_its_pods_and_services_and_then_goes_with_all_it_had(
     tenancy: NetworksScenario,
 ) -> None:
-    acme = await tenancy.welcome()
-    space = await tenancy.space(acme)
-    name = await tenancy.build(acme, "lab")
-    await tenancy.scenario.eventually(tenancy.is_(name, "Ready"))
-    await tenancy.run(space, "worker", "lab")
+    acme = await tenancy.create_tenant()
+    space = await tenancy.create_namespace(acme)
+    name = await tenancy.create_network(acme, "lab")
+    await tenancy.scenario.eventually(tenancy.has_phase(name, "Ready"))
+    await tenancy.create_pod(space, "worker", "lab")
 
     await tenancy.admin.delete(Network, name, "")
 
-    await tenancy.scenario.eventually(tenancy.is_(name, "Terminating", f"Pod {space}/worker"))
+    await tenancy.scenario.eventually(tenancy.has_phase(name, "Terminating", f"Pod {space}/worker"))
     assert await tenancy.found(Service, "kube-dns-lab", f"{acme}-kube-system") is not None
     await tenancy.admin.delete(Pod, "worker", space)
     await tenancy.scenario.eventually(tenancy.gone(Network, name))
@@ -108,27 +108,29 @@ async def test_a_network_waits_for_its_pods_and_services_and_then_goes_with_all_
 
 
 async def test_ranges_that_overlap_go_to_who_had_them_first(tenancy: NetworksScenario) -> None:
-    acme, bolt = await tenancy.welcome("acme"), await tenancy.welcome("bolt")
-    first = await tenancy.build(acme, "one", service={"cidrs": ["10.77.0.0/24"]})
-    await tenancy.scenario.eventually(tenancy.is_(first, "Ready"))
+    acme, bolt = await tenancy.create_tenant("acme"), await tenancy.create_tenant("bolt")
+    first = await tenancy.create_network(acme, "one", service={"cidrs": ["10.77.0.0/24"]})
+    await tenancy.scenario.eventually(tenancy.has_phase(first, "Ready"))
 
-    second = await tenancy.build(bolt, "two", service={"cidrs": ["10.77.0.128/25"]})
+    second = await tenancy.create_network(bolt, "two", service={"cidrs": ["10.77.0.128/25"]})
 
     await tenancy.scenario.eventually(
-        tenancy.is_(second, "Failed", f"overlaps 10.77.0.0/24 of network {first}")
+        tenancy.has_phase(second, "Failed", f"overlaps 10.77.0.0/24 of network {first}")
     )
     await tenancy.admin.delete(Network, first, "")
-    await tenancy.scenario.eventually(tenancy.is_(second, "Ready"))
+    await tenancy.scenario.eventually(tenancy.has_phase(second, "Ready"))
 
 
 async def test_a_network_with_ranges_has_its_own_addresses_in_them(
     tenancy: NetworksScenario,
 ) -> None:
-    acme = await tenancy.welcome()
+    acme = await tenancy.create_tenant()
 
-    name = await tenancy.build(acme, "own", service={"cidrs": ["10.78.0.0/24", "10.79.0.0/24"]})
+    name = await tenancy.create_network(
+        acme, "own", service={"cidrs": ["10.78.0.0/24", "10.79.0.0/24"]}
+    )
 
-    ready = await tenancy.scenario.eventually(tenancy.is_(name, "Ready"))
+    ready = await tenancy.scenario.eventually(tenancy.has_phase(name, "Ready"))
     assert ready.status.dns_service_ip == "10.78.0.10"
     alias = await tenancy.admin.read(Service, "kubernetes-own", f"{acme}-default")
     assert alias.spec.cluster_ip == "10.78.0.1"
@@ -142,9 +144,9 @@ async def test_a_network_with_ranges_has_its_own_addresses_in_them(
 
 
 async def test_the_default_network_is_its_tenants_to_change(tenancy: NetworksScenario) -> None:
-    acme = await tenancy.welcome()
+    acme = await tenancy.create_tenant()
     name = f"{acme}.default"
-    await tenancy.scenario.eventually(tenancy.is_(name, "Ready"))
+    await tenancy.scenario.eventually(tenancy.has_phase(name, "Ready"))
 
     await tenancy.edit(Network, name, {"spec": {"service": {"cidrs": ["10.80.0.0/24"]}}})
 
@@ -154,13 +156,13 @@ async def test_the_default_network_is_its_tenants_to_change(tenancy: NetworksSce
 
 
 async def test_policies_follow_namespaces_and_networks(tenancy: NetworksScenario) -> None:
-    acme = await tenancy.welcome()
-    space = await tenancy.space(acme)
+    acme = await tenancy.create_tenant()
+    space = await tenancy.create_namespace(acme)
     default = ("hanse-base-default", "hanse-base-default-unnamed")
     within = ("hanse-network-default", "hanse-network-default-unnamed")
     await tenancy.scenario.eventually(tenancy.policies(space, "hanse-deny", *default, *within))
 
-    await tenancy.build(acme, "lab")
+    await tenancy.create_network(acme, "lab")
     lab = ("hanse-base-lab", "hanse-network-lab")
     await tenancy.scenario.eventually(
         tenancy.policies(space, "hanse-deny", *default, *within, *lab)
@@ -177,10 +179,10 @@ async def test_policies_follow_namespaces_and_networks(tenancy: NetworksScenario
 async def test_an_agent_that_starts_over_a_settled_cluster_writes_nothing(
     tenancy: NetworksScenario,
 ) -> None:
-    acme = await tenancy.welcome()
-    await tenancy.space(acme)
-    await tenancy.build(acme, "own", service={"cidrs": ["10.81.0.0/24"]})
-    await tenancy.scenario.eventually(tenancy.is_(f"{acme}.own", "Ready"))
+    acme = await tenancy.create_tenant()
+    await tenancy.create_namespace(acme)
+    await tenancy.create_network(acme, "own", service={"cidrs": ["10.81.0.0/24"]})
+    await tenancy.scenario.eventually(tenancy.has_phase(f"{acme}.own", "Ready"))
     await tenancy.scenario.settled()
 
     await tenancy.scenario.kill_agent("lubeck")
@@ -216,10 +218,10 @@ def peering(space: str, network: str, peer: str) -> NetworkPeering:
 async def test_networks_reach_each_other_once_both_owners_agree_and_until_one_does_not(
     tenancy: NetworksScenario,
 ) -> None:
-    acme, bolt = await tenancy.welcome("acme"), await tenancy.welcome("bolt")
-    spaces = [await tenancy.space(tenant) for tenant in (acme, bolt)]
+    acme, bolt = await tenancy.create_tenant("acme"), await tenancy.create_tenant("bolt")
+    spaces = [await tenancy.create_namespace(tenant) for tenant in (acme, bolt)]
     for tenant in (acme, bolt):
-        await tenancy.scenario.eventually(tenancy.is_(f"{tenant}.default", "Ready"))
+        await tenancy.scenario.eventually(tenancy.has_phase(f"{tenant}.default", "Ready"))
     pair = {(f"{acme}.default", f"{bolt}.default"), (f"{bolt}.default", f"{acme}.default")}
 
     def reached(*leaks: tuple[str, str]) -> Check[None]:
@@ -254,8 +256,8 @@ def is_peered(tenancy: NetworksScenario, space: str, phase: str) -> Check[None]:
 
 @pytest.mark.virtual  # an API server writes its own endpoints
 async def test_policies_follow_the_api_servers_addresses(tenancy: NetworksScenario) -> None:
-    acme = await tenancy.welcome()
-    space = await tenancy.space(acme)
+    acme = await tenancy.create_tenant()
+    space = await tenancy.create_namespace(acme)
     base = "hanse-base-default"
     await tenancy.scenario.eventually(tenancy.there(NetworkPolicy, base, space))
     own = await tenancy.admin.read(EndpointSlice, "kubernetes", "default")
@@ -284,13 +286,13 @@ async def test_policies_follow_the_api_servers_addresses(tenancy: NetworksScenar
 async def test_people_narrow_their_network_by_policies_of_their_own(
     tenancy: NetworksScenario,
 ) -> None:
-    acme = await tenancy.welcome()
-    space = await tenancy.space(acme)
-    await tenancy.scenario.eventually(tenancy.is_(f"{acme}.default", "Ready"))
+    acme = await tenancy.create_tenant()
+    space = await tenancy.create_namespace(acme)
+    await tenancy.scenario.eventually(tenancy.has_phase(f"{acme}.default", "Ready"))
     rule = {"from": [{"podSelector": {"matchLabels": {"app": "web"}}}]}
     spec = {"podSelector": {"matchLabels": {"app": "db"}}, "ingress": [rule]}
     for name in ("web", "db", "batch"):
-        await tenancy.run(space, name, "default")
+        await tenancy.create_pod(space, name, "default")
 
     await tenancy.admin.create(made(NetworkPolicy, "only-web", space, spec=spec))
 

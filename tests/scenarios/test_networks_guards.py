@@ -10,11 +10,11 @@ from tests.scenarios.networks import NetworksScenario, made, refusal
 
 @pytest.mark.needs("vap")
 async def test_what_the_api_server_refuses_by_itself(tenancy: NetworksScenario) -> None:
-    acme = await tenancy.welcome()
-    space = await tenancy.space(acme)
-    name = await tenancy.build(acme, "own", service={"cidrs": ["10.92.0.0/27"]})
-    await tenancy.scenario.eventually(tenancy.is_(name, "Ready"))
-    anna = await tenancy.tenants_way()
+    acme = await tenancy.create_tenant()
+    space = await tenancy.create_namespace(acme)
+    name = await tenancy.create_network(acme, "own", service={"cidrs": ["10.92.0.0/27"]})
+    await tenancy.scenario.eventually(tenancy.has_phase(name, "Ready"))
+    anna = await tenancy.tenant_client()
 
     async def guards() -> None:
         grab = made(Namespace, f"{acme}-grab", labels={TENANT: acme})

@@ -18,10 +18,10 @@ SUBNETS = [{"name": "front", "cidr": "10.30.0.0/28"}]
 
 async def vpc(tenancy: NetworksScenario, **spec: Any) -> tuple[str, str]:
     """A tenant with a network of its own addresses; gives its namespace and the network."""
-    acme = await tenancy.welcome()
-    space = await tenancy.space(acme)
-    name = await tenancy.build(acme, "lab", "vpc", vpcID="v-1", subnets=SUBNETS, **spec)
-    await tenancy.scenario.eventually(tenancy.is_(name, "Ready"))
+    acme = await tenancy.create_tenant()
+    space = await tenancy.create_namespace(acme)
+    name = await tenancy.create_network(acme, "lab", "vpc", vpcID="v-1", subnets=SUBNETS, **spec)
+    await tenancy.scenario.eventually(tenancy.has_phase(name, "Ready"))
     return space, name
 
 
@@ -75,7 +75,7 @@ async def test_a_pod_gets_a_port_and_is_let_go_with_what_its_plugin_needs(
 ) -> None:
     space, network = await vpc(tenancy)
 
-    await tenancy.run(space, "web", "lab", **gated())
+    await tenancy.create_pod(space, "web", "lab", **gated())
 
     pod = await tenancy.scenario.eventually(released(tenancy, space, "web"))
     (port,) = (await ports(tenancy, network, "web")()).values()
@@ -94,10 +94,10 @@ async def test_an_address_asked_for_is_given_and_not_given_to_another(
     space, network = await vpc(tenancy)
     address = await nobodys(tenancy, network)
     asked = f'{{"subnet": "front", "ip": "{address}"}}'
-    await tenancy.run(space, "first", "lab", **gated(asked))
+    await tenancy.create_pod(space, "first", "lab", **gated(asked))
     await tenancy.scenario.eventually(released(tenancy, space, "first"))
 
-    await tenancy.run(space, "second", "lab", **gated(asked))
+    await tenancy.create_pod(space, "second", "lab", **gated(asked))
 
     async def is_gated() -> None:
         pod = await tenancy.admin.read(Pod, "second", space)
@@ -115,13 +115,13 @@ async def test_a_full_subnet_makes_pods_wait_until_one_goes(tenancy: NetworksSce
     space, network = await vpc(tenancy)
     names = [f"p{n}" for n in range(11)]  # of 16: the range's ends, its gateway and two for DNS
     for name in names:
-        await tenancy.run(space, name, "lab", **gated())
+        await tenancy.create_pod(space, name, "lab", **gated())
     for name in names:
         await tenancy.scenario.eventually(released(tenancy, space, name))
     found = await ports(tenancy, network, *names)()
     assert len({p.spec.address for p in found.values()}) == len(names)
 
-    await tenancy.run(space, "late", "lab", **gated())
+    await tenancy.create_pod(space, "late", "lab", **gated())
 
     async def is_gated() -> None:
         pod = await tenancy.admin.read(Pod, "late", space)
@@ -137,7 +137,7 @@ async def test_a_port_is_given_back_once_also_when_the_agent_was_away(
 ) -> None:
     space, network = await vpc(tenancy)
     for name in ("stays", "goes"):
-        await tenancy.run(space, name, "lab", **gated())
+        await tenancy.create_pod(space, name, "lab", **gated())
         await tenancy.scenario.eventually(released(tenancy, space, name))
     await tenancy.scenario.kill_agent("lubeck")
 
@@ -156,12 +156,12 @@ async def test_a_pod_made_anew_under_its_name_has_a_port_of_its_own(
     tenancy: NetworksScenario,
 ) -> None:
     space, network = await vpc(tenancy)
-    await tenancy.run(space, "web", "lab", **gated())
+    await tenancy.create_pod(space, "web", "lab", **gated())
     await tenancy.scenario.eventually(released(tenancy, space, "web"))
     await tenancy.admin.delete(Pod, "web", space)
     await tenancy.scenario.eventually(tenancy.gone(Pod, "web", space))
 
-    again = await tenancy.run(space, "web", "lab", **gated())
+    again = await tenancy.create_pod(space, "web", "lab", **gated())
 
     await tenancy.scenario.eventually(released(tenancy, space, "web"))
     found = await tenancy.scenario.eventually(ports(tenancy, network, "web"))
@@ -170,11 +170,11 @@ async def test_a_pod_made_anew_under_its_name_has_a_port_of_its_own(
 
 async def test_a_network_goes_after_its_last_port(tenancy: NetworksScenario) -> None:
     space, network = await vpc(tenancy)
-    await tenancy.run(space, "web", "lab", **gated())
+    await tenancy.create_pod(space, "web", "lab", **gated())
     await tenancy.scenario.eventually(released(tenancy, space, "web"))
 
     await tenancy.admin.delete(Network, network, "")
-    await tenancy.scenario.eventually(tenancy.is_(network, "Terminating", f"Pod {space}/web"))
+    await tenancy.scenario.eventually(tenancy.has_phase(network, "Terminating", f"Pod {space}/web"))
     await tenancy.admin.delete(Pod, "web", space)
 
     await tenancy.scenario.eventually(tenancy.gone(Network, network))
@@ -184,12 +184,12 @@ async def test_a_network_goes_after_its_last_port(tenancy: NetworksScenario) -> 
 async def test_two_networks_may_have_the_same_addresses(tenancy: NetworksScenario) -> None:
     space, network = await vpc(tenancy)
     acme = (await tenancy.admin.read(Network, network)).metadata.name.partition(".")[0]
-    other = await tenancy.build(acme, "twin", "vpc", vpcID="v-2", subnets=SUBNETS)
-    await tenancy.scenario.eventually(tenancy.is_(other, "Ready"))
+    other = await tenancy.create_network(acme, "twin", "vpc", vpcID="v-2", subnets=SUBNETS)
+    await tenancy.scenario.eventually(tenancy.has_phase(other, "Ready"))
     asked = f'{{"ip": "{await nobodys(tenancy, network, other)}"}}'
 
-    await tenancy.run(space, "one", "lab", **gated(asked))
-    await tenancy.run(space, "two", "twin", **gated(asked))
+    await tenancy.create_pod(space, "one", "lab", **gated(asked))
+    await tenancy.create_pod(space, "two", "twin", **gated(asked))
 
     await tenancy.scenario.eventually(released(tenancy, space, "one"))
     await tenancy.scenario.eventually(released(tenancy, space, "two"))
@@ -198,9 +198,11 @@ async def test_two_networks_may_have_the_same_addresses(tenancy: NetworksScenari
 async def test_a_network_of_a_provider_outside_waits_for_its_word(
     tenancy: NetworksScenario,
 ) -> None:
-    acme = await tenancy.welcome()
-    name = await tenancy.build(acme, "far", "mizar")
-    await tenancy.scenario.eventually(tenancy.is_(name, "Pending", "waiting for provider mizar"))
+    acme = await tenancy.create_tenant()
+    name = await tenancy.create_network(acme, "far", "mizar")
+    await tenancy.scenario.eventually(
+        tenancy.has_phase(name, "Pending", "waiting for provider mizar")
+    )
     at = "2026-01-01T00:00:00Z"
     told = {"type": "Provisioned", "reason": "X", "message": "", "lastTransitionTime": at}
 
@@ -209,26 +211,28 @@ async def test_a_network_of_a_provider_outside_waits_for_its_word(
         kept = [c for c in standing if c.type != "Provisioned"]
         change = {"conditions": [*msgspec.to_builtins(kept), {**told, "status": status}]}
         await tenancy.admin.patch(Network, name, "", {"status": change}, subresource="status")
-        await tenancy.scenario.eventually(tenancy.is_(name, phase))
+        await tenancy.scenario.eventually(tenancy.has_phase(name, phase))
 
 
 async def test_a_network_with_outside_addresses_is_ready_with_its_dns_address(
     tenancy: NetworksScenario,
 ) -> None:
-    acme = await tenancy.welcome()
-    name = await tenancy.build(acme, "ext", service={"ipam": "External", "cidrs": ["10.31.0.0/24"]})
-    await tenancy.scenario.eventually(tenancy.is_(name, "Pending", "status.dnsServiceIP"))
+    acme = await tenancy.create_tenant()
+    name = await tenancy.create_network(
+        acme, "ext", service={"ipam": "External", "cidrs": ["10.31.0.0/24"]}
+    )
+    await tenancy.scenario.eventually(tenancy.has_phase(name, "Pending", "status.dnsServiceIP"))
 
     change = {"status": {"dnsServiceIP": "10.31.0.53"}}
     await tenancy.admin.patch(Network, name, "", change, subresource="status")
 
-    await tenancy.scenario.eventually(tenancy.is_(name, "Ready"))
+    await tenancy.scenario.eventually(tenancy.has_phase(name, "Ready"))
     assert (await tenancy.dns_of(name)).spec.cluster_ip == "10.31.0.53"
 
 
 async def test_without_kube_ovn_its_networks_say_so(tenancy: NetworksScenario) -> None:
-    acme = await tenancy.welcome()
+    acme = await tenancy.create_tenant()
 
-    name = await tenancy.build(acme, "ovn", "kube-ovn", subnets=SUBNETS)
+    name = await tenancy.create_network(acme, "ovn", "kube-ovn", subnets=SUBNETS)
 
-    await tenancy.scenario.eventually(tenancy.is_(name, "Failed", "kubeovn.io is not served"))
+    await tenancy.scenario.eventually(tenancy.has_phase(name, "Failed", "kubeovn.io is not served"))

@@ -20,9 +20,9 @@ async def two_tenants(tenancy: NetworksScenario) -> tuple[str, str]:
     """Two tenants with their networks; gives a namespace of each."""
 
     async def settle(name: str) -> str:
-        tenant = await tenancy.welcome(name)
-        await tenancy.scenario.eventually(tenancy.is_(f"{tenant}.default", "Ready"))
-        return await tenancy.space(tenant)
+        tenant = await tenancy.create_tenant(name)
+        await tenancy.scenario.eventually(tenancy.has_phase(f"{tenant}.default", "Ready"))
+        return await tenancy.create_namespace(tenant)
 
     spaces = await asyncio.gather(settle("acme"), settle("bolt"))
     return spaces[0], spaces[1]
@@ -33,7 +33,7 @@ async def test_what_tenants_make_is_stamped_and_what_they_forge_is_refused(
 ) -> None:
     space, other = await two_tenants(guarded)
     acme, bolt = space.removesuffix("-web"), other.removesuffix("-web")
-    anna = await guarded.tenants_way()
+    anna = await guarded.tenant_client()
 
     pod = await anna.create(made(Pod, "web", space, spec=POD))
     network = await guarded.admin.read(Network, f"{acme}.default")
@@ -66,7 +66,7 @@ async def test_what_tenants_make_is_stamped_and_what_they_forge_is_refused(
 async def test_a_tenant_cannot_touch_what_is_kept_for_it(guarded: NetworksScenario) -> None:
     space, _ = await two_tenants(guarded)
     acme = space.removesuffix("-web")
-    anna = await guarded.tenants_way()
+    anna = await guarded.tenant_client()
     await guarded.scenario.eventually(guarded.there(NetworkPolicy, "hanse-deny", space))
     alias = "kubernetes-default-kubernetes"
 
@@ -84,7 +84,7 @@ async def test_a_tenant_cannot_touch_what_is_kept_for_it(guarded: NetworksScenar
 
 async def test_a_tenant_cannot_open_or_lead_into_another_network(guarded: NetworksScenario) -> None:
     space, other = await two_tenants(guarded)
-    anna = await guarded.tenants_way()
+    anna = await guarded.tenant_client()
     theirs = await guarded.admin.create(made(Pod, "secret", other, spec=POD))
     address = await guarded.scenario.eventually(address_of(guarded, theirs.metadata.name, other))
 
@@ -123,9 +123,9 @@ async def test_addresses_come_from_the_networks_own_pool_and_never_twice(
 ) -> None:
     space, other = await two_tenants(guarded)
     acme = space.removesuffix("-web")
-    name = await guarded.build(acme, "own", service={"cidrs": ["10.91.0.0/27"]})
-    await guarded.scenario.eventually(guarded.is_(name, "Ready"))
-    anna = await guarded.tenants_way()
+    name = await guarded.create_network(acme, "own", service={"cidrs": ["10.91.0.0/27"]})
+    await guarded.scenario.eventually(guarded.has_phase(name, "Ready"))
+    anna = await guarded.tenant_client()
     ports = {"ports": [{"port": 80}]}
     mine = {"labels": {NETWORK: "own"}, "spec": ports}
 
@@ -163,9 +163,9 @@ async def test_a_pod_on_a_provider_network_comes_through_by_itself(
     space, _ = await two_tenants(guarded)
     acme = space.removesuffix("-web")
     subnets = [{"name": "front", "cidr": "10.30.0.0/24"}]
-    name = await guarded.build(acme, "lab", "vpc", vpcID="v-1", subnets=subnets)
-    await guarded.scenario.eventually(guarded.is_(name, "Ready"))
-    anna = await guarded.tenants_way()
+    name = await guarded.create_network(acme, "lab", "vpc", vpcID="v-1", subnets=subnets)
+    await guarded.scenario.eventually(guarded.has_phase(name, "Ready"))
+    anna = await guarded.tenant_client()
 
     pod = await anna.create(made(Pod, "web", space, labels={NETWORK: "lab"}, spec=POD))
     assert [g.name for g in pod.spec.scheduling_gates] == [READINESS]
@@ -189,7 +189,7 @@ async def test_a_pod_on_a_provider_network_comes_through_by_itself(
 
 async def test_while_the_agent_is_down_only_tenants_wait(guarded: NetworksScenario) -> None:
     space, _ = await two_tenants(guarded)
-    anna = await guarded.tenants_way()
+    anna = await guarded.tenant_client()
     door = guarded.scenario.agents["lubeck"]
     await guarded.scenario.kill_agent("lubeck")
     guarded.scenario.testbed.set_webhook_server(
@@ -224,4 +224,4 @@ async def test_replicas_give_addresses_out_of_parts_of_the_pool_that_are_their_o
     for name in ("one", "two"):
         await scenario.kill_agent(f"lubeck/{name}")
     await scenario.start_agent("lubeck")
-    await scenario.eventually(guarded.is_asked)
+    await scenario.eventually(guarded.webhook_is_called)

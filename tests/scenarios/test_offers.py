@@ -102,7 +102,7 @@ async def test_a_foreign_object_of_our_name_is_untouched_and_told_and_replaced_w
     await toy_offers.offer("lubeck", "bread", "3")
 
     await scenario.eventually(toy_offers.shows("bergen", "bread", lubeck="3"))
-    await scenario.eventually(toy_offers.agent_tells("hamburg", "Foreign", "copy-of-bread"))
+    await scenario.eventually(toy_offers.agent_has_outcome("hamburg", "Foreign", "copy-of-bread"))
     await scenario.settled()
     assert await toy_offers.found("hamburg", "copy-of-bread") == mine
     assert await toy_offers.found("hamburg", "receipt-of-bread") is None, "a later step was taken"

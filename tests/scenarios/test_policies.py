@@ -13,7 +13,7 @@ from hanse.features.policies.content import FEDERATED
 from hanse.features.policies.feature import Policies
 from hanse.features.policies.ledger import RESOLVE_ANNOTATION
 from hanse.features.policies.options import PolicyOptions
-from tests.scenarios.policies import PoliciesScenario, Script, policies_scenario
+from tests.scenarios.policies import PoliciesScenario, RandomScript, policies_scenario
 from tests.support.scenario import Features, Scenario, describe_writes
 
 QUICK = PolicyOptions(retention=timedelta(seconds=2))
@@ -38,9 +38,9 @@ async def test_a_policy_lives_and_ends_the_same_in_all_clusters_then_nobody_writ
         ("bergen", "lubeck", "hamburg", policies.anp(1)),
     ):
         await policies.create(made_in, policy)
-        await scenario.eventually(policies.all_say(policy, 1))
+        await scenario.eventually(policies.all_have(policy, 1))
         await policies.set(changed_in, policy, 2)
-        await scenario.eventually(policies.all_say(policy, 2))
+        await scenario.eventually(policies.all_have(policy, 2))
         await scenario.eventually(policies.has_event(made_in, policy, "Federated"))
         await scenario.eventually(policies.has_event(deleted_in, policy, "Replicated"))
         await scenario.settled()
@@ -51,7 +51,7 @@ async def test_a_policy_lives_and_ends_the_same_in_all_clusters_then_nobody_writ
         assert describe_writes(scenario.writes_since(start)) == []
 
         await policies.delete(deleted_in, policy)
-        await scenario.eventually(policies.all_say(policy, None))
+        await scenario.eventually(policies.all_have(policy, None))
 
 
 async def test_changes_that_cross_leave_one_for_all_and_the_other_is_kept(
@@ -59,21 +59,21 @@ async def test_changes_that_cross_leave_one_for_all_and_the_other_is_kept(
 ) -> None:
     policy = policies.acnp(1)
     await policies.create("hamburg", policy)
-    await scenario.eventually(policies.all_say(policy, 1))
+    await scenario.eventually(policies.all_have(policy, 1))
     for supervisor in policies.membership.supervisors:
         await scenario.kill_agent(supervisor)
     await policies.set("lubeck", policy, 20)
     await policies.set("bergen", policy, 30)
 
     await scenario.start_agents()
-    await scenario.eventually(policies.all_say(policy, 20))
+    await scenario.eventually(policies.all_have(policy, 20))
     record = await policies.record("hamburg", policy)
     assert [e.content.spec for e in record.history.overruled] == [{"priority": 30}]
 
     await policies.edit(
         "hamburg", policy, {"metadata": {"annotations": {RESOLVE_ANNOTATION: "bergen"}}}
     )
-    await scenario.eventually(policies.all_say(policy, 30))
+    await scenario.eventually(policies.all_have(policy, 30))
 
 
 async def test_a_deletion_while_the_leader_is_away_counts_and_stays(
@@ -81,16 +81,16 @@ async def test_a_deletion_while_the_leader_is_away_counts_and_stays(
 ) -> None:
     policy = policies.acnp(1)
     await policies.create("lubeck", policy)
-    await scenario.eventually(policies.all_say(policy, 1))
+    await scenario.eventually(policies.all_have(policy, 1))
     leader = await policies.membership.is_led("bergen")()
     await scenario.kill_agent(leader)
     await policies.delete("bergen", policy)
 
     await scenario.start_agent(leader)
 
-    await scenario.eventually(policies.all_say(policy, None))
+    await scenario.eventually(policies.all_have(policy, None))
     await scenario.settled()
-    await scenario.always(policies.all_say(policy, None), timedelta(seconds=3))
+    await scenario.always(policies.all_have(policy, None), timedelta(seconds=3))
 
 
 async def test_a_plain_policy_of_that_name_is_not_touched_and_orphans_are_left_alone(
@@ -99,7 +99,7 @@ async def test_a_plain_policy_of_that_name_is_not_touched_and_orphans_are_left_a
     plain = await policies.create("bergen", policies.acnp(9, plain=True))
     policy = policies.acnp(1)
     await policies.create("lubeck", policy)
-    await scenario.eventually(policies.stands("bergen", policy, "Blocked", "PlainPolicy"))
+    await scenario.eventually(policies.has_phase("bergen", policy, "Blocked", "PlainPolicy"))
     assert await policies.find("bergen", policy) == plain
 
     await policies.edit("hamburg", policy, {"metadata": {"annotations": {FEDERATED: None}}})
@@ -120,19 +120,19 @@ async def test_a_member_restored_from_a_backup_takes_over_what_happened_meanwhil
     gone, changed = policies.acnp(1, "gone"), policies.acnp(1, "changed")
     for policy in (gone, changed):
         await policies.create("bergen", policy)
-        await scenario.eventually(policies.all_say(policy, 1))
+        await scenario.eventually(policies.all_have(policy, 1))
     await scenario.settled()
     backup = await scenario.testbed.back_up("bergen")
     await policies.delete("bergen", gone)
     await policies.set("bergen", changed, 2)
-    await scenario.eventually(policies.all_say(gone, None))
-    await scenario.eventually(policies.all_say(changed, 2))
+    await scenario.eventually(policies.all_have(gone, None))
+    await scenario.eventually(policies.all_have(changed, 2))
 
     await scenario.testbed.restore("bergen", backup)
 
     within = timedelta(minutes=3)
-    await scenario.eventually(policies.all_say(changed, 2), within)
-    await scenario.eventually(policies.all_say(gone, None), within)
+    await scenario.eventually(policies.all_have(changed, 2), within)
+    await scenario.eventually(policies.all_have(gone, None), within)
 
 
 @pytest.mark.needs("rbac")
@@ -141,8 +141,8 @@ async def test_rights_that_are_taken_away_delete_nothing(
 ) -> None:
     policy = policies.acnp(1)
     await policies.create("hamburg", policy)
-    await scenario.eventually(policies.all_say(policy, 1))
-    await policies.take_rights_away("bergen")
+    await scenario.eventually(policies.all_have(policy, 1))
+    await policies.delete_supervisor_bindings("bergen")
     for supervisor in policies.membership.supervisors:
         scenario.network.break_watches(supervisor, "bergen")
     await asyncio.sleep(3)
@@ -152,14 +152,14 @@ async def test_rights_that_are_taken_away_delete_nothing(
 
     await policies.membership.secret_for("bergen")  # which grants them anew
 
-    await scenario.eventually(policies.all_say(policy, 2), timedelta(minutes=2))
+    await scenario.eventually(policies.all_have(policy, 2), timedelta(minutes=2))
 
 
 async def test_after_a_random_script_of_people_and_faults_all_agree_on_what_somebody_did(
     scenario: Scenario, policies: PoliciesScenario
 ) -> None:
     """Once; `HANSE_SCRIPT_SECONDS` says how long it is to go on, `HANSE_SEED` where it begins."""
-    script = Script(policies, int(os.environ.get("HANSE_SEED", "1")))
+    script = RandomScript(policies, int(os.environ.get("HANSE_SEED", "1")))
     plain = await policies.create("bergen", policies.acnp(0, "plain", plain=True))
     end = asyncio.get_running_loop().time() + float(os.environ.get("HANSE_SCRIPT_SECONDS", "0"))
 

@@ -1,4 +1,4 @@
-"""What people do with the toy feature, and what they see, as short sentences."""
+"""Actions of users on the toy feature, and checks of what they observe."""
 
 from hashlib import blake2b
 from typing import Any
@@ -118,11 +118,11 @@ class OffersScenario:
             offer = await self.found(cluster, name)
             assert offer is not None, f"{cluster} does not offer {name}"
             observed = offer.metadata.annotations.get(OFFERED, "")
-            assert words in observed, f"{name} of {cluster} is told {observed!r}"
+            assert words in observed, f"{name} of {cluster} has {observed!r}"
 
         return check
 
-    def agent_tells(self, agent: str, result: str, words: str = "") -> Check[None]:
+    def agent_has_outcome(self, agent: str, result: str, words: str = "") -> Check[None]:
         """That an agent knows of a write that did not go as wished."""
 
         async def check() -> None:

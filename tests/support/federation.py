@@ -1,4 +1,4 @@
-"""A federation on a stage: claims, accounts, Secrets and Federations, as people make them."""
+"""A federation in a scenario: claims, accounts, Secrets and Federations, made by hand."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -38,9 +38,9 @@ TOKEN_LIFETIME = timedelta(hours=24)
 
 
 class FederationScenario:
-    """A federation of all clusters of a stage; supervisors lead, children are led.
+    """A federation of all clusters of a scenario.
 
-    Children do not reach supervisors. Agents are started by whoever made it.
+    Children do not reach supervisors. The caller starts the agents.
     """
 
     def __init__(self, scenario: Scenario, supervisors: Sequence[ClusterId]) -> None:
@@ -50,7 +50,7 @@ class FederationScenario:
         self.children = tuple(name for name in scenario.names if name not in supervisors)
 
     async def form(self) -> None:
-        """Make all that people make, in every cluster."""
+        """Create the objects that an administrator creates, in every cluster."""
         for cluster in self.members:
             await self._prepare(cluster)
         secrets = {member: await self.secret_for(member) for member in self.members}
@@ -82,7 +82,7 @@ class FederationScenario:
     def admin(self, cluster: ClusterId) -> Client:
         return self.scenario.admin(cluster)
 
-    # -- doing
+    # -- actions
 
     async def secret_for(self, member: ClusterId, lifetime: timedelta = TOKEN_LIFETIME) -> Secret:
         """A Secret with a fresh token for a member, with the rights that supervisors need."""
@@ -106,7 +106,7 @@ class FederationScenario:
         )
 
     async def name_members(self, supervisor: ClusterId, *members: ClusterId) -> None:
-        """Let a supervisor's Federation name exactly these."""
+        """Set the members of a supervisor's Federation."""
         wanted = [msgspec.to_builtins(self.member(cluster)) for cluster in members]
         await self.edit(supervisor, {"members": wanted})
 
@@ -115,19 +115,19 @@ class FederationScenario:
         await self.admin(cluster).patch(Federation, NAME, "", {"spec": spec})
 
     async def claim(self, cluster: ClusterId, name: str, value: str) -> None:
-        """Let a cluster say something about itself."""
+        """Set a ClusterClaim of a cluster."""
         await create_or_patch(
             self.admin(cluster), ClusterClaim(metadata=Meta(name=name), value=value)
         )
 
-    # -- seeing
+    # -- checks
 
-    async def told(self, cluster: ClusterId) -> Federation:
-        """The Federation of a cluster as it stands."""
+    async def federation_of(self, cluster: ClusterId) -> Federation:
+        """The Federation of a cluster as it is now."""
         return await self.admin(cluster).read(Federation, NAME)
 
     def is_led(self, member: ClusterId, *by: ClusterId) -> Check[ClusterId]:
-        """That one of these (or of all) supervisors holds a member's Lease; gives which."""
+        """That one of these supervisors, or of all, holds a member's Lease; returns which."""
 
         async def check() -> ClusterId:
             lease = await self.admin(member).read(Lease, member, SYSTEM)
@@ -138,7 +138,7 @@ class FederationScenario:
         return check
 
     def all_led(self) -> Check[dict[ClusterId, ClusterId]]:
-        """That every member has a leader; gives which."""
+        """That every member has a leader; returns which."""
 
         async def check() -> dict[ClusterId, ClusterId]:
             return {member: await self.is_led(member)() for member in self.members}
@@ -146,13 +146,13 @@ class FederationScenario:
         return check
 
     def has_conditions(self, cluster: ClusterId, **conditions: str) -> Check[Federation]:
-        """That a Federation says this, reason by condition."""
+        """That a Federation has conditions with these reasons."""
 
         async def check() -> Federation:
-            found = await self.told(cluster)
-            told = {c.type: c.reason for c in found.status.conditions}
-            said = {type_: told.get(type_) for type_ in conditions}
-            assert said == conditions, f"{cluster} tells {found.status}"
+            found = await self.federation_of(cluster)
+            reasons = {c.type: c.reason for c in found.status.conditions}
+            observed = {type_: reasons.get(type_) for type_ in conditions}
+            assert observed == conditions, f"{cluster} has {found.status}"
             return found
 
         return check
@@ -179,7 +179,7 @@ class FederationScenario:
 async def form_federation(
     scenario: Scenario, supervisors: Sequence[ClusterId] = ("lubeck", "hamburg")
 ) -> FederationScenario:
-    """Make a federation of a stage's clusters, gone with the stage; its agents come later."""
+    """Make a federation of a scenario's clusters, deleted with it; start no agents."""
     membership = FederationScenario(scenario, supervisors)
     scenario.closing.push_async_callback(membership.clear)
     await membership.form()
@@ -187,7 +187,7 @@ async def form_federation(
 
 
 async def install_crds(scenario: Scenario, cluster: ClusterId, *kinds: type[Any]) -> None:
-    """Teach a cluster kinds, ours or what stands in for others', unless it knows them already."""
+    """Install CRDs, ours or minimal third-party ones, unless they are there already."""
     admin = scenario.admin(cluster)
     for kind in kinds:
         definition = crd_of(kind) if hasattr(kind, "crd") else stand_in(kind)
@@ -198,18 +198,18 @@ async def install_crds(scenario: Scenario, cluster: ClusterId, *kinds: type[Any]
 
 
 async def _is_defined(admin: Client, definition: Wire) -> bool:
-    """Whether a definition stands: asking is much cheaper for API servers than being refused."""
+    """Whether a CRD exists: a read is much cheaper than a refused create."""
     name = definition["metadata"]["name"]
     try:
         found = msgspec.json.decode((await admin.send(Request("GET", f"{CRDS}/{name}"))).body)
     except NotFound:
         return False
-    assert "deletionTimestamp" not in found["metadata"], f"{name} is still going"
+    assert "deletionTimestamp" not in found["metadata"], f"{name} is still terminating"
     return True
 
 
 async def create_or_patch(admin: Client, obj: K) -> K:
-    """Create an object, or bring the one of its name to it."""
+    """Create an object, or patch the existing one to match."""
     try:
         return await admin.create(obj)
     except AlreadyExists:

@@ -1,4 +1,4 @@
-"""Global load balancing on a stage: contexts, leaders, policies, ways in, as people make them."""
+"""Global load balancing in a scenario: contexts, leaders, policies and ingresses."""
 
 import asyncio
 from base64 import b64encode
@@ -45,8 +45,8 @@ from tests.support.service_accounts import grant
 
 VERSION = "1.5.1"
 LABELS = {"app": "gslb"}
-TURNS = 12
-"""Answers in which everybody has had their turn."""
+ROUNDS = 12
+"""Enough queries for every address to be answered in rotation."""
 ZONE = "global.test"
 HOST = f"shop.{ZONE}"
 KINDS: tuple[type[Object], ...] = (
@@ -59,7 +59,7 @@ KINDS: tuple[type[Object], ...] = (
 
 
 class FakeHosts:
-    """Addresses that answer or do not, for agents that try them without sockets."""
+    """Addresses that are up or down, for agents that probe without sockets."""
 
     def __init__(self) -> None:
         self.down: set[str] = set()
@@ -89,7 +89,7 @@ class Names:
 
 
 class GslbScenario:
-    """A GSLB federation of all clusters of a stage; each context has its cluster's name."""
+    """A GSLB federation of all clusters of a scenario; contexts are named by cluster."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
@@ -105,7 +105,7 @@ class GslbScenario:
         return self.scenario.admin(cluster)
 
     async def form(self, leader: ClusterId = "lubeck") -> None:
-        """Make all that people make, in every cluster; one leads."""
+        """Create the objects that an administrator creates, in every cluster; one leads."""
         for cluster in self.members:
             await install_crds(self.scenario, cluster, *KINDS)
             await self.scenario.make_namespace(cluster, NAMESPACE, keep=True)
@@ -127,10 +127,10 @@ class GslbScenario:
             path = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
             await self.admin(cluster).send(Request("DELETE", path))
 
-    # -- doing
+    # -- actions
 
     async def contexts(self, *clusters: ClusterId, broken: Sequence[ClusterId] = ()) -> Secret:
-        """The Secret with a way into each cluster, with the rights that a leader needs there."""
+        """The Secret with a kubeconfig of all clusters, with a leader's RBAC rules."""
         named = [await self._context(c, broken=c in broken) for c in clusters]
         kubeconfig = {
             "clusters": [{"name": n, "cluster": cluster} for n, cluster, _ in named],
@@ -212,8 +212,8 @@ class GslbScenario:
         }
         admin = self.admin(cluster)
         await admin.send(Request("POST", path, body=msgspec.json.encode(body)))
-        told = "ip" if address[-1].isdigit() else "hostname"
-        status = {"status": {"loadBalancer": {"ingress": [{told: address}]}}}
+        field = "ip" if address[-1].isdigit() else "hostname"
+        status = {"status": {"loadBalancer": {"ingress": [{field: address}]}}}
         await admin.send(
             Request(
                 "PATCH",
@@ -228,22 +228,22 @@ class GslbScenario:
         path = f"/apis/networking.k8s.io/v1/namespaces/{space}/ingresses/{name}"
         await self.admin(cluster).send(Request("DELETE", path))
 
-    # -- seeing
+    # -- checks
 
     def has_conditions(self, cluster: ClusterId, **conditions: str) -> Check[dict[str, str]]:
-        """That the AMKOCluster of a cluster says this, by the first word of each stage."""
+        """That the AMKOCluster of a cluster has these conditions, by prefix of their type."""
 
         async def check() -> dict[str, str]:
-            told = await self.told(cluster)
-            for scenario, status in conditions.items():
-                found = [s for t, (s, _) in told.items() if t.startswith(scenario)]
-                assert found == [status], f"{cluster} tells {told}"
-            return {scenario: reason for scenario, (_, reason) in told.items()}
+            observed = await self.conditions(cluster)
+            for prefix, status in conditions.items():
+                found = [s for t, (s, _) in observed.items() if t.startswith(prefix)]
+                assert found == [status], f"{cluster} has {observed}"
+            return {type_: reason for type_, (_, reason) in observed.items()}
 
         return check
 
-    async def told(self, cluster: ClusterId) -> dict[str, tuple[str, str]]:
-        """Status and reason of each stage."""
+    async def conditions(self, cluster: ClusterId) -> dict[str, tuple[str, str]]:
+        """Status and reason of each condition."""
         found = await self.admin(cluster).read(AMKOCluster, "amkocluster", NAMESPACE)
         return {c.type: (c.status, c.reason) for c in found.status.conditions}
 
@@ -264,9 +264,9 @@ class GslbScenario:
         """That the names of a cluster's agent have exactly these addresses for a host, in turn."""
 
         async def check() -> list[str]:
-            found = [self.ask(cluster, host, client) for _ in range(TURNS)]
-            told = {address for answer in found for address in answer}
-            assert told == set(addresses), f"{cluster} answers {sorted(told)}"
+            found = [self.ask(cluster, host, client) for _ in range(ROUNDS)]
+            observed = {address for answer in found for address in answer}
+            assert observed == set(addresses), f"{cluster} answers {sorted(observed)}"
             return [address for answer in found for address in answer]
 
         return check
@@ -292,7 +292,7 @@ class GslbScenario:
 
 
 async def form_gslb(scenario: Scenario, leader: ClusterId = "lubeck") -> GslbScenario:
-    """Make a GSLB federation of a stage's clusters, gone with the stage; agents come later."""
+    """Make a GSLB federation of a scenario's clusters, deleted with it; start no agents."""
     sites = GslbScenario(scenario)
     scenario.closing.push_async_callback(sites.clear)
     await sites.form(leader)

@@ -1,9 +1,9 @@
-"""A small feature for the engine's own tests: it shares ConfigMaps between clusters.
+"""A small feature for the tests of the runtime: it shares ConfigMaps between clusters.
 
 A ConfigMap labelled `toy.hanse.dev/offer` is recorded on the broker, in namespace `toy`. Every
 cluster that has its namespace gets one copy with the data of all offers of that name, by cluster,
-and after it a receipt; the broker gets one sum, which any agent may write. The offer is told by an
-annotation that it is recorded.
+and after it a receipt; the broker gets one sum, which any agent may write. The offer gets an
+annotation once it is recorded.
 """
 
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ RECORD = "toy.hanse.dev/record"
 FROM = "toy.hanse.dev/from"
 OFFERED = "toy.hanse.dev/offered"
 HOME = "toy"
-TOLD = ("Foreign", "Refused", "Forbidden")
+REPORTED = ("Foreign", "Refused", "Forbidden")
 
 BY_OFFER = Index(ConfigMap, "toy-offer", lambda c: [c.metadata.labels.get(RECORD, "")])
 
@@ -90,11 +90,11 @@ class Toy:
             snapshot.fact(WriteOutcome, ClusterObjectRef(d.where, object_ref(d.object)))
             for d in desired
         ]
-        refused = [t.message for t in trouble if t is not None and t.result in TOLD]
-        told = "; ".join(refused) or "yes"
-        patch = Patch(place, {"metadata": {"annotations": {OFFERED: told}}})
-        notice = EventRequest(place, "Offered", f"{key.name} is offered: {told}")
-        return Plan(tuple(desired), patches=(patch,), events=(notice,))
+        refused = [t.message for t in trouble if t is not None and t.result in REPORTED]
+        message = "; ".join(refused) or "yes"
+        patch = Patch(place, {"metadata": {"annotations": {OFFERED: message}}})
+        event = EventRequest(place, "Offered", f"{key.name} is offered: {message}")
+        return Plan(tuple(desired), patches=(patch,), events=(event,))
 
     def _copy(self, key: Key, snapshot: Snapshot) -> Plan:
         offers = _offers(key, snapshot)

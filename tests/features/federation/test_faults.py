@@ -40,7 +40,7 @@ def says(membership: FederationScenario, cluster: ClusterId, type_: str, words: 
     """That a condition is False, and its message has these words."""
 
     async def check() -> None:
-        found = await membership.told(cluster)
+        found = await membership.federation_of(cluster)
         bad = find(found.status.conditions, type_)
         assert bad is not None, found.status
         assert bad.status == "False", found.status
@@ -134,7 +134,7 @@ async def test_of_two_replicas_only_the_one_that_works_stands_and_the_other_take
         assert held.spec.holder_identity == "lubeck_b"
 
     await scenario.eventually(is_held, TAKEOVER * 2)
-    assert (await membership.told("lubeck")).status.leaders == ("lubeck",)
+    assert (await membership.federation_of("lubeck")).status.leaders == ("lubeck",)
 
 
 # -- leaving
@@ -149,7 +149,7 @@ async def test_a_member_that_is_removed_is_left_clean(
     await scenario.eventually(no_flag(membership, "bergen"))
     await scenario.settled()
     for supervisor in membership.supervisors:
-        found = await membership.told(supervisor)
+        found = await membership.federation_of(supervisor)
         assert {m.cluster_id for m in found.status.members} == {"lubeck", "hamburg"}
         assert "bergen" not in scenario.agent(supervisor).reconciler.informers.connections
     lease = await membership.admin("bergen").read(Lease, "bergen", SYSTEM)
@@ -185,7 +185,8 @@ async def test_an_agent_that_starts_anew_goes_on_leaving(
     await asyncio.sleep(60)
     for supervisor in membership.supervisors:
         states = {
-            m.cluster_id: m.leaving for m in (await membership.told(supervisor)).status.members
+            m.cluster_id: m.leaving
+            for m in (await membership.federation_of(supervisor)).status.members
         }
         assert states == {"lubeck": False, "hamburg": False, "bergen": True}
         await scenario.kill_agent(supervisor)
@@ -196,7 +197,7 @@ async def test_an_agent_that_starts_anew_goes_on_leaving(
     await scenario.eventually(no_flag(membership, "bergen"), timedelta(minutes=5))
     await scenario.settled()
     for supervisor in membership.supervisors:
-        found = await membership.told(supervisor)
+        found = await membership.federation_of(supervisor)
         assert {m.cluster_id for m in found.status.members} == {"lubeck", "hamburg"}
         assert "bergen" not in scenario.agent(supervisor).reconciler.informers.connections
 
@@ -238,7 +239,7 @@ async def test_what_stays_behind_in_a_member_that_is_given_up_is_written_down(
     await scenario.start_agent(leader)
     await scenario.settled()
 
-    (gone,) = (await membership.told(leader)).status.abandoned
+    (gone,) = (await membership.federation_of(leader)).status.abandoned
     assert (gone.cluster_id, gone.objects) == ("bergen", 1)
     assert gone.names == (f"ConfigMap {SHOP}/flag",)
     events = (await membership.admin(leader).list(Event)).objects
@@ -248,7 +249,7 @@ async def test_what_stays_behind_in_a_member_that_is_given_up_is_written_down(
         Federation, NAME, "", {"metadata": {"annotations": {ABANDONED: None}}}
     )
     await scenario.settled()
-    assert (await membership.told(leader)).status.abandoned == ()
+    assert (await membership.federation_of(leader)).status.abandoned == ()
 
 
 async def test_nobody_gives_up_its_own_home(
@@ -353,7 +354,9 @@ async def test_a_bad_secret_is_told_by_its_field_and_the_way_before_it_stays(
     await scenario.eventually(says(membership, "lubeck", "Valid", f"{field}"))
     await says(membership, "lubeck", "Valid", words)()
     await asyncio.sleep(60)
-    states = {m.cluster_id: m.reachable for m in (await membership.told("lubeck")).status.members}
+    states = {
+        m.cluster_id: m.reachable for m in (await membership.federation_of("lubeck")).status.members
+    }
     assert states == {"lubeck": True, "hamburg": True, "bergen": True}
 
     await create_or_patch(
@@ -388,7 +391,9 @@ async def test_credentials_that_are_refused_are_told_and_mended_at_once(
     await scenario.eventually(says(membership, "lubeck", "MembersReachable", "bergen: "))
     await says(membership, "lubeck", "MembersReachable", words)()
     await scenario.eventually(membership.is_led("bergen", "hamburg"), TAKEOVER)
-    states = {m.cluster_id: m.reachable for m in (await membership.told("lubeck")).status.members}
+    states = {
+        m.cluster_id: m.reachable for m in (await membership.federation_of("lubeck")).status.members
+    }
     assert states == {"lubeck": True, "hamburg": True, "bergen": False}
 
     await create_or_patch(membership.admin("lubeck"), Secret(metadata=meta, data=good.data))
@@ -567,4 +572,4 @@ async def test_a_federation_that_vanishes_with_its_kind_moves_nobody(
 
     assert {m: await flag_uid(membership, m) for m in membership.members} == flags
     with pytest.raises(NotFound):
-        await membership.told("lubeck")
+        await membership.federation_of("lubeck")

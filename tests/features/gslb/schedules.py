@@ -121,7 +121,7 @@ class Schedule:
 
     async def judge(self, leader: str) -> None:
         """One leads, all have what it has, and every answer is the same."""
-        told = await self.sites.told(leader)
+        told = await self.sites.conditions(leader)
         assert told["GDP Federation"][0].startswith("federated to all"), (leader, told)
         wanted = await self._held(leader)
         assert len(wanted) >= 2, wanted

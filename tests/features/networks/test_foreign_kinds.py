@@ -72,16 +72,16 @@ class KubeOvn:
 async def networked(tenancy: NetworksScenario) -> tuple[str, str, KubeOvn]:
     """A tenant with a network by kube-ovn that is ready; its namespace and the network's name."""
     await tenancy.install_crds(*OVN_KINDS)
-    acme = await tenancy.welcome()
-    space = await tenancy.space(acme)
-    name = await tenancy.build(acme, "ovn", "kube-ovn", subnets=SUBNETS)
+    acme = await tenancy.create_tenant()
+    space = await tenancy.create_namespace(acme)
+    name = await tenancy.create_network(acme, "ovn", "kube-ovn", subnets=SUBNETS)
     await tenancy.scenario.eventually(
-        tenancy.is_(name, "Pending", f"waiting for Subnet {acme}-ovn-front")
+        tenancy.has_phase(name, "Pending", f"waiting for Subnet {acme}-ovn-front")
     )
     ovn = KubeOvn(tenancy)
     for subnet in ("front", "back"):
         await ovn.says(f"{acme}-ovn-{subnet}", "True")
-    await tenancy.scenario.eventually(tenancy.is_(name, "Ready"))
+    await tenancy.scenario.eventually(tenancy.has_phase(name, "Ready"))
     return space, name, ovn
 
 
@@ -99,10 +99,10 @@ async def test_kube_ovn_is_asked_for_a_vpc_and_subnets_and_heard_when_they_are_r
     assert front.spec.protocol == "IPv4", "what kube-ovn fills in is its own"
     await ovn.says(f"{acme}-ovn-back", "False")
     await tenancy.scenario.eventually(
-        tenancy.is_(name, "Pending", f"waiting for Subnet {acme}-ovn-back")
+        tenancy.has_phase(name, "Pending", f"waiting for Subnet {acme}-ovn-back")
     )
     await ovn.says(f"{acme}-ovn-back", "True")
-    await tenancy.scenario.eventually(tenancy.is_(name, "Ready"))
+    await tenancy.scenario.eventually(tenancy.has_phase(name, "Ready"))
     await tenancy.scenario.settled()
     await tenancy.scenario.kill_agent(HERE)
     start = len(tenancy.scenario.network.sent)
@@ -118,7 +118,7 @@ async def test_pods_and_services_on_kube_ovn_are_told_in_its_words_and_it_ends_i
     acme = name.partition(".")[0]
     marks = {NETWORK: "ovn", TENANT: acme}
 
-    await tenancy.run(space, "web", "ovn", **gated('{"subnet": "back", "ip": "10.31.0.9"}'))
+    await tenancy.create_pod(space, "web", "ovn", **gated('{"subnet": "back", "ip": "10.31.0.9"}'))
     web = await tenancy.scenario.eventually(released(tenancy, space, "web"))
     assert web.metadata.annotations[SWITCH] == f"{acme}-ovn-back"
     assert web.metadata.annotations[IP_ADDRESS] == "10.31.0.9"
@@ -130,18 +130,18 @@ async def test_pods_and_services_on_kube_ovn_are_told_in_its_words_and_it_ends_i
     for kind, called in ((Vpc, "ovn"), (OvnSubnet, "ovn-front"), (OvnSubnet, "ovn-back")):
         await ovn.holds(kind, f"{acme}-{called}")
     await tenancy.admin.delete(Network, name, "")
-    await tenancy.scenario.eventually(tenancy.is_(name, "Terminating", f"Pod {space}/web"))
+    await tenancy.scenario.eventually(tenancy.has_phase(name, "Terminating", f"Pod {space}/web"))
     await tenancy.admin.delete(Service, "shop", space)
     await tenancy.admin.delete(Pod, "web", space)
     removes = f"kube-ovn removes {acme}-ovn-back, {acme}-ovn-front"
-    await tenancy.scenario.eventually(tenancy.is_(name, "Terminating", removes))
+    await tenancy.scenario.eventually(tenancy.has_phase(name, "Terminating", removes))
     assert not (await tenancy.admin.list(SwitchLBRule)).objects
     kept = await tenancy.admin.read(Vpc, f"{acme}-ovn")
     assert kept.metadata.deletion_timestamp is None, "a Vpc goes after its Subnets"
     for subnet in ("front", "back"):
         await ovn.holds(OvnSubnet, f"{acme}-ovn-{subnet}", held=False)
     await tenancy.scenario.eventually(
-        tenancy.is_(name, "Terminating", f"kube-ovn removes {acme}-ovn")
+        tenancy.has_phase(name, "Terminating", f"kube-ovn removes {acme}-ovn")
     )
     await ovn.holds(Vpc, f"{acme}-ovn", held=False)
     await tenancy.scenario.eventually(tenancy.gone(Network, name))
@@ -158,22 +158,22 @@ def leads_to_a_pod(tenancy: NetworksScenario, service: Service) -> Check[SwitchL
 
 
 async def test_networks_go_on_once_kube_ovn_comes_to_a_cluster(tenancy: NetworksScenario) -> None:
-    acme = await tenancy.welcome()
-    name = await tenancy.build(acme, "ovn", "kube-ovn", subnets=SUBNETS)
-    await tenancy.scenario.eventually(tenancy.is_(name, "Failed", "kubeovn.io is not served"))
+    acme = await tenancy.create_tenant()
+    name = await tenancy.create_network(acme, "ovn", "kube-ovn", subnets=SUBNETS)
+    await tenancy.scenario.eventually(tenancy.has_phase(name, "Failed", "kubeovn.io is not served"))
 
     await tenancy.install_crds(*OVN_KINDS)
 
-    await tenancy.scenario.eventually(tenancy.is_(name, "Pending", "waiting for Subnet"))
+    await tenancy.scenario.eventually(tenancy.has_phase(name, "Pending", "waiting for Subnet"))
 
 
 async def test_each_network_is_guarded_by_a_policy_that_follows_its_peers_and_goes_with_it(
     tenancy: NetworksScenario,
 ) -> None:
     await tenancy.install_crds(ClusterNetworkPolicy)
-    acme, bolt = await tenancy.welcome("acme"), await tenancy.welcome("bolt")
-    spaces = [await tenancy.space(tenant) for tenant in (acme, bolt)]
-    lab = await tenancy.build(acme, "lab")
+    acme, bolt = await tenancy.create_tenant("acme"), await tenancy.create_tenant("bolt")
+    spaces = [await tenancy.create_namespace(tenant) for tenant in (acme, bolt)]
+    lab = await tenancy.create_network(acme, "lab")
     pair = (f"{acme}.default", f"{bolt}.default")
 
     await tenancy.scenario.eventually(guarded(tenancy, {pair[0]: 1, pair[1]: 1, lab: 1}))

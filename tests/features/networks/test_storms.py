@@ -48,8 +48,8 @@ class Storm:
         self.space = ""
 
     async def begin(self) -> None:
-        self.acme = await self.tenancy.welcome()
-        self.space = await self.tenancy.space(self.acme)
+        self.acme = await self.tenancy.create_tenant()
+        self.space = await self.tenancy.create_namespace(self.acme)
         await self._build("lab")
 
     async def step(self) -> None:
@@ -97,7 +97,7 @@ class Storm:
             "arktos.futurewei.com/tenant": self.acme,
             "arktos.futurewei.com/network": network,
         }
-        await self.tenancy.run(self.space, name, **gates)
+        await self.tenancy.create_pod(self.space, name, **gates)
         change = {"metadata": {"labels": labels}}
         await self.tenancy.admin.patch(Pod, name, self.space, change)
 
@@ -105,7 +105,7 @@ class Storm:
         self.made += 1
         self.networks.add(short)
         ranges = {"cidrs": [f"10.{100 + self.made}.0.0/24"]} if self.random.random() < 0.5 else {}
-        await self.tenancy.build(
+        await self.tenancy.create_network(
             self.acme, short, "vpc", vpcID=short, subnets=SUBNETS, service=ranges
         )
 
@@ -131,7 +131,7 @@ class Storm:
         expected = {f"{self.acme}.{short}" for short in (*self.networks, "default")}
         assert networks == expected
         for name in networks:
-            await self.tenancy.is_(name, "Ready")()
+            await self.tenancy.has_phase(name, "Ready")()
         await self._ports()
         policies = (await admin.list(NetworkPolicy, namespace=self.space)).objects
         named = {p.metadata.labels.get("arktos.futurewei.com/network", "") for p in policies}
