@@ -79,7 +79,7 @@ def features() -> Features:
 
 
 @pytest.fixture
-def hooks() -> tuple[Hook, ...]:
+def hooks() -> tuple[AdmissionHook, ...]:
     """The webhooks of the agents; modules about admission override it."""
     return ()
 
