@@ -12,7 +12,6 @@ from hanse import __version__
 from hanse.kube.access import ClientConfig, Credentials
 from hanse.kube.connections import FAILURES, Connections
 from hanse.kube.errors import Unreachable, error_of
-from hanse.kube.lines import split_lines
 from hanse.kube.request import Request, Response
 
 CONNECT = timedelta(seconds=10)
@@ -143,3 +142,21 @@ async def _chunks(
         if not chunk:
             return
         yield chunk
+
+
+async def split_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Every whole line without its end; a last one without an end too, and no empty ones."""
+    begun: list[bytes] = []
+    async for chunk in chunks:
+        *whole, rest = chunk.split(b"\n")
+        if whole:
+            begun.append(whole[0])
+            whole[0] = b"".join(begun)
+            begun = []
+        if rest:
+            begun.append(rest)
+        for line in whole:
+            if line:
+                yield line
+    if begun:
+        yield b"".join(begun)

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from sys import intern
 from typing import Any, Generic, assert_never
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from hanse.kube.events import (
     Alive,
@@ -17,12 +19,14 @@ from hanse.kube.events import (
     Unreadable,
     Vanished,
 )
-from hanse.kube.words import intern_metadata
-from hanse.model.objects import K, Object
+from hanse.model.objects import K, Meta, Object
 from hanse.model.snapshot import Index
 
 Name = tuple[str, str]
 _NONE: Mapping[str, Any] = {}
+
+LONGEST = 256
+"""Characters of what objects may well have in common: a name, a label, a record of ours."""
 
 
 class StoreChange(Struct, Generic[K], frozen=True):
@@ -262,3 +266,21 @@ def version_of(obj: Any) -> int:
 def number(resource_version: str) -> int:
     """A resourceVersion as a number; anything else sorts first, so that news always replaces it."""
     return int(resource_version) if resource_version.isdecimal() else 0
+
+
+def intern_metadata(meta: Meta) -> None:
+    """Let some metadata have its names, labels and annotations in common with all other.
+
+    A third of what a store holds would be these same words, again and again.
+    """
+    force_setattr(meta, "name", intern(meta.name))
+    force_setattr(meta, "namespace", intern(meta.namespace))
+    if meta.labels:
+        force_setattr(meta, "labels", {intern(k): intern(v) for k, v in meta.labels.items()})
+    if meta.annotations:
+        notes = {intern(k): _word(v) for k, v in meta.annotations.items()}
+        force_setattr(meta, "annotations", notes)
+
+
+def _word(text: str) -> str:
+    return intern(text) if len(text) <= LONGEST else text

@@ -132,3 +132,16 @@ def to_wire(obj: Object) -> Wire:
 def renamed(name: str, default: Any = msgspec.NODEFAULT) -> Any:
     """A field whose name on the wire is not the camel case of ours (`clusterIP`)."""
     return field(name=name, default=default)
+
+
+def merge(target: Any, patch: Any) -> Any:
+    """The target with a merge patch applied; neither is changed, both may be shared."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = merge(result.get(name), value)
+    return result

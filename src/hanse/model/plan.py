@@ -6,9 +6,29 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
-from hanse.model.keys import Key
 from hanse.model.objects import ClusterId, ClusterObjectRef, Object, Wire
 from hanse.model.snapshot import Change, Snapshot, Watch
+
+
+class Key(Struct, frozen=True, order=True):
+    """One unit of decision of one feature: it is queued, planned and owned as a whole.
+
+    `topic` parts a feature's kinds of decision (`export`, `import`).
+    """
+
+    topic: str
+    name: str = ""
+    namespace: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.namespace}/{self.name}"
+
+
+def parse_key(text: str) -> Key | None:
+    """The key that `str` gave, or None where the text is not one."""
+    topic, _, rest = text.partition("/")
+    namespace, slash, name = rest.partition("/")
+    return Key(topic, name, namespace) if topic and slash else None
 
 
 class Desired(Struct, frozen=True):

@@ -1,5 +1,6 @@
 """The group `antreaplus.vmware-tanzu.com`: who is in a federation, and what is not a pod."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, ClassVar, Literal
 
@@ -251,3 +252,26 @@ class NativeService(Object, frozen=True, kw_only=True):
 
     spec: NativeServiceSpec
     status: NativeServiceStatus = NativeServiceStatus()
+
+
+DOMAINS = (
+    "antreaplus.vmware.com",
+    "antreaplus.vmware-tanzu.com",
+    "antreaplus.vmware-tanzue.com",
+    "antreaplus.tanzu-vmware.com",
+)
+
+
+def label_spellings(name: str) -> tuple[str, ...]:
+    """Every way to write a mark, such as `svc.global.federated`, with its domain."""
+    return tuple(f"{name}.{domain}" for domain in DOMAINS)
+
+
+def spelled_label(marks: Mapping[str, str], name: str) -> str:
+    """How somebody wrote a mark, to tell it as it stands; by the first spelling if nobody did."""
+    return next((s for s in label_spellings(name) if s in marks), label_spellings(name)[0])
+
+
+def spelled(marks: Mapping[str, str], name: str) -> str | None:
+    """The value of a mark in whichever spelling it stands; the first of several counts."""
+    return next((marks[s] for s in label_spellings(name) if s in marks), None)
