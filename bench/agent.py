@@ -19,7 +19,7 @@ from bench.processes import most_resident, resident
 from hanse.app import BROKER, Agent, Settings, features
 from hanse.cli.running import run_async
 from hanse.kube import credentials
-from hanse.kube.http import HttpTransport
+from hanse.kube.http_transport import HttpTransport
 from hanse.model.facts import ClusterState, Phase
 
 

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 
-from hanse.kube.request import Request, Response, Transport
+from hanse.kube.transport import Request, Response, Transport
 
 _READING = frozenset({"GET", "HEAD"})
 _LEASES = "/apis/coordination.k8s.io/"

@@ -16,8 +16,8 @@ import msgspec
 from bench.row import Skip
 from bench.rows.embedded import create_all, service
 from bench.served import connected
-from hanse.kube.access import ClientConfig
-from hanse.kube.request import Request
+from hanse.kube.client_config import ClientConfig
+from hanse.kube.transport import Request
 from hanse.local.kubeconfig import Context, write_kubeconfig
 from hanse.local.real.binaries import cache_folder, find_programs
 from hanse.local.real.errors import ProgramMissing

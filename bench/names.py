@@ -14,11 +14,10 @@ from hanse.features.services.names import SERVICE_NAME, SOURCE_CLUSTER
 from hanse.features.services.zone import ServiceZone
 from hanse.model.dns.zones import View
 from hanse.model.facts import Role
-from hanse.model.keys import Key
 from hanse.model.kinds.discovery import Endpoint, EndpointPort, EndpointSlice
 from hanse.model.kinds.multicluster import ImportedPort, ServiceImport, ServiceImportSpec
 from hanse.model.objects import Meta, Object
-from hanse.model.plan import Plan
+from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Change, Snapshot
 
 NAMESPACE, ZONE = "default", "clusterset.local"

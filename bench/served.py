@@ -9,11 +9,11 @@ from socket import AF_INET, SOCK_STREAM, socket
 
 import uvloop
 
-from hanse.kube.access import ClientConfig, Endpoint, Identity, StaticCredentials
-from hanse.kube.authority import CertificateAuthority, server_context
+from hanse.kube.certificates import CertificateAuthority, server_context
+from hanse.kube.client_config import ClientConfig, Endpoint, Identity, StaticCredentials
 from hanse.kube.clock import WallClock
-from hanse.kube.http import HttpTransport
-from hanse.kube.request import Transport
+from hanse.kube.http_transport import HttpTransport
+from hanse.kube.transport import Transport
 from tinykube.apiserver import ApiServer
 from tinykube.http import serve
 from tinykube.users import ADMIN

@@ -18,7 +18,7 @@ from bench.writing import (
 )
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.services.names import DOMAIN, SERVICE_NAME, SOURCE_CLUSTER
-from hanse.kube.request import Transport
+from hanse.kube.transport import Transport
 from hanse.local.real.fleet import BROKER, NAMES
 from hanse.local.up.bootstrap import (
     CLUSTER_SET,

@@ -10,7 +10,7 @@ from msgspec import Struct
 from bench.agent import Told
 from bench.sight import Look, Sight, sights
 from bench.writing import Collection, Write, clear, write_all
-from hanse.kube.request import Transport
+from hanse.kube.transport import Transport
 
 
 class Telling(Protocol):

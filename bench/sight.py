@@ -9,9 +9,9 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from hanse.kube.client import Client
-from hanse.kube.events import Applied, Listed
-from hanse.kube.request import Transport
-from hanse.kube.watching import follow
+from hanse.kube.transport import Transport
+from hanse.kube.watch_events import Applied, Listed
+from hanse.kube.watcher import follow
 from hanse.model.objects import Object
 
 Mark: TypeAlias = Callable[[Object], str | None]

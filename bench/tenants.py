@@ -10,8 +10,8 @@ from tests.support.time import EPOCH
 from bench.processes import resident
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.names import NETWORK, TENANT
-from hanse.kube.events import Listed
 from hanse.kube.store import Store
+from hanse.kube.watch_events import Listed
 from hanse.model.facts import ClusterState, Facts, Phase, Role
 from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.networks import Network, NetworkPort, Tenant
@@ -123,7 +123,7 @@ def seen(feature: Networks, networks: int, pods: int) -> Snapshot:
 
 def weighed(networks: int, pods: int) -> float:
     """MiB of a process that holds such a cluster and has planned every network once."""
-    from hanse.model.keys import Key
+    from hanse.model.plan import Key
 
     feature = Networks()
     whole = seen(feature, networks, pods)

@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Struct
 
 from hanse.kube.client import Client
-from hanse.kube.limit import Limit
-from hanse.kube.request import MERGE_PATCH, Request, Response, Transport
+from hanse.kube.concurrency_limit import Limit
+from hanse.kube.transport import MERGE_PATCH, Request, Response, Transport
 from hanse.model.objects import Kind
 
 WORK = "bench"

@@ -13,7 +13,7 @@ from bench.figures import AtLeast, AtMost, Figure
 from bench.processes import apart, resident
 from bench.row import Effort, Row, unprepared
 from hanse.kube.clock import WallClock
-from hanse.kube.request import Request, Transport
+from hanse.kube.transport import Request, Transport
 from hanse.local.in_process import InProcess
 from tinykube.apiserver import ApiServer
 from tinykube.controllers.suite import ALL, Controllers

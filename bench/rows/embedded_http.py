@@ -13,8 +13,8 @@ from bench.processes import apart
 from bench.row import Effort, Row, unprepared
 from bench.rows.embedded import config_map, create_all
 from bench.served import a_server, connected
-from hanse.kube.access import ClientConfig
-from hanse.kube.request import Request, Transport
+from hanse.kube.client_config import ClientConfig
+from hanse.kube.transport import Request, Transport
 
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 AT_ONCE = 8

@@ -18,7 +18,7 @@ from tests.support.time import run
 from bench.figures import AtMost, Figure, percentile
 from bench.row import Effort, Once, Row
 from hanse.features.federated.feature import FederatedServices
-from hanse.kube.request import Request, Response, Transport
+from hanse.kube.transport import Request, Response, Transport
 from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import (
     KUBE_SERVICE,

@@ -26,11 +26,10 @@ from hanse.features.gslb.keys import all_keys
 from hanse.features.gslb.names import TERM, site_of
 from hanse.features.gslb.zone import GlobalZone
 from hanse.kube.clock import WallClock
-from hanse.kube.events import Listed
 from hanse.kube.store import Store
+from hanse.kube.watch_events import Listed
 from hanse.model.dns.zones import View
 from hanse.model.facts import ClusterState, Facts, Phase, Role
-from hanse.model.keys import Key
 from hanse.model.kinds.core import LoadBalancerIngress, LoadBalancerStatus, Namespace
 from hanse.model.kinds.globalservice import (
     GlobalMember,
@@ -55,6 +54,7 @@ from hanse.model.kinds.gslb import (
 )
 from hanse.model.kinds.networking import Ingress, IngressRule, IngressSpec, IngressStatus
 from hanse.model.objects import ClusterId, Kind, Meta, Object
+from hanse.model.plan import Key
 from hanse.model.probes import Health, Probe, Rule, Target
 from hanse.model.snapshot import Change, FactChange, Snapshot
 from hanse.providers.probe_sockets import SocketProbe

@@ -25,7 +25,7 @@ from bench.toy_load import (
 )
 from hanse.app import Agent, Settings
 from hanse.kube.clock import WallClock
-from hanse.kube.request import Transport
+from hanse.kube.transport import Transport
 from hanse.local.in_process import InProcess
 from hanse.local.real.fleet import BROKER, NAMES
 from tinykube.apiserver import ApiServer

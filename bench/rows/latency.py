@@ -22,7 +22,7 @@ from bench.writing import (
     write_all,
 )
 from hanse.features.services.feature import BROKER_NAMESPACE
-from hanse.kube.request import Transport
+from hanse.kube.transport import Transport
 from hanse.local.real.fleet import BROKER, NAMES
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.objects import Wire

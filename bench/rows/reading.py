@@ -20,8 +20,8 @@ from bench.row import Effort, Once, Row, unprepared
 from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
 from hanse.kube.errors import Unreachable
-from hanse.kube.request import Request, Response
 from hanse.kube.store import Store
+from hanse.kube.transport import Request, Response
 from hanse.model.facts import Role
 from hanse.model.kinds.core import Service
 from hanse.model.snapshot import Index

@@ -13,7 +13,7 @@ from bench.services_load import prepare
 from bench.sight import Look, Sight, sights
 from bench.writing import WORK, configmap, create, namespace, patch, write_all
 from hanse.features.statefulsets.planner import ReplicaPreference, distribute
-from hanse.kube.request import Transport
+from hanse.kube.transport import Transport
 from hanse.local.real.fleet import BROKER, NAMES
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import ConfigMap

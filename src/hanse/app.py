@@ -42,17 +42,17 @@ from hanse.features.statefulsets.webhooks import FederatedStatefulSetWebhook
 from hanse.kube.client import Client
 from hanse.kube.clock import Clock, WallClock
 from hanse.kube.lease import LeaseTimings
-from hanse.kube.request import Transport
+from hanse.kube.transport import Transport
+from hanse.model.admission import AdmissionHook
 from hanse.model.connections import ConnectionSource
 from hanse.model.facts import Role
 from hanse.model.kinds.hanse import ClusterSet
-from hanse.model.lookups import PROVIDER as LOOKUP
 from hanse.model.naming import SLOT_LEASES, SYSTEM_NAMESPACE
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Feature
 from hanse.model.probes import ProbeSource
+from hanse.model.questions import PROVIDER as LOOKUP
 from hanse.model.snapshot import Change, ObjectChange, Watch
-from hanse.model.verdict import AdmissionHook
 from hanse.providers.avi import AviController, Controller, NoController
 from hanse.providers.network_ipam import network_providers
 from hanse.providers.probe_sockets import SocketProbe

@@ -6,7 +6,7 @@ from hanse.cli.applying import Effect, apply
 from hanse.features.services.broker_policies import policies
 from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
-from hanse.kube.request import Request, Response
+from hanse.kube.transport import Request, Response
 from hanse.local.in_process import InProcess
 from hanse.model.kinds.core import Namespace
 from hanse.model.manifests import SERVICE_ACCOUNT, Manifest, manifest, namespace

@@ -18,7 +18,7 @@ from hanse.cli.clusters import (
 )
 from hanse.cli.root import hanse
 from hanse.cli.settings import Settings
-from hanse.kube.access import ClientConfig, Endpoint
+from hanse.kube.client_config import ClientConfig, Endpoint
 from hanse.kube.errors import BadCredentials
 from hanse.local.kubeconfig import Context, write_kubeconfig
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hanse.cli.looking import expiry_of
-from hanse.kube.access import Identity
+from hanse.kube.client_config import Identity
 from tests.cli.programs import Running, Said, running
 
 

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from hanse.cli.clusters import ClusterAccess
 from hanse.cli.looking import Look, NodesSeen, Right, Unanswered, expiry_of, look_at
-from hanse.kube.access import ClientConfig, Identity, StaticCredentials
-from hanse.kube.authority import CertificateAuthority
+from hanse.kube.certificates import CertificateAuthority
 from hanse.kube.client import Client
+from hanse.kube.client_config import ClientConfig, Identity, StaticCredentials
 from hanse.local.up.embedded import EmbeddedCluster, embedded_clusters
 from hanse.local.up.folder import Folder
 from hanse.local.up.topology import plan_members

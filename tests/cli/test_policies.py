@@ -7,7 +7,7 @@ import pytest
 from hanse.cli.oops import Oops, Trouble
 from hanse.cli.policies_seen import Decision, _cluster_decided
 from hanse.features.policies.view import MemberStatus, OverruledVersion, PolicyView
-from hanse.model.keys import Key
+from hanse.model.plan import Key
 from tests.cli.programs import hanse
 
 KEY = Key("acnp", "deny")

@@ -16,13 +16,13 @@ from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
 from hanse.kube.errors import NotFound
 from hanse.local.in_process import InProcess
-from hanse.model.keys import Key
 from hanse.model.kinds.admission import ValidatingAdmissionPolicy
 from hanse.model.kinds.apps import Deployment
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.networks import Network, NetworkSpec
 from hanse.model.manifests import Manifest, definitions
 from hanse.model.objects import Meta
+from hanse.model.plan import Key
 from hanse.runtime.ownership import Owner, with_owner
 from tests.cli.programs import Running, running
 from tinykube.apiserver import ApiServer

@@ -14,7 +14,7 @@ from hanse.features.networks.feature import Networks
 from hanse.features.networks.names import NETWORK, TENANT
 from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
-from hanse.kube.request import Request
+from hanse.kube.transport import Request
 from hanse.local.in_process import InProcess
 from hanse.local.up.topology import plan_members
 from hanse.model.crds import crd_of

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from hanse.kube.errors import ApiError, KubeError
-from hanse.kube.request import JSON, Request, Response, Transport
+from hanse.kube.transport import JSON, Request, Response, Transport
 from tests.differential.normal import Local
 from tests.differential.vocabulary import (
     CORE,

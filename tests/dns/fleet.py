@@ -15,7 +15,6 @@ from hanse.dns.table import Table
 from hanse.features.services.zone import ServiceZone
 from hanse.model.dns.zones import View
 from hanse.model.facts import ClusterState, Fact, Phase, Role
-from hanse.model.keys import Key
 from hanse.model.kinds.discovery import (
     AddressType,
     Endpoint,
@@ -33,7 +32,7 @@ from hanse.model.kinds.multicluster import (
     ServiceImportStatus,
 )
 from hanse.model.objects import Meta, Object
-from hanse.model.plan import Plan
+from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Change, Snapshot
 from tests.support.builders import cluster, snapshot, stored
 

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from hanse.dns.corefile import stanza
-from hanse.kube.access import ClientConfig, Endpoint, Identity
-from hanse.kube.authority import CertificateAuthority, server_context
+from hanse.kube.certificates import CertificateAuthority, server_context
 from hanse.kube.client import Client
+from hanse.kube.client_config import ClientConfig, Endpoint, Identity
 from hanse.kube.clock import WallClock
-from hanse.kube.request import Request
+from hanse.kube.transport import Request
 from hanse.local.in_process import InProcess
 from hanse.local.kubeconfig import Context, write_kubeconfig
 from hanse.model.crds import crd_of

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from hanse.kube import credentials
 from hanse.kube.client import Client
-from hanse.kube.http import HttpTransport
+from hanse.kube.http_transport import HttpTransport
 from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.model.objects import Meta
 from tests.cli.conftest import fleet as fleet_of_clusters

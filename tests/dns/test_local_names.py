@@ -13,11 +13,11 @@ from hanse.features.publishing.zone import OutsideZone
 from hanse.features.services.cluster_zone import ClusterZone
 from hanse.model.dns.zones import View
 from hanse.model.facts import Role
-from hanse.model.keys import Key
 from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import Endpoint, EndpointSlice
 from hanse.model.kinds.externaldns import DNSEndpoint, DNSEndpointSpec, DNSRecord
 from hanse.model.objects import Meta, Object
+from hanse.model.plan import Key
 from hanse.model.snapshot import ObjectChange, Snapshot
 from tests.dns.fleet import Told, told_in
 from tests.support.builders import cluster, snapshot, stored

@@ -18,7 +18,6 @@ from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.features.statefulsets.zone import SERVICE, StatefulSetZone
 from hanse.model.dns.zones import View
 from hanse.model.facts import Fact, LeaseLiveness, Phase, Role
-from hanse.model.keys import Key
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointPort, EndpointSlice
 from hanse.model.kinds.externaldns import DNSEndpoint
@@ -32,7 +31,7 @@ from hanse.model.kinds.stateful import (
     StatefulSetSharesSpec,
 )
 from hanse.model.objects import Meta, Object
-from hanse.model.plan import Plan
+from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Change, ObjectChange, Snapshot
 from tests.dns.fleet import Told, told_in
 from tests.support.builders import cluster, snapshot, stored

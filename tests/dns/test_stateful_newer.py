@@ -9,8 +9,8 @@ from hanse.features.publishing.options import PublishingOptions
 from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.features.statefulsets.zone import SERVICE, StatefulSetZone
 from hanse.model.dns.zones import View
-from hanse.model.keys import Key
 from hanse.model.kinds.stateful import SCHEMA, StatefulSetPart, StatefulSetShares
+from hanse.model.plan import Key
 from hanse.model.snapshot import Snapshot
 from hanse.runtime.diff import diff
 from hanse.runtime.ownership import Owner, with_owner

@@ -18,13 +18,13 @@ from hanse.kube.errors import (
     UndecodableObject,
     Unreachable,
 )
-from hanse.kube.events import Unreadable
-from hanse.kube.request import Response
-from hanse.kube.served import Served
+from hanse.kube.rest_mapper import Served
+from hanse.kube.transport import Response
+from hanse.kube.watch_events import Unreadable
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import Kind, Meta
-from tests.kube.scripted import Scripted, answer, page, refusal, service
+from tests.kube.scripted_transport import Scripted, answer, page, refusal, service
 from tests.support.time import ON_VIRTUAL_TIME
 
 pytestmark = pytest.mark.anyio

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import yaml
 
-from hanse.kube.access import ExecPlugin
+from hanse.kube.client_config import ExecPlugin
 from hanse.kube.credentials import ReloadingCredentials, found, from_files, in_cluster
 from hanse.kube.errors import BadCredentials
 from hanse.kube.exec_plugin import run

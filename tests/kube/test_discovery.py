@@ -11,15 +11,15 @@ import pytest
 from hanse.kube.client import Client
 from hanse.kube.discovery import Change, ServerVersion, refresh, server_version
 from hanse.kube.errors import Unreachable
-from hanse.kube.events import Listed, NotServed
-from hanse.kube.request import JSON, Request, Response, Transport
-from hanse.kube.watching import follow
+from hanse.kube.transport import JSON, Request, Response, Transport
+from hanse.kube.watch_events import Listed, NotServed
+from hanse.kube.watcher import follow
 from hanse.local.in_process import InProcess
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Node, Service
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import Kind
-from tests.kube.scripted import Scripted, answer, refusal
+from tests.kube.scripted_transport import Scripted, answer, refusal
 from tests.support.time import ON_VIRTUAL_TIME, LoopClock
 from tinykube.apiserver import ApiServer
 

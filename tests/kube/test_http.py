@@ -9,12 +9,12 @@ from datetime import timedelta
 import pytest
 from aiohttp import web
 
-from hanse.kube.access import ClientConfig, Endpoint, Identity, StaticCredentials
-from hanse.kube.authority import CertificateAuthority, server_context
+from hanse.kube.certificates import CertificateAuthority, server_context
+from hanse.kube.client_config import ClientConfig, Endpoint, Identity, StaticCredentials
 from hanse.kube.errors import BadCredentials, Unreachable
-from hanse.kube.http import HttpTransport
-from hanse.kube.request import Request
-from tests.kube.listening import AUTHORITY, SERVER, listening, transport
+from hanse.kube.http_transport import HttpTransport
+from hanse.kube.transport import Request
+from tests.kube.http_server import AUTHORITY, SERVER, listening, transport
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import yaml
 
-from hanse.kube.access import Identity
+from hanse.kube.client_config import Identity
 from hanse.kube.credentials import from_secret, kubeconfig_paths, load_kubeconfig
 from hanse.kube.errors import BadCredentials
 from hanse.kube.kubeconfig import Kubeconfig, ResolvedContext, Source

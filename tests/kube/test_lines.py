@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanse.kube.lines import split_lines
+from hanse.kube.http_transport import split_lines
 from tests.support.time import run
 
 pytestmark = pytest.mark.anyio

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from hanse.kube import requests
-from hanse.kube.request import MERGE_PATCH
+from hanse.kube.transport import MERGE_PATCH
 from hanse.model.objects import Kind
 
 SERVICE = Kind("", "v1", "Service", "services")

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanse.kube.errors import Unreachable
-from hanse.kube.events import (
+from hanse.kube.store import Store, StoreChange
+from hanse.kube.watch_events import (
     Alive,
     Applied,
     Deleted,
@@ -18,7 +19,6 @@ from hanse.kube.events import (
     Unreadable,
     Vanished,
 )
-from hanse.kube.store import Store, StoreChange
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.objects import Meta
 from hanse.model.snapshot import Index

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from hanse.kube.access import ClientConfig, Endpoint, Identity
+from hanse.kube.client_config import ClientConfig, Endpoint, Identity
 from hanse.local.kubeconfig import Context, write_kubeconfig
 
 LUBECK = Context(

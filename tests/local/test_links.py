@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from hanse.kube.errors import Unreachable
-from hanse.kube.request import Request, Response
+from hanse.kube.transport import Request, Response
 from hanse.local.links import Links
 
 GET_VERSION = Request("GET", "/version")

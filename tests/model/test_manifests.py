@@ -2,7 +2,7 @@
 
 from hanse.model.manifests import Subject, bindings, manifest, roles
 from hanse.model.objects import Kind
-from hanse.model.rights import Rule
+from hanse.model.rbac import Rule
 
 READ_ALL = Rule("", "", "services", ("get", "list"))
 READ_HERE = Rule("harbour", "", "events", ("create",))

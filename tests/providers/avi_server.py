@@ -11,7 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
-from hanse.kube.authority import CertificateAuthority, server_context
+from hanse.kube.certificates import CertificateAuthority, server_context
 
 USER, PASSWORD = "amko", "a-secret"
 KINDS = ("gslbservice", "healthmonitor")

@@ -15,7 +15,7 @@ from hanse.features.gslb.options import GslbOptions
 from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
 from hanse.kube.errors import BadCredentials, Conflict, NotFound, Throttled, Unreachable
-from hanse.kube.request import Request
+from hanse.kube.transport import Request
 from hanse.local.in_process import InProcess
 from hanse.model.crds import crd_of
 from hanse.model.kinds.avi import AviGslbService, AviServiceSpec

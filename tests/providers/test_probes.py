@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hanse.kube.authority import CertificateAuthority, server_context
-from hanse.model.keys import Key
+from hanse.kube.certificates import CertificateAuthority, server_context
+from hanse.model.plan import Key
 from hanse.model.probes import Health, Probe, Rule, Target
 from hanse.model.snapshot import Change, FactChange, Snapshot
 from hanse.providers.probe_sockets import SocketProbe, judged, request_to

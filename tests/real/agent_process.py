@@ -15,14 +15,14 @@ from pathlib import Path
 
 from hanse import logs
 from hanse.app import BROKER, Agent, Settings
-from hanse.kube.access import ClientConfig
+from hanse.kube.client_config import ClientConfig
 from hanse.kube.credentials import found
-from hanse.kube.http import HttpTransport
+from hanse.kube.http_transport import HttpTransport
 from hanse.local.kubeconfig import Context, write_kubeconfig
 from hanse.local.real.fleet import RealFleet
 from hanse.model.facts import Role
 from hanse.model.objects import ClusterId
-from hanse.model.rights import Rule
+from hanse.model.rbac import Rule
 from tests.scenarios.toy_offers import OffersScenario
 from tests.support.agent_accounts import account_with, rules_of
 from tests.support.scenario import Scenario

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from hanse.kube.access import Identity
+from hanse.kube.client_config import Identity
 from hanse.local.kubeconfig import Context, write_kubeconfig
 from hanse.local.real.fleet import NAMES, RealFleet
 from tests.real.conftest import Kubectl, Said

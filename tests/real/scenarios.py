@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from hanse.kube.errors import error_of
-from hanse.kube.request import Request, Transport
+from hanse.kube.transport import Request, Transport
 from hanse.local.real.cluster import RealCluster
 
 

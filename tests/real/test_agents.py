@@ -9,15 +9,15 @@ import pytest
 from msgspec.structs import replace
 
 from hanse.app import BROKER
-from hanse.kube.access import StaticCredentials
+from hanse.kube.client_config import StaticCredentials
 from hanse.kube.errors import Forbidden
-from hanse.kube.http import HttpTransport
-from hanse.kube.request import Request, Response, Transport
+from hanse.kube.http_transport import HttpTransport
+from hanse.kube.transport import Request, Response, Transport
 from hanse.local.real.fleet import RealFleet
 from hanse.model.facts import Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.objects import ClusterId
-from hanse.model.rights import Rule
+from hanse.model.rbac import Rule
 from tests.real.agent_process import Federation, Rules, federation
 from tests.real.scenarios import get, post
 from tests.scenarios.toy_offers import OffersScenario, shop_of

@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from hanse.kube.client import Client
 from hanse.kube.credentials import from_files
-from hanse.kube.http import HttpTransport
-from hanse.kube.renewal import Account, InFile, InSecret, TokenRenewer
+from hanse.kube.http_transport import HttpTransport
+from hanse.kube.token_renewal import Account, InFile, InSecret, TokenRenewer
 from hanse.local.real.fleet import NAMES, RealFleet
 from tests.real.conftest import Kubectl, Said
 from tests.real.members import HOME, SOURCE, Fleet, joined, json_in, service_for, set_of, slice_of

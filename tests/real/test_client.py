@@ -14,7 +14,6 @@ from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
 from hanse.kube.credentials import from_files
 from hanse.kube.discovery import refresh, server_version
-from hanse.kube.elector import Following, LeaderElector, Leading, Standing
 from hanse.kube.errors import (
     AlreadyExists,
     Conflict,
@@ -22,9 +21,10 @@ from hanse.kube.errors import (
     KubeError,
     NotFound,
 )
-from hanse.kube.events import Applied, Deleted, Event, Listed
-from hanse.kube.http import HttpTransport
-from hanse.kube.watching import follow
+from hanse.kube.http_transport import HttpTransport
+from hanse.kube.leader_election import Following, LeaderElector, Leading, Standing
+from hanse.kube.watch_events import Applied, Deleted, Event, Listed
+from hanse.kube.watcher import follow
 from hanse.local.real.fleet import RealFleet
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ConfigMap, Namespace

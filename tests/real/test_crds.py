@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from hanse.kube.errors import error_of
-from hanse.kube.request import JSON, Request, Response, Transport
 from hanse.kube.requests import path_of
+from hanse.kube.transport import JSON, Request, Response, Transport
 from hanse.local.real.fleet import RealFleet
 from hanse.model.crds import FOREIGN, OURS, crds, stand_ins
 from hanse.model.kinds.apiextensions import CustomResourceDefinition

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hanse.kube.request import JSON, Request, Transport
+from hanse.kube.transport import JSON, Request, Transport
 from hanse.local.real.fleet import RealFleet
 from tinykube.builtin_resources import BUILTINS
 from tinykube.discovery import respond

@@ -14,8 +14,8 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from hanse.kube.authority import CertificateAuthority, server_context
-from hanse.kube.request import Request, Transport
+from hanse.kube.certificates import CertificateAuthority, server_context
+from hanse.kube.transport import Request, Transport
 from hanse.local.real.fleet import RealFleet
 from hanse.local.real.programs import CONTROLLER_MANAGER
 from tests.differential.judging import judge

@@ -8,9 +8,9 @@ import pytest
 import yaml
 from msgspec import structs
 
-from hanse.kube.access import ClientConfig, Identity, StaticCredentials
+from hanse.kube.client_config import ClientConfig, Identity, StaticCredentials
 from hanse.kube.errors import BadCredentials, Forbidden, Unreachable
-from hanse.kube.http import HttpTransport
+from hanse.kube.http_transport import HttpTransport
 from hanse.local.real.fleet import NAMES, RealFleet
 from tests.real.conftest import Kubectl
 from tests.real.scenarios import admin_of, get, post

@@ -17,10 +17,10 @@ from hanse.features.networks.dns_server import render_corefile
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.names import NETWORK, TENANT, NetworkName
 from hanse.features.networks.options import NetworksOptions
-from hanse.kube.access import ClientConfig, StaticCredentials
 from hanse.kube.client import Client
+from hanse.kube.client_config import ClientConfig, StaticCredentials
 from hanse.kube.errors import Forbidden
-from hanse.kube.http import HttpTransport
+from hanse.kube.http_transport import HttpTransport
 from hanse.local.kubeconfig import Context, write_kubeconfig
 from hanse.local.real.binaries import cache_folder
 from hanse.local.real.build import find_or_build

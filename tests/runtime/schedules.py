@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from hanse.kube.errors import KubeError
-from hanse.kube.request import Request
+from hanse.kube.transport import Request
 from hanse.model.crds import crd_of
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.hanse import ClusterSet

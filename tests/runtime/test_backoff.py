@@ -7,8 +7,8 @@ from typing import Literal
 import pytest
 from msgspec.structs import replace
 
-from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
+from hanse.model.plan import Key
 from hanse.runtime.apply import WriteReport
 from hanse.runtime.backoff import AT_WORK, SETTLE, WHILE, BackoffTracker
 from hanse.runtime.diff import Action, Create, Update

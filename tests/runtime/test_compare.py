@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap, Service, ServicePort, ServiceSpec
-from hanse.model.labels import EPOCH
-from hanse.model.merging import merge
-from hanse.model.objects import K, Kind, Meta, Object, Value, to_wire
+from hanse.model.objects import K, Kind, Meta, Object, Value, merge, to_wire
+from hanse.model.ownership import EPOCH
+from hanse.model.plan import Key
 from hanse.runtime.compare import object_patch, patch_has_effect, status_patch, with_applied_record
 from hanse.runtime.ownership import Owner, with_owner
 from tests.support.builders import annotated, configmap, labelled, stored

@@ -9,7 +9,7 @@ import pytest
 from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
 from hanse.kube.errors import Forbidden, KubeError, Status, Unreachable
-from hanse.kube.events import Interrupted
+from hanse.kube.watch_events import Interrupted
 from hanse.local.in_process import InProcess
 from hanse.model.facts import Facts, Phase, Role
 from hanse.model.kinds.coordination import Lease

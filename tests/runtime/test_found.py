@@ -7,14 +7,13 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from hanse.kube.request import Request
+from hanse.kube.transport import Request
 from hanse.model.crds import crd_of
 from hanse.model.facts import Leadership, Phase, Role
-from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import Meta, Wire
-from hanse.model.plan import Desired, Plan
+from hanse.model.plan import Desired, Key, Plan
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
 from hanse.runtime.diff import Create, diff
 from hanse.runtime.leaving import force_leave, leave

@@ -8,15 +8,14 @@ from random import Random
 import msgspec
 import pytest
 
-from hanse.kube.request import Request, Response
+from hanse.kube.transport import Request, Response
 from hanse.model.crds import crd_of
 from hanse.model.facts import Role, WriteOutcome
-from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.hanse import ClusterSet
-from hanse.model.labels import ALLOW_MASS_DELETION
 from hanse.model.objects import K, Meta
-from hanse.model.plan import Desired, Plan
+from hanse.model.ownership import ALLOW_MASS_DELETION
+from hanse.model.plan import Desired, Key, Plan
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
 from hanse.runtime.external import ExternalApi
 from hanse.runtime.workqueue import Priority, WorkQueue

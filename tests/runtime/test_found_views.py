@@ -6,14 +6,13 @@ from collections.abc import Iterable
 import pytest
 from msgspec.structs import replace
 
-from hanse.kube.events import Applied, Deleted, Listed
 from hanse.kube.store import Store
+from hanse.kube.watch_events import Applied, Deleted, Listed
 from hanse.model.facts import Leadership, Role
-from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
-from hanse.model.labels import OWNER
 from hanse.model.objects import Meta
-from hanse.model.plan import Desired, Plan
+from hanse.model.ownership import OWNER
+from hanse.model.plan import Desired, Key, Plan
 from hanse.model.snapshot import Change, FactChange, Index, ObjectChange, Snapshot, Watch, Writes
 from hanse.runtime.ownership import Owner, with_owner
 from tests.runtime.town import SHOP, Crown, found, must_find, offer, town

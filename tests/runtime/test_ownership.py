@@ -1,9 +1,9 @@
 import pytest
 from msgspec.structs import replace
 
-from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
-from hanse.model.labels import OWNER, OWNER_KEY
+from hanse.model.ownership import OWNER, OWNER_KEY
+from hanse.model.plan import Key
 from hanse.runtime.ownership import (
     Owner,
     OwnershipIndex,

@@ -12,11 +12,10 @@ from hanse.model.facts import (
     Phase,
     Role,
 )
-from hanse.model.keys import Key
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Event, Namespace, Pod, Secret, Service
 from hanse.model.kinds.discovery import EndpointSlice
-from hanse.model.plan import Plan
+from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
 from tests.runtime.town import SHOP, found, offer, prices, town
 from tests.support.builders import namespace

@@ -9,10 +9,9 @@ from msgspec.structs import replace
 from hanse.model.facts import (
     Role,
 )
-from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.objects import ClusterObjectRef, Meta, ObjectRef
-from hanse.model.plan import Plan
+from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Snapshot
 from hanse.runtime.diff import Create
 from hanse.runtime.external import ExternalApi

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from hanse.kube.request import Request
+from hanse.kube.transport import Request
+from hanse.model.admission import Allow, Ask, Deny, Review, Verdict, WebhookRule
 from hanse.model.crds import crd_of
 from hanse.model.facts import (
     Answer,
@@ -19,14 +20,12 @@ from hanse.model.facts import (
     Role,
     WriteOutcome,
 )
-from hanse.model.keys import Key
 from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import ClusterObjectRef, Meta, ObjectRef
-from hanse.model.plan import Desired, Plan, Question, Read
+from hanse.model.plan import Desired, Key, Plan, Question, Read
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
-from hanse.model.verdict import Allow, Ask, Deny, Review, Verdict, WebhookRule
 from hanse.web.webhooks.server import decide
 from tests.runtime.town import SHOP, must_find, offer, town
 from tests.support.builders import configmap, namespace

@@ -12,10 +12,10 @@ from hanse.model.facts import (
     Leadership,
     Role,
 )
-from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.federation import SYSTEM
-from hanse.model.labels import EPOCH
+from hanse.model.ownership import EPOCH
+from hanse.model.plan import Key
 from hanse.runtime.diff import diff
 from hanse.runtime.leader_election import LeaderElections
 from hanse.runtime.ownership import Owner, owner_of, with_owner

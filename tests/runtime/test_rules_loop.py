@@ -5,9 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
-from hanse.model.plan import Plan
+from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Snapshot
 from tests.runtime.town import SHOP, found, must_find, offer, town
 from tests.support.time import ON_VIRTUAL_TIME

@@ -11,10 +11,9 @@ from hanse.model.facts import (
     Phase,
     Role,
 )
-from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.objects import ClusterObjectRef, object_ref
-from hanse.model.plan import Desired, Plan, Removal
+from hanse.model.plan import Desired, Key, Plan, Removal
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
 from hanse.runtime.diff import diff
 from hanse.runtime.ownership import Owner, with_owner

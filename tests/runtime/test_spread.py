@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from hanse.kube.elector import STEADY
+from hanse.kube.leader_election import STEADY
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId

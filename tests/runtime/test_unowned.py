@@ -7,12 +7,11 @@ import pytest
 from msgspec.structs import replace
 
 from hanse.model.facts import Role
-from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet, StatefulSetSpec
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.objects import ClusterObjectRef, Meta, object_ref
-from hanse.model.plan import Desired, Patch, Plan
-from hanse.model.rights import rights
+from hanse.model.plan import Desired, Key, Patch, Plan
+from hanse.model.rbac import rights
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
 from hanse.runtime.compare import object_patch, with_applied_record
 from hanse.runtime.diff import diff

@@ -7,10 +7,9 @@ import pytest
 
 from hanse.kube.errors import NotFound
 from hanse.model.facts import Role
-from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap, Event
 from hanse.model.objects import ClusterObjectRef, object_ref
-from hanse.model.plan import Desired, EventRequest, Patch, Plan, Removal
+from hanse.model.plan import Desired, EventRequest, Key, Patch, Plan, Removal
 from hanse.model.snapshot import Change, Snapshot, Watch, Writes
 from hanse.runtime.diff import Delete, diff
 from tests.support.builders import cluster, configmap, namespace, snapshot, stored

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from hanse.model.keys import Key
+from hanse.model.plan import Key
 from hanse.runtime.workqueue import COALESCE_MOST, FEW, Item, Priority, WorkQueue
 from tests.support.time import ON_VIRTUAL_TIME
 

@@ -10,10 +10,9 @@ from hanse.model.facts import (
     Leadership,
     Role,
 )
-from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.objects import K, Meta, Object
-from hanse.model.plan import Desired, Feature, Plan
+from hanse.model.plan import Desired, Feature, Key, Plan
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
 from tests.support.builders import namespace
 from tests.support.toy import HOME, OFFER, Toy

@@ -7,7 +7,7 @@ import pytest
 
 from hanse.features.services.feature import Services
 from hanse.local.real.fleet import RealFleet
-from hanse.model.verdict import AdmissionHook
+from hanse.model.admission import AdmissionHook
 from tests.scenarios.engines import missing
 from tests.scenarios.network_fixtures import *  # noqa: F403 - its fixtures
 from tests.scenarios.services import ServicesScenario

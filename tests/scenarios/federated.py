@@ -9,7 +9,7 @@ import msgspec
 from hanse.features.federated.names import CLUSTER, FEDERATED
 from hanse.kube.client import Client
 from hanse.kube.errors import AlreadyExists, NotFound
-from hanse.kube.request import Request
+from hanse.kube.transport import Request
 from hanse.model.conditions import find
 from hanse.model.kinds.core import Event, Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointPort, EndpointSlice

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from hanse.features.networks.names import NETWORK, TENANT, NetworkName
 from hanse.kube.client import Client
 from hanse.kube.errors import KubeError, NotFound
-from hanse.kube.request import Request, Response, Transport
+from hanse.kube.transport import Request, Response, Transport
 from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.networking import NetworkPolicy, ServiceCIDR
 from hanse.model.kinds.networks import (

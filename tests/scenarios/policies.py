@@ -16,12 +16,12 @@ from hanse.features.policies.ledger import (
     record_name,
 )
 from hanse.kube.errors import KubeError, NotFound
-from hanse.kube.request import Request
-from hanse.model.keys import Key
+from hanse.kube.transport import Request
 from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
 from hanse.model.kinds.core import ConfigMap, Event
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId, Meta, Wire
+from hanse.model.plan import Key
 from tests.support.federation import FederationScenario, form_federation, install_crds
 from tests.support.scenario import Check, Scenario
 

@@ -8,7 +8,7 @@ from hanse.app import BROKER
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.kube.client import Client
 from hanse.kube.errors import NotFound
-from hanse.kube.request import Request
+from hanse.kube.transport import Request
 from hanse.model.kinds.apps import StatefulSet, StatefulSetSpec
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import (
@@ -21,8 +21,8 @@ from hanse.model.kinds.core import (
 )
 from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, FederatedStatefulSet
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
-from hanse.model.labels import OWNER
 from hanse.model.objects import ClusterId, K, Meta, Wire
+from hanse.model.ownership import OWNER
 from tests.support.federation import install_crds
 from tests.support.scenario import Check, Scenario
 

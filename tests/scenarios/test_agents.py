@@ -6,7 +6,7 @@ import pytest
 
 from hanse.model.facts import ClusterState, Phase, WriteOutcome
 from hanse.model.kinds.core import Namespace
-from hanse.model.labels import PAUSED
+from hanse.model.ownership import PAUSED
 from tests.scenarios.toy_offers import OffersScenario
 from tests.support.scenario import Check, Scenario, describe_writes
 

@@ -11,7 +11,7 @@ from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.names import site_of
 from hanse.kube.client import Client
 from hanse.kube.errors import Invalid, NotFound
-from hanse.kube.request import Request
+from hanse.kube.transport import Request
 from hanse.model.kinds.gslb import (
     NAMESPACE,
     AMKOCluster,

@@ -9,7 +9,7 @@ import pytest
 from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.options import GslbOptions
 from hanse.kube.errors import AlreadyExists
-from hanse.kube.request import Request
+from hanse.kube.transport import Request
 from hanse.model.crds import stand_ins
 from hanse.model.kinds.externaldns import DNSEndpoint
 from hanse.model.kinds.gslb import NAMESPACE

@@ -3,7 +3,7 @@
 import pytest
 
 from hanse.features.federation.feature import Membership
-from hanse.kube.elector import STEADY
+from hanse.kube.leader_election import STEADY
 from hanse.model.facts import Phase
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.objects import ClusterId, Meta

@@ -6,12 +6,12 @@ from hanse.features.admission.configuration import NAME
 from hanse.features.federation.feature import Membership
 from hanse.features.federation.webhooks import WEBHOOKS
 from hanse.kube.errors import ApiError, KubeError
-from hanse.kube.request import MERGE_PATCH, Request
+from hanse.kube.transport import MERGE_PATCH, Request
+from hanse.model.admission import AdmissionHook
 from hanse.model.kinds.admission import ValidatingWebhookConfiguration
 from hanse.model.kinds.core import Secret
 from hanse.model.kinds.federation import CLUSTER_ID, ClusterClaim, Federation
 from hanse.model.objects import Meta
-from hanse.model.verdict import AdmissionHook
 from tests.scenarios.networks import refusal
 from tests.support.federation import NAME as LEAGUE
 from tests.support.federation import FederationScenario, form_federation

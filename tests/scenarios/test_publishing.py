@@ -8,7 +8,7 @@ import pytest
 from hanse import app
 from hanse.features.publishing.options import PublishingOptions
 from hanse.kube.errors import AlreadyExists
-from hanse.kube.request import Request
+from hanse.kube.transport import Request
 from hanse.model.kinds.externaldns import DNSEndpoint
 from hanse.model.objects import Wire
 from tests.scenarios.services import ServicesScenario

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from hanse.kube.request import Request
+from hanse.kube.transport import Request
 from hanse.model.kinds.apps import StatefulSet, StatefulSetSpec
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.objects import Meta

@@ -9,14 +9,14 @@ from msgspec.structs import replace
 from hanse.app import BROKER
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.statefulsets.feature import StatefulSets
-from hanse.kube.request import Request
+from hanse.kube.transport import Request
 from hanse.model.facts import Role
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Event, Pod, Service, ServicePort, ServiceSpec
 from hanse.model.kinds.stateful import StatefulSetShares
-from hanse.model.labels import OWNER
 from hanse.model.objects import Meta
+from hanse.model.ownership import OWNER
 from hanse.runtime.leaving import leave
 from hanse.runtime.workqueue import UNHURRIED
 from tests.scenarios.statefulsets import StatefulSetsScenario, spec_of

@@ -11,6 +11,7 @@ from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.statefulsets.feature import StatefulSets
 from hanse.features.statefulsets.webhooks import FederatedStatefulSetWebhook
 from hanse.kube.errors import ApiError
+from hanse.model.admission import AdmissionHook
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.hanse import (
     FederatedStatefulSet,
@@ -18,7 +19,6 @@ from hanse.model.kinds.hanse import (
     StatefulSetTemplate,
 )
 from hanse.model.objects import ClusterObjectRef, Meta, object_ref
-from hanse.model.verdict import AdmissionHook
 from hanse.runtime.preview import preview
 from tests.scenarios.networks import refusal
 from tests.scenarios.statefulsets import StatefulSetsScenario, headless, spec_of

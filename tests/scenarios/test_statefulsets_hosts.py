@@ -3,7 +3,7 @@
 import msgspec
 
 from hanse.app import BROKER
-from hanse.kube.request import Request
+from hanse.kube.transport import Request
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.hanse import (
@@ -15,8 +15,8 @@ from hanse.model.kinds.hanse import (
     TemplateMeta,
 )
 from hanse.model.kinds.stateful import StatefulSetShares
-from hanse.model.labels import OWNER
 from hanse.model.objects import Meta
+from hanse.model.ownership import OWNER
 from tests.scenarios.statefulsets import StatefulSetsScenario, headless, spec_of
 from tests.support.scenario import Check
 

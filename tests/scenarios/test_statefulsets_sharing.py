@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from hanse.app import BROKER
-from hanse.kube.request import Request
+from hanse.kube.transport import Request
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.hanse import (
@@ -12,8 +12,8 @@ from hanse.model.kinds.hanse import (
     FederatedStatefulSetSpec,
     StatefulSetTemplate,
 )
-from hanse.model.labels import OWNER
 from hanse.model.objects import Meta
+from hanse.model.ownership import OWNER
 from tests.scenarios.statefulsets import StatefulSetsScenario, headless, spec_of
 from tests.support.scenario import Check
 

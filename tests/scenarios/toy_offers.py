@@ -8,7 +8,7 @@ import msgspec
 from hanse.app import BROKER
 from hanse.kube.client import Client
 from hanse.kube.errors import NotFound
-from hanse.kube.request import Request
+from hanse.kube.transport import Request
 from hanse.model.facts import WriteOutcome
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.objects import ClusterId, Meta

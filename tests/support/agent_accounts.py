@@ -11,7 +11,7 @@ from hanse.model.kinds.federation import SYSTEM
 from hanse.model.naming import AGENT, SLOT_LEASES
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Feature
-from hanse.model.rights import Rule, rights
+from hanse.model.rbac import Rule, rights
 from hanse.runtime.pause import PAUSE_WATCHES
 from tests.support import service_accounts
 from tests.support.service_accounts import Account

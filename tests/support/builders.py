@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from hanse.kube.events import Listed
 from hanse.kube.store import Store
+from hanse.kube.watch_events import Listed
 from hanse.model.facts import ClusterState, Fact, Facts, Phase, Role
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.objects import ClusterId, K, Kind, Meta, Object

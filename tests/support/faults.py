@@ -12,13 +12,13 @@ from msgspec import Struct
 
 from hanse.kube import requests
 from hanse.kube.errors import Unreachable, error_of
-from hanse.kube.request import Request, Response, Transport
+from hanse.kube.transport import Request, Response, Transport
 from hanse.local import links
-from hanse.model import rights
+from hanse.model import rbac
 from hanse.model.kinds.core import Namespace
 
 READ_METHODS = frozenset({"GET", "HEAD"})
-IDENTITY = requests.path_of(Namespace.kind, name=rights.IDENTITY)
+IDENTITY = requests.path_of(Namespace.kind, name=rbac.IDENTITY)
 """The health probe of an idle connection: not counted as a request."""
 
 

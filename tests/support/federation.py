@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from hanse.features.admission.configuration import NAME as WEBHOOKS
-from hanse.kube.access import ClientConfig
 from hanse.kube.client import Client
+from hanse.kube.client_config import ClientConfig
 from hanse.kube.errors import AlreadyExists, Conflict, NotFound
-from hanse.kube.request import Request
+from hanse.kube.transport import Request
 from hanse.model.crds import crd_of, stand_in
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Secret

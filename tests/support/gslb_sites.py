@@ -17,10 +17,10 @@ from hanse.dns.responder import respond
 from hanse.dns.table import Table
 from hanse.features.gslb.names import SECRET, SECRET_KEY
 from hanse.features.gslb.zone import GlobalZone
-from hanse.kube.access import ClientConfig
 from hanse.kube.client import Client
+from hanse.kube.client_config import ClientConfig
 from hanse.kube.errors import NotFound
-from hanse.kube.request import Request
+from hanse.kube.transport import Request
 from hanse.model.dns.zones import View
 from hanse.model.facts import Role
 from hanse.model.kinds.core import Secret
@@ -37,7 +37,7 @@ from hanse.model.kinds.gslb import (
 )
 from hanse.model.objects import ClusterId, Meta, Object, Wire
 from hanse.model.probes import Target
-from hanse.model.rights import rights
+from hanse.model.rbac import rights
 from tests.support.agent_accounts import account_with
 from tests.support.federation import create_or_patch, install_crds
 from tests.support.scenario import Check, Scenario

@@ -21,13 +21,13 @@ from hanse.features.admission.feature import Admission
 from hanse.features.admission.options import AdmissionOptions
 from hanse.kube.client import Client
 from hanse.kube.errors import AlreadyExists, KubeError, NotFound
-from hanse.kube.request import Transport
+from hanse.kube.transport import Transport
+from hanse.model.admission import AdmissionHook
 from hanse.model.facts import ClusterState, Phase, Role
 from hanse.model.kinds.core import Namespace
 from hanse.model.objects import ClusterId, Meta
 from hanse.model.plan import Feature
-from hanse.model.rights import Rule
-from hanse.model.verdict import AdmissionHook
+from hanse.model.rbac import Rule
 from hanse.providers.probes import ProbeFunction
 from hanse.runtime.questions import Provider
 from tests.support.agent_accounts import account_of

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from hanse.kube.access import ClientConfig, Identity
+from hanse.kube.client_config import ClientConfig, Identity
 from hanse.kube.errors import error_of
-from hanse.kube.request import Request, Response, Transport
+from hanse.kube.transport import Request, Response, Transport
 
 Rule = dict[str, Any]
 """A PolicyRule of Kubernetes, as it stands in a Role."""

@@ -9,7 +9,7 @@ from random import Random
 
 from hanse.kube.client import Client
 from hanse.kube.lease import LeaseTimings
-from hanse.kube.request import Transport
+from hanse.kube.transport import Transport
 from hanse.local.in_process import InProcess
 from hanse.model.facts import Role
 from hanse.model.kinds.federation import SYSTEM

@@ -6,10 +6,10 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from hanse.kube.access import Credentials, Endpoint
+from hanse.kube.client_config import Credentials, Endpoint
 from hanse.kube.clock import Clock
 from hanse.kube.lease import LeaseTimings
-from hanse.kube.request import Transport
+from hanse.kube.transport import Transport
 from hanse.model.objects import ClusterId
 from hanse.web.webhooks.webhook_server import WebhookServer
 from tests.support.service_accounts import Account

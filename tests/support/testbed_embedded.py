@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 
 from hanse.app import BROKER
-from hanse.kube.access import Credentials, Endpoint
+from hanse.kube.client_config import Credentials, Endpoint
 from hanse.kube.errors import Unreachable
 from hanse.kube.lease import LeaseTimings
-from hanse.kube.request import Transport
+from hanse.kube.transport import Transport
 from hanse.local.in_process import InProcess, Listener, UrlTransport
 from hanse.local.real.fleet import NAMES
 from hanse.model.objects import ClusterId

@@ -8,12 +8,12 @@ from datetime import timedelta
 from pathlib import Path
 
 from hanse.app import BROKER
-from hanse.kube.access import ClientConfig, Credentials, Endpoint, StaticCredentials
+from hanse.kube.client_config import ClientConfig, Credentials, Endpoint, StaticCredentials
 from hanse.kube.clock import WallClock
 from hanse.kube.errors import Unreachable
-from hanse.kube.http import HttpTransport
+from hanse.kube.http_transport import HttpTransport
 from hanse.kube.lease import LeaseTimings
-from hanse.kube.request import Request, Transport
+from hanse.kube.transport import Request, Transport
 from hanse.local.real.fleet import RealFleet
 from hanse.local.real.programs import API_SERVER
 from hanse.model.objects import ClusterId

@@ -11,10 +11,9 @@ from collections.abc import Iterable
 import msgspec
 
 from hanse.model.facts import ClusterState, Role, WriteOutcome
-from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, object_ref
-from hanse.model.plan import Desired, EventRequest, Patch, Plan
+from hanse.model.plan import Desired, EventRequest, Key, Patch, Plan
 from hanse.model.snapshot import (
     Change,
     FactChange,

@@ -7,10 +7,9 @@ leader has nothing to write.
 from collections.abc import Iterable
 
 from hanse.model.facts import ClusterState, Leadership, Role
-from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.objects import Meta
-from hanse.model.plan import Desired, Plan
+from hanse.model.plan import Desired, Key, Plan
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
 
 COLOURS = "colours"

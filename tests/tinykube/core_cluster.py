@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from hanse.kube.request import JSON, MERGE_PATCH, Request
+from hanse.kube.transport import JSON, MERGE_PATCH, Request
 from tinykube.apiserver import ApiServer
 from tinykube.users import ADMIN, User
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from aiohttp import web
 
-from hanse.kube.authority import CertificateAuthority, server_context
+from hanse.kube.certificates import CertificateAuthority, server_context
 from tinykube.webhook_client import WebhookCall, WebhookFailed, call_over_https
 
 

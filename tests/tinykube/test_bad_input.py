@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from hanse.kube.request import JSON
+from hanse.kube.transport import JSON
 from tests.tinykube.core_cluster import CONFIGMAPS, DEPLOYMENTS, Cluster, configmap
 
 UNREADABLE = "the object provided is unrecognized (must be of type ConfigMap): "

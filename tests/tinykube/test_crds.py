@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from hanse.kube.request import MERGE_PATCH, STRATEGIC_MERGE_PATCH
+from hanse.kube.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from tests.tinykube.core_cluster import CRDS, WIDGETS, Cluster, widget, widget_crd
 
 WIDGET_CRD = f"{CRDS}/widgets.example.com"

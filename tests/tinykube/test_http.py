@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from hanse.kube.authority import CertificateAuthority, client_context, server_context
+from hanse.kube.certificates import CertificateAuthority, client_context, server_context
 from tinykube.errors import Refusal
 from tinykube.http import BODY_LIMIT, serve
 from tinykube.request import RequestLike, Response

@@ -3,7 +3,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hanse.kube.request import Request
+from hanse.kube.transport import Request
 from tinykube.builtin_resources import BUILTINS
 from tinykube.builtin_types import fields_of, type_of
 from tinykube.discovery import respond

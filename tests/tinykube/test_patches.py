@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanse.kube.request import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
-from hanse.model.merging import merge
+from hanse.kube.transport import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
+from hanse.model.objects import merge
 from tests.tinykube.core_cluster import (
     CONFIGMAPS,
     DEPLOYMENTS,

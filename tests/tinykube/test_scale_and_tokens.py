@@ -5,7 +5,7 @@ from base64 import b64decode
 import msgspec
 import pytest
 
-from hanse.kube.request import MERGE_PATCH
+from hanse.kube.transport import MERGE_PATCH
 from tests.tinykube.core_cluster import (
     CRDS,
     DEPLOYMENTS,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hanse.kube.request import JSON, MERGE_PATCH, Request
+from hanse.kube.transport import JSON, MERGE_PATCH, Request
 from hanse.local.in_process import InProcess
 from tests.tinykube.core_cluster import (
     CONFIGMAPS,

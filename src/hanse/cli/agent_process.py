@@ -15,9 +15,9 @@ from hanse.cli.agent_logs import following_log_level
 from hanse.cli.agent_token import renewing
 from hanse.cli.oops import bad_credentials
 from hanse.kube import credentials
-from hanse.kube.access import Credentials
+from hanse.kube.client_config import Credentials
 from hanse.kube.errors import BadCredentials
-from hanse.kube.http import HttpTransport
+from hanse.kube.http_transport import HttpTransport
 
 log = logging.getLogger(__name__)
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from hanse import app
 from hanse.features.services.manifests import BROKER_SECRET, KUBECONFIG
-from hanse.kube.access import Credentials
 from hanse.kube.client import Client
+from hanse.kube.client_config import Credentials
 from hanse.kube.clock import WallClock
-from hanse.kube.http import HttpTransport
-from hanse.kube.renewal import Account, InFile, InSecret, Place, TokenRenewer
+from hanse.kube.http_transport import HttpTransport
+from hanse.kube.token_renewal import Account, InFile, InSecret, Place, TokenRenewer
 
 
 @asynccontextmanager

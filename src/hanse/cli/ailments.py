@@ -14,9 +14,9 @@ from hanse.cli.gslb_ailments import unbalanced
 from hanse.cli.policy_ailments import local_peers, unsettled
 from hanse.cli.told_ailments import told_wrong
 from hanse.features.networks.ranges import overlaps, parse_range, usable_addresses
-from hanse.model.bearer import claims_of
 from hanse.model.kinds.federation import SUPERVISOR, SYSTEM
 from hanse.model.naming import ZONE
+from hanse.model.tokens import claims_of
 
 NEARLY_FULL = 0.9
 MOST_SUPERVISORS = 5

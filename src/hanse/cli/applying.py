@@ -16,8 +16,8 @@ from hanse.cli.checks import contains
 from hanse.cli.oops import Trouble
 from hanse.kube.client import Client
 from hanse.kube.errors import AlreadyExists, NotFound
-from hanse.kube.request import Request
 from hanse.kube.requests import create, delete, merge_patch, path_of, read
+from hanse.kube.transport import Request
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.manifests import Manifest
 from hanse.model.objects import Wire

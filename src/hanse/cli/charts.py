@@ -10,9 +10,9 @@ from msgspec import Struct
 from hanse.cli.clusters import ClusterAccess, at_each
 from hanse.cli.looking import PATIENCE
 from hanse.kube.errors import BadCredentials, KubeError
-from hanse.kube.http import HttpTransport
-from hanse.kube.request import Request
+from hanse.kube.http_transport import HttpTransport
 from hanse.kube.requests import path_of
+from hanse.kube.transport import Request
 from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ConfigMap

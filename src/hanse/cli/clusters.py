@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from hanse.cli.settings import Settings
 from hanse.kube import credentials
-from hanse.kube.access import Credentials
+from hanse.kube.client_config import Credentials
 from hanse.kube.errors import BadCredentials
 
 LOCAL_FOLDER = Path(".hanse")

@@ -25,7 +25,7 @@ from hanse.features.networks.names import CNI_ARGS
 from hanse.kube import credentials
 from hanse.kube.client import Client
 from hanse.kube.errors import BadCredentials, KubeError, NotFound
-from hanse.kube.http import HttpTransport
+from hanse.kube.http_transport import HttpTransport
 from hanse.model.kinds.core import Pod
 
 PATIENCE = timedelta(seconds=10)

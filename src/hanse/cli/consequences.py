@@ -9,8 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from hanse.cli.trying import Verb
-from hanse.model.merging import merge
-from hanse.model.objects import ClusterId, ClusterObjectRef, Object
+from hanse.model.objects import ClusterId, ClusterObjectRef, Object, merge
 from hanse.runtime.diff import Action, Create, Delete, Update, target_ref
 from hanse.runtime.preview import preview
 from hanse.runtime.reconciler import Reconciler

@@ -17,11 +17,11 @@ from hanse.dns.health import readiness
 from hanse.dns.listeners import Listeners
 from hanse.dns.server import DnsServer, Served, Serving, serving
 from hanse.dns.updater import Feed
-from hanse.kube.access import Credentials
 from hanse.kube.client import Client
+from hanse.kube.client_config import Credentials
 from hanse.kube.clock import WallClock
 from hanse.kube.errors import BadCredentials
-from hanse.kube.http import HttpTransport
+from hanse.kube.http_transport import HttpTransport
 from hanse.model.dns.zones import View, ZoneSource
 from hanse.model.facts import Facts, Role
 from hanse.model.kinds.coordination import Lease

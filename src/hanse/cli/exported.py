@@ -10,8 +10,8 @@ from hanse.features.services.view import ClusterServices, ServiceView, service_v
 from hanse.kube.client import Client
 from hanse.kube.discovery import refresh
 from hanse.kube.errors import KubeError, NotFound
-from hanse.kube.http import HttpTransport
-from hanse.kube.request import Request
+from hanse.kube.http_transport import HttpTransport
+from hanse.kube.transport import Request
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import MANAGED_BY, EndpointSlice
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport

@@ -14,8 +14,8 @@ from hanse.features.machines.names import DOMAIN as SERVING_MACHINES
 from hanse.kube.client import Client
 from hanse.kube.discovery import refresh
 from hanse.kube.errors import KubeError
-from hanse.kube.http import HttpTransport
-from hanse.kube.request import Request
+from hanse.kube.http_transport import HttpTransport
+from hanse.kube.transport import Request
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import MANAGED_BY, EndpointSlice
 from hanse.model.kinds.federation import NativeService, VirtualMachine

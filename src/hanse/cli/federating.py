@@ -19,13 +19,13 @@ from hanse.cli.reaching import reached
 from hanse.features.federation import manifests
 from hanse.features.federation.claims import SUPERVISOR_MARK
 from hanse.features.federation.members import ABANDONED, CA, TOKEN, server_url_error
-from hanse.kube.access import ClientConfig, Endpoint, Identity, StaticCredentials
 from hanse.kube.client import Client
+from hanse.kube.client_config import ClientConfig, Endpoint, Identity, StaticCredentials
 from hanse.kube.errors import KubeError, NotFound
-from hanse.kube.http import HttpTransport
+from hanse.kube.http_transport import HttpTransport
 from hanse.kube.lease import ObservedLease
-from hanse.kube.request import Request
 from hanse.kube.requests import path_of
+from hanse.kube.transport import Request
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Secret
 from hanse.model.kinds.federation import (
@@ -35,11 +35,11 @@ from hanse.model.kinds.federation import (
     ClusterClaim,
     Federation,
     Member,
+    spelled,
 )
 from hanse.model.manifests import SERVICE_ACCOUNT, Manifest, definitions
 from hanse.model.naming import cluster_of
 from hanse.model.objects import Wire
-from hanse.model.spelling import spelled
 
 PATIENCE = timedelta(seconds=60)
 """How long supervisors may take to withdraw what they wrote."""

@@ -12,7 +12,7 @@ from hanse.cli.oops import Oops, Trouble
 from hanse.features.gslb.names import NOT_FEDERATING, TERM
 from hanse.kube.client import Client
 from hanse.kube.errors import KubeError
-from hanse.kube.http import HttpTransport
+from hanse.kube.http_transport import HttpTransport
 from hanse.model.kinds.gslb import NAMESPACE, AMKOCluster, GSLBConfig
 from hanse.model.manifests import PART_OF
 from hanse.model.objects import Wire

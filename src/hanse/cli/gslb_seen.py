@@ -16,7 +16,7 @@ from hanse.features.gslb.leadership import parse_epoch
 from hanse.features.gslb.names import FEDERATED, TERM, VALID
 from hanse.kube.client import Client
 from hanse.kube.errors import BadCredentials, KubeError, NotFound
-from hanse.kube.http import HttpTransport
+from hanse.kube.http_transport import HttpTransport
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import NAMESPACE, AMKOCluster, GlobalDeploymentPolicy, StageCondition
 from hanse.model.objects import K, Object

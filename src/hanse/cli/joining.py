@@ -20,12 +20,12 @@ from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.services.manifests import BrokerCredentials
 from hanse.features.statefulsets.admission_policies import annotation_policy, name_policy
 from hanse.kube import credentials
-from hanse.kube.access import ClientConfig, Endpoint, Identity, StaticCredentials
 from hanse.kube.client import Client
+from hanse.kube.client_config import ClientConfig, Endpoint, Identity, StaticCredentials
 from hanse.kube.errors import BadCredentials, KubeError, NotFound
-from hanse.kube.http import HttpTransport
-from hanse.kube.request import Request
+from hanse.kube.http_transport import HttpTransport
 from hanse.kube.requests import path_of
+from hanse.kube.transport import Request
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, Node, Secret
 from hanse.model.kinds.hanse import ClusterSet, Profile

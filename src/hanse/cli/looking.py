@@ -13,16 +13,16 @@ from hanse.cli import membership_seen
 from hanse.cli.clusters import ClusterAccess, at_each
 from hanse.cli.membership_seen import MembershipSeen, membership_in
 from hanse.cli.services_seen import ServicesSeen, services_in
-from hanse.kube.access import Identity
+from hanse.kube.client_config import Identity
 from hanse.kube.errors import BadCredentials, KubeError, Unreachable, error_of
-from hanse.kube.http import HttpTransport
-from hanse.kube.request import Request, Response, Transport
+from hanse.kube.http_transport import HttpTransport
 from hanse.kube.requests import path_of
-from hanse.model.bearer import claims_of
+from hanse.kube.transport import Request, Response, Transport
 from hanse.model.kinds.hanse import ClusterSet
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
 from hanse.model.objects import Wire
+from hanse.model.tokens import claims_of
 
 PATIENCE = timedelta(seconds=5)
 

@@ -9,8 +9,7 @@ from msgspec import Struct
 
 from hanse.features.federation.claims import SUPERVISOR_MARK
 from hanse.kube.requests import path_of
-from hanse.model.kinds.federation import ClusterClaim, Federation
-from hanse.model.spelling import spelled
+from hanse.model.kinds.federation import ClusterClaim, Federation, spelled
 
 PATHS = (
     path_of(Federation.kind),

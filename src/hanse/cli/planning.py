@@ -16,7 +16,7 @@ from hanse.cli.oops import Oops, Trouble
 from hanse.cli.trying import Tried, try_all
 from hanse.kube.client import Client
 from hanse.kube.errors import NotFound
-from hanse.kube.http import HttpTransport
+from hanse.kube.http_transport import HttpTransport
 from hanse.model.facts import Leadership, Role
 from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.model.kinds.federation import SYSTEM

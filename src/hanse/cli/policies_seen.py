@@ -15,11 +15,11 @@ from hanse.features.policies.observation import KEEP, YIELD
 from hanse.features.policies.view import PolicyView, list_policies
 from hanse.kube.client import Client
 from hanse.kube.errors import KubeError, NotFound
-from hanse.kube.http import HttpTransport
-from hanse.model.keys import Key
+from hanse.kube.http_transport import HttpTransport
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId
+from hanse.model.plan import Key
 
 PATIENCE = 10.0
 LOOK_AGAIN = 0.2

@@ -10,8 +10,8 @@ from hanse.features.policies.ledger import LEDGER_LABEL, POLICIES
 from hanse.features.policies.peers import ignored_annotation_warning, peer_warnings
 from hanse.features.policies.view import PolicyView, list_policies
 from hanse.model.kinds.core import ConfigMap
+from hanse.model.kinds.federation import spelled
 from hanse.model.objects import Wire
-from hanse.model.spelling import spelled
 
 
 def local_peers(chart: Chart) -> Iterator[Finding]:

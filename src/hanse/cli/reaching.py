@@ -16,8 +16,8 @@ from hanse.kube.errors import (
     KubeError,
     Unreachable,
 )
-from hanse.kube.http import HttpTransport
-from hanse.kube.request import Request, Response
+from hanse.kube.http_transport import HttpTransport
+from hanse.kube.transport import Request, Response
 
 
 def way_to(settings: Settings, context: str = "") -> ClusterAccess:

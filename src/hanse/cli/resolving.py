@@ -16,9 +16,9 @@ from hanse.features.services.names import SERVICE_NAME
 from hanse.features.services.zone import ServiceZone
 from hanse.kube.client import Client
 from hanse.kube.errors import BadCredentials, Forbidden, KubeError, NotFound
-from hanse.kube.events import Listed
-from hanse.kube.http import HttpTransport
+from hanse.kube.http_transport import HttpTransport
 from hanse.kube.store import Store
+from hanse.kube.watch_events import Listed
 from hanse.model.dns.names import wire_name
 from hanse.model.dns.zones import View
 from hanse.model.facts import ClusterState, Facts, KindServed, LeaseLiveness, Phase, Role

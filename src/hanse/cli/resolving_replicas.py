@@ -14,8 +14,8 @@ from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.features.statefulsets.zone import StatefulSetZone
 from hanse.kube.client import Client
-from hanse.kube.events import Listed
 from hanse.kube.store import Store
+from hanse.kube.watch_events import Listed
 from hanse.model.dns.zones import View
 from hanse.model.facts import ClusterState, Facts, LeaseLiveness, Phase, Role
 from hanse.model.kinds.coordination import Lease

@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from hanse.model.labels import OWNER
+from hanse.model.ownership import OWNER
 
 
 class ExportSeen(Struct, frozen=True):

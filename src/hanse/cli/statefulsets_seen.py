@@ -14,7 +14,7 @@ from hanse.features.statefulsets.names import replica_name
 from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.kube.client import Client
 from hanse.kube.errors import BadCredentials, KubeError, NotFound
-from hanse.kube.http import HttpTransport
+from hanse.kube.http_transport import HttpTransport
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.hanse import ClusterSet
 from hanse.model.kinds.stateful import (

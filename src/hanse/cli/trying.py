@@ -10,8 +10,8 @@ from hanse.cli.documents import Document
 from hanse.kube.client import Client
 from hanse.kube.discovery import refresh
 from hanse.kube.errors import ApiError, NotFound
-from hanse.kube.request import MERGE_PATCH, Request
 from hanse.kube.requests import path_of
+from hanse.kube.transport import MERGE_PATCH, Request
 from hanse.model.objects import Kind, ObjectRef, Wire
 
 Verb = Literal["create", "update", "delete", "unchanged", "refused"]

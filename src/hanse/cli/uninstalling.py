@@ -13,13 +13,13 @@ from hanse.cli.oops import Trouble
 from hanse.kube.client import Client
 from hanse.kube.discovery import refresh
 from hanse.kube.errors import ApiError, NotFound
-from hanse.kube.request import Request
 from hanse.kube.requests import delete, merge_patch, path_of
+from hanse.kube.transport import Request
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.networks import GROUP as ARKTOS
-from hanse.model.labels import OWNER, OWNER_KEY
 from hanse.model.manifests import PART_OF
 from hanse.model.objects import Kind, Wire
+from hanse.model.ownership import OWNER, OWNER_KEY
 
 ADMISSION = "admissionregistration.k8s.io"
 FINALIZERS = (f"{ARKTOS}/", "hanse.dev/")

@@ -10,7 +10,7 @@ from hanse.cli.settings import settings_of
 
 if TYPE_CHECKING:
     from hanse.local.up.topology import Member
-    from hanse.model.rights import Rule
+    from hanse.model.rbac import Rule
 
 _DEFAULT_FOLDER = Path(".hanse")
 

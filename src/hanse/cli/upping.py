@@ -27,7 +27,7 @@ from hanse.features.federated.options import FederatedOptions
 from hanse.features.gslb.options import GslbOptions
 from hanse.features.networks.names import NetworkName
 from hanse.kube.errors import KubeError
-from hanse.kube.request import Transport
+from hanse.kube.transport import Transport
 from hanse.local.real.errors import RealClusterError
 from hanse.local.up.control import LocalFederationStatus
 from hanse.local.up.errors import UpError

@@ -10,7 +10,7 @@ import msgspec
 from hanse import app
 from hanse.cli.oops import Oops
 from hanse.cli.windows import Window
-from hanse.kube.request import Transport
+from hanse.kube.transport import Transport
 from hanse.local.up.control import ControlRequest
 from hanse.local.up.errors import UpError
 from hanse.local.up.federation import LocalFederation

@@ -15,7 +15,7 @@ from hanse.cli.resolve import record_type, whole_name
 from hanse.dns.explain import explain
 from hanse.kube.client import Client
 from hanse.kube.errors import KubeError
-from hanse.kube.request import Transport
+from hanse.kube.transport import Transport
 from hanse.model.dns.zones import View
 from hanse.model.naming import ZONE
 from hanse.model.snapshot import Change

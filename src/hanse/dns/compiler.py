@@ -7,7 +7,7 @@ from hanse.dns.messages import Delta
 from hanse.model.dns.names import above
 from hanse.model.dns.records import Node, Type, address, name_server, together
 from hanse.model.dns.zones import View, ZoneSource
-from hanse.model.keys import Key
+from hanse.model.plan import Key
 from hanse.model.snapshot import Change, Snapshot
 
 Whose = tuple[int, Key]

@@ -20,10 +20,10 @@ from hanse.model.dns.names import is_under, labels_of, text_of, wire_name
 from hanse.model.dns.presentation import type_name, written
 from hanse.model.dns.records import Answer, Type, records_in, version_name
 from hanse.model.dns.zones import View
-from hanse.model.keys import Key
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.objects import ClusterId
+from hanse.model.plan import Key
 from hanse.model.snapshot import Snapshot
 
 

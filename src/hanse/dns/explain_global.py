@@ -5,9 +5,9 @@ from hanse.features.gslb.health import current_health
 from hanse.features.gslb.zone import HASH, HOST, NEAR, GlobalZone
 from hanse.model.dns.records import Answer
 from hanse.model.dns.zones import View
-from hanse.model.keys import Key
 from hanse.model.kinds.globalservice import GlobalMember, GlobalService
 from hanse.model.kinds.gslb import NAMESPACE
+from hanse.model.plan import Key
 from hanse.model.snapshot import Snapshot
 
 LOWER = "others of a higher priority are up"

@@ -8,12 +8,12 @@ import msgspec
 from msgspec import Struct
 
 from hanse.kube import requests
+from hanse.kube.concurrency_limit import Limit
 from hanse.kube.decoding import decode_object, page_in, unexpected_response
 from hanse.kube.errors import Gone, error_of
-from hanse.kube.events import Listed, Unreadable
-from hanse.kube.limit import Limit
-from hanse.kube.request import JSON, Request, Response, Transport
-from hanse.kube.served import Kinds
+from hanse.kube.rest_mapper import Kinds
+from hanse.kube.transport import JSON, Request, Response, Transport
+from hanse.kube.watch_events import Listed, Unreadable
 from hanse.model.objects import K, Wire, to_wire
 
 _RESTARTS = 3

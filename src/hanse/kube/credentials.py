@@ -6,7 +6,13 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 
-from hanse.kube.access import ClientConfig, Credentials, Endpoint, Identity, StaticCredentials
+from hanse.kube.client_config import (
+    ClientConfig,
+    Credentials,
+    Endpoint,
+    Identity,
+    StaticCredentials,
+)
 from hanse.kube.clock import Clock, WallClock
 from hanse.kube.errors import BadCredentials
 from hanse.kube.exec_plugin import run

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from hanse.kube.errors import UndecodableObject, Unreachable, error_from_watch_event
-from hanse.kube.events import Applied, Deleted, Listed, Unreadable, Vanished
+from hanse.kube.watch_events import Applied, Deleted, Listed, Unreadable, Vanished
 from hanse.model.objects import K
 
 T = TypeVar("T")

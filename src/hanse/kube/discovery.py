@@ -10,8 +10,8 @@ from msgspec import Struct
 from hanse.kube.client import Client
 from hanse.kube.decoding import unexpected_response
 from hanse.kube.errors import ApiError
-from hanse.kube.request import JSON, Response
-from hanse.kube.served import Served
+from hanse.kube.rest_mapper import Served
+from hanse.kube.transport import JSON, Response
 from hanse.model.objects import Kind
 
 _AGGREGATED = ",".join(

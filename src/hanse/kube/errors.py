@@ -20,7 +20,7 @@ from datetime import timedelta
 import msgspec
 from msgspec import Struct
 
-from hanse.kube.request import Response
+from hanse.kube.transport import Response
 
 
 class Status(Struct, frozen=True, rename="camel"):

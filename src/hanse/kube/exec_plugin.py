@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 import msgspec
 from msgspec import Raw, Struct
 
-from hanse.kube.access import ExecPlugin
+from hanse.kube.client_config import ExecPlugin
 from hanse.kube.errors import BadCredentials
 
 TIMEOUT = timedelta(seconds=60)

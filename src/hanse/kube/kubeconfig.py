@@ -11,7 +11,7 @@ import msgspec
 import yaml
 from msgspec import Struct
 
-from hanse.kube.access import ClientConfig, Endpoint, ExecPlugin, Identity
+from hanse.kube.client_config import ClientConfig, Endpoint, ExecPlugin, Identity
 from hanse.kube.errors import BadCredentials
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from hanse.kube.request import MERGE_PATCH, Request
+from hanse.kube.transport import MERGE_PATCH, Request
 from hanse.model.objects import Kind, Wire
 
 PAGE = 500

@@ -8,7 +8,7 @@ from typing import Any, Generic, assert_never
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from hanse.kube.events import (
+from hanse.kube.watch_events import (
     Alive,
     Applied,
     Deleted,

@@ -5,9 +5,9 @@ from contextlib import asynccontextmanager
 
 from msgspec import Struct
 
-from hanse.kube.access import ClientConfig, Credentials
+from hanse.kube.client_config import ClientConfig, Credentials
 from hanse.kube.errors import Unreachable, error_of
-from hanse.kube.request import Request, Response
+from hanse.kube.transport import Request, Response
 from tinykube import request as served
 from tinykube.errors import Refusal
 from tinykube.http import Api

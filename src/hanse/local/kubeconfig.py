@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 from msgspec import Struct
 
-from hanse.kube.access import ClientConfig, Identity
+from hanse.kube.client_config import ClientConfig, Identity
 
 
 class Context(Struct, frozen=True):

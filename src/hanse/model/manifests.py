@@ -8,7 +8,7 @@ from hanse.model.crds import crds
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import Namespace
 from hanse.model.objects import Kind, Object, Wire, to_wire
-from hanse.model.rights import Rule
+from hanse.model.rbac import Rule
 
 PART_OF = "app.kubernetes.io/part-of"
 """Label of everything that is set up here, so that it can be found and removed as one."""

@@ -7,7 +7,7 @@ from typing import Literal, Protocol, runtime_checkable
 from msgspec import Struct
 
 from hanse.model.facts import Fact
-from hanse.model.keys import Key
+from hanse.model.plan import Key
 from hanse.model.snapshot import Change, Snapshot
 
 

@@ -10,7 +10,7 @@ from hanse.model.kinds.gslb import NAMESPACE as GSLB_NAMESPACE
 from hanse.model.manifests import PART_OF, SERVICE_ACCOUNT, Subject, bindings, manifest, roles
 from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
 from hanse.model.objects import Wire
-from hanse.model.rights import rights
+from hanse.model.rbac import rights
 from hanse.packaging.choosing import Choosing, Part
 
 DNS = "hanse-dns"

@@ -24,7 +24,7 @@ from hanse.kube.errors import (
     Unreachable,
     error_of,
 )
-from hanse.kube.request import Response
+from hanse.kube.transport import Response
 from hanse.model.kinds.avi import AviGslbService, AviHealthMonitor
 from hanse.model.objects import K, Object, Wire
 from hanse.providers.avi_wire import monitor_from, monitor_to, service_from, service_to

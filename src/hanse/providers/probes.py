@@ -7,7 +7,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Protocol
 
 from hanse.kube.clock import Clock
-from hanse.model.keys import Key
+from hanse.model.plan import Key
 from hanse.model.probes import Health, Probe, ProbeSource, Target
 from hanse.model.snapshot import Change
 from hanse.runtime.reconciler import Reconciler

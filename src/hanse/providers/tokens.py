@@ -3,8 +3,8 @@
 import msgspec
 
 from hanse.kube.errors import KubeError
-from hanse.kube.request import Request
 from hanse.kube.requests import path_of
+from hanse.kube.transport import Request
 from hanse.model.kinds.core import ServiceAccount
 from hanse.model.objects import ClusterId, Wire
 from hanse.runtime.api import KubeApi

@@ -11,13 +11,13 @@ from typing import Protocol
 from hanse.kube.client import Client
 from hanse.kube.discovery import refresh
 from hanse.kube.errors import KubeError
-from hanse.kube.events import Applied, Deleted, Event, Listed
 from hanse.kube.retry import retry_delay
-from hanse.kube.watching import follow
+from hanse.kube.watch_events import Applied, Deleted, Event, Listed
+from hanse.kube.watcher import follow
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import Namespace
 from hanse.model.objects import K, Wire
-from hanse.model.rights import IDENTITY
+from hanse.model.rbac import IDENTITY
 
 LAG = timedelta(milliseconds=500)
 LAGS = 20

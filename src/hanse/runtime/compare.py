@@ -14,9 +14,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import FieldInfo, fields, replace
 
-from hanse.model.labels import APPLIED, EPOCH, OURS
-from hanse.model.merging import merge
-from hanse.model.objects import K, Meta, Object, Wire
+from hanse.model.objects import K, Meta, Object, Wire, merge
+from hanse.model.ownership import APPLIED, EPOCH, OURS
 
 _UNSTATED = frozenset({"metadata", "status"})
 _NOTHING: tuple[Any, ...] = (None, "", (), {})

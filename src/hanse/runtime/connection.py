@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from hanse.kube.errors import Forbidden, KubeError
-from hanse.kube.events import Alive, Applied, Deleted, Event, Interrupted, Listed, NotServed
 from hanse.kube.store import Store, StoreChange
+from hanse.kube.watch_events import Alive, Applied, Deleted, Event, Interrupted, Listed, NotServed
 from hanse.model.facts import ClusterState, Phase, Role
 from hanse.model.objects import ClusterId, Kind, Object
 from hanse.model.snapshot import Index, Watch

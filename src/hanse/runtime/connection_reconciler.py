@@ -11,13 +11,19 @@ from typing import Protocol, assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.kube.access import ClientConfig, Credentials, Endpoint, Identity, UpdatableCredentials
 from hanse.kube.client import Client
+from hanse.kube.client_config import (
+    ClientConfig,
+    Credentials,
+    Endpoint,
+    Identity,
+    UpdatableCredentials,
+)
 from hanse.kube.credentials import config_from_kubeconfig
 from hanse.kube.errors import BadCredentials, KubeError
-from hanse.kube.http import HttpTransport
-from hanse.kube.request import Transport
-from hanse.kube.served import Notifier
+from hanse.kube.http_transport import HttpTransport
+from hanse.kube.rest_mapper import Notifier
+from hanse.kube.transport import Transport
 from hanse.model.connections import (
     AbandonedCluster,
     ClusterConnection,

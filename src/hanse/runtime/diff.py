@@ -6,9 +6,8 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from hanse.model.facts import ClusterDeparted, ClusterState, KindServed, Leadership, WriteResult
-from hanse.model.keys import Key
 from hanse.model.objects import ClusterId, ClusterObjectRef, Object, Wire, object_ref
-from hanse.model.plan import Desired, Patch, Plan, Removal
+from hanse.model.plan import Desired, Key, Patch, Plan, Removal
 from hanse.model.snapshot import Snapshot
 from hanse.runtime.compare import object_patch, patch_has_effect, status_patch, with_applied_record
 from hanse.runtime.ownership import (

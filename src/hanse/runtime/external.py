@@ -15,10 +15,9 @@ import msgspec
 from msgspec.structs import replace
 
 from hanse.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, Status
-from hanse.kube.events import Alive, Event, Interrupted, Listed, NotServed
 from hanse.kube.retry import retry_delay
-from hanse.model.merging import merge
-from hanse.model.objects import K, Object, Wire
+from hanse.kube.watch_events import Alive, Event, Interrupted, Listed, NotServed
+from hanse.model.objects import K, Object, Wire, merge
 
 READS = 3
 """How often a list is read anew because of our own writes meanwhile."""

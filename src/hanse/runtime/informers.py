@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 from hanse.kube.clock import Clock
 from hanse.kube.errors import KubeError, Unreachable
-from hanse.kube.events import Applied, Deleted, Event, Interrupted, Listed, NotServed
-from hanse.kube.served import Notifier
+from hanse.kube.rest_mapper import Notifier
 from hanse.kube.store import Store
+from hanse.kube.watch_events import Applied, Deleted, Event, Interrupted, Listed, NotServed
 from hanse.model.facts import ClusterDeparted, ClusterState, Fact, Facts, KindServed, Role
 from hanse.model.kinds.core import Namespace
 from hanse.model.objects import ClusterId, Kind, Object

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from hanse.kube.client import Client
 from hanse.kube.clock import Clock
-from hanse.kube.elector import Following, LeaderElector, Leading, Order, Standing
+from hanse.kube.leader_election import Following, LeaderElector, Leading, Order, Standing
 from hanse.kube.lease import LeaseTimings
 from hanse.model.facts import Leadership, Role
 from hanse.model.kinds.federation import SYSTEM

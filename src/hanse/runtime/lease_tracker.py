@@ -3,7 +3,7 @@
 import asyncio
 
 from hanse.kube.clock import Clock
-from hanse.kube.heartbeats import HolderLiveness, LeaseObserver, Name
+from hanse.kube.lease_observer import HolderLiveness, LeaseObserver, Name
 from hanse.model.facts import ClusterState, LeaseLiveness, Phase
 from hanse.model.kinds.coordination import Lease
 from hanse.model.objects import ClusterId

@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from hanse.kube.errors import KubeError, NotFound
 from hanse.model.facts import ClusterAbandoned, Leadership, Role
-from hanse.model.labels import OWNER
 from hanse.model.objects import ClusterId, ClusterObjectRef, Object, object_ref
+from hanse.model.ownership import OWNER
 from hanse.runtime.ownership import owner_of
 from hanse.runtime.reconciler import Reconciler
 

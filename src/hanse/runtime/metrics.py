@@ -9,7 +9,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from hanse.kube.events import Interrupted, Listed
+from hanse.kube.watch_events import Interrupted, Listed
 from hanse.model.facts import ClusterState, Fact, Phase
 from hanse.model.objects import ClusterId
 from hanse.runtime.apply import WriteReport

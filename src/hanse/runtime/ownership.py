@@ -9,10 +9,18 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.model.claims import OwnerClaim, parse_owner_claim
-from hanse.model.keys import Key, parse_key
-from hanse.model.labels import EPOCH, OURS, OWNER, OWNER_KEY, PAUSED, SOURCES
 from hanse.model.objects import ClusterId, K, Kind, Object, ObjectRef, object_ref
+from hanse.model.ownership import (
+    EPOCH,
+    OURS,
+    OWNER,
+    OWNER_KEY,
+    PAUSED,
+    SOURCES,
+    OwnerClaim,
+    parse_owner_claim,
+)
+from hanse.model.plan import Key, parse_key
 
 SHARED: ClusterId = ""
 """The cluster served by an object that any agent may write."""

@@ -3,8 +3,8 @@
 from hanse.model.facts import ClusterState, KindServed, Phase, Role
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.hanse import ClusterSet
-from hanse.model.labels import ALLOW_MASS_DELETION
 from hanse.model.objects import ClusterId
+from hanse.model.ownership import ALLOW_MASS_DELETION
 from hanse.model.snapshot import Snapshot, Watch
 from hanse.runtime.ownership import is_paused
 

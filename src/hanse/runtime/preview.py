@@ -7,8 +7,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.model.merging import merge
-from hanse.model.objects import ClusterId, ClusterObjectRef, K, Object, object_ref
+from hanse.model.objects import ClusterId, ClusterObjectRef, K, Object, merge, object_ref
 from hanse.model.plan import Plan
 from hanse.model.snapshot import Lister, ObjectChange, Snapshot
 from hanse.runtime.declared_writes import managed_objects, managed_watches

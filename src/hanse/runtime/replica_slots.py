@@ -7,7 +7,7 @@ from random import Random
 
 from hanse.kube.client import Client
 from hanse.kube.clock import Clock
-from hanse.kube.elector import Following, LeaderElector, Leading, Standing
+from hanse.kube.leader_election import Following, LeaderElector, Leading, Standing
 from hanse.kube.lease import LeaseTimings
 
 ALL_TAKEN = timedelta(seconds=10)

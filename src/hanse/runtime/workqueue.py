@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from hanse.model.keys import Key
+from hanse.model.plan import Key
 
 Item: TypeAlias = tuple[str, Key]
 """A feature's name and one of its keys."""

@@ -11,13 +11,13 @@ from hanse.features.admission.certificate import AUTHORITY, CERTIFICATE, read_ce
 from hanse.features.admission.configuration import NAME, certificate_hosts
 from hanse.features.admission.feature import KEY, PROVIDER, Admission
 from hanse.features.admission.options import AdmissionOptions
+from hanse.model.admission import Allow, Review, Verdict, WebhookRule
 from hanse.model.facts import Answer, Fact, Role
 from hanse.model.kinds.admission import ValidatingWebhookConfiguration
 from hanse.model.kinds.core import Secret, Service
 from hanse.model.objects import K, Object
 from hanse.model.plan import Call, Plan
 from hanse.model.snapshot import Snapshot
-from hanse.model.verdict import Allow, Review, Verdict, WebhookRule
 from hanse.web.webhooks.certificates import Certificates
 from tests.support.builders import cluster, snapshot, stored
 from tests.support.time import EPOCH

@@ -15,7 +15,6 @@ from hanse.features.federated.records import (
     record_configmap,
 )
 from hanse.model.facts import ClusterState, Fact, Leadership, Phase, Role
-from hanse.model.keys import Key
 from hanse.model.kinds.core import (
     ConfigMap,
     Node,
@@ -35,7 +34,7 @@ from hanse.model.kinds.discovery import (
 )
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId, K, Meta, Object
-from hanse.model.plan import Plan
+from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Snapshot
 from tests.support.builders import cluster, namespace, snapshot, stored
 

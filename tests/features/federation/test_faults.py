@@ -8,14 +8,14 @@ import pytest
 
 from hanse.features.federation.members import ABANDONED
 from hanse.kube.errors import NotFound
-from hanse.kube.request import Request
+from hanse.kube.transport import Request
 from hanse.model.conditions import find
 from hanse.model.facts import ClusterDeparted, Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ConfigMap, Event, Secret
 from hanse.model.kinds.federation import CLUSTER_ID, SUPERVISOR, SYSTEM, ClusterClaim, Federation
-from hanse.model.labels import OWNER
 from hanse.model.objects import ClusterId, Meta
+from hanse.model.ownership import OWNER
 from tests.support.federation import NAME, FederationScenario, create_or_patch
 from tests.support.scenario import Check, Scenario, describe_writes
 

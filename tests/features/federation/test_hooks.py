@@ -7,6 +7,7 @@ import pytest
 from hanse.features.federation.claims import Claims, read_claims
 from hanse.features.federation.feature import Membership
 from hanse.features.federation.webhooks import ClusterClaimWebhook, FederationWebhook
+from hanse.model.admission import Allow, Deny, Operation, Review
 from hanse.model.facts import Phase, Role
 from hanse.model.kinds.core import Secret
 from hanse.model.kinds.federation import (
@@ -21,7 +22,6 @@ from hanse.model.kinds.federation import (
 )
 from hanse.model.objects import Meta, Object, to_wire
 from hanse.model.snapshot import Snapshot
-from hanse.model.verdict import Allow, Deny, Operation, Review
 from tests.support.builders import cluster, snapshot, stored
 
 

@@ -3,16 +3,15 @@
 import msgspec
 
 from hanse.features.federation.feature import PROFILE, PROPERTIES
-from hanse.kube.request import Request
+from hanse.kube.transport import Request
 from hanse.model.conditions import find
 from hanse.model.crds import stand_ins
 from hanse.model.facts import KindServed, Phase, Role
-from hanse.model.keys import Key
 from hanse.model.kinds.about import ClusterProperty
 from hanse.model.kinds.clusterprofile import ClusterProfile
 from hanse.model.kinds.federation import CLUSTER_ID, CLUSTER_SET, SYSTEM
 from hanse.model.objects import ClusterId
-from hanse.model.plan import Plan
+from hanse.model.plan import Key, Plan
 from tests.features.federation.given import FEATURE, HERE, claim, federation, sight
 from tests.support.builders import cluster
 from tests.support.federation import CRDS, FederationScenario

@@ -14,9 +14,8 @@ from hanse.model.connections import (
 )
 from hanse.model.facts import InvalidConnection, Role
 from hanse.model.kinds.about import ClusterProperty, ClusterPropertySpec
-from hanse.model.kinds.federation import CLUSTER_ID, SUPERVISOR
+from hanse.model.kinds.federation import CLUSTER_ID, DOMAINS, SUPERVISOR
 from hanse.model.objects import Meta
-from hanse.model.spelling import DOMAINS
 from tests.features.federation.given import (
     FEATURE,
     HERE,

@@ -22,13 +22,11 @@ from hanse.model.facts import (
     WriteOutcome,
     WriteResult,
 )
-from hanse.model.keys import Key
 from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.federation import SYSTEM, Federation, FederationStatus, MemberState
-from hanse.model.merging import merge
-from hanse.model.objects import ClusterObjectRef, Meta, ObjectRef
-from hanse.model.plan import Plan
+from hanse.model.objects import ClusterObjectRef, Meta, ObjectRef, merge
+from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import FactChange
 from hanse.runtime.compare import patch_has_effect
 from tests.features.federation.given import (

@@ -3,12 +3,11 @@
 from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.names import LED_BY, site_of
 from hanse.features.gslb.replication import plan_federation
-from hanse.model.keys import Key
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.globalservice import GlobalMember, GlobalService, GlobalServiceSpec
 from hanse.model.kinds.gslb import GlobalDeploymentPolicy, GSLBConfig
 from hanse.model.objects import K, Meta, Object
-from hanse.model.plan import Plan
+from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Snapshot
 from tests.features.gslb.fleet import (
     HOST,

@@ -10,7 +10,6 @@ from hanse.features.gslb.health import UNREADY, UNTRIED, probe_target
 from hanse.features.gslb.names import site_of
 from hanse.features.gslb.options import GslbOptions
 from hanse.model.facts import Phase
-from hanse.model.keys import Key
 from hanse.model.kinds.core import (
     ConfigMap,
     ObservedCondition,
@@ -55,6 +54,7 @@ from hanse.model.kinds.gslb import (
     TrafficSplit,
 )
 from hanse.model.objects import Meta, Object
+from hanse.model.plan import Key
 from hanse.model.probes import Health
 from hanse.model.snapshot import ObjectChange, Snapshot
 from tests.features.gslb.fleet import (

@@ -16,11 +16,11 @@ from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.hosts import decide_host
 from hanse.features.gslb.leadership import Leading, leader_state
 from hanse.features.gslb.options import GslbOptions
-from hanse.model.keys import Key
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import TrafficOverride, TrafficSplit
 from hanse.model.kinds.networking import Ingress
 from hanse.model.objects import Object
+from hanse.model.plan import Key
 from hanse.model.snapshot import Snapshot
 from tests.features.gslb import schedules
 from tests.features.gslb.fleet import (

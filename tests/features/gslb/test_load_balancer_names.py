@@ -9,7 +9,6 @@ from hanse.features.gslb.backends import list_hosts
 from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.names import site_of
 from hanse.model.facts import Answer, Fact, WriteOutcome
-from hanse.model.keys import Key
 from hanse.model.kinds.core import LoadBalancerIngress, LoadBalancerStatus, ObservedCondition
 from hanse.model.kinds.gateways import (
     Gateway,
@@ -27,9 +26,9 @@ from hanse.model.kinds.gateways import (
 )
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import NAMESPACE, GlobalDeploymentPolicy, PolicyStatus
-from hanse.model.lookups import host_lookup
 from hanse.model.objects import ClusterObjectRef, Meta, Object, ObjectRef
-from hanse.model.plan import Call, Plan
+from hanse.model.plan import Call, Key, Plan
+from hanse.model.questions import host_lookup
 from hanse.model.snapshot import FactChange, Snapshot
 from tests.features.gslb.fleet import (
     HOME,

@@ -12,7 +12,6 @@ from hanse.features.gslb.avi import configured_refresh_interval
 from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.mapping import global_names, local_names
 from hanse.features.gslb.options import GslbOptions
-from hanse.model.keys import Key
 from hanse.model.kinds.ako import (
     AkoHostRule,
     AkoHostRuleSpec,
@@ -23,6 +22,7 @@ from hanse.model.kinds.ako import (
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import GSLBConfig
 from hanse.model.objects import Meta, Object
+from hanse.model.plan import Key
 from hanse.model.snapshot import ObjectChange, Snapshot
 from tests.features.gslb import fleet
 from tests.features.gslb.fleet import HOME, amko, backends, ingress, policy, seen_by_leader

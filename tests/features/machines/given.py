@@ -5,7 +5,6 @@ from typing import Any
 
 from hanse.features.machines.feature import Machines
 from hanse.model.facts import Fact, KindServed, Role
-from hanse.model.keys import Key
 from hanse.model.kinds.antrea import ExternalEntity
 from hanse.model.kinds.federation import (
     InterfaceAddress,
@@ -24,7 +23,7 @@ from hanse.model.kinds.machines import (
     VirtualMachineInstanceStatus,
 )
 from hanse.model.objects import K, Meta, Object
-from hanse.model.plan import Plan
+from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Snapshot
 from tests.support.builders import cluster, snapshot, stored
 

@@ -9,14 +9,13 @@ from msgspec.structs import replace
 from hanse.features.machines.machine import dns_label
 from hanse.features.machines.names import MACHINE, SERVICE_LABEL, VM_SERVICE
 from hanse.model.facts import WriteOutcome
-from hanse.model.keys import Key
 from hanse.model.kinds.antrea import ExternalEntity
 from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.federation import VirtualMachine, VirtualMachineStatus
 from hanse.model.naming import is_service_name
 from hanse.model.objects import ClusterObjectRef, Meta, Object, object_ref
-from hanse.model.plan import Plan
+from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import ObjectChange
 from tests.features.machines.given import (
     ENTITIES,

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.names import NETWORK, TENANT
 from hanse.features.networks.webhooks import network_hooks
+from hanse.model.admission import AdmissionHook, Allow, Deny, Operation, Review, Verdict
 from hanse.model.facts import Fact, Role
 from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.networking import (
@@ -18,10 +19,9 @@ from hanse.model.kinds.networking import (
     ServiceCIDR,
 )
 from hanse.model.kinds.networks import Network, Tenant
-from hanse.model.labels import OWNER
 from hanse.model.objects import Meta, Object, Wire
+from hanse.model.ownership import OWNER
 from hanse.model.snapshot import Snapshot
-from hanse.model.verdict import AdmissionHook, Allow, Deny, Operation, Review, Verdict
 from tests.support.builders import cluster, snapshot, stored
 from tests.support.time import EPOCH
 

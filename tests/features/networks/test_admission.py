@@ -7,12 +7,12 @@ import msgspec
 import pytest
 
 from hanse.features.networks.names import CNI_ARGS, DNS, NETWORK, NIC, READINESS, TENANT
+from hanse.model.admission import Allow, Ask
 from hanse.model.facts import Answer
 from hanse.model.kinds.networks import Network
-from hanse.model.labels import OWNER
 from hanse.model.objects import ClusterObjectRef, ObjectRef
+from hanse.model.ownership import OWNER
 from hanse.model.plan import Read
-from hanse.model.verdict import Allow, Ask
 from tests.features.networks.builders import (
     HERE,
     allowed,

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from hanse.features.networks.names import NETWORK, TENANT
-from hanse.model.labels import OWNER
-from hanse.model.verdict import Allow, Ask
+from hanse.model.admission import Allow, Ask
+from hanse.model.ownership import OWNER
 from tests.features.networks.builders import (
     ADMIN,
     allowed,

@@ -13,14 +13,13 @@ from hanse.features.networks.names import CNI_ARGS, NETWORK, NIC, READINESS, TEN
 from hanse.features.networks.options import NetworksOptions
 from hanse.features.networks.vpc import mac_address, port_name
 from hanse.model.facts import KindServed, Role
-from hanse.model.keys import Key
 from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.kubeovn import OvnSubnet, SwitchLBRule, Vpc
 from hanse.model.kinds.networks import Network, NetworkPeering, NetworkPort
 from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
 from hanse.model.objects import Object
-from hanse.model.plan import Plan
+from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import ObjectChange, Snapshot
 from tests.features.networks.builders import FEATURE, HERE, network, pod, space, tenant, world
 from tests.support.builders import annotated, cluster, snapshot, stored

@@ -16,14 +16,14 @@ from hanse.features.networks.address_pools import RESERVATION_TTL, SLOTS, Pool, 
 from hanse.features.networks.names import NETWORK, NIC, RANGE_OF, TENANT
 from hanse.features.networks.ranges import Range, overlaps, parse_range
 from hanse.features.networks.service_addresses import AssignedSlot
+from hanse.model.admission import Ask
 from hanse.model.conditions import condition
 from hanse.model.facts import Answer
-from hanse.model.keys import Key
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.networks import NetworkPort
-from hanse.model.labels import OWNER
 from hanse.model.objects import Object
-from hanse.model.verdict import Ask
+from hanse.model.ownership import OWNER
+from hanse.model.plan import Key
 from tests.features.networks.builders import (
     FEATURE,
     HERE,

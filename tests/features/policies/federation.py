@@ -8,7 +8,7 @@ from typing import Any
 
 from hanse.features.policies.ledger import record_name
 from hanse.features.policies.options import PolicyOptions
-from hanse.model.keys import Key
+from hanse.model.plan import Key
 from tests.features.policies.fleet import (
     CLUSTERS,
     HAMBURG,

@@ -24,16 +24,16 @@ from hanse.features.policies.ledger import (
 from hanse.features.policies.options import PolicyOptions
 from hanse.kube.client import Client
 from hanse.kube.errors import NotFound, error_of
-from hanse.kube.request import Request, Response, Transport
+from hanse.kube.transport import Request, Response, Transport
 from hanse.local.in_process import InProcess
 from hanse.model.crds import crds, stand_ins
 from hanse.model.facts import Leadership, Role
-from hanse.model.keys import Key
 from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import ConfigMap, Event, Namespace
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import Meta, Wire
+from hanse.model.plan import Key
 from hanse.runtime.api import KubeApi
 from hanse.runtime.leader_election import LeaderElections
 from hanse.runtime.leaving import force_leave, leave

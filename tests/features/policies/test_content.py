@@ -17,10 +17,9 @@ from hanse.features.policies.content import (
 )
 from hanse.features.policies.ledger import parse_version_annotation, version_annotation
 from hanse.features.policies.versions import Dot
-from hanse.model.keys import Key
 from hanse.model.kinds.antrea import ClusterNetworkPolicy
-from hanse.model.merging import merge
-from hanse.model.objects import Meta, Wire
+from hanse.model.objects import Meta, Wire, merge
+from hanse.model.plan import Key
 
 KEY = Key("acnp", "deny")
 MARK = version_annotation(KEY, Dot("lubeck~1", 3), "abc")

@@ -13,7 +13,7 @@ from hanse.features.policies import feature, ledger_page, observation
 from hanse.features.policies.ledger import PolicyRecord
 from hanse.features.policies.member_view import Ledgers, merged_history
 from hanse.features.policies.versions import History, Version
-from hanse.model.keys import Key
+from hanse.model.plan import Key
 from hanse.model.snapshot import Snapshot
 from tests.features.policies import schedules
 from tests.features.policies.test_hazard_mutations import (

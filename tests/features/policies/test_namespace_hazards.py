@@ -7,12 +7,12 @@ from datetime import timedelta
 import pytest
 
 from hanse.features.policies.ledger import record_name
-from hanse.model.keys import Key
 from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import Meta
+from hanse.model.plan import Key
 from tests.features.policies.federation import (
     A_WHILE,
     DENY,

@@ -9,10 +9,10 @@ from hanse.cli.policy_ailments import local_peers
 from hanse.features.policies.content import FEDERATED
 from hanse.features.policies.peers import peer_warnings
 from hanse.features.policies.webhooks import PolicyPeersWebhook
+from hanse.model.admission import Allow, Review
 from hanse.model.facts import Facts
 from hanse.model.objects import Wire
 from hanse.model.snapshot import Snapshot
-from hanse.model.verdict import Allow, Review
 from tests.support.time import EPOCH
 
 POD = {"podSelector": {"matchLabels": {"app": "web"}}}

@@ -9,9 +9,9 @@ from hanse.features.policies.content import FEDERATED, Content
 from hanse.features.policies.ledger import LocalState, PolicyRecord, record_config_map
 from hanse.features.policies.versions import EMPTY_HISTORY, History, append_event, merge
 from hanse.features.policies.view import MemberStatus, list_policies, parse_policy_label
-from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.objects import Wire
+from hanse.model.plan import Key
 
 KEY = Key("acnp", "deny")
 MADE = append_event(EMPTY_HISTORY, "lubeck~1", "Present", Content(spec={"priority": 1}), "a")

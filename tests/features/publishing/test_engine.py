@@ -12,7 +12,7 @@ import pytest
 from hanse.features.publishing.feature import Publishing
 from hanse.features.publishing.options import NAME_SERVER, PublishingOptions, ServerOptions
 from hanse.features.services.zone import ServiceZone
-from hanse.kube.request import Request
+from hanse.kube.transport import Request
 from hanse.model.crds import crd_of
 from hanse.model.dns.zones import View
 from hanse.model.facts import Role

@@ -5,12 +5,11 @@ from hanse.features.publishing.feature import Publishing
 from hanse.features.publishing.options import NAME_SERVER, PublishingOptions, ServerOptions
 from hanse.features.services.zone import ServiceZone
 from hanse.model.dns.zones import View
-from hanse.model.keys import Key
 from hanse.model.kinds.externaldns import DNSEndpoint, DNSRecord
 from hanse.model.kinds.globalservice import GlobalService, GlobalServiceSpec
 from hanse.model.kinds.names import PublishedName
 from hanse.model.objects import Meta, Object
-from hanse.model.plan import Plan
+from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import ObjectChange
 from tests.dns.fleet import imported, piece, pod, seen_in
 

@@ -12,7 +12,6 @@ from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.features.statefulsets.zone import StatefulSetZone
 from hanse.model.dns.zones import View
 from hanse.model.facts import Role
-from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet, StatefulSetStatus
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ObservedCondition
@@ -25,7 +24,7 @@ from hanse.model.kinds.hanse import (
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.kinds.names import PublishedName
 from hanse.model.objects import Meta, Object
-from hanse.model.plan import Plan
+from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import ObjectChange, Snapshot, Writes
 from hanse.runtime.ownership import Owner, with_owner
 from tests.dns.fleet import imported, piece

@@ -13,7 +13,6 @@ from hanse.features.services.zone import ServiceZone
 from hanse.model.conditions import Condition, condition
 from hanse.model.dns.zones import View
 from hanse.model.facts import Fact, Role, WriteOutcome, WriteResult
-from hanse.model.keys import Key
 from hanse.model.kinds.globalservice import (
     GlobalMember,
     GlobalService,
@@ -25,7 +24,7 @@ from hanse.model.kinds.gslb import NAMESPACE
 from hanse.model.kinds.multicluster import ServiceImport, ServiceImportStatus
 from hanse.model.kinds.names import PublishedName
 from hanse.model.objects import ClusterObjectRef, Meta, Object, object_ref
-from hanse.model.plan import Plan
+from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Writes
 from hanse.runtime.compare import status_patch
 from hanse.runtime.ownership import Owner, with_owner

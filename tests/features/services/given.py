@@ -11,7 +11,6 @@ from hanse.features.services.feature import BROKER_NAMESPACE, Services
 from hanse.features.services.records import ExportRecord
 from hanse.features.services.slices import ExportBackends, published
 from hanse.model.facts import Fact, Phase, Role
-from hanse.model.keys import Key
 from hanse.model.kinds.core import Protocol, Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import (
     KUBE_SERVICE,
@@ -29,7 +28,7 @@ from hanse.model.kinds.multicluster import (
     ServiceExportStatus,
 )
 from hanse.model.objects import K, Meta, Object
-from hanse.model.plan import Plan
+from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Snapshot
 from hanse.runtime.diff import diff
 from tests.support.builders import cluster, namespace, snapshot, stored

@@ -19,7 +19,7 @@ from hanse.features.services.merge import MergedImport, merge
 from hanse.features.services.names import DOMAIN, SERVICE_NAME, SOURCE_CLUSTER
 from hanse.features.services.records import ExportRecord, build_record
 from hanse.kube.errors import KubeError
-from hanse.kube.request import Request
+from hanse.kube.transport import Request
 from hanse.model.conditions import find
 from hanse.model.crds import crd_of
 from hanse.model.kinds.core import Service, ServicePort, ServiceSpec

@@ -10,7 +10,6 @@ from hanse.features.services.names import PRIORITY, RECORD, TO_CLUSTERS, WEIGHT
 from hanse.features.services.records import SCHEMA, build_record
 from hanse.model.conditions import condition
 from hanse.model.facts import LeaseLiveness, Phase, WriteOutcome, WriteResult
-from hanse.model.keys import Key
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import MemberSettings, Profile
@@ -20,9 +19,9 @@ from hanse.model.kinds.multicluster import (
     ServiceImport,
     ServiceImportSpec,
 )
-from hanse.model.labels import OWNER
 from hanse.model.objects import ClusterObjectRef, Meta, Object, ObjectRef, object_ref
-from hanse.model.plan import Plan
+from hanse.model.ownership import OWNER
+from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import FactChange, ObjectChange, Snapshot
 from tests.features.services.given import (
     BROKER,

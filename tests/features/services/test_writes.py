@@ -10,7 +10,7 @@ from hanse.features.services.feature import BROKER_NAMESPACE, Services
 from hanse.features.services.names import SERVICE_NAME, SOURCE_CLUSTER
 from hanse.kube.client import Client
 from hanse.kube.errors import Unreachable
-from hanse.kube.request import Request, Response, Transport
+from hanse.kube.transport import Request, Response, Transport
 from hanse.local.in_process import InProcess
 from hanse.model.crds import crd_of
 from hanse.model.kinds.core import Service, ServicePort, ServiceSpec

@@ -19,15 +19,15 @@ from hanse.features.statefulsets.feature import StatefulSets
 from hanse.features.statefulsets.names import LB_NEEDED
 from hanse.kube.errors import KubeError
 from hanse.kube.lease import format_micro_time, new_lease
-from hanse.kube.request import Request
+from hanse.kube.transport import Request
 from hanse.model.crds import crd_of
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.coordination import LeaseSpec
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
-from hanse.model.labels import OWNER
 from hanse.model.objects import Meta
+from hanse.model.ownership import OWNER
 from tests.scenarios.statefulsets import headless, spec_of
 from tests.support.builders import namespace
 from tests.support.faults import LinkFaults

@@ -11,7 +11,6 @@ from hanse.features.statefulsets.feature import StatefulSets
 from hanse.features.statefulsets.names import name_error, part_name, template_revision
 from hanse.kube.lease import format_micro_time
 from hanse.model.facts import Fact, LeaseLiveness, Phase, Role, WriteOutcome
-from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.model.kinds.core import (
@@ -30,7 +29,6 @@ from hanse.model.kinds.stateful import (
     StatefulSetShares,
     StatefulSetSharesSpec,
 )
-from hanse.model.labels import OWNER
 from hanse.model.objects import (
     ClusterObjectRef,
     Meta,
@@ -39,7 +37,8 @@ from hanse.model.objects import (
     OwnerReference,
     object_ref,
 )
-from hanse.model.plan import Plan
+from hanse.model.ownership import OWNER
+from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import FactChange, Snapshot
 from hanse.runtime.diff import Create, diff
 from hanse.runtime.ownership import Owner, with_owner

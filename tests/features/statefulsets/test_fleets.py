@@ -9,7 +9,7 @@ import pytest
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.statefulsets.feature import StatefulSets
 from hanse.kube.lease import format_micro_time, new_lease
-from hanse.kube.request import Request
+from hanse.kube.transport import Request
 from hanse.model.crds import crd_of
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.coordination import LeaseSpec

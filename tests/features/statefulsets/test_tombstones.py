@@ -12,11 +12,10 @@ from hanse.features.statefulsets.tombstones import (
     TOMBSTONE_RETENTION,
     add_created_uid,
 )
-from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetPartSpec
 from hanse.model.objects import Meta
-from hanse.model.plan import Plan
+from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import ObjectChange
 from hanse.runtime.ownership import Owner, with_owner
 from tests.features.statefulsets.test_decisions import (

@@ -7,11 +7,11 @@ import pytest
 
 from hanse.features.statefulsets.feature import StatefulSets
 from hanse.features.statefulsets.webhooks import FederatedStatefulSetWebhook
+from hanse.model.admission import Allow, Deny, Operation, Review, Verdict
 from hanse.model.facts import Role
 from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.model.objects import Meta, Wire
 from hanse.model.snapshot import Snapshot
-from hanse.model.verdict import Allow, Deny, Operation, Review, Verdict
 from tests.support.builders import cluster, snapshot, stored
 
 HOME = "hanse-broker"

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hanse.kube.access import ClientConfig, Endpoint, Identity, StaticCredentials
 from hanse.kube.client import Client
+from hanse.kube.client_config import ClientConfig, Endpoint, Identity, StaticCredentials
 from hanse.kube.errors import BadCredentials, Unreachable
-from hanse.kube.http import HttpTransport
-from hanse.kube.request import Request, Transport
+from hanse.kube.http_transport import HttpTransport
+from hanse.kube.transport import Request, Transport
 from hanse.local.up import embedded
 from hanse.local.up.control import Cut, Heal, HealAll, Kill, Slow, Start
 from hanse.local.up.embedded import embedded_clusters

@@ -10,8 +10,8 @@ from socket import AF_INET, SOCK_STREAM, socket
 
 import pytest
 
-from hanse.kube.access import ClientConfig, Endpoint, Identity
-from hanse.kube.authority import CertificateAuthority, server_context
+from hanse.kube.certificates import CertificateAuthority, server_context
+from hanse.kube.client_config import ClientConfig, Endpoint, Identity
 from hanse.kube.clock import WallClock
 from hanse.local.kubeconfig import Context, write_kubeconfig
 from hanse.local.real.binaries import cache_folder, cached

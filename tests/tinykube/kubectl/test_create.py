@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from hanse.kube.authority import CertificateAuthority
+from hanse.kube.certificates import CertificateAuthority
 from tests.tinykube.kubectl.running import Kubectl
 
 CREATED = [

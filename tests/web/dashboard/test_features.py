@@ -18,7 +18,6 @@ from hanse.features.policies.ledger import LocalState, PolicyRecord, record_conf
 from hanse.features.policies.versions import EMPTY_HISTORY, append_event, merge
 from hanse.features.statefulsets.feature import StatefulSets as StatefulSetsFeature
 from hanse.model.facts import Role
-from hanse.model.keys import Key
 from hanse.model.kinds.core import Namespace, Service
 from hanse.model.kinds.globalservice import (
     GlobalMember,
@@ -42,6 +41,7 @@ from hanse.model.kinds.stateful import (
     StatefulSetSharesSpec,
 )
 from hanse.model.objects import Meta, Object
+from hanse.model.plan import Key
 from hanse.web.dashboard.federated import Federated
 from hanse.web.dashboard.gslb import Hosts
 from hanse.web.dashboard.networks import Networks, Reach

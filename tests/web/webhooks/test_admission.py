@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanse.kube.authority import CertificateAuthority, client_context, server_context
+from hanse.kube.certificates import CertificateAuthority, client_context, server_context
+from hanse.model.admission import Allow, Deny, Review, Verdict, WebhookRule
 from hanse.model.facts import Facts
-from hanse.model.merging import merge
+from hanse.model.objects import merge
 from hanse.model.plan import Call, Read
 from hanse.model.snapshot import Snapshot
-from hanse.model.verdict import Allow, Deny, Review, Verdict, WebhookRule
 from hanse.web.webhooks.admission import NotAReview, answer, asked, json_patch
 from hanse.web.webhooks.server import serving
 from tests.support.time import EPOCH

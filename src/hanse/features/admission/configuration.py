@@ -4,9 +4,9 @@ from base64 import b64encode
 from collections.abc import Iterable, Sequence
 
 from hanse.features.admission.options import AdmissionOptions
+from hanse.model.admission import AdmissionHook, WebhookRule
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import Wire
-from hanse.model.verdict import AdmissionHook, WebhookRule
 
 NAME = "hanse-webhooks"
 DOMAIN = "webhooks.hanse.dev"

@@ -14,17 +14,16 @@ from hanse.features.admission.certificate import (
 )
 from hanse.features.admission.configuration import NAME, SERVICE_PORT, certificate_hosts, webhooks
 from hanse.features.admission.options import AdmissionOptions
+from hanse.model.admission import AdmissionHook
 from hanse.model.facts import Answer, ClusterState, Role, age
-from hanse.model.keys import Key
 from hanse.model.kinds.admission import (
     MutatingWebhookConfiguration,
     ValidatingWebhookConfiguration,
 )
 from hanse.model.kinds.core import Secret, Service, ServicePort, ServiceSpec
 from hanse.model.objects import K, Meta, Object
-from hanse.model.plan import Call, Desired, Plan, Question
+from hanse.model.plan import Call, Desired, Key, Plan, Question
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
-from hanse.model.verdict import AdmissionHook
 
 PROVIDER = "certificate"
 """Makes a certificate for `hosts`: gives `certificate`, `key`, `authority` and `renewAfter`."""

@@ -19,9 +19,9 @@ from hanse.model.kinds.discovery import (
     family_of,
 )
 from hanse.model.kinds.federation import NativeService, NetworkInterface
-from hanse.model.lookups import host_lookup
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Question
+from hanse.model.questions import host_lookup
 from hanse.model.snapshot import Index, Snapshot
 
 

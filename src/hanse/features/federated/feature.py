@@ -24,14 +24,13 @@ from hanse.features.federated.options import FederatedOptions
 from hanse.features.federated.records import BY_NAMESPACE, BY_SERVICE, read_record
 from hanse.features.federated.slices import GENERATED_SLICES
 from hanse.model.facts import ClusterState, KindServed, Role, WriteOutcome
-from hanse.model.keys import Key
 from hanse.model.kinds.antrea import ClusterGroup, Group
 from hanse.model.kinds.core import ConfigMap, Namespace, Node, Service
 from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, EndpointSlice
 from hanse.model.kinds.externaldns import DNSEndpoint
 from hanse.model.kinds.federation import SYSTEM, NativeService, NetworkInterface
 from hanse.model.objects import ClusterId
-from hanse.model.plan import Plan
+from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
 
 _OPTIONAL = (ClusterGroup.kind, Group.kind, DNSEndpoint.kind)

@@ -38,13 +38,12 @@ from hanse.features.federated.slices import (
 from hanse.features.federated.status import NAME_FREE_CONDITION, name_conditions, told
 from hanse.model.conditions import find
 from hanse.model.facts import WriteOutcome
-from hanse.model.keys import Key
 from hanse.model.kinds.antrea import ClusterGroup, Group
 from hanse.model.kinds.core import Namespace, Service, ServiceSpec
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.externaldns import DNSEndpoint
 from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, Object, object_ref
-from hanse.model.plan import Desired, Plan
+from hanse.model.plan import Desired, Key, Plan
 from hanse.model.snapshot import Snapshot
 
 

@@ -7,10 +7,9 @@ from msgspec import Struct
 
 from hanse.features.federated.names import FEDERATED, GLOBAL, NAMESPACED
 from hanse.model.kinds.core import Service
-from hanse.model.kinds.federation import SYSTEM, NativeService
+from hanse.model.kinds.federation import SYSTEM, NativeService, spelled, spelled_label
 from hanse.model.naming import is_service_name
 from hanse.model.snapshot import Index
-from hanse.model.spelling import spelled, spelled_label
 
 Joinable: TypeAlias = Service | NativeService
 

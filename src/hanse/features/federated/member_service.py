@@ -32,11 +32,10 @@ from hanse.features.federated.status import (
     membership_conditions,
     told,
 )
-from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap, Service
 from hanse.model.kinds.federation import SYSTEM, NativeService
 from hanse.model.objects import ClusterId
-from hanse.model.plan import Desired, Plan
+from hanse.model.plan import Desired, Key, Plan
 from hanse.model.snapshot import Snapshot
 
 NAME_ONLY = (

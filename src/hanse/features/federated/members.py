@@ -6,9 +6,9 @@ from hanse.features.federated.join_requests import FederatedName
 from hanse.features.federated.names import SERVICE_TOPIC, member_topic
 from hanse.features.federated.records import BY_SERVICE, StoredRecord, has_newer_schema, read_record
 from hanse.model.facts import ClusterDeparted, ClusterState, KindServed, Phase, Role
-from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.objects import ClusterId, Object
+from hanse.model.plan import Key
 from hanse.model.snapshot import Snapshot
 
 

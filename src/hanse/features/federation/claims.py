@@ -4,10 +4,9 @@ from msgspec import Struct
 
 from hanse.model.kinds import about
 from hanse.model.kinds.about import ClusterProperty
-from hanse.model.kinds.federation import CLUSTER_ID, CLUSTER_SET, ClusterClaim
+from hanse.model.kinds.federation import CLUSTER_ID, CLUSTER_SET, ClusterClaim, spelled
 from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Snapshot
-from hanse.model.spelling import spelled
 
 SUPERVISOR_MARK = "supervisor"
 """The claim of a supervisor, before its domain."""

@@ -18,14 +18,13 @@ from hanse.model.facts import (
     Role,
     WriteOutcome,
 )
-from hanse.model.keys import Key
 from hanse.model.kinds.about import ClusterProperty
 from hanse.model.kinds.clusterprofile import ClusterProfile
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Secret
 from hanse.model.kinds.federation import SYSTEM, ClusterClaim, Federation
 from hanse.model.objects import Object
-from hanse.model.plan import Plan
+from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
 
 FEDERATION, PROFILE, TOKEN = "federation", "profile", "token"

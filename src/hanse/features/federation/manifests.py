@@ -25,7 +25,7 @@ from hanse.model.manifests import (
     roles,
 )
 from hanse.model.objects import ClusterId, Meta, Wire, to_wire
-from hanse.model.rights import Rule, rights
+from hanse.model.rbac import Rule, rights
 from hanse.model.snapshot import Watch
 
 ACCOUNT = "hanse-supervisor"

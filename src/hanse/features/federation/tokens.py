@@ -12,13 +12,13 @@ from msgspec import Struct
 
 from hanse.features.federation.claims import read_claims
 from hanse.features.federation.members import TOKEN, current_federation
-from hanse.model.bearer import claims_of as token_says
 from hanse.model.facts import Answer, ClusterState, Phase, age
 from hanse.model.kinds.core import Secret
 from hanse.model.kinds.federation import SYSTEM, Member
 from hanse.model.objects import ClusterId, ClusterObjectRef, object_ref
 from hanse.model.plan import Call, Patch, Plan, Question
 from hanse.model.snapshot import Snapshot
+from hanse.model.tokens import claims_of as token_says
 
 PROVIDER = "token"
 """Asks a member for a token of an account: gives `token`."""

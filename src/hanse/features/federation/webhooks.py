@@ -4,6 +4,7 @@ import msgspec
 
 from hanse.features.federation.claims import read_claims
 from hanse.features.federation.members import current_federation, entry_fault, secret_fault
+from hanse.model.admission import Allow, Deny, Review, Verdict, WebhookRule
 from hanse.model.facts import KindServed
 from hanse.model.kinds import about
 from hanse.model.kinds.core import Secret
@@ -16,7 +17,6 @@ from hanse.model.kinds.federation import (
 )
 from hanse.model.objects import Wire
 from hanse.model.snapshot import Snapshot
-from hanse.model.verdict import Allow, Deny, Review, Verdict, WebhookRule
 
 RESERVED = ("broker",)
 """Ids by which agents know something else."""

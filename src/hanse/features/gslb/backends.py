@@ -14,8 +14,8 @@ from hanse.model.kinds.gateways import Gateway, HTTPRoute, Route
 from hanse.model.kinds.globalservice import GlobalService, Monitor
 from hanse.model.kinds.gslb import NAMESPACE
 from hanse.model.kinds.networking import Ingress
-from hanse.model.lookups import host_lookup
 from hanse.model.objects import ClusterId, Object
+from hanse.model.questions import host_lookup
 from hanse.model.schema import SUBDOMAIN
 from hanse.model.snapshot import Index, Snapshot
 

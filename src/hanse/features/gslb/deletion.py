@@ -22,7 +22,7 @@ from hanse.model.kinds.gslb import (
 )
 from hanse.model.objects import ClusterObjectRef, Object, ObjectRef
 from hanse.model.plan import Question, Read
-from hanse.model.reads import fresh_read_questions, fresh_values, live_uid
+from hanse.model.questions import fresh_read_questions, fresh_values, live_uid
 from hanse.model.snapshot import Snapshot, Watch
 
 REPLICATED_KINDS: tuple[type[Object], ...] = (GSLBConfig, GlobalDeploymentPolicy, GSLBHostRule)

@@ -30,8 +30,8 @@ from hanse.model.kinds.gateways import Gateway, HTTPRoute, Route
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import NAMESPACE, GlobalDeploymentPolicySpec
 from hanse.model.kinds.networking import Ingress
-from hanse.model.lookups import host_lookup
 from hanse.model.objects import ClusterId, ClusterObjectRef, Object, object_ref
+from hanse.model.questions import host_lookup
 from hanse.model.snapshot import Index, Snapshot
 
 MAX_WARNINGS = 100

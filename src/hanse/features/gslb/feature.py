@@ -46,16 +46,15 @@ from hanse.model.connections import (
     ReleasedCluster,
 )
 from hanse.model.facts import ClusterState, InvalidConnection, Role
-from hanse.model.keys import Key
 from hanse.model.kinds.avi import AviGslbService, AviHealthMonitor
 from hanse.model.kinds.core import Secret
 from hanse.model.kinds.externaldns import DNSEndpoint
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import NAMESPACE, AMKOCluster, GSLBConfig, GSLBHostRule
-from hanse.model.lookups import host_lookup
 from hanse.model.objects import ClusterObjectRef, Meta, Object, object_ref
-from hanse.model.plan import Desired, Patch, Plan
+from hanse.model.plan import Desired, Key, Patch, Plan
 from hanse.model.probes import Probe
+from hanse.model.questions import host_lookup
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch
 
 

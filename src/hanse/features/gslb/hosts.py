@@ -37,8 +37,8 @@ from hanse.model.kinds.gslb import (
     LabelMatch,
     MatchCluster,
 )
-from hanse.model.lookups import host_lookup
 from hanse.model.objects import ClusterId, Meta, Object, object_ref
+from hanse.model.questions import host_lookup
 from hanse.model.snapshot import Snapshot
 
 THIRD_PARTY = "third-party"

@@ -22,7 +22,6 @@ from hanse.features.gslb.mapping import (
 from hanse.features.gslb.replication import FEDERATION_KEY
 from hanse.features.gslb.watches import BY_ADDRESS, BY_SOURCE
 from hanse.model.facts import Answer, ClusterState, InvalidConnection, Role, WriteOutcome
-from hanse.model.keys import Key
 from hanse.model.kinds.ako import AkoHostRule
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import ConfigMap, Namespace
@@ -37,6 +36,7 @@ from hanse.model.kinds.gslb import (
     GSLBHostRule,
 )
 from hanse.model.objects import ClusterId, Object, object_ref
+from hanse.model.plan import Key
 from hanse.model.probes import Health
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot
 

@@ -12,7 +12,7 @@ from hanse.model.manifests import (
     namespace,
     roles,
 )
-from hanse.model.rights import rights
+from hanse.model.rbac import rights
 
 
 def leader_account(account: str) -> tuple[Manifest, ...]:

@@ -41,7 +41,6 @@ from hanse.features.gslb.names import (
     context_of,
 )
 from hanse.model.facts import ClusterState, Role, WriteOutcome
-from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.gslb import (
     NAMESPACE,
@@ -52,7 +51,7 @@ from hanse.model.kinds.gslb import (
     StageCondition,
 )
 from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, Object, object_ref
-from hanse.model.plan import Desired, EventRequest, Patch, Plan, Question, Removal
+from hanse.model.plan import Desired, EventRequest, Key, Patch, Plan, Question, Removal
 from hanse.model.snapshot import Snapshot
 
 FEDERATION_KEY = Key("federation")

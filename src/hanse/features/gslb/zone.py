@@ -8,9 +8,9 @@ from hanse.model.dns.names import BadName, wire_name
 from hanse.model.dns.records import Answer, Choice, Node, Type, address, in_turn, together
 from hanse.model.dns.zones import View
 from hanse.model.facts import KindServed, Role
-from hanse.model.keys import Key
 from hanse.model.kinds.globalservice import GlobalMember, GlobalService, GlobalServiceSpec
 from hanse.model.kinds.gslb import NAMESPACE
+from hanse.model.plan import Key
 from hanse.model.probes import Health
 from hanse.model.snapshot import Change, FactChange, Snapshot, Watch
 

@@ -15,13 +15,12 @@ from hanse.features.machines.machine import (
 from hanse.features.machines.service import plan_service
 from hanse.features.machines.status import machine_status_plan
 from hanse.model.facts import KindServed, Role, WriteOutcome
-from hanse.model.keys import Key
 from hanse.model.kinds.antrea import ExternalEntity
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.federation import VirtualMachine
 from hanse.model.kinds.machines import CloudMachine, VirtualMachineInstance
-from hanse.model.plan import Desired, Plan
+from hanse.model.plan import Desired, Key, Plan
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
 
 SERVICE = "service"

@@ -10,12 +10,11 @@ from msgspec import Struct
 from hanse.features.machines.names import PORTS_TAG, SERVICE
 from hanse.model.kinds.core import Protocol
 from hanse.model.kinds.discovery import family_of
-from hanse.model.kinds.federation import VirtualMachine
+from hanse.model.kinds.federation import VirtualMachine, spelled, spelled_label
 from hanse.model.kinds.machines import CloudMachine, VirtualMachineInstance
 from hanse.model.naming import is_service_name
 from hanse.model.objects import Kind
 from hanse.model.snapshot import Index
-from hanse.model.spelling import spelled, spelled_label
 
 Source: TypeAlias = VirtualMachine | CloudMachine | VirtualMachineInstance
 SOURCES: tuple[type[Source], ...] = (VirtualMachine, CloudMachine, VirtualMachineInstance)

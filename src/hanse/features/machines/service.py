@@ -13,7 +13,6 @@ from hanse.features.machines.machine import (
 )
 from hanse.features.machines.names import DOMAIN, FEDERATION_TAGS, VM_SERVICE
 from hanse.features.machines.status import machines_status_plan, name_conflict_plan
-from hanse.model.keys import Key
 from hanse.model.kinds.core import ObjectReference, Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import (
     KUBE_SERVICE,
@@ -25,11 +24,11 @@ from hanse.model.kinds.discovery import (
     EndpointSlice,
     family_of,
 )
+from hanse.model.kinds.federation import label_spellings
 from hanse.model.naming import unique
 from hanse.model.objects import Meta
-from hanse.model.plan import Desired, Plan
+from hanse.model.plan import Desired, Key, Plan
 from hanse.model.snapshot import Snapshot
-from hanse.model.spelling import label_spellings
 
 MOST_ENDPOINTS = 100
 _READY = EndpointConditions(ready=True)

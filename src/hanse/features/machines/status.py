@@ -8,11 +8,10 @@ from hanse.features.machines.machine import Machine, ServiceTags
 from hanse.features.machines.names import VM_SERVICE
 from hanse.model.conditions import Condition, condition, find, merged
 from hanse.model.facts import WriteOutcome
-from hanse.model.keys import Key
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.federation import VirtualMachine
 from hanse.model.objects import ClusterObjectRef, ObjectRef, object_ref
-from hanse.model.plan import EventRequest, Patch, Plan
+from hanse.model.plan import EventRequest, Key, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
 SERVED_CONDITION = "Served"

@@ -10,13 +10,13 @@ from msgspec import Struct
 from hanse.features.networks.lookups import labelled_network
 from hanse.features.networks.names import NETWORK, TENANT, NetworkName, is_managed
 from hanse.features.networks.options import NetworksOptions
+from hanse.model.admission import Ask, Deny, Review, Verdict
 from hanse.model.facts import Answer
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.networks import Network
 from hanse.model.objects import ClusterObjectRef, Object, ObjectRef, Wire
 from hanse.model.plan import Read
 from hanse.model.snapshot import Snapshot
-from hanse.model.verdict import Ask, Deny, Review, Verdict
 
 O = TypeVar("O", bound=Object)  # noqa: E741 - an object
 

@@ -10,8 +10,8 @@ from hanse.model.kinds.admission import (
     ValidatingAdmissionPolicy,
     ValidatingAdmissionPolicyBinding,
 )
-from hanse.model.labels import OWNER
 from hanse.model.objects import Meta, Object, Wire
+from hanse.model.ownership import OWNER
 
 MANAGED_RESOURCES = (
     ("", ("services", "configmaps", "serviceaccounts")),

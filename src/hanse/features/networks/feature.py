@@ -40,7 +40,6 @@ from hanse.features.networks.providers import ExternalProvider, FlatProvider, Pr
 from hanse.features.networks.tenants import plan_tenant
 from hanse.features.networks.vpc import VpcProvider
 from hanse.model.facts import KindServed, Role, WriteOutcome
-from hanse.model.keys import Key
 from hanse.model.kinds.admission import (
     ValidatingAdmissionPolicy,
     ValidatingAdmissionPolicyBinding,
@@ -55,7 +54,7 @@ from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
 from hanse.model.kinds.rbac import Role as RbacRole
 from hanse.model.kinds.rbac import RoleBinding
 from hanse.model.objects import Object
-from hanse.model.plan import Desired, Plan
+from hanse.model.plan import Desired, Key, Plan
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
 
 _ALL = Writes.OBJECTS

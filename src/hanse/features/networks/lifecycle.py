@@ -43,14 +43,13 @@ from hanse.features.networks.providers import Provider
 from hanse.features.networks.ranges import Range, overlaps, parse_range, validate_ranges
 from hanse.model.conditions import Condition, condition, find, merged
 from hanse.model.facts import WriteOutcome
-from hanse.model.keys import Key
 from hanse.model.kinds.admission import ValidatingAdmissionPolicy
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.networking import IPAddress, ServiceCIDR
 from hanse.model.kinds.networks import Network, Phase, Tenant
 from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
 from hanse.model.objects import ClusterObjectRef, Object, ObjectRef, Wire, object_ref
-from hanse.model.plan import Desired, EventRequest, Patch, Plan
+from hanse.model.plan import Desired, EventRequest, Key, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
 DRAINED = "Drained"

@@ -4,7 +4,7 @@ from hashlib import blake2b
 
 from msgspec import Struct
 
-from hanse.model.labels import OWNER
+from hanse.model.ownership import OWNER
 
 GROUP = "arktos.futurewei.com"
 TENANT = f"{GROUP}/tenant"

@@ -12,10 +12,9 @@ from hanse.features.networks.lookups import (
 )
 from hanse.features.networks.names import NetworkName, parse_network_name
 from hanse.model.conditions import condition, merged
-from hanse.model.keys import Key
 from hanse.model.kinds.networks import NetworkPeering
 from hanse.model.objects import ClusterObjectRef, Wire, object_ref
-from hanse.model.plan import Patch, Plan
+from hanse.model.plan import Key, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
 

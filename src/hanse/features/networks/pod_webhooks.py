@@ -14,9 +14,9 @@ from hanse.features.networks.feature import Networks
 from hanse.features.networks.interfaces import InvalidInterface
 from hanse.features.networks.lifecycle import dns_ip
 from hanse.features.networks.names import CNI_ARGS, DNS, NETWORK, READINESS, TENANT
+from hanse.model.admission import Allow, Review, Verdict, WebhookRule
 from hanse.model.objects import Wire
 from hanse.model.snapshot import Snapshot
-from hanse.model.verdict import Allow, Review, Verdict, WebhookRule
 
 MIRROR = "kubernetes.io/config.mirror"
 NODES = "system:nodes"

@@ -13,9 +13,9 @@ from hanse.features.networks.admission import (
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.lookups import namespace_tenant
 from hanse.features.networks.names import NAMESPACE_NAME, TENANT
+from hanse.model.admission import Allow, Deny, Review, Verdict, WebhookRule
 from hanse.model.kinds.networking import LabelSelector, NetworkPolicy, PolicyPeer
 from hanse.model.snapshot import Snapshot
-from hanse.model.verdict import Allow, Deny, Review, Verdict, WebhookRule
 
 
 class PoliciesHook:

@@ -19,12 +19,12 @@ from hanse.features.networks.admission import NetworkMembership, ReadRequired, R
 from hanse.features.networks.lookups import ipam_mode
 from hanse.features.networks.names import RANGE_OF
 from hanse.features.networks.ranges import Range, parse_range
+from hanse.model.admission import Ask, Review
 from hanse.model.facts import Answer, Fact
 from hanse.model.kinds.networking import IPAddress, ServiceCIDR
 from hanse.model.objects import ClusterId, Wire
 from hanse.model.plan import Call
 from hanse.model.snapshot import Snapshot
-from hanse.model.verdict import Ask, Review
 
 FAMILIES = {4: "IPv4", 6: "IPv6"}
 

@@ -18,12 +18,12 @@ from hanse.features.networks.lookups import PODS_BY_ADDRESS
 from hanse.features.networks.names import NETWORK, TENANT, NetworkName
 from hanse.features.networks.ranges import parse_range
 from hanse.features.networks.service_addresses import ServiceAddresses, needs_address
+from hanse.model.admission import Allow, Review, Verdict, WebhookRule
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import KUBE_SERVICE
 from hanse.model.kinds.networking import ServiceCIDR
 from hanse.model.objects import Wire
 from hanse.model.snapshot import Snapshot
-from hanse.model.verdict import Allow, Review, Verdict, WebhookRule
 
 
 class ServicesHook:

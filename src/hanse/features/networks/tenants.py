@@ -19,11 +19,10 @@ from hanse.features.networks.names import (
 from hanse.features.networks.options import NetworksOptions
 from hanse.model.conditions import condition, merged
 from hanse.model.facts import WriteOutcome
-from hanse.model.keys import Key
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.networks import Network, Tenant
 from hanse.model.objects import ClusterObjectRef, Meta, Wire, object_ref
-from hanse.model.plan import Desired, EventRequest, Patch, Plan
+from hanse.model.plan import Desired, EventRequest, Key, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
 SYSTEM_NAMESPACES = ("default", "kube-system")

@@ -32,11 +32,11 @@ from hanse.features.networks.policy_webhooks import PoliciesHook
 from hanse.features.networks.ranges import validate_ranges
 from hanse.features.networks.service_addresses import ServiceAddresses
 from hanse.features.networks.service_webhooks import ClusterServicesHook, ServicesHook, SlicesHook
+from hanse.model.admission import AdmissionHook, Allow, Deny, Review, Verdict, WebhookRule
 from hanse.model.kinds.networks import Network
-from hanse.model.labels import OWNER
 from hanse.model.objects import Wire
+from hanse.model.ownership import OWNER
 from hanse.model.snapshot import Snapshot
-from hanse.model.verdict import AdmissionHook, Allow, Deny, Review, Verdict, WebhookRule
 
 KEPT_LABELS = (TENANT, NETWORK, DNS)
 KEPT_ANNOTATIONS = (CNI_ARGS, READINESS)

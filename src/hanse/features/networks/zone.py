@@ -8,10 +8,10 @@ from hanse.model.dns.records import Node, address, version
 from hanse.model.dns.service_records import SCHEMA_VERSION, addresses, dashed, nodes_of
 from hanse.model.dns.zones import View
 from hanse.model.facts import Role
-from hanse.model.keys import Key
 from hanse.model.kinds.core import Pod, Service
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.objects import Object
+from hanse.model.plan import Key
 from hanse.model.snapshot import Change, FactChange, Index, Snapshot, Watch
 
 SERVICE, POD = "service", "pod"

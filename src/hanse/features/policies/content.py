@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from hanse.model.keys import Key
 from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
+from hanse.model.kinds.federation import label_spellings, spelled
 from hanse.model.objects import Meta, Wire
-from hanse.model.spelling import label_spellings, spelled
+from hanse.model.plan import Key
 
 Policy: TypeAlias = ClusterNetworkPolicy | AntreaNetworkPolicy
 

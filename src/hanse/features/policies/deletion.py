@@ -14,10 +14,10 @@ from hanse.model.facts import Answer
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.federation import SYSTEM
-from hanse.model.labels import ALLOW_MASS_DELETION
 from hanse.model.objects import ClusterId, ClusterObjectRef, ObjectRef
+from hanse.model.ownership import ALLOW_MASS_DELETION
 from hanse.model.plan import Question, Read
-from hanse.model.reads import fresh_read_questions, fresh_values, live_uid
+from hanse.model.questions import fresh_read_questions, fresh_values, live_uid
 from hanse.model.snapshot import Snapshot
 
 RECHECK_INTERVAL = timedelta(seconds=5)

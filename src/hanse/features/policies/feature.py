@@ -63,13 +63,12 @@ from hanse.model.facts import (
     Role,
     WriteOutcome,
 )
-from hanse.model.keys import Key
 from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId
-from hanse.model.plan import Desired, EventRequest, Patch, Plan, Question, Removal
+from hanse.model.plan import Desired, EventRequest, Key, Patch, Plan, Question, Removal
 from hanse.model.snapshot import (
     Change,
     FactChange,

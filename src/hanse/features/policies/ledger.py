@@ -9,11 +9,11 @@ from msgspec import Struct
 
 from hanse.features.policies.content import KINDS, LEDGER_PREFIX
 from hanse.features.policies.versions import EMPTY_HISTORY, Dot, History
-from hanse.model.keys import Key, parse_key
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.naming import unique
 from hanse.model.objects import ClusterId, Meta
+from hanse.model.plan import Key, parse_key
 
 LEDGER_LABEL = "ledger.hanse.dev/of"
 POLICIES = "policies"

@@ -31,11 +31,10 @@ from hanse.features.policies.member_view import (
 )
 from hanse.features.policies.options import PolicyOptions
 from hanse.features.policies.versions import Dot, History, merge
-from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId
-from hanse.model.plan import Desired, Plan
+from hanse.model.plan import Desired, Key, Plan
 from hanse.model.snapshot import Snapshot
 
 RECHECK_INTERVAL = timedelta(seconds=10)

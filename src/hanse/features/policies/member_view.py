@@ -15,11 +15,11 @@ from hanse.features.policies.ledger import (
 )
 from hanse.features.policies.versions import EMPTY_HISTORY, History, merge_all
 from hanse.model.facts import ClusterState, KindServed, Leadership, Phase, Role
-from hanse.model.keys import Key
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId, ClusterObjectRef, Object, ObjectRef
+from hanse.model.plan import Key
 from hanse.model.snapshot import Snapshot
 
 NO_UID = ""

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from hanse.model.kinds.federation import spelled, spelled_label
 from hanse.model.objects import Wire
-from hanse.model.spelling import spelled, spelled_label
 
 _LOCAL = (
     "podSelector",

@@ -12,9 +12,9 @@ from hanse.features.policies.ledger import (
     record_key,
 )
 from hanse.features.policies.versions import Version, merge_all
-from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.objects import ClusterId, Wire
+from hanse.model.plan import Key
 
 TROUBLED_PHASES = ("Blocked", "Quarantined")
 

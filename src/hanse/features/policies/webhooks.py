@@ -2,10 +2,10 @@
 
 from hanse.features.policies.content import FEDERATED
 from hanse.features.policies.peers import ignored_annotation_warning, peer_warnings
+from hanse.model.admission import Allow, Review, Verdict, WebhookRule
 from hanse.model.kinds.antrea import GROUP
+from hanse.model.kinds.federation import spelled
 from hanse.model.snapshot import Snapshot
-from hanse.model.spelling import spelled
-from hanse.model.verdict import Allow, Review, Verdict, WebhookRule
 
 
 class PolicyPeersWebhook:

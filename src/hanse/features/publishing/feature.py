@@ -15,10 +15,9 @@ from hanse.features.publishing.status import BY_DNS_NAME, SETS, STATEFULSETS, TO
 from hanse.model.dns.names import is_under, wire_name
 from hanse.model.dns.zones import ZoneSource
 from hanse.model.facts import Role
-from hanse.model.keys import Key, parse_key
 from hanse.model.kinds.externaldns import DNSEndpoint
 from hanse.model.kinds.names import PublishedName
-from hanse.model.plan import Desired, Plan
+from hanse.model.plan import Desired, Key, Plan, parse_key
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
 
 

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from hanse.model.dns.names import text_of
 from hanse.model.dns.presentation import written
 from hanse.model.dns.records import Answer, Node, Type, everything, records_in, type_text
-from hanse.model.keys import Key
 from hanse.model.kinds.externaldns import (
     DNSEndpoint,
     DNSEndpointSpec,
@@ -17,6 +16,7 @@ from hanse.model.kinds.externaldns import (
 )
 from hanse.model.kinds.names import PublishedName, PublishedNameSpec, RecordSet
 from hanse.model.objects import Meta
+from hanse.model.plan import Key
 
 PUBLISHED = ("A", "AAAA", "CNAME", "SRV", "TXT")
 """The types that are ours on a name of ours; others there are left alone."""

@@ -5,10 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 from msgspec import Struct
 
-from hanse.model.claims import owner_claim
 from hanse.model.conditions import Condition, condition, find, merged
 from hanse.model.facts import Role, WriteOutcome
-from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.externaldns import DNSEndpoint
 from hanse.model.kinds.globalservice import GlobalService
@@ -18,7 +16,8 @@ from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.kinds.names import PublishedName
 from hanse.model.kinds.stateful import StatefulSetShares
 from hanse.model.objects import ClusterObjectRef, Object, object_ref
-from hanse.model.plan import Desired, EventRequest, Patch
+from hanse.model.ownership import owner_claim
+from hanse.model.plan import Desired, EventRequest, Key, Patch
 from hanse.model.snapshot import Index, Snapshot, Watch, Writes
 
 PUBLISHED = "Published"

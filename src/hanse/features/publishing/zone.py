@@ -7,8 +7,8 @@ from hanse.model.dns.records import Answer, Node, address, alias
 from hanse.model.dns.service_records import addresses
 from hanse.model.dns.zones import View
 from hanse.model.facts import KindServed, Role
-from hanse.model.keys import Key
 from hanse.model.kinds.externaldns import DNSEndpoint, DNSRecord
+from hanse.model.plan import Key
 from hanse.model.snapshot import Change, FactChange, Index, ObjectChange, Snapshot, Watch
 
 NAME = "outside"

@@ -8,11 +8,11 @@ from hanse.features.services.names import DOMAIN, PRIORITY, SERVICE_NAME, SOURCE
 from hanse.model.dns.records import address
 from hanse.model.dns.zones import View
 from hanse.model.facts import LeaseLiveness, Role
-from hanse.model.keys import Key
 from hanse.model.kinds.discovery import MANAGED_BY, EndpointPort, EndpointSlice
 from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, MemberSettings, Profile
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.objects import ClusterId
+from hanse.model.plan import Key
 from hanse.model.snapshot import Index, Snapshot
 
 SILENT = "its Lease on the broker has run out"

@@ -7,9 +7,9 @@ from hanse.model.dns.records import Node, version
 from hanse.model.dns.service_records import SCHEMA_VERSION, nodes_of
 from hanse.model.dns.zones import View
 from hanse.model.facts import Role
-from hanse.model.keys import Key
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
+from hanse.model.plan import Key
 from hanse.model.snapshot import Change, FactChange, Index, ObjectChange, Snapshot, Watch
 
 SERVICE = "cluster"

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Iterator
 
 from hanse.features.services.names import DOMAIN, SERVICE_NAME, SERVICE_NAMESPACE, SOURCE_CLUSTER
-from hanse.model.fleet import is_alive, is_local_or_alive
-from hanse.model.keys import Key
+from hanse.model.clusterset import is_alive, is_local_or_alive
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, EndpointSlice
 from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, MemberSettings
 from hanse.model.objects import ClusterId
+from hanse.model.plan import Key
 from hanse.model.snapshot import Index, Snapshot
 
 

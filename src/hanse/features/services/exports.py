@@ -27,17 +27,16 @@ from hanse.features.services.records import (
 )
 from hanse.features.services.slices import published
 from hanse.features.services.status import settings_conditions, told
+from hanse.model.clusterset import broker_cluster
 from hanse.model.conditions import Condition, condition, find
 from hanse.model.facts import WriteOutcome
-from hanse.model.fleet import broker_cluster
-from hanse.model.keys import Key
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import ClusterSetSpec
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
-from hanse.model.labels import OWNER
 from hanse.model.objects import ClusterId, ClusterObjectRef, ObjectRef, object_ref
-from hanse.model.plan import Desired, Plan
+from hanse.model.ownership import OWNER
+from hanse.model.plan import Desired, Key, Plan
 from hanse.model.snapshot import Snapshot
 
 PATIENCE = timedelta(seconds=1)

@@ -9,10 +9,9 @@ from hanse.features.services.imports import plan_aggregate, plan_import
 from hanse.features.services.legacy import LEGACY, LEGACY_IMPORTS, legacy_import_key, plan_legacy
 from hanse.features.services.names import DOMAIN, SERVICE_NAME, SERVICE_NAMESPACE, TO_CLUSTERS
 from hanse.features.services.records import parse_cluster_list
+from hanse.model.clusterset import broker_cluster
 from hanse.model.conditions import find
 from hanse.model.facts import ClusterState, KindServed, LeaseLiveness, Role, WriteOutcome
-from hanse.model.fleet import broker_cluster
-from hanse.model.keys import Key
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, Service
 from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, EndpointSlice
@@ -20,7 +19,7 @@ from hanse.model.kinds.hanse import ClusterSet
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.kinds.submariner import GlobalIngressIP
 from hanse.model.objects import ClusterId
-from hanse.model.plan import Plan
+from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
 
 BROKER_NAMESPACE = "hanse-broker"

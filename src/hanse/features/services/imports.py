@@ -26,9 +26,8 @@ from hanse.features.services.names import (
 from hanse.features.services.ranges import disallowed_addresses, disallowed_message, drop_disallowed
 from hanse.features.services.records import ExportRecord, PublishedExports, read_exports
 from hanse.features.services.slices import build_imported_slice, family_of
+from hanse.model.clusterset import broker_cluster
 from hanse.model.conditions import Condition, condition, merged
-from hanse.model.fleet import broker_cluster
-from hanse.model.keys import Key
 from hanse.model.kinds.core import Namespace, Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import ClusterSetSpec, MemberSettings
@@ -40,7 +39,7 @@ from hanse.model.kinds.multicluster import (
 )
 from hanse.model.naming import unique
 from hanse.model.objects import ClusterId, Meta, Object
-from hanse.model.plan import Desired, Plan
+from hanse.model.plan import Desired, Key, Plan
 from hanse.model.snapshot import Snapshot
 
 

@@ -12,13 +12,12 @@ from hanse.features.services.names import (
 )
 from hanse.features.services.records import ExportRecord, decode_record, written
 from hanse.features.services.slices import READY, family_of, is_address
-from hanse.model.fleet import broker_cluster
-from hanse.model.keys import Key
+from hanse.model.clusterset import broker_cluster
 from hanse.model.kinds.discovery import MANAGED_BY, Endpoint, EndpointPort, EndpointSlice
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.naming import unique
 from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, object_ref
-from hanse.model.plan import Plan, Removal
+from hanse.model.plan import Key, Plan, Removal
 from hanse.model.snapshot import Index, Snapshot
 
 LEGACY_CLUSTER = "lighthouse.submariner.io/sourceCluster"

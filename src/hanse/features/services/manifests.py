@@ -26,7 +26,7 @@ from hanse.model.manifests import (
 )
 from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
 from hanse.model.objects import ClusterId, Meta, Wire
-from hanse.model.rights import Rule, rights
+from hanse.model.rbac import Rule, rights
 from hanse.model.snapshot import Watch
 
 BROKER_SECRET = "hanse-broker"  # noqa: S105 - the name of an object

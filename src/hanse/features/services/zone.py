@@ -29,11 +29,11 @@ from hanse.model.dns.records import (
 )
 from hanse.model.dns.zones import View
 from hanse.model.facts import KindServed, LeaseLiveness, Role
-from hanse.model.keys import Key
 from hanse.model.kinds.discovery import EndpointPort, EndpointSlice
 from hanse.model.kinds.hanse import ClusterSet
 from hanse.model.kinds.multicluster import ImportedPort, ServiceImport
 from hanse.model.objects import Object
+from hanse.model.plan import Key
 from hanse.model.snapshot import Change, FactChange, Snapshot, Watch
 
 SERVICE = "service"

@@ -19,14 +19,12 @@ from hanse.features.statefulsets.names import CLUSTER, LAST_APPLIED, ORPHANED, R
 from hanse.features.statefulsets.owned_objects import SERVICES_BY_SET
 from hanse.features.statefulsets.part_report import FAILED_RESULTS
 from hanse.features.statefulsets.status import news
+from hanse.model.clusterset import broker_cluster
 from hanse.model.conditions import Condition, condition, merged
 from hanse.model.facts import WriteOutcome
-from hanse.model.fleet import broker_cluster
-from hanse.model.keys import Key
 from hanse.model.kinds.core import Namespace, Service
 from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.kinds.stateful import StatefulSetShares
-from hanse.model.labels import OWNER, OWNER_KEY
 from hanse.model.objects import (
     ClusterId,
     ClusterObjectRef,
@@ -36,7 +34,8 @@ from hanse.model.objects import (
     Wire,
     object_ref,
 )
-from hanse.model.plan import Desired, Patch, Plan
+from hanse.model.ownership import OWNER, OWNER_KEY
+from hanse.model.plan import Desired, Key, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
 _Conditions = tuple[Condition, ...]

@@ -18,12 +18,11 @@ from hanse.features.statefulsets.tombstones import (
     returned,
     returned_with_claims_message,
 )
-from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetPartSpec
-from hanse.model.labels import OWNER
 from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, object_ref
-from hanse.model.plan import Desired, EventRequest, Plan
+from hanse.model.ownership import OWNER
+from hanse.model.plan import Desired, EventRequest, Key, Plan
 from hanse.model.snapshot import Snapshot
 
 

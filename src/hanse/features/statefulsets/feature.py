@@ -16,16 +16,15 @@ from hanse.features.statefulsets.names import CLUSTER, ORPHANED, POD_NAME, SET, 
 from hanse.features.statefulsets.owned_objects import SERVICES_BY_SET, STATEFUL_SETS_BY_SET
 from hanse.features.statefulsets.shares import plan_shares, plan_status
 from hanse.features.statefulsets.tombstones import TOMBSTONES_BY_CLUSTER, keys_of_expired_tombstones
+from hanse.model.clusterset import broker_cluster
 from hanse.model.facts import ClusterState, LeaseLiveness, Role, WriteOutcome
-from hanse.model.fleet import broker_cluster
-from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, Node, Pod, Service
 from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
 from hanse.model.objects import Object
-from hanse.model.plan import Plan
+from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
 
 _SHARED = ("shares", "status")

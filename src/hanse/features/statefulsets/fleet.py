@@ -5,10 +5,10 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from hanse.model.facts import ClusterDeparted, ClusterState, LeaseLiveness, Role
-from hanse.model.keys import Key
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetPartSpec
 from hanse.model.objects import ClusterId
+from hanse.model.plan import Key
 from hanse.model.snapshot import Index, Snapshot
 
 PARTS_BY_SET = Index(

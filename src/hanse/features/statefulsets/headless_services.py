@@ -5,13 +5,13 @@ keeps it for all; when that set goes, the next takes the copy over as it stands.
 """
 
 from hanse.features.statefulsets.submitted import find_submitted_set
-from hanse.model.fleet import broker_cluster
-from hanse.model.keys import Key
+from hanse.model.clusterset import broker_cluster
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.kinds.stateful import StatefulSetShares
 from hanse.model.objects import ClusterId, Object
+from hanse.model.plan import Key
 from hanse.model.snapshot import Index, Snapshot
 
 SETS_BY_SERVICE = Index(

@@ -16,8 +16,8 @@ from hanse.features.statefulsets.names import (
 from hanse.features.statefulsets.submitted import SubmittedSet
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Pod, Service, ServiceSpec
-from hanse.model.labels import OWNER
 from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, ObjectRef, object_ref
+from hanse.model.ownership import OWNER
 from hanse.model.plan import Desired, EventRequest, Patch, Removal
 from hanse.model.snapshot import Snapshot
 

@@ -32,14 +32,13 @@ from hanse.features.statefulsets.submitted import (
     with_last_applied,
 )
 from hanse.features.statefulsets.tombstones import deletes_claims
-from hanse.model.fleet import broker_cluster
-from hanse.model.keys import Key
+from hanse.model.clusterset import broker_cluster
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Namespace, Service, ServiceSpec
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetPartSpec, StatefulSetShares
-from hanse.model.labels import OWNER
 from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, Object, object_ref
-from hanse.model.plan import Desired, Plan
+from hanse.model.ownership import OWNER
+from hanse.model.plan import Desired, Key, Plan
 from hanse.model.snapshot import Snapshot
 
 

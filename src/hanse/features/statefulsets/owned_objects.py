@@ -6,13 +6,12 @@ from msgspec.structs import replace
 
 from hanse.features.statefulsets.headless_services import is_kept_for_another_set
 from hanse.features.statefulsets.names import CLUSTER, RELEASED, SET, part_name
-from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.stateful import StatefulSetPart
-from hanse.model.labels import OWNER
 from hanse.model.objects import ClusterId, ClusterObjectRef, Object, object_ref
-from hanse.model.plan import Patch, Plan
+from hanse.model.ownership import OWNER
+from hanse.model.plan import Key, Patch, Plan
 from hanse.model.snapshot import Index, Snapshot
 
 

@@ -10,8 +10,8 @@ from hanse.model.facts import WriteOutcome
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Namespace, Service
 from hanse.model.kinds.stateful import Replica, StatefulSetPart, StatefulSetPartSpec
-from hanse.model.labels import OWNER
 from hanse.model.objects import ClusterObjectRef, Meta, object_ref
+from hanse.model.ownership import OWNER
 from hanse.model.plan import Desired
 from hanse.model.snapshot import Snapshot
 

@@ -18,8 +18,7 @@ from hanse.features.statefulsets.planner import (
 )
 from hanse.features.statefulsets.status import StatusInputs, told
 from hanse.features.statefulsets.submitted import SubmittedSet, find_submitted_set
-from hanse.model.fleet import broker_cluster, is_local_or_alive
-from hanse.model.keys import Key
+from hanse.model.clusterset import broker_cluster, is_local_or_alive
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.stateful import (
     NamedPort,
@@ -29,7 +28,7 @@ from hanse.model.kinds.stateful import (
     StatefulSetSharesSpec,
 )
 from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, OwnerReference, object_ref
-from hanse.model.plan import Desired, Patch, Plan
+from hanse.model.plan import Desired, Key, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
 

@@ -22,13 +22,13 @@ from hanse.features.statefulsets.preferences import (
     parse_preferences,
     placement_preferences,
 )
-from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet, StatefulSetSpec
 from hanse.model.kinds.core import Node
 from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.kinds.stateful import StatefulSetSharesSpec
-from hanse.model.labels import OWNER
 from hanse.model.objects import ClusterId, ObjectRef, object_ref
+from hanse.model.ownership import OWNER
+from hanse.model.plan import Key
 from hanse.model.snapshot import Snapshot
 
 ANNOTATION_CHOICES = {

@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from hanse.features.statefulsets.names import LOST
-from hanse.model.keys import Key
 from hanse.model.kinds.apps import StatefulSet, StatefulSetSpec
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetPartSpec
 from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, object_ref
-from hanse.model.plan import Desired, EventRequest, Plan
+from hanse.model.plan import Desired, EventRequest, Key, Plan
 from hanse.model.snapshot import Index, Snapshot
 
 TOMBSTONE_RETENTION = timedelta(days=30)

@@ -7,11 +7,11 @@ import msgspec
 from hanse.features.statefulsets.fleet import members
 from hanse.features.statefulsets.names import PREFERENCES, name_error
 from hanse.features.statefulsets.submitted import SubmittedSet, from_federated_stateful_set
-from hanse.model.fleet import broker_cluster
+from hanse.model.admission import Allow, Deny, Review, Verdict, WebhookRule
+from hanse.model.clusterset import broker_cluster
 from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.objects import ClusterId, Wire
 from hanse.model.snapshot import Snapshot
-from hanse.model.verdict import Allow, Deny, Review, Verdict, WebhookRule
 
 MUTABLE = (
     "replicas",

@@ -11,11 +11,11 @@ from hanse.model.dns.names import BadName, below, wire_name
 from hanse.model.dns.records import Answer, Node, Type, address, alias, srv, together
 from hanse.model.dns.zones import View
 from hanse.model.facts import ClusterState, KindServed, LeaseLiveness, Phase, Role
-from hanse.model.keys import Key
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.stateful import NamedPort, StatefulSetPart, StatefulSetShares
 from hanse.model.objects import ClusterId, Object
+from hanse.model.plan import Key
 from hanse.model.snapshot import Change, FactChange, Index, Snapshot, Watch
 
 T = TypeVar("T")

@@ -8,10 +8,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import assert_never
 
-from hanse.kube.access import ClientConfig, StaticCredentials
+from hanse.kube.client_config import ClientConfig, StaticCredentials
 from hanse.kube.errors import Unreachable
-from hanse.kube.http import HttpTransport
-from hanse.kube.request import Request, Transport
+from hanse.kube.http_transport import HttpTransport
+from hanse.kube.transport import Request, Transport
 from hanse.local.kubeconfig import Context
 from hanse.local.real.config import (
     ETCD_CLIENTS,

@@ -9,8 +9,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from msgspec import Struct
 
-from hanse.kube.access import ClientConfig, Endpoint, Identity
-from hanse.kube.authority import CertificateAuthority, KeyPair
+from hanse.kube.certificates import CertificateAuthority, KeyPair
+from hanse.kube.client_config import ClientConfig, Endpoint, Identity
 from hanse.local.kubeconfig import Context, write_kubeconfig, write_private_file
 from hanse.local.ranges import AddressRanges
 from hanse.local.real.kwok import kwok_configuration

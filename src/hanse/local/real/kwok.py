@@ -15,7 +15,7 @@ import msgspec
 import yaml
 
 from hanse.kube.errors import error_of
-from hanse.kube.request import Request, Transport
+from hanse.kube.transport import Request, Transport
 from hanse.local.ranges import AddressRanges
 from tinykube.controllers.nodes import NodeRanges, plan_nodes
 

@@ -8,9 +8,9 @@ from typing import ClassVar
 from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
 from hanse.kube.errors import KubeError
-from hanse.kube.request import Request, Transport
 from hanse.kube.store import Store
-from hanse.kube.watching import follow
+from hanse.kube.transport import Request, Transport
+from hanse.kube.watcher import follow
 from hanse.model.kinds.core import PersistentVolumeClaim, Service
 from hanse.model.objects import K, Kind, Object, Wire, to_wire
 from tinykube.builtin_resources import BUILTINS

@@ -15,10 +15,10 @@ from hanse.features.services.broker_policies import CLUSTER_UID
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.services.manifests import FIRST_LEASE_SECONDS
 from hanse.features.statefulsets.admission_policies import annotation_policy, name_policy
-from hanse.kube.access import Endpoint
+from hanse.kube.client_config import Endpoint
 from hanse.kube.errors import error_of
-from hanse.kube.request import MERGE_PATCH, Request, Response, Transport
 from hanse.kube.requests import path_of
+from hanse.kube.transport import MERGE_PATCH, Request, Response, Transport
 from hanse.local.up.topology import Member
 from hanse.model.crds import crds, stand_ins
 from hanse.model.kinds.federation import SYSTEM
@@ -26,7 +26,7 @@ from hanse.model.kinds.gslb import NAMESPACE
 from hanse.model.manifests import SERVICE_ACCOUNT, Manifest
 from hanse.model.naming import SYSTEM_NAMESPACE
 from hanse.model.objects import Wire
-from hanse.model.rights import Rule
+from hanse.model.rbac import Rule
 
 NAME = "local"
 """The name of the Federation and of its ClusterSet."""

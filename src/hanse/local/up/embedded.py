@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
-from hanse.kube.access import ClientConfig, Credentials, Endpoint, Identity
-from hanse.kube.authority import LOOPBACK, CertificateAuthority, server_context
+from hanse.kube.certificates import LOOPBACK, CertificateAuthority, server_context
+from hanse.kube.client_config import ClientConfig, Credentials, Endpoint, Identity
 from hanse.kube.clock import Clock, WallClock
 from hanse.kube.errors import Unreachable
-from hanse.kube.request import Request, Response, Transport
+from hanse.kube.transport import Request, Response, Transport
 from hanse.local.in_process import InProcess, Listener, UrlTransport
 from hanse.local.kubeconfig import Context
 from hanse.local.up.errors import UpError

@@ -10,9 +10,9 @@ from typing import Literal, assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.kube.access import Credentials
-from hanse.kube.http import HttpTransport
-from hanse.kube.request import Request, Transport
+from hanse.kube.client_config import Credentials
+from hanse.kube.http_transport import HttpTransport
+from hanse.kube.transport import Request, Transport
 from hanse.local.kubeconfig import write_kubeconfig
 from hanse.local.links import Links, UnreachableTransport
 from hanse.local.up.bootstrap import (
@@ -55,7 +55,7 @@ from hanse.local.up.sample import (
     submitted_objects,
 )
 from hanse.local.up.topology import LocalCluster, Member
-from hanse.model.rights import Rule
+from hanse.model.rbac import Rule
 
 STARTUP_NOTICE_CLUSTERS = 10
 """Above this number of clusters, startup takes long enough to be announced."""

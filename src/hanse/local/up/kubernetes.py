@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from shutil import rmtree
 
-from hanse.kube.access import Credentials
-from hanse.kube.http import HttpTransport
-from hanse.kube.request import Request, Response, Transport
+from hanse.kube.client_config import Credentials
+from hanse.kube.http_transport import HttpTransport
+from hanse.kube.transport import Request, Response, Transport
 from hanse.local.kubeconfig import Context
 from hanse.local.real.binaries import cache_folder, find_programs
 from hanse.local.real.cluster import RealCluster

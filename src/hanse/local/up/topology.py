@@ -7,8 +7,8 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
-from hanse.kube.access import Credentials
-from hanse.kube.request import Transport
+from hanse.kube.client_config import Credentials
+from hanse.kube.transport import Transport
 from hanse.local.kubeconfig import Context
 from hanse.local.ranges import MAX_CLUSTERS, AddressRanges, address_ranges
 from hanse.local.up.errors import InvalidClusterNames

@@ -6,10 +6,10 @@ from typing import Protocol
 from msgspec import Struct
 
 from hanse.model.dns.records import TTL, Node
-from hanse.model.keys import Key
 from hanse.model.kinds.hanse import Profile
 from hanse.model.naming import ZONE
 from hanse.model.objects import ClusterId
+from hanse.model.plan import Key
 from hanse.model.snapshot import Change, Snapshot, Watch
 
 

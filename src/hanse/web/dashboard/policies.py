@@ -13,10 +13,10 @@ from hanse.features.policies.ledger import (
 )
 from hanse.features.policies.versions import merge_all
 from hanse.features.policies.view import MemberStatus, PolicyView, list_policies
-from hanse.model.keys import Key
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId
+from hanse.model.plan import Key
 from hanse.model.snapshot import Change, FactChange
 from hanse.web.dashboard.section import FeatureShown, PartShown, State, worst
 from hanse.web.dashboard.sights import Sights

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from hanse.model.admission import Allow, Deny, Operation, Review
 from hanse.model.objects import Wire
-from hanse.model.verdict import Allow, Deny, Operation, Review
 
 
 class _Kind(Struct, frozen=True):

@@ -17,7 +17,7 @@ class Certificates:
         self._clock = clock
 
     async def __call__(self, hosts: str, replaces: str) -> Wire:  # noqa: ARG002 - tells questions apart
-        from hanse.kube.authority import (  # 8 MiB that few agents need
+        from hanse.kube.certificates import (  # 8 MiB that few agents need
             LIFETIME,
             CertificateAuthority,
         )

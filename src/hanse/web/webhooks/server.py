@@ -10,9 +10,9 @@ from datetime import timedelta
 
 from aiohttp import web
 
+from hanse.model.admission import AdmissionHook, Allow, Ask, Deny, Review
 from hanse.model.plan import Call, Read
 from hanse.model.snapshot import Snapshot
-from hanse.model.verdict import AdmissionHook, Allow, Ask, Deny, Review
 from hanse.web.webhooks.admission import NotAReview, answer, asked
 
 log = logging.getLogger(__name__)

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from hanse.model.admission import AdmissionHook
 from hanse.model.kinds.core import Secret
 from hanse.model.snapshot import Change, ObjectChange, Snapshot
-from hanse.model.verdict import AdmissionHook
 from hanse.web.webhooks.server import AskLive, answered, serving
 
 log = logging.getLogger(__name__)

@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from hanse.kube.access import ClientConfig, Endpoint, Identity, StaticCredentials
-from hanse.kube.authority import CertificateAuthority
-from hanse.kube.http import HttpTransport
+from hanse.kube.certificates import CertificateAuthority
+from hanse.kube.client_config import ClientConfig, Endpoint, Identity, StaticCredentials
+from hanse.kube.http_transport import HttpTransport
 
 AUTHORITY = CertificateAuthority.create("test")
 NOBODY = Identity()

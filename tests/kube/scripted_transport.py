@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from hanse.kube.errors import KubeError, Unreachable
-from hanse.kube.request import Request, Response
+from hanse.kube.transport import Request, Response
 
 
 class Pause(Struct, frozen=True):

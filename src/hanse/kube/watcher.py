@@ -11,6 +11,13 @@ from msgspec import Struct
 
 from hanse.kube import requests
 from hanse.kube.client import Client
+from hanse.kube.decoding import (
+    Bookmark,
+    StreamedList,
+    Told,
+    decode_watch_event,
+    event_resource_version,
+)
 from hanse.kube.errors import (
     BadCredentials,
     Forbidden,
@@ -21,16 +28,9 @@ from hanse.kube.errors import (
     Status,
     Unreachable,
 )
-from hanse.kube.events import Alive, Event, Interrupted, NotServed
-from hanse.kube.request import Request
 from hanse.kube.retry import ABSENT, retry_delay
-from hanse.kube.watch_events import (
-    Bookmark,
-    StreamedList,
-    Told,
-    decode_watch_event,
-    event_resource_version,
-)
+from hanse.kube.transport import Request
+from hanse.kube.watch_events import Alive, Event, Interrupted, NotServed
 from hanse.model.objects import K
 
 SHORTEST, LONGEST = timedelta(minutes=5), timedelta(minutes=10)

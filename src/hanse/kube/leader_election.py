@@ -13,7 +13,6 @@ from msgspec import Struct
 from hanse.kube.client import Client
 from hanse.kube.clock import Clock
 from hanse.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
-from hanse.kube.events import Applied, Deleted, Listed
 from hanse.kube.lease import (
     DEFAULT_TIMINGS,
     Acquire,
@@ -31,7 +30,8 @@ from hanse.kube.lease import (
     wish,
 )
 from hanse.kube.store import number, version_of
-from hanse.kube.watching import follow
+from hanse.kube.watch_events import Applied, Deleted, Listed
+from hanse.kube.watcher import follow
 from hanse.model.kinds.coordination import Lease, LeaseSpec
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,9 @@ import pytest
 
 from hanse.kube.client import Client
 from hanse.kube.errors import Forbidden, Invalid, ServerError, Status, Unreachable
-from hanse.kube.events import (
+from hanse.kube.rest_mapper import Served
+from hanse.kube.transport import Request
+from hanse.kube.watch_events import (
     Alive,
     Applied,
     Deleted,
@@ -19,11 +21,9 @@ from hanse.kube.events import (
     Unreadable,
     Vanished,
 )
-from hanse.kube.request import Request
-from hanse.kube.served import Served
-from hanse.kube.watching import follow
+from hanse.kube.watcher import follow
 from hanse.model.kinds.core import Service
-from tests.kube.scripted import (
+from tests.kube.scripted_transport import (
     Lines,
     Scripted,
     bookmark,

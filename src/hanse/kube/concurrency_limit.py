@@ -5,7 +5,7 @@ from collections import deque
 from datetime import timedelta
 
 from hanse.kube.errors import retry_after_header
-from hanse.kube.request import Request, Response, Transport
+from hanse.kube.transport import Request, Response, Transport
 
 AS_SOON = 3.0
 """How many times as long as the quickest an answer may take that is still no sign of a crowd."""

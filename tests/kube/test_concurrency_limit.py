@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 
+from hanse.kube.concurrency_limit import Limit
 from hanse.kube.errors import Unreachable
-from hanse.kube.limit import Limit
-from hanse.kube.request import Request, Response
+from hanse.kube.transport import Request, Response
 from tests.support.time import ON_VIRTUAL_TIME
 
 pytestmark = pytest.mark.anyio

@@ -12,16 +12,16 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct
 
-from hanse.kube.access import Credentials
 from hanse.kube.client import Client
+from hanse.kube.client_config import Credentials
 from hanse.kube.clock import Clock
 from hanse.kube.errors import BadCredentials, KubeError
 from hanse.kube.kubeconfig import Kubeconfig, Source, read_file
-from hanse.kube.request import Request
 from hanse.kube.requests import path_of
-from hanse.model.bearer import Claims, claims_of
+from hanse.kube.transport import Request
 from hanse.model.kinds.core import Secret
 from hanse.model.objects import Kind
+from hanse.model.tokens import Claims, claims_of
 
 log = logging.getLogger(__name__)
 

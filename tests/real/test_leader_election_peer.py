@@ -12,9 +12,9 @@ import pytest
 from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
 from hanse.kube.credentials import from_files
-from hanse.kube.elector import LeaderElector, Standing
 from hanse.kube.errors import AlreadyExists, NotFound
-from hanse.kube.http import HttpTransport
+from hanse.kube.http_transport import HttpTransport
+from hanse.kube.leader_election import LeaderElector, Standing
 from hanse.kube.lease import LeaseTimings
 from hanse.local.real.fleet import RealFleet
 from hanse.local.real.programs import CONTROLLER_MANAGER

@@ -7,11 +7,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hanse.kube.access import ClientConfig, Endpoint, Identity, StaticCredentials
 from hanse.kube.client import Client
+from hanse.kube.client_config import ClientConfig, Endpoint, Identity, StaticCredentials
 from hanse.kube.errors import BadCredentials
-from hanse.kube.renewal import Account, InFile, InSecret, TokenRenewer
-from hanse.kube.request import Request
+from hanse.kube.token_renewal import Account, InFile, InSecret, TokenRenewer
+from hanse.kube.transport import Request
 from hanse.local.in_process import InProcess
 from hanse.local.kubeconfig import Context, write_kubeconfig
 from hanse.model.kinds.core import Secret

@@ -16,9 +16,9 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
-from hanse.kube.access import ClientConfig, Endpoint, Identity
+from hanse.kube.client_config import ClientConfig, Endpoint, Identity
 from hanse.kube.errors import BadCredentials, Unreachable
-from hanse.kube.request import Request
+from hanse.kube.transport import Request
 
 KEEPALIVE = timedelta(seconds=55)
 """How long an idle connection is kept: a little less than what balancers commonly allow."""

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from hanse.kube.client import Client
-from hanse.kube.events import Event, Interrupted, Listed, NotServed
-from hanse.kube.request import Request
 from hanse.kube.store import Store
-from hanse.kube.watching import follow
+from hanse.kube.transport import Request
+from hanse.kube.watch_events import Event, Interrupted, Listed, NotServed
+from hanse.kube.watcher import follow
 from hanse.local.in_process import InProcess
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.multicluster import ServiceExport

@@ -1,6 +1,6 @@
 """Who is alive, by what we saw ourselves."""
 
-from hanse.kube.heartbeats import HolderLiveness, LeaseObserver
+from hanse.kube.lease_observer import HolderLiveness, LeaseObserver
 from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.model.objects import Meta
 

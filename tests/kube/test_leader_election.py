@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from hanse.kube.client import Client
-from hanse.kube.elector import STEADY, Following, LeaderElector, Leading, Standing
+from hanse.kube.leader_election import STEADY, Following, LeaderElector, Leading, Standing
 from hanse.kube.lease import WANTED, wanted_by
 from hanse.local.in_process import InProcess
 from hanse.model.kinds.coordination import Lease
@@ -336,7 +336,7 @@ async def test_never_do_two_write_in_any_weather(seed: int) -> None:
 async def test_a_namespace_that_is_missing_is_named_and_not_asked_for_without_end(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level("INFO", "hanse.kube.elector")
+    caplog.set_level("INFO", "hanse.kube.leader_election")
     async with election() as held:
         held.namespace = "hanse-system"
         lubeck = held.stand("lubeck")

@@ -4,7 +4,7 @@ from hanse.model.facts import Role
 from hanse.model.kinds.core import ConfigMap, Secret, Service
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.naming import SYSTEM_NAMESPACE
-from hanse.model.rights import rights
+from hanse.model.rbac import rights
 from hanse.model.snapshot import Watch, Writes
 from tests.support.toy import HOME, Toy
 

@@ -9,10 +9,10 @@ from functools import cache
 import aiohttp
 
 from hanse import __version__
-from hanse.kube.access import ClientConfig, Credentials
-from hanse.kube.connections import FAILURES, Connections
+from hanse.kube.client_config import ClientConfig, Credentials
+from hanse.kube.connection_pool import FAILURES, Connections
 from hanse.kube.errors import Unreachable, error_of
-from hanse.kube.request import Request, Response
+from hanse.kube.transport import Request, Response
 
 CONNECT = timedelta(seconds=10)
 

@@ -6,7 +6,7 @@ from threading import Thread
 import pytest
 from cryptography import x509
 
-from hanse.kube.authority import CertificateAuthority, KeyPair, client_context, server_context
+from hanse.kube.certificates import CertificateAuthority, KeyPair, client_context, server_context
 
 
 def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, host: str) -> None:
