@@ -17,7 +17,7 @@ from msgspec import Struct
 from bench.counted import Counted
 from bench.processes import most_resident, resident
 from hanse.app import BROKER, Agent, Settings, features
-from hanse.cli.running import run_async
+from hanse.cli.process import run_async
 from hanse.kube import credentials
 from hanse.kube.http_transport import HttpTransport
 from hanse.model.facts import ClusterState, Phase

@@ -16,7 +16,7 @@ from bench.figures import AtMost, Figure, percentile
 from bench.processes import apart
 from bench.row import Effort, Row, unprepared
 from bench.tenants import HERE, seen, weighed
-from hanse.cli.running import run_async
+from hanse.cli.process import run_async
 from hanse.features.networks.address_pools import Pool, PoolSlot
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.names import NETWORK

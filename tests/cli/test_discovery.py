@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.cli.programs import PATIENCE, Running
-from tests.cli.test_up_names import addresses, views
+from tests.cli.test_up_dns import addresses, views
 
 SYSTEM = "antrea-plus-system"
 CLUSTER = "cluster.federated.antreaplus.vmware-tanzu.com"

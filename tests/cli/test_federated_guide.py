@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from hanse.cli.errors import Oops
 from hanse.cli.federated_options import federated_of
-from hanse.cli.oops import Oops
 from tests.cli.programs import hanse
 
 GUIDE = Path(__file__).parents[2] / "docs/guides/federated-services.md"

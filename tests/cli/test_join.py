@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hanse.cli.looking import expiry_of
+from hanse.cli.inventory import expiry_of
 from hanse.kube.client_config import Identity
 from tests.cli.programs import Running, Said, running
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from hanse.cli.oops import Oops, Trouble
-from hanse.cli.policies_seen import Decision, _cluster_decided
+from hanse.cli.errors import Oops, Trouble
+from hanse.cli.policies.ledgers import Decision, _cluster_decided
 from hanse.features.policies.view import MemberStatus, OverruledVersion, PolicyView
 from hanse.model.plan import Key
 from tests.cli.programs import hanse

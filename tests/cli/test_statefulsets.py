@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hanse.cli.oops import Oops
-from hanse.cli.replica_names import replica_names_of
-from hanse.cli.statefulsets_seen import set_seen, unknown_sets
+from hanse.cli.errors import Oops
+from hanse.cli.replica_name_options import replica_names_of
+from hanse.cli.statefulsets.replicas import set_seen, unknown_sets
 from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.model.kinds.stateful import (
     Replica,

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from hanse import app
-from hanse.cli import uninstalling
-from hanse.cli.applying import apply, define
-from hanse.cli.uninstalling import Found, Remains, kubectl_for, remains_in, remove
+from hanse.cli.apply import apply, define
+from hanse.cli.uninstall import removal
+from hanse.cli.uninstall.removal import Found, Remains, kubectl_for, remains_in, remove
 from hanse.features.services.manifests import agent_manifests
 from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
@@ -105,7 +105,7 @@ async def test_whoever_could_write_it_again_goes_first() -> None:
 async def test_what_takes_its_time_to_go_is_named_while_it_is_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(uninstalling, "_SILENCE", timedelta(0))
+    monkeypatch.setattr(removal, "_SILENCE", timedelta(0))
     client = await installed()
     slow = {"metadata": {"finalizers": ["example.com/slow"]}}
     await client.patch(ConfigMap, "ours", "shop", slow)

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from hanse.cli.manifests.render import chart, plain
+from hanse.cli.manifests.values import Values
 from hanse.local.real.binaries import cache_folder
 from hanse.local.real.build import find_or_build
 from hanse.local.real.fleet import RealFleet
 from hanse.local.real.programs import HELM_PROGRAM
-from hanse.packaging.rendering import chart, plain
-from hanse.packaging.values import Values
 from tests.real.conftest import Kubectl
 
 pytestmark = pytest.mark.anyio

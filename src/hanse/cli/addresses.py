@@ -3,7 +3,7 @@
 import socket
 from ipaddress import ip_address
 
-from hanse.cli.oops import Oops
+from hanse.cli.errors import Oops
 
 
 def server_address(text: str, what: str = "") -> tuple[str, int]:

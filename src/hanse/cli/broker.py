@@ -52,9 +52,9 @@ def init(
       hanse broker init --context broker --profile kep-1645
       hanse broker init --context broker --dry-run
     """
-    from hanse.cli.joining import init_broker
+    from hanse.cli.join.broker import init_broker
+    from hanse.cli.process import run_async, start_logging
     from hanse.cli.reaching import way_to
-    from hanse.cli.running import run_async, start_logging
 
     settings = settings_of(context)
     start_logging(settings)

@@ -22,7 +22,7 @@ def command(context: click.Context) -> None:
        "delegate": {"type": "mizarcni"}}
     """
     from hanse.cli.cni_call import Call, called
-    from hanse.cli.running import run_async
+    from hanse.cli.process import run_async
 
     call = Call(dict(os.environ), sys.stdin.buffer.read())
     ended = run_async(lambda: called(call))

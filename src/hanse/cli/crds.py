@@ -20,8 +20,8 @@ def command(as_json: bool, kinds: tuple[str, ...], stand_ins: bool) -> None:
       hanse crds --kind Network
       hanse crds --stand-ins --json
     """
+    from hanse.cli.yaml_text import text_of
     from hanse.model import crds
-    from hanse.packaging.text import text_of
 
     known = crds.stand_ins() if stand_ins else crds.crds()
     chosen = _chosen(known, kinds)

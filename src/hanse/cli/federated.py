@@ -5,9 +5,9 @@ from collections.abc import Iterable
 import click
 
 from hanse.cli.clusters import ClusterAccess, at_each
-from hanse.cli.exported import all_of, cluster_id
-from hanse.cli.federated_seen import Holding, Seen, seen_in
-from hanse.cli.looking import PATIENCE
+from hanse.cli.exported_services import all_of, cluster_id
+from hanse.cli.federated_services import Holding, Seen, seen_in
+from hanse.cli.inventory import PATIENCE
 from hanse.cli.tables import table
 from hanse.features.federated.names import DOMAIN as FEDERATING
 from hanse.features.machines.names import DOMAIN as SERVING_MACHINES

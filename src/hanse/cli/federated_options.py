@@ -3,7 +3,7 @@
 import re
 from typing import TYPE_CHECKING
 
-from hanse.cli.oops import Oops
+from hanse.cli.errors import Oops
 
 if TYPE_CHECKING:
     from hanse.features.federated.options import FederatedOptions

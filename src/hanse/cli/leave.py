@@ -2,7 +2,7 @@
 
 import click
 
-from hanse.cli.oops import Oops
+from hanse.cli.errors import Oops
 from hanse.cli.settings import settings_of
 
 
@@ -47,9 +47,9 @@ def command(
       hanse leave --federation league --cluster-id bergen --context bergen --supervisor lubeck
       hanse leave --federation league --cluster-id bergen --supervisor lubeck --force
     """
-    from hanse.cli.federating import Membership, leave_federation
+    from hanse.cli.join.federation import Membership, leave_federation
+    from hanse.cli.process import run_async, start_logging
     from hanse.cli.reaching import way_to
-    from hanse.cli.running import run_async, start_logging
 
     settings = settings_of(context)
     start_logging(settings)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hanse.cli.own_name import own_name
+from hanse.cli.program_name import own_name
 from hanse.cli.settings import settings_of
 
 if TYPE_CHECKING:
@@ -195,8 +195,8 @@ def _order(
     context: click.Context, folder: Path | None, order: "ControlRequest"
 ) -> "LocalFederationStatus":
     from hanse.cli.clusters import local_folder
-    from hanse.cli.oops import Oops
-    from hanse.cli.running import run_async, start_logging
+    from hanse.cli.errors import Oops
+    from hanse.cli.process import run_async, start_logging
     from hanse.local.up.control import send_request
     from hanse.local.up.errors import UpError
 

@@ -27,9 +27,9 @@ def command(context: click.Context, namespace: str) -> None:
       hanse migrate -n shop --context lubeck | kubectl --context lubeck apply -f -
     """
     from hanse.cli.migrating import moved
+    from hanse.cli.process import run_async, start_logging
     from hanse.cli.reaching import way_to
-    from hanse.cli.running import run_async, start_logging
-    from hanse.packaging.text import text_of
+    from hanse.cli.yaml_text import text_of
 
     settings = settings_of(context)
     start_logging(settings)

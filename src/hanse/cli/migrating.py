@@ -1,7 +1,7 @@
 """Reads of a cluster what takes part in federated Services."""
 
 from hanse.cli.clusters import ClusterAccess
-from hanse.cli.exported import all_of
+from hanse.cli.exported_services import all_of
 from hanse.cli.reaching import reached
 from hanse.features.federated.antrea import AntreaManifests, MigratedObjects, antrea_manifests
 from hanse.kube.discovery import refresh

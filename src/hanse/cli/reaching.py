@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from hanse.cli.clusters import IN_CLUSTER, ClusterAccess, current_context, ways
-from hanse.cli.oops import Oops, Trouble, bad_credentials
+from hanse.cli.errors import Oops, Trouble, bad_credentials
 from hanse.cli.settings import Settings
 from hanse.kube.client import Client
 from hanse.kube.errors import (

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from hanse.cli.oops import INTERRUPTED, OUR_FAULT, one_line
+from hanse.cli.errors import INTERRUPTED, OUR_FAULT, one_line
 from hanse.cli.settings import accept_global_options, with_global_options
 
 COMMANDS = {

@@ -32,9 +32,9 @@ def command(context: click.Context, servers: bool, as_json: bool) -> None:
 
 def _ask(settings: Settings) -> dict[str, str | None]:
     from hanse.cli.clusters import ways
-    from hanse.cli.looking import Look, look_at
-    from hanse.cli.oops import bad_credentials
-    from hanse.cli.running import run_async, start_logging
+    from hanse.cli.errors import bad_credentials
+    from hanse.cli.inventory import Look, look_at
+    from hanse.cli.process import run_async, start_logging
     from hanse.kube.errors import BadCredentials
 
     start_logging(settings)

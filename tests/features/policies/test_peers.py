@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from hanse.cli.charts import Chart
-from hanse.cli.policy_ailments import local_peers
+from hanse.cli.doctor.lists import Chart
+from hanse.cli.doctor.policies import local_peers
 from hanse.features.policies.content import FEDERATED
 from hanse.features.policies.peers import peer_warnings
 from hanse.features.policies.webhooks import PolicyPeersWebhook

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from hanse.cli.charts import Chart
-from hanse.cli.policy_ailments import local_peers, unsettled
+from hanse.cli.doctor.lists import Chart
+from hanse.cli.doctor.policies import local_peers, unsettled
 from hanse.features.policies.content import FEDERATED, Content
 from hanse.features.policies.ledger import LocalState, PolicyRecord, record_config_map
 from hanse.features.policies.versions import EMPTY_HISTORY, History, append_event, merge

@@ -47,7 +47,7 @@ from hanse.web.dashboard.gslb import Hosts
 from hanse.web.dashboard.networks import Networks, Reach
 from hanse.web.dashboard.policies import Policies
 from hanse.web.dashboard.section import Section, worst
-from hanse.web.dashboard.sights import Sights
+from hanse.web.dashboard.snapshot import Sights
 from hanse.web.dashboard.statefulsets import StatefulSets
 from tests.support.builders import annotated, cluster, snapshot
 

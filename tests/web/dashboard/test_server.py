@@ -15,12 +15,12 @@ from hanse.model.facts import Role
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import Meta
 from hanse.model.snapshot import ObjectChange
-from hanse.web.dashboard.board import Board
-from hanse.web.dashboard.entry import COOKIE, GOOD_FOR, Entry
+from hanse.web.dashboard.auth import COOKIE, GOOD_FOR, Entry
 from hanse.web.dashboard.fleet import Clusters
+from hanse.web.dashboard.items import Board
 from hanse.web.dashboard.live import Live
 from hanse.web.dashboard.server import Doors, Refusal, serving
-from hanse.web.dashboard.sights import Sights
+from hanse.web.dashboard.snapshot import Sights
 from tests.support.builders import cluster, snapshot
 
 

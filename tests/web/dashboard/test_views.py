@@ -23,11 +23,11 @@ from hanse.model.kinds.multicluster import (
 )
 from hanse.model.objects import Meta, Object
 from hanse.model.snapshot import FactChange, ObjectChange
-from hanse.web.dashboard.board import Board
 from hanse.web.dashboard.fleet import Clusters, Links
+from hanse.web.dashboard.items import Board
 from hanse.web.dashboard.section import Section
 from hanse.web.dashboard.services import Services
-from hanse.web.dashboard.sights import Sights
+from hanse.web.dashboard.snapshot import Sights
 from hanse.web.dashboard.timeline import KEPT, SAME, Timeline
 from tests.support.builders import cluster, snapshot
 

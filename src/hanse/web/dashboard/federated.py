@@ -8,7 +8,7 @@ from hanse.model.kinds.core import ConfigMap, Service
 from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Change, FactChange
 from hanse.web.dashboard.section import FeatureShown, PartShown
-from hanse.web.dashboard.sights import Sights
+from hanse.web.dashboard.snapshot import Sights
 
 
 class Federated:

@@ -10,7 +10,7 @@ from hanse.model.naming import cluster_of
 from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot
 from hanse.web.dashboard.section import Shown, State
-from hanse.web.dashboard.sights import Sights
+from hanse.web.dashboard.snapshot import Sights
 
 _STATES: dict[Phase, State] = {
     Phase.SYNCED: "good",

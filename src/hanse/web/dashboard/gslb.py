@@ -6,7 +6,7 @@ from hanse.features.gslb.leadership import leader_term
 from hanse.model.kinds.globalservice import GlobalMember, GlobalService, MemberHealth
 from hanse.model.snapshot import Change, FactChange
 from hanse.web.dashboard.section import FeatureShown, PartShown
-from hanse.web.dashboard.sights import Sights
+from hanse.web.dashboard.snapshot import Sights
 
 
 class Hosts:

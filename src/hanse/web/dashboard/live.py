@@ -13,7 +13,7 @@ from hanse.model.facts import ClusterState
 from hanse.model.kinds.core import Event
 from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Change, FactChange
-from hanse.web.dashboard.board import Board, News
+from hanse.web.dashboard.items import Board, News
 from hanse.web.dashboard.timeline import Happening, Timeline
 
 EVERY = 0.2

@@ -12,7 +12,7 @@ from hanse.model.kinds.networks import Network, NetworkPeering
 from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Change, FactChange
 from hanse.web.dashboard.section import FeatureShown, PartShown, Shown, State
-from hanse.web.dashboard.sights import Sights
+from hanse.web.dashboard.snapshot import Sights
 
 NEARLY_FULL = 90
 """Of a hundred addresses: from there on a pool is worth a look."""

@@ -19,7 +19,7 @@ from hanse.model.objects import ClusterId
 from hanse.model.plan import Key
 from hanse.model.snapshot import Change, FactChange
 from hanse.web.dashboard.section import FeatureShown, PartShown, State, worst
-from hanse.web.dashboard.sights import Sights
+from hanse.web.dashboard.snapshot import Sights
 
 _TOPICS = ("acnp", "anp")
 

@@ -6,7 +6,7 @@ from typing import Any, Literal, Protocol
 from msgspec import Struct
 
 from hanse.model.snapshot import Change
-from hanse.web.dashboard.sights import Sights
+from hanse.web.dashboard.snapshot import Sights
 
 State = Literal["good", "warn", "bad", "idle"]
 

@@ -11,7 +11,7 @@ import msgspec
 from aiohttp import web
 from msgspec import Struct
 
-from hanse.web.dashboard.entry import COOKIE, Entry
+from hanse.web.dashboard.auth import COOKIE, Entry
 from hanse.web.dashboard.live import Live
 
 log = logging.getLogger(__name__)

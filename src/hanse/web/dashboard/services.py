@@ -16,7 +16,7 @@ from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.objects import ClusterId, Object
 from hanse.model.snapshot import Change, FactChange
 from hanse.web.dashboard.section import Shown, State
-from hanse.web.dashboard.sights import Sights
+from hanse.web.dashboard.snapshot import Sights
 
 
 class ExporterShown(Shown, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from hanse.model.kinds.stateful import (
 )
 from hanse.model.snapshot import Change, FactChange
 from hanse.web.dashboard.section import FeatureShown, PartShown, worst
-from hanse.web.dashboard.sights import Sights
+from hanse.web.dashboard.snapshot import Sights
 
 
 class StatefulSets:

@@ -1,0 +1,258 @@
+"""`hanse agent`: the long-running part in each cluster."""
+
+import re
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from hanse.cli.addresses import listening_socket
+from hanse.cli.agent.gslb_options import gslb_of, gslb_options
+from hanse.cli.agent.network_options import Told as NetworksTold
+from hanse.cli.agent.network_options import network_options, networks_of
+from hanse.cli.agent.publishing_options import publishing_of, publishing_options
+from hanse.cli.errors import Oops
+from hanse.cli.federated_options import federated_of
+from hanse.cli.replica_name_options import replica_names, replica_names_of
+from hanse.cli.settings import settings_of
+
+if TYPE_CHECKING:
+    from hanse.features.admission.options import AdmissionOptions
+
+SHORTEST_TOKEN = 16
+
+_WEBHOOK_URL = re.compile(r"https://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(:\d{1,5})?(/[^?#\s]*)?")
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command("agent")
+@click.option(
+    "--cluster-id",
+    required=True,
+    envvar="HANSE_CLUSTER_ID",
+    show_envvar=True,
+    metavar="ID",
+    help="This cluster's name in the fleet.",
+)
+@click.option(
+    "--broker-kubeconfig",
+    type=_FILE,
+    envvar="HANSE_BROKER_KUBECONFIG",
+    show_envvar=True,
+    metavar="FILE",
+    help="How to reach the broker; without it the cluster is on its own.",
+)
+@click.option(
+    "--broker-context",
+    default="",
+    envvar="HANSE_BROKER_CONTEXT",
+    show_envvar=True,
+    metavar="NAME",
+    help="The broker's context there, or in the cluster's own kubeconfig.",
+)
+@click.option(
+    "--broker-namespace",
+    default="hanse-broker",
+    show_default=True,
+    envvar="HANSE_BROKER_NAMESPACE",
+    show_envvar=True,
+    metavar="NAME",
+    help="Where clusters share there.",
+)
+@click.option(
+    "--namespace",
+    default="hanse-system",
+    show_default=True,
+    envvar="HANSE_NAMESPACE",
+    show_envvar=True,
+    help="Where its Lease and its own objects are.",
+)
+@click.option(
+    "--listen",
+    default="0.0.0.0:8080",
+    show_default=True,
+    envvar="HANSE_LISTEN",
+    show_envvar=True,
+    metavar="ADDRESS:PORT",
+    help="Where /healthz, /readyz and /metrics are served.",
+)
+@click.option(
+    "--identity",
+    default=socket.gethostname,
+    envvar="HANSE_IDENTITY",
+    show_envvar=True,
+    metavar="NAME",
+    help="This replica's name among those of the cluster; by default the host's.",
+)
+@click.option(
+    "--dashboard-listen",
+    default="",
+    envvar="HANSE_DASHBOARD_LISTEN",
+    show_envvar=True,
+    metavar="ADDRESS:PORT",
+    help="Where the dashboard is served; without it there is none.",
+)
+@click.option(
+    "--dashboard-token-file",
+    type=_FILE,
+    envvar="HANSE_DASHBOARD_TOKEN_FILE",
+    show_envvar=True,
+    metavar="FILE",
+    help="The token that lets people in, of at least 16 characters.",
+)
+@click.option(
+    "--dashboard-host",
+    "dashboard_hosts",
+    multiple=True,
+    envvar="HANSE_DASHBOARD_HOST",
+    show_envvar=True,
+    metavar="NAME[:PORT]",
+    help="A name under which browsers reach it, beside localhost. Repeatable.",
+)
+@publishing_options
+@replica_names
+@network_options
+@gslb_options
+@click.option(
+    "--federated-hostname",
+    default="",
+    envvar="HANSE_FEDERATED_HOSTNAME",
+    show_envvar=True,
+    metavar="TEMPLATE",
+    help="The name outside of each federated Service, such as {name}.{namespace}.example.org.",
+)
+@click.option(
+    "--webhook-listen",
+    default="",
+    envvar="HANSE_WEBHOOK_LISTEN",
+    show_envvar=True,
+    metavar="ADDRESS:PORT",
+    help="Answer admission webhooks here, such as 0.0.0.0:9443; without it nobody asks.",
+)
+@click.option(
+    "--webhook-url",
+    default="",
+    envvar="HANSE_WEBHOOK_URL",
+    show_envvar=True,
+    metavar="URL",
+    help="Where the API server finds that; else it goes by the Service hanse-webhooks.",
+)
+@click.pass_context
+def command(
+    context: click.Context,
+    cluster_id: str,
+    broker_kubeconfig: Path | None,
+    broker_context: str,
+    broker_namespace: str,
+    namespace: str,
+    listen: str,
+    identity: str,
+    dashboard_listen: str,
+    dashboard_token_file: Path | None,
+    dashboard_hosts: tuple[str, ...],
+    publish_zone: str,
+    publish_endpoints: str,
+    publish_server: str,
+    publish_key_file: Path | None,
+    publish_weighted_records: bool,
+    replica_zone: str,
+    federation: str,
+    networks: NetworksTold,
+    federated_hostname: str,
+    webhook_listen: str,
+    webhook_url: str,
+    gslb_providers: tuple[str, ...],
+    gslb_withdraw: tuple[str, ...],
+    gslb_weighted_records: bool,
+) -> None:
+    """Run one cluster's agent.
+
+    It watches its cluster and the broker, decides, and writes, until it is told to stop. Of several
+    replicas one works and the others stand by. In a pod it finds its cluster by itself; elsewhere
+    --kubeconfig and --context say which it is. With --dashboard-listen it also shows what it sees.
+
+    \b
+    Examples:
+      hanse agent --cluster-id lubeck
+      hanse agent --cluster-id lubeck --context lubeck --broker-context broker --listen 127.0.0.1:0
+      hanse agent --cluster-id lubeck --publish-zone fleet.example.org \
+        --publish-server 192.0.2.53 --publish-key-file hanse.key
+    """
+    from hanse import app
+    from hanse.cli.agent.process import Listeners, Shows, Ways, run_agent
+    from hanse.cli.process import run_async, start_logging
+    from hanse.model.naming import CLUSTER_ID
+
+    settings = settings_of(context)
+    start_logging(settings, service=True)
+    if not CLUSTER_ID.fullmatch(cluster_id):
+        raise Oops(
+            f"--cluster-id {cluster_id[:70]!r} is not a DNS label; use at most 63 lower-case "
+            "letters, digits and hyphens, such as lubeck"
+        )
+    listener = listening_socket("--listen", listen)
+    shows = None
+    if dashboard_listen:
+        token = _token(dashboard_token_file)
+        door = listening_socket("--dashboard-listen", dashboard_listen)
+        shows = Shows(door, token, dashboard_hosts)
+    ways = Ways(
+        home_file=settings.kubeconfig,
+        home_context=settings.context,
+        broker_file=broker_kubeconfig or (settings.kubeconfig if broker_context else None),
+        broker_context=broker_context,
+    )
+    publishing = publishing_of(
+        publish_zone,
+        publish_endpoints,
+        publish_server,
+        publish_key_file,
+        publish_weighted_records,
+    )
+    asked = listening_socket("--webhook-listen", webhook_listen) if webhook_listen else None
+    options = app.Options(
+        broker_namespace=broker_namespace,
+        admission=_admission(asked, webhook_url, namespace),
+        publishing=publishing,
+        statefulsets=replica_names_of(replica_zone, federation),
+        federated=federated_of(federated_hostname),
+        networks=networks_of(networks, f"system:serviceaccount:{namespace}:hanse-agent"),
+        gslb=gslb_of(gslb_providers, gslb_withdraw, gslb_weighted_records),
+    )
+    who = app.Settings(cluster_id, identity, namespace, options)
+    heard = Listeners(listener, asked)
+    context.exit(run_async(lambda: run_agent(who, ways, heard, shows), lasting=True))
+
+
+def _admission(listener: socket.socket | None, url: str, namespace: str) -> "AdmissionOptions":
+    """What API servers are told; raises `Oops` for a URL that none would call."""
+    from hanse.features.admission.options import AdmissionOptions
+
+    if listener is None:
+        if url:
+            raise Oops("--webhook-url needs --webhook-listen: somebody has to answer there")
+        return AdmissionOptions(namespace=namespace)
+    if url and not _WEBHOOK_URL.fullmatch(url):
+        raise Oops(
+            f"--webhook-url {url[:100]!r} is not https://HOST:PORT; API servers take no other"
+        )
+    return AdmissionOptions(True, url.rstrip("/"), namespace, listener.getsockname()[1])
+
+
+def _token(file: Path | None) -> str:
+    """The dashboard's token; one that can be guessed is refused."""
+    if file is None:
+        raise Oops("--dashboard-listen needs --dashboard-token-file: whoever looks has to show it")
+    try:
+        token = file.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not text"
+        raise Oops(f"--dashboard-token-file {file}: {why}; name a readable file") from None
+    if len(token) < SHORTEST_TOKEN:
+        raise Oops(
+            f"--dashboard-token-file {file}: the token has {len(token)} characters; "
+            f"use at least {SHORTEST_TOKEN}, as of `openssl rand -hex 16`"
+        )
+    return token

@@ -1,0 +1,127 @@
+"""The options by which an agent is told about tenant networks."""
+
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from msgspec import Struct
+
+from hanse.cli.errors import Oops
+
+if TYPE_CHECKING:
+    from hanse.features.networks.options import NetworksOptions
+
+LARGEST_TEMPLATE = 64 * 1024
+
+_OPTIONS = (
+    click.option(
+        "--default-network-template-path",
+        default=None,
+        envvar="HANSE_DEFAULT_NETWORK_TEMPLATE_PATH",
+        show_envvar=True,
+        metavar="FILE",
+        help="The network that each new tenant gets, as JSON or YAML; empty: none is made.",
+    ),
+    click.option(
+        "--network-provider",
+        "network_providers",
+        multiple=True,
+        metavar="TYPE=URL",
+        help="Where Services of networks with ipam External get addresses. Repeatable.",
+    ),
+    click.option(
+        "--network-trusts",
+        "network_trusts",
+        multiple=True,
+        metavar="USER",
+        help="A user beside Hanse and administrators, such as a provider's account, to whom the "
+        "rules of tenants do not apply. Repeatable.",
+    ),
+    click.option(
+        "--network-dns",
+        type=click.Choice(("hanse", "coredns")),
+        default="hanse",
+        show_default=True,
+        help="What answers the names of tenant networks.",
+    ),
+    click.option(
+        "--network-dns-image",
+        default="",
+        envvar="HANSE_NETWORK_DNS_IMAGE",
+        show_envvar=True,
+        metavar="IMAGE",
+        help="The image of that; by default hanse or coredns.",
+    ),
+    click.option(
+        "--network-guard/--no-network-guard",
+        default=False,
+        help="Also write ClusterNetworkPolicies, which tenants cannot open, where they are served.",
+    ),
+)
+
+
+def network_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options; its function takes them together, as `networks`."""
+
+    @wraps(command)
+    def gathered(*args: Any, **given: Any) -> Any:
+        told = Told(**{field: given.pop(field) for field in Told.__struct_fields__})
+        return command(*args, networks=told, **given)
+
+    told: Callable[..., Any] = gathered
+    for option in reversed(_OPTIONS):
+        told = option(told)
+    return told
+
+
+class Told(Struct, frozen=True):
+    """The options as they were given."""
+
+    default_network_template_path: str | None
+    network_providers: tuple[str, ...]
+    network_trusts: tuple[str, ...]
+    network_dns: str
+    network_dns_image: str
+    network_guard: bool
+
+
+def networks_of(told: Told, agent: str) -> "NetworksOptions":
+    """What the options say; raises `Oops` for a template that no network can be made of."""
+    from hanse.features.networks.options import BUILT_IN_TEMPLATE, NetworksOptions
+
+    path = told.default_network_template_path
+    return NetworksOptions(
+        template=BUILT_IN_TEMPLATE if path is None else _template(path),
+        agents=(agent, *told.network_trusts),
+        guard=told.network_guard,
+        dns_workload=told.network_dns,
+        dns_image=told.network_dns_image or told.network_dns,
+        providers=tuple(_provider(one) for one in told.network_providers),
+    )
+
+
+def _template(path: str) -> str:
+    from hanse.features.networks.tenants import InvalidTemplate, default_network
+
+    if not path:
+        return ""
+    option = f"--default-network-template-path {path}"
+    try:
+        with Path(path).open(encoding="utf-8") as file:
+            text = file.read(LARGEST_TEMPLATE)
+        default_network(text, "tenant")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not text"
+        raise Oops(f"{option}: {why}; name a readable file") from None
+    except InvalidTemplate as error:
+        raise Oops(f"{option}: {error}") from None
+    return text
+
+
+def _provider(told: str) -> tuple[str, str]:
+    type_, _, url = told.partition("=")
+    if not type_ or not url.startswith(("https://", "http://")):
+        raise Oops(f"--network-provider {told!r} is not TYPE=URL; write it as mizar=https://HOST")
+    return type_, url

@@ -1,0 +1,109 @@
+"""The options by which an agent publishes names outwards."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from hanse.cli.addresses import server_address
+from hanse.cli.errors import Oops
+
+if TYPE_CHECKING:
+    from hanse.features.publishing.options import PublishingOptions
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_OPTIONS = (
+    click.option(
+        "--publish-zone",
+        default="",
+        envvar="HANSE_PUBLISH_ZONE",
+        show_envvar=True,
+        metavar="ZONE",
+        help="Publish the names of services below this zone, in this cluster alone of the fleet.",
+    ),
+    click.option(
+        "--publish-endpoints",
+        default="",
+        envvar="HANSE_PUBLISH_ENDPOINTS",
+        show_envvar=True,
+        metavar="NAMESPACE",
+        help="Publish by DNSEndpoint objects there, which ExternalDNS reads.",
+    ),
+    click.option(
+        "--publish-weighted-records",
+        is_flag=True,
+        envvar="HANSE_PUBLISH_WEIGHTED_RECORDS",
+        show_envvar=True,
+        help="Give ExternalDNS a record per cluster with its weight, as Route 53 takes them.",
+    ),
+    click.option(
+        "--publish-server",
+        default="",
+        envvar="HANSE_PUBLISH_SERVER",
+        show_envvar=True,
+        metavar="ADDRESS[:PORT]",
+        help="Publish by updates (RFC 2136) to this name server.",
+    ),
+    click.option(
+        "--publish-key-file",
+        type=click.Path(path_type=Path, dir_okay=False),
+        envvar="HANSE_PUBLISH_KEY_FILE",
+        show_envvar=True,
+        metavar="FILE",
+        help="The TSIG key for it, as tsig-keygen writes it.",
+    ),
+)
+
+
+def publishing_options(command: Command) -> Command:
+    """Give a command the options; its function takes them by name."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def publishing_of(
+    zone: str, endpoints: str, server: str, key_file: Path | None, weighted: bool = False
+) -> "PublishingOptions":
+    """What the options say together; raises `Oops` where they do not agree."""
+    from hanse.features.publishing.options import PublishingOptions, ServerOptions
+    from hanse.model.dns.names import BadName, wire_name
+
+    if not zone:
+        if endpoints or server or key_file or weighted:
+            raise Oops("nothing is published without a zone; add --publish-zone fleet.example.org")
+        return PublishingOptions()
+    try:
+        wire_name(zone)
+    except BadName as error:
+        raise Oops(f"--publish-zone: {error}; give one such as fleet.example.org") from None
+    if not endpoints and not server:
+        raise Oops("--publish-zone says what, not where; add --publish-server 192.0.2.53")
+    if weighted and not endpoints:
+        raise Oops(
+            "--publish-weighted-records: records of a name server have no weights; "
+            "add --publish-endpoints NAMESPACE, or leave it out"
+        )
+    where: ServerOptions | None = None
+    if server:
+        host, port = server_address(server, "--publish-server")
+        where = ServerOptions(host, port, str(_usable(key_file)) if key_file else "")
+    elif key_file:
+        raise Oops("--publish-key-file is for a name server; add --publish-server 192.0.2.53")
+    name = zone.lower().removesuffix(".")
+    return PublishingOptions(name, endpoints, where, weighted=weighted)
+
+
+def _usable(key_file: Path) -> Path:
+    from hanse.providers.tsig_keys import BadKey, key_in
+
+    try:
+        key_in(key_file.read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is no text"
+        raise Oops(f"--publish-key-file {key_file}: {why}; name a file that can be read") from None
+    except BadKey as error:
+        raise Oops(f"--publish-key-file {key_file}: {error}") from None
+    return key_file

@@ -1,0 +1,211 @@
+"""Putting manifests into a cluster: created, brought up to date, or left; and saying which."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any
+
+import click
+import msgspec
+from msgspec import Struct
+
+from hanse.cli.doctor.clusters import contains
+from hanse.cli.errors import Trouble
+from hanse.kube.client import Client
+from hanse.kube.errors import AlreadyExists, NotFound
+from hanse.kube.requests import create, delete, merge_patch, path_of, read
+from hanse.kube.transport import Request
+from hanse.model.kinds.apiextensions import CustomResourceDefinition
+from hanse.model.manifests import Manifest
+from hanse.model.objects import Wire
+
+PATIENCE = timedelta(seconds=30)
+"""How long a server may take until it serves kinds that it was just taught."""
+
+_LOOK_AGAIN = timedelta(milliseconds=50)
+_MANAGER = "hanse"
+OUR_CATEGORY = "hanse"
+"""The category that our definitions have; one without it is somebody else's."""
+
+
+class Effect(StrEnum):
+    """What became of a manifest."""
+
+    CREATED = "created"
+    CHANGED = "changed"
+    UNCHANGED = "unchanged"
+    DELETED = "deleted"
+    FOREIGN = "left"
+    UNSERVED = "skipped"
+
+
+_DONE = (Effect.CREATED, Effect.CHANGED, Effect.DELETED)
+"""What a person is told one by one."""
+
+
+class Applied(Struct, frozen=True):
+    """A manifest and what became of it, or would."""
+
+    manifest: Manifest
+    effect: Effect
+
+
+async def apply(
+    client: Client, wanted: Iterable[Manifest], *, dry_run: bool = False
+) -> list[Applied]:
+    """Make each stand as written, in order; a dry run only looks."""
+    return [Applied(one, await _apply(client, one, dry_run=dry_run)) for one in wanted]
+
+
+async def remove(
+    client: Client, unwanted: Iterable[Manifest], *, dry_run: bool = False
+) -> list[Applied]:
+    """Delete what stands of each, in order; a dry run only looks."""
+    return [Applied(one, await _remove(client, one, dry_run=dry_run)) for one in unwanted]
+
+
+async def _remove(client: Client, unwanted: Manifest, *, dry_run: bool) -> Effect:
+    if await standing(client, unwanted) is None:
+        return Effect.UNCHANGED
+    if not dry_run:
+        with suppress(NotFound):
+            await client.send(delete(unwanted.kind, unwanted.name, unwanted.namespace))
+    return Effect.DELETED
+
+
+async def define(
+    client: Client, wanted: Sequence[Manifest], *, dry_run: bool = False
+) -> list[Applied]:
+    """Teach a cluster kinds, and wait until it serves them; others' definitions are left alone."""
+    done = await asyncio.gather(*(_apply(client, one, dry_run=dry_run) for one in wanted))
+    if not dry_run:
+        await _served(client, wanted)
+    return [Applied(one, effect) for one, effect in zip(wanted, done, strict=True)]
+
+
+async def standing(client: Client, wanted: Manifest) -> Wire | None:
+    """The object of a manifest's name, if there is one."""
+    try:
+        answer = await client.send(read(wanted.kind, wanted.name, wanted.namespace))
+    except NotFound:
+        return None
+    found: Wire = msgspec.json.decode(answer.body)
+    return found
+
+
+async def _apply(client: Client, wanted: Manifest, *, dry_run: bool) -> Effect:
+    found = await standing(client, wanted)
+    if found is None:
+        return await _create(client, wanted, dry_run=dry_run)
+    if wanted.settled or contains(found, wanted.wire):
+        return Effect.UNCHANGED
+    if _is_foreign(wanted, found):
+        return Effect.FOREIGN
+    if not dry_run:
+        change = {k: v for k, v in wanted.wire.items() if k not in ("apiVersion", "kind")}
+        place = (wanted.kind, wanted.name, wanted.namespace)
+        await client.send(merge_patch(*place, change, field_manager=_MANAGER))
+    return Effect.CHANGED
+
+
+async def _create(client: Client, wanted: Manifest, *, dry_run: bool) -> Effect:
+    if wanted.optional and not await _serves(client, wanted):
+        return Effect.UNSERVED
+    if not dry_run:
+        request = create(wanted.kind, wanted.namespace, wanted.wire, field_manager=_MANAGER)
+        try:
+            await client.send(request)
+        except AlreadyExists:  # somebody else was faster: bring theirs to ours
+            return await _apply(client, wanted, dry_run=dry_run)
+    return Effect.CREATED
+
+
+async def _serves(client: Client, wanted: Manifest) -> bool:
+    try:
+        await client.send(Request("GET", path_of(wanted.kind), (("limit", "1"),)))
+    except NotFound:
+        return False
+    return True
+
+
+def _is_foreign(wanted: Manifest, found: Wire) -> bool:
+    """Whether a definition is somebody else's: theirs may have fields that ours would drop."""
+    if wanted.kind != CustomResourceDefinition.kind:
+        return False
+    return OUR_CATEGORY not in (found["spec"]["names"].get("categories") or ())
+
+
+async def _served(client: Client, wanted: Sequence[Manifest]) -> None:
+    missing = list(wanted)
+    try:
+        async with asyncio.timeout(PATIENCE.total_seconds()):
+            while missing := [one for one in missing if not await _established(client, one)]:  # noqa: ASYNC110 - a server tells nobody
+                await asyncio.sleep(_LOOK_AGAIN.total_seconds())
+    except TimeoutError:
+        seconds = int(PATIENCE.total_seconds())
+        raise Trouble(
+            f"{missing[0]} is not served after {seconds} s; see `kubectl describe crd`"
+        ) from None
+
+
+async def _established(client: Client, definition: Manifest) -> bool:
+    found = await standing(client, definition)
+    told: Any = (found or {}).get("status", {}).get("conditions") or ()
+    return any(c["type"] == "Established" and c["status"] == "True" for c in told)
+
+
+def show(where: str, done: Sequence[Applied], *, dry_run: bool) -> None:
+    """Tell a person what became of it: one line for each change, kinds counted."""
+    if dry_run:
+        _show_manifests(where, done)
+        return
+    definitions = [a for a in done if a.manifest.kind == CustomResourceDefinition.kind]
+    counts = Counter(one.effect for one in definitions)
+    for effect in (Effect.CREATED, Effect.CHANGED, Effect.FOREIGN):
+        if counts[effect]:
+            click.echo(f"{where}: {effect} the definitions of {counts[effect]} kinds")
+    for one in done:
+        if one not in definitions and one.effect in _DONE:
+            click.echo(f"{where}: {one.effect} {one.manifest}")
+    if not any(one.effect in _DONE for one in done):
+        click.echo(f"{where}: nothing to change")
+    for one in done:
+        if one.effect is Effect.UNSERVED:
+            text = f"{where} does not serve {one.manifest.kind}; {one.manifest.name} does not hold"
+            click.echo(text, err=True)
+
+
+def _show_manifests(where: str, done: Sequence[Applied]) -> None:
+    import yaml
+
+    for one in done:
+        click.echo(f"# {where}: {_would(one.effect)} {one.manifest}")
+        if one.effect in (Effect.CREATED, Effect.CHANGED):
+            text = yaml.safe_dump(_public(one.manifest), sort_keys=False, width=100)
+            click.echo(f"---\n{text}", nl=False)
+
+
+def _would(effect: Effect) -> str:
+    match effect:
+        case Effect.CREATED:
+            return "would create"
+        case Effect.CHANGED:
+            return "would change"
+        case Effect.DELETED:
+            return "would delete"
+        case Effect.UNCHANGED:
+            return "would keep"
+        case Effect.FOREIGN:
+            return "would leave to its owner"
+        case Effect.UNSERVED:
+            return "does not serve and would skip"
+
+
+def _public(shown: Manifest) -> Wire:
+    """The object without what is secret in it."""
+    return {
+        k: v for k, v in shown.wire.items() if not (shown.kind.name == "Secret" and k == "data")
+    }

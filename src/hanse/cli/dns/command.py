@@ -1,0 +1,289 @@
+"""`hanse dns`: the DNS server by itself, and how cluster DNS hands its zone over."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from hanse.cli.agent.gslb_options import global_zone_options, network_in, region_in
+from hanse.cli.errors import Oops
+from hanse.cli.replica_name_options import replica_names, replica_names_of
+from hanse.cli.settings import settings_of
+from hanse.model.naming import ZONE
+
+if TYPE_CHECKING:
+    from hanse.dns.listeners import Listeners
+    from hanse.features.networks.zone import NetworkZone
+    from hanse.model.dns.zones import View
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+_zone = click.option(
+    "--zone", default=ZONE, show_default=True, help="The zone of multi-cluster services."
+)
+
+
+@click.group("dns", invoke_without_command=True)
+@_zone
+@click.option(
+    "--cluster-id",
+    default="",
+    envvar="HANSE_CLUSTER_ID",
+    show_envvar=True,
+    metavar="ID",
+    help="The cluster whose clients ask; without it no cluster comes first.",
+)
+@click.option(
+    "--listen",
+    multiple=True,
+    default=("0.0.0.0:5353",),
+    show_default=True,
+    metavar="ADDRESS:PORT",
+    help="Where to answer, by UDP and TCP; IPv6 addresses in brackets; can be repeated.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 64),
+    default=lambda: min(os.cpu_count() or 1, 4),
+    help="Processes that answer; by default one per core, four at most.",
+)
+@click.option(
+    "--local-first/--no-local-first",
+    default=True,
+    show_default=True,
+    help="Answer the cluster's own address when it is ready.",
+)
+@click.option(
+    "--profile",
+    type=click.Choice(("lighthouse", "kep-1645")),
+    help="Whose rules to follow; else those that the broker names.",
+)
+@click.option(
+    "--rate-limit",
+    type=click.IntRange(0),
+    default=20_000,
+    show_default=True,
+    metavar="N",
+    help="Answers per second to one network, not on loopback; 0: no limit.",
+)
+@click.option(
+    "--log-every",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="Log one question in N; 0: none.",
+)
+@click.option(
+    "--forward",
+    multiple=True,
+    metavar="ADDRESS[:PORT]|FILE",
+    help="Ask these servers, or those of a resolv.conf, about other zones; can be repeated.",
+)
+@click.option(
+    "--network",
+    default="",
+    metavar="TENANT.NETWORK",
+    help="Answer for one tenant network alone; --zone is then the cluster's domain.",
+)
+@click.option(
+    "--namespace",
+    "namespaces",
+    multiple=True,
+    metavar="NAME",
+    help="With --network: a namespace of the tenant; can be repeated; else all are watched.",
+)
+@click.option(
+    "--allow-transfer",
+    multiple=True,
+    metavar="NETWORK",
+    help="Who may have the whole zone, such as 192.0.2.0/24; can be repeated; else nobody may.",
+)
+@click.option(
+    "--metrics-listen",
+    default="",
+    metavar="ADDRESS:PORT",
+    help="Where /healthz, /readyz and /metrics are served; without it they are not.",
+)
+@click.option(
+    "--broker-namespace",
+    default="hanse-broker",
+    show_default=True,
+    metavar="NAME",
+    help="Where clusters share there: a cluster whose Lease runs out is not answered.",
+)
+@global_zone_options
+@click.option(
+    "--broker-kubeconfig",
+    type=_FILE,
+    envvar="HANSE_BROKER_KUBECONFIG",
+    show_envvar=True,
+    metavar="FILE",
+    help="How to reach the broker.",
+)
+@click.option("--broker-context", default="", metavar="NAME", help="The broker's context.")
+@replica_names
+@click.pass_context
+def command(
+    context: click.Context,
+    zone: str,
+    cluster_id: str,
+    listen: tuple[str, ...],
+    workers: int,
+    local_first: bool,
+    profile: str | None,
+    rate_limit: int,
+    log_every: int,
+    forward: tuple[str, ...],
+    network: str,
+    namespaces: tuple[str, ...],
+    allow_transfer: tuple[str, ...],
+    metrics_listen: str,
+    broker_namespace: str,
+    global_zones: tuple[str, ...],
+    regions: tuple[str, ...],
+    resolvers: tuple[str, ...],
+    broker_kubeconfig: Path | None,
+    broker_context: str,
+    replica_zone: str,
+    federation: str,
+) -> None:
+    """Serve the names of multi-cluster services.
+
+    It watches one cluster (of --kubeconfig and --context, or the one it runs in) and answers until
+    it is told to stop. Weights, profile and who is alive are the broker's to say, where it is
+    given; replicas of federated StatefulSets have names then, too. A hangup (SIGHUP) replaces the
+    processes that answer, and no question is lost.
+
+    \b
+    Examples:
+      hanse dns --cluster-id lubeck --listen 127.0.0.1:5353 --context lubeck
+      hanse dns --network acme.default --zone cluster.local --listen 127.0.0.1:5353
+      hanse dns corefile 10.96.0.53
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from hanse import app
+    from hanse.cli.addresses import listening_socket
+    from hanse.cli.dns.process import Ways, run_dns
+    from hanse.cli.process import run_async, start_logging
+    from hanse.dns.server import Serving
+    from hanse.kube import credentials
+    from hanse.model.dns.zones import View
+
+    settings = settings_of(context)
+    start_logging(settings, service=True)
+    view = View(
+        name=cluster_id or "all",
+        local=cluster_id,
+        zone=_named(zone),
+        local_first=local_first,
+        global_zones=tuple(_named(name, "--global-zone") for name in global_zones),
+        regions=tuple(region_in(text) for text in regions),
+        resolvers=tuple(network_in("--trust-resolver", text) for text in resolvers),
+        secondaries=tuple(_network(text) for text in allow_transfer),
+        profile=None if profile is None else "kep-1645" if profile == "kep-1645" else "lighthouse",
+    )
+    home = credentials.found(settings.kubeconfig, context=settings.context)
+    broker = None
+    if broker_kubeconfig is not None or broker_context:
+        broker = credentials.found(broker_kubeconfig or settings.kubeconfig, context=broker_context)
+    tenant = _network_zone(view, network, namespaces)
+    replicas = replica_names_of(replica_zone, federation)
+    options = app.Options(broker_namespace=broker_namespace, statefulsets=replicas)
+    sources = app.sources(view, options) if tenant is None else (tenant,)
+    listeners = [_listening(address, workers) for address in listen]
+    door = listening_socket("--metrics-listen", metrics_listen) if metrics_listen else None
+    ways = Ways(home, broker, broker_namespace)
+    servers = tuple(server for told in forward for server in _servers(told))
+    serving = Serving(per_second=rate_limit, log_every=log_every, forward=servers)
+    context.exit(
+        run_async(lambda: run_dns(ways, view, sources, listeners, serving, door), lasting=True)
+    )
+
+
+@command.command("corefile")
+@_zone
+@click.argument("servers", nargs=-1, required=True, metavar="ADDRESS[:PORT]...")
+def corefile(zone: str, servers: tuple[str, ...]) -> None:
+    """Print how CoreDNS hands the zone over.
+
+    Add what it prints to the Corefile of the cluster's CoreDNS (the ConfigMap coredns in
+    kube-system). An ADDRESS is one where `hanse dns` or an agent answers.
+
+    \b
+    Examples:
+      hanse dns corefile 10.96.0.53
+      hanse dns corefile --zone hanse.example 10.0.0.7:5353 [fd00::7]:5353
+    """
+    from hanse.cli.addresses import server_address
+    from hanse.dns.corefile import stanza
+
+    for server in servers:
+        server_address(server)
+    click.echo(stanza(_named(zone), servers), nl=False)
+
+
+def _servers(told: str) -> list[tuple[str, int]]:
+    """The name servers that an option names, by itself or by a file."""
+    from hanse.cli.addresses import server_address
+
+    if not told.startswith("/"):
+        return [server_address(told, "--forward")]
+    try:
+        lines = Path(told).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not text"
+        raise Oops(f"--forward {told}: {why}; name a readable resolv.conf") from None
+    words = [line.split() for line in lines]
+    named = [w[1] for w in words if len(w) > 1 and w[0] == "nameserver"]
+    return [(address.partition("%")[0], 53) for address in named]
+
+
+def _network_zone(view: "View", network: str, namespaces: tuple[str, ...]) -> "NetworkZone | None":
+    """The names of one tenant network, where one is asked for."""
+    from hanse.features.networks.names import parse_network_name
+    from hanse.features.networks.zone import NetworkZone
+
+    if not network:
+        if namespaces:
+            raise Oops("--namespace goes with --network; leave it out, or name the network")
+        return None
+    name = parse_network_name(network)
+    if not name.tenant or not name.network or "." in name.network:
+        raise Oops(f"--network {network!r} is not TENANT.NETWORK; write it as acme.default")
+    return NetworkZone(view, name, namespaces)
+
+
+def _named(zone: str, option: str = "--zone") -> str:
+    from hanse.model.dns.names import BadName, wire_name
+
+    try:
+        wire_name(zone)
+    except BadName as error:
+        raise Oops(f"{option}: {error}; give one such as {ZONE}") from None
+    return zone.lower().removesuffix(".")
+
+
+def _network(text: str) -> str:
+    from ipaddress import ip_network
+
+    try:
+        return str(ip_network(text, strict=False))
+    except ValueError:
+        raise Oops(
+            f"--allow-transfer {text!r} is not a network; give one such as 192.0.2.0/24"
+        ) from None
+
+
+def _listening(address: str, workers: int) -> "Listeners":
+    """Bound sockets; IPv6 addresses stand in brackets."""
+    from hanse.dns.listeners import bound
+
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise Oops(f"--listen {address!r} is not ADDRESS:PORT; write it as 0.0.0.0:5353")
+    try:
+        return bound(host.removeprefix("[").removesuffix("]"), int(port), workers)
+    except OSError as error:
+        why = error.strerror or "the address cannot be used"
+        raise Oops(f"--listen {address}: {why}; choose another address or port") from None

@@ -1,0 +1,92 @@
+"""What objects say of themselves is wrong, in their conditions and phases; pure."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from hanse.cli.doctor.clusters import Finding
+from hanse.cli.doctor.lists import Chart
+from hanse.model.kinds.stateful import SCHEMA, newer_schema_message
+from hanse.model.objects import Wire
+
+CONDITIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "tenants": ("Tenant", ("Ready",)),
+    "imports": ("ServiceImport", ("Published",)),
+    "hosts": ("GlobalService", ("Published",)),
+    "sets": ("StatefulSet", ("Valid", "Placed", "Published")),
+    "hosted": ("FederatedStatefulSet", ("Valid", "Placed", "Published")),
+}
+"""By list: the kind, and the conditions that are wrong when they are False."""
+
+UPDATE = "update Hanse where it is older: every agent, name server and this program"
+AS_TOLD = "as it says; `hanse statefulsets` shows where its replicas are"
+
+
+def told_wrong(chart: Chart) -> Iterator[Finding]:
+    """Everything that says of itself that somebody has to look at it."""
+    for what, (kind, types) in CONDITIONS.items():
+        for obj in chart[what]:
+            yield from (_finding(chart, kind, obj, told) for told in _untrue(obj, types))
+    for what, (kind, read) in STATUSES.items():
+        for obj in chart[what]:
+            for told in filter(None, read(obj.get("status") or {})):
+                yield _finding(chart, kind, obj, told)
+    yield from _of_sets(chart)
+
+
+def _of_sets(chart: Chart) -> Iterator[Finding]:
+    """What clusters report of their parts of sets, and what was made by a newer Hanse than this."""
+    for record in chart["shares"]:
+        schema, meta = record["spec"].get("schema", SCHEMA), record["metadata"]
+        if schema > SCHEMA:
+            place = f"{meta['namespace']}/{meta['name']}"
+            yield Finding(
+                chart.name, f"StatefulSetShares {place}: {newer_schema_message(schema)}", UPDATE
+            )
+    for part in chart["parts"]:
+        spec = part["spec"]
+        schema, place = spec.get("schema", SCHEMA), f"{spec['namespace']}/{spec['name']}"
+        about = f"its part of StatefulSet {place}"
+        if schema > SCHEMA:
+            yield Finding(spec["cluster"], f"{about}: {newer_schema_message(schema)}", UPDATE)
+        elif trouble := spec.get("trouble"):
+            yield Finding(spec["cluster"], f"{about}: {trouble}", AS_TOLD)
+
+
+def _untrue(obj: Wire, types: tuple[str, ...]) -> Iterator[str]:
+    for one in (obj.get("status") or {}).get("conditions") or ():
+        if one.get("type") in types and one.get("status") == "False":
+            yield one.get("message") or one.get("reason", "")
+
+
+def _failed(status: Wire) -> Iterator[str]:
+    if status.get("phase") in ("Failed", "Unknown"):
+        yield str(status.get("message", ""))
+
+
+def _rejected(status: Wire) -> Iterator[str]:
+    if status.get("status") == "Rejected":
+        yield str(status.get("error", ""))
+
+
+def _erroneous(status: Wire) -> Iterator[str]:
+    if status.get("errorStatus"):
+        yield str(status["errorStatus"])
+    yield from map(str, status.get("warnings") or ())
+
+
+STATUSES: Mapping[str, tuple[str, Callable[[Wire], Iterator[str]]]] = {
+    "networks": ("Network", _failed),
+    "policies": ("GlobalDeploymentPolicy", _erroneous),
+    "rules": ("GSLBHostRule", _rejected),
+}
+
+
+def _finding(chart: Chart, kind: str, obj: Wire, told: str) -> Finding:
+    meta = obj["metadata"]
+    name, namespace = meta["name"], meta.get("namespace", "")
+    place = f"{namespace}/{name}" if namespace else name
+    where = f" -n {namespace}" if namespace else ""
+    return Finding(
+        chart.name,
+        f"{kind} {place}: {told}",
+        f"as it says; kubectl --context {chart.name}{where} describe {kind.lower()} {name}",
+    )

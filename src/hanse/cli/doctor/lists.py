@@ -1,0 +1,94 @@
+"""What doctor reads of each cluster beside the first look: lists, as the API server gives them."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from hanse.cli.clusters import ClusterAccess, at_each
+from hanse.cli.inventory import PATIENCE
+from hanse.kube.errors import BadCredentials, KubeError
+from hanse.kube.http_transport import HttpTransport
+from hanse.kube.requests import path_of
+from hanse.kube.transport import Request
+from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
+from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.core import ConfigMap
+from hanse.model.kinds.federation import SYSTEM, Federation
+from hanse.model.kinds.globalservice import GlobalService
+from hanse.model.kinds.gslb import AMKOCluster, GlobalDeploymentPolicy, GSLBConfig, GSLBHostRule
+from hanse.model.kinds.hanse import FederatedStatefulSet
+from hanse.model.kinds.multicluster import ServiceImport
+from hanse.model.kinds.networking import IPAddress, ServiceCIDR
+from hanse.model.kinds.networks import Network, Tenant
+from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
+from hanse.model.naming import SYSTEM_NAMESPACE
+from hanse.model.objects import Wire
+
+Items = tuple[Wire, ...]
+
+PATHS: Mapping[str, str] = {
+    "federations": path_of(Federation.kind),
+    "leases": path_of(Lease.kind, SYSTEM),
+    "amko": path_of(AMKOCluster.kind),
+    "configurations": path_of(GSLBConfig.kind),
+    "networks": path_of(Network.kind),
+    "tenants": path_of(Tenant.kind),
+    "imports": path_of(ServiceImport.kind),
+    "hosts": path_of(GlobalService.kind),
+    "sets": "/apis/apps/v1/statefulsets",
+    "hosted": path_of(FederatedStatefulSet.kind),
+    "parts": path_of(StatefulSetPart.kind),
+    "shares": path_of(StatefulSetShares.kind),
+    "policies": path_of(GlobalDeploymentPolicy.kind),
+    "rules": path_of(GSLBHostRule.kind),
+    "acnps": path_of(ClusterNetworkPolicy.kind),
+    "anps": path_of(AntreaNetworkPolicy.kind),
+    "ledger": path_of(ConfigMap.kind, SYSTEM),
+    "ranges": path_of(ServiceCIDR.kind),
+    "addresses": path_of(IPAddress.kind),
+    "validating": "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+    "mutating": "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
+    "slices": f"/apis/discovery.k8s.io/v1/namespaces/{SYSTEM_NAMESPACE}/endpointslices",
+    "nodes": "/api/v1/nodes",
+    "secrets": f"/api/v1/namespaces/{SYSTEM}/secrets",
+    "deployments": f"/apis/apps/v1/namespaces/{SYSTEM_NAMESPACE}/deployments",
+    "corefile": "/api/v1/namespaces/kube-system/configmaps",
+}
+
+
+class Chart(Struct, frozen=True):
+    """What one cluster holds; nothing of what it does not serve or tell."""
+
+    name: str
+    lists: dict[str, Items] = {}
+
+    def __getitem__(self, what: str) -> Items:
+        return self.lists.get(what, ())
+
+
+async def charts_of(ways: Iterable[ClusterAccess]) -> list[Chart]:
+    """Read every cluster that answers at all; the first look tells of those that do not."""
+    found = await at_each(ways, _chart)
+    return [one for one in found if one is not None]
+
+
+async def _chart(way: ClusterAccess) -> Chart | None:
+    transport = HttpTransport(way.credentials)
+    try:
+        listed = await asyncio.gather(*(_list(transport, path) for path in PATHS.values()))
+    except (BadCredentials, KubeError):
+        return None
+    finally:
+        await transport.close()
+    return Chart(way.name, dict(zip(PATHS, listed, strict=True)))
+
+
+async def _list(transport: HttpTransport, path: str) -> Items:
+    answer = await transport.send(Request("GET", path, timeout=PATIENCE))
+    if answer.status != 200:
+        return ()
+    told: dict[str, Any] = msgspec.json.decode(answer.body)
+    return tuple(told.get("items") or ())

@@ -1,0 +1,96 @@
+"""`hanse export`: a Service becomes one of all clusters."""
+
+import json
+import re
+from datetime import timedelta
+
+import click
+
+from hanse.cli.errors import WRONG, Oops
+from hanse.cli.settings import settings_of
+
+_CLUSTER = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+@click.command("export")
+@click.argument("service")
+@click.option("-n", "--namespace", default="", help="Its namespace; else that of the context.")
+@click.option(
+    "--to-clusters",
+    metavar="ID,...",
+    help="Only these clusters import it; '' lets all of them again.",
+)
+@click.option(
+    "--weight",
+    type=click.IntRange(0, 1000),
+    help="This cluster's share of DNS answers for it, relative to the others'.",
+)
+@click.option(
+    "--priority",
+    type=click.IntRange(0, 100),
+    help="Of the clusters that are ready, those with the highest answer; others step in.",
+)
+@click.option("--wait/--no-wait", default=True, help="Wait until it is exported, or only ask.")
+@click.option(
+    "--timeout",
+    type=click.IntRange(1, 3600),
+    default=30,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def command(
+    context: click.Context,
+    service: str,
+    namespace: str,
+    to_clusters: str | None,
+    weight: int | None,
+    priority: int | None,
+    wait: bool,
+    timeout: int,
+    as_json: bool,
+) -> None:
+    """Export a Service to the other clusters, and show the result.
+
+    In the cluster of --context, or of the current one, it creates the ServiceExport and waits until
+    the agent has published it: who exports it, its ports, the endpoints that are ready in each
+    cluster, and what clusters disagree about. Running it again is fine.
+
+    The exit status is 0 when it is exported, 1 when it is not or clusters disagree about it.
+
+    \b
+    Examples:
+      hanse export web -n shop
+      hanse export web -n shop --context bergen --weight 3
+      hanse export db -n shop --to-clusters lubeck,hamburg
+      hanse export db -n shop --priority 10           the others answer when it is down
+      kubectl -n shop delete serviceexport web        takes it back
+    """
+    from hanse.cli.export import workflow
+    from hanse.cli.process import run_async, start_logging
+    from hanse.cli.reaching import way_to
+
+    settings = settings_of(context)
+    start_logging(settings)
+    wish = workflow.Exporting(
+        way_to(settings),
+        service,
+        namespace,
+        _clusters(to_clusters) if to_clusters is not None else None,
+        weight,
+        priority,
+        timedelta(seconds=timeout) if wait else None,
+    )
+    result = run_async(lambda: workflow.export(wish))
+    click.echo(json.dumps(workflow.document(result), indent=2) if as_json else str(result))
+    context.exit(WRONG if result.service.problems else 0)
+
+
+def _clusters(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    for name in names:
+        if not _CLUSTER.fullmatch(name):
+            raise Oops(f"--to-clusters: {name!r} is no cluster id; name them as lubeck,hamburg")
+    return names

@@ -1,0 +1,244 @@
+"""Exporting one Service: the ServiceExport is made, and the agent's answer is waited for."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import click
+from msgspec import Struct
+
+from hanse.cli import exported_services
+from hanse.cli.clusters import ClusterAccess
+from hanse.cli.errors import Oops, Trouble
+from hanse.cli.reaching import reached
+from hanse.features.services.exports import API_SERVER, NEVER_EXPORTED
+from hanse.features.services.names import PRIORITY, TO_CLUSTERS, WEIGHT
+from hanse.features.services.view import ExportProblem, ServiceView, format_port, service_views
+from hanse.kube.client import Client
+from hanse.kube.discovery import refresh
+from hanse.kube.errors import AlreadyExists, NotFound
+from hanse.model.conditions import Condition, find
+from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.core import Service
+from hanse.model.kinds.multicluster import ServiceExport
+from hanse.model.naming import AGENT, SYSTEM_NAMESPACE, ZONE
+from hanse.model.objects import Meta
+
+AGENT_PATIENCE = timedelta(seconds=5)
+"""How long an agent that works may say nothing about a new export."""
+DOUBT = timedelta(seconds=3)
+"""How long a bad word that stood before we came may be about to be taken back."""
+
+_LOOK_AGAIN = timedelta(milliseconds=100)
+
+
+class Exporting(Struct, frozen=True):
+    """What is to be exported, and how."""
+
+    way: ClusterAccess
+    service: str
+    namespace: str
+    to: tuple[str, ...] | None
+    weight: int | None
+    priority: int | None
+    patience: timedelta | None
+    """How long to wait; None: not at all."""
+
+
+class Result(Struct, frozen=True):
+    """How an export stands."""
+
+    cluster: str
+    service: ServiceView
+    waited: bool
+
+    def __str__(self) -> str:
+        seen = self.service
+        lines = [self._headline]
+        if seen.type:
+            ready = ", ".join(f"{c} {count}" for c, count in seen.endpoints.items())
+            lines += [
+                f"  type       {seen.type}",
+                f"  ports      {', '.join(format_port(p) for p in seen.ports) or 'none in common'}",
+                f"  endpoints  {ready or 'none'} ready",
+                f"  name       {seen.name}.{seen.namespace}.svc.{ZONE}",
+            ]
+        lines += [f"! {p.reason}: {p.message}" for p in seen.problems]
+        return "\n".join(lines)
+
+    @property
+    def _headline(self) -> str:
+        name = f"{self.service.namespace}/{self.service.name}"
+        if not self.waited:
+            return f"{name} is to be exported by {self.cluster}; see `hanse status`"
+        if self.cluster in self.service.exporters:
+            return f"{name} is exported by {', '.join(self.service.exporters)}"
+        return f"{name} is not exported by {self.cluster}"
+
+
+def document(result: Result) -> dict[str, Any]:
+    """The result for other programs."""
+    here = result.cluster in result.service.exporters
+    return {
+        "cluster": result.cluster,
+        "exported": here,
+        **exported_services.document(result.service),
+    }
+
+
+async def export(wish: Exporting) -> Result:
+    """Make the export and, if asked to, wait for how it stands; raises what keeps it from that."""
+    async with reached(wish.way) as client:
+        access = await wish.way.credentials.access()
+        place = (wish.service, wish.namespace or access.namespace or "default")
+        await _check(client, wish, *place)
+        fresh = await _offer(client, wish, *place)
+        if wish.patience is None:
+            cluster = await exported_services.cluster_id(client, wish.way.name)
+            return Result(cluster, ServiceView(place[1], place[0]), waited=False)
+        return await _Waiting(client, wish.way.name, *place, fresh=fresh).settled(wish.patience)
+
+
+async def _check(client: Client, wish: Exporting, name: str, namespace: str) -> None:
+    where = wish.way.name
+    if (namespace, name) == API_SERVER:
+        raise Oops(f"{NEVER_EXPORTED}; name another than {namespace}/{name}")
+    await refresh(client)
+    if client.kinds.known is not None and client.kinds.known.version_of(ServiceExport) is None:
+        raise Trouble(
+            f"{where} does not know ServiceExports; let it join first: "
+            f"hanse join --broker CONTEXT --cluster-id ID --context {where}"
+        )
+    try:
+        service = await client.read(Service, name, namespace)
+    except NotFound:
+        if "/" in name:
+            there, _, bare = name.partition("/")
+            raise Oops(f"{name!r} is no name of a Service; write {bare} -n {there}") from None
+        raise Oops(
+            f"there is no Service {name} in namespace {namespace} of {where}; "
+            "create it, or say where it is with -n and --context"
+        ) from None
+    if service.spec.type == "ExternalName":
+        raise Oops(
+            f"Service {namespace}/{name} is of type ExternalName and has no endpoints; "
+            "export one of another type"
+        )
+
+
+async def _offer(client: Client, wish: Exporting, name: str, namespace: str) -> bool:
+    """Create the export or bring its annotations to what is asked; whether it is new."""
+    marks = _marks(wish)
+    wanted = {key: value for key, value in marks.items() if value is not None}
+    meta = Meta(name=name, namespace=namespace, annotations=wanted)
+    try:
+        await client.create(ServiceExport(metadata=meta))
+    except AlreadyExists:
+        if marks:
+            change = {"metadata": {"annotations": marks}}
+            await client.patch(ServiceExport, name, namespace, change)
+        return False
+    return True
+
+
+def _marks(wish: Exporting) -> dict[str, str | None]:
+    """The annotations asked for; None takes one away."""
+    marks: dict[str, str | None] = {}
+    if wish.to is not None:
+        marks[TO_CLUSTERS] = ",".join(wish.to) or None
+    if wish.weight is not None:
+        marks[WEIGHT] = str(wish.weight)
+    if wish.priority is not None:
+        marks[PRIORITY] = str(wish.priority)
+    return marks
+
+
+@contextmanager
+def _telling(text: str) -> Iterator[None]:
+    """Say what is waited for: while it lasts on a terminal, else once."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if console.is_terminal:
+        with console.status(text):
+            yield
+    else:
+        click.echo(text, err=True)
+        yield
+
+
+class _Waiting:
+    """The wait for an agent's word on one export."""
+
+    def __init__(
+        self, client: Client, where: str, name: str, namespace: str, *, fresh: bool
+    ) -> None:
+        self._client = client
+        self._where = where
+        self._name = name
+        self._namespace = namespace
+        self._fresh = fresh
+        self._began = asyncio.get_running_loop().time()
+
+    async def settled(self, patience: timedelta) -> Result:
+        """How the export stands in the end, or as far as it got."""
+        result, final = await self._look()
+        if final:
+            return result
+        text = f"waiting up to {patience.total_seconds():.0f} s for the agent of {self._where}"
+        with _telling(text):
+            while not final and not self._for_longer_than(patience):
+                await asyncio.sleep(_LOOK_AGAIN.total_seconds())
+                result, final = await self._look()
+        return result
+
+    async def _look(self) -> tuple[Result, bool]:
+        """The result as of now, and whether it is the last word."""
+        held = await exported_services.holding(self._client, self._where, self._namespace)
+        found = service_views([held])
+        seen = next((one for one in found if one.name == self._name), None)
+        export = next((one for one in held.exports if one.name == self._name), None)
+        if seen is None or export is None:
+            raise Trouble(f"somebody deleted ServiceExport {self._namespace}/{self._name}")
+        ready = find(export.status.conditions, r"Ready")
+        if self._for_longer_than(AGENT_PATIENCE) and not _is_true(ready):
+            await self._check_agent()
+        result = Result(held.cluster, seen, waited=True)
+        if _is_true(ready):
+            return self._complete(result)
+        failed = ready is not None and ready.reason == "Failed"
+        return result, failed and (self._fresh or self._for_longer_than(DOUBT))
+
+    def _complete(self, result: Result) -> tuple[Result, bool]:
+        """An export that stands is waited for until its import does, too."""
+        if result.cluster in result.service.exporters:
+            return result, True
+        text = "it is published, and not imported here yet; see `hanse doctor`"
+        problem = ExportProblem(result.cluster, "NotImported", text)
+        seen = ServiceView(self._namespace, self._name, problems=(problem,))
+        return Result(result.cluster, seen, waited=True), False
+
+    async def _check_agent(self) -> None:
+        try:
+            lease = await self._client.read(Lease, AGENT, SYSTEM_NAMESPACE)
+        except NotFound:
+            raise self._no_agent("has ever run") from None
+        renewed = lease.spec.renew_time
+        silent = datetime.now(UTC) - datetime.fromisoformat(renewed) if renewed else timedelta.max
+        if silent > timedelta(seconds=lease.spec.lease_duration_seconds) + AGENT_PATIENCE:
+            raise self._no_agent("runs")
+
+    def _no_agent(self, what: str) -> Trouble:
+        return Trouble(
+            f"the ServiceExport is made, but no agent {what} in {self._where}; "
+            f"start it with `hanse agent --context {self._where}`, see `hanse doctor`"
+        )
+
+    def _for_longer_than(self, limit: timedelta) -> bool:
+        return asyncio.get_running_loop().time() - self._began > limit.total_seconds()
+
+
+def _is_true(told: Condition | None) -> bool:
+    return told is not None and told.status == "True"

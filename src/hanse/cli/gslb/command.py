@@ -1,0 +1,156 @@
+"""`hanse gslb`: who leads global load balancing, what is in step, and how to change the leader."""
+
+import json
+
+import click
+
+from hanse.cli.errors import WRONG
+from hanse.cli.settings import settings_of
+
+
+@click.group("gslb")
+def command() -> None:
+    """Show who leads global load balancing, and change it after a disaster.
+
+    \b
+    Examples:
+      hanse gslb status
+      hanse gslb promote hamburg --dry-run
+      hanse gslb promote hamburg --controller-ip 10.10.20.1
+      hanse gslb demote lubeck
+    """
+
+
+@command.command("status")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def status(context: click.Context, as_json: bool) -> None:
+    """Show who leads, which followers are in step, and every global host.
+
+    The clusters are those of the kubeconfig. A follower is in step when its configuration is the
+    leader's. The exit status is 1 when something is wrong: no leader or two, a follower behind, a
+    stage of the federation that failed.
+
+    \b
+    Examples:
+      hanse gslb status
+      hanse gslb status --json | jq '.clusters[] | select(.inStep | not)'
+    """
+    from hanse.cli.clusters import ways
+    from hanse.cli.errors import bad_credentials
+    from hanse.cli.gslb.view import document, look, shown
+    from hanse.cli.process import run_async, start_logging
+    from hanse.kube.errors import BadCredentials
+
+    settings = settings_of(context)
+    start_logging(settings)
+    try:
+        chosen = ways(settings)
+    except BadCredentials as error:
+        raise bad_credentials(error) from None
+    seen = run_async(lambda: look(chosen))
+    click.echo(json.dumps(document(seen), indent=2) if as_json else shown(seen))
+    context.exit(WRONG if seen.problems else 0)
+
+
+@command.command("promote")
+@click.argument("cluster")
+@click.option(
+    "--controller-ip",
+    default="",
+    metavar="ADDRESS",
+    help="The Avi controller that leads from now on, where the old one is lost too.",
+)
+@click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing.")
+@click.option(
+    "--timeout",
+    type=click.IntRange(0, 3600),
+    default=30,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for the new leader to say how it went; 0: not at all.",
+)
+@click.pass_context
+def promote(
+    context: click.Context, cluster: str, controller_ip: str, dry_run: bool, timeout: int
+) -> None:
+    """Make CLUSTER, a context of the kubeconfig, the leader.
+
+    For the day when the leader's cluster, or its whole site, is lost. It is refused while another
+    leader can be reached: demote that one first. Answers go on meanwhile, as they were.
+
+    \b
+    Examples:
+      hanse gslb promote hamburg --dry-run
+      hanse gslb promote hamburg                                 its cluster is lost
+      hanse gslb promote hamburg --controller-ip 10.10.20.1      its site is lost
+    """
+    _change(context, cluster, controller_ip, leads=True, dry_run=dry_run, timeout=timeout)
+
+
+@command.command("demote")
+@click.argument("cluster")
+@click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing.")
+@click.pass_context
+def demote(context: click.Context, cluster: str, dry_run: bool) -> None:
+    """Make CLUSTER, a context of the kubeconfig, a follower.
+
+    For a leader of old that is back, or before another is promoted. What it answers goes on.
+
+    \b
+    Examples:
+      hanse gslb demote lubeck
+    """
+    _change(context, cluster, "", leads=False, dry_run=dry_run, timeout=0)
+
+
+def _change(
+    context: click.Context,
+    cluster: str,
+    controller_ip: str,
+    *,
+    leads: bool,
+    dry_run: bool,
+    timeout: int,
+) -> None:
+    from hanse.cli.clusters import ways
+    from hanse.cli.errors import bad_credentials
+    from hanse.cli.gslb.leadership import Wish, carry_out
+    from hanse.cli.process import run_async, start_logging
+    from hanse.kube.errors import BadCredentials
+
+    settings = settings_of(context)
+    start_logging(settings)
+    try:
+        chosen = ways(settings)
+    except BadCredentials as error:
+        raise bad_credentials(error) from None
+    wish = Wish(cluster, leads, controller_ip, dry_run, timeout)
+    context.exit(0 if run_async(lambda: carry_out(wish, chosen, click.echo)) else WRONG)
+
+
+@command.command("rights")
+@click.option(
+    "--account",
+    default="gslb-leader",
+    show_default=True,
+    metavar="NAME",
+    help="The ServiceAccount in avi-system that leaders use in a cluster.",
+)
+def rights(account: str) -> None:
+    """Print the account that a leader needs in every other cluster.
+
+    Apply it in each of them, and put a token of the account into the kubeconfig of
+    gslb-config-secret. It may read what is load balanced, and write in avi-system alone.
+
+    \b
+    Examples:
+      hanse gslb rights | kubectl --context hamburg apply -f -
+      kubectl --context hamburg -n avi-system create token gslb-leader --duration=8760h
+    """
+    import yaml
+
+    from hanse.features.gslb.manifests import leader_account
+
+    documents = [manifest.wire for manifest in leader_account(account)]
+    click.echo(yaml.safe_dump_all(documents, sort_keys=False), nl=False)

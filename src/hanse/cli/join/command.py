@@ -1,0 +1,137 @@
+"""`hanse join`: a cluster becomes a member."""
+
+import re
+from datetime import timedelta
+
+import click
+
+from hanse.cli.errors import Oops
+from hanse.cli.settings import settings_of
+
+_LIFETIME = re.compile(r"(\d+)([hd])")
+_SHORTEST = timedelta(hours=1)
+_LONGEST = timedelta(days=3650)
+
+
+@click.command("join")
+@click.option(
+    "--cluster-id",
+    required=True,
+    envvar="HANSE_CLUSTER_ID",
+    show_envvar=True,
+    metavar="ID",
+    help="This cluster's name in the fleet; part of DNS names, and for good.",
+)
+@click.option(
+    "--broker",
+    default="",
+    metavar="CONTEXT",
+    help="Join this broker: its context, with an administrator's rights.",
+)
+@click.option(
+    "--broker-server",
+    default="",
+    metavar="URL",
+    help="Where the agent finds the broker, if that is another address than the context's.",
+)
+@click.option(
+    "--broker-namespace",
+    default="hanse-broker",
+    show_default=True,
+    metavar="NAME",
+    help="Where clusters share there.",
+)
+@click.option(
+    "--federation",
+    default="",
+    metavar="NAME",
+    help="Join this Federation, or form it.",
+)
+@click.option(
+    "--supervisor",
+    "supervisors",
+    multiple=True,
+    metavar="CONTEXT",
+    help="A supervisor of it. Repeat it for each.",
+)
+@click.option("--supervises", is_flag=True, help="This cluster is to supervise, too.")
+@click.option(
+    "--server",
+    default="",
+    metavar="URL",
+    help="Where supervisors find this cluster, if that is another address than the context's.",
+)
+@click.option(
+    "--token-lifetime",
+    default="7d",
+    show_default=True,
+    metavar="DURATION",
+    help="How long the token for the broker or for supervisors holds; agents renew it halfway.",
+)
+@click.option("--dry-run", is_flag=True, help="Print what would be written, and write nothing.")
+@click.pass_context
+def command(
+    context: click.Context,
+    cluster_id: str,
+    broker: str,
+    broker_server: str,
+    broker_namespace: str,
+    federation: str,
+    supervisors: tuple[str, ...],
+    supervises: bool,
+    server: str,
+    token_lifetime: str,
+    dry_run: bool,
+) -> None:
+    """Let a cluster join a broker, or a Federation, or both.
+
+    The cluster is that of --context, or of the current one. With --broker it gets an account on the
+    broker that may write its own slices and the aggregates, and nothing else; in the cluster, the
+    agent gets its account, its rights, and a Secret with its way to the broker.
+
+    With --federation the cluster claims its id and its cluster set, gets an account for supervisors
+    with the least rights they need, and a token of it is put into each supervisor, whose Federation
+    names the cluster from then on. The first supervisor forms the Federation.
+
+    Running it again changes only what is not so yet, and renews a token past half its life.
+
+    \b
+    Examples:
+      hanse join --broker broker --cluster-id lubeck --context lubeck
+      hanse join --federation league --cluster-id lubeck --context lubeck --supervises
+      hanse join --federation league --cluster-id bergen --context bergen --supervisor lubeck
+      hanse join --broker broker --cluster-id lubeck --context lubeck --dry-run
+    """
+    from hanse.cli.process import run_async, start_logging
+    from hanse.cli.reaching import way_to
+    from hanse.features.services.manifests import cluster_id_error
+
+    if why := cluster_id_error(cluster_id):
+        raise Oops(f"--cluster-id: {why}")
+    if not broker and not federation:
+        raise Oops("name what to join: --broker CONTEXT, or --federation NAME, or both")
+    if (supervisors or supervises or server) and not federation:
+        raise Oops("--supervisor, --supervises and --server go with --federation NAME")
+    settings = settings_of(context)
+    start_logging(settings)
+    lifetime, member = _lifetime(token_lifetime), way_to(settings)
+    if broker:
+        from hanse.cli.join.broker import Joining, join
+
+        way = way_to(settings, broker)
+        wish = Joining(cluster_id, member, way, broker_namespace, broker_server, lifetime)
+        run_async(lambda: join(wish, dry_run=dry_run))
+    if federation:
+        from hanse.cli.join.federation import Membership, join_federation
+
+        ways = tuple(way_to(settings, name) for name in supervisors)
+        into = Membership(federation, cluster_id, member, ways, supervises, server, lifetime)
+        run_async(lambda: join_federation(into, dry_run=dry_run))
+
+
+def _lifetime(text: str) -> timedelta:
+    found = _LIFETIME.fullmatch(text)
+    hours = int(found[1]) * (24 if found[2] == "d" else 1) if found else 0
+    if not _SHORTEST <= timedelta(hours=min(hours, 10**6)) <= _LONGEST:
+        raise Oops(f"--token-lifetime {text!r} is not between 1h and 3650d; write it as 90d or 12h")
+    return timedelta(hours=hours)

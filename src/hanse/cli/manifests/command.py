@@ -1,0 +1,148 @@
+"""`hanse manifests`: what an agent, its rights and the name server are made of, to be applied."""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hanse.cli.errors import Oops
+
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
+
+if TYPE_CHECKING:
+    from hanse.cli.manifests.values import Values
+
+
+@click.command("manifests")
+@click.option("--cluster-id", default="", metavar="ID", help="This cluster's name in the fleet.")
+@click.option(
+    "-f",
+    "--values",
+    "file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="A YAML file of values, as for the chart.",
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="One value, as image.tag=1.0 or dns.enabled=false. Repeatable.",
+)
+@click.option("--no-crds", is_flag=True, help="Without the definitions of kinds.")
+@click.option(
+    "--chart",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="Write the Helm chart into a new folder instead.",
+)
+@click.option("--show-values", is_flag=True, help="Print every value with its meaning instead.")
+def command(
+    cluster_id: str,
+    file: Path | None,
+    settings: tuple[str, ...],
+    no_crds: bool,
+    chart: Path | None,
+    show_values: bool,
+) -> None:
+    """Print what an installation is made of, or write its Helm chart.
+
+    The agent with its rights, its Service, its budget and its network policy, the name server, and
+    the definitions of all kinds; the Helm chart is made of the same. `hanse join` comes first: it
+    makes the Secret by which the agent reaches the broker.
+
+    \b
+    Examples:
+      hanse manifests --cluster-id lubeck | kubectl apply --server-side -f -
+      hanse manifests --cluster-id lubeck --set image.repository=registry.example/hanse
+      hanse manifests --show-values >values.yaml
+      hanse manifests --chart ./hanse
+      helm install hanse ./hanse --set clusterId=lubeck --take-ownership
+    """
+    from hanse.cli.manifests.render import chart as files
+    from hanse.cli.manifests.render import plain
+    from hanse.cli.manifests.values import Values, documented
+
+    if show_values:
+        click.echo(documented(Values()), nl=False)
+    elif chart is not None:
+        _write(files(), chart)
+    else:
+        chosen = _chosen(cluster_id, file, settings)
+        click.echo(plain(chosen, with_crds=not no_crds), nl=False)
+
+
+def _write(files: dict[str, str], folder: Path) -> None:
+    if folder.exists() and any(folder.iterdir()):
+        raise Oops(f"--chart {folder}: it is not empty; name a new folder")
+    for name, text in files.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    click.echo(f"{len(files)} files are in {folder}", err=True)
+
+
+def _chosen(cluster_id: str, file: Path | None, settings: tuple[str, ...]) -> "Values":
+    import msgspec
+
+    from hanse.cli.manifests.values import Values
+    from hanse.model.naming import CLUSTER_ID
+
+    tree = _read(file) if file is not None else {}
+    for setting in settings:
+        _set(tree, setting)
+    if cluster_id:
+        tree["clusterId"] = cluster_id
+    named = tree.get("clusterId")
+    if not named:
+        raise Oops("clusterId is not chosen; name this cluster with --cluster-id")
+    if isinstance(named, str) and not CLUSTER_ID.fullmatch(named):
+        raise Oops(
+            f"--cluster-id {named[:70]!r} is not a DNS label; use at most 63 lower-case letters, "
+            "digits and hyphens, such as lubeck"
+        )
+    try:
+        return msgspec.convert(tree, Values)
+    except msgspec.ValidationError as error:
+        raise Oops(f"{_in_words(str(error))}; see `hanse manifests --show-values`") from None
+
+
+def _in_words(error: str) -> str:
+    """What a decoder says of a value, as people say it: the value's name first."""
+    what, _, where = error.partition(" - at `$")
+    path = where.rstrip("`").lstrip(".")
+    unknown = _UNKNOWN.fullmatch(what)
+    if unknown is not None:
+        return f"there is no value {path + '.' if path else ''}{unknown[1]}"
+    return f"{path}: {what[:1].lower()}{what[1:]}".replace("`", "")
+
+
+def _read(file: Path) -> dict[str, Any]:
+    import yaml
+
+    try:
+        tree = yaml.safe_load(file.read_text()) or {}
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        why = getattr(error, "strerror", "") or getattr(error, "problem", "") or "it is not YAML"
+        raise Oops(f"--values {file}: {why}; name a YAML file") from None
+    if not isinstance(tree, dict):
+        raise Oops(f"--values {file}: it holds no names and values; see --show-values")
+    return tree
+
+
+def _set(tree: dict[str, Any], setting: str) -> None:
+    import yaml
+
+    path, equals, text = setting.partition("=")
+    if not equals or not path:
+        raise Oops(f"--set {setting!r} is not NAME=VALUE; write it as image.tag=1.0")
+    *parents, last = path.split(".")
+    place = tree
+    for parent in parents:
+        below = place.setdefault(parent, {})
+        if not isinstance(below, dict):
+            raise Oops(f"--set {path}: {parent} is no group of values; see --show-values")
+        place = below
+    place[last] = yaml.safe_load(text)

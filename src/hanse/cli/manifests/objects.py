@@ -1,0 +1,267 @@
+"""The objects of an installation: workloads with as little as they need, and their rights."""
+
+from typing import Any
+
+from hanse import __version__, app
+from hanse.cli.manifests.value_source import Choosing, Part
+from hanse.features.services.manifests import agent_manifests
+from hanse.model.dns.zones import View
+from hanse.model.facts import Role
+from hanse.model.kinds.gslb import NAMESPACE as GSLB_NAMESPACE
+from hanse.model.manifests import PART_OF, SERVICE_ACCOUNT, Subject, bindings, manifest, roles
+from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
+from hanse.model.objects import Wire
+from hanse.model.rbac import rights
+
+DNS = "hanse-dns"
+METRICS_PORT = 8080
+WEBHOOK_PORT = 9443
+DASHBOARD_PORT = 8090
+DNS_PORT = 5353
+BROKER_FOLDER = "/var/run/hanse/broker"
+TOKEN_FOLDER = "/var/run/hanse/dashboard"  # noqa: S105 - where it is mounted
+NOBODY = 65532
+
+
+def parts() -> tuple[Part, ...]:
+    """Every file of an installation, in the order in which it is applied."""
+    return (
+        ("rights", "", lambda chosen: [*_rights(chosen)]),
+        ("agent", "", lambda chosen: [*_agent(chosen)]),
+        ("dns-rights", "dns.enabled", lambda _: [*_dns_rights()]),
+        ("dns", "dns.enabled", lambda chosen: [*_dns(chosen)]),
+        ("network-policy", "networkPolicy", lambda _: [*_policies()]),
+        ("amkocluster", "gslb.enabled", lambda chosen: [*_gslb(chosen)]),
+    )
+
+
+def _rights(chosen: Choosing) -> list[Wire]:
+    return [one.wire for one in agent_manifests(app.watches(), chosen.value("clusterId"))]
+
+
+def _dns_rights() -> list[Wire]:
+    everything = app.sources(View("all", global_zones=("example.com",)))
+    rules = rights([watch for source in everything for watch in source.watches], Role.LOCAL)
+    made = (
+        manifest(SERVICE_ACCOUNT, DNS, SYSTEM_NAMESPACE),
+        *roles(DNS, rules),
+        *bindings(DNS, DNS, rules, Subject(DNS, SYSTEM_NAMESPACE), {}),
+    )
+    return [one.wire for one in made]
+
+
+def _agent(chosen: Choosing) -> list[Wire]:
+    ports = {"metrics": METRICS_PORT, "webhooks": WEBHOOK_PORT, "dashboard": DASHBOARD_PORT}
+    environment = {
+        "HANSE_CLUSTER_ID": chosen.value("clusterId"),
+        "HANSE_LISTEN": f"0.0.0.0:{METRICS_PORT}",
+        "HANSE_BROKER_KUBECONFIG": chosen.either("broker.enabled", f"{BROKER_FOLDER}/kubeconfig"),
+        "HANSE_BROKER_NAMESPACE": chosen.value("broker.namespace"),
+        "HANSE_DASHBOARD_LISTEN": chosen.either("dashboard.enabled", f"0.0.0.0:{DASHBOARD_PORT}"),
+        "HANSE_DASHBOARD_TOKEN_FILE": f"{TOKEN_FOLDER}/token",
+        "HANSE_DASHBOARD_HOST": chosen.value("dashboard.hosts"),
+        "HANSE_WEBHOOK_LISTEN": chosen.either("webhooks.enabled", f"0.0.0.0:{WEBHOOK_PORT}"),
+        "HANSE_NETWORK_DNS_IMAGE": chosen.image(),
+        "HANSE_IDENTITY": _of_pod("metadata.name"),
+        "HANSE_NAMESPACE": _of_pod("metadata.namespace"),
+    }
+    container = {
+        **_container(chosen, "agent", ["agent"], environment),
+        "ports": [{"name": n, "containerPort": p} for n, p in ports.items()],
+        "livenessProbe": _asked("/healthz", 20),
+        "readinessProbe": _asked("/readyz", 5),
+        "volumeMounts": [
+            {"name": "broker", "mountPath": BROKER_FOLDER, "readOnly": True},
+            {"name": "dashboard", "mountPath": TOKEN_FOLDER, "readOnly": True},
+            {"name": "scratch", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
+        ],
+        "resources": chosen.value("agent.resources"),
+    }
+    volumes = [
+        _secret_volume("broker", chosen.value("broker.secret")),
+        _secret_volume("dashboard", chosen.value("dashboard.tokenSecret")),
+        {"name": "scratch", "emptyDir": {"sizeLimit": "16Mi"}},
+    ]
+    return [
+        _deployment(chosen, AGENT, AGENT, chosen.value("agent.replicas"), container, volumes),
+        _budget(AGENT),
+        _service(
+            AGENT,
+            [
+                {"name": "metrics", "port": METRICS_PORT, "targetPort": "metrics"},
+                {"name": "dashboard", "port": DASHBOARD_PORT, "targetPort": "dashboard"},
+            ],
+        ),
+    ]
+
+
+def _dns(chosen: Choosing) -> list[Wire]:
+    listens = f"0.0.0.0:{DNS_PORT}"
+    told = f"0.0.0.0:{METRICS_PORT}"
+    arguments = ["dns", f"--listen={listens}", f"--metrics-listen={told}"]
+    arguments += ["--zone", chosen.value("dns.zone")]
+    arguments += ["--broker-namespace", chosen.value("broker.namespace")]
+    environment = {
+        "HANSE_CLUSTER_ID": chosen.value("clusterId"),
+        "HANSE_BROKER_KUBECONFIG": chosen.either("broker.enabled", f"{BROKER_FOLDER}/kubeconfig"),
+    }
+    spoken = [("dns", "UDP"), ("dns-tcp", "TCP")]
+    container = {
+        **_container(chosen, "dns", arguments, environment),
+        "ports": [
+            {"name": "metrics", "containerPort": METRICS_PORT},
+            *({"name": n, "containerPort": DNS_PORT, "protocol": p} for n, p in spoken),
+        ],
+        "livenessProbe": _asked("/healthz", 20),
+        "readinessProbe": _asked("/readyz", 5),
+        "volumeMounts": [
+            {"name": "broker", "mountPath": BROKER_FOLDER, "readOnly": True},
+            {"name": "scratch", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
+        ],
+        "resources": chosen.value("dns.resources"),
+    }
+    volumes = [
+        _secret_volume("broker", chosen.value("broker.secret")),
+        {"name": "scratch", "emptyDir": {"sizeLimit": "16Mi"}},
+    ]
+    service = _service(
+        DNS, [{"name": n, "port": 53, "targetPort": n, "protocol": p} for n, p in spoken]
+    )
+    service["spec"]["clusterIP"] = chosen.value("dns.clusterIp")
+    return [
+        _deployment(chosen, DNS, DNS, chosen.value("dns.replicas"), container, volumes),
+        _budget(DNS),
+        service,
+    ]
+
+
+def _policies() -> list[Wire]:
+    """Who may talk to our pods; whom they talk to are API servers anywhere."""
+    open_ports = {
+        AGENT: [
+            {"port": "metrics"},
+            {"port": "webhooks"},
+            {"port": "dashboard"},
+        ],
+        DNS: [
+            {"port": "metrics"},
+            {"port": "dns", "protocol": "UDP"},
+            {"port": "dns-tcp", "protocol": "TCP"},
+        ],
+    }
+    return [
+        _object(
+            "networking.k8s.io/v1",
+            "NetworkPolicy",
+            name,
+            {
+                "podSelector": {"matchLabels": _labels(name)},
+                "policyTypes": ["Ingress"],
+                "ingress": [{"ports": ports}],
+            },
+        )
+        for name, ports in open_ports.items()
+    ]
+
+
+def _gslb(chosen: Choosing) -> list[Wire]:
+    spec = {
+        "isLeader": chosen.value("gslb.isLeader"),
+        "clusterContext": chosen.value_or("gslb.clusterContext", "clusterId"),
+        "version": __version__,
+        "clusters": chosen.value("gslb.clusters"),
+    }
+    made = _object("amko.vmware.com/v1alpha1", "AMKOCluster", "amkocluster-federation", spec)
+    made["metadata"]["namespace"] = GSLB_NAMESPACE  # which is among the rights
+    return [made]
+
+
+def _labels(name: str) -> dict[str, str]:
+    return {"app.kubernetes.io/name": name, PART_OF: "hanse"}
+
+
+def _object(api_version: str, kind: str, name: str, spec: Wire) -> Wire:
+    metadata = {"name": name, "namespace": SYSTEM_NAMESPACE, "labels": _labels(name)}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def _deployment(
+    chosen: Choosing, name: str, account: str, replicas: Any, container: Wire, volumes: list[Wire]
+) -> Wire:
+    labels = _labels(name)
+    pod = {
+        "serviceAccountName": account,
+        "priorityClassName": chosen.value("priorityClassName"),
+        "nodeSelector": chosen.value("nodeSelector"),
+        "tolerations": chosen.value("tolerations"),
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": NOBODY,
+            "runAsGroup": NOBODY,
+            "fsGroup": NOBODY,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": key,
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": labels},
+            }
+            for key in ("topology.kubernetes.io/zone", "kubernetes.io/hostname")
+        ],
+        "containers": [container],
+        "volumes": volumes,
+    }
+    spec = {
+        "replicas": replicas,
+        "selector": {"matchLabels": labels},
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
+        "template": {"metadata": {"labels": labels}, "spec": pod},
+    }
+    made = _object("apps/v1", "Deployment", name, spec)
+    made["metadata"]["labels"] = {**labels, "app.kubernetes.io/version": __version__}
+    return made
+
+
+def _container(
+    chosen: Choosing, name: str, arguments: list[Any], environment: dict[str, Any]
+) -> Wire:
+    return {
+        "name": name,
+        "image": chosen.image(),
+        "imagePullPolicy": chosen.value("image.pullPolicy"),
+        "args": arguments,
+        "env": [
+            {"name": name, "value": value}
+            if not isinstance(value, dict)
+            else {"name": name, "valueFrom": value}
+            for name, value in environment.items()
+        ],
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+
+
+def _of_pod(path: str) -> Wire:
+    return {"fieldRef": {"fieldPath": path}}
+
+
+def _secret_volume(name: str, secret: Any) -> Wire:
+    return {"name": name, "secret": {"secretName": secret, "optional": True}}
+
+
+def _asked(path: str, every: int) -> Wire:
+    return {"httpGet": {"path": path, "port": "metrics"}, "periodSeconds": every}
+
+
+def _budget(name: str) -> Wire:
+    spec = {"minAvailable": 1, "selector": {"matchLabels": _labels(name)}}
+    return _object("policy/v1", "PodDisruptionBudget", name, spec)
+
+
+def _service(name: str, ports: list[Wire]) -> Wire:
+    return _object("v1", "Service", name, {"selector": _labels(name), "ports": ports})

@@ -1,0 +1,71 @@
+"""An installation as files: plain manifests, or a Helm chart."""
+
+import json
+from typing import Any
+
+import yaml
+
+from hanse import __version__
+from hanse.cli.manifests.objects import parts
+from hanse.cli.manifests.value_source import Chosen, Templated
+from hanse.cli.manifests.values import Values, documented, schema
+from hanse.cli.yaml_text import text_of
+from hanse.model.crds import crds
+
+CHART = {
+    "apiVersion": "v2",
+    "name": "hanse",
+    "description": "A federation control plane for Kubernetes: many clusters, one network.",
+    "type": "application",
+    "version": __version__,
+    "appVersion": __version__,
+    "kubeVersion": ">=1.30.0-0",
+    "keywords": ["multi-cluster", "federation", "dns", "gslb"],
+}
+
+NOTES = """\
+Hanse {{ .Chart.AppVersion }} runs as cluster {{ .Values.clusterId }}.
+
+  kubectl -n hanse-system get pods
+  hanse status
+  hanse doctor
+{{- if .Values.dns.enabled }}
+
+Let the cluster's own DNS hand {{ .Values.dns.zone }} over: add to the Corefile what this prints,
+with the address that `kubectl -n hanse-system get service hanse-dns` shows:
+
+  hanse dns corefile ADDRESS
+{{- end }}
+"""
+
+
+def plain(values: Values, *, with_crds: bool = True) -> str:
+    """Everything to be applied to a cluster, by choices that were made."""
+    chosen = Chosen(values)
+    wanted = [one for _, on, make in parts() if not on or chosen.value(on) for one in make(chosen)]
+    return text_of([*(crds() if with_crds else ()), *wanted])
+
+
+def chart() -> dict[str, str]:
+    """The files of the chart, by their paths in it."""
+    files = {
+        "Chart.yaml": yaml.dump(CHART, sort_keys=False),
+        "values.yaml": "# What can be chosen, with its defaults.\n" + documented(Values()),
+        "values.schema.json": json.dumps(schema(), indent=2) + "\n",
+        "templates/NOTES.txt": NOTES,
+    }
+    for crd in crds():
+        files[f"crds/{crd['metadata']['name']}.yaml"] = text_of([crd])
+    for name, on, make in parts():
+        text = text_of([_kept(one) for one in make(Templated())])
+        opened = f"{{{{- if .Values.{on} }}}}\n{text}{{{{- end }}}}\n" if on else text
+        files[f"templates/{name}.yaml"] = opened
+    return files
+
+
+def _kept(obj: dict[str, Any]) -> dict[str, Any]:
+    """Namespaces hold what is not ours to delete with a release."""
+    if obj["kind"] != "Namespace":
+        return obj
+    marks = {"helm.sh/resource-policy": "keep"}
+    return {**obj, "metadata": {**obj["metadata"], "annotations": marks}}

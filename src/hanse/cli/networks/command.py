@@ -1,0 +1,111 @@
+"""`hanse networks`: tenants' networks, and who can reach whom by the policies that are written."""
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from hanse.cli.errors import WRONG
+from hanse.cli.settings import settings_of
+
+if TYPE_CHECKING:
+    from hanse.features.networks.reachability import ReachabilityMatrix
+
+_MARKS = {"all": "✓", "some": "~", "none": "·"}
+
+
+@click.group("networks")
+def command() -> None:
+    """Look at the networks of tenants.
+
+    \b
+    Examples:
+      hanse networks list
+      hanse networks matrix --context lubeck --json
+    """
+
+
+@command.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def list_(context: click.Context, as_json: bool) -> None:
+    """Show every network: whose, of which type, how far it is, and how much is in it.
+
+    The exit status is 1 if one is Failed or Unknown.
+
+    \b
+    Examples:
+      hanse networks list
+      hanse networks list --json | jq '.[] | select(.phase != "Ready")'
+    """
+    from hanse.cli.networks.view import seen_networks
+    from hanse.cli.process import run_async, start_logging
+    from hanse.cli.reaching import way_to
+    from hanse.cli.tables import table
+
+    settings = settings_of(context)
+    start_logging(settings)
+    way = way_to(settings)
+    found = run_async(lambda: seen_networks(way))
+    if as_json:
+        import msgspec
+
+        click.echo(json.dumps(msgspec.to_builtins(found), indent=2))
+    elif not found:
+        click.echo(f"{way.name} has no networks; create a Tenant, and it gets one")
+    else:
+        head = ("NETWORK", "TYPE", "PHASE", "DNS", "PODS", "SERVICES", "WHY")
+        rows = [
+            (n.name, n.type, n.phase, n.dns, str(n.pods), str(n.services), n.message) for n in found
+        ]
+        click.echo(table(head, rows))
+    context.exit(WRONG if any(n.phase in ("Failed", "Unknown") for n in found) else 0)
+
+
+@command.command("matrix")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def matrix(context: click.Context, as_json: bool) -> None:
+    """Show which networks reach which, by the policies written in the cluster.
+
+    Rows open connections, columns take them. It tells what is written: whether it holds is up to
+    the cluster's network plugin. The exit status is 1 if a network reaches another with which
+    it is not peered.
+
+    \b
+    Examples:
+      hanse networks matrix
+      hanse networks matrix --json | jq '.leaks'
+    """
+    from hanse.cli.networks.view import seen_matrix
+    from hanse.cli.process import run_async, start_logging
+    from hanse.cli.reaching import way_to
+
+    settings = settings_of(context)
+    start_logging(settings)
+    way = way_to(settings)
+    found = run_async(lambda: seen_matrix(way))
+    leaks = [f"{one} -> {other}" for one, other in found.leaks]
+    if as_json:
+        rows = {
+            one: {o: found.matrix.reach[one, o] for o in found.matrix.names}
+            for one in found.matrix.names
+        }
+        click.echo(json.dumps({"written": rows, "leaks": leaks}, indent=2))
+    else:
+        _show(found.matrix)
+        for leak in leaks:
+            click.echo(f"{click.style('✗', fg='red')} {leak}: they are not peered")
+    context.exit(WRONG if leaks else 0)
+
+
+def _show(found: "ReachabilityMatrix") -> None:
+    from hanse.cli.tables import table
+
+    numbers = [str(at) for at, _ in enumerate(found.names, 1)]
+    rows = [
+        (number, one, *(_MARKS[found.reach[one, other]] for other in found.names))
+        for number, one in zip(numbers, found.names, strict=True)
+    ]
+    click.echo(table(("", "WRITTEN: FROM", *numbers), rows))
+    click.echo("✓ all pods, ~ some pods, · none; the network plugin enforces it, or does not")

@@ -1,0 +1,91 @@
+"""What the matrix of networks is made of, read from one cluster."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+
+from hanse.cli.clusters import ClusterAccess
+from hanse.cli.errors import Trouble
+from hanse.cli.reaching import reached
+from hanse.features.networks.names import DNS, NETWORK, TENANT, is_managed, parse_network_name
+from hanse.features.networks.reachability import ReachabilityMatrix, reachability_matrix
+from hanse.kube.errors import NotFound
+from hanse.model.kinds.core import Namespace, Pod, Service
+from hanse.model.kinds.networking import NetworkPolicy
+from hanse.model.kinds.networks import Network, NetworkPeering
+from hanse.model.objects import Object
+
+
+class Seen(Struct, frozen=True):
+    """The matrix, and what of it nobody agreed to."""
+
+    matrix: ReachabilityMatrix
+    leaks: tuple[tuple[str, str], ...]
+
+
+class NetworkSeen(Struct, frozen=True):
+    """One network at a glance."""
+
+    name: str
+    type: str
+    phase: str
+    dns: str
+    pods: int
+    services: int
+    message: str
+
+
+async def seen_networks(way: ClusterAccess) -> list[NetworkSeen]:
+    """Read a cluster's networks, and count what is in them."""
+    async with reached(way) as client:
+        try:
+            networks = (await client.list(Network)).objects
+        except NotFound:
+            raise Trouble(f"{way.name} has no tenant networks; see `hanse crds`") from None
+        pods = Counter(_networks_of((await client.list(Pod, labels=NETWORK)).objects))
+        services = Counter(_networks_of((await client.list(Service, labels=NETWORK)).objects))
+    return [
+        NetworkSeen(
+            n.metadata.name,
+            n.spec.type,
+            n.status.phase or "New",
+            n.status.dns_service_ip,
+            pods[n.metadata.name],
+            services[n.metadata.name],
+            n.status.message,
+        )
+        for n in sorted(networks, key=lambda n: n.metadata.name)
+    ]
+
+
+def _networks_of(members: Iterable[Object]) -> Iterator[str]:
+    """The network of each that is not a network's own part."""
+    for one in members:
+        labels = one.metadata.labels
+        if DNS not in labels and not is_managed(labels):
+            yield f"{labels.get(TENANT, '')}.{labels[NETWORK]}"
+
+
+async def seen_matrix(way: ClusterAccess) -> Seen:
+    """Read a cluster's tenants, pods and policies, and work out who reaches whom."""
+    async with reached(way) as client:
+        try:
+            networks = (await client.list(Network)).objects
+        except NotFound:
+            raise Trouble(f"{way.name} has no tenant networks; see `hanse crds`") from None
+        spaces = (await client.list(Namespace)).objects
+        pods = (await client.list(Pod)).objects
+        policies = (await client.list(NetworkPolicy)).objects
+        peerings = (await client.list(NetworkPeering)).objects
+    whole = reachability_matrix(
+        spaces, pods, policies, [parse_network_name(n.metadata.name) for n in networks]
+    )
+    tenants = {s.metadata.name: s.metadata.labels.get(TENANT, "") for s in spaces}
+    agreed = {
+        (f"{tenants.get(p.metadata.namespace)}.{p.spec.network}", p.spec.peer)
+        for p in peerings
+        if p.status.phase == "Ready"
+    }
+    both = agreed | {(other, one) for one, other in agreed}
+    return Seen(whole, tuple(pair for pair in whole.leaks() if pair not in both))

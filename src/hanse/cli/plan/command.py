@@ -1,0 +1,98 @@
+"""`hanse plan`: what would change where, if a file were applied."""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hanse.cli.errors import WRONG
+from hanse.cli.settings import Settings, settings_of
+
+if TYPE_CHECKING:
+    from hanse.cli.plan.changes import Outlook
+
+_SIGNS = {
+    "create": ("+", "green"),
+    "update": ("~", "yellow"),
+    "delete": ("-", "red"),
+    "refused": ("!", "red"),
+    "unchanged": ("=", "bright_black"),
+}
+
+
+@click.command("plan")
+@click.option(
+    "-f",
+    "--filename",
+    "files",
+    multiple=True,
+    required=True,
+    metavar="FILE",
+    help="YAML or JSON, as for kubectl apply; - reads what is piped in. Repeatable.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def command(context: click.Context, files: tuple[str, ...], as_json: bool) -> None:
+    """Show what would change in which cluster if a file were applied.
+
+    Applied to the cluster of --context, by default the current one. The API server is asked by dry
+    runs, and every agent is asked for what it would write then. Nothing is changed. The exit status
+    is 1 if anything would be refused.
+
+    \b
+    Examples:
+      hanse plan -f shop.yaml
+      hanse plan -f shop.yaml --context hamburg --json
+      kustomize build . | hanse plan -f -
+    """
+    shown = _outlook(settings_of(context), files)
+    if as_json:
+        click.echo(json.dumps({"changes": _changes(shown)}, indent=2))
+    else:
+        _show(shown)
+    context.exit(WRONG if shown.is_refused else 0)
+
+
+def _outlook(settings: Settings, files: tuple[str, ...]) -> "Outlook":
+    from msgspec.structs import replace
+
+    from hanse.cli.clusters import current_context, ways
+    from hanse.cli.errors import Trouble, bad_credentials
+    from hanse.cli.plan.changes import outlook
+    from hanse.cli.plan.documents import read_documents
+    from hanse.cli.process import run_async, start_logging
+    from hanse.kube.errors import BadCredentials, KubeError
+
+    start_logging(settings)
+    documents = [document for file in files for document in read_documents(file)]
+    try:
+        target = settings.context or current_context(settings)
+        chosen = ways(replace(settings, context=""))
+        if target not in {way.name for way in chosen}:
+            ways(settings)  # raises, and says which contexts there are
+        return run_async(lambda: outlook(documents, chosen, target))
+    except BadCredentials as error:
+        raise bad_credentials(error) from None
+    except KubeError as error:
+        raise Trouble(str(error)) from None
+
+
+def _changes(shown: "Outlook") -> list[dict[str, Any]]:
+    from hanse.cli.plan.changes import changes_of
+
+    return changes_of(shown)
+
+
+def _show(shown: "Outlook") -> None:
+    from hanse.cli.tables import table
+
+    rows = []
+    for row in _changes(shown):
+        sign, colour = _SIGNS[row["change"]]
+        name = f"{row['namespace']}/{row['name']}" if row["namespace"] else row["name"]
+        by = "you" if row["by"] == "you" else f"the agent of {row['by']}"
+        change = click.style(f"{sign} {row['change']}", fg=colour)
+        rows.append((row["cluster"], change, f"{row['kind']} {name}", by, row["why"]))
+    click.echo(table(("CLUSTER", "CHANGE", "OBJECT", "BY", ""), rows))
+    if all(row["change"] == "unchanged" for row in _changes(shown)):
+        click.echo("\nNothing would change.")

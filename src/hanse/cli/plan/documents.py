@@ -1,0 +1,95 @@
+"""Objects in files, as people write them for kubectl: YAML or JSON, several to a file."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+from msgspec import Struct
+
+from hanse.cli.errors import Oops
+from hanse.model.objects import Wire
+
+STDIN = "-"
+
+
+class Document(Struct, frozen=True):
+    """One object, and the file and line where it begins."""
+
+    at: str
+    wire: Wire
+
+    @property
+    def name(self) -> str:
+        return str(self.wire["metadata"]["name"])
+
+    @property
+    def namespace(self) -> str:
+        return str(self.wire["metadata"].get("namespace") or "")
+
+
+class _Loader(yaml.SafeLoader):
+    """Leaves dates as the texts that they are in Kubernetes."""
+
+    yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in rules if not tag.endswith(":timestamp")]
+        for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+def read_documents(file: str) -> list[Document]:
+    """The objects in a file, or in what is piped in; raises `Oops` that names file and line."""
+    if file == STDIN:
+        return documents_in(sys.stdin.read(), "stdin")
+    try:
+        text = Path(file).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise Oops(
+            f"{file} cannot be read: {why}; name a file, or - for what is piped in"
+        ) from None
+    return documents_in(text, file)
+
+
+def documents_in(text: str, origin: str) -> list[Document]:
+    """The objects in a text; empty documents are passed over, Lists are opened."""
+    try:
+        found = [one for at, value in _parsed(text, origin) for one in _objects(value, at)]
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        at = f"{origin}:{mark.line + 1}" if mark is not None else origin
+        problem = getattr(error, "problem", None) or "it cannot be parsed"
+        raise Oops(f"{at}: not YAML: {problem}; mend that line") from None
+    if not found:
+        raise Oops(f"{origin}: there is no object in it; write one as for kubectl apply")
+    return found
+
+
+def _parsed(text: str, origin: str) -> Iterator[tuple[str, Any]]:
+    loader = _Loader(text)
+    try:
+        while loader.check_node():
+            node = loader.get_node()
+            assert node is not None, "it was just seen to be there"
+            yield f"{origin}:{node.start_mark.line + 1}", loader.construct_document(node)
+    finally:
+        loader.dispose()
+
+
+def _objects(value: Any, at: str) -> Iterator[Document]:
+    if value is None:
+        return
+    if not isinstance(value, dict):
+        raise Oops(f"{at}: not an object but a {type(value).__name__}; begin with apiVersion")
+    for field in ("apiVersion", "kind"):
+        if not isinstance(value.get(field), str) or not value[field]:
+            raise Oops(f"{at}: {field} is missing; every object has one")
+    if value["kind"] == "List" and isinstance(value.get("items"), list):
+        for number, item in enumerate(value["items"]):
+            yield from _objects(item, f"{at}: items[{number}]")
+        return
+    metadata = value.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
+        raise Oops(f"{at}: metadata.name is missing; a plan needs names, not generateName")
+    yield Document(at, value)

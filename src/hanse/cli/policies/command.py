@@ -1,0 +1,156 @@
+"""`hanse policies`: where each replicated policy is applied, blocked or in conflict, and why."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from hanse.cli.errors import WRONG, Oops
+from hanse.cli.settings import Settings, settings_of
+
+if TYPE_CHECKING:
+    from hanse.cli.clusters import ClusterAccess
+    from hanse.cli.policies.ledgers import Ledgers
+    from hanse.features.policies.view import MemberStatus, PolicyView
+
+_COLOURS = {
+    "Applied": "green",
+    "Pending": "yellow",
+    "Blocked": "red",
+    "Quarantined": "red",
+    "Unreadable": "red",
+}
+
+
+@click.group("policies", invoke_without_command=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def command(context: click.Context, as_json: bool) -> None:
+    """Show where each federated policy is applied, blocked or in conflict, and why.
+
+    It reads the ledgers of all clusters of the kubeconfig. The exit status is 1 when a policy is
+    blocked or in quarantine somewhere, or versions of it crossed, or a cluster does not answer.
+
+    \b
+    Examples:
+      hanse policies
+      hanse policies --json | jq '.policies[] | select(.overruled != [])'
+      hanse policies resolve acnp/no-telnet --in bergen --keep
+    """
+    if context.invoked_subcommand is not None:
+        return
+    import msgspec
+
+    from hanse.cli.policies.ledgers import document, read_ledgers
+    from hanse.cli.process import run_async
+
+    known = _ways(settings_of(context))
+    ledgers = run_async(lambda: read_ledgers(known))
+    if as_json:
+        text = msgspec.json.format(msgspec.json.encode(document(ledgers)), indent=2)
+        click.echo(text.decode())
+    else:
+        _show(ledgers)
+    context.exit(WRONG if ledgers.needs_attention else 0)
+
+
+@command.command("resolve")
+@click.argument("policy")
+@click.option("--in", "cluster", default="", metavar="CLUSTER", help="The cluster decided about.")
+@click.option("--keep", is_flag=True, help="What stands there counts, everywhere.")
+@click.option("--yield", "gives_way", is_flag=True, help="What stands there gives way.")
+@click.option("--take", default="", metavar="CLUSTER", help="This cluster's overruled version.")
+@click.option("--timeout", default=30, show_default=True, help="Seconds to wait for the result.")
+@click.pass_context
+def resolve(
+    context: click.Context,
+    policy: str,
+    cluster: str,
+    keep: bool,
+    gives_way: bool,
+    take: str,
+    timeout: int,
+) -> None:
+    """Settle versions that crossed, or a policy in quarantine.
+
+    POLICY is acnp/NAME or anp/NAMESPACE/NAME, as `hanse policies` shows it. The decision is written
+    as an annotation on the policy in one cluster; its leader carries it out and takes it off again.
+
+    \b
+    Examples:
+      hanse policies resolve acnp/no-telnet --take hamburg
+      hanse policies resolve acnp/no-telnet --in bergen --keep
+      hanse policies resolve anp/shop/web --in bergen --yield
+    """
+    from hanse.cli.policies.ledgers import Decision, decide
+    from hanse.cli.process import run_async
+    from hanse.features.policies.view import parse_policy_label
+
+    key = parse_policy_label(policy)
+    if key is None:
+        raise Oops(f"{policy!r} is no policy; say acnp/NAME or anp/NAMESPACE/NAME")
+    said = {"--keep": keep, "--yield": gives_way, f"--take {take}": bool(take)}
+    words = [word for word, meant in said.items() if meant]
+    if not words:
+        raise Oops("say what counts: one of --keep, --yield or --take CLUSTER")
+    if len(words) > 1:
+        told = f"{', '.join(words[:-1])} and {words[-1]}"
+        raise Oops(f"{told} contradict each other; say one of them")
+    known = _ways(settings_of(context))
+    word = take or words[0].removeprefix("--")
+    decision = Decision(key, cluster, word, timeout)
+    click.echo(run_async(lambda: decide(known, decision)))
+
+
+def _ways(settings: Settings) -> "list[ClusterAccess]":
+    from hanse.cli.clusters import ways
+    from hanse.cli.errors import bad_credentials
+    from hanse.cli.process import start_logging
+    from hanse.kube.errors import BadCredentials
+
+    start_logging(settings)
+    try:
+        return list(ways(settings))
+    except BadCredentials as error:
+        raise bad_credentials(error) from None
+
+
+def _show(ledgers: "Ledgers") -> None:
+    from hanse.cli.tables import table
+
+    policies = ledgers.policies
+    if not policies:
+        where = " in a cluster that answers" if ledgers.silent else ""
+        click.echo(f"no policy is federated{where}; see docs/guides/policies.md")
+    else:
+        rows = [(one.label, one.origin, *_cells(one)) for one in policies]
+        click.echo(table(("POLICY", "MADE IN", *sorted(ledgers.records)), rows))
+    mark = click.style("✗", fg="red")
+    for one in policies:
+        for line in _troubles(one):
+            click.echo(f"{mark} {one.label}: {line}")
+    for cluster, why in sorted(ledgers.silent.items()):
+        click.echo(f"{mark} {cluster}: {why}")
+
+
+def _cells(one: "PolicyView") -> list[str]:
+    return [_cell(one.members[cluster]) for cluster in sorted(one.members)]
+
+
+def _cell(standing: "MemberStatus") -> str:
+    told = f"{standing.phase}: {standing.reason}" if standing.reason else standing.phase
+    return click.style(told, fg=_COLOURS.get(standing.phase, "white"))
+
+
+def _troubles(one: "PolicyView") -> list[str]:
+    told = [
+        f"{cluster}: {standing.message or standing.phase}"
+        for cluster, standing in sorted(one.members.items())
+        if standing.needs_attention
+    ]
+    for lost in one.overruled:
+        what = {"Present": "the version", "Deleted": "the deletion"}.get(lost.state, "the leaving")
+        told.append(
+            f"{what} of {lost.cluster} lost against {one.origin}'s and is kept; settle it with "
+            f"`hanse policies resolve {one.label} --take {lost.cluster}` or --keep"
+        )
+    return told

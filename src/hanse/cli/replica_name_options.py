@@ -1,0 +1,58 @@
+"""The options that say what replicas of federated sets are called in DNS."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from hanse.cli.errors import Oops
+
+if TYPE_CHECKING:
+    from hanse.features.statefulsets.options import StatefulSetOptions
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_OPTIONS = (
+    click.option(
+        "--replica-zone",
+        default="example.com",
+        show_default=True,
+        envvar="HANSE_REPLICA_ZONE",
+        show_envvar=True,
+        metavar="ZONE",
+        help="The zone of replicas of federated StatefulSets.",
+    ),
+    click.option(
+        "--federation",
+        default="myfederation",
+        show_default=True,
+        envvar="HANSE_FEDERATION",
+        show_envvar=True,
+        metavar="NAME",
+        help="The federation's own name within it.",
+    ),
+)
+
+
+def replica_names(command: Command) -> Command:
+    """Give a command the options; its function takes them by name."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def replica_names_of(replica_zone: str, federation: str) -> "StatefulSetOptions":
+    """The names as they were given; raises `Oops` for what cannot be one."""
+    from hanse.features.statefulsets.options import StatefulSetOptions
+    from hanse.model.dns.names import BadName, below, wire_name
+
+    try:
+        zone = wire_name(replica_zone)
+    except BadName as error:
+        raise Oops(f"--replica-zone: {error}; give one such as example.com") from None
+    if below(federation, zone) is None:
+        raise Oops(
+            f"--federation {federation[:70]!r} is no part of a domain name; "
+            "use letters, digits and dashes, such as myfederation"
+        )
+    return StatefulSetOptions(replica_zone.removesuffix("."), federation)

@@ -1,0 +1,198 @@
+"""`hanse resolve`: what DNS answers, from each cluster, and why."""
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, assert_never
+
+import click
+
+from hanse.cli.errors import WRONG, Oops
+from hanse.cli.replica_name_options import replica_names, replica_names_of
+from hanse.cli.settings import Settings, settings_of
+from hanse.model.naming import ZONE
+
+if TYPE_CHECKING:
+    from hanse.cli.resolve.services import Answers, NoAnswer
+    from hanse.features.statefulsets.options import StatefulSetOptions
+    from hanse.model.dns.zones import View
+
+
+@click.command("resolve")
+@click.argument("name")
+@click.argument("wanted", default="A", metavar="[TYPE]")
+@click.option("--zone", default=ZONE, show_default=True, help="The zone of multi-cluster services.")
+@click.option(
+    "--local-first/--no-local-first",
+    default=True,
+    show_default=True,
+    help="Whether a cluster that is ready answers its own clients.",
+)
+@click.option(
+    "--global-zone",
+    "global_zones",
+    multiple=True,
+    metavar="ZONE",
+    help="A zone of global hosts, as name servers are told; can be repeated. In a local "
+    "federation its own is known.",
+)
+@replica_names
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def command(
+    context: click.Context,
+    name: str,
+    wanted: str,
+    zone: str,
+    local_first: bool,
+    global_zones: tuple[str, ...],
+    replica_zone: str,
+    federation: str,
+    as_json: bool,
+) -> None:
+    """Show what DNS answers, from each cluster, and why.
+
+    NAME is a whole name, of a multi-cluster service, of a global host or of a replica of a
+    federated StatefulSet, or SERVICE.NAMESPACE for short. For each cluster it tells the records,
+    the rule by which they are chosen, and which clusters are left out for what reason. The exit
+    status is 1 when a cluster could not be asked.
+
+    \b
+    Examples:
+      hanse resolve web.shop
+      hanse resolve shop.example.org --global-zone example.org
+      hanse resolve etcd.shop.myfederation.svc.example.com SRV
+      hanse resolve _http._tcp.web.shop.svc.clusterset.local SRV --context lubeck
+      hanse resolve web.shop --json | jq '.clusters[].records'
+    """
+    whole, rtype = whole_name(name, zone), record_type(wanted)
+    replicas = replica_names_of(replica_zone, federation)
+    settings = settings_of(context)
+    view = _view(zone, local_first, global_zones, settings)
+    found = _resolve(whole, rtype, view, replicas, settings)
+    if as_json:
+        told = {"name": whole, "type": wanted.upper(), "clusters": [_document(f) for f in found]}
+        click.echo(json.dumps(told, indent=2))
+    else:
+        _show(whole, wanted.upper(), found)
+    context.exit(WRONG if any(_is_silent(one) for one in found) else 0)
+
+
+def whole_name(name: str, zone: str) -> str:
+    """The full name: `web.shop` is short for a service's."""
+    from hanse.model.dns.names import BadName, wire_name
+
+    bare = name.removesuffix(".")
+    inside = bare == zone or bare.endswith(f".{zone}")
+    short = not inside and len(bare.split(".")) == 2 and not name.endswith(".")
+    whole = f"{bare}.svc.{zone}." if short else f"{bare}."
+    try:
+        wire_name(zone)
+        wire_name(whole)
+    except BadName as error:
+        raise Oops(f"{error}; give a name such as web.shop.svc.{ZONE}") from None
+    return whole
+
+
+def record_type(text: str) -> int:
+    import dns.exception
+    import dns.rdatatype
+
+    try:
+        return int(dns.rdatatype.from_text(text))
+    except (dns.exception.DNSException, ValueError):
+        raise Oops(f"{text!r} is no record type; try A, AAAA, SRV or TXT") from None
+
+
+def _view(zone: str, local_first: bool, global_zones: Sequence[str], settings: Settings) -> "View":
+    """What a name server would be told; that of a local federation knows its own zone."""
+    from hanse.cli.clusters import is_local
+    from hanse.local.up.sample import GLOBAL_ZONE
+    from hanse.model.dns.names import BadName, wire_name
+    from hanse.model.dns.zones import View
+
+    named = tuple(one.lower().removesuffix(".") for one in global_zones)
+    try:
+        for one in named:
+            wire_name(one)
+    except BadName as error:
+        raise Oops(f"--global-zone: {error}; give a zone such as example.org") from None
+    known = named or ((GLOBAL_ZONE,) if is_local(settings) else ())
+    return View("asked", zone=zone, local_first=local_first, global_zones=known)
+
+
+def _resolve(
+    name: str,
+    rtype: int,
+    view: "View",
+    replicas: "StatefulSetOptions",
+    settings: Settings,
+) -> "list[Answers | NoAnswer]":
+    import msgspec
+
+    from hanse.cli.clusters import ways
+    from hanse.cli.errors import bad_credentials
+    from hanse.cli.process import run_async, start_logging
+    from hanse.cli.resolve.replicas import Asking, resolved_replicas
+    from hanse.cli.resolve.services import resolved
+    from hanse.dns.explain_replicas import asked
+    from hanse.kube.errors import BadCredentials
+    from hanse.model.dns.names import is_under, wire_name
+
+    start_logging(settings)
+    try:
+        chosen = ways(settings)
+    except BadCredentials as error:
+        raise bad_credentials(error) from None
+    about = asked(name, replicas)
+    if about is not None and not is_under(wire_name(name), wire_name(view.zone)):
+        asking = Asking(tuple(chosen), ways(msgspec.structs.replace(settings, context="")))
+        return run_async(lambda: resolved_replicas(name, rtype, about, asking, replicas))
+    return run_async(lambda: resolved(name, rtype, chosen, view))
+
+
+def _is_silent(found: "Answers | NoAnswer") -> bool:
+    from hanse.cli.resolve.services import NoAnswer
+
+    return isinstance(found, NoAnswer)
+
+
+def _document(found: "Answers | NoAnswer") -> dict[str, Any]:
+    import msgspec
+
+    from hanse.cli.resolve.services import Answers, NoAnswer
+
+    match found:
+        case NoAnswer(cluster, why):
+            return {"cluster": cluster, "reachable": False, "why": why}
+        case Answers(cluster, explanation):
+            told: dict[str, Any] = msgspec.to_builtins(explanation)
+            return {"cluster": cluster, "reachable": True, **told}
+        case _:
+            assert_never(found)
+
+
+def _show(name: str, rtype: str, found: "Sequence[Answers | NoAnswer]") -> None:
+    from hanse.cli.resolve.services import Answers, NoAnswer
+    from hanse.cli.tables import table
+
+    rows: list[tuple[str, ...]] = []
+    for one in found:
+        match one:
+            case NoAnswer(cluster, why):
+                rows.append((cluster, click.style("no answer", fg="red"), "-", why))
+            case Answers(cluster, told):
+                colour = "green" if told.code == "NOERROR" else "yellow"
+                records = [
+                    r.value if r.percent == 100 else f"{r.value} ({r.percent} %)"
+                    for r in told.records
+                ] or ["-"]
+                reasons = [told.rule, *(f"without {o.cluster}: {o.why}" for o in told.left_out)]
+                for line in range(max(len(records), len(reasons))):
+                    front = (cluster, click.style(told.code, fg=colour)) if not line else ("", "")
+                    record = records[line] if line < len(records) else ""
+                    reason = reasons[line] if line < len(reasons) else ""
+                    rows.append((*front, record, reason))
+            case _:
+                assert_never(one)
+    click.echo(f"{name} {rtype}")
+    click.echo(table(("CLUSTER", "ANSWER", "RECORDS", "WHY"), rows))

@@ -1,0 +1,90 @@
+"""`hanse statefulsets`: where each replica is, whether it is ready, and by which names."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from hanse.cli.errors import WRONG
+from hanse.cli.replica_name_options import replica_names, replica_names_of
+from hanse.cli.settings import settings_of
+
+if TYPE_CHECKING:
+    from hanse.cli.statefulsets.replicas import SetSeen
+
+_COLOURS = {
+    "ready": "green",
+    "not ready": "yellow",
+    "missing": "red",
+    "away": "red",
+    "unknown": "red",
+}
+
+
+@click.command("statefulsets")
+@click.option("-n", "--namespace", default="", metavar="NAME", help="Only sets of this namespace.")
+@replica_names
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def command(
+    context: click.Context, namespace: str, replica_zone: str, federation: str, as_json: bool
+) -> None:
+    """Show where each replica of a federated StatefulSet is.
+
+    It reads the broker, which it finds among the contexts of the kubeconfig. For each replica it
+    tells its cluster, whether it is ready, the address of its load balancer, and the names by which
+    it is known. The exit status is 1 when a replica is not ready.
+
+    \b
+    Examples:
+      hanse statefulsets
+      hanse statefulsets -n shop --json | jq '.[].replicas[].cluster'
+    """
+    import msgspec
+
+    from hanse.cli.clusters import ways
+    from hanse.cli.errors import bad_credentials
+    from hanse.cli.process import run_async, start_logging
+    from hanse.cli.statefulsets.replicas import seen_sets
+    from hanse.kube.errors import BadCredentials
+
+    settings = settings_of(context)
+    start_logging(settings)
+    try:
+        known = ways(settings)
+    except BadCredentials as error:
+        raise bad_credentials(error) from None
+    names = replica_names_of(replica_zone, federation)
+    found = run_async(lambda: seen_sets(known, namespace, names))
+    if as_json:
+        text = msgspec.json.format(msgspec.json.encode(found), indent=2)
+        click.echo(text.decode())
+    else:
+        _show(found, namespace)
+    whole = all(one.ready == len(one.replicas) and not one.trouble for one in found)
+    context.exit(0 if whole else WRONG)
+
+
+def _show(found: "list[SetSeen]", namespace: str) -> None:
+    from hanse.cli.tables import table
+
+    if not found:
+        some = f"no StatefulSet of namespace {namespace}" if namespace else "no StatefulSet"
+        click.echo(f"{some} is spread over clusters; see docs/guides/statefulsets.md")
+    for at, one in enumerate(found):
+        head = f"{one.namespace}/{one.name}"
+        blank = "\n" if at else ""
+        click.echo(f"{blank}{click.style(head, bold=True)}  {one.ready}/{len(one.replicas)} ready")
+        rows = [
+            (
+                replica.name,
+                replica.cluster,
+                click.style(replica.state, fg=_COLOURS[replica.state]),
+                ", ".join(replica.addresses) or "-",
+                replica.names[-1] if replica.names else "-",
+            )
+            for replica in one.replicas
+        ]
+        if rows:
+            click.echo(table(("REPLICA", "CLUSTER", "STATE", "ADDRESS", "NAME"), rows))
+        for trouble in one.trouble:
+            click.echo(f"{click.style('✗', fg='red')} {trouble}")

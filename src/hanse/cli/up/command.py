@@ -1,0 +1,134 @@
+"""`hanse up`: a whole federation on this machine."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from hanse.cli.settings import settings_of
+
+if TYPE_CHECKING:
+    from hanse.local.up.topology import Member
+    from hanse.model.rbac import Rule
+
+_DEFAULT_FOLDER = Path(".hanse")
+
+
+@click.command("up")
+@click.option(
+    "--clusters",
+    default="lubeck,hamburg,bergen",
+    show_default=True,
+    metavar="NAME,...",
+    help="The clusters; a broker is added. The first two supervise the others.",
+)
+@click.option(
+    "--engine",
+    type=click.Choice(("embedded", "kubernetes")),
+    default="embedded",
+    show_default=True,
+    help="Clusters inside this process, or real servers beside it (`make kube-binaries`).",
+)
+@click.option(
+    "--dir",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Where kubeconfig and socket go, and what clusters hold is kept from run to run. "
+    "Without it the folder is ./.hanse, and nothing is kept.",
+)
+@click.option(
+    "--profile",
+    type=click.Choice(("lighthouse", "kep-1645")),
+    help="Whose rules services follow; stands in the ClusterSet on the broker. lighthouse, "
+    "unless what was kept says otherwise.",
+)
+@click.option("--sample/--no-sample", default=True, help="With a small shop to look at, or empty.")
+@click.option(
+    "--dns-port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="N",
+    help="Where names are answered to those who ask from no cluster; a free port by default.",
+)
+@click.option(
+    "--dashboard-port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="N",
+    help="Where the dashboard is served; a free port by default.",
+)
+@click.option(
+    "--federation/--no-federation",
+    default=True,
+    help="Make the clusters members of one Federation, or leave that to you.",
+)
+@click.option(
+    "--exec",
+    "script",
+    metavar="CMD",
+    help="Run CMD in a shell when all is ready, end everything, and exit with its status.",
+)
+@click.pass_context
+def command(
+    context: click.Context,
+    clusters: str,
+    engine: Literal["embedded", "kubernetes"],
+    folder: Path | None,
+    profile: str | None,
+    sample: bool,
+    federation: bool,
+    dns_port: int,
+    dashboard_port: int,
+    script: str | None,
+) -> None:
+    """Run a whole federation on this machine.
+
+    Three clusters, an agent for each, a broker and DNS, ready in seconds. `DIR/kubeconfig` has
+    a context for every cluster. It stays until it is interrupted, and leaves nothing running. While
+    it runs, `hanse status` shows it and `hanse local` makes things go wrong.
+
+    With --exec, CMD finds the clusters by KUBECONFIG, their names by HANSE_DNS (ADDRESS:PORT), the
+    dashboard by HANSE_DASHBOARD (a URL; HANSE_DASHBOARD_TOKEN is its bearer token), and the folder
+    by HANSE_DIR.
+
+    \b
+    Examples:
+      hanse up
+      hanse up --clusters paris,rome --no-sample
+      hanse up --dir ~/fleet                      keep what the clusters hold
+      hanse up --exec 'kubectl get pods -A'       run something and clean up
+      hanse up --engine kubernetes                on real API servers
+    """
+    began = time.monotonic()
+    from hanse.cli.process import run_async, start_logging
+    from hanse.cli.up.session import Upping
+    from hanse.local.up.federation import FederationOptions
+    from hanse.local.up.folder import Folder
+
+    start_logging(settings_of(context))
+    wishes = FederationOptions(
+        _members(clusters), engine, profile, sample, rules_for=_rules_for, federation=federation
+    )
+    place = Folder(folder or _DEFAULT_FOLDER, keep=folder is not None)
+    upping = Upping(wishes, place, script, began, dns_port, dashboard_port)
+    context.exit(run_async(upping.run, lasting=True))
+
+
+def _rules_for(cluster: str) -> "tuple[Rule, ...]":
+    from hanse import app
+    from hanse.features.federation.manifests import rules_for
+
+    return rules_for([watch for one in app.features() for watch in one.watches], cluster)
+
+
+def _members(clusters: str) -> "tuple[Member, ...]":
+    from hanse.cli.errors import Oops
+    from hanse.local.up.errors import InvalidClusterNames
+    from hanse.local.up.topology import plan_members
+
+    try:
+        return plan_members([name.strip() for name in clusters.split(",")])
+    except InvalidClusterNames as error:
+        raise Oops(f"--clusters: {error}") from None

@@ -1,0 +1,154 @@
+"""The DNS of a local federation: a view for each cluster and network, and one that is nobody's."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from hanse import app
+from hanse.cli.errors import Oops
+from hanse.dns.compiler import Compiler
+from hanse.dns.listeners import Listeners, bound
+from hanse.dns.server import DnsServer, Served, serving
+from hanse.features.networks.names import NetworkName, parse_network_name
+from hanse.features.networks.zone import NetworkZone, watches
+from hanse.features.publishing.zone import OutsideZone
+from hanse.features.services.cluster_zone import ClusterZone
+from hanse.local.up.sample import EXTERNAL_ZONE, GLOBAL_ZONE
+from hanse.local.up.topology import Member
+from hanse.model.dns.zones import View, ZoneSource
+from hanse.model.kinds.networks import Network
+from hanse.model.snapshot import Change, ObjectChange, Watch
+
+NOBODY = "all"
+"""The view of those who ask from no cluster, such as a person with `dig`."""
+
+LOOPBACK = "127.0.0.1"
+CLUSTER_DOMAIN = "cluster.local"
+MOST_NETWORKS = 50
+"""Of one cluster, whose names are answered here; each has sockets of its own."""
+
+
+class Names:
+    """One server whose views are told by the agents. Made by `naming`."""
+
+    def __init__(
+        self, members: Sequence[Member], port: int, networks: Sequence[NetworkName] = ()
+    ) -> None:
+        clusters = [member.name for member in members if member.runs_workloads]
+        zones = (GLOBAL_ZONE,)
+        views = [
+            View(NOBODY, global_zones=zones),
+            *(View(name, local=name, global_zones=zones) for name in clusters),
+        ]
+        inside = {
+            View(f"{cluster}/{network}", zone=CLUSTER_DOMAIN): network
+            for cluster in clusters
+            for network in networks
+        }
+        self._first = clusters[0]
+        self._sources: dict[str, tuple[ZoneSource, ...]] = {v.name: _sources(v) for v in views}
+        self._sources |= {v.name: (NetworkZone(v, inside[v]),) for v in inside}
+        views += inside
+        self._compilers = {v.name: Compiler(v, self._sources[v.name]) for v in views}
+        self._listeners = {v.name: _bound(port if v.name == NOBODY else 0) for v in views}
+        self.addresses = {name: _at(one) for name, one in self._listeners.items()}
+        """Where each view answers, as ADDRESS:PORT; networks that are made later come to it."""
+        self._server: DnsServer | None = None
+
+    def watches_of(self, cluster: str) -> tuple[Watch, ...]:
+        """What an agent has to watch for the views that it tells, and will tell."""
+        sources = [source for view in self._views_of(cluster) for source in self._sources[view]]
+        return (*(watch for source in sources for watch in source.watches), *watches())
+
+    @asynccontextmanager
+    async def told_by(self, agent: app.Agent) -> AsyncIterator[None]:
+        """Let an agent tell the views of its cluster; the first one's tells nobody's too."""
+        assert self._server is not None, "views are told while the server runs"
+        async with AsyncExitStack() as stack:
+            for view in self._views_of(agent.settings.cluster):
+                serving_names = agent.serving_names(self._compilers[view], self._server)
+                await stack.enter_async_context(serving_names)
+            group = await stack.enter_async_context(asyncio.TaskGroup())
+            cluster = agent.settings.cluster
+            later = group.create_task(self._follow(agent), name=f"networks of {cluster}")
+            stack.callback(later.cancel)
+            yield
+
+    async def _follow(self, agent: app.Agent) -> None:
+        """Answer for networks that are made while all this runs, until it is cancelled."""
+        news = asyncio.Event()
+        news.set()
+
+        def on_change(change: Change) -> None:
+            if isinstance(change, ObjectChange) and isinstance(change.after, Network):
+                news.set()
+
+        agent.reconciler.event_handlers.append(on_change)
+        try:
+            async with AsyncExitStack() as stack:
+                while True:
+                    await news.wait()
+                    news.clear()
+                    for compiler in await self._opened(agent):
+                        assert self._server is not None, "views are told while the server runs"
+                        serving_names = agent.serving_names(compiler, self._server)
+                        await stack.enter_async_context(serving_names)
+        finally:
+            agent.reconciler.event_handlers.remove(on_change)
+
+    async def _opened(self, agent: app.Agent) -> list[Compiler]:
+        """New views, one for each network of a cluster that has none yet."""
+        assert self._server is not None, "views are told while the server runs"
+        cluster, seen = agent.settings.cluster, agent.reconciler.snapshot()
+        names = [parse_network_name(n.metadata.name) for n in seen.all(cluster, Network)]
+        wanted = {f"{cluster}/{name}": name for name in sorted(names)}
+        new = {view: name for view, name in wanted.items() if view not in self._sources}
+        room = max(0, MOST_NETWORKS - len(self._views_of(cluster)))
+        opened: list[Served] = []
+        for title, name in list(new.items())[:room]:
+            view = View(title, zone=CLUSTER_DOMAIN)
+            self._sources[title] = (NetworkZone(view, name),)
+            self._compilers[title] = Compiler(view, self._sources[title])
+            self._listeners[title] = _bound(0)
+            self.addresses[title] = _at(self._listeners[title])
+            opened.append(Served(self._compilers[title], (self._listeners[title],)))
+        if opened:
+            await self._server.add(opened)
+        return [one.compiler for one in opened]
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Answer until the block ends, with SERVFAIL until an agent has told."""
+        served = [Served(self._compilers[n], (s,)) for n, s in self._listeners.items()]
+        try:
+            async with serving(served) as self._server:
+                yield
+        finally:
+            for listeners in self._listeners.values():
+                listeners.close()
+
+    def _views_of(self, cluster: str) -> tuple[str, ...]:
+        networks = tuple(name for name in self._sources if name.startswith(f"{cluster}/"))
+        own = (cluster, *networks)
+        return (*own, NOBODY) if cluster == self._first else own
+
+
+def _sources(view: View) -> tuple[ZoneSource, ...]:
+    """What everybody answers; a cluster's own clients also find its Services, others what is
+    written for ExternalDNS, which does not run here."""
+    own = ClusterZone(view) if view.local else OutsideZone(view, EXTERNAL_ZONE)
+    return (*app.sources(view), own)
+
+
+def _at(listeners: Listeners) -> str:
+    return "{}:{}".format(*listeners.address)
+
+
+def _bound(port: int) -> Listeners:
+    try:
+        return bound(LOOPBACK, port, workers=1)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise Oops(
+            f"--dns-port: cannot listen on {LOOPBACK}:{port} ({reason}); choose another"
+        ) from None

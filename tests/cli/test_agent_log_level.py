@@ -1,0 +1,97 @@
+"""An agent logs as much as the GSLBConfig of its cluster says."""
+
+import logging
+from collections.abc import Iterator
+from random import Random
+from typing import Literal
+
+import pytest
+from msgspec.structs import replace
+
+from hanse.cli.agent.log_level import following_log_level
+from hanse.features.gslb.feature import Gslb
+from hanse.kube.client import Client
+from hanse.kube.watch_events import Deleted
+from hanse.local.in_process import InProcess
+from hanse.model.facts import Role
+from hanse.model.kinds.gslb import GSLBConfig
+from hanse.model.snapshot import ObjectChange
+from hanse.runtime.api import KubeApi
+from hanse.runtime.reconciler import Reconciler
+from tests.features.gslb.fleet import config
+from tests.support.time import ON_VIRTUAL_TIME, LoopClock
+from tinykube.apiserver import ApiServer
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> object:
+    return ON_VIRTUAL_TIME
+
+
+@pytest.fixture(autouse=True)
+def started_with() -> Iterator[logging.Logger]:
+    """The level that an agent is started with, and logging as it was afterwards."""
+    root, before = logging.getLogger(), logging.getLogger().level
+    root.setLevel(logging.INFO)
+    yield root
+    root.setLevel(before)
+    logging.getLogger("asyncio").setLevel(logging.NOTSET)
+
+
+class Told:
+    """An engine that sees one configuration after the other."""
+
+    def __init__(self) -> None:
+        self.reconciler = Reconciler([Gslb()], "lubeck", clock=LoopClock(), random=Random(0))
+        server = ApiServer("lubeck", clock=LoopClock())
+        self.reconciler.informers.join("lubeck", {Role.LOCAL}, KubeApi(Client(InProcess(server))))
+        self._version = 0
+
+    def said(self, level: Literal["DEBUG", "INFO", "WARN", "ERROR"]) -> GSLBConfig:
+        made = config("lubeck", "hamburg")
+        self._version += 1
+        meta = replace(made.metadata, uid="1", resource_version=str(self._version))
+        obj = replace(made, metadata=meta, spec=replace(made.spec, log_level=level))
+        self.reconciler.informers.wrote("lubeck", obj)
+        return obj
+
+    def gone(self, obj: GSLBConfig) -> None:
+        for store in self.reconciler.informers.stores_of("lubeck", GSLBConfig.kind):
+            store.take(Deleted(obj))
+        for follower in self.reconciler.event_handlers:
+            follower(ObjectChange("lubeck", obj, None))
+
+
+async def test_the_level_follows_the_configuration(started_with: logging.Logger) -> None:
+    told = Told()
+
+    with following_log_level(told.reconciler):
+        levels = []
+        for said in ("DEBUG", "WARN", "ERROR", "INFO"):
+            told.said(said)
+            levels.append(started_with.level)
+
+    assert levels == [logging.DEBUG, logging.WARNING, logging.ERROR, logging.INFO]
+
+
+async def test_it_is_the_agents_own_again_when_the_configuration_goes(
+    started_with: logging.Logger,
+) -> None:
+    told = Told()
+
+    with following_log_level(told.reconciler):
+        told.gone(told.said("ERROR"))
+
+        assert started_with.level == logging.INFO
+
+
+async def test_verbose_is_never_made_quieter(started_with: logging.Logger) -> None:
+    told = Told()
+    started_with.setLevel(logging.DEBUG)
+
+    with following_log_level(told.reconciler):
+        told.said("ERROR")
+
+        assert started_with.level == logging.DEBUG

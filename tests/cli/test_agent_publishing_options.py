@@ -1,0 +1,74 @@
+"""What an agent is told about publishing, and what is said of options that do not agree."""
+
+from pathlib import Path
+
+import pytest
+
+from hanse import app
+from hanse.cli.agent.publishing_options import publishing_of
+from hanse.cli.errors import Oops
+from hanse.features.publishing.options import NAME_SERVER, PublishingOptions, ServerOptions
+
+KEY = 'key "hanse" { algorithm hmac-sha256; secret "dG9wc2VjcmV0"; };'
+
+
+def test_options_say_what_is_published_and_where(tmp_path: Path) -> None:
+    key_file = tmp_path / "hanse.key"
+    key_file.write_text(KEY)
+
+    told = publishing_of("Fleet.Example.org.", "dns", "[2001:db8::53]:5353", key_file)
+
+    server = ServerOptions("2001:db8::53", 5353, str(key_file))
+    assert told == PublishingOptions("fleet.example.org", "dns", server)
+    options = app.Options(publishing=told)
+    assert [feature.name for feature in app.features(options)][-1] == "publishing"
+    assert set(app.outside(options)) == {NAME_SERVER}
+
+
+def test_weights_are_for_those_who_can_keep_them() -> None:
+    told = publishing_of("example.org", "dns", "", None, weighted=True)
+
+    assert told == PublishingOptions("example.org", "dns", weighted=True)
+    with pytest.raises(Oops, match="records of a name server have no weights"):
+        publishing_of("example.org", "", "192.0.2.53", None, weighted=True)
+    with pytest.raises(Oops, match="add --publish-zone"):
+        publishing_of("", "", "", None, weighted=True)
+
+
+def test_without_options_nothing_is_published() -> None:
+    told = publishing_of("", "", "", None)
+
+    options = app.Options(publishing=told)
+    assert "publishing" not in [feature.name for feature in app.features(options)]
+    assert app.outside(options) == {}
+
+
+@pytest.mark.parametrize(
+    ("zone", "endpoints", "server", "key", "words"),
+    [
+        ("", "dns", "", None, "add --publish-zone"),
+        ("a..b", "dns", "", None, "--publish-zone: 'a..b' has a label"),
+        ("example.org", "", "", None, "add --publish-server"),
+        ("example.org", "", "ns.example.org", None, "--publish-server 'ns.example.org' is not"),
+        ("example.org", "", "192.0.2.53:0", None, "is not ADDRESS or ADDRESS:PORT"),
+        ("example.org", "dns", "", KEY, "--publish-key-file is for a name server"),
+        ("example.org", "", "192.0.2.53", "dG9wc2VjcmV0", "it holds no key"),
+    ],
+)
+def test_options_that_do_not_agree_are_told_in_one_sentence(
+    tmp_path: Path, zone: str, endpoints: str, server: str, key: str | None, words: str
+) -> None:
+    key_file = tmp_path / "hanse.key"
+    if key is not None:
+        key_file.write_text(key)
+
+    with pytest.raises(Oops) as told:
+        publishing_of(zone, endpoints, server, key_file if key is not None else None)
+
+    assert words in str(told.value)
+    assert "dG9wc2VjcmV0" not in str(told.value)
+
+
+def test_a_key_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(Oops, match="No such file"):
+        publishing_of("example.org", "", "192.0.2.53", tmp_path / "none")

@@ -1,0 +1,72 @@
+"""Manifests put into a cluster: what is made, what is mended, what is left."""
+
+import pytest
+
+from hanse.cli.apply import Effect, apply
+from hanse.features.services.broker_policies import policies
+from hanse.kube.client import Client
+from hanse.kube.clock import WallClock
+from hanse.kube.transport import Request, Response
+from hanse.local.in_process import InProcess
+from hanse.model.kinds.core import Namespace
+from hanse.model.manifests import SERVICE_ACCOUNT, Manifest, manifest, namespace
+from hanse.model.objects import Wire
+from tinykube.apiserver import ApiServer
+
+pytestmark = pytest.mark.anyio
+
+ACCOUNT = manifest(SERVICE_ACCOUNT, "rome", "league", labels={"a": "b"})
+
+
+class _Older(InProcess):
+    """A server from before admission policies."""
+
+    async def send(self, request: Request) -> Response:
+        if "validatingadmissionpolic" in request.path:
+            return Response(404, b'{"kind":"Status","code":404,"reason":"NotFound"}')
+        return await super().send(request)
+
+
+def _client(transport: type[InProcess] = InProcess) -> Client:
+    return Client(transport(ApiServer("rome", clock=WallClock())))
+
+
+async def _effects(client: Client, *wanted: Manifest, dry_run: bool = False) -> list[Effect]:
+    return [one.effect for one in await apply(client, wanted, dry_run=dry_run)]
+
+
+async def test_what_is_not_there_is_made_and_the_second_time_nothing_is() -> None:
+    client = _client()
+
+    assert await _effects(client, namespace("league"), ACCOUNT) == [Effect.CREATED, Effect.CREATED]
+    assert await _effects(client, namespace("league"), ACCOUNT) == [Effect.UNCHANGED] * 2
+
+
+async def test_a_dry_run_tells_the_same_and_makes_nothing() -> None:
+    client = _client()
+
+    assert await _effects(client, namespace("league"), dry_run=True) == [Effect.CREATED]
+    assert await _effects(client, namespace("league"), dry_run=True) == [Effect.CREATED]
+
+
+async def test_what_differs_is_mended_and_what_others_added_stays() -> None:
+    client = _client()
+    theirs: Wire = {"metadata": {"labels": {"a": "changed", "theirs": "kept"}}}
+    await apply(client, [namespace("league")])
+
+    settled = namespace("league")
+    await client.patch(Namespace, "league", "", theirs)
+    marked = Manifest(
+        settled.kind, {**settled.wire, "metadata": {"name": "league", "labels": {"a": "b"}}}
+    )
+
+    assert await _effects(client, settled) == [Effect.UNCHANGED]
+    assert await _effects(client, marked) == [Effect.CHANGED]
+    labels = (await client.read(Namespace, "league")).metadata.labels
+    assert (labels["a"], labels["theirs"]) == ("b", "kept")
+
+
+async def test_an_older_server_does_without_admission_policies() -> None:
+    wanted = policies("league")
+
+    assert set(await _effects(_client(_Older), *wanted)) == {Effect.UNSERVED}

@@ -1,0 +1,254 @@
+"""What doctor finds wrong, and what it says mends it."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from hanse.cli.doctor.clusters import Finding, Known, contains, findings
+from hanse.cli.inventory import LeaseSeen, Look, NodesSeen, Right, Seen, Unanswered
+from hanse.cli.services_seen import ExportSeen, ServicesSeen, services_in
+from hanse.model.crds import crds
+
+NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
+KNOWN = Known(NOW, crds())
+HEALTHY = Look(
+    name="lubeck",
+    server="https://127.0.0.1:6443",
+    version="v1.35.4",
+    skew=timedelta(0),
+    nodes=NodesSeen(3, 3),
+    agent=LeaseSeen("lubeck-0", timedelta(seconds=1), timedelta(seconds=15)),
+    definitions={one["metadata"]["name"]: one for one in crds()},
+)
+
+
+def _look(**changes: Any) -> Look:
+    return replace(HEALTHY, **changes)
+
+
+def _without(name: str) -> dict[str, dict[str, Any]]:
+    return {n: one for n, one in (HEALTHY.definitions or {}).items() if n != name}
+
+
+def _older(name: str) -> dict[str, dict[str, Any]]:
+    standing = dict(HEALTHY.definitions or {})
+    spec = standing[name]["spec"]
+    version = {**spec["versions"][0], "additionalPrinterColumns": []}
+    standing[name] = {**standing[name], "spec": {**spec, "versions": [version]}}
+    return standing
+
+
+def test_nothing_is_found_in_a_healthy_cluster() -> None:
+    assert findings([HEALTHY], KNOWN) == []
+
+
+@pytest.mark.parametrize(
+    ("seen", "problem", "remedy"),
+    [
+        pytest.param(
+            Unanswered("lubeck", "connection refused", "silence"),
+            "connection refused",
+            "kubectl --context lubeck cluster-info",
+            id="silence",
+        ),
+        pytest.param(
+            Unanswered("lubeck", "Unauthorized", "credentials"),
+            "Unauthorized",
+            "see what context lubeck says: kubectl config view --minify --context lubeck; then log "
+            "in anew, or mend its cluster, user or files",
+            id="bad credentials",
+        ),
+        pytest.param(
+            _look(expires=NOW + timedelta(days=3, hours=1)),
+            "the credentials end in 3 days, on 2026-07-04 13:00 UTC",
+            "log in anew as your cluster's provider says, or: kubectl config set-credentials "
+            "of the user of context lubeck",
+            id="credentials that end soon",
+        ),
+        pytest.param(
+            _look(version="v1.29.3"),
+            "Kubernetes v1.29.3 is not one of 1.30 to 1.35",
+            "see what can be done: kubectl --context lubeck version; `kubeadm upgrade plan`, "
+            "or your provider's upgrade",
+            id="too old",
+        ),
+        pytest.param(
+            _look(version="v1.36.0"),
+            "Kubernetes v1.36.0 is not one of 1.30 to 1.35",
+            "see what can be done: kubectl --context lubeck version; `kubeadm upgrade plan`, "
+            "or your provider's upgrade",
+            id="too new",
+        ),
+        pytest.param(
+            _look(skew=timedelta(seconds=-5)),
+            "its clock is 5 s behind this machine's",
+            "synchronise both clocks, e.g. `timedatectl set-ntp true`",
+            id="clock skew",
+        ),
+        pytest.param(
+            _look(definitions=_without("serviceexports.multicluster.x-k8s.io")),
+            "definitions are missing: serviceexports.multicluster.x-k8s.io",
+            "hanse crds | kubectl --context lubeck apply -f -",
+            id="a definition missing",
+        ),
+        pytest.param(
+            _look(definitions=_older("clustersets.hanse.dev")),
+            "definitions are not of this version: clustersets.hanse.dev",
+            "hanse crds | kubectl --context lubeck apply -f -",
+            id="an old definition",
+        ),
+        pytest.param(
+            _look(agent=None),
+            "no agent has ever run here: there is no Lease hanse-system/hanse-agent",
+            "hanse agent --context lubeck --cluster-id lubeck",
+            id="no agent",
+        ),
+        pytest.param(
+            _look(agent=LeaseSeen("lubeck-0", timedelta(seconds=16), timedelta(seconds=15))),
+            "its agent is silent for 16 s",
+            "kubectl --context lubeck -n hanse-system get pods,leases",
+            id="a silent agent",
+        ),
+        pytest.param(
+            _look(nodes=NodesSeen(3, 1)),
+            "2 of 3 nodes are not ready",
+            "kubectl --context lubeck describe nodes",
+            id="nodes not ready",
+        ),
+        pytest.param(
+            _look(denied=(Right("watch", "services"), Right("list", "namespaces"))),
+            "these credentials may not watch services, list namespaces",
+            "kubectl --context lubeck auth can-i --list",
+            id="rights missing",
+        ),
+        pytest.param(
+            _look(services=ServicesSeen((ExportSeen("shop", "web", False, "no such Service"),))),
+            "the export of shop/web: no such Service",
+            "kubectl --context lubeck -n shop describe serviceexport web",
+            id="an export in trouble",
+        ),
+    ],
+)
+def test_each_trouble_is_found_with_its_remedy(seen: Seen, problem: str, remedy: str) -> None:
+    assert findings([seen], KNOWN) == [Finding("lubeck", problem, remedy)]
+
+
+def test_what_clusters_tell_of_an_export_in_the_same_words_is_told_once() -> None:
+    conflict = ExportSeen("shop", "web", True, "bergen has 81")
+    alone = ExportSeen("shop", "db", False, "no such Service")
+    looks = [
+        _look(services=ServicesSeen((conflict,))),
+        _look(name="bergen", services=ServicesSeen((conflict, alone))),
+    ]
+
+    assert [(one.cluster, one.problem) for one in findings(looks, KNOWN)] == [
+        ("lubeck", "the export of shop/web (also in bergen): bergen has 81"),
+        ("bergen", "the export of shop/db: no such Service"),
+    ]
+
+
+def test_a_dead_cluster_of_a_local_federation_can_be_started() -> None:
+    silent = Unanswered("bergen", "connection refused", "silence")
+
+    (found,) = findings([silent], replace(KNOWN, local=True))
+
+    assert found.remedy == "hanse local start bergen"
+
+
+def test_a_broker_needs_no_agent() -> None:
+    assert findings([_look(agent=None, is_broker=True)], KNOWN) == []
+
+
+def test_a_small_skew_is_no_trouble() -> None:
+    assert findings([_look(skew=timedelta(seconds=2))], KNOWN) == []
+
+
+def test_one_dead_cluster_hides_no_other() -> None:
+    silent = Unanswered("bergen", "connection refused", "silence")
+    old = _look(version="v1.20.0")
+
+    assert [one.cluster for one in findings([silent, old], KNOWN)] == ["bergen", "lubeck"]
+
+
+@pytest.mark.parametrize(
+    ("standing", "wanted", "holds"),
+    [
+        pytest.param({"a": 1, "b": 2}, {"a": 1}, True, id="what a server adds does not count"),
+        pytest.param({"b": 2}, {"a": 1}, False, id="a field is missing"),
+        pytest.param({"a": [1, 2]}, {"a": [1]}, False, id="a list has more"),
+        pytest.param({"a": [{"x": 1, "y": 2}]}, {"a": [{"x": 1}]}, True, id="inside lists"),
+        pytest.param({"a": "1"}, {"a": 1}, False, id="another type"),
+    ],
+)
+def test_a_definition_contains_another(standing: Any, wanted: Any, holds: bool) -> None:
+    assert contains(standing, wanted) is holds
+
+
+def _export(*conditions: tuple[str, str, str, str]) -> ExportSeen:
+    told = [
+        dict(zip(("type", "status", "reason", "message"), one, strict=True)) for one in conditions
+    ]
+    export = {"metadata": {"namespace": "shop", "name": "web"}, "status": {"conditions": told}}
+    seen = services_in({"items": [export]}, {"items": []})
+    assert seen is not None
+    return seen.exports[0]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "ready", "trouble"),
+    [
+        pytest.param([], False, "", id="nobody has looked at it yet"),
+        pytest.param(
+            [("Valid", "True", "Valid", ""), ("Ready", "True", "Exported", "")], True, "", id="good"
+        ),
+        pytest.param([("Ready", "False", "Pending", "soon")], False, "", id="pending"),
+        pytest.param(
+            [("Valid", "False", "NoService", "there is none"), ("Ready", "False", "Pending", "")],
+            False,
+            "there is none",
+            id="no Service",
+        ),
+        pytest.param(
+            [("Ready", "True", "Exported", ""), ("Conflict", "True", "PortConflict", "port 80")],
+            True,
+            "port 80",
+            id="a conflict",
+        ),
+        pytest.param([("Ready", "False", "Failed", "refused")], False, "refused", id="failed"),
+    ],
+)
+def test_an_export_is_in_trouble_when_a_person_must_act(
+    conditions: list[tuple[str, str, str, str]], ready: bool, trouble: str
+) -> None:
+    assert _export(*conditions) == ExportSeen("shop", "web", ready, trouble)
+
+
+def test_a_cluster_without_the_kinds_has_no_services_to_tell_of() -> None:
+    assert services_in(None, None) is None
+
+
+def test_an_import_by_somebody_else_is_found_where_the_service_is_only_imported() -> None:
+    export = ExportSeen("shop", "web", ready=True)
+    theirs = {"metadata": {"namespace": "shop", "name": "web"}}
+    unrelated = {"metadata": {"namespace": "shop", "name": "other"}}
+    importing = _look(services=services_in({"items": []}, {"items": [theirs, unrelated]}))
+    exporting = _look(name="bergen", services=ServicesSeen((export,)))
+
+    assert findings([importing, exporting], KNOWN) == [
+        Finding(
+            "lubeck",
+            "shop/web is not imported: a ServiceImport of that name was not made by Hanse",
+            "kubectl --context lubeck -n shop delete serviceimport web",
+        )
+    ]
+
+
+def test_an_import_of_ours_is_no_finding() -> None:
+    ours = {"metadata": {"namespace": "shop", "name": "web", "labels": {"hanse.dev/owner": "s-1"}}}
+    exports = (ExportSeen("shop", "web", ready=True),)
+    seen = services_in({"items": []}, {"items": [ours]})
+    assert seen is not None
+
+    assert findings([_look(services=replace(seen, exports=exports))], KNOWN) == []

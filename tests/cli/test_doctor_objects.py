@@ -1,0 +1,328 @@
+"""What doctor finds between clusters: each with the command that mends it."""
+
+import json
+from base64 import b64encode
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from hanse.cli.doctor.clusters import Finding
+from hanse.cli.doctor.lists import Chart
+from hanse.cli.doctor.objects import ailments
+from hanse.cli.gslb.leadership import Wish, warnings
+from hanse.cli.gslb.view import Seen, Site
+from hanse.model.kinds.gslb import AMKOCluster
+
+NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
+
+
+def named(name: str, **more: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name}, **more}
+
+
+def chart(name: str = "lubeck", **lists: list[dict[str, Any]]) -> Chart:
+    return Chart(name, {what: tuple(items) for what, items in lists.items()})
+
+
+def only(*charts: Chart) -> Finding:
+    (finding,) = ailments(charts, NOW)
+    assert finding.remedy
+    return finding
+
+
+def test_a_fleet_with_nothing_in_it_has_nothing_wrong() -> None:
+    assert ailments([chart(), chart("bergen")], NOW) == []
+
+
+def test_what_a_federation_tells_of_itself_is_told_with_its_field() -> None:
+    conditions = [
+        {"type": "Valid", "status": "True", "reason": "Valid"},
+        {
+            "type": "MembersReachable",
+            "status": "False",
+            "reason": "MemberUnreachable",
+            "message": "bergen: spec.members[2].secret: it has no key token",
+        },
+    ]
+    found = only(chart(federations=[named("fed", status={"conditions": conditions})]))
+
+    assert found.problem == (
+        "Federation fed: MemberUnreachable: bergen: spec.members[2].secret: it has no key token"
+    )
+
+
+def test_more_than_five_supervisors_are_too_many() -> None:
+    def supervisor(number: int) -> Chart:
+        members = [{"clusterID": "bergen", "reachable": True}]
+        return chart(f"c{number}", federations=[named("fed", status={"members": members})])
+
+    assert ailments([supervisor(n) for n in range(5)], NOW) == []
+    assert only(*(supervisor(n) for n in range(6))).problem.startswith("6 clusters supervise")
+
+
+def test_a_copied_token_without_an_end_is_told_too() -> None:
+    def secret(claims: dict[str, Any]) -> dict[str, Any]:
+        payload = b64encode(json.dumps(claims).encode()).decode()
+        token = b64encode(f"e30.{payload}.x".encode()).decode()
+        return named("member-bergen", type="Opaque", data={"token": token})
+
+    spec = {"members": [{"clusterID": "bergen", "secret": "member-bergen"}]}
+    federation = named("fed", spec=spec)
+
+    lasting = only(chart(federations=[federation], secrets=[secret({"sub": "s"})]))
+    ending = ailments([chart(federations=[federation], secrets=[secret({"exp": 2e9})])], NOW)
+
+    assert "the token for bergen" in lasting.problem
+    assert ending == []
+
+
+def test_a_lease_that_nobody_renews_is_named() -> None:
+    old = {
+        "holderIdentity": "lubeck_a",
+        "leaseDurationSeconds": 15,
+        "renewTime": "2026-05-01T11:00:00Z",
+    }
+    fresh = {**old, "renewTime": "2026-05-01T11:59:55Z"}
+
+    found = only(chart(leases=[named("bergen", spec=old), named("rome", spec=fresh)]))
+
+    assert "nobody leads bergen" in found.problem
+
+
+def test_a_webhook_that_nobody_answers_is_named_once() -> None:
+    service = {"clientConfig": {"service": {"name": "hanse-webhooks", "namespace": "hanse-system"}}}
+    ours = named(
+        "hanse", webhooks=[{"name": "a.hanse.dev", **service}, {"name": "b.hanse.dev", **service}]
+    )
+    ready = {
+        "metadata": {"name": "s", "labels": {"kubernetes.io/service-name": "hanse-webhooks"}},
+        "endpoints": [{"conditions": {"ready": True}}],
+    }
+
+    assert "a.hanse.dev has no ready endpoints" in only(chart(validating=[ours])).problem
+    assert ailments([chart(validating=[ours], slices=[ready])], NOW) == []
+
+
+def test_dns_that_is_not_handed_over_is_told_where_our_server_runs() -> None:
+    corefile = named("coredns", data={"Corefile": ".:53 { forward . /etc/resolv.conf }"})
+    handed = named("coredns", data={"Corefile": "clusterset.local:53 { forward . 10.0.0.1 }"})
+    ours = named("hanse-dns")
+
+    assert (
+        "does not hand clusterset.local over"
+        in only(chart(deployments=[ours], corefile=[corefile])).problem
+    )
+    assert ailments([chart(deployments=[ours], corefile=[handed])], NOW) == []
+    assert ailments([chart(corefile=[corefile])], NOW) == []
+
+
+def test_a_pool_that_is_nearly_full_is_told() -> None:
+    network = named("acme.default", spec={"service": {"cidrs": ["10.0.0.0/29", "fd00::/64"]}})
+    addresses = [named(f"10.0.0.{n}") for n in range(1, 7)]
+
+    found = only(chart(networks=[network], addresses=addresses))
+
+    assert found.problem == "network acme.default has given out 6 of 6 IPv4 Service addresses"
+
+
+def test_a_range_that_is_none_is_for_the_network_itself_to_tell() -> None:
+    network = named("acme.default", spec={"service": {"cidrs": ["10.0.0.0/33"]}})
+
+    assert ailments([chart(networks=[network])], NOW) == []
+
+
+@pytest.mark.parametrize(
+    ("cidr", "whose"),
+    [
+        ("10.101.0.0/24", "range 10.101.0.0/24 of pods on node n1"),
+        ("172.20.0.0/24", "address 172.20.0.7 of node n1"),
+    ],
+)
+def test_service_addresses_that_pods_or_nodes_have_too_are_told(cidr: str, whose: str) -> None:
+    addresses = [{"type": "Hostname", "address": "n1"}]
+    addresses += [{"type": "InternalIP", "address": "172.20.0.7"}]
+    node = named("n1", spec={"podCIDRs": ["10.101.0.0/24"]}, status={"addresses": addresses})
+    network = named("acme.lab", spec={"service": {"cidrs": [cidr, "10.77.0.0/24"]}})
+
+    assert f"{cidr} overlaps {whose}" in only(chart(networks=[network], nodes=[node])).problem
+
+
+def test_a_token_that_never_ends_is_told() -> None:
+    member = {"clusterID": "bergen", "secret": "bergen-token"}
+    federation = named("fed", spec={"members": [member]})
+    secret = named("bergen-token", type="kubernetes.io/service-account-token")
+
+    assert "never ends" in only(chart(federations=[federation], secrets=[secret])).problem
+
+
+def test_ranges_that_overlap_are_told_once_for_each_pair() -> None:
+    def with_range(name: str, cidr: str) -> Chart:
+        return chart(name, ranges=[named("kubernetes", spec={"cidrs": [cidr]})], nodes=[named("n")])
+
+    found = only(
+        with_range("lubeck", "10.96.0.0/12"),
+        with_range("bergen", "10.100.0.0/16"),
+        with_range("rome", "10.0.0.0/16"),
+    )
+
+    assert found.problem == "its range 10.96.0.0/12 overlaps 10.100.0.0/16 of bergen"
+
+
+def test_two_leaders_are_told() -> None:
+    leads = [named("amkocluster", spec={"isLeader": True})]
+    follows = [named("amkocluster", spec={"isLeader": False})]
+
+    found = only(chart(amko=leads), chart("bergen", amko=follows), chart("rome", amko=leads))
+
+    assert "lubeck and rome both lead" in found.problem
+
+
+def amko(context: str, *clusters: str, leads: bool = False, **told: str) -> dict[str, Any]:
+    """An AMKOCluster, with a stage that went wrong for a reason."""
+    stages = [{"type": t, "status": "failure", "reason": why} for t, why in told.items()]
+    good = {"type": "current AMKOCluster Validation", "status": "valid AMKOCluster object"}
+    spec = {"isLeader": leads, "clusterContext": context, "clusters": list(clusters)}
+    return named("amkocluster", spec=spec, status={"conditions": [good, *stages]})
+
+
+def test_a_federation_that_nobody_leads_is_told() -> None:
+    follower = amko("hamburg", "lubeck", "hamburg")
+
+    found = only(chart(), chart("hamburg", amko=[follower]))
+
+    assert "no cluster leads the GSLB configuration" in found.problem
+    assert found.remedy == "hanse gslb promote CLUSTER"
+
+
+def test_who_leads_is_not_known_where_not_every_cluster_was_looked_at() -> None:
+    follower = amko("hamburg", "lubeck", "hamburg")
+
+    assert ailments([chart("hamburg", amko=[follower])], NOW) == []
+
+
+def test_what_a_leader_says_went_wrong_is_told_once() -> None:
+    wrong = [amko("lubeck", leads=True, GDP="no rights"), amko("lubeck", GDP="no rights")]
+
+    assert only(chart(amko=wrong)).problem == "GDP: no rights"
+
+
+def test_a_configuration_in_error_and_a_host_that_nobody_serves_are_told_by_the_leader() -> None:
+    broken = named("gc-1", status={"state": "error: oslo is named twice"})
+    used = named("gc-2", status={"state": "success: the configuration is in use"})
+    members = [{"up": False, "reason": "connection refused"}, {"up": False}]
+    hosts = [
+        named("down.example.org", status={"members": members}),
+        named("up.example.org", status={"members": [*members, {"up": True}]}),
+    ]
+    what = {"configurations": (broken, used), "hosts": tuple(hosts)}
+    leader = Chart("lubeck", {"amko": (amko("lubeck", "rome", leads=True),), **what})
+    follower = Chart("rome", {"amko": (amko("rome", "lubeck"),), **what})
+
+    assert [(f.cluster, f.problem) for f in ailments([leader, follower], NOW)] == [
+        ("lubeck", "GSLBConfig gc-1: oslo is named twice"),
+        ("lubeck", "no member of host down.example.org is up: connection refused"),
+    ]
+
+
+def test_what_a_policy_chooses_in_vain_is_told_one_by_one() -> None:
+    vain = ["bergen: Ingress shop/a: its host", "bergen: Ingress shop/b: its host"]
+    policy = named("gdp", status={"warnings": vain})
+
+    found = ailments([chart(policies=[policy])], NOW)
+
+    assert [f.problem for f in found] == [f"GlobalDeploymentPolicy gdp: {told}" for told in vain]
+
+
+def test_only_the_word_of_who_leads_counts() -> None:
+    def site(name: str, leads: bool) -> Site:
+        own = named("amkocluster", spec={"isLeader": leads, "clusterContext": name})
+        told = (f"bergen: said by {name}",)
+        return Site(name, clusters=(msgspec.convert(own, AMKOCluster),), warnings=told)
+
+    problems = Seen((site("lubeck", True), site("rome", False))).problems
+
+    assert problems == ("bergen: said by lubeck",)
+
+
+def test_who_was_installed_from_values_is_told_to_change_them_too() -> None:
+    def site(name: str, **labels: str) -> Site:
+        own = {"metadata": {"name": "amkocluster-federation", "labels": labels}, "spec": {}}
+        return Site(name, clusters=(msgspec.convert(own, AMKOCluster),))
+
+    by_values = site("rome", **{"app.kubernetes.io/part-of": "hanse"})
+    seen = Seen((site("lubeck"), by_values))
+
+    assert warnings(Wish("lubeck", leads=True), seen) == []
+    (note,) = warnings(Wish("rome", leads=True), seen)
+    assert "set gslb.isLeader to true there, too" in note
+
+
+@pytest.mark.parametrize(("epochs", "old"), [((1, 2), "lubeck"), ((10, 9), "rome")])
+def test_of_two_leaders_the_one_of_the_earlier_term_is_to_be_demoted(
+    epochs: tuple[int, int], old: str
+) -> None:
+    def leader(name: str, epoch: int) -> dict[str, Any]:
+        notes = {"gslb.hanse.dev/epoch": str(epoch)}
+        return {"metadata": {"name": name, "annotations": notes}, "spec": {"isLeader": True}}
+
+    both = [
+        (name, leader("amkocluster", e)) for name, e in zip(("lubeck", "rome"), epochs, strict=True)
+    ]
+    sites = [Site(name, clusters=(msgspec.convert(own, AMKOCluster),)) for name, own in both]
+
+    assert (
+        only(*(chart(name, amko=[own]) for name, own in both)).remedy == f"hanse gslb demote {old}"
+    )
+    assert Seen(tuple(sites)).problems[0].endswith(f"run `hanse gslb demote {old}`")
+
+
+def test_an_agent_of_a_version_too_far_away_is_told() -> None:
+    agent = {"metadata": {"name": "hanse-agent", "labels": {"app.kubernetes.io/version": "9.9.0"}}}
+
+    assert "its agent is version 9.9.0" in only(chart(deployments=[agent])).problem
+
+
+def test_what_a_newer_hanse_made_asks_for_an_update() -> None:
+    spec = {"namespace": "shop", "name": "store", "cluster": "lubeck", "schema": 2}
+    shares = {"metadata": {"name": "store", "namespace": "shop"}, "spec": {"schema": 2}}
+    newer = "made by a newer Hanse (form 2, this one reads 1); update this one"
+
+    found = ailments([chart("broker", shares=[shares], parts=[named("p", spec=spec)])], NOW)
+
+    assert [(f.cluster, f.problem) for f in found] == [
+        ("broker", f"StatefulSetShares shop/store: {newer}"),
+        ("lubeck", f"its part of StatefulSet shop/store: {newer}"),
+    ]
+
+
+def test_what_objects_say_of_themselves_is_found() -> None:
+    def told(type_: str, status: str = "False") -> dict[str, Any]:
+        return {"conditions": [{"type": type_, "status": status, "message": f"no {type_}"}]}
+
+    def part(cluster: str, trouble: str) -> dict[str, Any]:
+        spec = {"namespace": "shop", "name": "store", "cluster": cluster, "trouble": trouble}
+        return named(f"store-{cluster}", spec=spec)
+
+    wrong = chart(
+        tenants=[named("acme", status=told("Ready")), named("fine", status=told("Ready", "True"))],
+        imports=[{"metadata": {"name": "web", "namespace": "shop"}, "status": told("Published")}],
+        hosts=[named("www.example.org", status=told("Published"))],
+        sets=[{"metadata": {"name": "store", "namespace": "shop"}, "status": told("Valid")}],
+        networks=[named("acme.default", status={"phase": "Failed", "message": "ranges overlap"})],
+        policies=[named("gdp", status={"errorStatus": "spec.ttl: too long"})],
+        rules=[named("rule", status={"status": "Rejected", "error": "no cluster oslo"})],
+        parts=[part("bergen", ""), part("lubeck", "store-lubeck exists already")],
+    )
+
+    assert [f.problem for f in ailments([wrong], NOW)] == [
+        "Tenant acme: no Ready",
+        "ServiceImport shop/web: no Published",
+        "GlobalService www.example.org: no Published",
+        "StatefulSet shop/store: no Valid",
+        "Network acme.default: ranges overlap",
+        "GlobalDeploymentPolicy gdp: spec.ttl: too long",
+        "GSLBHostRule rule: no cluster oslo",
+        "its part of StatefulSet shop/store: store-lubeck exists already",
+    ]

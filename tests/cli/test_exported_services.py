@@ -1,0 +1,139 @@
+"""Exported services, put together from what clusters hold."""
+
+import pytest
+
+from hanse.cli.exported_services import document
+from hanse.cli.status.command import _show_services
+from hanse.features.services.view import (
+    ClusterServices,
+    EndpointCount,
+    ExportProblem,
+    export_problems,
+    service_views,
+)
+from hanse.model.conditions import Condition, condition
+from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointSlice
+from hanse.model.kinds.multicluster import (
+    ExportingCluster,
+    ImportedPort,
+    ServiceExport,
+    ServiceExportStatus,
+    ServiceImport,
+    ServiceImportSpec,
+    ServiceImportStatus,
+)
+from hanse.model.objects import Meta
+
+VALID = condition("Valid", True, "Valid")
+READY = condition(r"Ready", True, "Exported")
+AGREED = condition(r"Conflict", False, "NoConflicts")
+
+
+def _export(*told: Condition, name: str = "web") -> ServiceExport:
+    status = ServiceExportStatus(conditions=told)
+    return ServiceExport(metadata=Meta(name=name, namespace="shop"), status=status)
+
+
+def _import(*exporters: str) -> ServiceImport:
+    return ServiceImport(
+        metadata=Meta(name="web", namespace="shop"),
+        spec=ServiceImportSpec(type="Headless", ports=(ImportedPort(port=80, name="http"),)),
+        status=ServiceImportStatus(clusters=tuple(ExportingCluster(cluster=c) for c in exporters)),
+    )
+
+
+def _slice(source: str, *ready: bool) -> EndpointSlice:
+    labels = {
+        "multicluster.kubernetes.io/service-name": "web",
+        "multicluster.kubernetes.io/source-cluster": source,
+    }
+    endpoints = tuple(
+        Endpoint(addresses=(f"10.0.0.{n}",), conditions=EndpointConditions(ready=one))
+        for n, one in enumerate(ready)
+    )
+    meta = Meta(name=f"web-{source}", namespace="shop", labels=labels)
+    return EndpointSlice(metadata=meta, address_type="IPv4", endpoints=endpoints)
+
+
+def test_a_service_is_shown_once_with_all_who_export_and_import_it() -> None:
+    good = _export(VALID, READY, AGREED)
+    lubeck = ClusterServices("lubeck", (good,), (_import("lubeck", "bergen"),))
+    bergen = ClusterServices("bergen", (good,), (_import("lubeck", "bergen"),))
+    hamburg = ClusterServices("hamburg", (), (_import("lubeck", "bergen"),))
+
+    (seen,) = service_views([lubeck, hamburg, bergen])
+
+    assert (seen.namespace, seen.name, seen.type) == ("shop", "web", "Headless")
+    assert seen.exporters == ("bergen", "lubeck")
+    assert seen.importers == ("bergen", "hamburg", "lubeck")
+    assert seen.problems == ()
+
+
+def test_a_clusters_own_word_on_its_endpoints_counts_most() -> None:
+    stale = ClusterServices("hamburg", (), (_import("lubeck"),), (_slice("lubeck", True, True),))
+    own = ClusterServices("lubeck", (), (_import("lubeck"),), (_slice("lubeck", True, False),))
+
+    for held in ([stale, own], [own, stale]):
+        (seen,) = service_views(held)
+        assert seen.endpoints == {"lubeck": EndpointCount(1, 2)}
+
+
+def test_endpoints_of_a_cluster_that_was_not_looked_at_are_told_by_others() -> None:
+    (seen,) = service_views(
+        [ClusterServices("hamburg", (), (_import("lubeck"),), (_slice("lubeck", True, True),))]
+    )
+
+    assert seen.endpoints == {"lubeck": EndpointCount(2, 2)}
+
+
+def test_an_export_that_nobody_imports_is_shown_with_what_is_wrong() -> None:
+    missing = condition("Valid", False, "NoService", "there is no Service web here")
+    pending = condition(r"Ready", False, "Pending", "it is exported when the Service is created")
+
+    (seen,) = service_views([ClusterServices("lubeck", (_export(missing, pending),))])
+
+    assert (seen.type, seen.exporters) == ("", ())
+    assert [p.reason for p in seen.problems] == ["NoService", "Pending"]
+
+
+def test_a_conflict_is_a_problem_of_each_cluster_that_tells_it() -> None:
+    conflict = condition(r"Conflict", True, "PortConflict", "bergen has 81")
+    export = _export(VALID, READY, conflict)
+
+    (seen,) = service_views(
+        [ClusterServices("lubeck", (export,)), ClusterServices("bergen", (export,))]
+    )
+
+    assert seen.problems == (
+        ExportProblem("bergen", "PortConflict", "bergen has 81"),
+        ExportProblem("lubeck", "PortConflict", "bergen has 81"),
+    )
+    assert document(seen)["problems"][0]["message"] == "bergen has 81"
+
+
+def test_what_clusters_tell_in_the_same_words_is_shown_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    conflict = _export(VALID, READY, condition(r"Conflict", True, "PortConflict", "bergen has 81"))
+    held = [ClusterServices(cluster, (conflict,)) for cluster in ("lubeck", "bergen")]
+
+    _show_services(service_views(held))
+
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "! shop/web in bergen, lubeck: PortConflict: bergen has 81"
+    )
+
+
+def test_an_export_without_a_word_from_an_agent_is_a_problem() -> None:
+    (problem,) = export_problems("lubeck", _export())
+
+    assert problem.reason == "Unseen"
+
+
+def test_settings_that_are_ignored_and_names_that_are_taken_are_problems_too() -> None:
+    ignored = condition("SettingsValid", False, "InvalidSetting", "weight: 'many' is no number")
+    taken = condition("ImportedHere", False, "ImportFailed", "a ServiceImport web is not ours")
+
+    found = export_problems("lubeck", _export(VALID, READY, ignored, taken))
+
+    assert [p.reason for p in found] == ["InvalidSetting", "ImportFailed"]

@@ -1,0 +1,87 @@
+"""Federated Services and machines, put together from what clusters hold."""
+
+from typing import Any
+
+from hanse.cli.federated_services import Holding, TroubleSeen, document, findings, seen_in
+from hanse.model.conditions import condition
+from hanse.model.kinds.core import ObjectReference, Service, ServicePort, ServiceSpec, ServiceStatus
+from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointSlice
+from hanse.model.objects import Meta
+
+HOME = "antrea-plus-system"
+
+
+def federated(name: str = "web") -> Service:
+    marks = {"fed-svc.antreaplus.vmware-tanzu.com": "true"}
+    return Service(
+        metadata=Meta(name=name, namespace=HOME, annotations=marks),
+        spec=ServiceSpec(ports=(ServicePort(port=80, name="http"),)),
+    )
+
+
+def piece(source: str, *ready: bool, by: str = "federated.hanse.dev", **meta: Any) -> EndpointSlice:
+    labels = {
+        "kubernetes.io/service-name": meta.pop("of", "web"),
+        "endpointslice.kubernetes.io/managed-by": by,
+    }
+    return EndpointSlice(
+        metadata=Meta(
+            name=f"s-{source}",
+            namespace=meta.pop("namespace", HOME),
+            labels=labels,
+            annotations={"cluster.federated.antreaplus.vmware-tanzu.com": source},
+        ),
+        address_type="IPv4",
+        endpoints=tuple(
+            Endpoint(
+                addresses=(f"10.0.0.{n}",),
+                conditions=EndpointConditions(ready=is_ready),
+                target_ref=ObjectReference(name=f"vm-{n}"),
+            )
+            for n, is_ready in enumerate(ready)
+        ),
+    )
+
+
+def test_a_federated_service_tells_where_it_stands_and_who_is_ready() -> None:
+    slices = (piece("lubeck", True, True, False), piece("bergen", True))
+    seen = seen_in(
+        [
+            Holding("lubeck", (federated(),), slices),
+            Holding("bergen", (federated(),), slices),
+            Holding("hamburg"),
+        ]
+    )
+
+    [one] = seen.services
+    assert one.stands_in == ("bergen", "lubeck")
+    assert one.ready == {"bergen": 1, "lubeck": 2}
+    assert one.ports == ("80/TCP http",)
+    assert document(seen)["federatedServices"][0]["ready"] == {"bergen": 1, "lubeck": 2}
+
+
+def test_a_vm_service_tells_its_machines() -> None:
+    marks = {"vm.antreaplus.vmware-tanzu.com": "true"}
+    service = Service(metadata=Meta(name="db", namespace="shop", annotations=marks))
+    behind = piece("-", True, True, by="machines.hanse.dev", of="db", namespace="shop")
+
+    seen = seen_in([Holding("bergen", (service,), (behind,))])
+
+    [one] = seen.machines
+    assert (one.cluster, one.name, one.machines) == ("bergen", "db", 2)
+
+
+def test_what_people_were_told_is_told_here_too() -> None:
+    bad = condition("Federated", False, "ExternalName", "it has no endpoints")
+    service = Service(
+        metadata=Meta(name="web", namespace="shop"), status=ServiceStatus(conditions=(bad,))
+    )
+
+    seen = seen_in([Holding("bergen", (service,))])
+
+    [found] = findings(seen)
+    assert found.problem == "Service shop/web: it has no endpoints"
+    assert "kubectl --context bergen -n shop describe service web" in found.remedy
+    assert seen.troubles == (
+        TroubleSeen("bergen", "Service shop/web", "ExternalName", "it has no endpoints"),
+    )

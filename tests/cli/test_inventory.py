@@ -1,0 +1,131 @@
+"""One look at a cluster: what is seen, and what is said of one that does not let us."""
+
+import base64
+import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from hanse.cli.clusters import ClusterAccess
+from hanse.cli.inventory import Look, NodesSeen, Right, Unanswered, expiry_of, look_at
+from hanse.kube.certificates import CertificateAuthority
+from hanse.kube.client import Client
+from hanse.kube.client_config import ClientConfig, Identity, StaticCredentials
+from hanse.local.up.embedded import EmbeddedCluster, embedded_clusters
+from hanse.local.up.folder import Folder
+from hanse.local.up.topology import plan_members
+from hanse.model.kinds.coordination import Lease, LeaseSpec
+from hanse.model.kinds.core import Namespace
+from hanse.model.objects import Meta
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def rome(tmp_path: Path) -> AsyncIterator[EmbeddedCluster]:
+    async with embedded_clusters(plan_members(["rome"]), Folder(tmp_path, keep=False)) as clusters:
+        yield clusters["rome"]
+
+
+def _way(access: ClientConfig) -> ClusterAccess:
+    return ClusterAccess("rome", StaticCredentials(access))
+
+
+async def _renewed(rome: EmbeddedCluster, ago: timedelta) -> None:
+    """An agent that last said something that long ago."""
+    client = Client(rome.connect())
+    await client.create(Namespace(metadata=Meta(name="hanse-system")))
+    renewed = (datetime.now(UTC) - ago).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    spec = LeaseSpec(holder_identity="rome_0", lease_duration_seconds=15, renew_time=renewed)
+    meta = Meta(name="hanse-agent", namespace="hanse-system")
+    await client.create(Lease(metadata=meta, spec=spec))
+
+
+async def test_an_empty_cluster_is_seen_as_it_is(rome: EmbeddedCluster) -> None:
+    (seen,) = await look_at([_way(rome.context.access)], [Right("list", "services")])
+
+    assert isinstance(seen, Look)
+    assert seen.server == rome.url
+    assert seen.version.startswith("v1.")
+    assert seen.nodes == NodesSeen(3, 3)
+    assert seen.agent is None
+    assert seen.definitions == {}
+    assert seen.denied == ()
+    assert not seen.is_broker
+
+
+@pytest.mark.parametrize(
+    ("seconds", "alive"), [(3, True), (60, False)], ids=["renewed", "not renewed"]
+)
+async def test_an_agent_is_alive_while_it_renews_its_lease(
+    rome: EmbeddedCluster, seconds: int, alive: bool
+) -> None:
+    await _renewed(rome, timedelta(seconds=seconds))
+
+    (seen,) = await look_at([_way(rome.context.access)])
+
+    assert isinstance(seen, Look)
+    assert seen.agent is not None
+    assert seen.agent.holder == "rome_0"
+    assert seen.agent.alive is alive
+
+
+async def test_clocks_of_one_machine_do_not_differ(rome: EmbeddedCluster) -> None:
+    (seen,) = await look_at([_way(rome.context.access)])
+
+    assert isinstance(seen, Look)
+    assert abs(seen.skew) < timedelta(seconds=1)
+
+
+async def test_a_token_that_is_refused_is_our_credentials_fault(rome: EmbeddedCluster) -> None:
+    access = replace(rome.context.access, identity=Identity(token="wrong"))
+
+    assert await look_at([_way(access)]) == [Unanswered("rome", "Unauthorized", "credentials")]
+
+
+async def test_a_cluster_that_is_gone_hides_no_other(rome: EmbeddedCluster) -> None:
+    access = rome.context.access
+    nowhere = replace(access, endpoint=replace(access.endpoint, url="https://127.0.0.1:1"))
+
+    gone, there = await look_at([_way(nowhere), _way(access)])
+
+    assert gone == Unanswered(
+        "rome", "cannot connect to 127.0.0.1:1: connection refused", "silence"
+    )
+    assert isinstance(there, Look)
+
+
+def _token(claims: object) -> str:
+    payload = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
+    return f"header.{payload}.signature"
+
+
+END = datetime(2026, 8, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("token", "expires"),
+    [
+        pytest.param(_token({"exp": END.timestamp()}), END, id="it says when"),
+        pytest.param(_token({"sub": "someone"}), None, id="it does not say"),
+        pytest.param(_token([1]), None, id="no claims"),
+        pytest.param("header.%%%.signature", None, id="no base64"),
+        pytest.param("opaque", None, id="no web token"),
+        pytest.param("", None, id="none"),
+    ],
+)
+def test_a_token_is_asked_when_it_ends(token: str, expires: datetime | None) -> None:
+    assert expiry_of(Identity(token=token)) == expires
+
+
+def test_a_certificate_is_asked_when_it_ends() -> None:
+    now = datetime(2026, 7, 1, tzinfo=UTC)
+    issued = CertificateAuthority.create("local", now).client("someone", now=now)
+
+    identity = Identity(certificate=issued.certificate, key=issued.key)
+
+    assert expiry_of(identity) == now + timedelta(days=365)
+    assert expiry_of(Identity(certificate=b"no certificate")) is None

@@ -1,0 +1,84 @@
+"""What agents would do about what is applied, each answering the others."""
+
+from contextlib import AsyncExitStack
+
+import pytest
+
+from hanse.cli.plan.agent_writes import Consequence, consequences, seen_in_full
+from hanse.model.kinds.core import ConfigMap, Namespace
+from hanse.model.objects import Meta, Object
+from hanse.runtime.reconciler import Reconciler
+from tests.support.time import ON_VIRTUAL_TIME
+from tests.support.toy import OFFER, Toy
+from tests.support.world import BROKER, World
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> object:
+    return ON_VIRTUAL_TIME
+
+
+def _told(found: list[Consequence]) -> set[tuple[str, str, str, str]]:
+    return {(one.place.where, one.verb, one.place.ref.name, one.by) for one in found}
+
+
+async def _world() -> World:
+    world = World(["lubeck", "hamburg"], lambda: [Toy()])
+    for cluster in ("lubeck", "hamburg"):
+        await world.client(cluster).create(Namespace(metadata=Meta(name="shop")))
+    await world.client(BROKER).create(Namespace(metadata=Meta(name="toy")))
+    return world
+
+
+async def _looking(world: World, stack: AsyncExitStack) -> dict[str, Reconciler]:
+    reconcilers = {name: world.reconciler(name) for name in world.names}
+    for reconciler in reconcilers.values():
+        await stack.enter_async_context(reconciler.running(active=False))
+    await seen_in_full(reconcilers)
+    return reconcilers
+
+
+def _offer() -> Object:
+    return ConfigMap(
+        metadata=Meta(name="bread", namespace="shop", labels={OFFER: "yes"}), data={"price": "3"}
+    )
+
+
+async def test_other_agents_answer_what_the_first_would_write() -> None:
+    world = await _world()
+
+    async with AsyncExitStack() as stack:
+        reconcilers = await _looking(world, stack)
+        found = consequences(reconcilers, [("lubeck", _offer())])
+
+    assert _told(found) == {
+        ("broker", "create", "shop.bread.lubeck", "lubeck"),
+        ("broker", "create", "sum.shop.bread", "lubeck"),
+        ("lubeck", "update", "bread", "lubeck"),
+        ("lubeck", "create", "copy-of-bread", "lubeck"),
+        ("lubeck", "create", "receipt-of-bread", "lubeck"),
+        ("hamburg", "create", "copy-of-bread", "hamburg"),
+        ("hamburg", "create", "receipt-of-bread", "hamburg"),
+    }
+
+
+async def test_nothing_is_written() -> None:
+    world = await _world()
+
+    async with AsyncExitStack() as stack:
+        reconcilers = await _looking(world, stack)
+        consequences(reconcilers, [("lubeck", _offer())])
+
+    assert world.network.writes == []
+
+
+async def test_nothing_follows_from_what_no_agent_looks_at() -> None:
+    world = await _world()
+    plain = ConfigMap(metadata=Meta(name="plain", namespace="shop"))
+
+    async with AsyncExitStack() as stack:
+        reconcilers = await _looking(world, stack)
+
+        assert consequences(reconcilers, [("lubeck", plain)]) == []

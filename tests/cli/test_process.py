@@ -1,0 +1,65 @@
+"""How commands run: what lasts is not looked through again and again for garbage."""
+
+import ctypes
+import gc
+import subprocess
+import sys
+
+import pytest
+
+from hanse.cli.process import run_async
+
+
+async def left_alone() -> int:
+    return gc.get_freeze_count()
+
+
+def test_what_was_loaded_is_left_alone_while_a_service_lasts_and_no_longer() -> None:
+    before = gc.get_freeze_count()
+
+    assert run_async(left_alone, lasting=True) > before + 10_000
+    assert run_async(left_alone) == gc.get_freeze_count() == 0
+
+
+async def looked_for_after() -> int:
+    return gc.get_threshold()[0]
+
+
+def test_a_service_looks_for_garbage_seldom_and_a_command_as_python_does() -> None:
+    usual = gc.get_threshold()
+
+    assert run_async(looked_for_after, lasting=True) > usual[0]
+    assert run_async(looked_for_after) == usual[0]
+    assert gc.get_threshold() == usual
+
+
+PAGES_OF_ITS_OWN = """
+import ctypes, sys
+from hanse.cli.process import run_async
+
+class Told(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in (
+        "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks",
+        "fordblks", "keepcost")]
+
+libc = ctypes.CDLL(None)
+libc.mallinfo2.restype = Told
+
+async def large_buffers_apart():
+    del bytearray(8 << 20)[:]  # a larger one comes and goes, which raises what glibc calls large
+    before = libc.mallinfo2().hblks
+    kept = [bytearray(256 * 1024) for _ in range(4)]
+    return libc.mallinfo2().hblks - before
+
+print(run_async(large_buffers_apart, lasting=sys.argv[1] == "lasting"))
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="needs a recent glibc")
+@pytest.mark.parametrize(("how", "apart"), [("lasting", 4), ("short", 0)])
+def test_the_large_buffers_of_a_service_go_back_to_the_system(how: str, apart: int) -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", PAGES_OF_ITS_OWN, how], capture_output=True, text=True, check=True
+    )
+
+    assert int(told.stdout) == apart
