@@ -10,8 +10,7 @@ import yaml
 from hanse import __version__
 from hanse.cli.manifests.render import chart, plain
 from hanse.cli.manifests.values import Values, documented, schema
-from hanse.cli.yaml_text import text_of
-from hanse.packaging.template import Template
+from hanse.cli.yaml_text import Template, text_of
 from tests.cli.programs import hanse
 
 

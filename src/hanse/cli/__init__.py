@@ -1,4 +1,4 @@
-"""The command line: one file per command, each imported only when it is called."""
+"""The command line: a module or a folder per command, imported when the command is called."""
 
 import sys
 

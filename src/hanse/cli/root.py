@@ -39,7 +39,16 @@ COMMANDS = {
     "help": "Show the help of a command.",
     "version": "Print the version of Hanse, and of clusters.",
 }
-"""Each command lives in the module of its name; this line is also the first of its help."""
+"""The commands in the order of `--help`, each with the first line of its own help."""
+
+
+def _load(name: str) -> click.Command:
+    """Import a command from the module of its name, or from `command` in the folder of its name."""
+    module = import_module(f"hanse.cli.{name}")
+    if hasattr(module, "__path__"):
+        module = import_module(f"hanse.cli.{name}.command")
+    command: click.Command = module.command
+    return command
 
 
 class Commands(click.Group):
@@ -51,8 +60,7 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = import_module(f"hanse.cli.{cmd_name}").command
-        return accept_global_options(command)
+        return accept_global_options(_load(cmd_name))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

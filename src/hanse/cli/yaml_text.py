@@ -5,7 +5,11 @@ from typing import Any
 
 import yaml
 
-from hanse.packaging.template import Template
+
+class Template(str):
+    """A Helm expression that stands in place of a value."""
+
+    __slots__ = ()
 
 
 class _Plain(yaml.SafeDumper):

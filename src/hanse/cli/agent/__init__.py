@@ -1,0 +1,1 @@
+"""`hanse agent`: its options, and the process that runs one cluster's agent."""

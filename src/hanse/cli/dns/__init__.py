@@ -1,0 +1,1 @@
+"""`hanse dns`: its options, and the process that serves names."""

@@ -1,0 +1,1 @@
+"""`hanse doctor`: the lists that it reads of each cluster, and the checks over them."""

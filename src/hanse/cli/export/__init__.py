@@ -1,0 +1,1 @@
+"""`hanse export`: create a ServiceExport and wait for the agent's conditions."""

@@ -1,0 +1,1 @@
+"""`hanse gslb`: the state of the GSLB federation, and changes of its leader."""

@@ -1,0 +1,1 @@
+"""`hanse manifests`: an installation as plain manifests and as a Helm chart, from one source."""

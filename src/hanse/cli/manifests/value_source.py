@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import msgspec
 
 from hanse.cli.manifests.values import Values
-from hanse.packaging.template import Template
+from hanse.cli.yaml_text import Template
 
 
 class Choosing(Protocol):

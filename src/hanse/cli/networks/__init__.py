@@ -1,0 +1,1 @@
+"""`hanse networks`: tenant networks, and which of them policies let reach which."""

@@ -1,0 +1,1 @@
+"""`hanse plan`: dry runs of files, and what agents would write after them."""

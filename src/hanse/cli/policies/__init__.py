@@ -1,0 +1,1 @@
+"""`hanse policies`: the ledgers of replicated policies, and decisions about conflicts."""

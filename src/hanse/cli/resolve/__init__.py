@@ -1,0 +1,1 @@
+"""`hanse resolve`: DNS answers of each cluster, with the reasons."""

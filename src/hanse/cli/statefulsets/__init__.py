@@ -1,0 +1,1 @@
+"""`hanse statefulsets`: the replicas of federated StatefulSets."""

@@ -1,0 +1,1 @@
+"""`hanse status`: every cluster, member and service at a glance."""

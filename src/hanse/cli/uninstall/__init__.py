@@ -1,0 +1,1 @@
+"""`hanse uninstall`: find and delete everything that Hanse made in a cluster."""

@@ -1,0 +1,1 @@
+"""`hanse up`: a local federation with its agents, DNS and dashboard."""
