@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from tinykube import custom, serializer
 from tinykube.builtin_types import type_of
-from tinykube.conversion import shown
-from tinykube.errors import Refusal, bad_request, internal_error
+from tinykube.conversion import to_served
+from tinykube.errors import StatusError, bad_request, internal_error
 from tinykube.handlers import bodies
 from tinykube.handlers.calls import Call
 from tinykube.handlers.reviews import user_info
@@ -23,7 +23,7 @@ from tinykube.object_meta import new_uid
 from tinykube.resources import Object, Registry, Resource
 from tinykube.selectors import matches_labels
 from tinykube.storage import Storage
-from tinykube.strategies import rules_of
+from tinykube.strategies import strategy_for
 from tinykube.webhook_client import (
     ServiceResolver,
     WebhookCall,
@@ -38,7 +38,7 @@ _NEVER_ASKED = frozenset((_MUTATING, _VALIDATING))
 _DRY_RUN_SAFE = ("None", "NoneOnDryRun")
 
 
-class Event(Struct, frozen=True):
+class AdmissionAttributes(Struct, frozen=True):
     """One change that is asked for: the object as it would be, and as it is."""
 
     call: Call
@@ -54,7 +54,7 @@ class _Hook(Struct, frozen=True):
     resource: Resource
 
 
-class Admission:
+class WebhookAdmission:
     """The webhooks that a cluster's configurations name."""
 
     def __init__(
@@ -71,56 +71,58 @@ class Admission:
         self._call = call
         self._resolve = resolve
 
-    async def mutated(self, event: Event) -> Object:
+    async def mutate(self, attributes: AdmissionAttributes) -> Object:
         """The object as the mutating webhooks leave it, each seeing what those before it did."""
-        obj = event.object
-        for hook in [*self._hooks(_MUTATING, event)]:
-            current = Event(event.call, event.operation, obj, event.old)
+        obj = attributes.object
+        for hook in [*self._hooks(_MUTATING, attributes)]:
+            current = AdmissionAttributes(
+                attributes.call, attributes.operation, obj, attributes.old
+            )
             response = await self._ask(hook, current)
             if response is not None and response.get("patch") and obj is not None:
-                obj = _patched(hook, event.call.resource, obj, response)
+                obj = _patched(hook, attributes.call.resource, obj, response)
         return obj if obj is not None else {}
 
-    async def validated(self, event: Event) -> None:
+    async def validate(self, attributes: AdmissionAttributes) -> None:
         """Ask the validating webhooks, all at once; the first that denies refuses the change."""
-        hooks = [*self._hooks(_VALIDATING, event)]
+        hooks = [*self._hooks(_VALIDATING, attributes)]
         if not hooks:
             return
         results = await asyncio.gather(
-            *(self._ask(hook, event) for hook in hooks), return_exceptions=True
+            *(self._ask(hook, attributes) for hook in hooks), return_exceptions=True
         )
         for result in results:
             if isinstance(result, BaseException):
                 raise result
 
-    def _hooks(self, store: str, event: Event) -> Iterator[_Hook]:
-        if event.call.resource.store in _NEVER_ASKED or not self._storage.count(store):
+    def _hooks(self, store: str, attributes: AdmissionAttributes) -> Iterator[_Hook]:
+        if attributes.call.resource.store in _NEVER_ASKED or not self._storage.count(store):
             return
         for configuration in [*self._storage.objects(store)]:
             for spec in configuration.get("webhooks") or ():
-                resource = self._matching(spec, event)
-                if resource is not None and self._selected(spec, event):
+                resource = self._matching(spec, attributes)
+                if resource is not None and self._selected(spec, attributes):
                     yield _Hook(spec, resource)
 
-    def _matching(self, spec: dict[str, Any], event: Event) -> Resource | None:
+    def _matching(self, spec: dict[str, Any], attributes: AdmissionAttributes) -> Resource | None:
         """The resource in the version that a webhook's rules name, if they name it."""
-        asked = event.call.resource
+        asked = attributes.call.resource
         variants = [asked]
         if spec.get("matchPolicy") != "Exact":
             variants += [r for r in self._registry.in_store(asked.store) if r is not asked]
         for variant in variants:
-            if any(_rule_matches(rule, variant, event) for rule in spec.get("rules") or ()):
+            if any(_rule_matches(rule, variant, attributes) for rule in spec.get("rules") or ()):
                 return variant
         return None
 
-    def _selected(self, spec: dict[str, Any], event: Event) -> bool:
-        sides = [side for side in (event.object, event.old) if side is not None]
+    def _selected(self, spec: dict[str, Any], attributes: AdmissionAttributes) -> bool:
+        sides = [side for side in (attributes.object, attributes.old) if side is not None]
         labels = [side["metadata"].get("labels") or {} for side in sides]
         chosen = spec.get("objectSelector") or {}
         if not any(matches_labels(chosen, found) for found in labels):
             return False
         spaces = spec.get("namespaceSelector") or {}
-        resource, namespace = event.call.resource, event.call.target.namespace
+        resource, namespace = attributes.call.resource, attributes.call.target.namespace
         if resource.store == "namespaces":
             return matches_labels(spaces, labels[0])
         if not resource.namespaced:
@@ -130,14 +132,14 @@ class Admission:
             return not spaces
         return matches_labels(spaces, found_space["metadata"].get("labels") or {})
 
-    async def _ask(self, hook: _Hook, event: Event) -> dict[str, Any] | None:
+    async def _ask(self, hook: _Hook, attributes: AdmissionAttributes) -> dict[str, Any] | None:
         """The webhook's answer, or nothing when it may be passed over."""
         name = hook.spec["name"]
-        if event.call.dry_run and hook.spec.get("sideEffects") not in _DRY_RUN_SAFE:
+        if attributes.call.dry_run and hook.spec.get("sideEffects") not in _DRY_RUN_SAFE:
             raise bad_request(f'admission webhook "{name}" does not support dry run')
         uid = new_uid(self._random)
         try:
-            response = await self._answer(hook, event, uid)
+            response = await self._answer(hook, attributes, uid)
         except WebhookFailed as error:
             if hook.spec.get("failurePolicy") == "Ignore":
                 return None
@@ -145,13 +147,15 @@ class Admission:
                 f'failed calling webhook "{name}": failed to call webhook: {error}'
             ) from error
         for warning in response.get("warnings") or ():
-            event.call.warn(warning)
+            attributes.call.warn(warning)
         if not response.get("allowed"):
             raise _denial(name, response.get("status") or {})
         return response
 
-    async def _answer(self, hook: _Hook, event: Event, uid: str) -> dict[str, Any]:
-        request = _review(hook, event, uid)
+    async def _answer(
+        self, hook: _Hook, attributes: AdmissionAttributes, uid: str
+    ) -> dict[str, Any]:
+        request = _review(hook, attributes, uid)
         client = hook.spec.get("clientConfig") or {}
         seconds = hook.spec.get("timeoutSeconds", 10)
         try:
@@ -186,7 +190,9 @@ def _response(answered: bytes, uid: str) -> dict[str, Any]:
     return response
 
 
-def _rule_matches(rule: dict[str, Any], resource: Resource, event: Event) -> bool:
+def _rule_matches(
+    rule: dict[str, Any], resource: Resource, attributes: AdmissionAttributes
+) -> bool:
     def named(field: str, value: str) -> bool:
         allowed = rule.get(field) or ()
         return "*" in allowed or value in allowed
@@ -196,11 +202,13 @@ def _rule_matches(rule: dict[str, Any], resource: Resource, event: Event) -> boo
     if resource.store == "namespaces":
         wanted = "Cluster"
     return (
-        named("operations", event.operation)
+        named("operations", attributes.operation)
         and named("apiGroups", resource.group)
         and named("apiVersions", resource.version)
         and scope in ("*", wanted)
-        and _resource_named(rule.get("resources") or (), resource, event.call.target.subresource)
+        and _resource_named(
+            rule.get("resources") or (), resource, attributes.call.target.subresource
+        )
     )
 
 
@@ -214,10 +222,10 @@ def _resource_named(patterns: Iterable[str], resource: Resource, subresource: st
     return False
 
 
-def _review(hook: _Hook, event: Event, uid: str) -> dict[str, Any]:
-    call, resource = event.call, hook.resource
+def _review(hook: _Hook, attributes: AdmissionAttributes, uid: str) -> dict[str, Any]:
+    call, resource = attributes.call, hook.resource
     asked = call.resource
-    sides = [side for side in (event.object, event.old) if side is not None]
+    sides = [side for side in (attributes.object, attributes.old) if side is not None]
     metadata = sides[0]["metadata"]
     request: dict[str, Any] = {
         "uid": uid,
@@ -234,10 +242,10 @@ def _review(hook: _Hook, event: Event, uid: str) -> dict[str, Any]:
             "resource": asked.plural,
         },
         "name": metadata.get("name", ""),
-        "operation": event.operation,
+        "operation": attributes.operation,
         "userInfo": user_info(call.user),
-        "object": shown(resource, event.object) if event.object is not None else None,
-        "oldObject": shown(resource, event.old) if event.old is not None else None,
+        "object": to_served(resource, attributes.object) if attributes.object is not None else None,
+        "oldObject": to_served(resource, attributes.old) if attributes.old is not None else None,
         "dryRun": call.dry_run,
         "options": call.options_object(),
     }
@@ -249,13 +257,13 @@ def _review(hook: _Hook, event: Event, uid: str) -> dict[str, Any]:
     return {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
 
 
-def _denial(name: str, status: dict[str, Any]) -> Refusal:
+def _denial(name: str, status: dict[str, Any]) -> StatusError:
     denied = f'admission webhook "{name}" denied the request'
     reason = status.get("reason") or ""
     told = status.get("message") or reason
     message = f"{denied}: {told}" if told else f"{denied} without explanation"
     code = status.get("code") or 0
-    return Refusal(max(code, 400), reason, message, status.get("details"))
+    return StatusError(max(code, 400), reason, message, status.get("details"))
 
 
 def _patched(hook: _Hook, asked: Resource, obj: Object, response: dict[str, Any]) -> Object:
@@ -265,8 +273,8 @@ def _patched(hook: _Hook, asked: Resource, obj: Object, response: dict[str, Any]
         raise internal_error(f'admission webhook "{name}" sent an unknown patchType')
     try:
         operations = bodies.parse_json(b64decode(response["patch"]))
-        patched = apply_json_patch(serializer.clone(shown(hook.resource, obj)), operations)
-    except (BadBase64, bodies.Unreadable, PatchFailed, TypeError) as error:
+        patched = apply_json_patch(serializer.clone(to_served(hook.resource, obj)), operations)
+    except (BadBase64, bodies.DecodeError, PatchFailed, TypeError) as error:
         raise internal_error(str(error)) from error
     patched = {**patched, "apiVersion": asked.api_version, "kind": asked.kind}
     return _read_again(asked, patched)
@@ -280,6 +288,6 @@ def _read_again(resource: Resource, patched: Object) -> Object:
     except serializer.TypeMismatch as error:
         raise internal_error(str(error)) from error
     made = {"kind": resource.kind, "apiVersion": resource.api_version, **made}
-    default: Callable[[Object], None] = rules_of(resource).default
+    default: Callable[[Object], None] = strategy_for(resource).default
     default(made)
     return made

@@ -6,32 +6,32 @@ from random import Random
 from secrets import token_bytes
 
 from tinykube import discovery
-from tinykube.admission import Admission
+from tinykube.admission import WebhookAdmission
 from tinykube.bootstrap import Bootstrap
 from tinykube.builtin_resources import BUILTINS
 from tinykube.clock import Clock
-from tinykube.crds import Definitions
+from tinykube.crds import CrdRegistrar
 from tinykube.errors import (
     NoSuchPath,
-    Refusal,
+    StatusError,
     method_not_allowed,
     verb_not_supported,
 )
 from tinykube.handlers import bodies, reads
 from tinykube.handlers.calls import Call
-from tinykube.handlers.deletion import Deletion
-from tinykube.handlers.negotiation import answer, list_answer
-from tinykube.handlers.paths import is_resource_path, locate
+from tinykube.handlers.deletion import DeleteHandler
+from tinykube.handlers.negotiation import answer, list_response
+from tinykube.handlers.paths import is_resource_path, resolve_path
 from tinykube.handlers.reviews import reviewed
-from tinykube.handlers.subresources import Endpoints
-from tinykube.handlers.watch import Watches
-from tinykube.handlers.writes import Writes
+from tinykube.handlers.subresources import SubresourceHandler
+from tinykube.handlers.watch import WatchHandler
+from tinykube.handlers.writes import WriteHandler
 from tinykube.request import RequestLike, Response
 from tinykube.resources import Registry
-from tinykube.service_account_tokens import SECRET_TYPE, Tokens
-from tinykube.service_allocator import Addresses
+from tinykube.service_account_tokens import SECRET_TYPE, TokenIssuer
+from tinykube.service_allocator import ServiceAllocator
 from tinykube.storage import Snapshot, Storage
-from tinykube.users import ADMIN, User, impersonated
+from tinykube.users import ADMIN, User, effective_user
 from tinykube.webhook_client import (
     ServiceResolver,
     WebhookCaller,
@@ -63,19 +63,25 @@ class ApiServer:
         self.registry = Registry(BUILTINS)
         start = None if seed is None else f"{name} {seed}"  # or two clusters had the same uids
         random = Random(start)  # noqa: S311 -- names and uids, not secrets; seeded runs replay
-        addresses = Addresses(self.storage, clock, random)
-        admission = Admission(self.storage, self.registry, random, call_webhook, resolve_service)
-        self._writes = Writes(self.storage, clock, admission, addresses, random)
-        self._deletion = Deletion(self.storage, clock, admission, addresses)
+        allocator = ServiceAllocator(self.storage, clock, random)
+        admission = WebhookAdmission(
+            self.storage, self.registry, random, call_webhook, resolve_service
+        )
+        self._write_handler = WriteHandler(self.storage, clock, admission, allocator, random)
+        self._delete_handler = DeleteHandler(self.storage, clock, admission, allocator)
         key = token_bytes(32) if seed is None else random.randbytes(32)
-        self._tokens = Tokens(self.storage, clock, random, key)
-        self._endpoints = Endpoints(self.storage, self._writes, self._deletion, self._tokens)
-        self._watches = Watches(self.storage, clock)
-        self._definitions = Definitions(self.storage, self.registry, clock, self._deletion.remove)
+        self._tokens = TokenIssuer(self.storage, clock, random, key)
+        self._subresource_handler = SubresourceHandler(
+            self.storage, self._write_handler, self._delete_handler, self._tokens
+        )
+        self._watch_handler = WatchHandler(self.storage, clock)
+        self._crd_registrar = CrdRegistrar(
+            self.storage, self.registry, clock, self._delete_handler.remove
+        )
         if snapshot is None:
-            bootstrap = Bootstrap(self.storage, clock, random, addresses)
+            bootstrap = Bootstrap(self.storage, clock, random, allocator)
             bootstrap.fill(service_range, advertise, port)
-            self.storage.lose_history()  # nobody has seen what came before the first request
+            self.storage.compact()  # nobody has seen what came before the first request
         else:
             self.storage.restore(snapshot)
 
@@ -83,18 +89,18 @@ class ApiServer:
         """Answer one request that is not a watch; any status, never a refusal as an exception."""
         try:
             return await self._answer(request, user)
-        except Refusal as refusal:
-            return refusal.response
+        except StatusError as error:
+            return error.response
 
     @asynccontextmanager
     async def stream(
         self, request: RequestLike, user: User = ADMIN
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Answer one watch, line by line; entering it raises `Refusal` for any status but 200."""
+        """Answer one watch, line by line; entering it raises `StatusError` for any status but 200."""
         call = self._call(request, user)
         if call.verb != "watch" or "watch" not in call.resource.verbs:
             raise method_not_allowed()
-        watch = self._watches.open(call)
+        watch = self._watch_handler.open(call)
         try:
             yield watch.lines()
         finally:
@@ -102,17 +108,17 @@ class ApiServer:
 
     def authenticate(self, token: str) -> User | None:
         """Whose bearer token this is, if TokenRequest issued it here and it still holds."""
-        return self._tokens.user_of(token)
+        return self._tokens.authenticate(token)
 
     def drop_watches(self) -> None:
         """End every watch, as a server that restarts does."""
-        self._watches.drop()
+        self._watch_handler.drop()
 
     def _call(self, request: RequestLike, user: User) -> Call:
         if not is_resource_path(request.path):
             raise NoSuchPath
-        target = locate(self.registry, request.path)
-        return Call(request, target, impersonated(request.headers, user), self.clock.now())
+        target = resolve_path(self.registry, request.path)
+        return Call(request, target, effective_user(request.headers, user), self.clock.now())
 
     async def _answer(self, request: RequestLike, user: User) -> Response:
         if not is_resource_path(request.path):
@@ -131,31 +137,33 @@ class ApiServer:
         try:
             return await self._answer_write(call)
         finally:
-            self._definitions.settle(call.resource)
+            self._crd_registrar.settle(call.resource)
 
     async def _answer_write(self, call: Call) -> Response:
         now = call.now
-        outcome = await self._endpoints.answer(call)
+        outcome = await self._subresource_handler.answer(call)
         if outcome is not None:
             return answer(call, outcome.code, outcome.object, now)
         if "list" not in call.resource.verbs:
-            review = reviewed(bodies.sent_object(call), call.user, self._tokens, now)
+            review = reviewed(bodies.decode_object(call), call.user, self._tokens, now)
             return answer(call, 201, review, now)
         match call.verb:
             case "create":
-                outcome = await self._writes.create(call)
+                outcome = await self._write_handler.create(call)
                 if outcome.object.get("type") == SECRET_TYPE and not call.dry_run:
                     self._tokens.fill(outcome.object)
             case "update":
-                outcome = await self._writes.update(call)
+                outcome = await self._write_handler.update(call)
             case "patch":
-                outcome = await self._writes.patch(call)
+                outcome = await self._write_handler.patch(call)
             case "delete":
-                removed = await self._deletion.delete(call)
+                removed = await self._delete_handler.delete(call)
                 return answer(call, removed.code, removed.object, now)
             case "deletecollection":
-                items = await self._deletion.delete_many(call)
-                return list_answer(call, items, {"resourceVersion": str(self.storage.version)}, now)
+                items = await self._delete_handler.delete_many(call)
+                return list_response(
+                    call, items, {"resourceVersion": str(self.storage.version)}, now
+                )
             case _:
                 raise method_not_allowed()
         return answer(call, outcome.code, outcome.object, now)
@@ -167,7 +175,7 @@ class ApiServer:
             raise method_not_allowed()
         if call.resource.namespaced and not call.target.namespace and call.verb != "list":
             raise NoSuchPath if call.resource.custom is not None else method_not_allowed()
-        if call.verb == "create" and self._definitions.is_leaving(call.resource):
+        if call.verb == "create" and self._crd_registrar.is_terminating(call.resource):
             why = "create not allowed while custom resource definition is terminating"
             raise verb_not_supported(call.resource, why)
         if call.verb == "create" and bool(call.target.name) != (subresource is not None):

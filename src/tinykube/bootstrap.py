@@ -6,7 +6,7 @@ from random import Random
 from tinykube.clock import Clock
 from tinykube.object_meta import new_uid, timestamp
 from tinykube.resources import Object
-from tinykube.service_allocator import SERVICECIDRS, Addresses
+from tinykube.service_allocator import SERVICECIDRS, ServiceAllocator
 from tinykube.storage import Storage
 
 _NAMESPACES = ("kube-system", "kube-public", "kube-node-lease", "default")
@@ -31,12 +31,12 @@ class Bootstrap:
     """Fills an empty storage."""
 
     def __init__(
-        self, storage: Storage, clock: Clock, random: Random, addresses: Addresses
+        self, storage: Storage, clock: Clock, random: Random, allocator: ServiceAllocator
     ) -> None:
         self._storage = storage
         self._clock = clock
         self._random = random
-        self._addresses = addresses
+        self._allocator = allocator
 
     def fill(self, service_range: str, advertise: str, port: int) -> None:
         """Make the namespaces, the service range, and the API's own Service at `advertise`."""
@@ -93,7 +93,7 @@ class Bootstrap:
             "internalTrafficPolicy": "Cluster",
         }
         service: Object = {"metadata": metadata, "spec": spec}
-        service = self._addresses.assigned(service, None, dry_run=False)
+        service = self._allocator.allocate(service, None, dry_run=False)
         body = {"spec": service["spec"], "status": {"loadBalancer": {}}}
         self._create("services", "v1", "Service", metadata, body)
         ports = [{"name": "https", "port": port, "protocol": "TCP"}]

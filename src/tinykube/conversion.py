@@ -16,7 +16,7 @@ _EVENT_NAMES = {
 _CORE_NAMES = {new: old for old, new in _EVENT_NAMES.items()}
 
 
-def shown(resource: Resource, stored: Object) -> Object:
+def to_served(resource: Resource, stored: Object) -> Object:
     """A stored object as the resource's version shows it; shares what it can."""
     if stored["apiVersion"] == resource.api_version:
         return stored
@@ -25,7 +25,7 @@ def shown(resource: Resource, stored: Object) -> Object:
     return {**stored, "apiVersion": resource.api_version}
 
 
-def kept(resource: Resource, obj: Object) -> Object:
+def to_stored(resource: Resource, obj: Object) -> Object:
     """An object of the resource's version as it is stored."""
     if resource.store == "events" and resource.group:
         return _renamed(obj, _CORE_NAMES, "v1")

@@ -25,10 +25,10 @@ from tinykube.resources import (
     Subresource,
     version_rank,
 )
-from tinykube.storage import Change, Notice, Storage
-from tinykube.strategy import Rules
+from tinykube.storage import Change, Storage, StorageEvent
+from tinykube.strategy import Strategy
 from tinykube.structural_schema import schema_errors
-from tinykube.validation import dns1035_problems, subdomain_problems
+from tinykube.validation import dns1035_label_problems, dns1123_subdomain_problems
 
 CRD_CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 Remove = Callable[[Resource, Object], object]
@@ -36,7 +36,7 @@ Remove = Callable[[Resource, Object], object]
 CRDS = "customresourcedefinitions.apiextensions.k8s.io"
 
 
-class Definitions:
+class CrdRegistrar:
     """Keeps a registry in step with the CRDs that are stored."""
 
     def __init__(self, storage: Storage, registry: Registry, clock: Clock, remove: Remove) -> None:
@@ -44,7 +44,7 @@ class Definitions:
         self._registry = registry
         self._clock = clock
         self._remove = remove
-        self._leaving: set[str] = set()
+        self._terminating: set[str] = set()
         self._unsettled: set[str] = set()
         """Groups in which a CRD came, changed or went: names are taken within their group."""
         storage.subscribe(self._note, CRDS)
@@ -56,13 +56,13 @@ class Definitions:
             for crd in [*self._storage.objects(CRDS)]:
                 if crd["spec"]["group"] in groups:
                     self._settle_one(crd)
-        if self._leaving and (resource.store == CRDS or resource.store in self._leaving):
-            for name in [*self._leaving]:
+        if self._terminating and (resource.store == CRDS or resource.store in self._terminating):
+            for name in [*self._terminating]:
                 self._clean_up(name)
 
-    def is_leaving(self, resource: Resource) -> bool:
+    def is_terminating(self, resource: Resource) -> bool:
         """Whether a resource's CRD is being deleted, so that nothing new may come."""
-        return resource.store in self._leaving
+        return resource.store in self._terminating
 
     def _settle_one(self, crd: Object) -> None:
         if crd["metadata"].get("deletionTimestamp"):
@@ -75,7 +75,7 @@ class Definitions:
         """Delete the objects of a CRD that is leaving, and the CRD after the last of them."""
         crd = self._storage.get(CRDS, "", name)
         if crd is None:
-            self._leaving.discard(name)
+            self._terminating.discard(name)
             return
         versions = resources_of(crd)
         for obj in [*self._storage.objects(name)]:
@@ -91,11 +91,11 @@ class Definitions:
         else:
             self._storage.remove(CRDS, "", name, {**crd, "metadata": metadata})
 
-    def _note(self, notice: Notice) -> None:
+    def _note(self, notice: StorageEvent) -> None:
         if isinstance(notice, Change):
             self._serve(notice.object, gone=notice.type == "DELETED")
             return
-        self._leaving.clear()
+        self._terminating.clear()
         present = {crd["metadata"]["name"]: crd for crd in self._storage.objects(CRDS)}
         for served in [versions[0].store for versions in self._registry.custom() if versions]:
             if served not in present:
@@ -107,9 +107,9 @@ class Definitions:
         name = crd["metadata"]["name"]
         self._unsettled.add(crd["spec"]["group"])
         if gone:
-            self._leaving.discard(name)
+            self._terminating.discard(name)
         elif crd["metadata"].get("deletionTimestamp"):
-            self._leaving.add(name)
+            self._terminating.add(name)
         if gone or not _established(crd):
             self._registry.withdraw(name)
         else:
@@ -258,7 +258,7 @@ def crd_errors(crd: Object) -> Iterator[FieldError]:
         value = names.get(field) or ""
         if not value and field in ("plural", "kind"):
             yield required(f"spec.names.{field}")
-        for problem in dns1035_problems(value.lower()) if value else ():
+        for problem in dns1035_label_problems(value.lower()) if value else ():
             prefix = "may have mixed case, but should otherwise match: " * (field.endswith("ind"))
             yield invalid(f"spec.names.{field}", value, f"{prefix}{problem}")
     versions = spec.get("versions") or []
@@ -278,7 +278,7 @@ def _spec_errors(spec: dict[str, Any]) -> Iterator[FieldError]:
     group = spec.get("group") or ""
     if not group:
         yield required("spec.group")
-    for problem in subdomain_problems(group) if group else ():
+    for problem in dns1123_subdomain_problems(group) if group else ():
         yield invalid("spec.group", group, problem)
     if group and "." not in group:
         yield invalid("spec.group", group, "should be a domain with at least one dot")
@@ -301,7 +301,7 @@ _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 def _version_errors(version: dict[str, Any], field: str, *, alone: bool) -> Iterator[FieldError]:
     """What is said of the only version is said of the whole, as in the API server."""
     name = version.get("name") or ""
-    for problem in dns1035_problems(name):
+    for problem in dns1035_label_problems(name):
         yield invalid(f"{field}.name", name, problem)
     schema = (version.get("schema") or {}).get("openAPIV3Schema")
     if schema is None:
@@ -385,11 +385,11 @@ def with_history(crd: Object) -> None:
     crd["status"] = {**crd.get("status", {}), "storedVersions": stored}
 
 
-CRD_RULES = Rules(
+CRD_STRATEGY = Strategy(
     default=with_defaults,
-    prepare_create=with_history,
+    prepare_for_create=with_history,
     validate=crd_errors,
     validate_update=crd_update_errors,
-    generation=True,
-    unconditional=False,
+    tracks_generation=True,
+    allow_unconditional_update=False,
 )

@@ -69,7 +69,7 @@ def too_many(field: str, found: int, limit: int) -> FieldError:
     return FieldError("FieldValueTooMany", field, body)
 
 
-class Refusal(Exception):
+class StatusError(Exception):
     """A request was refused; carries the whole Status that says so."""
 
     def __init__(
@@ -111,7 +111,7 @@ class Refusal(Exception):
         return Response(self.code, msgspec.json.encode(self.status), headers)
 
 
-class NoSuchPath(Refusal):
+class NoSuchPath(StatusError):
     """Nothing is served at that path; the answer is plain text, as a mux gives it."""
 
     def __init__(self) -> None:
@@ -128,35 +128,35 @@ def _details(resource: Resource, name: str) -> dict[str, Any]:
     return {key: value for key, value in named.items() if value}
 
 
-def not_found(resource: Resource, name: str) -> Refusal:
+def not_found(resource: Resource, name: str) -> StatusError:
     """There is no such object."""
     message = f'{resource.group_resource} "{name}" not found'
-    return Refusal(404, "NotFound", message, _details(resource, name))
+    return StatusError(404, "NotFound", message, _details(resource, name))
 
 
-def already_exists(resource: Resource, name: str) -> Refusal:
+def already_exists(resource: Resource, name: str) -> StatusError:
     """A create found an object of that name."""
     message = f'{resource.group_resource} "{name}" already exists'
-    return Refusal(409, "AlreadyExists", message, _details(resource, name))
+    return StatusError(409, "AlreadyExists", message, _details(resource, name))
 
 
-def name_not_generated(resource: Resource, name: str) -> Refusal:
+def name_not_generated(resource: Resource, name: str) -> StatusError:
     """A name that the server made is taken."""
     message = (
         f'{resource.group_resource} "{name}" already exists, '
         "the server was not able to generate a unique name for the object"
     )
     details = {**_details(resource, name), "retryAfterSeconds": 1}
-    return Refusal(409, "AlreadyExists", message, details, {"retry-after": "1"})
+    return StatusError(409, "AlreadyExists", message, details, {"retry-after": "1"})
 
 
-def conflict(resource: Resource, name: str, why: str) -> Refusal:
+def conflict(resource: Resource, name: str, why: str) -> StatusError:
     """A precondition does not hold."""
     message = f'Operation cannot be fulfilled on {resource.group_resource} "{name}": {why}'
-    return Refusal(409, "Conflict", message, _details(resource, name))
+    return StatusError(409, "Conflict", message, _details(resource, name))
 
 
-def stale(resource: Resource, name: str) -> Refusal:
+def stale(resource: Resource, name: str) -> StatusError:
     """The resourceVersion sent is not the present one."""
     why = (
         "the object has been modified; please apply your changes to the latest version "
@@ -165,16 +165,16 @@ def stale(resource: Resource, name: str) -> Refusal:
     return conflict(resource, name, why)
 
 
-def not_allowed(resource: Resource, name: str, why: str, causes: Sequence[Any] = ()) -> Refusal:
+def not_allowed(resource: Resource, name: str, why: str, causes: Sequence[Any] = ()) -> StatusError:
     """Admission refused it."""
     subject = f'{resource.group_resource} "{name}"' if name else resource.group_resource
     details = _details(resource, name)
     if causes:
         details["causes"] = list(causes)
-    return Refusal(403, "Forbidden", f"{subject} is forbidden: {why}", details)
+    return StatusError(403, "Forbidden", f"{subject} is forbidden: {why}", details)
 
 
-def invalid_object(kind: str, group: str, name: str, errors: Iterable[FieldError]) -> Refusal:
+def invalid_object(kind: str, group: str, name: str, errors: Iterable[FieldError]) -> StatusError:
     """The object breaks rules of its kind."""
     found = list(errors)
     texts = list(dict.fromkeys(error.text for error in found))
@@ -184,67 +184,67 @@ def invalid_object(kind: str, group: str, name: str, errors: Iterable[FieldError
     named = {"name": name, "group": group, "kind": kind}
     details: dict[str, Any] = {key: value for key, value in named.items() if value}
     details["causes"] = causes
-    return Refusal(422, "Invalid", f'{qualified} "{name}" is invalid: {summary}', details)
+    return StatusError(422, "Invalid", f'{qualified} "{name}" is invalid: {summary}', details)
 
 
-def bad_request(message: str) -> Refusal:
+def bad_request(message: str) -> StatusError:
     """The request makes no sense."""
-    return Refusal(400, "BadRequest", message)
+    return StatusError(400, "BadRequest", message)
 
 
-def expired(message: str) -> Refusal:
+def expired(message: str) -> StatusError:
     """What was asked for is older than the history."""
-    return Refusal(410, "Expired", message)
+    return StatusError(410, "Expired", message)
 
 
-def too_large_version(asked: int, present: int) -> Refusal:
+def too_large_version(asked: int, present: int) -> StatusError:
     """The resourceVersion is one that this server has not reached."""
     message = f"Timeout: Too large resource version: {asked}, current: {present}"
     causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
     details = {"causes": causes, "retryAfterSeconds": 1}
-    return Refusal(504, "Timeout", message, details, {"retry-after": "1"})
+    return StatusError(504, "Timeout", message, details, {"retry-after": "1"})
 
 
-def unknown_resource() -> Refusal:
+def unknown_resource() -> StatusError:
     """The group and version are served, the resource is not."""
     message = "the server could not find the requested resource"
-    return Refusal(404, "NotFound", message, {})
+    return StatusError(404, "NotFound", message, {})
 
 
-def method_not_allowed() -> Refusal:
+def method_not_allowed() -> StatusError:
     """The path is served, the method is not."""
     message = "the server does not allow this method on the requested resource"
-    return Refusal(405, "MethodNotAllowed", message, {})
+    return StatusError(405, "MethodNotAllowed", message, {})
 
 
-def verb_not_supported(resource: Resource, verb: str) -> Refusal:
+def verb_not_supported(resource: Resource, verb: str) -> StatusError:
     """The resource exists but cannot do that."""
     message = f'{verb} is not supported on resources of kind "{resource.group_resource}"'
-    return Refusal(405, "MethodNotAllowed", message, _details(resource, ""))
+    return StatusError(405, "MethodNotAllowed", message, _details(resource, ""))
 
 
-def unsupported_media_type(accepted: Sequence[str]) -> Refusal:
+def unsupported_media_type(accepted: Sequence[str]) -> StatusError:
     """The body is of a type that is not read here."""
     message = (
         "the body of the request was in an unknown format - "
         f"accepted media types include: {', '.join(accepted)}"
     )
-    return Refusal(415, "UnsupportedMediaType", message)
+    return StatusError(415, "UnsupportedMediaType", message)
 
 
-def too_large(limit: int) -> Refusal:
+def too_large(limit: int) -> StatusError:
     """The body has too many bytes."""
     message = f"Request entity too large: limit is {limit}"
-    return Refusal(413, "RequestEntityTooLarge", message)
+    return StatusError(413, "RequestEntityTooLarge", message)
 
 
-def unprocessable(message: str = "") -> Refusal:
+def unprocessable(message: str = "") -> StatusError:
     """A patch that cannot be applied to what is there."""
     told = message or "the server rejected our request due to an error in our request"
-    return Refusal(422, "Invalid", told, {})
+    return StatusError(422, "Invalid", told, {})
 
 
-def internal_error(message: str) -> Refusal:
+def internal_error(message: str) -> StatusError:
     """Something behind the server failed."""
     details = {"causes": [{"message": message}]}
-    return Refusal(500, "InternalError", f"Internal error occurred: {message}", details)
+    return StatusError(500, "InternalError", f"Internal error occurred: {message}", details)

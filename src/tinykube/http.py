@@ -13,9 +13,9 @@ from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
 from tinykube.apiserver import is_watch
-from tinykube.errors import Refusal
+from tinykube.errors import StatusError
 from tinykube.request import JSON, Request, RequestLike, Response
-from tinykube.users import ANONYMOUS, User, impersonated
+from tinykube.users import ANONYMOUS, User, effective_user
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ _OPEN = ("/version", "/healthz", "/livez", "/readyz")
 _PASSED_ON = ("If-None-Match", "User-Agent")
 _IDLE = timedelta(minutes=5)
 _NO_CACHE = "no-cache, private"
-_FAULT = Refusal(500, "InternalError", "Internal error occurred: see the server's log")
+_FAULT = StatusError(500, "InternalError", "Internal error occurred: see the server's log")
 
 
 _NOBODY_LISTENS = 499
@@ -90,8 +90,8 @@ class _Door:
             if is_watch(request):
                 return await self._watch(http, request, user)
             return _whole(http, await self._api.send(request, user))
-        except Refusal as refusal:
-            return _whole(http, refusal.response)
+        except StatusError as error:
+            return _whole(http, error.response)
         except ConnectionError:
             return web.Response(status=_NOBODY_LISTENS)
         except Exception:
@@ -109,10 +109,10 @@ class _Door:
         if scheme.lower() == "bearer" and (token := token.strip()):
             user = self._tokens.get(token) or self._api.authenticate(token)
             if user is not None:
-                return impersonated(http.headers.items(), user)
+                return effective_user(http.headers.items(), user)
         elif not scheme and http.path.startswith(_OPEN):
             return ANONYMOUS
-        raise Refusal(401, "Unauthorized", "Unauthorized")
+        raise StatusError(401, "Unauthorized", "Unauthorized")
 
     async def _watch(
         self, http: BaseRequest, request: RequestLike, user: User

@@ -16,10 +16,10 @@ from tinykube.errors import (
 )
 from tinykube.resources import Object, Resource
 from tinykube.validation import (
-    label_key_problems,
-    label_problems,
+    dns1123_label_problems,
     label_value_problems,
     path_segment_problems,
+    qualified_name_problems,
 )
 
 _WIPED = (
@@ -54,7 +54,7 @@ def metadata_of(obj: Object) -> dict[str, Any]:
     return metadata
 
 
-def wipe(metadata: dict[str, Any]) -> None:
+def clear_system_fields(metadata: dict[str, Any]) -> None:
     """Forget the system fields that a new object may not bring."""
     for name in _WIPED:
         metadata.pop(name, None)
@@ -70,7 +70,7 @@ def generated_name(base: str, random: Random) -> str:
     return base[:_GENERATED_BASE] + "".join(random.choices(_RANDOM_LETTERS, k=5))
 
 
-def settle_namespace(metadata: dict[str, Any], resource: Resource, namespace: str) -> None:
+def ensure_namespace_matches(metadata: dict[str, Any], resource: Resource, namespace: str) -> None:
     """Make the object's namespace that of the request, or refuse it if they disagree."""
     if not resource.namespaced:
         metadata.pop("namespace", None)
@@ -94,14 +94,14 @@ def metadata_errors(
             yield invalid("metadata.name", name, problem)
     namespace = metadata.get("namespace")
     if namespace:
-        for problem in label_problems(namespace):
+        for problem in dns1123_label_problems(namespace):
             yield invalid("metadata.namespace", namespace, problem)
     yield from _common_errors(metadata)
     if builtin:
         yield from _finalizer_errors(metadata)
 
 
-def path_errors(metadata: dict[str, Any]) -> Iterator[FieldError]:
+def path_segment_errors(metadata: dict[str, Any]) -> Iterator[FieldError]:
     """What is wrong with a name as a part of paths, for kinds with no rule of their own."""
     name = metadata.get("name", "")
     for problem in path_segment_problems(name):
@@ -113,7 +113,7 @@ def _common_errors(metadata: dict[str, Any]) -> Iterator[FieldError]:
     yield from _annotation_errors(metadata.get("annotations") or {})
     yield from _owner_errors(metadata.get("ownerReferences") or ())
     for finalizer in metadata.get("finalizers") or ():
-        for problem in label_key_problems(finalizer):
+        for problem in qualified_name_problems(finalizer):
             yield invalid("metadata.finalizers", finalizer, problem)
 
 
@@ -128,7 +128,7 @@ def _finalizer_errors(metadata: dict[str, Any]) -> Iterator[FieldError]:
 def label_errors(labels: dict[str, str], field: str) -> Iterator[FieldError]:
     """What is wrong with labels."""
     for key, value in labels.items():
-        for problem in label_key_problems(key):
+        for problem in qualified_name_problems(key):
             yield invalid(field, key, problem)
         for problem in label_value_problems(value):
             yield invalid(field, value, problem)
@@ -137,7 +137,7 @@ def label_errors(labels: dict[str, str], field: str) -> Iterator[FieldError]:
 def _annotation_errors(annotations: dict[str, str]) -> Iterator[FieldError]:
     size = 0
     for key, value in annotations.items():
-        for problem in label_key_problems(key.lower()):
+        for problem in qualified_name_problems(key.lower()):
             yield invalid("metadata.annotations", key, problem)
         size += len(key) + len(value)
     if size > _ANNOTATIONS_LIMIT:
@@ -197,7 +197,7 @@ def _change_errors(new: dict[str, Any], old: dict[str, Any]) -> Iterator[FieldEr
         yield invalid("metadata.uid", new.get("uid"), "field is immutable")
 
 
-def carry_over(new: dict[str, Any], old: dict[str, Any]) -> None:
+def keep_system_fields(new: dict[str, Any], old: dict[str, Any]) -> None:
     """Give an updated object the system fields that no update may change."""
     new["uid"] = new.get("uid") or old["uid"]
     new["creationTimestamp"] = old["creationTimestamp"]

@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from tinykube.errors import Refusal, bad_request
+from tinykube.errors import StatusError, bad_request
 from tinykube.resources import Object, Resource
-from tinykube.validation import is_label_value, label_key_problems, label_value_problems
+from tinykube.validation import is_label_value, label_value_problems, qualified_name_problems
 
 Operator = Literal["=", "!=", "in", "notin", "exists", "!", ">", "<"]
 
@@ -51,14 +51,14 @@ class FieldTerm(Struct, frozen=True):
     equal: bool = True
 
 
-class Selection(Struct, frozen=True):
+class Selector(Struct, frozen=True):
     """What a list or a watch asks for."""
 
     labels: tuple[Requirement, ...] = ()
     fields: tuple[FieldTerm, ...] = ()
 
     @property
-    def everything(self) -> bool:
+    def matches_all(self) -> bool:
         """Whether it leaves nothing out."""
         return not self.labels and not self.fields
 
@@ -134,9 +134,9 @@ _FIELDS: dict[str, frozenset[str]] = {
 _EVENT_ALIASES = {"source": "source.component", "reportingController": "reportingComponent"}
 
 
-def selection(resource: Resource, labels: str, fields: str) -> Selection:
+def parse_selectors(resource: Resource, labels: str, fields: str) -> Selector:
     """Read both selectors of a request; refuses what cannot be read or is not selectable."""
-    return Selection(parse_labels(labels), _parse_fields(resource, fields))
+    return Selector(parse_labels(labels), _parse_fields(resource, fields))
 
 
 def _parse_fields(resource: Resource, text: str) -> tuple[FieldTerm, ...]:
@@ -276,12 +276,12 @@ def _values(tokens: _Tokens, key: str) -> tuple[str, ...]:
                 values.append(_checked_value(key, token))
 
 
-def _unexpected(found: str, expected: str) -> Refusal:
+def _unexpected(found: str, expected: str) -> StatusError:
     return bad_request(f"unable to parse requirement: found '{found}', expected: {expected}")
 
 
 def _check_key(key: str) -> None:
-    problems = label_key_problems(key)
+    problems = qualified_name_problems(key)
     if problems:
         raise bad_request(
             f'unable to parse requirement: <nil>: Invalid value: "{key}": {"; ".join(problems)}'

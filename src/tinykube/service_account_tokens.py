@@ -22,7 +22,7 @@ _SHORTEST, _USUAL, _LONGEST = 600, 3600, 2**32
 SECRET_TYPE = "kubernetes.io/service-account-token"  # noqa: S105 -- the name of a type
 
 
-class Tokens:
+class TokenIssuer:
     """Issues and recognises tokens with one cluster's key."""
 
     def __init__(self, storage: Storage, clock: Clock, random: Random, key: bytes) -> None:
@@ -93,7 +93,7 @@ class Tokens:
         filled = {**secret, "metadata": {**metadata, "annotations": notes}, "data": data}
         self._storage.replace("secrets", filled)
 
-    def user_of(self, token: str) -> User | None:
+    def authenticate(self, token: str) -> User | None:
         """Whose token this is, while it holds and its ServiceAccount (and Secret) are there."""
         claims = self._claims(token)
         if claims is None or claims.get("exp", 2**62) < self._clock.now().timestamp():

@@ -9,14 +9,14 @@ from typing import Any, assert_never
 from tinykube.clock import Clock
 from tinykube.errors import (
     FieldError,
-    Refusal,
+    StatusError,
     internal_error,
     invalid,
     invalid_object,
 )
 from tinykube.object_meta import new_uid, timestamp
 from tinykube.resources import Object
-from tinykube.storage import Change, Notice, Restored, Storage, name_of
+from tinykube.storage import Change, Restored, Storage, StorageEvent, name_of
 
 IPADDRESSES = "ipaddresses.networking.k8s.io"
 SERVICECIDRS = "servicecidrs.networking.k8s.io"
@@ -26,7 +26,7 @@ _TRIES = 64
 Network = IPv4Network | IPv6Network
 
 
-class Addresses:
+class ServiceAllocator:
     """What is taken, and what is given next; all of it follows from what is stored."""
 
     def __init__(self, storage: Storage, clock: Clock, random: Random) -> None:
@@ -36,7 +36,7 @@ class Addresses:
         self._ports: dict[int, tuple[str, str]] = {}
         storage.subscribe(self._note, "services")
 
-    def _note(self, notice: Notice) -> None:
+    def _note(self, notice: StorageEvent) -> None:
         match notice:
             case Change():
                 for port in _node_ports(notice.before or {}):
@@ -52,12 +52,12 @@ class Addresses:
             case _:
                 assert_never(notice)
 
-    def released(self, service: Object) -> None:
+    def release(self, service: Object) -> None:
         """Give back the cluster IPs of a Service that is gone."""
         for address in (service.get("spec") or {}).get("clusterIPs") or ():
             self._release(address, service)
 
-    def assigned(self, new: Object, old: Object | None, *, dry_run: bool) -> Object:
+    def allocate(self, new: Object, old: Object | None, *, dry_run: bool) -> Object:
         """The Service with every address it needs, taken and released unless it is a dry run."""
         spec = dict(new["spec"])
         spec["ports"] = [dict(port) for port in spec.get("ports") or ()]
@@ -271,7 +271,7 @@ def _family_errors(
             yield invalid(f"spec.clusterIPs[{at}]", addresses, detail)
 
 
-def _refused(service: Object, errors: list[FieldError]) -> Refusal:
+def _refused(service: Object, errors: list[FieldError]) -> StatusError:
     return invalid_object("Service", "", service["metadata"]["name"], errors)
 
 

@@ -32,8 +32,8 @@ class Restored(Struct, frozen=True):
     version: int
 
 
-Notice = Change | Restored
-Listener = Callable[[Notice], None]
+StorageEvent = Change | Restored
+Listener = Callable[[StorageEvent], None]
 
 
 class Snapshot(Struct, frozen=True):
@@ -52,11 +52,11 @@ class StorageError(Exception):
     """
 
 
-class Taken(StorageError):
+class KeyExists(StorageError):
     """A create found an object of that name."""
 
 
-class Absent(StorageError):
+class KeyNotFound(StorageError):
     """There is no such object."""
 
 
@@ -69,7 +69,7 @@ class Compacted(StorageError):
         self.oldest = oldest
 
 
-class _Shelf:
+class _Bucket:
     """The objects of one store by namespace, and the changes that led to them."""
 
     __slots__ = ("changes", "floor", "listeners", "namespaces")
@@ -90,7 +90,7 @@ class Storage:
     def __init__(self, *, history: int = 4096, mirror: bool = False) -> None:
         self._history = history
         self._mirror = mirror
-        self._shelves: dict[str, _Shelf] = {}
+        self._buckets: dict[str, _Bucket] = {}
         self._listeners: tuple[Listener, ...] = ()
         self._floor = 0
         self._version = 0
@@ -102,40 +102,40 @@ class Storage:
 
     def get(self, store: str, namespace: str, name: str) -> Object | None:
         """One object, if it is there."""
-        shelf = self._shelves.get(store)
-        return shelf.namespaces.get(namespace, {}).get(name) if shelf is not None else None
+        bucket = self._buckets.get(store)
+        return bucket.namespaces.get(namespace, {}).get(name) if bucket is not None else None
 
     def objects(self, store: str, namespace: str = "") -> Iterator[Object]:
         """The objects of one namespace, or of all when it is empty, in the order of their keys."""
-        shelf = self._shelves.get(store)
-        if shelf is None:
+        bucket = self._buckets.get(store)
+        if bucket is None:
             return
         # etcd orders by the whole key, in which a slash follows the namespace
-        spaces = (namespace,) if namespace else sorted(shelf.namespaces, key=lambda n: f"{n}/")
+        spaces = (namespace,) if namespace else sorted(bucket.namespaces, key=lambda n: f"{n}/")
         for space in spaces:
-            named = shelf.namespaces.get(space, {})
+            named = bucket.namespaces.get(space, {})
             for name in sorted(named):
                 yield named[name]
 
     def count(self, store: str, namespace: str = "") -> int:
         """How many objects there are, without ordering them."""
-        shelf = self._shelves.get(store)
-        if shelf is None:
+        bucket = self._buckets.get(store)
+        if bucket is None:
             return 0
         if namespace:
-            return len(shelf.namespaces.get(namespace, ()))
-        return sum(len(named) for named in shelf.namespaces.values())
+            return len(bucket.namespaces.get(namespace, ()))
+        return sum(len(named) for named in bucket.namespaces.values())
 
     def stores(self) -> tuple[str, ...]:
         """The stores that hold or held anything."""
-        return tuple(self._shelves)
+        return tuple(self._buckets)
 
     def create(self, store: str, obj: Object) -> Object:
         """Store a new object, which storage owns from now on; returns it with its version."""
         namespace, name = name_of(obj)
-        named = self._shelf(store).namespaces.setdefault(namespace, {})
+        named = self._bucket(store).namespaces.setdefault(namespace, {})
         if name in named:
-            raise Taken(name)
+            raise KeyExists(name)
         stored = self._stamp(obj)
         named[name] = stored
         self._notify(Change("ADDED", store, self._version, stored))
@@ -144,10 +144,10 @@ class Storage:
     def replace(self, store: str, obj: Object) -> Object:
         """Put a new state in the place of an object's present one; returns it with its version."""
         namespace, name = name_of(obj)
-        named = self._shelf(store).namespaces.get(namespace, {})
+        named = self._bucket(store).namespaces.get(namespace, {})
         before = named.get(name)
         if before is None:
-            raise Absent(name)
+            raise KeyNotFound(name)
         stored = self._stamp(obj)
         named[name] = stored
         self._notify(Change("MODIFIED", store, self._version, stored, before))
@@ -155,24 +155,24 @@ class Storage:
 
     def remove(self, store: str, namespace: str, name: str, last: Object | None = None) -> Object:
         """Take an object away; returns its last state with the version of its removal."""
-        shelf = self._shelf(store)
-        named = shelf.namespaces.get(namespace, {})
+        bucket = self._bucket(store)
+        named = bucket.namespaces.get(namespace, {})
         before = named.pop(name, None)
         if before is None:
-            raise Absent(name)
+            raise KeyNotFound(name)
         if not named:
-            del shelf.namespaces[namespace]
+            del bucket.namespaces[namespace]
         gone = self._stamp(before if last is None else last)
         self._notify(Change("DELETED", store, self._version, gone, before))
         return gone
 
     def since(self, store: str, version: int) -> list[Change]:
         """The changes after a version, oldest first; raises `Compacted` when some are lost."""
-        shelf = self._shelf(store)
-        if version < shelf.floor:
-            raise Compacted(version, shelf.floor)
+        bucket = self._bucket(store)
+        if version < bucket.floor:
+            raise Compacted(version, bucket.floor)
         found: list[Change] = []
-        for change in reversed(shelf.changes):
+        for change in reversed(bucket.changes):
             if change.version <= version:
                 break
             found.append(change)
@@ -200,52 +200,52 @@ class Storage:
         if not store:
             self._listeners = (*self._listeners, listener)
         else:
-            shelf = self._shelf(store)
-            shelf.listeners = (*shelf.listeners, listener)
+            bucket = self._bucket(store)
+            bucket.listeners = (*bucket.listeners, listener)
 
         def unsubscribe() -> None:
             if not store:
                 self._listeners = tuple(kept for kept in self._listeners if kept is not listener)
             else:
-                shelf.listeners = tuple(kept for kept in shelf.listeners if kept is not listener)
+                bucket.listeners = tuple(kept for kept in bucket.listeners if kept is not listener)
 
         return unsubscribe
 
-    def lose_history(self) -> None:
+    def compact(self) -> None:
         """Forget every past change, so that whoever resumes from one must list again."""
         self._floor = self._version
-        for shelf in self._shelves.values():
-            shelf.changes.clear()
-            shelf.floor = self._version
+        for bucket in self._buckets.values():
+            bucket.changes.clear()
+            bucket.floor = self._version
 
     def snapshot(self) -> Snapshot:
         """All objects as they are now."""
-        held = {store: list(self.objects(store)) for store in self._shelves}
+        held = {store: list(self.objects(store)) for store in self._buckets}
         return Snapshot(self._version, {store: objs for store, objs in held.items() if objs})
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go back to a snapshot, its version included, as a cluster restored from a backup does."""
-        for shelf in self._shelves.values():
-            shelf.namespaces = {}
+        for bucket in self._buckets.values():
+            bucket.namespaces = {}
         self._version = snapshot.version
         for store, objects in snapshot.objects.items():
-            namespaces = self._shelf(store).namespaces
+            namespaces = self._bucket(store).namespaces
             for obj in objects:
                 namespace, name = name_of(obj)
                 namespaces.setdefault(namespace, {})[name] = obj
-        self.lose_history()
+        self.compact()
         restored = Restored(self._version)
         for listener in self._listeners:
             listener(restored)
-        for shelf in list(self._shelves.values()):
-            for listener in shelf.listeners:
+        for bucket in list(self._buckets.values()):
+            for listener in bucket.listeners:
                 listener(restored)
 
-    def _shelf(self, store: str) -> _Shelf:
-        shelf = self._shelves.get(store)
-        if shelf is None:
-            shelf = self._shelves[store] = _Shelf(self._floor)
-        return shelf
+    def _bucket(self, store: str) -> _Bucket:
+        bucket = self._buckets.get(store)
+        if bucket is None:
+            bucket = self._buckets[store] = _Bucket(self._floor)
+        return bucket
 
     def _stamp(self, obj: Object) -> Object:
         self._version += 1
@@ -254,13 +254,13 @@ class Storage:
         return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(self._version)}}
 
     def _notify(self, change: Change) -> None:
-        shelf = self._shelves[change.store]
-        shelf.changes.append(change)
-        if len(shelf.changes) > self._history:
-            shelf.floor = shelf.changes.popleft().version
+        bucket = self._buckets[change.store]
+        bucket.changes.append(change)
+        if len(bucket.changes) > self._history:
+            bucket.floor = bucket.changes.popleft().version
         for listener in self._listeners:
             listener(change)
-        for listener in shelf.listeners:
+        for listener in bucket.listeners:
             listener(change)
 
 

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from tinykube.errors import FieldError
 from tinykube.resources import Object
-from tinykube.validation import subdomain_problems
+from tinykube.validation import dns1123_subdomain_problems
 
 Shape = Callable[[Object], None]
 """Changes a fresh object in place."""
@@ -35,31 +35,31 @@ def silent(_: Object) -> Iterable[str]:
     return ()
 
 
-class Rules(Struct, frozen=True):
+class Strategy(Struct, frozen=True):
     """One kind's rules; the defaults are those of a kind that has none of its own."""
 
     default: Shape = nothing
-    prepare_create: Shape = nothing
-    prepare_update: Callable[[Object, Object], None] = keep
+    prepare_for_create: Shape = nothing
+    prepare_for_update: Callable[[Object, Object], None] = keep
     validate: Callable[[Object], Iterable[FieldError]] = faultless
     validate_update: Callable[[Object, Object], Iterable[FieldError]] = changeable
     warnings: Callable[[Object], Iterable[str]] = silent
-    name_problems: Callable[[str], list[str]] = subdomain_problems
-    generation: bool = False
+    name_problems: Callable[[str], list[str]] = dns1123_subdomain_problems
+    tracks_generation: bool = False
     """Whether its objects count the changes of what is wanted."""
-    annotations_count: bool = False
+    counts_annotations: bool = False
     """Whether a change of annotations counts as one."""
-    keeps_status: bool = False
+    accepts_status_on_create: bool = False
     """Whether a new object may bring its status."""
-    update_creates: bool = False
+    allow_create_on_update: bool = False
     """Whether a PUT to a name that is free makes the object."""
-    unconditional: bool = True
+    allow_unconditional_update: bool = True
     """Whether a PUT may leave out the resourceVersion."""
-    returns_deleted: bool = False
+    returns_deleted_object: bool = False
     """Whether a DELETE answers with the object and not with a Status."""
 
 
-COMMON = Rules()
+DEFAULT_STRATEGY = Strategy()
 
 
 def wanted(obj: Object) -> Object:

@@ -5,7 +5,7 @@ from urllib.parse import unquote
 
 from msgspec import Struct
 
-from tinykube.errors import Refusal
+from tinykube.errors import StatusError
 
 _PREFIX = "impersonate-"
 
@@ -24,7 +24,7 @@ CONTROLLERS = User("system:kube-controller-manager", ("system:authenticated",))
 ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
 
 
-def impersonated(headers: Iterable[tuple[str, str]], caller: User) -> User:
+def effective_user(headers: Iterable[tuple[str, str]], caller: User) -> User:
     """Whom a request speaks for: the user that its Impersonate headers name, or its sender.
 
     The embedded cluster lets every known caller do so. Groups without a user are refused.
@@ -38,7 +38,7 @@ def impersonated(headers: Iterable[tuple[str, str]], caller: User) -> User:
         if groups:
             asked = " ".join(f"{{Group  {group}    }}" for group in groups)
             message = f"requested [{asked}] without impersonating a user"
-            raise Refusal(400, "BadRequest", message)
+            raise StatusError(400, "BadRequest", message)
         return caller
     name = found["user"][0]
     extra = {

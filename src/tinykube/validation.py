@@ -45,7 +45,7 @@ def _length(value: str, limit: int) -> list[str]:
     return [f"must be no more than {limit} characters"] if len(value.encode()) > limit else []
 
 
-def label_problems(value: str) -> list[str]:
+def dns1123_label_problems(value: str) -> list[str]:
     """Why a value is no DNS-1123 label."""
     if _LABEL.fullmatch(value):
         return _length(value, 63)
@@ -53,13 +53,13 @@ def label_problems(value: str) -> list[str]:
     return [*_length(value, 63), "must not contain dots" if dotted else _LABEL_TOLD]
 
 
-def subdomain_problems(value: str) -> list[str]:
+def dns1123_subdomain_problems(value: str) -> list[str]:
     """Why a value is no DNS-1123 subdomain."""
     told = [] if _SUBDOMAIN.fullmatch(value) else [_SUBDOMAIN_TOLD]
     return _length(value, 253) + told
 
 
-def dns1035_problems(value: str) -> list[str]:
+def dns1035_label_problems(value: str) -> list[str]:
     """Why a value is no DNS-1035 label."""
     told = [] if _DNS1035.fullmatch(value) else [_DNS1035_TOLD]
     return _length(value, 63) + told
@@ -72,7 +72,7 @@ def path_segment_problems(value: str) -> list[str]:
     return [f"may not contain '{char}'" for char in ("/", "%") if char in value]
 
 
-def label_key_problems(value: str) -> list[str]:
+def qualified_name_problems(value: str) -> list[str]:
     """Why a value is no qualified name, which keys of labels and annotations must be."""
     prefix, slash, name = value.rpartition("/")
     problems: list[str] = []
@@ -86,7 +86,7 @@ def label_key_problems(value: str) -> list[str]:
         if not prefix:
             problems.append("prefix part must be non-empty")
         else:
-            problems += [f"prefix part {told}" for told in subdomain_problems(prefix)]
+            problems += [f"prefix part {told}" for told in dns1123_subdomain_problems(prefix)]
     if not name:
         problems.append("name part must be non-empty")
     elif len(name) > 63:

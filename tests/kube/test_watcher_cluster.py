@@ -148,7 +148,7 @@ async def test_a_history_lost_meanwhile_is_made_good_by_a_list() -> None:
         await asyncio.sleep(1)
         await world.change("a", x="2")
         await world.remove("b")
-        world.server.storage.lose_history()
+        world.server.storage.compact()
         world.network.heal("us", "lubeck")
         await asyncio.sleep(60)
 
@@ -214,7 +214,7 @@ async def test_in_any_weather_the_store_ends_as_the_cluster_is(seed: int) -> Non
             if chance.random() < 0.1:
                 world.network.break_watches("us", "lubeck")
             if chance.random() < 0.05:
-                world.server.storage.lose_history()
+                world.server.storage.compact()
             name = f"n{chance.randrange(12)}"
             if name not in names:
                 await world.put(name, x=str(step))

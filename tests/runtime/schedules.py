@@ -297,7 +297,7 @@ class Schedule:
 
     async def _lose_history(self) -> None:
         target = self.random.choice((*self.world.names, BROKER))
-        self.world.clusters[target].storage.lose_history()
+        self.world.clusters[target].storage.compact()
         await self._restart_server()
         self._tell(f"{target} forgets its history")
 

@@ -137,7 +137,7 @@ async def test_mass_deletion_that_a_person_allowed_beforehand_is_not_held() -> N
         await asyncio.sleep(10)
         for number in range(80):
             await world.client("lubeck").delete(ConfigMap, f"bread-{number}", SHOP)
-        world.clusters["lubeck"].storage.lose_history()
+        world.clusters["lubeck"].storage.compact()
         world.network.heal_all()
         await world.settle()
 

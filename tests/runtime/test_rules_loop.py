@@ -97,7 +97,7 @@ async def test_rule_13_mass_disappearance_is_held_until_a_second_list_agrees(
         await asyncio.sleep(10)
         for number in range(80):
             await world.client("lubeck").delete(ConfigMap, f"bread-{number}", SHOP)
-        world.clusters["lubeck"].storage.lose_history()
+        world.clusters["lubeck"].storage.compact()
         world.network.heal_all()
         await world.settle()
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.support.toy import FROM, HOME, OFFER, RECORD
 from tests.support.world import BROKER, World
-from tinykube.storage import Change, Notice, Restored
+from tinykube.storage import Change, Restored, StorageEvent
 
 Complaint = Callable[[str], None]
 STORE = "configmaps"
@@ -44,8 +44,8 @@ class Witness:
         finally:
             self._by_hand.discard(cluster)
 
-    def _listener(self, where: str) -> Callable[[Notice], None]:
-        def note(notice: Notice) -> None:
+    def _listener(self, where: str) -> Callable[[StorageEvent], None]:
+        def note(notice: StorageEvent) -> None:
             match notice:
                 case Restored():
                     self._note_restore(where)

@@ -86,7 +86,7 @@ class EmbeddedTestbed:
         with self._endpoints[cluster].down():
             self.servers[cluster].drop_watches()
             await asyncio.sleep(DOWNTIME.total_seconds())
-        self.servers[cluster].storage.lose_history()
+        self.servers[cluster].storage.compact()
 
     async def back_up(self, cluster: ClusterId) -> Snapshot:
         return self.servers[cluster].storage.snapshot()

@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 
 from hanse.kube.certificates import CertificateAuthority, client_context, server_context
-from tinykube.errors import Refusal
+from tinykube.errors import StatusError
 from tinykube.http import BODY_LIMIT, serve
 from tinykube.request import RequestLike, Response
 from tinykube.users import ANONYMOUS, User
@@ -46,7 +46,7 @@ class Recorder:
     async def stream(self, request: RequestLike, user: User) -> AsyncIterator[AsyncIterator[bytes]]:
         self.asked.append((request, user))
         if request.path == "/gone":
-            raise Refusal(410, "Expired", "too old resource version")
+            raise StatusError(410, "Expired", "too old resource version")
         try:
             yield self._lines()
         finally:

@@ -91,7 +91,7 @@ async def test_a_page_of_a_forgotten_moment_is_gone_and_says_how_to_go_on() -> N
     cluster = await fleet()
     first = (await cluster.send("GET", CONFIGMAPS, limit=1)).body
     await cluster.create(CONFIGMAPS, configmap("emil"))
-    cluster.api.storage.lose_history()
+    cluster.api.storage.compact()
 
     gone = await cluster.send("GET", CONFIGMAPS, **{"continue": first["metadata"]["continue"]})
     onward = gone.body["metadata"]["continue"]

@@ -5,7 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tinykube.resources import Object
-from tinykube.storage import Absent, Change, Compacted, Notice, Restored, Storage, Taken
+from tinykube.storage import (
+    Change,
+    Compacted,
+    KeyExists,
+    KeyNotFound,
+    Restored,
+    Storage,
+    StorageEvent,
+)
 
 
 def thing(name: str, namespace: str = "default", **fields: str) -> Object:
@@ -42,7 +50,7 @@ def test_a_name_can_be_taken_once() -> None:
     storage = Storage()
     storage.create("things", thing("a"))
 
-    with pytest.raises(Taken):
+    with pytest.raises(KeyExists):
         storage.create("things", thing("a"))
 
     assert storage.version == 1
@@ -51,9 +59,9 @@ def test_a_name_can_be_taken_once() -> None:
 def test_what_is_not_there_can_neither_be_replaced_nor_removed() -> None:
     storage = Storage()
 
-    with pytest.raises(Absent):
+    with pytest.raises(KeyNotFound):
         storage.replace("things", thing("a"))
-    with pytest.raises(Absent):
+    with pytest.raises(KeyNotFound):
         storage.remove("things", "default", "a")
 
 
@@ -110,7 +118,7 @@ def test_lost_history_makes_every_follower_list_again() -> None:
     storage.create("things", thing("a"))
     storage.create("things", thing("b"))
 
-    storage.lose_history()
+    storage.compact()
 
     with pytest.raises(Compacted):
         storage.since("things", 1)
@@ -121,7 +129,7 @@ def test_lost_history_makes_every_follower_list_again() -> None:
 
 def test_a_listener_hears_its_store_until_it_stops() -> None:
     storage = Storage()
-    heard: list[Notice] = []
+    heard: list[StorageEvent] = []
     stop = storage.subscribe(heard.append, "things")
 
     storage.create("things", thing("a"))
@@ -138,7 +146,7 @@ def test_a_restored_backup_brings_back_objects_and_version() -> None:
     backup = storage.snapshot()
     storage.create("things", thing("b"))
     storage.remove("things", "default", "a")
-    heard: list[Notice] = []
+    heard: list[StorageEvent] = []
     storage.subscribe(heard.append)
 
     storage.restore(backup)

@@ -6,7 +6,7 @@ import pytest
 from tinykube.builtin_resources import BUILTINS
 from tinykube.resources import Object, Resource
 from tinykube.tables import table
-from tinykube.tables.cells import human, selector
+from tinykube.tables.cells import human_duration, selector
 
 NOW = datetime(2026, 5, 1, 12, 0, 0, tzinfo=UTC)
 
@@ -70,7 +70,7 @@ def test_every_kind_shows_its_empty_objects_too(resource: Resource) -> None:
     ids=str,
 )
 def test_durations_are_shown_in_the_unit_that_fits(span: timedelta, shown: str) -> None:
-    assert human(span) == shown
+    assert human_duration(span) == shown
 
 
 def test_a_running_pod_and_where_it_runs() -> None:

@@ -43,7 +43,7 @@ async def test_a_forgotten_version_ends_the_watch_with_an_error_event() -> None:
     cluster = Cluster()
     first = await cluster.create(CONFIGMAPS, configmap("a"))
     await cluster.create(CONFIGMAPS, configmap("b"))
-    cluster.api.storage.lose_history()
+    cluster.api.storage.compact()
 
     version = first["metadata"]["resourceVersion"]
     async with cluster.watch(CONFIGMAPS, resourceVersion=version) as watch:

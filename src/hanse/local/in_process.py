@@ -9,7 +9,7 @@ from hanse.kube.client_config import ClientConfig, Credentials
 from hanse.kube.errors import Unreachable, error_of
 from hanse.kube.transport import Request, Response
 from tinykube import request as served
-from tinykube.errors import Refusal
+from tinykube.errors import StatusError
 from tinykube.http import Api
 from tinykube.users import ADMIN, User
 
@@ -29,8 +29,8 @@ class InProcess:
         try:
             async with self._server.stream(request, self._user) as lines:
                 yield lines
-        except Refusal as refusal:
-            raise error_of(client_response(refusal.response)) from refusal
+        except StatusError as error:
+            raise error_of(client_response(error.response)) from error
 
     async def close(self) -> None:
         """Nothing is held."""
@@ -46,7 +46,7 @@ class Listener(Struct, frozen=True):
 Directory = Callable[[str], Listener | None]
 """Finds the listener at a URL; None where a connection would be refused."""
 
-_UNAUTHORIZED = Refusal(401, "Unauthorized", "Unauthorized")
+_UNAUTHORIZED = StatusError(401, "Unauthorized", "Unauthorized")
 
 
 class UrlTransport:
@@ -60,8 +60,8 @@ class UrlTransport:
         try:
             api, user = await self._authenticated()
             return client_response(await api.send(request, user))
-        except Refusal as refusal:
-            return client_response(refusal.response)
+        except StatusError as error:
+            return client_response(error.response)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -69,8 +69,8 @@ class UrlTransport:
             api, user = await self._authenticated()
             async with api.stream(request, user) as lines:
                 yield lines
-        except Refusal as refusal:
-            raise error_of(client_response(refusal.response)) from refusal
+        except StatusError as error:
+            raise error_of(client_response(error.response)) from error
 
     async def close(self) -> None:
         """Nothing is held."""
@@ -79,7 +79,7 @@ class UrlTransport:
         access = await self._credentials.access()
         try:
             return self._authenticate(access)
-        except Refusal:
+        except StatusError:
             renewed = await self._credentials.renewed(access)
             if renewed == access:
                 raise

@@ -12,7 +12,7 @@ from tinykube.controllers.objects import name_of, namespace_of
 from tinykube.controllers.observed import Observed
 from tinykube.controllers.writing import ControlledApi, WriteError, Writer
 from tinykube.resources import Object
-from tinykube.storage import Change, Notice, Restored
+from tinykube.storage import Change, Restored, StorageEvent
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class WorkLoop:
         self._everywhere = [one for one in controllers if not one.follows]
         self._by_store: dict[str, list[Controller]] = {}
         self._controllers = controllers
-        self._inbox: deque[Notice] = deque()
+        self._inbox: deque[StorageEvent] = deque()
         self._queue: deque[Work] = deque()
         self._queued: set[Work] = set()
         self._active: set[Work] = set()
@@ -81,7 +81,7 @@ class WorkLoop:
         """Wait until nothing is queued or under way; what waits for a time does not count."""
         await self._idle.wait()
 
-    def _hear(self, notice: Notice) -> None:
+    def _hear(self, notice: StorageEvent) -> None:
         self._inbox.append(notice)
         self._idle.clear()
         self._stirred.set()

@@ -21,11 +21,11 @@ _FORMER_VERSIONS = ("extensions/v1beta1", "apps/v1beta1", "apps/v1beta2")
 _SCHEME = "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"
 
 
-class Unreadable(Exception):
+class DecodeError(Exception):
     """The bytes are not what their content type says; the message is Go's."""
 
 
-def checked(request: RequestLike) -> bytes:
+def read_body(request: RequestLike) -> bytes:
     """The body, unless it is too large."""
     if len(request.body) > LIMIT:
         raise too_large(LIMIT)
@@ -38,8 +38,8 @@ def media_type(request: RequestLike) -> str:
 
 
 def parse(request: RequestLike) -> Any:
-    """The body's value, whatever it is; raises `Unreadable`."""
-    body = checked(request)
+    """The body's value, whatever it is; raises `DecodeError`."""
+    body = read_body(request)
     match media_type(request):
         case "application/json":
             return parse_json(body)
@@ -57,17 +57,17 @@ def _parse_yaml(body: bytes) -> Any:
         return yaml.load(body, Loader=loader)  # noqa: S506 -- both loaders are the safe one
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark is not None else 0
-        raise Unreadable(f"yaml: line {line}: {error.problem}") from error
+        raise DecodeError(f"yaml: line {line}: {error.problem}") from error
     except yaml.YAMLError as error:
-        raise Unreadable(f"yaml: {error}") from error
+        raise DecodeError(f"yaml: {error}") from error
 
 
 def parse_json(body: bytes) -> Any:
-    """The value of JSON text; raises `Unreadable` with Go's words."""
+    """The value of JSON text; raises `DecodeError` with Go's words."""
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise Unreadable(syntax_problem(body)) from None
+        raise DecodeError(syntax_problem(body)) from None
 
 
 def syntax_problem(body: bytes) -> str:
@@ -96,7 +96,7 @@ _EXPECTED = {
 }
 
 
-def sent_object(call: Call) -> Object:
+def decode_object(call: Call) -> Object:
     """The object in the body, of the target's kind, with what its type does not know dropped.
 
     Custom resources come as they were sent: their schema decides what is kept.
@@ -120,7 +120,7 @@ def _sent_value(call: Call) -> Object:
     kind = call.resource.kind
     try:
         value = parse(call.request)
-    except Unreadable as error:
+    except DecodeError as error:
         summary = _summary(call.request.body)
         prefix = "couldn't get version/kind; json parse error: "
         if media_type(call.request) == YAML:
@@ -170,11 +170,11 @@ def _builtin(call: Call, value: Object, kind: str, api_version: str) -> Object:
     problems = [f'unknown field "{path}"' for path in unknown]
     if call.field_validation != "Ignore" and media_type(call.request) == JSON:
         problems = duplicate_fields(call.request.body) + problems
-    tell_strict(call, problems, handled)
+    report_strict_errors(call, problems, handled)
     return {"kind": kind, "apiVersion": api_version, **shaped}
 
 
-def tell_strict(call: Call, problems: list[str], handled: str) -> None:
+def report_strict_errors(call: Call, problems: list[str], handled: str) -> None:
     """Refuse, warn of or pass over fields that are unknown or given twice."""
     if not problems:
         return
@@ -238,7 +238,9 @@ def _custom(call: Call, value: Object) -> Object:
     if call.field_validation != "Ignore" and media_type(call.request) == JSON:
         problems = duplicate_fields(call.request.body) + problems
     version = resource.version
-    tell_strict(call, problems, f'{kind} in version "{version}" cannot be handled as a {kind}')
+    report_strict_errors(
+        call, problems, f'{kind} in version "{version}" cannot be handled as a {kind}'
+    )
     if resource.custom is not None and resource.custom.deprecation_warning:
         call.warn(resource.custom.deprecation_warning)
     return shaped

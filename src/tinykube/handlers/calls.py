@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any, Literal
 
-from tinykube.errors import Refusal, bad_request, invalid_object, unsupported
+from tinykube.errors import StatusError, bad_request, invalid_object, unsupported
 from tinykube.handlers.paths import Target
 from tinykube.request import RequestLike
 from tinykube.resources import Resource
@@ -85,7 +85,9 @@ class Call:
                 allowed = ("", "Ignore", "Strict", "Warn")
                 raise self._bad_option("fieldValidation", other, allowed)
 
-    def _bad_option(self, field: str, value: str | list[str], allowed: tuple[str, ...]) -> Refusal:
+    def _bad_option(
+        self, field: str, value: str | list[str], allowed: tuple[str, ...]
+    ) -> StatusError:
         kind = _OPTIONS.get(self.verb, "DeleteOptions")
         error = unsupported(field, value, allowed)
         return invalid_object(kind, "meta.k8s.io", "", [error])

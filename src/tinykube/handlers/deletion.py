@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from tinykube.admission import Admission, Event
+from tinykube.admission import AdmissionAttributes, WebhookAdmission
 from tinykube.clock import Clock
-from tinykube.conversion import kept, shown
+from tinykube.conversion import to_served, to_stored
 from tinykube.crds import CRD_CLEANUP, CRDS
 from tinykube.errors import (
-    Refusal,
+    StatusError,
     bad_request,
     invalid,
     invalid_object,
@@ -25,9 +25,9 @@ from tinykube.handlers.reads import check_list_options, selected_by
 from tinykube.namespace_lifecycle import IMMORTAL
 from tinykube.object_meta import timestamp
 from tinykube.resources import Object, Resource
-from tinykube.service_allocator import Addresses
+from tinykube.service_allocator import ServiceAllocator
 from tinykube.storage import Storage
-from tinykube.strategies import rules_of
+from tinykube.strategies import strategy_for
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 _POLICIES = ("Foreground", "Background", "Orphan", "nil")
@@ -65,7 +65,7 @@ def read_options(call: Call) -> DeleteOptions:
     """The options of a DELETE, from its body or else from its query."""
     try:
         value = bodies.parse(call.request) if call.request.body else _from_query(call)
-    except bodies.Unreadable as error:
+    except bodies.DecodeError as error:
         raise bad_request(str(error)) from error
     return read_value(value)
 
@@ -110,16 +110,20 @@ def _from_query(call: Call) -> dict[str, Any]:
     return value
 
 
-class Deletion:
+class DeleteHandler:
     """The deleting verbs over one cluster's storage."""
 
     def __init__(
-        self, storage: Storage, clock: Clock, admission: Admission, addresses: Addresses
+        self,
+        storage: Storage,
+        clock: Clock,
+        admission: WebhookAdmission,
+        allocator: ServiceAllocator,
     ) -> None:
         self._storage = storage
         self._clock = clock
         self._admission = admission
-        self._addresses = addresses
+        self._allocator = allocator
 
     async def delete(self, call: Call) -> Removed:
         """DELETE of one object."""
@@ -145,10 +149,10 @@ class Deletion:
                 await self.delete_object(
                     call, metadata.get("namespace", ""), metadata["name"], options
                 )
-            except Refusal as refusal:
-                if refusal.code != 404:
+            except StatusError as error:
+                if error.code != 404:
                     raise
-        return [shown(call.resource, obj) for obj in chosen]
+        return [to_served(call.resource, obj) for obj in chosen]
 
     async def delete_object(
         self, call: Call, namespace: str, name: str, options: DeleteOptions
@@ -161,11 +165,11 @@ class Deletion:
                 raise not_found(resource, name)
             if resource.store == "namespaces" and name in IMMORTAL:
                 raise not_allowed(resource, name, "this namespace may not be deleted")
-            old = shown(resource, stored)
+            old = to_served(resource, stored)
             _check_preconditions(resource, old, options)
-            event = Event(call, "DELETE", None, old)
-            await self._admission.mutated(event)
-            await self._admission.validated(event)
+            attributes = AdmissionAttributes(call, "DELETE", None, old)
+            await self._admission.mutate(attributes)
+            await self._admission.validate(attributes)
             if self._storage.get(resource.store, namespace, name) is stored:
                 return self.remove(resource, stored, options)
 
@@ -177,7 +181,7 @@ class Deletion:
         finalizers = _finalizers(resource, metadata, options)
         grace = _grace(resource, stored, options)
         if grace is not UNSET and grace is None:
-            return Removed(shown(resource, stored), gone=False)
+            return Removed(to_served(resource, stored), gone=False)
         held = bool(finalizers) or _held_by_spec(resource, stored)
         if isinstance(grace, UnsetType) and not held:
             return self._gone(resource, stored, dry=dry)
@@ -186,7 +190,7 @@ class Deletion:
         if not dry and marked != stored:
             marked = self._storage.replace(resource.store, marked)
         if held or seconds:
-            return Removed(shown(resource, marked), gone=False)
+            return Removed(to_served(resource, marked), gone=False)
         return self._gone(resource, marked, dry=dry)
 
     def _gone(self, resource: Resource, stored: Object, *, dry: bool) -> Removed:
@@ -196,9 +200,9 @@ class Deletion:
             namespace, name = metadata.get("namespace", ""), metadata["name"]
             last = self._storage.remove(resource.store, namespace, name)
             if resource.store == "services":
-                self._addresses.released(stored)
-        if rules_of(resource).returns_deleted:
-            return Removed(shown(resource, last), gone=True)
+                self._allocator.release(stored)
+        if strategy_for(resource).returns_deleted_object:
+            return Removed(to_served(resource, last), gone=True)
         details = {
             "name": metadata["name"],
             "group": resource.group,
@@ -235,7 +239,7 @@ def _check_preconditions(resource: Resource, obj: Object, options: DeleteOptions
         )
     if why:
         details = {"name": metadata["name"], "group": resource.group, "kind": resource.kind}
-        raise Refusal(
+        raise StatusError(
             409,
             "Conflict",
             f'Operation cannot be fulfilled on {kind} "{metadata["name"]}": {why}',
@@ -322,7 +326,7 @@ def _marked(
         marked["status"] = {**stored.get("status", {}), "phase": "Terminating"}
     if resource.store == CRDS and first:
         marked["status"] = _terminating(stored.get("status", {}), now)
-    return kept(resource, marked) if resource.custom else marked
+    return to_stored(resource, marked) if resource.custom else marked
 
 
 def _terminating(status: Object, now: datetime) -> Object:

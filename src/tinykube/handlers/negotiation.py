@@ -14,7 +14,7 @@ from tinykube.resources import Object
 Form = Literal["object", "table", "metadata"]
 
 
-def form_of(accept: str) -> Form:
+def negotiate_form(accept: str) -> Form:
     """The first form in an Accept header that can be given; never refused."""
     for choice in accept.split(","):
         parts = [part.strip() for part in choice.split(";")]
@@ -43,31 +43,31 @@ def warning_headers(warnings: Sequence[str]) -> dict[str, str]:
 
 def answer(call: Call, code: int, obj: Object, now: datetime) -> Response:
     """One object as an answer."""
-    match form_of(call.request.accept):
+    match negotiate_form(call.request.accept):
         case "table" if obj.get("kind") != "Status":
-            body = one_table(call, [obj], now)
+            body = table_for(call, [obj], now)
             body["metadata"] = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
         case "metadata" if obj.get("kind") != "Status":
-            body = partial(obj)
+            body = partial_metadata(obj)
         case _:
             body = obj
     headers = {"content-type": "application/json", **warning_headers(call.warnings)}
     return Response(code, msgspec.json.encode(body), headers)
 
 
-def list_answer(call: Call, items: list[Object], metadata: Object, now: datetime) -> Response:
+def list_response(call: Call, items: list[Object], metadata: Object, now: datetime) -> Response:
     """A list as an answer."""
     resource = call.resource
     body: Object
-    match form_of(call.request.accept):
+    match negotiate_form(call.request.accept):
         case "table":
-            body = {**one_table(call, items, now), "metadata": metadata}
+            body = {**table_for(call, items, now), "metadata": metadata}
         case "metadata":
             body = {
                 "kind": "PartialObjectMetadataList",
                 "apiVersion": "meta.k8s.io/v1",
                 "metadata": metadata,
-                "items": [partial(item) for item in items],
+                "items": [partial_metadata(item) for item in items],
             }
         case "object":
             # Go leaves kind and apiVersion out of typed items; custom ones carry them
@@ -89,13 +89,13 @@ def _untyped(item: Object) -> Object:
     return {key: value for key, value in item.items() if key not in ("kind", "apiVersion")}
 
 
-def one_table(call: Call, items: list[Object], now: datetime) -> dict[str, Any]:
+def table_for(call: Call, items: list[Object], now: datetime) -> dict[str, Any]:
     """Objects as rows."""
     include = call.option("includeObject") or "Metadata"
     return tables.table(call.resource, items, include, now)
 
 
-def partial(obj: Object) -> Object:
+def partial_metadata(obj: Object) -> Object:
     """An object's metadata alone."""
     return {
         "kind": "PartialObjectMetadata",

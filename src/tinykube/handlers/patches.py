@@ -9,14 +9,14 @@ from tinykube import custom, serializer
 from tinykube.builtin_types import type_of
 from tinykube.errors import (
     FieldError,
-    Refusal,
+    StatusError,
     bad_request,
     invalid,
     invalid_object,
     unprocessable,
     unsupported_media_type,
 )
-from tinykube.handlers.bodies import Unreadable, checked, media_type, parse_json
+from tinykube.handlers.bodies import DecodeError, media_type, parse_json, read_body
 from tinykube.handlers.calls import Call
 from tinykube.json_patch import PatchFailed, apply_json_patch
 from tinykube.request import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
@@ -34,16 +34,16 @@ def reader(call: Call) -> Callable[[Object], Object]:
         accepted.append(STRATEGIC_MERGE_PATCH)
     if kind not in accepted:
         if call.resource.custom is None:
-            raise Refusal(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+            raise StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
         raise unsupported_media_type(accepted)
-    return patch_function(kind, checked(call.request), type_of(*_kind_of(call)))
+    return patch_function(kind, read_body(call.request), type_of(*_kind_of(call)))
 
 
 def patch_function(kind: str, body: bytes, type_name: str) -> Callable[[Object], Object]:
     """The change that a patch of that media type describes; refuses a body that is none."""
     try:
         patch = parse_json(body)
-    except Unreadable as error:
+    except DecodeError as error:
         prefix = "" if kind == STRATEGIC_MERGE_PATCH else "error decoding patch: "
         raise bad_request(f"{prefix}{error}") from error
     if kind == JSON_PATCH:
@@ -65,7 +65,7 @@ def _json_patched(old: Object, patch: Any) -> Object:
             "type []handlers.jsonPatchOp"
         )
     if len(patch) > _OPERATIONS_LIMIT:
-        raise Refusal(
+        raise StatusError(
             413,
             "RequestEntityTooLarge",
             "Request entity too large: The allowed maximum operations in a JSON patch is "
@@ -86,7 +86,7 @@ def _strategic(type_name: str, old: Object, patch: Object) -> Object:
     except BadDirective as error:
         raise bad_request(str(error)) from error
     except KeyMissing as error:
-        raise Refusal(500, "", str(error)) from error
+        raise StatusError(500, "", str(error)) from error
 
 
 def _go_kind(value: Any) -> str:
@@ -142,7 +142,7 @@ def _json(patched: Object) -> str:
     return msgspec.json.encode({key: patched[key] for key in sorted(patched)}).decode()
 
 
-def _bad_patch(text: str, detail: str) -> Refusal:
+def _bad_patch(text: str, detail: str) -> StatusError:
     error: FieldError = invalid("patch", text, detail)
     return invalid_object("", "", "", [error])
 

@@ -4,7 +4,7 @@ from urllib.parse import unquote
 
 from msgspec import Struct
 
-from tinykube.errors import NoSuchPath, Refusal, not_found, unknown_resource
+from tinykube.errors import NoSuchPath, StatusError, not_found, unknown_resource
 from tinykube.resources import Registry, Resource
 
 
@@ -31,7 +31,7 @@ def is_resource_path(path: str) -> bool:
     return (parts[0] == "api" and len(parts) > 2) or (parts[0] == "apis" and len(parts) > 3)
 
 
-def locate(registry: Registry, path: str) -> Target:
+def resolve_path(registry: Registry, path: str) -> Target:
     """What a resource path points at; refuses one that points nowhere."""
     place = _place(path)
     namespace, rest = _split_namespace(place)
@@ -72,7 +72,7 @@ def _split_namespace(place: _Place) -> tuple[str, tuple[str, ...]]:
     return rest[1], rest[2:]
 
 
-def _nowhere(registry: Registry, place: _Place) -> Refusal:
+def _nowhere(registry: Registry, place: _Place) -> StatusError:
     builtin = any(
         resource.group == place.group and resource.custom is None for resource in registry
     )

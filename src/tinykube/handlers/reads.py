@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from tinykube.conversion import shown
+from tinykube.conversion import to_served
 from tinykube.errors import (
     FieldError,
-    Refusal,
+    StatusError,
     bad_request,
     expired,
     forbidden,
@@ -21,10 +21,10 @@ from tinykube.errors import (
 )
 from tinykube.handlers.bodies import syntax_problem
 from tinykube.handlers.calls import Call
-from tinykube.handlers.negotiation import answer, list_answer
+from tinykube.handlers.negotiation import answer, list_response
 from tinykube.request import Response
 from tinykube.resources import Object
-from tinykube.selectors import Selection, selection
+from tinykube.selectors import Selector, parse_selectors
 from tinykube.storage import Compacted, Storage
 
 _PAGE_TOO_OLD = (
@@ -59,7 +59,7 @@ def found(storage: Storage, call: Call) -> Object:
     stored = storage.get(target.resource.store, target.namespace, target.name)
     if stored is None:
         raise not_found(target.resource, target.name)
-    return shown(target.resource, stored)
+    return to_served(target.resource, stored)
 
 
 def list_objects(storage: Storage, call: Call, now: datetime) -> Response:
@@ -71,7 +71,7 @@ def list_objects(storage: Storage, call: Call, now: datetime) -> Response:
     objects = _objects(storage, call, version, token)
     if token is not None:
         objects = [obj for obj in objects if _key(obj) >= token.start]
-    if not selected.everything:
+    if not selected.matches_all:
         objects = [obj for obj in objects if selected.matches(obj)]
     shown_version = storage.version if version < 0 else version
     metadata: dict[str, Any] = {"resourceVersion": str(shown_version)}
@@ -79,17 +79,17 @@ def list_objects(storage: Storage, call: Call, now: datetime) -> Response:
     if 0 < limit < len(objects):
         start = _key(objects[limit - 1]) + "\0"
         metadata["continue"] = _text(_Token("meta.k8s.io/v1", shown_version, start))
-        if selected.everything:
+        if selected.matches_all:
             metadata["remainingItemCount"] = len(objects) - limit
         objects = objects[:limit]
     resource = call.resource
-    return list_answer(call, [shown(resource, obj) for obj in objects], metadata, now)
+    return list_response(call, [to_served(resource, obj) for obj in objects], metadata, now)
 
 
-def selected_by(call: Call) -> Selection:
+def selected_by(call: Call) -> Selector:
     """The selection that a list, a watch or a deletion of many asks for."""
     labels, fields = call.option("labelSelector"), call.option("fieldSelector")
-    return selection(call.resource, labels, fields) if labels or fields else Selection()
+    return parse_selectors(call.resource, labels, fields) if labels or fields else Selector()
 
 
 def check_list_options(call: Call) -> None:
@@ -172,13 +172,13 @@ def _objects(storage: Storage, call: Call, version: int, token: _Token | None) -
         raise _page_expired(token) from None
 
 
-def _page_expired(token: _Token) -> Refusal:
-    refusal = _PageExpired(410, "Expired", _PAGE_TOO_OLD)
-    refusal.token = _text(_Token(token.v, -1, token.start))
-    return refusal
+def _page_expired(token: _Token) -> StatusError:
+    error = _PageExpired(410, "Expired", _PAGE_TOO_OLD)
+    error.token = _text(_Token(token.v, -1, token.start))
+    return error
 
 
-class _PageExpired(Refusal):
+class _PageExpired(StatusError):
     """A page that is gone; the Status says how to go on without consistency."""
 
     token = ""

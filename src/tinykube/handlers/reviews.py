@@ -6,7 +6,7 @@ from typing import Any
 from tinykube.errors import invalid, invalid_object
 from tinykube.object_meta import timestamp
 from tinykube.resources import Object
-from tinykube.service_account_tokens import Tokens
+from tinykube.service_account_tokens import TokenIssuer
 from tinykube.users import User
 
 _EVERYTHING = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
@@ -25,7 +25,7 @@ def user_info(user: User) -> dict[str, Any]:
     return info
 
 
-def reviewed(review: Object, user: User, tokens: Tokens, now: datetime) -> Object:
+def reviewed(review: Object, user: User, tokens: TokenIssuer, now: datetime) -> Object:
     """A review with its answer."""
     status: dict[str, Any]
     _check_attributes(review)
@@ -58,8 +58,8 @@ def _check_attributes(review: Object) -> None:
         raise invalid_object("", "authorization.k8s.io", "", [error])
 
 
-def _token_status(token: str, tokens: Tokens) -> dict[str, Any]:
-    user = tokens.user_of(token)
+def _token_status(token: str, tokens: TokenIssuer) -> dict[str, Any]:
+    user = tokens.authenticate(token)
     if user is None:
         return {"user": {}, "error": "invalid bearer token"}
     return {"authenticated": True, "user": user_info(user)}

@@ -3,13 +3,13 @@
 from tinykube.errors import conflict, not_found
 from tinykube.handlers import bodies
 from tinykube.handlers.calls import Call
-from tinykube.handlers.deletion import PLAIN, DeleteOptions, Deletion, read_value
+from tinykube.handlers.deletion import PLAIN, DeleteHandler, DeleteOptions, read_value
 from tinykube.handlers.reads import found
 from tinykube.handlers.scale import scale_of
-from tinykube.handlers.writes import Outcome, Writes
+from tinykube.handlers.writes import Outcome, WriteHandler
 from tinykube.object_meta import timestamp
 from tinykube.resources import Object
-from tinykube.service_account_tokens import Tokens
+from tinykube.service_account_tokens import TokenIssuer
 from tinykube.storage import Storage
 
 _SUCCESS: Object = {
@@ -21,15 +21,15 @@ _SUCCESS: Object = {
 }
 
 
-class Endpoints:
+class SubresourceHandler:
     """Answers what is asked of an object's endpoints."""
 
     def __init__(
-        self, storage: Storage, writes: Writes, deletion: Deletion, tokens: Tokens
+        self, storage: Storage, writes: WriteHandler, deletion: DeleteHandler, tokens: TokenIssuer
     ) -> None:
         self._storage = storage
-        self._writes = writes
-        self._deletion = deletion
+        self._write_handler = writes
+        self._delete_handler = deletion
         self._tokens = tokens
 
     async def answer(self, call: Call) -> Outcome | None:
@@ -38,9 +38,9 @@ class Endpoints:
             case "scale", "get":
                 return Outcome(scale_of(call.resource, found(self._storage, call)))
             case "scale", _:
-                return await self._writes.scale(call)
+                return await self._write_handler.scale(call)
             case "token", _:
-                request = bodies.sent_object(call)
+                request = bodies.decode_object(call)
                 target = call.target
                 issued = self._tokens.issue(call.resource, target.namespace, target.name, request)
                 return Outcome(issued, 201)
@@ -52,7 +52,7 @@ class Endpoints:
                 return None
 
     async def _bind(self, call: Call) -> Outcome:
-        target = bodies.sent_object(call).get("target") or {}
+        target = bodies.decode_object(call).get("target") or {}
         node = target.get("name", "")
         now = timestamp(call.now)
         scheduled = {
@@ -76,11 +76,11 @@ class Endpoints:
                 "status": {**status, "conditions": [*others, scheduled]},
             }
 
-        await self._writes.change(call, bound)
+        await self._write_handler.change(call, bound)
         return Outcome(_SUCCESS, 201)
 
     async def _evict(self, call: Call) -> Outcome:
-        sent = bodies.sent_object(call)
+        sent = bodies.decode_object(call)
         target = call.target
         pod = self._storage.get("pods", target.namespace, target.name)
         if pod is None:
@@ -88,5 +88,5 @@ class Endpoints:
         options: DeleteOptions = PLAIN
         if sent.get("deleteOptions"):
             options = read_value(sent["deleteOptions"])
-        await self._deletion.delete_object(call, target.namespace, target.name, options)
+        await self._delete_handler.delete_object(call, target.namespace, target.name, options)
         return Outcome(_SUCCESS, 201)

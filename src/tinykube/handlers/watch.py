@@ -11,14 +11,14 @@ from msgspec import Struct
 from tinykube import serializer
 from tinykube.builtin_types import fields_of, type_of
 from tinykube.clock import Clock
-from tinykube.conversion import shown
-from tinykube.errors import Refusal, expired, too_large_version
+from tinykube.conversion import to_served
+from tinykube.errors import StatusError, expired, too_large_version
 from tinykube.handlers.calls import Call
-from tinykube.handlers.negotiation import Form, form_of, one_table, partial
+from tinykube.handlers.negotiation import Form, negotiate_form, partial_metadata, table_for
 from tinykube.handlers.reads import check_list_options, selected_by
 from tinykube.resources import Object, Resource
-from tinykube.selectors import FieldTerm, Selection
-from tinykube.storage import Change, Compacted, Notice, Restored, Storage
+from tinykube.selectors import FieldTerm, Selector
+from tinykube.storage import Change, Compacted, Restored, Storage, StorageEvent
 
 _BOOKMARK_EVERY = 60.0
 _LONGEST = 3600.0
@@ -36,13 +36,13 @@ class _Bookmark(Struct, frozen=True):
 class _Failed(Struct, frozen=True):
     """The watch cannot go on."""
 
-    refusal: Refusal
+    error: StatusError
 
 
 _Entry = Change | _Bookmark | _Failed
 
 
-class Watches:
+class WatchHandler:
     """All open watches of one cluster."""
 
     def __init__(self, storage: Storage, clock: Clock) -> None:
@@ -64,7 +64,7 @@ class Watches:
         for watch in tuple(self._open):
             watch.end()
 
-    def _note(self, notice: Notice) -> None:
+    def _note(self, notice: StorageEvent) -> None:
         if isinstance(notice, Restored):
             self._lines.forget()
 
@@ -80,7 +80,7 @@ class _Lines:
         key = (kind, version, resource.api_version)
         known = self._known.get(key)
         if known is None:
-            known = event_line(kind, shown(resource, obj))
+            known = event_line(kind, to_served(resource, obj))
             if len(self._known) >= _KEPT_LINES:
                 del self._known[next(iter(self._known))]
             self._known[key] = known
@@ -114,7 +114,7 @@ class _Watch:
         self._closed = closed
         self._namespace = call.target.namespace
         self._selected = _selection(call)
-        self._form: Form = form_of(call.request.accept)
+        self._form: Form = negotiate_form(call.request.accept)
         self._with_columns = True
         self._queue: deque[_Entry] = deque()
         self._waiter: asyncio.Future[None] | None = None
@@ -152,7 +152,7 @@ class _Watch:
             self._queue.append(_Failed(expired(message)))
             self._ended = True
 
-    def _note(self, notice: Notice) -> None:
+    def _note(self, notice: StorageEvent) -> None:
         match notice:
             case Change():
                 if not self._ended and notice.version > self._after:
@@ -218,7 +218,7 @@ class _Watch:
             case _Bookmark():
                 return self._shown_line("BOOKMARK", self._bookmark(entry))
             case _Failed():
-                return event_line("ERROR", entry.refusal.status)
+                return event_line("ERROR", entry.error.status)
             case _:
                 assert_never(entry)
 
@@ -226,14 +226,14 @@ class _Watch:
         if self._namespace and change.object["metadata"].get("namespace") != self._namespace:
             return b""
         kind, obj = change.type, change.object
-        if not self._selected.everything:
+        if not self._selected.matches_all:
             found = self._seen_as(change)
             if found is None:
                 return b""
             kind, obj = found
         if self._form == "object" and obj is change.object:
             return self._lines.line(kind, change.version, self._call.resource, obj)
-        return self._shown_line(kind, shown(self._call.resource, obj))
+        return self._shown_line(kind, to_served(self._call.resource, obj))
 
     def _seen_as(self, change: Change) -> tuple[Any, Object] | None:
         """A change as a selection sees it: what starts to match appears, what stops is deleted."""
@@ -272,9 +272,9 @@ class _Watch:
             case "object":
                 return event_line(kind, obj)
             case "metadata":
-                return event_line(kind, partial(obj))
+                return event_line(kind, partial_metadata(obj))
             case "table":
-                table = one_table(self._call, [obj], self._clock.now())
+                table = table_for(self._call, [obj], self._clock.now())
                 table["metadata"] = {"resourceVersion": obj["metadata"]["resourceVersion"]}
                 if not self._with_columns:
                     table["columnDefinitions"] = None
@@ -288,14 +288,14 @@ def _version(call: Call) -> int:
     text = call.option("resourceVersion")
     if text and not text.isdecimal():
         problem = f'strconv.ParseUint: parsing "{text}": invalid syntax'
-        raise Refusal(500, "", f'resourceVersion: Invalid value: "{text}": {problem}')
+        raise StatusError(500, "", f'resourceVersion: Invalid value: "{text}": {problem}')
     return int(text or 0)
 
 
-def _selection(call: Call) -> Selection:
+def _selection(call: Call) -> Selector:
     """A watch of one object's own path is a watch of its name."""
     selected = selected_by(call)
     if not call.target.name:
         return selected
     named = FieldTerm("metadata.name", call.target.name)
-    return Selection(selected.labels, (*selected.fields, named))
+    return Selector(selected.labels, (*selected.fields, named))

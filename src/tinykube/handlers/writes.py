@@ -6,12 +6,12 @@ from random import Random
 from msgspec import Struct
 
 from tinykube import custom, object_meta, serializer
-from tinykube.admission import Admission, Event
+from tinykube.admission import AdmissionAttributes, WebhookAdmission
 from tinykube.builtin_types import type_of
 from tinykube.clock import Clock
-from tinykube.conversion import kept, shown
+from tinykube.conversion import to_served, to_stored
 from tinykube.errors import (
-    Refusal,
+    StatusError,
     already_exists,
     bad_request,
     conflict,
@@ -27,10 +27,10 @@ from tinykube.handlers.calls import Call
 from tinykube.handlers.scale import rescaled, scale_of
 from tinykube.namespace_lifecycle import check_namespace
 from tinykube.resources import Object, Resource
-from tinykube.service_allocator import Addresses
-from tinykube.storage import Storage, Taken
-from tinykube.strategies import rules_of
-from tinykube.strategy import Rules, wanted
+from tinykube.service_allocator import ServiceAllocator
+from tinykube.storage import KeyExists, Storage
+from tinykube.strategies import strategy_for
+from tinykube.strategy import Strategy, wanted
 
 Build = Callable[[Object], Object]
 """The object that a change asks for, made from the present one."""
@@ -48,38 +48,38 @@ class Outcome(Struct, frozen=True):
     code: int = 200
 
 
-class Writes:
+class WriteHandler:
     """The writing verbs over one cluster's storage."""
 
     def __init__(
         self,
         storage: Storage,
         clock: Clock,
-        admission: Admission,
-        addresses: Addresses,
+        admission: WebhookAdmission,
+        allocator: ServiceAllocator,
         random: Random,
     ) -> None:
         self._storage = storage
         self._clock = clock
         self._admission = admission
-        self._addresses = addresses
+        self._allocator = allocator
         self._random = random
 
     async def create(self, call: Call) -> Outcome:
         """POST to a collection."""
-        obj = bodies.sent_object(call)
+        obj = bodies.decode_object(call)
         return await self._create(call, obj)
 
     async def update(self, call: Call) -> Outcome:
         """PUT of an object, or of its status."""
         _check_named(call)
-        sent = bodies.sent_object(call)
+        sent = bodies.decode_object(call)
         resource, target = call.resource, call.target
         meta = object_meta.metadata_of(sent)
-        object_meta.settle_namespace(meta, resource, target.namespace)
+        object_meta.ensure_namespace_matches(meta, resource, target.namespace)
         _check_name(meta, target.name)
         old = self._storage.get(resource.store, target.namespace, target.name)
-        if old is None and rules_of(resource).update_creates and not target.subresource:
+        if old is None and strategy_for(resource).allow_create_on_update and not target.subresource:
             return await self._create(call, sent)
         return await self._modify(call, lambda _: sent)
 
@@ -93,7 +93,7 @@ class Writes:
         """PUT or PATCH of an object's replicas."""
         resource = call.resource
         if call.verb == "update":
-            sent = bodies.sent_object(call)
+            sent = bodies.decode_object(call)
             outcome = await self._modify(call, lambda old: rescaled(resource, old, sent))
         else:
             apply = patches.reader(call)
@@ -112,30 +112,30 @@ class Writes:
     def _patched(self, call: Call, old: Object, apply: Build) -> Object:
         new = patches.settled(call, apply(old))
         meta = object_meta.metadata_of(new)
-        object_meta.settle_namespace(meta, call.resource, call.target.namespace)
+        object_meta.ensure_namespace_matches(meta, call.resource, call.target.namespace)
         _check_name(meta, call.target.name)
         return new
 
     async def _create(self, call: Call, obj: Object) -> Outcome:
         resource, target = call.resource, call.target
-        rules = rules_of(resource)
+        strategy = strategy_for(resource)
         meta = object_meta.metadata_of(obj)
-        object_meta.wipe(meta)
-        object_meta.settle_namespace(meta, resource, target.namespace)
-        rules.default(obj)
+        object_meta.clear_system_fields(meta)
+        object_meta.ensure_namespace_matches(meta, resource, target.namespace)
+        strategy.default(obj)
         named = bool(meta.get("name"))
         check_namespace(self._storage, resource, target.namespace, meta)
-        event = Event(call, "CREATE", obj, None)
-        obj = await self._admission.mutated(event)
+        attributes = AdmissionAttributes(call, "CREATE", obj, None)
+        obj = await self._admission.mutate(attributes)
         for attempt in range(_NAME_ATTEMPTS):
-            candidate = self._prepared(resource, rules, obj)
-            self._check_new(resource, rules, candidate)
-            await self._admission.validated(Event(call, "CREATE", candidate, None))
-            for warning in rules.warnings(candidate):
+            candidate = self._prepared(resource, strategy, obj)
+            self._check_new(resource, strategy, candidate)
+            await self._admission.validate(AdmissionAttributes(call, "CREATE", candidate, None))
+            for warning in strategy.warnings(candidate):
                 call.warn(warning)
             try:
                 return Outcome(self._store_new(call, resource, candidate), 201)
-            except Taken:
+            except KeyExists:
                 taken = candidate["metadata"]["name"]
                 if named:
                     raise already_exists(resource, taken) from None
@@ -143,7 +143,7 @@ class Writes:
                     raise name_not_generated(resource, taken) from None
         raise AssertionError("every attempt returned or raised")
 
-    def _prepared(self, resource: Resource, rules: Rules, obj: Object) -> Object:
+    def _prepared(self, resource: Resource, strategy: Strategy, obj: Object) -> Object:
         """A new object with its system fields, as a copy whose top and metadata are its own."""
         meta = dict(obj["metadata"])
         made = {**obj, "metadata": meta}
@@ -151,21 +151,21 @@ class Writes:
             meta["name"] = object_meta.generated_name(meta["generateName"], self._random)
         meta["uid"] = object_meta.new_uid(self._random)
         meta["creationTimestamp"] = object_meta.timestamp(self._clock.now())
-        if rules.generation:
+        if strategy.tracks_generation:
             meta["generation"] = 1
-        if resource.subresource("status") is not None and not rules.keeps_status:
+        if resource.subresource("status") is not None and not strategy.accepts_status_on_create:
             _reset_status(resource, made)
-        rules.prepare_create(made)
+        strategy.prepare_for_create(made)
         return made
 
-    def _check_new(self, resource: Resource, rules: Rules, obj: Object) -> None:
+    def _check_new(self, resource: Resource, strategy: Strategy, obj: Object) -> None:
         meta = obj["metadata"]
         if meta.get("resourceVersion"):
-            raise Refusal(500, "", "resourceVersion should not be set on objects to be created")
+            raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
         builtin = resource.custom is None
-        errors = [*object_meta.metadata_errors(meta, rules.name_problems, builtin=builtin)]
-        errors += custom.errors(resource, obj) if resource.custom else rules.validate(obj)
-        errors = errors or [*object_meta.path_errors(meta)]
+        errors = [*object_meta.metadata_errors(meta, strategy.name_problems, builtin=builtin)]
+        errors += custom.errors(resource, obj) if resource.custom else strategy.validate(obj)
+        errors = errors or [*object_meta.path_segment_errors(meta)]
         if errors:
             kind = obj.get("kind") or resource.kind
             raise invalid_object(kind, resource.group, meta.get("name", ""), errors)
@@ -173,30 +173,30 @@ class Writes:
     def _store_new(self, call: Call, resource: Resource, obj: Object) -> Object:
         namespace, name = obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
         if self._storage.get(resource.store, namespace, name) is not None:
-            raise Taken(name)
+            raise KeyExists(name)
         check_namespace(self._storage, resource, namespace, obj["metadata"])
         dry = call.dry_run
         if resource.store == "services":
-            obj = self._addresses.assigned(obj, None, dry_run=dry)
+            obj = self._allocator.allocate(obj, None, dry_run=dry)
         if dry:
             return obj
-        return shown(resource, self._storage.create(resource.store, kept(resource, obj)))
+        return to_served(resource, self._storage.create(resource.store, to_stored(resource, obj)))
 
     async def _modify(self, call: Call, build: Build) -> Outcome:
         """Change one object; a change that came between is read and the whole thing done again."""
         resource, target = call.resource, call.target
-        rules = rules_of(resource)
+        strategy = strategy_for(resource)
         while True:
             stored = self._storage.get(resource.store, target.namespace, target.name)
             if stored is None:
                 raise not_found(resource, target.name)
-            old = shown(resource, stored)
+            old = to_served(resource, stored)
             new = self._narrowed(call, build(old), old)
-            new = await self._admission.mutated(Event(call, "UPDATE", new, old))
-            self._check_preconditions(resource, rules, new, old)
-            new = self._carried(call, rules, new, old)
-            self._check_change(call, rules, new, old)
-            await self._admission.validated(Event(call, "UPDATE", new, old))
+            new = await self._admission.mutate(AdmissionAttributes(call, "UPDATE", new, old))
+            self._check_preconditions(resource, strategy, new, old)
+            new = self._carried(call, strategy, new, old)
+            self._check_change(call, strategy, new, old)
+            await self._admission.validate(AdmissionAttributes(call, "UPDATE", new, old))
             if self._storage.get(resource.store, target.namespace, target.name) is stored:
                 return Outcome(self._store_change(call, new, old))
 
@@ -204,7 +204,7 @@ class Writes:
         """Only the part that the endpoint may write."""
         match call.target.subresource:
             case "status":
-                rules_of(call.resource).default(new)
+                strategy_for(call.resource).default(new)
                 return _status_only(call.resource, new, old)
             case "finalize":
                 spec = {**old.get("spec", {}), "finalizers": new.get("spec", {}).get("finalizers")}
@@ -213,14 +213,14 @@ class Writes:
             case "scale" | "binding":
                 return new
             case _:
-                rules_of(call.resource).default(new)
+                strategy_for(call.resource).default(new)
                 if call.resource.subresource("status") is None:
                     return new
                 status = {"status": old["status"]} if "status" in old else {}
                 return {**{k: v for k, v in new.items() if k != "status"}, **status}
 
     def _check_preconditions(
-        self, resource: Resource, rules: Rules, new: Object, old: Object
+        self, resource: Resource, strategy: Strategy, new: Object, old: Object
     ) -> None:
         meta, present = new["metadata"], old["metadata"]
         if meta.get("uid") and meta["uid"] != present["uid"]:
@@ -233,41 +233,41 @@ class Writes:
             )
         version = meta.get("resourceVersion") or "0"
         if not version.isdecimal():
-            raise Refusal(500, "", f'strconv.ParseUint: parsing "{version}": invalid syntax')
+            raise StatusError(500, "", f'strconv.ParseUint: parsing "{version}": invalid syntax')
         if version == "0":
-            if not rules.unconditional:
+            if not strategy.allow_unconditional_update:
                 error = invalid("metadata.resourceVersion", 0, "must be specified for an update")
                 raise invalid_object(resource.plural, resource.group, present["name"], [error])
         elif version != present["resourceVersion"]:
             raise stale(resource, present["name"])
 
-    def _carried(self, call: Call, rules: Rules, new: Object, old: Object) -> Object:
+    def _carried(self, call: Call, strategy: Strategy, new: Object, old: Object) -> Object:
         meta = dict(new["metadata"])
         made = {**new, "metadata": meta}
-        object_meta.carry_over(meta, old["metadata"])
+        object_meta.keep_system_fields(meta, old["metadata"])
         meta["resourceVersion"] = old["metadata"]["resourceVersion"]
         if call.target.subresource in _WHOLE:
-            rules.prepare_update(made, old)
-            counted = rules.generation and call.target.subresource != "binding"
-            if counted and _wants_otherwise(call.resource, rules, made, old):
+            strategy.prepare_for_update(made, old)
+            counted = strategy.tracks_generation and call.target.subresource != "binding"
+            if counted and _wants_otherwise(call.resource, strategy, made, old):
                 meta["generation"] = old["metadata"].get("generation", 0) + 1
         return made
 
-    def _check_change(self, call: Call, rules: Rules, new: Object, old: Object) -> None:
+    def _check_change(self, call: Call, strategy: Strategy, new: Object, old: Object) -> None:
         resource = call.resource
         errors = [
             *object_meta.metadata_update_errors(
                 new["metadata"],
                 old["metadata"],
-                rules.name_problems,
+                strategy.name_problems,
                 builtin=resource.custom is None,
             )
         ]
         if resource.custom is not None:
             errors += custom.errors(resource, new, old, call.target.subresource)
         elif call.target.subresource in ("", "scale"):
-            errors += rules.validate_update(new, old)
-            errors = errors or [*rules.validate(new)]
+            errors += strategy.validate_update(new, old)
+            errors = errors or [*strategy.validate(new)]
         if errors:
             name = new["metadata"]["name"]
             raise invalid_object(resource.kind, resource.group, name, errors)
@@ -275,18 +275,18 @@ class Writes:
     def _store_change(self, call: Call, new: Object, old: Object) -> Object:
         resource, dry = call.resource, call.dry_run
         if resource.store == "services" and call.target.subresource in _WHOLE:
-            new = self._addresses.assigned(new, old, dry_run=dry)
+            new = self._allocator.allocate(new, old, dry_run=dry)
         if dry:
             return new
         if _is_finished(resource, new, old):
             meta = old["metadata"]
             self._storage.remove(resource.store, meta.get("namespace", ""), meta["name"])
             if resource.store == "services":
-                self._addresses.released(old)
+                self._allocator.release(old)
             return new
         if new == old:
             return old
-        return shown(resource, self._storage.replace(resource.store, kept(resource, new)))
+        return to_served(resource, self._storage.replace(resource.store, to_stored(resource, new)))
 
 
 def _check_named(call: Call) -> None:
@@ -335,10 +335,10 @@ def _status_only(resource: Resource, new: Object, old: Object) -> Object:
     return {**rest, "metadata": meta, **status}
 
 
-def _wants_otherwise(resource: Resource, rules: Rules, new: Object, old: Object) -> bool:
+def _wants_otherwise(resource: Resource, strategy: Strategy, new: Object, old: Object) -> bool:
     if resource.custom is not None and resource.subresource("status") is None:
         return {**new, "metadata": None} != {**old, "metadata": None}
-    if rules.annotations_count:
+    if strategy.counts_annotations:
         notes = [side["metadata"].get("annotations") for side in (new, old)]
         if notes[0] != notes[1]:
             return True

@@ -1,56 +1,56 @@
 """The rules of each built-in kind."""
 
-from tinykube.crds import CRD_RULES, CRDS
+from tinykube.crds import CRD_STRATEGY, CRDS
 from tinykube.resources import Resource
 from tinykube.strategies import endpoints, others, pods, services, workloads
-from tinykube.strategy import COMMON, Rules
+from tinykube.strategy import DEFAULT_STRATEGY, Strategy
 
 _ADMISSION = "admissionregistration.k8s.io"
 _NETWORKING = "networking.k8s.io"
 _RBAC = "rbac.authorization.k8s.io"
-_RULES: dict[str, Rules] = {
-    CRDS: CRD_RULES,
-    "configmaps": others.CONFIG_MAP_RULES,
-    "endpoints": others.ENDPOINTS_RULES,
-    "events": others.EVENT_RULES,
-    "namespaces": others.NAMESPACE_RULES,
-    "nodes": others.NODE_RULES,
-    "persistentvolumeclaims": others.CLAIM_RULES,
-    "persistentvolumes": others.VOLUME_RULES,
-    "pods": pods.POD_RULES,
-    "secrets": others.SECRET_RULES,
-    "serviceaccounts": others.ACCOUNT_RULES,
-    "services": services.SERVICE_RULES,
-    "endpointslices.discovery.k8s.io": endpoints.SLICE_RULES,
-    "deployments.apps": workloads.DEPLOYMENT_RULES,
-    "replicasets.apps": workloads.REPLICA_SET_RULES,
-    "statefulsets.apps": workloads.STATEFUL_SET_RULES,
-    "daemonsets.apps": workloads.DAEMON_SET_RULES,
-    "jobs.batch": workloads.JOB_RULES,
-    "cronjobs.batch": workloads.CRON_JOB_RULES,
-    "leases.coordination.k8s.io": others.LEASE_RULES,
-    "poddisruptionbudgets.policy": others.BUDGET_RULES,
-    "priorityclasses.scheduling.k8s.io": others.PRIORITY_RULES,
-    "storageclasses.storage.k8s.io": others.STORAGE_CLASS_RULES,
-    f"ingresses.{_NETWORKING}": others.COUNTED_RULES,
-    f"ingressclasses.{_NETWORKING}": others.COUNTED_RULES,
-    f"networkpolicies.{_NETWORKING}": others.POLICY_RULES,
-    f"servicecidrs.{_NETWORKING}": others.SERVICE_RANGE_RULES,
-    f"ipaddresses.{_NETWORKING}": others.ADDRESS_RULES,
-    f"roles.{_RBAC}": others.ROLE_RULES,
-    f"clusterroles.{_RBAC}": others.ROLE_RULES,
-    f"rolebindings.{_RBAC}": others.BINDING_RULES,
-    f"clusterrolebindings.{_RBAC}": others.BINDING_RULES,
-    f"mutatingwebhookconfigurations.{_ADMISSION}": others.WEBHOOK_RULES,
-    f"validatingwebhookconfigurations.{_ADMISSION}": others.WEBHOOK_RULES,
-    f"validatingadmissionpolicies.{_ADMISSION}": others.VALIDATING_POLICY_RULES,
-    f"validatingadmissionpolicybindings.{_ADMISSION}": others.VALIDATING_POLICY_RULES,
+_STRATEGIES: dict[str, Strategy] = {
+    CRDS: CRD_STRATEGY,
+    "configmaps": others.CONFIG_MAP_STRATEGY,
+    "endpoints": others.ENDPOINTS_STRATEGY,
+    "events": others.EVENT_STRATEGY,
+    "namespaces": others.NAMESPACE_STRATEGY,
+    "nodes": others.NODE_STRATEGY,
+    "persistentvolumeclaims": others.CLAIM_STRATEGY,
+    "persistentvolumes": others.VOLUME_STRATEGY,
+    "pods": pods.POD_STRATEGY,
+    "secrets": others.SECRET_STRATEGY,
+    "serviceaccounts": others.SERVICE_ACCOUNT_STRATEGY,
+    "services": services.SERVICE_STRATEGY,
+    "endpointslices.discovery.k8s.io": endpoints.ENDPOINT_SLICE_STRATEGY,
+    "deployments.apps": workloads.DEPLOYMENT_STRATEGY,
+    "replicasets.apps": workloads.REPLICA_SET_STRATEGY,
+    "statefulsets.apps": workloads.STATEFUL_SET_STRATEGY,
+    "daemonsets.apps": workloads.DAEMON_SET_STRATEGY,
+    "jobs.batch": workloads.JOB_STRATEGY,
+    "cronjobs.batch": workloads.CRON_JOB_STRATEGY,
+    "leases.coordination.k8s.io": others.LEASE_STRATEGY,
+    "poddisruptionbudgets.policy": others.DISRUPTION_BUDGET_STRATEGY,
+    "priorityclasses.scheduling.k8s.io": others.PRIORITY_CLASS_STRATEGY,
+    "storageclasses.storage.k8s.io": others.STORAGE_CLASS_STRATEGY,
+    f"ingresses.{_NETWORKING}": others.GENERATION_STRATEGY,
+    f"ingressclasses.{_NETWORKING}": others.GENERATION_STRATEGY,
+    f"networkpolicies.{_NETWORKING}": others.NETWORK_POLICY_STRATEGY,
+    f"servicecidrs.{_NETWORKING}": others.SERVICE_CIDR_STRATEGY,
+    f"ipaddresses.{_NETWORKING}": others.IP_ADDRESS_STRATEGY,
+    f"roles.{_RBAC}": others.ROLE_STRATEGY,
+    f"clusterroles.{_RBAC}": others.ROLE_STRATEGY,
+    f"rolebindings.{_RBAC}": others.ROLE_BINDING_STRATEGY,
+    f"clusterrolebindings.{_RBAC}": others.ROLE_BINDING_STRATEGY,
+    f"mutatingwebhookconfigurations.{_ADMISSION}": others.WEBHOOK_STRATEGY,
+    f"validatingwebhookconfigurations.{_ADMISSION}": others.WEBHOOK_STRATEGY,
+    f"validatingadmissionpolicies.{_ADMISSION}": others.VALIDATING_POLICY_STRATEGY,
+    f"validatingadmissionpolicybindings.{_ADMISSION}": others.VALIDATING_POLICY_STRATEGY,
 }
-_CUSTOM = Rules(generation=True, unconditional=False)
+_CUSTOM = Strategy(tracks_generation=True, allow_unconditional_update=False)
 
 
-def rules_of(resource: Resource) -> Rules:
+def strategy_for(resource: Resource) -> Strategy:
     """The rules for one resource's objects."""
     if resource.custom is not None:
         return _CUSTOM
-    return _RULES.get(resource.store, COMMON)
+    return _STRATEGIES.get(resource.store, DEFAULT_STRATEGY)

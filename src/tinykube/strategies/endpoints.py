@@ -13,8 +13,8 @@ from tinykube.errors import (
     unsupported,
 )
 from tinykube.resources import Object
-from tinykube.strategy import Rules
-from tinykube.validation import label_problems, subdomain_problems
+from tinykube.strategy import Strategy
+from tinykube.validation import dns1123_label_problems, dns1123_subdomain_problems
 
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 
@@ -65,7 +65,7 @@ def slice_errors(found: Object) -> Iterator[FieldError]:
     names: set[str] = set()
     for at, port in enumerate(found.get("ports") or ()):
         field, name = f"ports[{at}]", port.get("name", "")
-        for problem in label_problems(name) if name else ():
+        for problem in dns1123_label_problems(name) if name else ():
             yield invalid(f"{field}.name", name, problem)
         if name in names:
             yield duplicate(f"{field}.name", name)
@@ -85,11 +85,11 @@ def _endpoint_errors(endpoint: dict[str, Any], field: str, kind: str) -> Iterato
             yield from address_errors(address, f"{field}.addresses[{at}]", kind)
     hostname = endpoint.get("hostname")
     if hostname:
-        for problem in label_problems(hostname):
+        for problem in dns1123_label_problems(hostname):
             yield invalid(f"{field}.hostname", hostname, problem)
     node = endpoint.get("nodeName")
     if node:
-        for problem in subdomain_problems(node):
+        for problem in dns1123_subdomain_problems(node):
             yield invalid(f"{field}.nodeName", node, problem)
 
 
@@ -105,10 +105,10 @@ def slice_warnings(found: Object) -> Iterator[str]:
         yield "spec.addressType: FQDN endpoints are deprecated"
 
 
-SLICE_RULES = Rules(
+ENDPOINT_SLICE_STRATEGY = Strategy(
     warnings=slice_warnings,
     default=default_slice,
     validate=slice_errors,
     validate_update=slice_update_errors,
-    generation=True,
+    tracks_generation=True,
 )

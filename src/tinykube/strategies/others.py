@@ -14,8 +14,8 @@ from tinykube.errors import (
     unsupported,
 )
 from tinykube.resources import Object
-from tinykube.strategy import Rules
-from tinykube.validation import label_problems, path_segment_problems
+from tinykube.strategy import Strategy
+from tinykube.validation import dns1123_label_problems, path_segment_problems
 
 _KEY = re.compile(r"[-._a-zA-Z0-9]+")
 _KEY_TOLD = (
@@ -46,11 +46,11 @@ def prepare_namespace_update(new: Object, old: Object) -> None:
     new["spec"] = old.get("spec", {})
 
 
-NAMESPACE_RULES = Rules(
-    prepare_create=prepare_namespace,
-    prepare_update=prepare_namespace_update,
-    name_problems=label_problems,
-    returns_deleted=True,
+NAMESPACE_STRATEGY = Strategy(
+    prepare_for_create=prepare_namespace,
+    prepare_for_update=prepare_namespace_update,
+    name_problems=dns1123_label_problems,
+    returns_deleted_object=True,
 )
 
 
@@ -92,7 +92,7 @@ def config_map_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
     yield from _frozen(new, old, ("data", "binaryData"))
 
 
-CONFIG_MAP_RULES = Rules(validate=config_map_errors, validate_update=config_map_update_errors)
+CONFIG_MAP_STRATEGY = Strategy(validate=config_map_errors, validate_update=config_map_update_errors)
 
 
 def default_secret(secret: Object) -> None:
@@ -134,7 +134,7 @@ def secret_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
     yield from _frozen(new, old, ("data",))
 
 
-SECRET_RULES = Rules(
+SECRET_STRATEGY = Strategy(
     default=default_secret, validate=secret_errors, validate_update=secret_update_errors
 )
 
@@ -152,7 +152,9 @@ def lease_errors(lease: Object) -> Iterator[FieldError]:
             yield invalid(f"spec.{field}", value, "must be greater than or equal to 0")
 
 
-LEASE_RULES = Rules(validate=lease_errors, update_creates=True, unconditional=False)
+LEASE_STRATEGY = Strategy(
+    validate=lease_errors, allow_create_on_update=True, allow_unconditional_update=False
+)
 
 
 def default_claim(claim: Object) -> None:
@@ -191,12 +193,12 @@ def claim_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
         yield forbidden("spec", detail)
 
 
-CLAIM_RULES = Rules(
+CLAIM_STRATEGY = Strategy(
     default=default_claim,
-    prepare_create=prepare_claim,
+    prepare_for_create=prepare_claim,
     validate=claim_errors,
     validate_update=claim_update_errors,
-    returns_deleted=True,
+    returns_deleted_object=True,
 )
 
 
@@ -212,7 +214,9 @@ def prepare_volume(volume: Object) -> None:
     volume["status"] = {"phase": "Pending"}
 
 
-VOLUME_RULES = Rules(default=default_volume, prepare_create=prepare_volume, returns_deleted=True)
+VOLUME_STRATEGY = Strategy(
+    default=default_volume, prepare_for_create=prepare_volume, returns_deleted_object=True
+)
 
 
 def default_binding(binding: Object) -> None:
@@ -232,12 +236,12 @@ def binding_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
         yield invalid("roleRef", new.get("roleRef"), "cannot change roleRef")
 
 
-ROLE_RULES = Rules(name_problems=path_segment_problems, update_creates=True)
-BINDING_RULES = Rules(
+ROLE_STRATEGY = Strategy(name_problems=path_segment_problems, allow_create_on_update=True)
+ROLE_BINDING_STRATEGY = Strategy(
     default=default_binding,
     validate_update=binding_update_errors,
     name_problems=path_segment_problems,
-    update_creates=True,
+    allow_create_on_update=True,
 )
 
 
@@ -285,8 +289,11 @@ def webhook_errors(configuration: Object) -> Iterator[FieldError]:
             yield invalid(f"{field}.timeoutSeconds", webhook["timeoutSeconds"], detail)
 
 
-WEBHOOK_RULES = Rules(
-    default=default_webhooks, validate=webhook_errors, generation=True, unconditional=False
+WEBHOOK_STRATEGY = Strategy(
+    default=default_webhooks,
+    validate=webhook_errors,
+    tracks_generation=True,
+    allow_unconditional_update=False,
 )
 
 
@@ -311,7 +318,7 @@ def service_range_update_errors(new: Object, old: Object) -> Iterator[FieldError
         yield invalid("spec.cidrs", given, "field is immutable")
 
 
-SERVICE_RANGE_RULES = Rules(
+SERVICE_CIDR_STRATEGY = Strategy(
     validate=service_range_errors, validate_update=service_range_update_errors
 )
 
@@ -325,7 +332,7 @@ def address_name_problems(name: str) -> list[str]:
     return [] if normal == name else ["must be a valid address in canonical format"]
 
 
-ADDRESS_RULES = Rules(name_problems=address_name_problems)
+IP_ADDRESS_STRATEGY = Strategy(name_problems=address_name_problems)
 
 
 def default_policy(policy: Object) -> None:
@@ -366,13 +373,13 @@ def event_errors(event: Object) -> Iterator[FieldError]:
         yield invalid(field, namespace, "does not match event.namespace")
 
 
-NODE_RULES = Rules(prepare_create=prepare_node, keeps_status=True)
-ENDPOINTS_RULES = Rules(update_creates=True)
-EVENT_RULES = Rules(validate=event_errors, update_creates=True)
-ACCOUNT_RULES = Rules(returns_deleted=True)
-POLICY_RULES = Rules(default=default_policy, generation=True)
-BUDGET_RULES = Rules(generation=True, unconditional=False)
-COUNTED_RULES = Rules(generation=True)
-VALIDATING_POLICY_RULES = Rules(generation=True, unconditional=False)
-PRIORITY_RULES = Rules(default=default_priority, generation=True)
-STORAGE_CLASS_RULES = Rules(default=default_storage_class, returns_deleted=True)
+NODE_STRATEGY = Strategy(prepare_for_create=prepare_node, accepts_status_on_create=True)
+ENDPOINTS_STRATEGY = Strategy(allow_create_on_update=True)
+EVENT_STRATEGY = Strategy(validate=event_errors, allow_create_on_update=True)
+SERVICE_ACCOUNT_STRATEGY = Strategy(returns_deleted_object=True)
+NETWORK_POLICY_STRATEGY = Strategy(default=default_policy, tracks_generation=True)
+DISRUPTION_BUDGET_STRATEGY = Strategy(tracks_generation=True, allow_unconditional_update=False)
+GENERATION_STRATEGY = Strategy(tracks_generation=True)
+VALIDATING_POLICY_STRATEGY = Strategy(tracks_generation=True, allow_unconditional_update=False)
+PRIORITY_CLASS_STRATEGY = Strategy(default=default_priority, tracks_generation=True)
+STORAGE_CLASS_STRATEGY = Strategy(default=default_storage_class, returns_deleted_object=True)

@@ -12,8 +12,8 @@ from tinykube.errors import (
     unsupported,
 )
 from tinykube.resources import Object
-from tinykube.strategy import Rules
-from tinykube.validation import label_problems
+from tinykube.strategy import Strategy
+from tinykube.validation import dns1123_label_problems
 
 _POLICIES = ("Always", "Never", "OnFailure")
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
@@ -107,14 +107,14 @@ def prepare_pod(pod: Object) -> None:
             )
     spec["tolerations"] = tolerations
     pod["spec"] = spec
-    pod["status"] = {"phase": "Pending", "qosClass": quality(spec)}
+    pod["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
 
 
 def _tolerates_all(toleration: dict[str, Any]) -> bool:
     return not toleration.get("key") and toleration.get("operator") == "Exists"
 
 
-def quality(spec: dict[str, Any]) -> str:
+def qos_class(spec: dict[str, Any]) -> str:
     """The quality of service that a pod's requests and limits earn it."""
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     asked = [container.get("resources") or {} for container in containers]
@@ -146,7 +146,7 @@ def pod_spec_errors(spec: dict[str, Any], field: str) -> Iterator[FieldError]:
         detail = "must be greater than or equal to 0"
         yield invalid(f"{field}.terminationGracePeriodSeconds", value, detail)
     for name in ("hostname", "subdomain"):
-        for problem in label_problems(spec[name]) if spec.get(name) else ():
+        for problem in dns1123_label_problems(spec[name]) if spec.get(name) else ():
             yield invalid(f"{field}.{name}", spec[name], problem)
 
 
@@ -157,7 +157,7 @@ def _container_errors(
     if not name:
         yield required(f"{field}.name")
     else:
-        for problem in label_problems(name):
+        for problem in dns1123_label_problems(name):
             yield invalid(f"{field}.name", name, problem)
         if name in names:
             yield duplicate(f"{field}.name", name)
@@ -213,11 +213,11 @@ def _fixed(spec: dict[str, Any]) -> dict[str, Any]:
     return fixed
 
 
-POD_RULES = Rules(
+POD_STRATEGY = Strategy(
     default=default_pod,
-    prepare_create=prepare_pod,
+    prepare_for_create=prepare_pod,
     validate=pod_errors,
     validate_update=pod_update_errors,
-    generation=True,
-    returns_deleted=True,
+    tracks_generation=True,
+    returns_deleted_object=True,
 )

@@ -16,12 +16,12 @@ from tinykube.errors import (
 from tinykube.object_meta import label_errors
 from tinykube.resources import Object
 from tinykube.strategies.endpoints import PROTOCOLS, address_errors
-from tinykube.strategy import Rules
+from tinykube.strategy import Strategy
 from tinykube.validation import (
-    dns1035_problems,
-    label_key_problems,
-    label_problems,
-    subdomain_problems,
+    dns1035_label_problems,
+    dns1123_label_problems,
+    dns1123_subdomain_problems,
+    qualified_name_problems,
 )
 
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
@@ -188,7 +188,7 @@ def _type_errors(spec: dict[str, Any], kind: str) -> Iterator[FieldError]:
         name = (spec.get("externalName") or "").rstrip(".")
         if not name:
             yield required("spec.externalName")
-        for problem in subdomain_problems(name) if name else ():
+        for problem in dns1123_subdomain_problems(name) if name else ():
             yield invalid("spec.externalName", name, problem)
 
 
@@ -199,7 +199,7 @@ def _port_errors(
     if several and not name:
         yield required(f"{field}.name")
     elif name:
-        for problem in label_problems(name):
+        for problem in dns1123_label_problems(name):
             yield invalid(f"{field}.name", name, problem)
         if name in names:
             yield duplicate(f"{field}.name", name)
@@ -211,7 +211,7 @@ def _port_errors(
         yield unsupported(f"{field}.protocol", port.get("protocol", ""), PROTOCOLS)
     yield from _target_errors(port.get("targetPort", 0), f"{field}.targetPort")
     if port.get("appProtocol"):
-        for problem in label_key_problems(port["appProtocol"]):
+        for problem in qualified_name_problems(port["appProtocol"]):
             yield invalid(f"{field}.appProtocol", port["appProtocol"], problem)
 
 
@@ -302,13 +302,13 @@ def service_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
         yield invalid("spec.loadBalancerClass", value, "may not change once set")
 
 
-SERVICE_RULES = Rules(
+SERVICE_STRATEGY = Strategy(
     default=default_service,
-    prepare_create=prepare_service,
-    prepare_update=prepare_service_update,
+    prepare_for_create=prepare_service,
+    prepare_for_update=prepare_service_update,
     validate=service_errors,
     validate_update=service_update_errors,
-    name_problems=dns1035_problems,
-    update_creates=True,
-    returns_deleted=True,
+    name_problems=dns1035_label_problems,
+    allow_create_on_update=True,
+    returns_deleted_object=True,
 )

@@ -13,7 +13,7 @@ from tinykube.errors import (
 from tinykube.resources import Object
 from tinykube.selectors import matches_labels
 from tinykube.strategies.pods import default_pod_spec, pod_spec_errors
-from tinykube.strategy import Rules
+from tinykube.strategy import Strategy
 
 
 def _default_template(spec: dict[str, Any]) -> None:
@@ -206,29 +206,29 @@ def stateful_set_errors(found: Object) -> Iterator[FieldError]:
     yield from _workload_errors(found)
 
 
-def _workload(default: Callable[[Object], None]) -> Rules:
-    return Rules(
+def _workload(default: Callable[[Object], None]) -> Strategy:
+    return Strategy(
         default=default,
         validate=_workload_errors,
         validate_update=_fixed_selector,
-        generation=True,
+        tracks_generation=True,
     )
 
 
-DEPLOYMENT_RULES = Rules(
+DEPLOYMENT_STRATEGY = Strategy(
     default=default_deployment,
     validate=deployment_errors,
     validate_update=_fixed_selector,
-    generation=True,
-    annotations_count=True,
+    tracks_generation=True,
+    counts_annotations=True,
 )
-REPLICA_SET_RULES = _workload(default_replica_set)
-DAEMON_SET_RULES = _workload(default_daemon_set)
-STATEFUL_SET_RULES = Rules(
+REPLICA_SET_STRATEGY = _workload(default_replica_set)
+DAEMON_SET_STRATEGY = _workload(default_daemon_set)
+STATEFUL_SET_STRATEGY = Strategy(
     default=default_stateful_set,
     validate=stateful_set_errors,
     validate_update=stateful_set_update_errors,
-    generation=True,
+    tracks_generation=True,
 )
-JOB_RULES = Rules(default=default_job, prepare_create=prepare_job, generation=True)
-CRON_JOB_RULES = Rules(default=default_cron_job, generation=True)
+JOB_STRATEGY = Strategy(default=default_job, prepare_for_create=prepare_job, tracks_generation=True)
+CRON_JOB_STRATEGY = Strategy(default=default_cron_job, tracks_generation=True)

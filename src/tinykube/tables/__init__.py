@@ -7,7 +7,7 @@ from typing import Any
 from tinykube.resources import Object, Resource
 from tinykube.tables.cells import name
 from tinykube.tables.cluster import CLUSTER
-from tinykube.tables.columns import Column, Printer, at
+from tinykube.tables.columns import Column, Printer, value_at
 from tinykube.tables.custom import custom_printer
 from tinykube.tables.network import NETWORK
 from tinykube.tables.pods import PODS, completion
@@ -18,7 +18,7 @@ __all__ = ["table"]
 _PRINTERS: dict[tuple[str, str], Printer] = {**PODS, **WORKLOADS, **NETWORK, **CLUSTER}
 _CREATED_AT = Printer(
     (Column("Name", format="name"), Column("Created At", "date")),
-    lambda obj, _: [name(obj), at(obj, "metadata", "creationTimestamp")],
+    lambda obj, _: [name(obj), value_at(obj, "metadata", "creationTimestamp")],
 )
 
 

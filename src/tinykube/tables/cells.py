@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tinykube.resources import Object
-from tinykube.tables.columns import at
+from tinykube.tables.columns import value_at
 
 NONE = "<none>"
 UNSET = "<unset>"
@@ -15,25 +15,25 @@ _SHOWN = 3
 
 def name(obj: Object) -> str:
     """The object's name."""
-    return str(at(obj, "metadata", "name", default=""))
+    return str(value_at(obj, "metadata", "name", default=""))
 
 
 def age(obj: Object, now: datetime) -> str:
     """How long ago the object was created."""
-    return since(at(obj, "metadata", "creationTimestamp"), now)
+    return time_since(value_at(obj, "metadata", "creationTimestamp"), now)
 
 
-def since(timestamp: Any, now: datetime) -> str:
+def time_since(timestamp: Any, now: datetime) -> str:
     """How long ago an RFC 3339 moment was, in two or three digits."""
     if not timestamp:
         return UNKNOWN
     try:
-        return human(now - datetime.fromisoformat(timestamp))
+        return human_duration(now - datetime.fromisoformat(timestamp))
     except (TypeError, ValueError):
         return "<invalid>"
 
 
-def human(span: timedelta) -> str:
+def human_duration(span: timedelta) -> str:
     """A duration in the unit that fits it: `90s`, `5m30s`, `3h20m`, `2d4h`, `400d`, `3y10d`."""
     seconds = int(span.total_seconds())
     if seconds < 0:
@@ -71,9 +71,10 @@ def labels(pairs: Any) -> str:
 def selector(selects: Any) -> str:
     """A label selector as it is written on a command line; empty when it has no requirement."""
     parts = [
-        (key, f"{key}={value}") for key, value in at(selects, "matchLabels", default={}).items()
+        (key, f"{key}={value}")
+        for key, value in value_at(selects, "matchLabels", default={}).items()
     ]
-    for expression in at(selects, "matchExpressions", default=[]):
+    for expression in value_at(selects, "matchExpressions", default=[]):
         key = expression.get("key", "")
         values = ",".join(sorted(expression.get("values") or []))
         match expression.get("operator"):
@@ -90,7 +91,7 @@ def selector(selects: Any) -> str:
 
 def containers(pod_template: Any) -> list[str]:
     """The names and the images of a template's containers."""
-    found = at(pod_template, "spec", "containers", default=[])
+    found = value_at(pod_template, "spec", "containers", default=[])
     return [",".join(str(one.get(field, "")) for one in found) for field in ("name", "image")]
 
 
@@ -103,7 +104,7 @@ def first_few(texts: Sequence[str], total: int | None = None) -> str:
 
 def ingress_addresses(obj: Object) -> str:
     """The addresses or host names under which a load balancer is reached."""
-    points = at(obj, "status", "loadBalancer", "ingress", default=[])
+    points = value_at(obj, "status", "loadBalancer", "ingress", default=[])
     return ",".join(
         sorted({point.get("ip") or point.get("hostname") or "" for point in points} - {""})
     )
@@ -111,7 +112,7 @@ def ingress_addresses(obj: Object) -> str:
 
 def condition(obj: Object, kind: str) -> str:
     """The status of one condition; empty when the object has none of that type."""
-    found = at(obj, "status", "conditions", default=[])
+    found = value_at(obj, "status", "conditions", default=[])
     return next((str(one.get("status", "")) for one in found if one.get("type") == kind), "")
 
 

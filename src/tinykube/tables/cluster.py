@@ -13,7 +13,7 @@ from tinykube.tables.cells import (
     condition,
     name,
     selector,
-    since,
+    time_since,
 )
 from tinykube.tables.columns import (
     AGE,
@@ -21,10 +21,10 @@ from tinykube.tables.columns import (
     Cell,
     Column,
     Printer,
-    at,
-    text,
-    whole,
-    wide,
+    integer_columns,
+    text_columns,
+    value_at,
+    wide_columns,
 )
 
 _ROLE_PREFIX = "node-role.kubernetes.io/"
@@ -50,15 +50,15 @@ def _data_size(obj: Object) -> Cell:
 
 
 def _value(*path: str) -> Callable[[Object], Cell]:
-    return lambda obj: str(at(obj, *path, default=""))
+    return lambda obj: str(value_at(obj, *path, default=""))
 
 
 def _node(obj: Object, now: datetime) -> list[Cell]:
     ready = condition(obj, "Ready")
     words = ["Unknown" if not ready else "Ready" if ready == "True" else "NotReady"]
-    if at(obj, "spec", "unschedulable"):
+    if value_at(obj, "spec", "unschedulable"):
         words.append("SchedulingDisabled")
-    info = at(obj, "status", "nodeInfo", default={})
+    info = value_at(obj, "status", "nodeInfo", default={})
     return [
         name(obj),
         ",".join(words),
@@ -75,19 +75,19 @@ def _node(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _roles(obj: Object) -> set[str]:
-    labels = at(obj, "metadata", "labels", default={})
+    labels = value_at(obj, "metadata", "labels", default={})
     roles = {key.removeprefix(_ROLE_PREFIX) for key in labels if key.startswith(_ROLE_PREFIX)}
     return (roles | {labels.get("kubernetes.io/role", "")}) - {""}
 
 
 def _node_address(obj: Object, kind: str) -> str:
-    found = at(obj, "status", "addresses", default=[])
+    found = value_at(obj, "status", "addresses", default=[])
     return next((str(one.get("address", "")) for one in found if one.get("type") == kind), NONE)
 
 
 def _phase(obj: Object) -> str:
-    deleting = at(obj, "metadata", "deletionTimestamp") is not None
-    return "Terminating" if deleting else str(at(obj, "status", "phase", default=""))
+    deleting = value_at(obj, "metadata", "deletionTimestamp") is not None
+    return "Terminating" if deleting else str(value_at(obj, "status", "phase", default=""))
 
 
 def _access_modes(modes: Any) -> str:
@@ -95,42 +95,42 @@ def _access_modes(modes: Any) -> str:
 
 
 def _volume(obj: Object, now: datetime) -> list[Cell]:
-    spec = at(obj, "spec", default={})
+    spec = value_at(obj, "spec", default={})
     claim = spec.get("claimRef")
     return [
         name(obj),
-        str(at(spec, "capacity", "storage", default="0")),
+        str(value_at(spec, "capacity", "storage", default="0")),
         _access_modes(spec.get("accessModes")),
         spec.get("persistentVolumeReclaimPolicy", ""),
         _phase(obj),
         f"{claim.get('namespace', '')}/{claim.get('name', '')}" if claim else "",
         spec.get("storageClassName", ""),
-        at(spec, "volumeAttributesClassName", default=UNSET),
-        at(obj, "status", "reason", default=""),
+        value_at(spec, "volumeAttributesClassName", default=UNSET),
+        value_at(obj, "status", "reason", default=""),
         age(obj, now),
-        at(spec, "volumeMode", default=UNSET),
+        value_at(spec, "volumeMode", default=UNSET),
     ]
 
 
 def _claim(obj: Object, now: datetime) -> list[Cell]:
-    spec = at(obj, "spec", default={})
+    spec = value_at(obj, "spec", default={})
     bound = bool(spec.get("volumeName"))
-    capacity = str(at(obj, "status", "capacity", "storage", default="0"))
+    capacity = str(value_at(obj, "status", "capacity", "storage", default="0"))
     return [
         name(obj),
         _phase(obj),
         spec.get("volumeName", ""),
         capacity if bound else "",
-        _access_modes(at(obj, "status", "accessModes")) if bound else "",
-        at(spec, "storageClassName", default=""),
-        at(spec, "volumeAttributesClassName", default=UNSET),
+        _access_modes(value_at(obj, "status", "accessModes")) if bound else "",
+        value_at(spec, "storageClassName", default=""),
+        value_at(spec, "volumeAttributesClassName", default=UNSET),
         age(obj, now),
-        at(spec, "volumeMode", default=UNSET),
+        value_at(spec, "volumeMode", default=UNSET),
     ]
 
 
 def _storage_class(obj: Object, now: datetime) -> list[Cell]:
-    annotations = at(obj, "metadata", "annotations", default={})
+    annotations = value_at(obj, "metadata", "annotations", default={})
     default = annotations.get("storageclass.kubernetes.io/is-default-class") == "true"
     return [
         name(obj) + (" (default)" if default else ""),
@@ -147,11 +147,11 @@ def _event(obj: Object, now: datetime) -> list[Cell]:
     target = obj.get("involvedObject") or obj.get("regarding") or {}
     first = obj.get("firstTimestamp") or obj.get("deprecatedFirstTimestamp")
     last = obj.get("lastTimestamp") or obj.get("deprecatedLastTimestamp")
-    first_seen = since(first or obj.get("eventTime"), now)
-    last_seen = since(last, now) if last else first_seen
+    first_seen = time_since(first or obj.get("eventTime"), now)
+    last_seen = time_since(last, now) if last else first_seen
     count = obj.get("count") or obj.get("deprecatedCount") or 1
     if (series := obj.get("series")) is not None:
-        last_seen, count = since(series.get("lastObservedTime"), now), series.get("count", 0)
+        last_seen, count = time_since(series.get("lastObservedTime"), now), series.get("count", 0)
     kind = str(target.get("kind", "")).lower()
     return [
         last_seen,
@@ -176,7 +176,7 @@ def _event_source(obj: Object) -> str:
 
 
 def _role_binding(obj: Object, now: datetime) -> list[Cell]:
-    role = f"{at(obj, 'roleRef', 'kind', default='')}/{at(obj, 'roleRef', 'name', default='')}"
+    role = f"{value_at(obj, 'roleRef', 'kind', default='')}/{value_at(obj, 'roleRef', 'name', default='')}"
     named: dict[str, list[str]] = {"User": [], "Group": [], "ServiceAccount": []}
     for subject in obj.get("subjects") or []:
         kind, who = subject.get("kind"), subject.get("name", "")
@@ -188,19 +188,19 @@ def _role_binding(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _parameters(obj: Object) -> Cell:
-    kind = at(obj, "spec", "paramKind")
+    kind = value_at(obj, "spec", "paramKind")
     return f"{kind.get('apiVersion', '')}/{kind.get('kind', '')}" if kind else UNSET
 
 
 def _parameter_reference(obj: Object) -> Cell:
-    given = at(obj, "spec", "paramRef", default={})
+    given = value_at(obj, "spec", "paramRef", default={})
     if given.get("name"):
         return f"{given.get('namespace') or '*'}/{given['name']}"
     return selector(given["selector"]) if given.get("selector") else UNSET
 
 
 def _validations(obj: Object) -> Cell:
-    return len(at(obj, "spec", "validations", default=()))
+    return len(value_at(obj, "spec", "validations", default=()))
 
 
 def _priority_class(obj: Object, now: datetime) -> list[Cell]:
@@ -209,15 +209,16 @@ def _priority_class(obj: Object, now: datetime) -> list[Cell]:
 
 
 _BINDING = Printer(
-    (NAME, *text("Role"), AGE, *wide("Users", "Groups", "ServiceAccounts")), _role_binding
+    (NAME, *text_columns("Role"), AGE, *wide_columns("Users", "Groups", "ServiceAccounts")),
+    _role_binding,
 )
-_WEBHOOKS = Printer((NAME, *whole("Webhooks"), AGE), _named(_size("webhooks")))
+_WEBHOOKS = Printer((NAME, *integer_columns("Webhooks"), AGE), _named(_size("webhooks")))
 _EVENTS = Printer(
     (
-        *text("Last Seen", "Type", "Reason", "Object"),
-        *wide("Subobject", "Source"),
-        *text("Message"),
-        *wide("First Seen", "Count"),
+        *text_columns("Last Seen", "Type", "Reason", "Object"),
+        *wide_columns("Subobject", "Source"),
+        *text_columns("Message"),
+        *wide_columns("First Seen", "Count"),
         Column("Name", format="name", priority=1),
     ),
     _event,
@@ -226,73 +227,82 @@ _ADMISSION = "admissionregistration.k8s.io"
 _RBAC = "rbac.authorization.k8s.io"
 
 CLUSTER = {
-    ("", "Namespace"): Printer((NAME, *text("Status"), AGE), _named(_value("status", "phase"))),
-    ("", "Secret"): Printer(
-        (NAME, *text("Type", "Data"), AGE), _named(_value("type"), _size("data"))
+    ("", "Namespace"): Printer(
+        (NAME, *text_columns("Status"), AGE), _named(_value("status", "phase"))
     ),
-    ("", "ConfigMap"): Printer((NAME, *text("Data"), AGE), _named(_data_size)),
+    ("", "Secret"): Printer(
+        (NAME, *text_columns("Type", "Data"), AGE), _named(_value("type"), _size("data"))
+    ),
+    ("", "ConfigMap"): Printer((NAME, *text_columns("Data"), AGE), _named(_data_size)),
     ("", "ServiceAccount"): Printer((NAME, AGE), _named()),
     ("", "Event"): _EVENTS,
     ("events.k8s.io", "Event"): _EVENTS,
     ("", "Node"): Printer(
         (
             NAME,
-            *text("Status", "Roles"),
+            *text_columns("Status", "Roles"),
             AGE,
-            *text("Version"),
-            *wide("Internal-IP", "External-IP", "OS-Image", "Kernel-Version", "Container-Runtime"),
+            *text_columns("Version"),
+            *wide_columns(
+                "Internal-IP", "External-IP", "OS-Image", "Kernel-Version", "Container-Runtime"
+            ),
         ),
         _node,
     ),
     ("", "PersistentVolume"): Printer(
         (
             NAME,
-            *text("Capacity", "Access Modes", "Reclaim Policy", "Status", "Claim", "StorageClass"),
-            *text("VolumeAttributesClass", "Reason"),
+            *text_columns(
+                "Capacity", "Access Modes", "Reclaim Policy", "Status", "Claim", "StorageClass"
+            ),
+            *text_columns("VolumeAttributesClass", "Reason"),
             AGE,
-            *wide("VolumeMode"),
+            *wide_columns("VolumeMode"),
         ),
         _volume,
     ),
     ("", "PersistentVolumeClaim"): Printer(
         (
             NAME,
-            *text("Status", "Volume", "Capacity", "Access Modes", "StorageClass"),
-            *text("VolumeAttributesClass"),
+            *text_columns("Status", "Volume", "Capacity", "Access Modes", "StorageClass"),
+            *text_columns("VolumeAttributesClass"),
             AGE,
-            *wide("VolumeMode"),
+            *wide_columns("VolumeMode"),
         ),
         _claim,
     ),
     ("storage.k8s.io", "StorageClass"): Printer(
         (
             NAME,
-            *text("Provisioner", "ReclaimPolicy", "VolumeBindingMode", "AllowVolumeExpansion"),
+            *text_columns(
+                "Provisioner", "ReclaimPolicy", "VolumeBindingMode", "AllowVolumeExpansion"
+            ),
             AGE,
         ),
         _storage_class,
     ),
     ("coordination.k8s.io", "Lease"): Printer(
-        (NAME, *text("Holder"), AGE), _named(_value("spec", "holderIdentity"))
+        (NAME, *text_columns("Holder"), AGE), _named(_value("spec", "holderIdentity"))
     ),
     (_RBAC, "RoleBinding"): _BINDING,
     (_RBAC, "ClusterRoleBinding"): _BINDING,
     (_ADMISSION, "MutatingWebhookConfiguration"): _WEBHOOKS,
     (_ADMISSION, "ValidatingWebhookConfiguration"): _WEBHOOKS,
     (_ADMISSION, "ValidatingAdmissionPolicy"): Printer(
-        (NAME, *whole("Validations"), *text("ParamKind"), AGE), _named(_validations, _parameters)
+        (NAME, *integer_columns("Validations"), *text_columns("ParamKind"), AGE),
+        _named(_validations, _parameters),
     ),
     (_ADMISSION, "ValidatingAdmissionPolicyBinding"): Printer(
-        (NAME, *text("PolicyName", "ParamRef"), AGE),
+        (NAME, *text_columns("PolicyName", "ParamRef"), AGE),
         _named(_value("spec", "policyName"), _parameter_reference),
     ),
     ("scheduling.k8s.io", "PriorityClass"): Printer(
         (
             NAME,
-            *whole("Value"),
+            *integer_columns("Value"),
             Column("Global-Default", "boolean"),
             AGE,
-            *text("PreemptionPolicy"),
+            *text_columns("PreemptionPolicy"),
         ),
         _priority_class,
     ),

@@ -12,7 +12,7 @@ Cell = str | int | float | bool | None
 
 
 class Column(Struct, frozen=True):
-    """One column as clients see it; those of priority 1 are shown by `-o wide` only."""
+    """One column as clients see it; those of priority 1 are shown by `-o wide_columns` only."""
 
     name: str
     type: Literal["string", "integer", "number", "boolean", "date"] = "string"
@@ -32,22 +32,22 @@ NAME = Column("Name", format="name")
 AGE = Column("Age")
 
 
-def text(*names: str) -> tuple[Column, ...]:
+def text_columns(*names: str) -> tuple[Column, ...]:
     """Columns of text."""
     return tuple(Column(name) for name in names)
 
 
-def whole(*names: str) -> tuple[Column, ...]:
+def integer_columns(*names: str) -> tuple[Column, ...]:
     """Columns of whole numbers."""
     return tuple(Column(name, "integer") for name in names)
 
 
-def wide(*names: str) -> tuple[Column, ...]:
-    """Columns of text that only `-o wide` shows."""
+def wide_columns(*names: str) -> tuple[Column, ...]:
+    """Columns of text that only `-o wide_columns` shows."""
     return tuple(Column(name, priority=1) for name in names)
 
 
-def at(obj: Any, *path: str, default: Any = None) -> Any:
+def value_at(obj: Any, *path: str, default: Any = None) -> Any:
     """What stands at a path of an object, or the default where it is missing or null."""
     for name in path:
         obj = obj.get(name) if isinstance(obj, dict) else None

@@ -7,7 +7,7 @@ import msgspec
 
 from tinykube.resources import Column as Declared
 from tinykube.resources import Object, Resource
-from tinykube.tables.cells import age, name, since
+from tinykube.tables.cells import age, name, time_since
 from tinykube.tables.columns import NAME, Cell, Column, Printer
 from tinykube.tables.jsonpath import BadPath, find
 
@@ -58,7 +58,7 @@ def _shown(kind: str, value: Any, now: datetime) -> Cell:
         case "boolean" if isinstance(value, bool):
             return value
         case "date" if isinstance(value, str):
-            return since(value, now)
+            return time_since(value, now)
         case _:
             return None
 

@@ -14,32 +14,32 @@ from tinykube.tables.cells import (
     reference,
     selector,
 )
-from tinykube.tables.columns import AGE, NAME, Cell, Printer, at, text, wide
+from tinykube.tables.columns import AGE, NAME, Cell, Printer, text_columns, value_at, wide_columns
 
 
 def _service(obj: Object, now: datetime) -> list[Cell]:
-    addresses = at(obj, "spec", "clusterIPs", default=[])
+    addresses = value_at(obj, "spec", "clusterIPs", default=[])
     return [
         name(obj),
-        at(obj, "spec", "type", default=""),
+        value_at(obj, "spec", "type", default=""),
         addresses[0] if addresses else NONE,
         _external_address(obj),
-        ",".join(_port(port) for port in at(obj, "spec", "ports", default=[])) or NONE,
+        ",".join(_port(port) for port in value_at(obj, "spec", "ports", default=[])) or NONE,
         age(obj, now),
-        labels(at(obj, "spec", "selector")),
+        labels(value_at(obj, "spec", "selector")),
     ]
 
 
 def _external_address(obj: Object) -> str:
-    external = at(obj, "spec", "externalIPs", default=[])
-    match at(obj, "spec", "type"):
+    external = value_at(obj, "spec", "externalIPs", default=[])
+    match value_at(obj, "spec", "type"):
         case "ClusterIP" | "NodePort":
             return ",".join(external) or NONE
         case "LoadBalancer":
             found = ingress_addresses(obj)
             return ",".join([*([found] if found else []), *external]) or "<pending>"
         case "ExternalName":
-            return str(at(obj, "spec", "externalName", default=""))
+            return str(value_at(obj, "spec", "externalName", default=""))
         case _:
             return "<unknown>"
 
@@ -81,40 +81,40 @@ def _endpoint_slice(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _ingress(obj: Object, now: datetime) -> list[Cell]:
-    rules = at(obj, "spec", "rules", default=[])
+    rules = value_at(obj, "spec", "rules", default=[])
     places = [index for index, rule in enumerate(rules) if rule.get("host")]
     hosts = [rules[index]["host"] for index in places]
     more = len(places) >= 3 and places[2] < len(rules) - 1
     return [
         name(obj),
-        at(obj, "spec", "ingressClassName", default=NONE),
+        value_at(obj, "spec", "ingressClassName", default=NONE),
         first_few(hosts, len(rules) if more else len(hosts)) or "*",
         ingress_addresses(obj),
-        "80, 443" if at(obj, "spec", "tls", default=[]) else "80",
+        "80, 443" if value_at(obj, "spec", "tls", default=[]) else "80",
         age(obj, now),
     ]
 
 
 def _ingress_class(obj: Object, now: datetime) -> list[Cell]:
     parameters = NONE
-    if (given := at(obj, "spec", "parameters")) is not None:
+    if (given := value_at(obj, "spec", "parameters")) is not None:
         group = given.get("apiGroup")
         kind = given.get("kind", "")
         parameters = f"{kind}.{group}" if group is not None else kind
         parameters += f"/{given.get('name', '')}"
-    return [name(obj), at(obj, "spec", "controller", default=""), parameters, age(obj, now)]
+    return [name(obj), value_at(obj, "spec", "controller", default=""), parameters, age(obj, now)]
 
 
 def _network_policy(obj: Object, now: datetime) -> list[Cell]:
-    return [name(obj), selector(at(obj, "spec", "podSelector")) or NONE, age(obj, now)]
+    return [name(obj), selector(value_at(obj, "spec", "podSelector")) or NONE, age(obj, now)]
 
 
 def _service_cidr(obj: Object, now: datetime) -> list[Cell]:
-    return [name(obj), ",".join(at(obj, "spec", "cidrs", default=[])), age(obj, now)]
+    return [name(obj), ",".join(value_at(obj, "spec", "cidrs", default=[])), age(obj, now)]
 
 
 def _ip_address(obj: Object, now: datetime) -> list[Cell]:
-    parent = at(obj, "spec", "parentRef")
+    parent = value_at(obj, "spec", "parentRef")
     shown = NONE
     if parent is not None:
         place = [parent["namespace"]] if parent.get("namespace") else []
@@ -126,22 +126,29 @@ def _ip_address(obj: Object, now: datetime) -> list[Cell]:
 
 NETWORK = {
     ("", "Service"): Printer(
-        (NAME, *text("Type", "Cluster-IP", "External-IP", "Port(s)"), AGE, *wide("Selector")),
+        (
+            NAME,
+            *text_columns("Type", "Cluster-IP", "External-IP", "Port(s)"),
+            AGE,
+            *wide_columns("Selector"),
+        ),
         _service,
     ),
-    ("", "Endpoints"): Printer((NAME, *text("Endpoints"), AGE), _endpoints),
+    ("", "Endpoints"): Printer((NAME, *text_columns("Endpoints"), AGE), _endpoints),
     ("discovery.k8s.io", "EndpointSlice"): Printer(
-        (NAME, *text("AddressType", "Ports", "Endpoints"), AGE), _endpoint_slice
+        (NAME, *text_columns("AddressType", "Ports", "Endpoints"), AGE), _endpoint_slice
     ),
     ("networking.k8s.io", "Ingress"): Printer(
-        (NAME, *text("Class", "Hosts", "Address", "Ports"), AGE), _ingress
+        (NAME, *text_columns("Class", "Hosts", "Address", "Ports"), AGE), _ingress
     ),
     ("networking.k8s.io", "IngressClass"): Printer(
-        (NAME, *text("Controller", "Parameters"), AGE), _ingress_class
+        (NAME, *text_columns("Controller", "Parameters"), AGE), _ingress_class
     ),
     ("networking.k8s.io", "NetworkPolicy"): Printer(
-        (NAME, *text("Pod-Selector"), AGE), _network_policy
+        (NAME, *text_columns("Pod-Selector"), AGE), _network_policy
     ),
-    ("networking.k8s.io", "ServiceCIDR"): Printer((NAME, *text("CIDRs"), AGE), _service_cidr),
-    ("networking.k8s.io", "IPAddress"): Printer((NAME, *text("ParentRef")), _ip_address),
+    ("networking.k8s.io", "ServiceCIDR"): Printer(
+        (NAME, *text_columns("CIDRs"), AGE), _service_cidr
+    ),
+    ("networking.k8s.io", "IPAddress"): Printer((NAME, *text_columns("ParentRef")), _ip_address),
 }

@@ -6,8 +6,8 @@ from typing import Any
 from msgspec import Struct
 
 from tinykube.resources import Object
-from tinykube.tables.cells import NONE, age, condition, name, since
-from tinykube.tables.columns import AGE, NAME, Cell, Printer, at, text, wide
+from tinykube.tables.cells import NONE, age, condition, name, time_since
+from tinykube.tables.columns import AGE, NAME, Cell, Printer, text_columns, value_at, wide_columns
 
 
 class _Tally(Struct):
@@ -20,7 +20,7 @@ class _Tally(Struct):
 
     def count_restarts(self, status: Object) -> None:
         self.restarts += status.get("restartCount") or 0
-        finished = at(status, "lastState", "terminated", "finishedAt", default="")
+        finished = value_at(status, "lastState", "terminated", "finishedAt", default="")
         self.last_restart = max(self.last_restart, finished)
 
 
@@ -29,9 +29,9 @@ def pod_cells(pod: Object, now: datetime) -> list[Cell]:
     tally = _tally(pod)
     restarts = str(tally.restarts)
     if tally.restarts and tally.last_restart:
-        restarts += f" ({since(tally.last_restart, now)} ago)"
-    total = len(at(pod, "spec", "containers", default=[])) + len(_sidecars(pod))
-    addresses = at(pod, "status", "podIPs", default=[])
+        restarts += f" ({time_since(tally.last_restart, now)} ago)"
+    total = len(value_at(pod, "spec", "containers", default=[])) + len(_sidecars(pod))
+    addresses = value_at(pod, "status", "podIPs", default=[])
     return [
         name(pod),
         f"{tally.ready}/{total}",
@@ -39,15 +39,15 @@ def pod_cells(pod: Object, now: datetime) -> list[Cell]:
         restarts,
         age(pod, now),
         addresses[0].get("ip", NONE) if addresses else NONE,
-        at(pod, "spec", "nodeName") or NONE,
-        at(pod, "status", "nominatedNodeName") or NONE,
+        value_at(pod, "spec", "nodeName") or NONE,
+        value_at(pod, "status", "nominatedNodeName") or NONE,
         _readiness_gates(pod),
     ]
 
 
 def completion(pod: Object) -> list[dict[str, str]]:
     """The row condition of a pod that has run to its end."""
-    match at(pod, "status", "phase"):
+    match value_at(pod, "status", "phase"):
         case "Succeeded":
             message = "The pod has completed successfully."
         case "Failed":
@@ -60,20 +60,20 @@ def completion(pod: Object) -> list[dict[str, str]]:
 
 def _state(pod: Object, reason: str) -> str:
     """A pod being deleted says so, whatever its containers do."""
-    if at(pod, "metadata", "deletionTimestamp") is None:
+    if value_at(pod, "metadata", "deletionTimestamp") is None:
         return reason
-    if at(pod, "status", "reason") == "NodeLost":
+    if value_at(pod, "status", "reason") == "NodeLost":
         return "Unknown"
-    ended = at(pod, "status", "phase") in ("Succeeded", "Failed")
+    ended = value_at(pod, "status", "phase") in ("Succeeded", "Failed")
     return reason if ended else "Terminating"
 
 
 def _tally(pod: Object) -> _Tally:
     gated = any(
         one.get("type") == "PodScheduled" and one.get("reason") == "SchedulingGated"
-        for one in at(pod, "status", "conditions", default=[])
+        for one in value_at(pod, "status", "conditions", default=[])
     )
-    phase = at(pod, "status", "reason") or at(pod, "status", "phase", default="")
+    phase = value_at(pod, "status", "reason") or value_at(pod, "status", "phase", default="")
     initial = _Tally("SchedulingGated" if gated else phase)
     initializing = _walk_init_containers(pod, initial)
     if initializing and condition(pod, "Initialized") != "True":
@@ -83,12 +83,12 @@ def _tally(pod: Object) -> _Tally:
 
 def _walk_init_containers(pod: Object, tally: _Tally) -> bool:
     """Count them up to the first that is not done; whether there is one."""
-    total = len(at(pod, "spec", "initContainers", default=[]))
+    total = len(value_at(pod, "spec", "initContainers", default=[]))
     sidecars = _sidecars(pod)
-    for index, status in enumerate(at(pod, "status", "initContainerStatuses", default=[])):
+    for index, status in enumerate(value_at(pod, "status", "initContainerStatuses", default=[])):
         tally.count_restarts(status)
-        terminated = at(status, "state", "terminated")
-        waiting = at(status, "state", "waiting", "reason", default="")
+        terminated = value_at(status, "state", "terminated")
+        waiting = value_at(status, "state", "waiting", "reason", default="")
         if terminated is not None and not terminated.get("exitCode"):
             continue
         if status.get("name") in sidecars and status.get("started"):
@@ -107,19 +107,19 @@ def _walk_init_containers(pod: Object, tally: _Tally) -> bool:
 def _walk_containers(pod: Object, before: _Tally) -> _Tally:
     tally = _Tally(before.reason, ready=before.ready)
     sidecars = _sidecars(pod)
-    for status in at(pod, "status", "initContainerStatuses", default=[]):
+    for status in value_at(pod, "status", "initContainerStatuses", default=[]):
         if status.get("name") in sidecars:
             tally.count_restarts(status)
     running, error = False, ""
-    for status in reversed(at(pod, "status", "containerStatuses", default=[])):
+    for status in reversed(value_at(pod, "status", "containerStatuses", default=[])):
         tally.count_restarts(status)
-        terminated = at(status, "state", "terminated")
-        if waiting := at(status, "state", "waiting", "reason", default=""):
+        terminated = value_at(status, "state", "terminated")
+        if waiting := value_at(status, "state", "waiting", "reason", default=""):
             tally.reason = waiting
         elif terminated is not None:
             tally.reason = _ending(terminated)
             error = tally.reason if terminated.get("exitCode") else error
-        elif status.get("ready") and at(status, "state", "running") is not None:
+        elif status.get("ready") and value_at(status, "state", "running") is not None:
             running = True
             tally.ready += 1
     if tally.reason == "Completed":
@@ -144,12 +144,12 @@ def _ending(terminated: Object) -> str:
 
 def _sidecars(pod: Object) -> set[Any]:
     """Init containers that keep running count as containers."""
-    found = at(pod, "spec", "initContainers", default=[])
+    found = value_at(pod, "spec", "initContainers", default=[])
     return {one.get("name") for one in found if one.get("restartPolicy") == "Always"}
 
 
 def _readiness_gates(pod: Object) -> str:
-    gates = at(pod, "spec", "readinessGates", default=[])
+    gates = value_at(pod, "spec", "readinessGates", default=[])
     passed = sum(condition(pod, gate.get("conditionType", "")) == "True" for gate in gates)
     return f"{passed}/{len(gates)}" if gates else NONE
 
@@ -158,9 +158,9 @@ PODS = {
     ("", "Pod"): Printer(
         (
             NAME,
-            *text("Ready", "Status", "Restarts"),
+            *text_columns("Ready", "Status", "Restarts"),
             AGE,
-            *wide("IP", "Node", "Nominated Node", "Readiness Gates"),
+            *wide_columns("IP", "Node", "Nominated Node", "Readiness Gates"),
         ),
         pod_cells,
     )

@@ -13,7 +13,7 @@ from tinykube.tables.cells import (
     name,
     reference,
     selector,
-    since,
+    time_since,
 )
 from tinykube.tables.columns import (
     AGE,
@@ -21,26 +21,26 @@ from tinykube.tables.columns import (
     Cell,
     Column,
     Printer,
-    at,
-    text,
-    whole,
-    wide,
+    integer_columns,
+    text_columns,
+    value_at,
+    wide_columns,
 )
 
-_TEMPLATE = wide("Containers", "Images")
-_TEMPLATE_AND_SELECTOR = wide("Containers", "Images", "Selector")
+_TEMPLATE = wide_columns("Containers", "Images")
+_TEMPLATE_AND_SELECTOR = wide_columns("Containers", "Images", "Selector")
 
 
 def _template(obj: Object) -> list[Cell]:
-    return [*containers(at(obj, "spec", "template"))]
+    return [*containers(value_at(obj, "spec", "template"))]
 
 
 def _template_and_selector(obj: Object) -> list[Cell]:
-    return [*_template(obj), selector(at(obj, "spec", "selector")) or NONE]
+    return [*_template(obj), selector(value_at(obj, "spec", "selector")) or NONE]
 
 
 def _count(obj: Object, *path: str) -> int:
-    return int(at(obj, *path, default=0))
+    return int(value_at(obj, *path, default=0))
 
 
 def _ready(obj: Object) -> str:
@@ -55,7 +55,7 @@ def _deployment(obj: Object, now: datetime) -> list[Cell]:
         _count(obj, "status", "availableReplicas"),
         age(obj, now),
         *_template(obj),
-        selector(at(obj, "spec", "selector")),
+        selector(value_at(obj, "spec", "selector")),
     ]
 
 
@@ -85,14 +85,14 @@ def _daemon_set(obj: Object, now: datetime) -> list[Cell]:
     return [
         name(obj),
         *(_count(obj, "status", field) for field in counted),
-        labels(at(obj, "spec", "template", "spec", "nodeSelector")),
+        labels(value_at(obj, "spec", "template", "spec", "nodeSelector")),
         age(obj, now),
         *_template_and_selector(obj),
     ]
 
 
 def _controller_revision(obj: Object, now: datetime) -> list[Cell]:
-    owners = at(obj, "metadata", "ownerReferences", default=[])
+    owners = value_at(obj, "metadata", "ownerReferences", default=[])
     owner = next((one for one in owners if one.get("controller")), None)
     controller = NONE
     if owner is not None:
@@ -116,7 +116,7 @@ def _job_status(obj: Object) -> str:
     for kind, word in (("Complete", "Complete"), ("Failed", "Failed")):
         if condition(obj, kind) == "True":
             return word
-    if at(obj, "metadata", "deletionTimestamp") is not None:
+    if value_at(obj, "metadata", "deletionTimestamp") is not None:
         return "Terminating"
     later = ("Suspended", "FailureTarget", "SuccessCriteriaMet")
     return next((kind for kind in later if condition(obj, kind) == "True"), "Running")
@@ -124,29 +124,29 @@ def _job_status(obj: Object) -> str:
 
 def _completions(obj: Object) -> str:
     succeeded = _count(obj, "status", "succeeded")
-    if (wanted := at(obj, "spec", "completions")) is not None:
+    if (wanted := value_at(obj, "spec", "completions")) is not None:
         return f"{succeeded}/{wanted}"
     parallelism = _count(obj, "spec", "parallelism")
     return f"{succeeded}/1 of {parallelism}" if parallelism > 1 else f"{succeeded}/1"
 
 
 def _job_duration(obj: Object, now: datetime) -> str:
-    started, ended = (at(obj, "status", field) for field in ("startTime", "completionTime"))
+    started, ended = (value_at(obj, "status", field) for field in ("startTime", "completionTime"))
     if started is None:
         return ""
-    return since(started, now if ended is None else datetime.fromisoformat(ended))
+    return time_since(started, now if ended is None else datetime.fromisoformat(ended))
 
 
 def _cron_job(obj: Object, now: datetime) -> list[Cell]:
-    scheduled = at(obj, "status", "lastScheduleTime")
-    job = at(obj, "spec", "jobTemplate")
+    scheduled = value_at(obj, "status", "lastScheduleTime")
+    job = value_at(obj, "spec", "jobTemplate")
     return [
         name(obj),
-        at(obj, "spec", "schedule", default=""),
-        at(obj, "spec", "timeZone", default=NONE),
-        str(at(obj, "spec", "suspend", default=UNSET)),
-        len(at(obj, "status", "active", default=[])),
-        since(scheduled, now) if scheduled else NONE,
+        value_at(obj, "spec", "schedule", default=""),
+        value_at(obj, "spec", "timeZone", default=NONE),
+        str(value_at(obj, "spec", "suspend", default=UNSET)),
+        len(value_at(obj, "status", "active", default=[])),
+        time_since(scheduled, now) if scheduled else NONE,
         age(obj, now),
         *_template_and_selector(job),
     ]
@@ -155,8 +155,8 @@ def _cron_job(obj: Object, now: datetime) -> list[Cell]:
 def _disruption_budget(obj: Object, now: datetime) -> list[Cell]:
     return [
         name(obj),
-        str(at(obj, "spec", "minAvailable", default="N/A")),
-        str(at(obj, "spec", "maxUnavailable", default="N/A")),
+        str(value_at(obj, "spec", "minAvailable", default="N/A")),
+        str(value_at(obj, "spec", "maxUnavailable", default="N/A")),
         _count(obj, "status", "disruptionsAllowed"),
         age(obj, now),
     ]
@@ -169,46 +169,55 @@ def _scale(obj: Object, now: datetime) -> list[Cell]:
 
 WORKLOADS = {
     ("apps", "Deployment"): Printer(
-        (NAME, *text("Ready", "Up-to-date", "Available"), AGE, *_TEMPLATE_AND_SELECTOR),
+        (NAME, *text_columns("Ready", "Up-to-date", "Available"), AGE, *_TEMPLATE_AND_SELECTOR),
         _deployment,
     ),
     ("apps", "ReplicaSet"): Printer(
-        (NAME, *whole("Desired", "Current", "Ready"), AGE, *_TEMPLATE_AND_SELECTOR), _replica_set
+        (NAME, *integer_columns("Desired", "Current", "Ready"), AGE, *_TEMPLATE_AND_SELECTOR),
+        _replica_set,
     ),
-    ("apps", "StatefulSet"): Printer((NAME, *text("Ready"), AGE, *_TEMPLATE), _stateful_set),
+    ("apps", "StatefulSet"): Printer(
+        (NAME, *text_columns("Ready"), AGE, *_TEMPLATE), _stateful_set
+    ),
     ("apps", "DaemonSet"): Printer(
         (
             NAME,
-            *whole("Desired", "Current", "Ready", "Up-to-date", "Available"),
-            *text("Node Selector"),
+            *integer_columns("Desired", "Current", "Ready", "Up-to-date", "Available"),
+            *text_columns("Node Selector"),
             AGE,
             *_TEMPLATE_AND_SELECTOR,
         ),
         _daemon_set,
     ),
     ("apps", "ControllerRevision"): Printer(
-        (NAME, *text("Controller", "Revision"), AGE), _controller_revision
+        (NAME, *text_columns("Controller", "Revision"), AGE), _controller_revision
     ),
     ("batch", "Job"): Printer(
-        (NAME, *text("Status", "Completions", "Duration"), AGE, *_TEMPLATE_AND_SELECTOR), _job
+        (NAME, *text_columns("Status", "Completions", "Duration"), AGE, *_TEMPLATE_AND_SELECTOR),
+        _job,
     ),
     ("batch", "CronJob"): Printer(
         (
             NAME,
-            *text("Schedule", "Timezone"),
+            *text_columns("Schedule", "Timezone"),
             Column("Suspend", "boolean"),
-            *whole("Active"),
-            *text("Last Schedule"),
+            *integer_columns("Active"),
+            *text_columns("Last Schedule"),
             AGE,
             *_TEMPLATE_AND_SELECTOR,
         ),
         _cron_job,
     ),
     ("policy", "PodDisruptionBudget"): Printer(
-        (NAME, *text("Min Available", "Max Unavailable"), *whole("Allowed Disruptions"), AGE),
+        (
+            NAME,
+            *text_columns("Min Available", "Max Unavailable"),
+            *integer_columns("Allowed Disruptions"),
+            AGE,
+        ),
         _disruption_budget,
     ),
     ("autoscaling", "Scale"): Printer(
-        (Column("Name"), *whole("Desired", "Available"), AGE), _scale
+        (Column("Name"), *integer_columns("Desired", "Available"), AGE), _scale
     ),
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 from hanse.features.policies.content import FEDERATED
 from tests.features.policies.fleet import Realm
-from tinykube.storage import Change, Notice
+from tinykube.storage import Change, StorageEvent
 
 ABSENT = "absent"
 ORPHANED = "orphaned"
@@ -129,8 +129,8 @@ class Witness:
         finally:
             self._by_hand.discard(cluster)
 
-    def _listener(self, where: str) -> Callable[[Notice], None]:
-        def note(notice: Notice) -> None:
+    def _listener(self, where: str) -> Callable[[StorageEvent], None]:
+        def note(notice: StorageEvent) -> None:
             if isinstance(notice, Change) and where not in self._by_hand:
                 self._judge(where, notice)
 

@@ -270,7 +270,7 @@ class Deeds:
         self._tell(f"the API server of {target} restarts")
 
     async def _lose_history(self) -> None:
-        self.realm.clusters[self._cluster()].storage.lose_history()
+        self.realm.clusters[self._cluster()].storage.compact()
         await self._restart_server()
 
     async def _back_up(self, cluster: str = "") -> None:

@@ -242,7 +242,7 @@ class Schedule:
 
     async def _lose_history(self) -> None:
         target = self.random.choice((*self.world.names, BROKER))
-        self.world.clusters[target].storage.lose_history()
+        self.world.clusters[target].storage.compact()
         for link in self.world.network.links_to(target):
             self.world.network.break_watches(link.source, target)
         self._tell(f"{target} restarts and forgets its history")

@@ -17,7 +17,7 @@ from tinykube.builtin_resources import BUILTINS
 from tinykube.controllers.loadbalancer import LoadBalancerAddresses
 from tinykube.controllers.loop import Work, WorkLoop
 from tinykube.controllers.volumes import PERSISTENT_VOLUMES, STORAGE_CLASSES, Volumes
-from tinykube.errors import Refusal
+from tinykube.errors import StatusError
 from tinykube.request import RequestLike, Response
 from tinykube.resources import Registry
 from tinykube.storage import Storage
@@ -87,7 +87,7 @@ class _MirroredCluster:
         try:
             response = await self._transport.send(sent)
         except KubeError as error:
-            return Refusal(503, "ServiceUnavailable", str(error)).response
+            return StatusError(503, "ServiceUnavailable", str(error)).response
         return Response(response.status, response.body, response.headers)
 
     async def follow(self, store: str, kind: type[K], listed: asyncio.Event) -> None:
