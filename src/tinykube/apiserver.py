@@ -96,7 +96,7 @@ class ApiServer:
     async def stream(
         self, request: RequestLike, user: User = ADMIN
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Answer one watch, line by line; entering it raises `StatusError` for any status but 200."""
+        """Answer one watch, line by line; raises `StatusError` on entry for any status but 200."""
         call = self._call(request, user)
         if call.verb != "watch" or "watch" not in call.resource.verbs:
             raise method_not_allowed()

@@ -176,7 +176,8 @@ def _event_source(obj: Object) -> str:
 
 
 def _role_binding(obj: Object, now: datetime) -> list[Cell]:
-    role = f"{value_at(obj, 'roleRef', 'kind', default='')}/{value_at(obj, 'roleRef', 'name', default='')}"
+    kind, role_name = (value_at(obj, "roleRef", key, default="") for key in ("kind", "name"))
+    role = f"{kind}/{role_name}"
     named: dict[str, list[str]] = {"User": [], "Group": [], "ServiceAccount": []}
     for subject in obj.get("subjects") or []:
         kind, who = subject.get("kind"), subject.get("name", "")
