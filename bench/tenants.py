@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-from tests.support.time import EPOCH
 
 from bench.processes import resident
 from hanse.features.networks.feature import Networks
@@ -18,6 +17,7 @@ from hanse.model.kinds.networks import Network, NetworkPort, Tenant
 from hanse.model.objects import Kind, Object
 from hanse.model.snapshot import Snapshot
 from hanse.runtime.connection import wanted_scopes
+from tinykube.virtual_time import EPOCH
 
 HERE = "bench"
 OF_EACH = 10

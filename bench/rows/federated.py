@@ -13,7 +13,6 @@ import msgspec
 from tests.support.builders import namespace
 from tests.support.faults import READ_METHODS, LinkFaults
 from tests.support.supervised_world import SupervisedWorld
-from tests.support.time import run
 
 from bench.figures import AtMost, Figure, percentile
 from bench.row import Effort, Once, Row
@@ -29,6 +28,7 @@ from hanse.model.kinds.discovery import (
 )
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId, Meta
+from tinykube.virtual_time import run
 
 SUPERVISORS = 3
 MEMBERS_OF_A_SERVICE = 3

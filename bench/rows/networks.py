@@ -10,7 +10,6 @@ from ipaddress import ip_network
 
 import aiohttp
 import msgspec
-from tests.support.time import EPOCH
 
 from bench.figures import AtMost, Figure, percentile
 from bench.processes import apart
@@ -27,6 +26,7 @@ from hanse.model.kinds.core import Pod
 from hanse.model.plan import Call, Key, Read
 from hanse.model.snapshot import Snapshot
 from hanse.web.webhooks.server import serving
+from tinykube.virtual_time import EPOCH
 
 RATE = 200
 SECONDS = 5

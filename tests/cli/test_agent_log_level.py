@@ -19,8 +19,8 @@ from hanse.model.snapshot import ObjectChange
 from hanse.runtime.api import KubeApi
 from hanse.runtime.reconciler import Reconciler
 from tests.features.gslb.fleet import config
-from tests.support.time import ON_VIRTUAL_TIME, LoopClock
 from tinykube.apiserver import ApiServer
+from tinykube.virtual_time import ON_VIRTUAL_TIME, LoopClock
 
 pytestmark = pytest.mark.anyio
 

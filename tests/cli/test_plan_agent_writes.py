@@ -8,9 +8,9 @@ from hanse.cli.plan.agent_writes import Consequence, consequences, seen_in_full
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.objects import Meta, Object
 from hanse.runtime.reconciler import Reconciler
-from tests.support.time import ON_VIRTUAL_TIME
 from tests.support.toy import OFFER, Toy
 from tests.support.world import BROKER, World
+from tinykube.virtual_time import ON_VIRTUAL_TIME
 
 pytestmark = pytest.mark.anyio
 

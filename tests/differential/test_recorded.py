@@ -12,8 +12,8 @@ from tests.differential.playing import Outcome, Server, play
 from tests.differential.recording import recorded
 from tests.differential.requests import CASES
 from tests.differential.vocabulary import Case
-from tests.support.time import LoopClock, run
 from tinykube.apiserver import ApiServer
+from tinykube.virtual_time import LoopClock, run
 from tinykube.webhook_client import WebhookCall, WebhookFailed
 
 RECORDED = recorded()

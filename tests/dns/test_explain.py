@@ -7,7 +7,7 @@ from hanse.model.dns.records import Type
 from hanse.model.dns.zones import View
 from hanse.model.facts import LeaseLiveness, Phase
 from tests.dns.fleet import WEB, ZONE, imported, piece, pod, rules, seen_in
-from tests.support.time import EPOCH
+from tinykube.virtual_time import EPOCH
 
 LUBECK = View("lubeck", local="lubeck")
 NOWHERE = View("none")

@@ -34,7 +34,7 @@ from hanse.model.kinds.gslb import NAMESPACE
 from hanse.model.objects import Meta
 from hanse.model.probes import Health, Target
 from tests.support.builders import cluster, snapshot, stored
-from tests.support.time import EPOCH
+from tinykube.virtual_time import EPOCH
 
 HOST = "shop.global.test"
 RESOLVER = "192.0.2.53"

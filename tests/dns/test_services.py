@@ -18,7 +18,7 @@ from tests.dns.fleet import (
     rules,
     seen_in,
 )
-from tests.support.time import EPOCH
+from tinykube.virtual_time import EPOCH
 
 LUBECK = View("lubeck", local="lubeck")
 

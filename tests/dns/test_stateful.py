@@ -35,7 +35,7 @@ from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Change, ObjectChange, Snapshot
 from tests.dns.fleet import Told, told_in
 from tests.support.builders import cluster, snapshot, stored
-from tests.support.time import EPOCH
+from tinykube.virtual_time import EPOCH
 
 HOME = "hanse-broker"
 SPACE = "mynamespace"

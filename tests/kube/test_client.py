@@ -25,7 +25,7 @@ from hanse.model.kinds.core import Service
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import Kind, Meta
 from tests.kube.scripted_transport import Scripted, answer, page, refusal, service
-from tests.support.time import ON_VIRTUAL_TIME
+from tinykube.virtual_time import ON_VIRTUAL_TIME
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,7 @@ import pytest
 from hanse.kube.concurrency_limit import Limit
 from hanse.kube.errors import Unreachable
 from hanse.kube.transport import Request, Response
-from tests.support.time import ON_VIRTUAL_TIME
+from tinykube.virtual_time import ON_VIRTUAL_TIME
 
 pytestmark = pytest.mark.anyio
 

@@ -15,7 +15,7 @@ from hanse.kube.client_config import ExecPlugin
 from hanse.kube.credentials import ReloadingCredentials, found, from_files, in_cluster
 from hanse.kube.errors import BadCredentials
 from hanse.kube.exec_plugin import run
-from tests.support.time import ON_VIRTUAL_TIME, LoopClock
+from tinykube.virtual_time import ON_VIRTUAL_TIME, LoopClock
 
 pytestmark = pytest.mark.anyio
 

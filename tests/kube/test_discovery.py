@@ -20,8 +20,8 @@ from hanse.model.kinds.core import Node, Service
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import Kind
 from tests.kube.scripted_transport import Scripted, answer, refusal
-from tests.support.time import ON_VIRTUAL_TIME, LoopClock
 from tinykube.apiserver import ApiServer
+from tinykube.virtual_time import ON_VIRTUAL_TIME, LoopClock
 
 pytestmark = pytest.mark.anyio
 

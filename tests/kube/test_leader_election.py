@@ -16,8 +16,8 @@ from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace
 from hanse.model.objects import Meta
 from tests.support.faults import LinkFaults, Network
-from tests.support.time import ON_VIRTUAL_TIME, LoopClock
 from tinykube.apiserver import ApiServer
+from tinykube.virtual_time import ON_VIRTUAL_TIME, LoopClock
 
 pytestmark = pytest.mark.anyio
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanse.kube.http_transport import split_lines
-from tests.support.time import run
+from tinykube.virtual_time import run
 
 pytestmark = pytest.mark.anyio
 

@@ -17,8 +17,8 @@ from hanse.local.kubeconfig import Context, write_kubeconfig
 from hanse.model.kinds.core import Secret
 from hanse.model.objects import Meta
 from tests.support.builders import namespace
-from tests.support.time import ON_VIRTUAL_TIME, LoopClock
 from tinykube.apiserver import ApiServer
+from tinykube.virtual_time import ON_VIRTUAL_TIME, LoopClock
 
 pytestmark = pytest.mark.anyio
 

@@ -33,7 +33,7 @@ from tests.kube.scripted_transport import (
     service,
     status_of,
 )
-from tests.support.time import ON_VIRTUAL_TIME
+from tinykube.virtual_time import ON_VIRTUAL_TIME
 
 pytestmark = pytest.mark.anyio
 

@@ -20,8 +20,8 @@ from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import Meta, Object
 from tests.kube.test_discovery import CRDS, EXPORTS, define
 from tests.support.faults import LinkFaults, Network
-from tests.support.time import ON_VIRTUAL_TIME, LoopClock
 from tinykube.apiserver import ApiServer
+from tinykube.virtual_time import ON_VIRTUAL_TIME, LoopClock
 
 pytestmark = pytest.mark.anyio
 

@@ -19,7 +19,7 @@ from hanse.model.snapshot import Change, FactChange, Snapshot
 from hanse.providers.probe_sockets import SocketProbe, judged, request_to
 from hanse.providers.probes import Prober, refused
 from hanse.runtime.reconciler import Reconciler
-from tests.support.time import LoopClock, run
+from tinykube.virtual_time import LoopClock, run
 
 KEY = Key("host", "shop")
 SEVEN = Target("TCP", "10.0.0.7", 80)

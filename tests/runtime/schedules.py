@@ -21,11 +21,11 @@ from hanse.model.objects import Meta
 from tests.runtime.witness import Witness
 from tests.support.builders import namespace
 from tests.support.faults import LinkFaults
-from tests.support.time import run
 from tests.support.toy import HOME, OFFER, Toy
 from tests.support.world import BROKER, World
 from tinykube.controllers.suite import Controllers
 from tinykube.storage import Snapshot
+from tinykube.virtual_time import run
 
 SHOP = "shop"
 NAMES = ("bread", "salt")

@@ -25,8 +25,8 @@ from hanse.runtime.leaving import leave
 from hanse.runtime.reconciler import Reconciler
 from tests.runtime.town import SHOP, Crown
 from tests.support.builders import configmap, namespace
-from tests.support.time import ON_VIRTUAL_TIME
 from tests.support.world import World
+from tinykube.virtual_time import ON_VIRTUAL_TIME
 
 TERMS = LeaseTimings(
     lease=timedelta(seconds=15), deadline=timedelta(seconds=10), retry=timedelta(seconds=2)

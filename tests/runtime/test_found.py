@@ -21,9 +21,9 @@ from hanse.runtime.ownership import Owner, owner_of, with_owner
 from hanse.runtime.preview import preview
 from tests.runtime.town import SHOP, Crown, found, must_find, offer, prices, town
 from tests.support.builders import cluster, configmap, namespace, snapshot, stored
-from tests.support.time import ON_VIRTUAL_TIME
 from tests.support.toy import HOME, Toy
 from tests.support.world import BROKER, World
+from tinykube.virtual_time import ON_VIRTUAL_TIME
 
 RECORD_KEY = Key("offer", "bread", SHOP)
 

@@ -24,9 +24,9 @@ from tests.runtime.town import SHOP, Clerk, Ledger, found, offer, town
 from tests.support import faults
 from tests.support.builders import configmap, namespace
 from tests.support.faults import LinkFaults
-from tests.support.time import ON_VIRTUAL_TIME
 from tests.support.toy import OFFERED
 from tests.support.world import BROKER
+from tinykube.virtual_time import ON_VIRTUAL_TIME
 
 
 @pytest.fixture

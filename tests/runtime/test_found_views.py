@@ -18,9 +18,9 @@ from hanse.runtime.ownership import Owner, with_owner
 from tests.runtime.town import SHOP, Crown, found, must_find, offer, town
 from tests.support.builders import configmap
 from tests.support.faults import LinkFaults
-from tests.support.time import ON_VIRTUAL_TIME
 from tests.support.toy import HOME, Toy
 from tests.support.world import BROKER
+from tinykube.virtual_time import ON_VIRTUAL_TIME
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from hanse.runtime.api import KubeApi
 from hanse.runtime.connection import Connection
 from hanse.runtime.health_probe import MUTE, NOTICED, PATIENCE, QUIET, listen
 from tests.runtime.town import town
-from tests.support.time import ON_VIRTUAL_TIME, LoopClock
 from tests.support.world import BROKER
 from tinykube.apiserver import ApiServer
+from tinykube.virtual_time import ON_VIRTUAL_TIME, LoopClock
 
 pytestmark = pytest.mark.anyio
 

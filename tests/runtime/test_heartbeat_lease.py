@@ -11,8 +11,8 @@ from hanse.kube.client import Client
 from hanse.local.in_process import InProcess
 from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.runtime.heartbeat_lease import HeartbeatLease
-from tests.support.time import ON_VIRTUAL_TIME, LoopClock
 from tinykube.apiserver import ApiServer
+from tinykube.virtual_time import ON_VIRTUAL_TIME, LoopClock
 
 pytestmark = pytest.mark.anyio
 

@@ -10,8 +10,8 @@ from hanse.kube.lease import LeaseTimings
 from hanse.local.in_process import InProcess
 from hanse.model.kinds.coordination import Lease
 from hanse.runtime.replica_slots import ReplicaSlots
-from tests.support.time import ON_VIRTUAL_TIME, LoopClock
 from tinykube.apiserver import ApiServer
+from tinykube.virtual_time import ON_VIRTUAL_TIME, LoopClock
 
 pytestmark = pytest.mark.anyio
 

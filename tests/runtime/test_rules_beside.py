@@ -20,9 +20,9 @@ from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
 from tests.runtime.town import SHOP, found, offer, prices, town
 from tests.support.builders import namespace
 from tests.support.faults import Sent
-from tests.support.time import ON_VIRTUAL_TIME
 from tests.support.toy import HOME, Toy
 from tests.support.world import BROKER, World
+from tinykube.virtual_time import ON_VIRTUAL_TIME
 
 
 @pytest.fixture

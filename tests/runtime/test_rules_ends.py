@@ -19,9 +19,9 @@ from hanse.runtime.leaving import force_leave, leave
 from hanse.runtime.preview import preview
 from tests.runtime.town import SHOP, Clerk, Ledger, found, offer, town
 from tests.support.builders import configmap
-from tests.support.time import ON_VIRTUAL_TIME
 from tests.support.toy import HOME, Toy
 from tests.support.world import BROKER
+from tinykube.virtual_time import ON_VIRTUAL_TIME
 
 
 @pytest.fixture

@@ -30,9 +30,9 @@ from hanse.web.webhooks.server import decide
 from tests.runtime.town import SHOP, must_find, offer, town
 from tests.support.builders import configmap, namespace
 from tests.support.faults import LinkFaults
-from tests.support.time import ON_VIRTUAL_TIME
 from tests.support.toy import HOME, OFFERED, Toy
 from tests.support.world import BROKER, World
+from tinykube.virtual_time import ON_VIRTUAL_TIME
 
 
 @pytest.fixture

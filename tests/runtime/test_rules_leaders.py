@@ -23,8 +23,8 @@ from hanse.runtime.reconciler import Reconciler
 from tests.runtime.town import SHOP, Crown, found, must_find, offer, town
 from tests.support.builders import cluster, configmap, namespace, snapshot, stored
 from tests.support.faults import LinkFaults
-from tests.support.time import ON_VIRTUAL_TIME
 from tests.support.world import World
+from tinykube.virtual_time import ON_VIRTUAL_TIME
 
 
 @pytest.fixture

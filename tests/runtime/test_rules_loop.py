@@ -9,9 +9,9 @@ from hanse.model.kinds.core import ConfigMap
 from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Snapshot
 from tests.runtime.town import SHOP, found, must_find, offer, town
-from tests.support.time import ON_VIRTUAL_TIME
 from tests.support.toy import HOME, Toy
 from tests.support.world import BROKER
+from tinykube.virtual_time import ON_VIRTUAL_TIME
 
 
 @pytest.fixture

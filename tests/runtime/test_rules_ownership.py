@@ -20,9 +20,9 @@ from hanse.runtime.ownership import Owner, with_owner
 from tests.runtime.town import SHOP, found, must_find, offer, prices, town
 from tests.support.builders import cluster, configmap, namespace, snapshot, stored
 from tests.support.faults import Sent
-from tests.support.time import ON_VIRTUAL_TIME
 from tests.support.toy import HOME, OFFERED, Toy
 from tests.support.world import BROKER
+from tinykube.virtual_time import ON_VIRTUAL_TIME
 
 
 @pytest.fixture

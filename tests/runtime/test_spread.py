@@ -16,7 +16,7 @@ from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId
 from hanse.runtime.leader_election import PACE
 from tests.support.supervised_world import SupervisedWorld
-from tests.support.time import ON_VIRTUAL_TIME
+from tinykube.virtual_time import ON_VIRTUAL_TIME
 
 pytestmark = pytest.mark.anyio
 

@@ -17,8 +17,8 @@ from hanse.runtime.compare import object_patch, with_applied_record
 from hanse.runtime.diff import diff
 from hanse.runtime.ownership import Owner, owner_of, with_owner
 from tests.support.builders import cluster, configmap, namespace, snapshot, stored
-from tests.support.time import ON_VIRTUAL_TIME
 from tests.support.world import BROKER, World
+from tinykube.virtual_time import ON_VIRTUAL_TIME
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from hanse.model.plan import Desired, EventRequest, Key, Patch, Plan, Removal
 from hanse.model.snapshot import Change, Snapshot, Watch, Writes
 from hanse.runtime.diff import Delete, diff
 from tests.support.builders import cluster, configmap, namespace, snapshot, stored
-from tests.support.time import ON_VIRTUAL_TIME
 from tests.support.world import World
+from tinykube.virtual_time import ON_VIRTUAL_TIME
 
 SHOP = "shop"
 HOME = "lubeck"

@@ -7,7 +7,7 @@ import pytest
 
 from hanse.model.plan import Key
 from hanse.runtime.workqueue import COALESCE_MOST, FEW, Item, Priority, WorkQueue
-from tests.support.time import ON_VIRTUAL_TIME
+from tinykube.virtual_time import ON_VIRTUAL_TIME
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from tests.support.scenario import Features, Scenario
 from tests.support.testbed import ClusterTestbed
 from tests.support.testbed_embedded import embedded_testbed
 from tests.support.testbed_kubernetes import kubernetes_testbed
-from tests.support.time import ON_VIRTUAL_TIME
 from tests.support.toy import Toy
+from tinykube.virtual_time import ON_VIRTUAL_TIME
 
 HERE = Path(__file__).parent
 

@@ -15,7 +15,7 @@ from hanse.model.objects import ClusterId, K, Kind, Meta, Object
 from hanse.model.plan import Feature
 from hanse.model.snapshot import Snapshot
 from hanse.runtime.connection import wanted_scopes
-from tests.support.time import EPOCH
+from tinykube.virtual_time import EPOCH
 
 _versions = count(1)
 

@@ -21,8 +21,8 @@ from hanse.runtime.questions import Provider
 from hanse.runtime.reconciler import Reconciler
 from tests.support.builders import namespace
 from tests.support.faults import Network
-from tests.support.time import LoopClock
 from tinykube.apiserver import ApiServer
+from tinykube.virtual_time import LoopClock
 
 TERMS = LeaseTimings()
 

@@ -16,13 +16,13 @@ from hanse.model.objects import ClusterId
 from hanse.web.webhooks.webhook_server import WebhookServer
 from tests.support.service_accounts import Account
 from tests.support.testbed import WebhookEndpoint
-from tests.support.time import LoopClock
 from tinykube.apiserver import ApiServer
 from tinykube.controllers import suite
 from tinykube.controllers.suite import Controllers
 from tinykube.request import RequestLike, Response
 from tinykube.storage import Snapshot
 from tinykube.users import User
+from tinykube.virtual_time import LoopClock
 from tinykube.webhook_client import WebhookCall, WebhookFailed
 
 DOWNTIME = timedelta(seconds=3)

@@ -15,8 +15,8 @@ from hanse.runtime.api import KubeApi
 from hanse.runtime.guard import Guard
 from hanse.runtime.reconciler import Reconciler
 from tests.support.faults import Network
-from tests.support.time import LoopClock
 from tinykube.apiserver import ApiServer
+from tinykube.virtual_time import LoopClock
 
 BROKER = "broker"
 

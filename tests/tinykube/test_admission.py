@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.support.time import ON_VIRTUAL_TIME
 from tests.tinykube.core_cluster import (
     CONFIGMAPS,
     CRDS,
@@ -22,6 +21,7 @@ from tests.tinykube.core_cluster import (
     widget_crd,
 )
 from tinykube.users import User
+from tinykube.virtual_time import ON_VIRTUAL_TIME
 from tinykube.webhook_client import (
     WebhookCall,
     WebhookFailed,

@@ -5,8 +5,8 @@ import pytest
 from hanse.kube.errors import Invalid
 from hanse.kube.transport import Request
 from hanse.local.in_process import InProcess
-from tests.support.time import ON_VIRTUAL_TIME
 from tests.tinykube.core_cluster import CONFIGMAPS, Cluster, configmap
+from tinykube.virtual_time import ON_VIRTUAL_TIME
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from hanse.model.plan import Call, Plan
 from hanse.model.snapshot import Snapshot
 from hanse.web.webhooks.certificates import Certificates
 from tests.support.builders import cluster, snapshot, stored
-from tests.support.time import EPOCH
+from tinykube.virtual_time import EPOCH
 
 URL = AdmissionOptions(enabled=True, url="https://127.0.0.1:9443")
 YEAR = timedelta(days=365)

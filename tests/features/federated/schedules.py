@@ -17,7 +17,7 @@ from tests.features.federated.people import pods
 from tests.support.builders import namespace
 from tests.support.faults import READ_METHODS, LinkFaults
 from tests.support.supervised_world import SupervisedWorld
-from tests.support.time import run
+from tinykube.virtual_time import run
 
 NAMES = ("lubeck", "hamburg", "bergen")
 FEDERATED = ("web", "fish")

@@ -15,7 +15,7 @@ from tests.features.federated.people import join
 from tests.support.builders import namespace
 from tests.support.faults import READ_METHODS
 from tests.support.supervised_world import SupervisedWorld
-from tests.support.time import ON_VIRTUAL_TIME
+from tinykube.virtual_time import ON_VIRTUAL_TIME
 
 NAMES = ("lubeck", "hamburg", "bergen")
 

@@ -42,7 +42,7 @@ from tests.features.federated.given import (
     told_by,
 )
 from tests.support.builders import stored
-from tests.support.time import EPOCH
+from tinykube.virtual_time import EPOCH
 
 HTTP = (ServicePort(port=80, name="http", node_port=30080),)
 PODS = behind("web-here", "10.2.0.1", "10.2.0.2", nodes={"10.2.0.1": "n1", "10.2.0.2": "n2"})

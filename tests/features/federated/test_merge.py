@@ -10,7 +10,7 @@ from hanse.features.federated.merge import merge
 from hanse.features.federated.records import MemberPort, Origin
 from hanse.model.kinds.core import Protocol
 from hanse.model.naming import is_label
-from tests.support.time import EPOCH
+from tinykube.virtual_time import EPOCH
 
 
 def origin(cluster: str, *ports: MemberPort, age: float = 1, name: str = "web") -> Origin:

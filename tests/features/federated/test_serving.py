@@ -38,7 +38,7 @@ from tests.features.federated.given import (
     wanted,
 )
 from tests.support.builders import annotated, stored
-from tests.support.time import EPOCH
+from tinykube.virtual_time import EPOCH
 
 OURS = {HERE: [kept(record(HERE, "10.1.0.1"), age=9)]}
 BERGEN = {"bergen": [kept(record("bergen", "10.3.0.1"), age=5)]}

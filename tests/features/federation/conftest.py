@@ -11,8 +11,8 @@ from hanse.model.objects import Meta
 from tests.support.federation import FederationScenario, form_federation
 from tests.support.scenario import Check, Scenario
 from tests.support.testbed_embedded import embedded_testbed
-from tests.support.time import ON_VIRTUAL_TIME
 from tests.support.toy_leader import COLOURS, Flag
+from tinykube.virtual_time import ON_VIRTUAL_TIME
 
 SHOP = "shop"
 

@@ -21,7 +21,7 @@ from hanse.model.kinds.federation import (
 from hanse.model.objects import Meta, Object
 from hanse.model.snapshot import Snapshot
 from tests.support.builders import cluster, snapshot, stored
-from tests.support.time import EPOCH
+from tinykube.virtual_time import EPOCH
 
 FEATURE = Membership()
 HERE = "lubeck"

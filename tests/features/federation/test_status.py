@@ -38,7 +38,7 @@ from tests.features.federation.given import (
     sight,
 )
 from tests.support.builders import cluster
-from tests.support.time import EPOCH
+from tinykube.virtual_time import EPOCH
 
 KEY = Key(FEDERATION, "league")
 MEMBERS = (HERE, "bergen", "hamburg")

@@ -55,7 +55,7 @@ from hanse.model.objects import K, Meta, Object
 from hanse.model.plan import Read
 from hanse.model.snapshot import Snapshot
 from tests.support.builders import cluster, snapshot, stored
-from tests.support.time import EPOCH
+from tinykube.virtual_time import EPOCH
 
 HOME = "lubeck"
 LABELS = {"app": "gslb"}

@@ -19,7 +19,7 @@ from hanse.model.objects import Object
 from tests.support.gslb_sites import HOST, GslbScenario, form_gslb
 from tests.support.scenario import Scenario
 from tests.support.testbed_embedded import embedded_testbed
-from tests.support.time import run
+from tinykube.virtual_time import run
 
 STEPS = 12
 ADDRESSES = {"lubeck": "192.0.2.11", "hamburg": "192.0.2.12", "bergen": "192.0.2.13"}

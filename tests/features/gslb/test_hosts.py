@@ -73,7 +73,7 @@ from tests.features.gslb.fleet import (
     shop,
 )
 from tests.support.builders import stored
-from tests.support.time import EPOCH
+from tinykube.virtual_time import EPOCH
 
 LEADER = amko("lubeck", "hamburg", leads=True, epoch=1)
 CONFIG = config("lubeck", "hamburg")

@@ -42,7 +42,7 @@ from tests.features.gslb.fleet import (
     seen_by_leader,
 )
 from tests.support.builders import stored
-from tests.support.time import EPOCH
+from tinykube.virtual_time import EPOCH
 
 NAME = "lb-1.elb.example.com"
 LEADER = amko("lubeck", leads=True, epoch=1)

@@ -21,7 +21,7 @@ from tests.features.gslb.fleet import (
 )
 from tests.features.gslb.test_leadership import conditions
 from tests.support.builders import annotated
-from tests.support.time import EPOCH
+from tinykube.virtual_time import EPOCH
 
 LEADER = amko("lubeck", "hamburg", "bergen", leads=True, epoch=3)
 HAMBURG, BERGEN = site_of("hamburg"), site_of("bergen")

@@ -32,7 +32,7 @@ from tests.features.machines.given import (
     wanted,
 )
 from tests.support.builders import stored
-from tests.support.time import EPOCH
+from tinykube.virtual_time import EPOCH
 
 
 def addresses(plan: Plan) -> list[str]:

@@ -23,7 +23,7 @@ from hanse.model.objects import Meta, Object, Wire
 from hanse.model.ownership import OWNER
 from hanse.model.snapshot import Snapshot
 from tests.support.builders import cluster, snapshot, stored
-from tests.support.time import EPOCH
+from tinykube.virtual_time import EPOCH
 
 HERE = "lubeck"
 FEATURE = Networks()

@@ -22,7 +22,7 @@ from tests.features.networks.builders import (
     refused,
     world,
 )
-from tests.support.time import EPOCH
+from tinykube.virtual_time import EPOCH
 
 SPEC = {"containers": [{"name": "main", "image": "none"}]}
 

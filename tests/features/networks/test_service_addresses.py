@@ -39,7 +39,7 @@ from tests.features.networks.builders import (
     used,
     world,
 )
-from tests.support.time import EPOCH
+from tinykube.virtual_time import EPOCH
 
 POOL = "10.50.0.0/28"
 OWN = network("acme.own", service={"cidrs": [POOL]})

@@ -20,7 +20,7 @@ from tests.scenarios.networks import HERE, NetworksScenario
 from tests.support.faults import NO_FAULTS, LinkFaults
 from tests.support.scenario import Scenario, describe_writes
 from tests.support.testbed_embedded import embedded_testbed
-from tests.support.time import ON_VIRTUAL_TIME
+from tinykube.virtual_time import ON_VIRTUAL_TIME
 
 pytestmark = pytest.mark.anyio
 

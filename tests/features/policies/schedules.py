@@ -19,7 +19,7 @@ from tests.features.policies.expected_outcomes import ABSENT, ORPHANED, Believed
 from tests.features.policies.fleet import SHOP, is_plain, said
 from tests.features.policies.random_actions import Deeds
 from tests.features.policies.scripts import plot_for
-from tests.support.time import run
+from tinykube.virtual_time import run
 
 SOON = (0, 0, 0.01, 0.05, 0.3)
 SOMETIME = (0, 0.01, 0.05, 0.3, 2, 15, 40)

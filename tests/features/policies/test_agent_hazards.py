@@ -24,7 +24,7 @@ from tests.features.policies.fleet import (
     LUBECK,
     acnp,
 )
-from tests.support.time import ON_VIRTUAL_TIME
+from tinykube.virtual_time import ON_VIRTUAL_TIME
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from tests.features.policies import test_agent_hazards as agents
 from tests.features.policies import test_member_hazards as members
 from tests.features.policies import test_namespace_hazards as homes
 from tests.features.policies import test_user_hazards as people
-from tests.support.time import run
+from tinykube.virtual_time import run
 
 deletion_after = homes.test_a_deletion_counts_after_a_copy_came_back_before_its_home_was_seen
 Scenario = Callable[[], Coroutine[Any, Any, None]]

@@ -19,7 +19,7 @@ from tests.features.policies.fleet import (
     acnp,
     anp,
 )
-from tests.support.time import ON_VIRTUAL_TIME
+from tinykube.virtual_time import ON_VIRTUAL_TIME
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from tests.features.policies.federation import (
 )
 from tests.features.policies.fleet import BERGEN, CLUSTERS, HAMBURG, LUBECK, SHOP, Realm, acnp, anp
 from tests.support.faults import LinkFaults
-from tests.support.time import ON_VIRTUAL_TIME
+from tinykube.virtual_time import ON_VIRTUAL_TIME
 
 MakePolicy = Callable[..., ClusterNetworkPolicy | AntreaNetworkPolicy]
 DEFINITION = "clusternetworkpolicies.crd.antrea.io"

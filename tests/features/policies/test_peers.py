@@ -13,7 +13,7 @@ from hanse.model.admission import Allow, Review
 from hanse.model.facts import Facts
 from hanse.model.objects import Wire
 from hanse.model.snapshot import Snapshot
-from tests.support.time import EPOCH
+from tinykube.virtual_time import EPOCH
 
 POD = {"podSelector": {"matchLabels": {"app": "web"}}}
 SERVICE = {"name": "web", "namespace": "antrea-plus-system"}

@@ -25,7 +25,7 @@ from tests.features.policies.fleet import (
     acnp,
     is_plain,
 )
-from tests.support.time import ON_VIRTUAL_TIME
+from tinykube.virtual_time import ON_VIRTUAL_TIME
 
 SPEC_WITH_DEFAULTS = {
     "type": "object",

@@ -30,7 +30,7 @@ from hanse.runtime.ownership import Owner, with_owner
 from tests.dns.fleet import imported, piece
 from tests.dns.test_stateful import HOME, SHARES, SPACE, WIDE, parts, shares
 from tests.support.builders import cluster, snapshot, stored
-from tests.support.time import EPOCH
+from tinykube.virtual_time import EPOCH
 
 ETCD = Key("statefulsets.stateful", "etcd", SPACE)
 REPLICA = f"store-c1-0.{WIDE}"

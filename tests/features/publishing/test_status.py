@@ -30,7 +30,7 @@ from hanse.runtime.compare import status_patch
 from hanse.runtime.ownership import Owner, with_owner
 from tests.dns.fleet import imported, piece
 from tests.support.builders import cluster, snapshot, stored
-from tests.support.time import EPOCH
+from tinykube.virtual_time import EPOCH
 
 ZONE = "fleet.example.org"
 WEB = Key("services.service", "web", "shop")

@@ -32,7 +32,7 @@ from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Snapshot
 from hanse.runtime.diff import diff
 from tests.support.builders import cluster, namespace, snapshot, stored
-from tests.support.time import EPOCH
+from tinykube.virtual_time import EPOCH
 
 HOME = BROKER_NAMESPACE
 HERE = "lubeck"

@@ -37,8 +37,8 @@ from hanse.model.naming import unique
 from hanse.model.objects import K, Meta
 from tests.support.builders import namespace
 from tests.support.faults import LinkFaults
-from tests.support.time import run
 from tests.support.world import BROKER, World
+from tinykube.virtual_time import run
 
 SHOP = "shop"
 NAMES = ("web", "db")

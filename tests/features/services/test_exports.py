@@ -46,7 +46,7 @@ from tests.features.services.given import (
     written,
 )
 from tests.support.builders import stored
-from tests.support.time import EPOCH
+from tinykube.virtual_time import EPOCH
 
 
 def plan(view: Snapshot) -> Plan:

@@ -44,7 +44,7 @@ from tests.features.services.given import (
     written,
 )
 from tests.support.builders import namespace, stored
-from tests.support.time import EPOCH
+from tinykube.virtual_time import EPOCH
 
 KEP = rules("kep-1645")
 DERIVED = derived_name(IMPORT)

@@ -16,7 +16,7 @@ from hanse.model.kinds.core import ClientIPConfig, Protocol, SessionAffinityConf
 from hanse.model.kinds.hanse import Profile
 from hanse.model.kinds.multicluster import ImportedPort
 from tests.features.services.given import PROFILES, port, record
-from tests.support.time import EPOCH
+from tinykube.virtual_time import EPOCH
 
 laws = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 both_profiles = pytest.mark.parametrize("profile", PROFILES)

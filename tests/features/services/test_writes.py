@@ -22,8 +22,8 @@ from hanse.runtime.api import KubeApi
 from tests.features.services.given import backends
 from tests.support.builders import namespace
 from tests.support.faults import READ_METHODS
-from tests.support.time import ON_VIRTUAL_TIME
 from tests.support.world import BROKER, World
+from tinykube.virtual_time import ON_VIRTUAL_TIME
 
 NAMES = ("bergen", "hamburg", "lubeck")
 SHOP = "shop"

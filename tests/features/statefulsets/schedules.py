@@ -31,8 +31,8 @@ from hanse.model.ownership import OWNER
 from tests.scenarios.statefulsets import headless, spec_of
 from tests.support.builders import namespace
 from tests.support.faults import LinkFaults
-from tests.support.time import run
 from tests.support.world import BROKER, World
+from tinykube.virtual_time import run
 
 SHOP = "shop"
 CLUSTERS = ("bergen", "hamburg", "lubeck")

@@ -44,7 +44,7 @@ from hanse.runtime.diff import Create, diff
 from hanse.runtime.ownership import Owner, with_owner
 from tests.scenarios.statefulsets import headless, spec_of
 from tests.support.builders import cluster, snapshot, stored
-from tests.support.time import EPOCH
+from tinykube.virtual_time import EPOCH
 
 HOME = "hanse-broker"
 HERE = "lubeck"

@@ -18,8 +18,8 @@ from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
 from hanse.model.objects import Meta
 from tests.scenarios.statefulsets import spec_of
 from tests.support.builders import namespace
-from tests.support.time import ON_VIRTUAL_TIME
 from tests.support.world import BROKER, World
+from tinykube.virtual_time import ON_VIRTUAL_TIME
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 

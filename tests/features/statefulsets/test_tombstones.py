@@ -33,7 +33,7 @@ from tests.features.statefulsets.test_decisions import (
     sets_in,
 )
 from tests.support.builders import stored
-from tests.support.time import EPOCH
+from tinykube.virtual_time import EPOCH
 
 
 def running(uid: str) -> StatefulSet:

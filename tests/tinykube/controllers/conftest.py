@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.time import ON_VIRTUAL_TIME
+from tinykube.virtual_time import ON_VIRTUAL_TIME
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ import msgspec
 
 from hanse.kube.errors import error_of
 from hanse.local.in_process import client_response
-from tests.support.time import LoopClock
 from tinykube.apiserver import ApiServer
 from tinykube.controllers.suite import ALL, Controllers, Simulation
 from tinykube.request import MERGE_PATCH, Request
 from tinykube.resources import Object
 from tinykube.storage import Snapshot
+from tinykube.virtual_time import LoopClock
 from tinykube.webhook_client import WebhookCaller, call_over_https
 
 _PATIENCE = 120.0

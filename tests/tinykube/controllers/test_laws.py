@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.time import run
+from tinykube.virtual_time import run
 
 from .scenario import Cluster, cluster, ready_pods, workload
 from .test_cascade import namespace

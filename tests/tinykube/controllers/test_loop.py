@@ -7,7 +7,6 @@ from datetime import timedelta
 
 import pytest
 
-from tests.support.time import LoopClock
 from tinykube.apiserver import ApiServer
 from tinykube.controllers.contract import (
     CONFIG_MAPS,
@@ -23,6 +22,7 @@ from tinykube.controllers.loop import WorkLoop
 from tinykube.controllers.objects import key_of
 from tinykube.resources import Object
 from tinykube.storage import Change
+from tinykube.virtual_time import LoopClock
 
 from .scenario import Cluster
 

@@ -19,8 +19,8 @@ from hanse.model.plan import Call, Read
 from hanse.model.snapshot import Snapshot
 from hanse.web.webhooks.admission import NotAReview, answer, asked, json_patch
 from hanse.web.webhooks.server import serving
-from tests.support.time import EPOCH
 from tinykube.json_patch import apply_json_patch
+from tinykube.virtual_time import EPOCH
 
 
 def review(**request: Any) -> bytes:

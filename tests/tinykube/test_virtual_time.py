@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from tests.support.time import EPOCH, LoopClock, NothingLeftToWaitFor, run
+from tinykube.virtual_time import EPOCH, LoopClock, NothingLeftToWaitFor, run
 
 
 def test_an_hour_passes_at_once() -> None:
