@@ -15,7 +15,7 @@ from bench.sight import sights
 from bench.writing import WORK, Write, clear, create, write_all
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.services.records import ExportRecord
-from hanse.features.services.slices import ExportBackends, published
+from hanse.features.services.slices import ExportBackends, build_published_slices
 from hanse.local.real.fleet import BROKER, NAMES
 from hanse.model.kinds.multicluster import ImportedPort
 from hanse.model.objects import to_wire
@@ -73,7 +73,7 @@ def _published(name: str) -> Write:
         ip_families=("IPv4",),
     )
     backing = ExportBackends(addresses=("10.96.0.10",))
-    (piece,) = published(record, backing, BROKER_NAMESPACE, as_pods=False)
+    (piece,) = build_published_slices(record, backing, BROKER_NAMESPACE, as_pods=False)
     return create(BROKER, to_wire(piece))
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from hanse.features.services.feature import BROKER_NAMESPACE, Services
 from hanse.features.services.records import ExportRecord
-from hanse.features.services.slices import ExportBackends, published
+from hanse.features.services.slices import ExportBackends, build_published_slices
 from hanse.model.facts import Fact, Phase, Role
 from hanse.model.kinds.core import Protocol, Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import (
@@ -69,7 +69,7 @@ def record(
 def on_broker(of: ExportRecord, *addresses: str, pods: int = 1) -> tuple[EndpointSlice, ...]:
     """What a cluster publishes of an export, as the broker holds it."""
     backing = ExportBackends(addresses or ("10.0.0.1",), (backends(pods),))
-    slices = published(of, backing, HOME, as_pods=of.type == "Headless")
+    slices = build_published_slices(of, backing, HOME, as_pods=of.type == "Headless")
     return tuple(stored(s) for s in slices)
 
 

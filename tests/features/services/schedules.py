@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from hanse.features.services.feature import BROKER_NAMESPACE, Services
-from hanse.features.services.merge import MergedImport, merge
+from hanse.features.services.merge import MergedImport, merge_exports
 from hanse.features.services.names import DOMAIN, SERVICE_NAME, SOURCE_CLUSTER
 from hanse.features.services.records import ExportRecord, build_record
 from hanse.kube.errors import KubeError
@@ -164,13 +164,13 @@ class Schedule:
             Endpoint(addresses=(f"10.9.0.{n + 1}",), conditions=EndpointConditions(ready=ready))
             for n in range(pods)
         )
-        piece = EndpointSlice(
+        endpoint_slice = EndpointSlice(
             metadata=Meta(name=f"{name}-pods", namespace=SHOP, labels={KUBE_SERVICE: name}),
             address_type="IPv4",
             endpoints=endpoints,
             ports=(EndpointPort(port=8080, name="http"),),
         )
-        await self._make(cluster, piece)
+        await self._make(cluster, endpoint_slice)
         self._tell(f"{cluster} has {pods} pods of {name}{' ready' * ready}")
 
     async def _unexport(self) -> None:
@@ -273,7 +273,7 @@ class Schedule:
             self._require(name in found, f"{cluster} lost the {kind.__name__} {name}")
         for name in NAMES:
             records = [r for c in self.world.names if (r := await self._record(c, name))]
-            together = merge(records, self.profile)
+            together = merge_exports(records, self.profile)
             for cluster in self.world.names:
                 await self._check_import(cluster, name, together)
                 await self._check_slices(cluster, name, records, together)
@@ -282,8 +282,8 @@ class Schedule:
             self._check_spec(f"the aggregate of {name}", aggregate, together)
         left = await self._objects(BROKER, EndpointSlice)
         exporting = {(c, n) for c, kind, n in self.made if kind is ServiceExport}
-        for piece in left.values():
-            labels = piece.metadata.labels
+        for endpoint_slice in left.values():
+            labels = endpoint_slice.metadata.labels
             source = labels[SOURCE_CLUSTER], labels[SERVICE_NAME]
             self._require(source in exporting, f"the broker still has {source}")
 
@@ -329,14 +329,14 @@ class Schedule:
         self, cluster: str, name: str, records: list[ExportRecord], together: MergedImport | None
     ) -> None:
         found: dict[str, list[tuple[tuple[str, ...], bool]]] = {}
-        for piece in (await self._objects(cluster, EndpointSlice)).values():
-            labels = piece.metadata.labels
+        for endpoint_slice in (await self._objects(cluster, EndpointSlice)).values():
+            labels = endpoint_slice.metadata.labels
             if (
                 labels.get(MANAGED_BY) == DOMAIN
                 and labels["multicluster.kubernetes.io/service-name"] == name
             ):
                 told = found.setdefault(labels[SOURCE_CLUSTER], [])
-                told.extend((e.addresses, e.ready) for e in piece.endpoints or ())
+                told.extend((e.addresses, e.ready) for e in endpoint_slice.endpoints or ())
         wanted = {
             r.cluster: await self._endpoints(r, together)
             for r in records

@@ -107,10 +107,10 @@ def test_an_export_that_is_gone_or_going_wants_nothing() -> None:
 
 @pytest.mark.parametrize("kind", ["ClusterIP", "NodePort", "LoadBalancer"])
 def test_every_other_type_is_exported_by_its_address(kind: str) -> None:
-    [piece] = wanted(plan(seen([export(), service(type=kind), backends()])), EndpointSlice)
+    [endpoint_slice] = wanted(plan(seen([export(), service(type=kind), backends()])), EndpointSlice)
 
-    assert piece.metadata.namespace == HOME
-    assert [e.addresses for e in piece.endpoints or ()] == [("10.0.0.1",)]
+    assert endpoint_slice.metadata.namespace == HOME
+    assert [e.addresses for e in endpoint_slice.endpoints or ()] == [("10.0.0.1",)]
 
 
 def test_nothing_is_told_until_there_is_something_to_tell() -> None:
@@ -162,9 +162,9 @@ def test_while_the_broker_is_well_an_export_waits_in_silence_behind_others() -> 
 
 def test_a_write_that_fails_is_told_after_a_second() -> None:
     view = seen([export(), service(), backends()], after=2)
-    [piece] = wanted(plan(view), EndpointSlice)
+    [endpoint_slice] = wanted(plan(view), EndpointSlice)
     trouble = WriteOutcome(
-        ClusterObjectRef(BROKER, object_ref(piece)), "Failed", "the broker is full", EPOCH
+        ClusterObjectRef(BROKER, ref_of(endpoint_slice)), "Failed", "the broker is full", EPOCH
     )
 
     told = plan(seen([export(), service(), backends()], facts=[trouble], after=2))
@@ -185,9 +185,9 @@ def test_a_standing_word_is_kept_while_nothing_is_known() -> None:
 @pytest.mark.parametrize("result", ["Foreign", "Refused", "Forbidden"])
 def test_a_broker_that_does_not_take_it_is_quoted(result: WriteResult) -> None:
     view = seen([export(), service(), backends()])
-    [piece] = wanted(plan(view), EndpointSlice)
+    [endpoint_slice] = wanted(plan(view), EndpointSlice)
     trouble = WriteOutcome(
-        ClusterObjectRef(BROKER, object_ref(piece)), result, "the broker says no", EPOCH
+        ClusterObjectRef(BROKER, ref_of(endpoint_slice)), result, "the broker says no", EPOCH
     )
 
     told = plan(seen([export(), service(), backends()], facts=[trouble]))
@@ -263,9 +263,9 @@ def test_a_later_export_of_another_type_is_valid_not_ready_and_published_empty()
     assert conditions(result)["Valid"] == ("True", "Valid")
     assert conditions(result)["Ready"] == ("False", "Failed")
     assert conditions(result)[r"Conflict"] == ("True", "TypeConflict")
-    [piece] = wanted(result, EndpointSlice)
-    assert piece.endpoints == ()
-    assert RECORD in piece.metadata.annotations
+    [endpoint_slice] = wanted(result, EndpointSlice)
+    assert endpoint_slice.endpoints == ()
+    assert RECORD in endpoint_slice.metadata.annotations
 
 
 def test_it_is_admitted_as_soon_as_the_older_is_gone_or_dead() -> None:
@@ -276,16 +276,16 @@ def test_it_is_admitted_as_soon_as_the_older_is_gone_or_dead() -> None:
         seen([export(), service(), backends()]),
         seen([export(), service(), backends()], older, facts=[dead]),
     ):
-        [piece] = wanted(plan(view), EndpointSlice)
-        assert [e.addresses for e in piece.endpoints or ()] == [("10.0.0.1",)]
+        [endpoint_slice] = wanted(plan(view), EndpointSlice)
+        assert [e.addresses for e in endpoint_slice.endpoints or ()] == [("10.0.0.1",)]
 
 
 def test_under_a_headless_import_of_kep_1645_a_service_shows_its_pods() -> None:
     other = on_broker(record("bergen", age=9, headless=True))
 
-    [piece] = wanted(conflict_with(*other, profile="kep-1645"), EndpointSlice)
+    [endpoint_slice] = wanted(conflict_with(*other, profile="kep-1645"), EndpointSlice)
 
-    assert [e.addresses for e in piece.endpoints or ()] == [("10.9.0.1",)]
+    assert [e.addresses for e in endpoint_slice.endpoints or ()] == [("10.9.0.1",)]
 
 
 def test_our_own_old_record_is_no_other_export() -> None:
@@ -301,9 +301,11 @@ def test_what_a_later_version_of_our_agent_published_is_left_as_it_is() -> None:
     mine = export()
     said = msgspec.to_builtins(build_record(mine, service(), HERE))
     text = msgspec.json.encode({**said, "schema": SCHEMA + 1, "new": True}).decode()
-    [piece] = [o for o in published(mine, service(), backends()) if isinstance(o, EndpointSlice)]
-    marks = {**piece.metadata.annotations, RECORD: text}
-    newer = replace(piece, metadata=replace(piece.metadata, annotations=marks))
+    [endpoint_slice] = [
+        o for o in published(mine, service(), backends()) if isinstance(o, EndpointSlice)
+    ]
+    marks = {**endpoint_slice.metadata.annotations, RECORD: text}
+    newer = replace(endpoint_slice, metadata=replace(endpoint_slice.metadata, annotations=marks))
 
     view = seen([mine, service(("http", 81)), backends()], [newer])
     result = plan(view)
@@ -394,6 +396,8 @@ def test_an_address_outside_of_the_clusters_ranges_is_told() -> None:
 def test_an_address_outside_of_the_clusters_ranges_is_not_published() -> None:
     bounds = rules(clusters=(MemberSettings(id=HERE, ranges=("10.7.0.0/16",)),))
 
-    [piece] = wanted(plan(seen([export(), service(), backends()], [bounds])), EndpointSlice)
+    [endpoint_slice] = wanted(
+        plan(seen([export(), service(), backends()], [bounds])), EndpointSlice
+    )
 
-    assert piece.endpoints == ()
+    assert endpoint_slice.endpoints == ()

@@ -64,9 +64,9 @@ def test_where_globalnet_runs_an_export_waits_for_its_global_address() -> None:
 def test_the_global_address_is_published_in_place_of_the_services_own() -> None:
     here = [export(), service(), backends(), ingress("web", "242.1.0.5")]
 
-    [piece] = wanted(plan(seen(here, facts=[GLOBALNET])), EndpointSlice)
+    [endpoint_slice] = wanted(plan(seen(here, facts=[GLOBALNET])), EndpointSlice)
 
-    assert [e.addresses for e in piece.endpoints or ()] == [("242.1.0.5",)]
+    assert [e.addresses for e in endpoint_slice.endpoints or ()] == [("242.1.0.5",)]
 
 
 def test_pods_are_published_by_their_global_addresses_and_others_wait() -> None:
@@ -78,19 +78,21 @@ def test_pods_are_published_by_their_global_addresses_and_others_wait() -> None:
     here = [export(), service(headless=True), replace(pods, endpoints=named)]
 
     waiting = plan(seen(here, facts=[GLOBALNET]))
-    [piece] = wanted(
+    [endpoint_slice] = wanted(
         plan(seen([*here, ingress("pod-web-1", "242.1.0.9", pod="web-1")], facts=[GLOBALNET])),
         EndpointSlice,
     )
 
     assert conditions(waiting)["Ready"] == ("False", "Pending")
     assert "Globalnet" in message(waiting, "Ready")
-    assert [e.addresses for e in piece.endpoints or ()] == [("242.1.0.9",)]
+    assert [e.addresses for e in endpoint_slice.endpoints or ()] == [("242.1.0.9",)]
 
 
 def test_without_globalnet_nobody_waits() -> None:
     absent = KindServed(HERE, GlobalIngressIP.kind, False)
 
-    [piece] = wanted(plan(seen([export(), service(), backends()], facts=[absent])), EndpointSlice)
+    [endpoint_slice] = wanted(
+        plan(seen([export(), service(), backends()], facts=[absent])), EndpointSlice
+    )
 
-    assert piece.endpoints
+    assert endpoint_slice.endpoints

@@ -66,10 +66,10 @@ def derived(*ips: str) -> Service:
 
 def newer(of: str) -> EndpointSlice:
     """The slice of a cluster whose agent is of a later version."""
-    [piece] = on_broker(record(of))
-    said = msgspec.json.decode(piece.metadata.annotations[RECORD])
+    [endpoint_slice] = on_broker(record(of))
+    said = msgspec.json.decode(endpoint_slice.metadata.annotations[RECORD])
     marks = {RECORD: msgspec.json.encode({**said, "schema": SCHEMA + 1, "type": "Any"}).decode()}
-    return replace(piece, metadata=replace(piece.metadata, annotations=marks))
+    return replace(endpoint_slice, metadata=replace(endpoint_slice.metadata, annotations=marks))
 
 
 def sources(plan: Plan) -> list[str]:
@@ -178,8 +178,8 @@ def test_kep_1645_makes_the_service_first_and_then_the_import_with_its_addresses
     [told] = wanted(after, ServiceImport)
     assert (told.spec.ips, told.spec.ip_families) == (("10.0.0.77",), ("IPv4",))
     assert told.metadata.annotations[DERIVED_SERVICE] == DERIVED
-    [piece] = wanted(after, EndpointSlice)
-    assert piece.metadata.labels[KUBE_SERVICE] == DERIVED
+    [endpoint_slice] = wanted(after, EndpointSlice)
+    assert endpoint_slice.metadata.labels[KUBE_SERVICE] == DERIVED
 
 
 def test_an_import_has_one_address_for_each_family_that_it_has() -> None:
@@ -286,18 +286,18 @@ def test_planning_again_after_all_was_written_changes_nothing() -> None:
 @settings(deadline=None, max_examples=40)
 @given(st.permutations(["bergen", "visby", HERE]), st.sampled_from(["lighthouse", "kep-1645"]))
 def test_the_aggregate_is_the_same_whoever_computes_it(order: list[str], profile: Any) -> None:
-    pieces = {
+    slices = {
         c: on_broker(record(c, port(80, "http"), port(90 + n, f"own-{n}"), age=n))
         for n, c in enumerate(("bergen", "visby", HERE))
     }
-    view = seen(broker=[rules(profile), *(s for c in order for s in pieces[c])])
+    view = seen(broker=[rules(profile), *(s for c in order for s in slices[c])])
 
     [told] = FEATURE.plan(AGGREGATE, view).desired
 
     assert told.shared
     assert told.object.metadata.name == unique("web", SHOP)
     found = wanted(FEATURE.plan(AGGREGATE, view), ServiceImport)[0]
-    again = seen(broker=[rules(profile), *(s for c in pieces for s in pieces[c])])
+    again = seen(broker=[rules(profile), *(s for c in slices for s in slices[c])])
     assert wanted(FEATURE.plan(AGGREGATE, again), ServiceImport)[0] == found
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hanse.features.services.merge import MergedImport, merge
+from hanse.features.services.merge import MergedImport, merge_exports
 from hanse.features.services.records import ExportRecord
 from hanse.model.kinds.core import ClientIPConfig, Protocol, SessionAffinityConfig
 from hanse.model.kinds.hanse import Profile
@@ -58,7 +58,7 @@ some_records = st.lists(
 
 
 def merged(records: Sequence[ExportRecord], profile: Profile) -> MergedImport:
-    result = merge(records, profile)
+    result = merge_exports(records, profile)
     assert result is not None
     return result
 
@@ -72,7 +72,7 @@ def test_the_order_of_records_is_irrelevant(
     shuffled = list(records)
     Random(seed).shuffle(shuffled)
 
-    assert merge(shuffled, profile) == merge(records, profile)
+    assert merge_exports(shuffled, profile) == merge_exports(records, profile)
 
 
 @both_profiles
@@ -205,8 +205,8 @@ def test_a_refused_export_is_admitted_once_those_of_the_other_type_are_gone(
 
 
 def test_nobody_exports_nothing() -> None:
-    assert merge([], "lighthouse") is None
-    assert merge([], "kep-1645") is None
+    assert merge_exports([], "lighthouse") is None
+    assert merge_exports([], "kep-1645") is None
 
 
 def test_of_two_exports_of_one_second_the_first_by_name_of_its_cluster_wins() -> None:

@@ -50,9 +50,9 @@ def removed(here: list[Object], broker: list[Object]) -> list[tuple[str, str]]:
 def test_a_cluster_with_an_older_agent_is_imported_by_its_word() -> None:
     plan = FEATURE.plan(IMPORT, seen(broker=[old("riga")]))
 
-    [piece] = wanted(plan, EndpointSlice)
-    assert piece.metadata.labels[SOURCE_CLUSTER] == "riga"
-    assert [e.addresses for e in piece.endpoints or ()] == [("10.8.0.1",)]
+    [endpoint_slice] = wanted(plan, EndpointSlice)
+    assert endpoint_slice.metadata.labels[SOURCE_CLUSTER] == "riga"
+    assert [e.addresses for e in endpoint_slice.endpoints or ()] == [("10.8.0.1",)]
     [told] = wanted(plan, ServiceImport)
     assert [c.cluster for c in told.status.clusters] == ["riga"]
 

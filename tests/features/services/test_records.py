@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hanse.features.services.merge import merge
+from hanse.features.services.merge import merge_exports
 from hanse.features.services.names import PRIORITY, RECORD, SOURCE_CLUSTER, TO_CLUSTERS, WEIGHT
 from hanse.features.services.records import (
     SCHEMA,
     ExportRecord,
     build_record,
     decode_record,
+    encode_record,
     read_exports,
-    written,
 )
 from hanse.model.kinds.discovery import EndpointSlice
 from tests.features.services.given import PROFILES, export, on_broker, port, record, service
@@ -30,8 +30,10 @@ json_values = st.recursive(
 
 def saying(text: str, like: ExportRecord | None = None) -> EndpointSlice:
     """A slice on the broker whose record is any text."""
-    piece = on_broker(like or record("lubeck"))[0]
-    return replace(piece, metadata=replace(piece.metadata, annotations={RECORD: text}))
+    endpoint_slice = on_broker(like or record("lubeck"))[0]
+    return replace(
+        endpoint_slice, metadata=replace(endpoint_slice.metadata, annotations={RECORD: text})
+    )
 
 
 def saying_otherwise(**fields: Any) -> EndpointSlice:
@@ -44,26 +46,26 @@ def test_what_an_export_says_is_read_as_it_was_said() -> None:
     marks = {TO_CLUSTERS: "visby, bergen", WEIGHT: "3", PRIORITY: "20"}
     said = build_record(export(marks=marks, exported_labels={"tier": "gold"}), service(), "lubeck")
 
-    [piece] = on_broker(said)
+    [endpoint_slice] = on_broker(said)
 
-    assert decode_record(piece) == said
+    assert decode_record(endpoint_slice) == said
     assert (said.to, said.weight, said.priority) == (("bergen", "visby"), 3, 20)
     assert said.exported_labels == {"tier": "gold"}
 
 
 def test_one_record_counts_for_each_cluster_whatever_the_order() -> None:
     one, other = record("lubeck", port(80)), record("lubeck", port(81))
-    pieces = [
+    slices = [
         replace(p, metadata=replace(p.metadata, name=name))
         for name, r in (("a", one), ("b", other))
         for p in on_broker(r)
     ]
 
-    assert read_exports(pieces).records == read_exports(pieces[::-1]).records == (one,)
+    assert read_exports(slices).records == read_exports(slices[::-1]).records == (one,)
 
 
 def test_an_unstated_schema_is_the_first() -> None:
-    said = msgspec.json.decode(written(record("lubeck")))
+    said = msgspec.json.decode(encode_record(record("lubeck")))
     said.pop("schema", None)
 
     assert decode_record(saying(msgspec.json.encode(said).decode())) == record("lubeck")
@@ -104,19 +106,19 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("piece", BAD.values(), ids=list(BAD))
-def test_a_bad_record_is_no_record_and_others_are_imported(piece: EndpointSlice) -> None:
-    told = read_exports([piece, *on_broker(record("visby"))])
+@pytest.mark.parametrize("endpoint_slice", BAD.values(), ids=list(BAD))
+def test_a_bad_record_is_no_record_and_others_are_imported(endpoint_slice: EndpointSlice) -> None:
+    told = read_exports([endpoint_slice, *on_broker(record("visby"))])
 
     assert [r.cluster for r in told.records] == ["visby"]
     assert told.newer == frozenset()
 
 
 def test_a_cluster_with_a_name_that_no_import_takes_is_left_out() -> None:
-    piece = on_broker(record("Under_Score"))[0]
-    assert piece.metadata.labels[SOURCE_CLUSTER] == "Under_Score"
+    endpoint_slice = on_broker(record("Under_Score"))[0]
+    assert endpoint_slice.metadata.labels[SOURCE_CLUSTER] == "Under_Score"
 
-    assert read_exports([piece]).records == ()
+    assert read_exports([endpoint_slice]).records == ()
 
 
 @settings(deadline=None, max_examples=150)
@@ -132,7 +134,7 @@ def test_whatever_a_record_says_reading_and_merging_it_does_not_fail(said: dict[
 
     assert "visby" in {r.cluster for r in told.records}
     for profile in PROFILES:
-        assert merge(told.records, profile) is not None
+        assert merge_exports(told.records, profile) is not None
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1001", "3.5", "three", "٣", "9" * 5000])

@@ -7,10 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hanse.features.services.merge import MergedImport, merge
+from hanse.features.services.merge import MergedImport, merge_exports
 from hanse.features.services.names import DOMAIN, RECORD, SERVICE_NAME, SOURCE_CLUSTER
 from hanse.features.services.records import ExportRecord
-from hanse.features.services.slices import ExportBackends, build_imported_slice, published
+from hanse.features.services.slices import (
+    ExportBackends,
+    build_imported_slice,
+    build_published_slices,
+)
 from hanse.model.kinds.discovery import (
     KUBE_SERVICE,
     MANAGED_BY,
@@ -29,7 +33,9 @@ BOTH = ("10.0.0.1", "fd00:1::1")
 def publish(
     of: ExportRecord, *pods: EndpointSlice, addresses: tuple[str, ...] = ("10.0.0.1",)
 ) -> tuple[EndpointSlice, ...]:
-    return published(of, ExportBackends(addresses, pods), HOME, as_pods=of.type == "Headless")
+    return build_published_slices(
+        of, ExportBackends(addresses, pods), HOME, as_pods=of.type == "Headless"
+    )
 
 
 def states(slices: tuple[EndpointSlice, ...]) -> list[list[tuple[str, bool]]]:
@@ -37,7 +43,7 @@ def states(slices: tuple[EndpointSlice, ...]) -> list[list[tuple[str, bool]]]:
 
 
 def together(*records: ExportRecord, profile: str = "kep-1645") -> MergedImport:
-    result = merge(records, "lighthouse" if profile == "lighthouse" else "kep-1645")
+    result = merge_exports(records, "lighthouse" if profile == "lighthouse" else "kep-1645")
     assert result is not None
     return result
 
@@ -112,17 +118,17 @@ def test_pods_that_are_published_before_they_are_ready_stay_so() -> None:
     early = EndpointConditions(ready=True, serving=False, terminating=False)
     pods = replace(backends(1), endpoints=(Endpoint(addresses=("10.9.0.1",), conditions=early),))
 
-    [piece] = publish(PODS, pods)
+    [endpoint_slice] = publish(PODS, pods)
 
-    assert (piece.endpoints or ())[0].conditions == early
+    assert (endpoint_slice.endpoints or ())[0].conditions == early
 
 
 def test_what_only_the_own_cluster_needs_is_not_published() -> None:
     pod = Endpoint(addresses=("10.9.0.1",), node_name="node-1", zone="north", hostname="web-0")
 
-    [piece] = publish(PODS, replace(backends(1), endpoints=(pod,)))
+    [endpoint_slice] = publish(PODS, replace(backends(1), endpoints=(pod,)))
 
-    assert piece.endpoints == (replace(pod, node_name=""),)
+    assert endpoint_slice.endpoints == (replace(pod, node_name=""),)
 
 
 def test_host_names_in_place_of_addresses_are_left_out() -> None:
@@ -133,7 +139,7 @@ def test_host_names_in_place_of_addresses_are_left_out() -> None:
 
 @pytest.mark.parametrize("of", [WEB, PODS], ids=["address", "pods"])
 def test_a_refused_export_keeps_its_record_and_has_no_endpoints(of: ExportRecord) -> None:
-    slices = published(
+    slices = build_published_slices(
         of, ExportBackends(BOTH, (backends(3),)), HOME, as_pods=of.type == "Headless", refused=True
     )
 
@@ -154,9 +160,9 @@ def test_of_two_services_no_two_slices_have_one_name() -> None:
 
 
 def test_a_copy_says_whose_it_is_and_carries_no_record() -> None:
-    [piece] = on_broker(WEB)
+    [endpoint_slice] = on_broker(WEB)
 
-    copy = build_imported_slice(piece, WEB, together(WEB, profile="lighthouse"))
+    copy = build_imported_slice(endpoint_slice, WEB, together(WEB, profile="lighthouse"))
 
     assert copy.metadata.namespace == "shop"
     assert copy.metadata.labels == {
@@ -165,23 +171,23 @@ def test_a_copy_says_whose_it_is_and_carries_no_record() -> None:
         MANAGED_BY: DOMAIN,
     }
     assert copy.metadata.annotations == {}
-    assert copy.endpoints == piece.endpoints
+    assert copy.endpoints == endpoint_slice.endpoints
 
 
 def test_without_a_derived_service_a_copy_keeps_its_clusters_own_ports() -> None:
     old, young = record("lubeck", port(80, "http"), age=9), record("bergen", port(80, "web"))
-    [piece] = on_broker(young)
+    [endpoint_slice] = on_broker(young)
 
-    copy = build_imported_slice(piece, young, together(old, young, profile="lighthouse"))
+    copy = build_imported_slice(endpoint_slice, young, together(old, young, profile="lighthouse"))
 
     assert [p.name for p in copy.ports or ()] == ["web"]
 
 
 def test_behind_a_derived_service_ports_go_by_the_imports_names() -> None:
     old, young = record("lubeck", port(80, "http"), age=9), record("bergen", port(80, "web"))
-    [piece] = on_broker(young)
+    [endpoint_slice] = on_broker(young)
 
-    copy = build_imported_slice(piece, young, together(old, young), "derived-web")
+    copy = build_imported_slice(endpoint_slice, young, together(old, young), "derived-web")
 
     assert [(p.name, p.port) for p in copy.ports or ()] == [("http", 80)]
     assert copy.metadata.labels[KUBE_SERVICE] == "derived-web"
@@ -190,9 +196,9 @@ def test_behind_a_derived_service_ports_go_by_the_imports_names() -> None:
 def test_pods_behind_a_derived_service_are_joined_by_the_port_of_their_service() -> None:
     old = record("lubeck", port(80, "web"), age=9)
     young = record("bergen", port(80, "http"), headless=True)
-    [piece] = on_broker(young)
+    [endpoint_slice] = on_broker(young)
 
-    copy = build_imported_slice(piece, young, together(old, young), "derived-web")
+    copy = build_imported_slice(endpoint_slice, young, together(old, young), "derived-web")
 
     assert [(p.name, p.port) for p in copy.ports or ()] == [("web", 8080)]
 
@@ -204,9 +210,9 @@ def test_no_port_name_stands_twice_in_a_copy(
 ) -> None:
     old = replace(record("lubeck", age=9), ports=one)
     young = replace(record("bergen"), ports=other)
-    [piece] = on_broker(young)
+    [endpoint_slice] = on_broker(young)
 
-    copy = build_imported_slice(piece, young, together(old, young), "derived-web")
+    copy = build_imported_slice(endpoint_slice, young, together(old, young), "derived-web")
 
     names = [p.name for p in copy.ports or ()]
     assert len(names) == len(other)

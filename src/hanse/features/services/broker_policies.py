@@ -1,4 +1,7 @@
-"""What holds members of a broker apart where RBAC cannot: admission policies over labels."""
+"""ValidatingAdmissionPolicies of a broker: each member writes only its own objects.
+
+RBAC cannot express this, since it does not see labels.
+"""
 
 from msgspec import Struct
 
@@ -17,49 +20,51 @@ from hanse.model.manifests import SERVICE_ACCOUNT, Manifest, manifest
 from hanse.model.objects import Kind, Wire
 
 CLUSTER_UID = "hanse.dev/cluster-uid"
-"""Annotation of a member's Lease: the kube-system uid of the cluster that joined by this id."""
+"""Annotation of a member's Lease: the kube-system uid of the cluster that joined with this id."""
 
 _TOKENS = Kind("", "v1", "TokenRequest", f"{SERVICE_ACCOUNT.plural}/token")
 
-_OLD_SOURCE = "lighthouse.submariner.io/sourceCluster"
-"""Label of an import that agents before the aggregate publish for one cluster alone."""
+_LEGACY_SOURCE = "lighthouse.submariner.io/sourceCluster"
+"""Label of the import that an older agent publishes for its cluster alone."""
 
 
 class _Validation(Struct, frozen=True):
-    """What must hold, and the message where it does not; both in CEL over `variables.me`."""
+    """A CEL expression that must hold, and the CEL of its message; `variables.me` is the member."""
 
     expression: str
     message: str
 
 
-class _Law(Struct, frozen=True):
-    """What members may do with one kind."""
+class _Policy(Struct, frozen=True):
+    """The restrictions of members' requests for one kind."""
 
     name: str
     kind: Kind
     validations: tuple[_Validation, ...]
     status: bool = False
+    """Whether it applies to the status subresource, too."""
     anywhere: bool = False
-    """Whether it holds in every namespace: users' own are where sets and Services are submitted."""
-    by_rules: bool = False
-    """Whether it reads the fleet's rules, the ClusterSet, as `params`."""
+    """Whether it applies in every namespace: users submit sets and Services in their own."""
+    uses_clusterset: bool = False
+    """Whether it reads the ClusterSet as `params`."""
 
 
 def policies(broker_namespace: str) -> tuple[Manifest, ...]:
-    """The policies of a broker namespace and their bindings; people and others are not touched."""
+    """The policies of a broker namespace and their bindings; they bind members' accounts only."""
     return tuple(
         made
-        for law in _LAWS
-        for made in (_policy(law, broker_namespace), _bound(law, broker_namespace))
+        for policy in _POLICIES
+        for made in (_policy(policy, broker_namespace), _binding(policy, broker_namespace))
     )
 
 
-def _marked(which: str, label: str, otherwise: str) -> str:
-    return f"{which}.metadata.?labels[?'{label}'].orValue({otherwise})"
+def _label_value(obj: str, label: str, default: str) -> str:
+    """CEL for the value of a label of `obj`."""
+    return f"{obj}.metadata.?labels[?'{label}'].orValue({default})"
 
 
-def _on_both(condition: str) -> str:
-    """A condition on `it` that holds of the object before and after."""
+def _before_and_after(condition: str) -> str:
+    """CEL for a condition on `it` that both the old and the new object must satisfy."""
     before = condition.replace("it.", "oldObject.")
     after = condition.replace("it.", "object.")
     return (
@@ -70,16 +75,16 @@ def _on_both(condition: str) -> str:
 _UID = f"metadata.?annotations[?'{CLUSTER_UID}'].orValue('')"
 
 _OWN_SLICE = _Validation(
-    _on_both(f"{_marked('it', SOURCE_CLUSTER, repr(''))} == variables.me"),
+    _before_and_after(f"{_label_value('it', SOURCE_CLUSTER, repr(''))} == variables.me"),
     f"'label {SOURCE_CLUSTER} must be ' + variables.me + ': a member writes its own slices only'",
 )
 _OWN_IMPORT = _Validation(
-    _on_both(f"{_marked('it', _OLD_SOURCE, 'variables.me')} == variables.me"),
-    f"'label {_OLD_SOURCE} must be ' + variables.me + "
+    _before_and_after(f"{_label_value('it', _LEGACY_SOURCE, 'variables.me')} == variables.me"),
+    f"'label {_LEGACY_SOURCE} must be ' + variables.me + "
     "': a member writes aggregates and its own imports only'",
 )
 _OWN_LEASE = _Validation(
-    _on_both("it.metadata.name == variables.me"),
+    _before_and_after("it.metadata.name == variables.me"),
     "'the Lease must be ' + variables.me + ': a member renews its own only'",
 )
 _LASTING_UID = _Validation(
@@ -98,50 +103,50 @@ _WITHIN_RANGES = _Validation(
     "'ClusterSet ' + params.metadata.name + ' does not let ' + variables.me + "
     "' publish addresses outside of its ranges'",
 )
-_MINE = _on_both(
+_OWNED = _before_and_after(
     "it.metadata.?annotations[?'hanse.dev/owner-key'].orValue('')"
     ".contains('\"for\":\"' + variables.me + '\"')"
 )
-"""What a member's own agent made and marked as made for that member."""
+"""CEL: the owner key says that a member's agent made the object for that member."""
 
 _OWN_PART = _Validation(
-    _on_both("it.spec.cluster == variables.me"),
+    _before_and_after("it.spec.cluster == variables.me"),
     "'spec.cluster must be ' + variables.me + ': a member reports its own part only'",
 )
 _OWN_SERVICE = _Validation(
-    f"({_MINE}) || (request.operation == 'UPDATE' && request.?subResource.orValue('') == '' && "
+    f"({_OWNED}) || (request.operation == 'UPDATE' && request.?subResource.orValue('') == '' && "
     "object.spec == oldObject.spec)",
     "'the Service was not made for ' + variables.me + ': a member annotates those of others only'",
 )
 _OWN_SET = _Validation(
-    _MINE,
+    _OWNED,
     "'the set was not passed on by ' + variables.me + ': a member writes those it hosts only'",
 )
 _OWN_EVENT = _Validation(
-    _on_both("it.?reportingComponent.orValue('') == 'hanse'"),
+    _before_and_after("it.?reportingComponent.orValue('') == 'hanse'"),
     "'reportingComponent must be hanse: ' + variables.me + ' tells nobody else\\'s Events'",
 )
-_LAWS = (
-    _Law("slices", EndpointSlice.kind, (_OWN_SLICE,)),
-    _Law("imports", ServiceImport.kind, (_OWN_IMPORT,), status=True),
-    _Law("ranges", EndpointSlice.kind, (_WITHIN_RANGES,), by_rules=True),
-    _Law("leases", Lease.kind, (_OWN_LEASE, _LASTING_UID)),
-    _Law("tokens", _TOKENS, (_OWN_TOKEN,)),
-    _Law("parts", StatefulSetPart.kind, (_OWN_PART,)),
-    _Law("services", Service.kind, (_OWN_SERVICE,), status=True, anywhere=True),
-    _Law("sets", FederatedStatefulSet.kind, (_OWN_SET,), anywhere=True),
-    _Law("events", Event.kind, (_OWN_EVENT,), anywhere=True),
+_POLICIES = (
+    _Policy("slices", EndpointSlice.kind, (_OWN_SLICE,)),
+    _Policy("imports", ServiceImport.kind, (_OWN_IMPORT,), status=True),
+    _Policy("ranges", EndpointSlice.kind, (_WITHIN_RANGES,), uses_clusterset=True),
+    _Policy("leases", Lease.kind, (_OWN_LEASE, _LASTING_UID)),
+    _Policy("tokens", _TOKENS, (_OWN_TOKEN,)),
+    _Policy("parts", StatefulSetPart.kind, (_OWN_PART,)),
+    _Policy("services", Service.kind, (_OWN_SERVICE,), status=True, anywhere=True),
+    _Policy("sets", FederatedStatefulSet.kind, (_OWN_SET,), anywhere=True),
+    _Policy("events", Event.kind, (_OWN_EVENT,), anywhere=True),
 )
 
 
-def _policy(law: _Law, broker_namespace: str) -> Manifest:
-    resources = [law.kind.plural, *([f"{law.kind.plural}/status"] if law.status else [])]
+def _policy(policy: _Policy, broker_namespace: str) -> Manifest:
+    resources = [policy.kind.plural, *([f"{policy.kind.plural}/status"] if policy.status else [])]
     spec: Wire = {
         "failurePolicy": "Fail",
         "matchConstraints": {
             "resourceRules": [
                 {
-                    "apiGroups": [law.kind.group],
+                    "apiGroups": [policy.kind.group],
                     "apiVersions": ["*"],
                     "operations": ["CREATE", "UPDATE", "DELETE"],
                     "resources": resources,
@@ -158,25 +163,25 @@ def _policy(law: _Law, broker_namespace: str) -> Manifest:
         "variables": [{"name": "me", "expression": "request.userInfo.username.split(':')[3]"}],
         "validations": [
             {"expression": v.expression, "messageExpression": v.message, "reason": "Forbidden"}
-            for v in law.validations
+            for v in policy.validations
         ],
     }
-    if law.by_rules:
+    if policy.uses_clusterset:
         spec["paramKind"] = {"apiVersion": ClusterSet.kind.api_version, "kind": "ClusterSet"}
     return manifest(
         ValidatingAdmissionPolicy.kind,
-        f"{broker_namespace}-{law.name}",
+        f"{broker_namespace}-{policy.name}",
         body={"spec": spec},
         optional=True,
     )
 
 
-def _bound(law: _Law, broker_namespace: str) -> Manifest:
-    name = f"{broker_namespace}-{law.name}"
+def _binding(policy: _Policy, broker_namespace: str) -> Manifest:
+    name = f"{broker_namespace}-{policy.name}"
     spec: Wire = {"policyName": name, "validationActions": ["Deny"]}
-    if not law.anywhere:
-        inside = {"matchLabels": {"kubernetes.io/metadata.name": broker_namespace}}
-        spec["matchResources"] = {"namespaceSelector": inside}
-    if law.by_rules:
+    if not policy.anywhere:
+        selector = {"matchLabels": {"kubernetes.io/metadata.name": broker_namespace}}
+        spec["matchResources"] = {"namespaceSelector": selector}
+    if policy.uses_clusterset:
         spec["paramRef"] = {"selector": {}, "parameterNotFoundAction": "Allow"}
     return manifest(ValidatingAdmissionPolicyBinding.kind, name, body={"spec": spec}, optional=True)

@@ -1,38 +1,48 @@
-"""What the feature knows of the fleet: its broker, its rules, and who is alive."""
+"""Look-ups about clusters: the slices they publish, who has joined or is alive, and their settings.
 
-from collections.abc import Iterable, Iterator
+The settings include the address ranges that a cluster may publish.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+
+from msgspec.structs import replace
 
 from hanse.features.services.names import DOMAIN, SERVICE_NAME, SERVICE_NAMESPACE, SOURCE_CLUSTER
 from hanse.model.clusterset import is_alive, is_local_or_alive
 from hanse.model.kinds.coordination import Lease
-from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, EndpointSlice
+from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, Endpoint, EndpointSlice
 from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, MemberSettings
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Key
 from hanse.model.snapshot import Index, Snapshot
 
 
-def _service_behind(endpoint_slice: EndpointSlice) -> Iterator[str]:
+def _backed_service(endpoint_slice: EndpointSlice) -> Iterator[str]:
     labels = endpoint_slice.metadata.labels
     if KUBE_SERVICE in labels and labels.get(MANAGED_BY) != DOMAIN:
         yield f"{endpoint_slice.metadata.namespace}/{labels[KUBE_SERVICE]}"
 
 
-def _service_imported(endpoint_slice: EndpointSlice) -> Iterator[str]:
+def _imported_service(endpoint_slice: EndpointSlice) -> Iterator[str]:
     labels = endpoint_slice.metadata.labels
     if SERVICE_NAME in labels and labels.get(MANAGED_BY) == DOMAIN:
         yield f"{endpoint_slice.metadata.namespace}/{labels[SERVICE_NAME]}"
 
 
-def _service_published(endpoint_slice: EndpointSlice) -> Iterator[str]:
+def _published_service(endpoint_slice: EndpointSlice) -> Iterator[str]:
     labels = endpoint_slice.metadata.labels
     if SERVICE_NAMESPACE in labels and SERVICE_NAME in labels:
         yield f"{labels[SERVICE_NAMESPACE]}/{labels[SERVICE_NAME]}"
 
 
-BACKENDS = Index(EndpointSlice, "services-backends", _service_behind)
-IMPORTED = Index(EndpointSlice, "services-imported", _service_imported)
-PUBLISHED = Index(EndpointSlice, "services-published", _service_published)
+BACKENDS = Index(EndpointSlice, "services-backends", _backed_service)
+"""Slices of the cluster's own Services, by Service; imported slices are not among them."""
+IMPORTED = Index(EndpointSlice, "services-imported", _imported_service)
+"""Imported slices in this cluster, by ServiceImport."""
+PUBLISHED = Index(EndpointSlice, "services-published", _published_service)
+"""Slices on the broker, by the service that they are published for."""
 BY_SOURCE = Index(
     EndpointSlice, "services-source", lambda s: [s.metadata.labels.get(SOURCE_CLUSTER, "")]
 )
@@ -41,8 +51,38 @@ IN_NAMESPACE = Index(
 )
 
 
+def list_published_slices(key: Key, snapshot: Snapshot, broker: ClusterId) -> list[EndpointSlice]:
+    """The slices on the broker that all clusters publish for one service."""
+    return list(snapshot.by(broker, PUBLISHED, f"{key.namespace}/{key.name}"))
+
+
+def source_cluster(endpoint_slice: EndpointSlice) -> ClusterId:
+    """The cluster that a published or imported slice comes from."""
+    return endpoint_slice.metadata.labels.get(SOURCE_CLUSTER, "")
+
+
+def alive_for_all(
+    slices: Iterable[EndpointSlice], snapshot: Snapshot, broker: ClusterId, broker_namespace: str
+) -> list[EndpointSlice]:
+    """The slices whose cluster every agent considers alive, so that all agents agree."""
+    return [
+        s for s in slices if is_alive_for_all(source_cluster(s), snapshot, broker, broker_namespace)
+    ]
+
+
+def alive_for_us(
+    slices: Iterable[EndpointSlice], snapshot: Snapshot, broker: ClusterId, broker_namespace: str
+) -> list[EndpointSlice]:
+    """The slices whose cluster this agent considers alive: its own always is."""
+    return [
+        s
+        for s in slices
+        if is_local_or_alive(source_cluster(s), snapshot, broker, broker_namespace)
+    ]
+
+
 def rules_of(snapshot: Snapshot, broker: ClusterId) -> ClusterSetSpec:
-    """The fleet's rules: of the ClusterSet on the broker, or the defaults."""
+    """The spec of the ClusterSet on the broker, or the defaults."""
     found = sorted(snapshot.all(broker, ClusterSet), key=lambda c: c.metadata.name)
     return found[0].spec if found else ClusterSetSpec()
 
@@ -50,7 +90,7 @@ def rules_of(snapshot: Snapshot, broker: ClusterId) -> ClusterSetSpec:
 def joined_clusters(
     snapshot: Snapshot, broker: ClusterId, broker_namespace: str
 ) -> frozenset[ClusterId] | None:
-    """The clusters that have joined: each has a Lease on the broker; None where that is unknown."""
+    """The clusters that have a Lease on the broker; None while the Leases are not listed."""
     if not snapshot.listed(broker, Lease):
         return None
     leases = snapshot.in_namespace(broker, Lease, broker_namespace)
@@ -58,34 +98,51 @@ def joined_clusters(
 
 
 def cluster_settings(cluster: ClusterId, rules: ClusterSetSpec) -> MemberSettings:
-    """What the fleet's rules say of one cluster."""
+    """The settings that the ClusterSet has for one cluster, or the defaults."""
     found = (settings for settings in rules.clusters if settings.id == cluster)
     return next(found, MemberSettings(id=cluster))
 
 
-def list_published_slices(key: Key, snapshot: Snapshot, broker: ClusterId) -> list[EndpointSlice]:
-    """Everything that clusters publish of one service."""
-    return list(snapshot.by(broker, PUBLISHED, f"{key.namespace}/{key.name}"))
+def is_address_allowed(endpoint: Endpoint, ranges: Sequence[str]) -> bool:
+    """Whether all addresses of an endpoint are within the ranges; without ranges all are."""
+    return not ranges or all(_is_within(address, ranges) for address in endpoint.addresses)
 
 
-def source_cluster(endpoint_slice: EndpointSlice) -> ClusterId:
-    """The cluster that a slice comes from."""
-    return endpoint_slice.metadata.labels.get(SOURCE_CLUSTER, "")
+def drop_disallowed(endpoint_slice: EndpointSlice, ranges: Sequence[str]) -> EndpointSlice:
+    """The slice without endpoints that its cluster may not publish."""
+    if not ranges:
+        return endpoint_slice
+    allowed = tuple(e for e in endpoint_slice.endpoints or () if is_address_allowed(e, ranges))
+    return replace(endpoint_slice, endpoints=allowed)
 
 
-def alive_for_all(
-    slices: Iterable[EndpointSlice], snapshot: Snapshot, broker: ClusterId, broker_namespace: str
-) -> list[EndpointSlice]:
-    """The slices of clusters that everybody takes for alive, so that all agents agree."""
-    return [s for s in slices if is_alive(source_cluster(s), snapshot, broker, broker_namespace)]
+def disallowed_addresses(slices: Sequence[EndpointSlice], ranges: Sequence[str]) -> tuple[str, ...]:
+    """The addresses in slices that their cluster may not publish."""
+    endpoints = (e for s in slices for e in s.endpoints or () if not is_address_allowed(e, ranges))
+    return tuple(sorted({address for e in endpoints for address in e.addresses}))
 
 
-def alive_for_us(
-    slices: Iterable[EndpointSlice], snapshot: Snapshot, broker: ClusterId, broker_namespace: str
-) -> list[EndpointSlice]:
-    """The slices of clusters that we take for alive: our own always is."""
-    return [
-        s
-        for s in slices
-        if is_local_or_alive(source_cluster(s), snapshot, broker, broker_namespace)
-    ]
+def disallowed_message(addresses: Sequence[str], ranges: Sequence[str]) -> str:
+    """The condition message for addresses outside of the ranges."""
+    shown = ", ".join(addresses[:3]) + (f" and {len(addresses) - 3} more" * (len(addresses) > 3))
+    return (
+        f"{shown}: outside of {', '.join(ranges[:8])}; it is left out of imports until the "
+        "ClusterSet allows it"
+    )
+
+
+def _is_within(address: str, ranges: Sequence[str]) -> bool:
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return False
+    networks = (_parse_network(text) for text in ranges)
+    return any(n is not None and n.version == parsed.version and parsed in n for n in networks)
+
+
+@lru_cache(maxsize=4096)
+def _parse_network(text: str) -> IPv4Network | IPv6Network | None:
+    try:
+        return ip_network(text, strict=False)
+    except ValueError:
+        return None

@@ -1,15 +1,15 @@
-"""The feature: what it watches, what wakes which decision, and the three decisions."""
+"""The feature `services`: its watches, the keys that a change affects, and the plan of each key."""
 
 from collections.abc import Iterable, Iterator
 
 from hanse.features.services.clusters import BACKENDS, BY_SOURCE, IMPORTED, IN_NAMESPACE, PUBLISHED
-from hanse.features.services.exports import IMPORTED_HERE, plan_export
+from hanse.features.services.exports import plan_export
 from hanse.features.services.globalnet import INGRESS, ingress_service_name
 from hanse.features.services.imports import plan_aggregate, plan_import
 from hanse.features.services.legacy import LEGACY, LEGACY_IMPORTS, legacy_import_key, plan_legacy
 from hanse.features.services.names import DOMAIN, SERVICE_NAME, SERVICE_NAMESPACE, TO_CLUSTERS
 from hanse.features.services.records import parse_cluster_list
-from hanse.model.clusterset import broker_cluster
+from hanse.features.services.status import IMPORTED_HERE
 from hanse.model.conditions import find
 from hanse.model.facts import ClusterState, KindServed, LeaseLiveness, Role, WriteOutcome
 from hanse.model.kinds.coordination import Lease
@@ -26,7 +26,7 @@ BROKER_NAMESPACE = "hanse-broker"
 
 
 class Services:
-    """Multi-cluster services over one broker namespace."""
+    """Multi-cluster services that share their exports in one namespace of the broker."""
 
     name = "services"
 
@@ -65,11 +65,11 @@ class Services:
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         match change:
             case ObjectChange(where) if where == snapshot.local:
-                return self._woken_at_home(change, snapshot)
+                return self._keys_for_local_object(change, snapshot)
             case ObjectChange():
-                return self._woken_by_broker(change, snapshot)
+                return self._keys_for_broker_object(change, snapshot)
             case FactChange():
-                return self._woken_by_fact(change, snapshot)
+                return self._keys_for_fact(change, snapshot)
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
         match key.topic:
@@ -82,35 +82,35 @@ class Services:
             case _:
                 return plan_aggregate(key, snapshot, self._home)
 
-    def _woken_at_home(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
+    def _keys_for_local_object(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
         obj = change.object
         meta = obj.metadata
         match obj:
             case ServiceExport():
                 yield Key("export", meta.name, meta.namespace)
             case Service():
-                yield from _export_of(meta.name, meta.namespace, snapshot)
+                yield from _export_key(meta.name, meta.namespace, snapshot)
             case EndpointSlice() if meta.labels.get(MANAGED_BY) != DOMAIN:
                 service = meta.labels.get(KUBE_SERVICE, "")
-                yield from _export_of(service, meta.namespace, snapshot)
+                yield from _export_key(service, meta.namespace, snapshot)
             case Namespace():
-                yield from self._in_namespace(meta.name, snapshot)
+                yield from self._keys_in_namespace(meta.name, snapshot)
             case GlobalIngressIP():
-                yield from _export_of(ingress_service_name(obj), meta.namespace, snapshot)
+                yield from _export_key(ingress_service_name(obj), meta.namespace, snapshot)
             case ServiceImport() if legacy_import_key(obj) is not None:
                 yield LEGACY
             case ServiceImport():
-                yield from _export_that_told(meta.name, meta.namespace, snapshot)
+                yield from _blocked_export_key(meta.name, meta.namespace, snapshot)
             case _:
                 return
 
-    def _woken_by_broker(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
+    def _keys_for_broker_object(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
         if isinstance(change.object, ClusterSet):
-            yield from self._everything(snapshot)
+            yield from self._all_keys(snapshot)
             return
         if isinstance(change.object, Lease):
             if change.before is None or change.after is None:
-                yield from _exports_to(change.object.metadata.name, snapshot)
+                yield from _exports_to_cluster(change.object.metadata.name, snapshot)
             return
         for obj in (change.before, change.after):
             if isinstance(obj, EndpointSlice):
@@ -118,61 +118,61 @@ class Services:
             elif isinstance(obj, ServiceImport):
                 yield from _import_keys(obj, snapshot)
 
-    def _woken_by_fact(self, change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
+    def _keys_for_fact(self, change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
         match change.fact:
             case ClusterState():
-                yield from self._everything(snapshot)
-            case LeaseLiveness(where, _, cluster) if where == broker_cluster(snapshot):
+                yield from self._all_keys(snapshot)
+            case Liveness(where, _, cluster) if where == broker_of(snapshot):
                 for endpoint_slice in snapshot.by(where, BY_SOURCE, cluster):
                     yield from _published_keys(endpoint_slice, snapshot)
             case KindServed(where, kind) if (
                 kind == GlobalIngressIP.kind and where == snapshot.local
             ):
-                yield from self._everything(snapshot)
+                yield from self._all_keys(snapshot)
             case WriteOutcome(place) if (place.where, place.ref.kind) == (
                 snapshot.local,
                 ServiceImport.kind,
             ):
-                yield from _export_of(place.ref.name, place.ref.namespace, snapshot)
-            case WriteOutcome(place) if place.where == broker_cluster(snapshot):
+                yield from _export_key(place.ref.name, place.ref.namespace, snapshot)
+            case WriteOutcome(place) if place.where == broker_of(snapshot):
                 written = snapshot.find(place)
                 if isinstance(written, EndpointSlice):
                     yield from _published_keys(written, snapshot)
             case _:
                 return
 
-    def _in_namespace(self, namespace: str, snapshot: Snapshot) -> Iterator[Key]:
-        broker = broker_cluster(snapshot)
+    def _keys_in_namespace(self, namespace: str, snapshot: Snapshot) -> Iterator[Key]:
+        broker = broker_of(snapshot)
         if broker is not None:
             for endpoint_slice in snapshot.by(broker, IN_NAMESPACE, namespace):
                 yield from _published_keys(endpoint_slice, snapshot)
 
-    def _everything(self, snapshot: Snapshot) -> Iterator[Key]:
+    def _all_keys(self, snapshot: Snapshot) -> Iterator[Key]:
         for export in snapshot.all(snapshot.local, ServiceExport):
             yield Key("export", export.metadata.name, export.metadata.namespace)
         broker = broker_cluster(snapshot)
         if broker is not None:
             for endpoint_slice in snapshot.all(broker, EndpointSlice):
                 yield from _published_keys(endpoint_slice, snapshot)
-            for told in snapshot.by(broker, LEGACY_IMPORTS, ""):
-                yield from _import_keys(told, snapshot)
+            for legacy in snapshot.by(broker, LEGACY_IMPORTS, ""):
+                yield from _import_keys(legacy, snapshot)
 
 
-def _export_of(name: str, namespace: str, snapshot: Snapshot) -> Iterator[Key]:
+def _export_key(name: str, namespace: str, snapshot: Snapshot) -> Iterator[Key]:
     if name and snapshot.get(snapshot.local, ServiceExport, name, namespace) is not None:
         yield Key("export", name, namespace)
 
 
-def _export_that_told(name: str, namespace: str, snapshot: Snapshot) -> Iterator[Key]:
-    """The export that told of something in the way of its import, for whatever stands there now."""
+def _blocked_export_key(name: str, namespace: str, snapshot: Snapshot) -> Iterator[Key]:
+    """The export that reports a foreign ServiceImport of its name in this cluster."""
     export = snapshot.get(snapshot.local, ServiceExport, name, namespace)
-    told = find(export.status.conditions, IMPORTED_HERE) if export is not None else None
-    if told is not None and told.status == "False":
+    imported = find(export.status.conditions, IMPORTED_HERE) if export is not None else None
+    if imported is not None and imported.status == "False":
         yield Key("export", name, namespace)
 
 
-def _exports_to(cluster: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
-    """The exports that name a cluster, which has joined or left just now."""
+def _exports_to_cluster(cluster: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
+    """The exports whose annotation names a cluster."""
     for export in snapshot.all(snapshot.local, ServiceExport):
         meta = export.metadata
         if cluster in parse_cluster_list(meta.annotations.get(TO_CLUSTERS, "")):
@@ -180,23 +180,24 @@ def _exports_to(cluster: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
 
 
 def _published_keys(endpoint_slice: EndpointSlice, snapshot: Snapshot) -> Iterator[Key]:
+    """Import, aggregate and export of the service that a slice on the broker belongs to."""
     labels = endpoint_slice.metadata.labels
     name, namespace = labels.get(SERVICE_NAME, ""), labels.get(SERVICE_NAMESPACE, "")
     if name and namespace:
         yield Key("import", name, namespace)
         yield Key("aggregate", name, namespace)
-        yield from _export_of(name, namespace, snapshot)
+        yield from _export_key(name, namespace, snapshot)
 
 
-def _import_keys(told: ServiceImport, snapshot: Snapshot) -> Iterator[Key]:
-    """What an import on the broker concerns: older agents' words, or what may replace them."""
-    if (key := legacy_import_key(told)) is not None:
+def _import_keys(service_import: ServiceImport, snapshot: Snapshot) -> Iterator[Key]:
+    """The keys that an import on the broker affects: an older agent's, or one that replaces it."""
+    if (key := legacy_import_key(service_import)) is not None:
         yield key
         yield LEGACY
-    elif any(snapshot.by(snapshot.local, LEGACY_IMPORTS, "")) or _old_of_ours(snapshot):
+    elif any(snapshot.by(snapshot.local, LEGACY_IMPORTS, "")) or _has_legacy_imports(snapshot):
         yield LEGACY
 
 
-def _old_of_ours(snapshot: Snapshot) -> bool:
-    broker = broker_cluster(snapshot)
+def _has_legacy_imports(snapshot: Snapshot) -> bool:
+    broker = broker_of(snapshot)
     return broker is not None and any(snapshot.by(broker, LEGACY_IMPORTS, ""))

@@ -1,4 +1,4 @@
-"""Addresses by which others reach an export: its own, or global ones where Globalnet runs."""
+"""Addresses by which other clusters reach an export: its own, or global ones under Globalnet."""
 
 from collections.abc import Iterator, Sequence
 
@@ -17,49 +17,51 @@ ENDPOINT_ADDRESS = "submariner.io/headless-svc-endpoints-ip"
 
 
 def ingress_service_name(ingress: GlobalIngressIP) -> str:
-    """The name of the Service that a global address was made for."""
+    """The name of the Service that a global address is allocated for."""
     ref = ingress.spec.service_ref
     return ref.name if ref is not None else ingress.metadata.labels.get(SERVICE_REF, "")
 
 
-def _found_under(ingress: GlobalIngressIP) -> Iterator[str]:
+def _ingress_service(ingress: GlobalIngressIP) -> Iterator[str]:
     yield f"{ingress.metadata.namespace}/{ingress_service_name(ingress)}"
 
 
-INGRESS = Index(GlobalIngressIP, "services-ingress", _found_under)
+INGRESS = Index(GlobalIngressIP, "services-ingress", _ingress_service)
+"""Global addresses by the Service that they are allocated for."""
 
 
 class ReachableBackends(Struct, frozen=True):
-    """What stands behind an export as others reach it."""
+    """The backends of an export, by the addresses that other clusters use."""
 
-    backing: ExportBackends
+    backends: ExportBackends
     waiting: bool = False
-    """Whether there is something to reach and no global address leads to it yet."""
+    """Whether there are backends and none has a global address yet."""
 
 
-def reached(
+def reachable_backends(
     service: Service, pods: Sequence[EndpointSlice], snapshot: Snapshot, *, as_pods: bool
 ) -> ReachableBackends:
-    """A Service and its pods by the addresses that lead there from other clusters."""
-    own = ExportBackends(_own_addresses(service), tuple(pods))
+    """The backends of a Service; with global addresses where the cluster serves GlobalIngressIP."""
+    own = ExportBackends(_cluster_ips(service), tuple(pods))
     served = snapshot.fact(KindServed, (snapshot.local, GlobalIngressIP.kind))
     if served is None or not served.served:
         return ReachableBackends(own)
-    place = f"{service.metadata.namespace}/{service.metadata.name}"
-    found = snapshot.by(snapshot.local, INGRESS, place)
+    service_key = f"{service.metadata.namespace}/{service.metadata.name}"
+    found = snapshot.by(snapshot.local, INGRESS, service_key)
     allocated = [i for i in found if is_address(i.status.allocated_ip)]
-    return _pods_reached(own, allocated) if as_pods else _service_reached(own, allocated)
+    return _with_global_pods(own, allocated) if as_pods else _with_global_ips(own, allocated)
 
 
-def _own_addresses(service: Service) -> tuple[str, ...]:
+def _cluster_ips(service: Service) -> tuple[str, ...]:
     spec = service.spec
     addresses = spec.cluster_ips or (spec.cluster_ip,)
     return tuple(a for a in addresses if a and a != "None")
 
 
-def _service_reached(
+def _with_global_ips(
     own: ExportBackends, allocated: Sequence[GlobalIngressIP]
 ) -> ReachableBackends:
+    """The Service's global address of each family in place of its cluster IPs."""
     found = [i.status.allocated_ip for i in allocated if i.spec.target == "ClusterIPService"]
     by_family = {family_of(address): address for address in sorted(found)}
     return ReachableBackends(
@@ -67,7 +69,10 @@ def _service_reached(
     )
 
 
-def _pods_reached(own: ExportBackends, allocated: Sequence[GlobalIngressIP]) -> ReachableBackends:
+def _with_global_pods(
+    own: ExportBackends, allocated: Sequence[GlobalIngressIP]
+) -> ReachableBackends:
+    """The pods that have a global address, at that address."""
     by_pod = {i.spec.pod_ref.name: i.status.allocated_ip for i in allocated if i.spec.pod_ref}
     by_address = {
         i.metadata.annotations[ENDPOINT_ADDRESS]: i.status.allocated_ip
@@ -75,7 +80,7 @@ def _pods_reached(own: ExportBackends, allocated: Sequence[GlobalIngressIP]) -> 
         if ENDPOINT_ADDRESS in i.metadata.annotations
     }
 
-    def globally(endpoint: Endpoint) -> Iterator[Endpoint]:
+    def with_global_address(endpoint: Endpoint) -> Iterator[Endpoint]:
         pod = endpoint.target_ref.name if endpoint.target_ref is not None else ""
         local = endpoint.addresses[0] if endpoint.addresses else ""
         found = by_pod.get(pod) or by_address.get(local)
@@ -83,7 +88,7 @@ def _pods_reached(own: ExportBackends, allocated: Sequence[GlobalIngressIP]) -> 
             yield replace(endpoint, addresses=(found,))
 
     pods = tuple(
-        replace(p, endpoints=tuple(g for e in p.endpoints or () for g in globally(e)))
+        replace(p, endpoints=tuple(g for e in p.endpoints or () for g in with_global_address(e)))
         for p in own.pods
     )
     unreached = any(p.endpoints for p in own.pods) and not any(p.endpoints for p in pods)

@@ -1,4 +1,4 @@
-"""One service as this cluster imports it, and the aggregate of all clusters on the broker."""
+"""Plans the import of one service: in this cluster, and the aggregate on the broker."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,12 +10,15 @@ from hanse.features.services.clusters import (
     alive_for_all,
     alive_for_us,
     cluster_settings,
+    disallowed_addresses,
+    disallowed_message,
+    drop_disallowed,
     list_published_slices,
     rules_of,
     source_cluster,
 )
 from hanse.features.services.legacy import with_legacy_imports
-from hanse.features.services.merge import MergedImport, merge
+from hanse.features.services.merge import MergedImport, merge_exports
 from hanse.features.services.names import (
     DERIVED_SERVICE,
     PRIORITY,
@@ -23,11 +26,13 @@ from hanse.features.services.names import (
     SERVICE_NAMESPACE,
     WEIGHT,
 )
-from hanse.features.services.ranges import disallowed_addresses, disallowed_message, drop_disallowed
-from hanse.features.services.records import ExportRecord, PublishedExports, read_exports
+from hanse.features.services.records import ExportRecord, read_exports
 from hanse.features.services.slices import build_imported_slice, family_of
-from hanse.model.clusterset import broker_cluster
-from hanse.model.conditions import Condition, condition, merged
+from hanse.features.services.status import ADDRESSES_ALLOWED
+from hanse.model.conditions import Condition, condition
+from hanse.model.conditions import merged as merge_conditions
+from hanse.model.fleet import broker_of
+from hanse.model.keys import Key
 from hanse.model.kinds.core import Namespace, Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import ClusterSetSpec, MemberSettings
@@ -43,121 +48,119 @@ from hanse.model.plan import Desired, Key, Plan
 from hanse.model.snapshot import Snapshot
 
 
-class _Imported(Struct, frozen=True):
-    """One service as all clusters together offer it to this one."""
+class _ImportState(Struct, frozen=True):
+    """One service that this cluster imports, with everything its objects depend on."""
 
     key: Key
     rules: ClusterSetSpec
     slices: tuple[EndpointSlice, ...]
-    told: PublishedExports
-    together: MergedImport
+    merged: MergedImport
     visible: dict[ClusterId, ExportRecord]
-    """The admitted exports that are meant for this cluster."""
+    """The admitted exports that this cluster imports."""
 
     @property
     def derived(self) -> str:
-        """The Service that gives the import its address; none where it needs none."""
-        needed = self.rules.profile == "kep-1645" and self.together.type != "Headless"
+        """The name of the derived Service; empty where the import needs no address."""
+        needed = self.rules.profile == "kep-1645" and self.merged.type != "Headless"
         return derived_name(self.key) if needed else ""
 
 
 def plan_import(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
-    """The import of one service in this cluster, with the slices of all who export it."""
-    broker = broker_cluster(snapshot)
-    space = snapshot.get(snapshot.local, Namespace, key.namespace)
-    if broker is None or space is None or space.terminating:
+    """The ServiceImport of one service in this cluster, its slices, and its derived Service."""
+    broker = broker_of(snapshot)
+    namespace = snapshot.get(snapshot.local, Namespace, key.namespace)
+    if broker is None or namespace is None or namespace.terminating:
         return Plan()
     rules = rules_of(snapshot, broker)
     found = with_legacy_imports(
         list_published_slices(key, snapshot, broker), key, snapshot, broker, broker_namespace
     )
     slices = alive_for_us(found, snapshot, broker, broker_namespace)
-    told = read_exports(slices)
-    together = merge(told.records, rules.profile)
+    exports = read_exports(slices)
+    merged = merge_exports(exports.records, rules.profile)
     objects: list[Object] = []
-    if together is not None:
-        admitted = [r for r in told.records if r.cluster in together.clusters]
+    if merged is not None:
+        admitted = [r for r in exports.records if r.cluster in merged.clusters]
         visible = {r.cluster: r for r in admitted if r.is_for(snapshot.local)}
-        one = _Imported(key, rules, tuple(slices), told, together, visible)
-        objects.extend(_objects(one, snapshot) if visible else ())
-    if told.newer:
-        objects = _with_unreadable(objects, key, told.newer, snapshot)
+        state = _ImportState(key, rules, tuple(slices), merged, visible)
+        objects.extend(_objects(state, snapshot) if visible else ())
+    if exports.newer:
+        objects = _keep_unreadable(objects, key, exports.newer, snapshot)
     return Plan(tuple(Desired(o, snapshot.local, sources=frozenset({broker})) for o in objects))
 
 
 def plan_aggregate(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
-    """The import of one service on the broker, which any agent writes and all compute alike."""
-    broker = broker_cluster(snapshot)
+    """The ServiceImport of one service on the broker; every agent computes the same."""
+    broker = broker_of(snapshot)
     if broker is None:
         return Plan()
-    told = read_exports(
+    exports = read_exports(
         alive_for_all(
             list_published_slices(key, snapshot, broker), snapshot, broker, broker_namespace
         )
     )
     name = unique(key.name, key.namespace)
     sources = frozenset({broker})
-    if told.newer:
-        standing = snapshot.get(broker, ServiceImport, name, broker_namespace)
-        kept = (
-            () if standing is None else (Desired(standing, broker, sources=sources, shared=True),)
-        )
+    if exports.newer:
+        current = snapshot.get(broker, ServiceImport, name, broker_namespace)
+        kept = () if current is None else (Desired(current, broker, sources=sources, shared=True),)
         return Plan(kept)
-    together = merge(told.records, rules_of(snapshot, broker).profile)
-    if together is None:
+    merged = merge_exports(exports.records, rules_of(snapshot, broker).profile)
+    if merged is None:
         return Plan()
-    order = together.clusters
+    order = merged.clusters
     rank = order.index(snapshot.local) if snapshot.local in order else len(order)
-    marks = {SERVICE_NAME: key.name, SERVICE_NAMESPACE: key.namespace}
+    own_labels = {SERVICE_NAME: key.name, SERVICE_NAMESPACE: key.namespace}
     aggregate = ServiceImport(
         metadata=Meta(
             name=name,
             namespace=broker_namespace,
-            labels={**together.labels, **marks},
-            annotations=together.annotations,
+            labels={**merged.labels, **own_labels},
+            annotations=merged.annotations,
         ),
-        spec=_spec(together, together.ip_families),
+        spec=_spec(merged, merged.ip_families),
         status=_status(order),
     )
     return Plan((Desired(aggregate, broker, sources=sources, shared=True, rank=rank),))
 
 
-def _objects(one: _Imported, snapshot: Snapshot) -> Iterator[Object]:
-    if one.derived:
-        yield derived_service(one.key, one.derived, one.together)
-    for endpoint_slice in sorted(one.slices, key=lambda s: s.metadata.name):
-        record = one.visible.get(source_cluster(endpoint_slice))
+def _objects(state: _ImportState, snapshot: Snapshot) -> Iterator[Object]:
+    """The objects of an import: derived Service, slices, ServiceImport."""
+    if state.derived:
+        yield derived_service(state.key, state.derived, state.merged)
+    for endpoint_slice in sorted(state.slices, key=lambda s: s.metadata.name):
+        record = state.visible.get(source_cluster(endpoint_slice))
         if record is not None and endpoint_slice.address_type != "FQDN":
-            settings = cluster_settings(record.cluster, one.rules)
+            settings = cluster_settings(record.cluster, state.rules)
             allowed = drop_disallowed(endpoint_slice, settings.ranges)
             yield build_imported_slice(
-                allowed, record, one.together, one.derived, _marks(record, settings)
+                allowed, record, state.merged, state.derived, _share_annotations(record, settings)
             )
-    yield from _service_import(one, snapshot)
+    yield from _service_import(state, snapshot)
 
 
-def _with_unreadable(
+def _keep_unreadable(
     objects: Sequence[Object], key: Key, newer: frozenset[ClusterId], snapshot: Snapshot
 ) -> list[Object]:
-    """Leave what rests on records of a later version as it stands, until we can read them."""
-    place = f"{key.namespace}/{key.name}"
-    slices = [s for s in snapshot.by(snapshot.local, IMPORTED, place) if source_cluster(s) in newer]
+    """Keep current objects that depend on records of a newer schema, which we cannot read."""
+    imported = snapshot.by(snapshot.local, IMPORTED, f"{key.namespace}/{key.name}")
+    slices = [s for s in imported if source_cluster(s) in newer]
     whole = (
         snapshot.get(snapshot.local, ServiceImport, key.name, key.namespace),
         snapshot.get(snapshot.local, Service, derived_name(key), key.namespace),
     )
-    standing = [o for o in (*slices, *whole) if o is not None]
-    names = {(type(o), o.metadata.name) for o in standing}
-    return [*(o for o in objects if (type(o), o.metadata.name) not in names), *standing]
+    current = [o for o in (*slices, *whole) if o is not None]
+    names = {(type(o), o.metadata.name) for o in current}
+    return [*(o for o in objects if (type(o), o.metadata.name) not in names), *current]
 
 
 def derived_name(key: Key) -> str:
-    """The Service that gives an import its address."""
+    """The name of the Service that gives an import its address."""
     return unique("derived", key.name)
 
 
-def derived_service(key: Key, name: str, together: MergedImport) -> Service:
-    """A Service without a selector: the imported slices are its endpoints."""
+def derived_service(key: Key, name: str, merged: MergedImport) -> Service:
+    """The derived Service: without a selector, with the imported slices as its endpoints."""
     return Service(
         metadata=Meta(name=name, namespace=key.namespace, labels={SERVICE_NAME: key.name}),
         spec=ServiceSpec(
@@ -165,98 +168,91 @@ def derived_service(key: Key, name: str, together: MergedImport) -> Service:
                 ServicePort(
                     port=p.port, name=p.name, protocol=p.protocol, app_protocol=p.app_protocol
                 )
-                for p in together.ports
+                for p in merged.ports
             ),
-            ip_family_policy="PreferDualStack",  # all that the cluster has; a family too many rests
-            session_affinity=together.session_affinity,
-            session_affinity_config=together.session_affinity_config,
+            ip_family_policy="PreferDualStack",  # an extra family does no harm
+            session_affinity=merged.session_affinity,
+            session_affinity_config=merged.session_affinity_config,
         ),
     )
 
 
-def _service_import(one: _Imported, snapshot: Snapshot) -> Iterator[ServiceImport]:
-    """The import, once it has its addresses: families and addresses are written together."""
-    key, together = one.key, one.together
-    standing = snapshot.get(snapshot.local, ServiceImport, key.name, key.namespace)
-    annotations = together.annotations
-    spec = _spec(together, together.ip_families)
-    if one.derived:
-        annotations = {**annotations, DERIVED_SERVICE: one.derived}
-        ips = _addresses(one, snapshot)
-        if not ips and standing is None:
-            return  # the Service that was just made comes first
-        families = together.ip_families if ips else standing.spec.ip_families if standing else ()
-        spec = _spec(together, families, ips or (standing.spec.ips if standing else ()))
-    before, faults = standing.status.conditions if standing is not None else (), _faults(one)
-    kept = [
-        c for c in before if c.type != ADDRESSES_ALLOWED or faults
-    ]  # what others tell is theirs
+def _service_import(state: _ImportState, snapshot: Snapshot) -> Iterator[ServiceImport]:
+    """The ServiceImport, once its derived Service has addresses."""
+    key, merged = state.key, state.merged
+    current = snapshot.get(snapshot.local, ServiceImport, key.name, key.namespace)
+    annotations = merged.annotations
+    spec = _spec(merged, merged.ip_families)
+    if state.derived:
+        annotations = {**annotations, DERIVED_SERVICE: state.derived}
+        ips = _derived_addresses(state, snapshot)
+        if not ips and current is None:
+            return  # wait until the new derived Service has an address
+        families = merged.ip_families if ips else current.spec.ip_families if current else ()
+        spec = _spec(merged, families, ips or (current.spec.ips if current else ()))
+    conditions = _address_conditions(state)
+    before = current.status.conditions if current is not None else ()
+    kept = [c for c in before if c.type != ADDRESSES_ALLOWED or conditions]
     yield ServiceImport(
         metadata=Meta(
             name=key.name,
             namespace=key.namespace,
-            labels=together.labels,
+            labels=merged.labels,
             annotations=annotations,
         ),
         spec=spec,
-        status=_status(tuple(one.visible), merged(kept, faults, snapshot.now)),
+        status=_status(tuple(state.visible), merge_conditions(kept, conditions, snapshot.now)),
     )
 
 
-def _addresses(one: _Imported, snapshot: Snapshot) -> tuple[str, ...]:
-    """What the derived Service was given, of the families that the import has."""
-    service = snapshot.get(snapshot.local, Service, one.derived, one.key.namespace)
-    if service is None or service.metadata.labels.get(SERVICE_NAME) != one.key.name:
+def _derived_addresses(state: _ImportState, snapshot: Snapshot) -> tuple[str, ...]:
+    """The cluster IPs of the derived Service in the families of the import, if any match."""
+    service = snapshot.get(snapshot.local, Service, state.derived, state.key.namespace)
+    if service is None or service.metadata.labels.get(SERVICE_NAME) != state.key.name:
         return ()
-    given = tuple(ip for ip in service.spec.cluster_ips if ip and ip != "None")
-    shared = tuple(ip for ip in given if family_of(ip) in one.together.ip_families)
-    return shared or given
+    allocated = tuple(ip for ip in service.spec.cluster_ips if ip and ip != "None")
+    shared = tuple(ip for ip in allocated if family_of(ip) in state.merged.ip_families)
+    return shared or allocated
 
 
-ADDRESSES_ALLOWED = "AddressesAllowed"
-"""The condition of exports and imports with addresses that a cluster may not publish."""
+def _address_conditions(state: _ImportState) -> list[Condition]:
+    """AddressesAllowed, with a sentence for each cluster with addresses outside of its ranges."""
+    messages: list[str] = []
+    for cluster in sorted(state.visible):
+        ranges = cluster_settings(cluster, state.rules).ranges
+        own = [s for s in state.slices if source_cluster(s) == cluster]
+        if addresses := disallowed_addresses(own, ranges):
+            messages.append(f"{cluster} publishes {disallowed_message(addresses, ranges)}")
+    if not messages:
+        return []
+    return [condition(ADDRESSES_ALLOWED, False, "OutsideRanges", "; ".join(messages)[:32000])]
 
 
-def _faults(one: _Imported) -> list[Condition]:
-    """What is left out of an import and why, one sentence for each cluster at fault."""
-    told: list[str] = []
-    for cluster in sorted(one.visible):
-        ranges = cluster_settings(cluster, one.rules).ranges
-        mine = [s for s in one.slices if source_cluster(s) == cluster]
-        if addresses := disallowed_addresses(mine, ranges):
-            told.append(f"{cluster} publishes {disallowed_message(addresses, ranges)}")
-    return (
-        [condition(ADDRESSES_ALLOWED, False, "OutsideRanges", "; ".join(told)[:32000])]
-        if told
-        else []
-    )
-
-
-def _marks(record: ExportRecord, settings: MemberSettings) -> dict[str, str]:
-    """How much a cluster answers, for those who answer: told where somebody said so."""
-    usual = MemberSettings(id=record.cluster)
-    marks: dict[str, str] = {}
-    for mark, own, fleets, default in (
-        (WEIGHT, record.weight, settings.weight, usual.weight),
-        (PRIORITY, record.priority, settings.priority, usual.priority),
+def _share_annotations(record: ExportRecord, settings: MemberSettings) -> dict[str, str]:
+    """Weight and priority of a cluster in DNS answers, where they are not the defaults."""
+    defaults = MemberSettings(id=record.cluster)
+    annotations: dict[str, str] = {}
+    for name, own, clusterset, default in (
+        (WEIGHT, record.weight, settings.weight, defaults.weight),
+        (PRIORITY, record.priority, settings.priority, defaults.priority),
     ):
-        if own is not None or fleets != default:
-            marks[mark] = str(fleets if own is None else own)
-    return marks
+        if own is not None or clusterset != default:
+            annotations[name] = str(clusterset if own is None else own)
+    return annotations
 
 
 def _spec(
-    together: MergedImport, families: Sequence[str], ips: tuple[str, ...] = ()
+    merged: MergedImport, families: Sequence[str], ips: tuple[str, ...] = ()
 ) -> ServiceImportSpec:
     spec = ServiceImportSpec(
-        type=together.type,
-        ports=together.ports,
+        type=merged.type,
+        ports=merged.ports,
         ips=ips,
-        ip_families=together.ip_families,
-        session_affinity=together.session_affinity,
-        session_affinity_config=together.session_affinity_config,
-        internal_traffic_policy="Local" if together.internal_traffic_policy == "Local" else "",
-        traffic_distribution=together.traffic_distribution,
+        ip_families=merged.ip_families,
+        session_affinity=merged.session_affinity,
+        session_affinity_config=merged.session_affinity_config,
+        internal_traffic_policy="Local" if merged.internal_traffic_policy == "Local" else "",
+        traffic_distribution=merged.traffic_distribution,
     )
     return spec if tuple(families) == spec.ip_families else replace(spec, ip_families=families)
 

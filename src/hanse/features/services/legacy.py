@@ -1,4 +1,4 @@
-"""Older agents, which publish one ServiceImport per cluster: read beside ours, and tidied up."""
+"""ServiceImports of older agents, one per cluster: read like records, removed after upgrades."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,7 +10,7 @@ from hanse.features.services.names import (
     SERVICE_NAMESPACE,
     SOURCE_CLUSTER,
 )
-from hanse.features.services.records import ExportRecord, decode_record, written
+from hanse.features.services.records import ExportRecord, decode_record, encode_record
 from hanse.features.services.slices import READY, family_of, is_address
 from hanse.model.clusterset import broker_cluster
 from hanse.model.kinds.discovery import MANAGED_BY, Endpoint, EndpointPort, EndpointSlice
@@ -25,25 +25,25 @@ LEGACY_NAME = "lighthouse.submariner.io/sourceName"
 LEGACY_NAMESPACE = "lighthouse.submariner.io/sourceNamespace"
 
 LEGACY = Key("legacy")
-"""The one decision about what older agents left behind."""
+"""The key of the plan that removes what older agents left behind."""
 
 
-def legacy_import_key(told: ServiceImport) -> Key | None:
-    """The import that an older agent's object tells of; None for an object of ours."""
-    labels = told.metadata.labels
+def legacy_import_key(legacy: ServiceImport) -> Key | None:
+    """The key of the import that an older agent's ServiceImport is about; None for one of ours."""
+    labels = legacy.metadata.labels
     if not all(labels.get(name) for name in (LEGACY_CLUSTER, LEGACY_NAME, LEGACY_NAMESPACE)):
         return None
     return Key("import", labels[LEGACY_NAME], labels[LEGACY_NAMESPACE])
 
 
-def _told_of(told: ServiceImport) -> Iterator[str]:
-    if (key := legacy_import_key(told)) is not None:
+def _legacy_service(legacy: ServiceImport) -> Iterator[str]:
+    if (key := legacy_import_key(legacy)) is not None:
         yield f"{key.namespace}/{key.name}"
         yield ""
 
 
-LEGACY_IMPORTS = Index(ServiceImport, "services-older-agents", _told_of)
-"""What older agents wrote, by service, and all of it under the empty name."""
+LEGACY_IMPORTS = Index(ServiceImport, "services-older-agents", _legacy_service)
+"""ServiceImports of older agents, by service, and all of them under the empty value."""
 
 
 def with_legacy_imports(
@@ -53,9 +53,9 @@ def with_legacy_imports(
     broker: ClusterId,
     broker_namespace: str,
 ) -> list[EndpointSlice]:
-    """A service's slices, with an older agent's word in place of its cluster's own."""
+    """The slices of a service; an older agent's import replaces the slices of its cluster."""
     found = snapshot.by(broker, LEGACY_IMPORTS, f"{key.namespace}/{key.name}")
-    old = [p for told in found if (p := _as_slice(told, broker_namespace)) is not None]
+    old = [p for legacy in found if (p := _legacy_slice(legacy, broker_namespace)) is not None]
     replaced = {source_cluster(p) for p in old} - {snapshot.local}
     if not replaced:
         return list(slices)
@@ -63,10 +63,13 @@ def with_legacy_imports(
     return [*kept, *(p for p in old if source_cluster(p) in replaced)]
 
 
-def _as_slice(told: ServiceImport, broker_namespace: str) -> EndpointSlice | None:
-    """What an older agent says, as if its cluster had published it; pods it told elsewhere."""
-    labels, spec, began = told.metadata.labels, told.spec, told.metadata.creation_timestamp
-    if began is None or spec.type == "Headless":
+def _legacy_slice(legacy: ServiceImport, broker_namespace: str) -> EndpointSlice | None:
+    """An older agent's import as the slice that its cluster would publish; None for headless ones.
+
+    Older agents publish the pods of headless services elsewhere.
+    """
+    labels, spec, created = legacy.metadata.labels, legacy.spec, legacy.metadata.creation_timestamp
+    if created is None or spec.type == "Headless":
         return None
     cluster, namespace, name = labels[LEGACY_CLUSTER], labels[LEGACY_NAMESPACE], labels[LEGACY_NAME]
     addresses = [ip for ip in spec.ips if is_address(ip)]
@@ -75,7 +78,7 @@ def _as_slice(told: ServiceImport, broker_namespace: str) -> EndpointSlice | Non
         cluster,
         namespace,
         name,
-        began,
+        created,
         spec.type,
         ports=spec.ports,
         ip_families=("IPv6",) if family == "IPv6" else ("IPv4",),
@@ -92,7 +95,7 @@ def _as_slice(told: ServiceImport, broker_namespace: str) -> EndpointSlice | Non
                 SOURCE_CLUSTER: cluster,
                 MANAGED_BY: DOMAIN,
             },
-            annotations={RECORD: written(record)},
+            annotations={RECORD: encode_record(record)},
         ),
         address_type=family,
         endpoints=tuple(Endpoint(addresses=(ip,), conditions=READY) for ip in addresses[:1]),
@@ -105,21 +108,25 @@ def _as_slice(told: ServiceImport, broker_namespace: str) -> EndpointSlice | Non
 
 
 def plan_legacy(snapshot: Snapshot, broker_namespace: str) -> Plan:
-    """Remove copies of clusters that were upgraded, and at the end what we published ourselves."""
-    broker = broker_cluster(snapshot)
+    """Remove local copies of upgraded clusters, then this cluster's own import on the broker."""
+    broker = broker_of(snapshot)
     if broker is None or not snapshot.synced(broker, ServiceImport):
         return Plan()
     copies = [
-        c for c in snapshot.by(snapshot.local, LEGACY_IMPORTS, "") if _cluster(c) != snapshot.local
+        c
+        for c in snapshot.by(snapshot.local, LEGACY_IMPORTS, "")
+        if _legacy_cluster(c) != snapshot.local
     ]
     upgraded = [
-        c for c in copies if _names(_aggregate(c, snapshot, broker, broker_namespace), _cluster(c))
+        c
+        for c in copies
+        if _names_cluster(_aggregate(c, snapshot, broker, broker_namespace), _legacy_cluster(c))
     ]
     removals = [
         Removal(
             ClusterObjectRef(snapshot.local, object_ref(c)),
             c.metadata.uid,
-            f"{_cluster(c)} was upgraded",
+            f"{_legacy_cluster(c)} was upgraded",
         )
         for c in upgraded
     ]
@@ -131,28 +138,29 @@ def plan_legacy(snapshot: Snapshot, broker_namespace: str) -> Plan:
                 f"{snapshot.local} was upgraded",
             )
             for o in snapshot.by(broker, LEGACY_IMPORTS, "")
-            if _cluster(o) == snapshot.local and _is_replaced(o, snapshot, broker, broker_namespace)
+            if _legacy_cluster(o) == snapshot.local
+            and _is_replaced(o, snapshot, broker, broker_namespace)
         )
     return Plan(removals=tuple(removals))
 
 
 def _is_replaced(
-    told: ServiceImport, snapshot: Snapshot, broker: ClusterId, broker_namespace: str
+    legacy: ServiceImport, snapshot: Snapshot, broker: ClusterId, broker_namespace: str
 ) -> bool:
-    """Whether nobody misses our older word: the aggregate names us, or we do not export."""
-    labels = told.metadata.labels
+    """Whether our legacy import is obsolete: the aggregate names us, or we do not export."""
+    labels = legacy.metadata.labels
     export = snapshot.get(
         snapshot.local, ServiceExport, labels[LEGACY_NAME], labels[LEGACY_NAMESPACE]
     )
-    return export is None or _names(
-        _aggregate(told, snapshot, broker, broker_namespace), snapshot.local
+    return export is None or _names_cluster(
+        _aggregate(legacy, snapshot, broker, broker_namespace), snapshot.local
     )
 
 
 def _aggregate(
-    told: ServiceImport, snapshot: Snapshot, broker: ClusterId, broker_namespace: str
+    legacy: ServiceImport, snapshot: Snapshot, broker: ClusterId, broker_namespace: str
 ) -> ServiceImport | None:
-    labels = told.metadata.labels
+    labels = legacy.metadata.labels
     return snapshot.get(
         broker,
         ServiceImport,
@@ -161,9 +169,9 @@ def _aggregate(
     )
 
 
-def _names(aggregate: ServiceImport | None, cluster: ClusterId) -> bool:
+def _names_cluster(aggregate: ServiceImport | None, cluster: ClusterId) -> bool:
     return aggregate is not None and any(c.cluster == cluster for c in aggregate.status.clusters)
 
 
-def _cluster(told: ServiceImport) -> ClusterId:
-    return told.metadata.labels[LEGACY_CLUSTER]
+def _legacy_cluster(legacy: ServiceImport) -> ClusterId:
+    return legacy.metadata.labels[LEGACY_CLUSTER]

@@ -1,4 +1,4 @@
-"""What a broker and its members are made of: every object, as values."""
+"""The manifests that make an API server a broker, and a cluster its member."""
 
 from base64 import b64encode
 from collections.abc import Iterable
@@ -30,25 +30,25 @@ from hanse.model.rbac import Rule, rights
 from hanse.model.snapshot import Watch
 
 BROKER_SECRET = "hanse-broker"  # noqa: S105 - the name of an object
-"""The Secret in a member by which its agent reaches the broker."""
+"""The Secret in a member with the kubeconfig of the broker."""
 KUBECONFIG = "kubeconfig"
 TOKENS = f"{SERVICE_ACCOUNT.plural}/token"
-"""By which a member renews its own token."""
+"""The subresource by which a member renews its own token."""
 
 MEMBER = "hanse.dev/member"
-"""Label of what a broker holds for one member."""
+"""Label of the objects that a broker has for one member."""
 CLUSTER_ID = "hanse.dev/cluster-id"
-"""Annotation of the Secret: the id by which the cluster joined."""
+"""Annotation of the Secret: the id under which the cluster joined."""
 
 FIRST_LEASE_SECONDS = 3600
-"""How long the Lease of a member lasts that has joined and said nothing yet."""
+"""Duration of the Lease of a member that has joined and not renewed it yet."""
 
 RESERVED = ("broker", "default")
-"""Ids that mean something else: the broker itself, and every namespace's own account."""
+"""Ids that no cluster may have: the broker's own, and that of a namespace's default account."""
 
 
 class BrokerCredentials(Struct, frozen=True):
-    """How a member's agent reaches the broker."""
+    """URL and credentials with which a member's agent connects to the broker."""
 
     server: str
     token: str
@@ -61,7 +61,7 @@ class BrokerCredentials(Struct, frozen=True):
 
 
 def cluster_id_error(cluster: ClusterId) -> str:
-    """What is wrong with a cluster's id and what to do; empty if nothing is."""
+    """What is wrong with a cluster's id, and what to do; empty if it is valid."""
     if not naming.CLUSTER_ID.fullmatch(cluster):
         return (
             f"cluster id {cluster!r} is not a DNS label; use up to 63 lower-case letters, "
@@ -73,20 +73,22 @@ def cluster_id_error(cluster: ClusterId) -> str:
 
 
 def broker_rules(watches: Iterable[Watch], broker_namespace: str) -> tuple[Rule, ...]:
-    """What every member may do on the broker; Events only beside what they are about."""
-    several = tuple(watches)
-    writing = [w for w in several if w.role is Role.BROKER and w.writes]
-    beside = broker_namespace if all(w.namespace == broker_namespace for w in writing) else ""
+    """The rights of every member on the broker; Events only in the namespaces it writes to."""
+    all_watches = tuple(watches)
+    writing = [w for w in all_watches if w.role is Role.BROKER and w.writes]
+    events_namespace = (
+        broker_namespace if all(w.namespace == broker_namespace for w in writing) else ""
+    )
     return tuple(
-        structs.replace(rule, namespace=beside)
+        structs.replace(rule, namespace=events_namespace)
         if (rule.group, rule.resource) == (Event.kind.group, Event.kind.plural)
         else rule
-        for rule in rights(several, Role.BROKER)
+        for rule in rights(all_watches, Role.BROKER)
     )
 
 
 def broker(watches: Iterable[Watch], broker_namespace: str) -> tuple[Manifest, ...]:
-    """What makes an API server a broker, beside our kinds and the ClusterSet."""
+    """The objects that make an API server a broker, beside our CRDs and the ClusterSet."""
     return (
         namespace(broker_namespace),
         *policies(broker_namespace),
@@ -95,7 +97,7 @@ def broker(watches: Iterable[Watch], broker_namespace: str) -> tuple[Manifest, .
 
 
 def cluster_set(profile: Profile) -> Manifest:
-    """The rules of a new fleet."""
+    """The ClusterSet of a new broker."""
     spec = ClusterSetSpec(profile=profile)
     return settled(ClusterSet(metadata=Meta(name="default"), spec=spec))
 
@@ -103,10 +105,10 @@ def cluster_set(profile: Profile) -> Manifest:
 def member(
     watches: Iterable[Watch], broker_namespace: str, cluster: ClusterId, uid: str, *, new: bool
 ) -> tuple[Manifest, ...]:
-    """What a broker holds for one member: its account, its rights and its Lease.
+    """The objects of one member on the broker: its ServiceAccount, its rights and its Lease.
 
-    A new Lease is nobody's and lapses late, so that a member that has just joined does not count
-    as dead before its agent has first renewed it; one that stands is the agent's to renew.
+    A new Lease has no holder and a long duration, so that a member that has just joined does not
+    count as dead before its agent first renews it; an existing Lease is left to the agent.
     """
     labels = {MEMBER: cluster}
     account = Subject(cluster, broker_namespace)
@@ -116,9 +118,9 @@ def member(
         Rule(broker_namespace, SERVICE_ACCOUNT.group, TOKENS, ("create",), (cluster,)),
     )
     body = {"spec": {"leaseDurationSeconds": FIRST_LEASE_SECONDS}} if new else {}
-    marks = {CLUSTER_UID: uid}
+    annotations = {CLUSTER_UID: uid}
     lease = manifest(
-        Lease.kind, cluster, broker_namespace, body=body, labels=labels, annotations=marks
+        Lease.kind, cluster, broker_namespace, body=body, labels=labels, annotations=annotations
     )
     return (
         *roles(_member_role(broker_namespace), shared),
@@ -139,27 +141,29 @@ def member(
 
 
 def agent_manifests(watches: Iterable[Watch], cluster: ClusterId) -> tuple[Manifest, ...]:
-    """What an agent needs in its own cluster: namespaces, an account, and its rights.
+    """The objects of an agent in its own cluster: namespaces, ServiceAccount, and rights.
 
-    As a supervisor it may be its own cluster's leader, so it has a leader's rights at home. Of
-    Secrets it may read and renew the one with its way to the broker.
+    A supervisor's agent may lead its own cluster, so it has a leader's rights there. The only
+    Secret that it may read and patch is the one with the broker's kubeconfig.
     """
     own = [(SYSTEM_NAMESPACE, name) for name in (AGENT, *naming.SLOT_LEASES)]
     leases = [*own, (SYSTEM, cluster)]
     secret = Rule(SYSTEM_NAMESPACE, "", SECRET.plural, ("get", "patch"), (BROKER_SECRET,))
     rules = (*rights(watches, Role.LOCAL, Role.MEMBER, Role.LED, leases=leases), secret)
-    spaces = sorted({SYSTEM_NAMESPACE, *(rule.namespace for rule in rules if rule.namespace)})
+    namespaces = sorted({SYSTEM_NAMESPACE, *(rule.namespace for rule in rules if rule.namespace)})
     return (
-        *(namespace(space) for space in spaces),
+        *(namespace(name) for name in namespaces),
         manifest(SERVICE_ACCOUNT, AGENT, SYSTEM_NAMESPACE),
         *roles(AGENT, rules),
         *bindings(AGENT, AGENT, rules, Subject(AGENT, SYSTEM_NAMESPACE), {}),
     )
 
 
-def broker_secret(cluster: ClusterId, broker_namespace: str, way: BrokerCredentials) -> Manifest:
-    """The broker's kubeconfig for a member's agent, which reads it again when it changes."""
-    text = msgspec.json.encode(_kubeconfig(cluster, broker_namespace, way))  # JSON is YAML
+def broker_secret(
+    cluster: ClusterId, broker_namespace: str, credentials: BrokerCredentials
+) -> Manifest:
+    """The Secret with the broker's kubeconfig; the member's agent reloads it when it changes."""
+    text = msgspec.json.encode(_kubeconfig(cluster, broker_namespace, credentials))  # JSON is YAML
     return manifest(
         SECRET,
         BROKER_SECRET,
@@ -173,20 +177,20 @@ def _member_role(broker_namespace: str) -> str:
     return f"{broker_namespace}:member"
 
 
-def _kubeconfig(cluster: ClusterId, broker_namespace: str, way: BrokerCredentials) -> Wire:
-    server: Wire = {"server": way.server}
-    if way.authority:
-        server["certificate-authority-data"] = b64encode(way.authority).decode()
-    if way.server_name:
-        server["tls-server-name"] = way.server_name
-    if way.insecure:
+def _kubeconfig(cluster: ClusterId, broker_namespace: str, credentials: BrokerCredentials) -> Wire:
+    server: Wire = {"server": credentials.server}
+    if credentials.authority:
+        server["certificate-authority-data"] = b64encode(credentials.authority).decode()
+    if credentials.server_name:
+        server["tls-server-name"] = credentials.server_name
+    if credentials.insecure:
         server["insecure-skip-tls-verify"] = True
     return {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "broker",
         "clusters": [{"name": "broker", "cluster": server}],
-        "users": [{"name": cluster, "user": {"token": way.token}}],
+        "users": [{"name": cluster, "user": {"token": credentials.token}}],
         "contexts": [
             {
                 "name": "broker",

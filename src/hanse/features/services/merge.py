@@ -1,4 +1,4 @@
-"""Many exports of one service become one import: a pure function of the records, in any order."""
+"""Merges the exports of one service into one import; the order of the records is irrelevant."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -14,14 +14,14 @@ from hanse.model.objects import ClusterId
 
 
 class ExportConflict(Struct, frozen=True, order=True):
-    """One disagreement, told to one export: the condition's reason, and what a person needs."""
+    """A conflict of one export with others: reason and message of its condition."""
 
     reason: str
     message: str
 
 
 class MergedImport(Struct, frozen=True):
-    """The import that all records together make, and who disagrees with it."""
+    """The import that all exports make together, and the conflicts among them."""
 
     type: ImportType
     ports: tuple[ImportedPort, ...]
@@ -33,13 +33,14 @@ class MergedImport(Struct, frozen=True):
     labels: dict[str, str]
     annotations: dict[str, str]
     clusters: tuple[ClusterId, ...]
-    """Who exports, oldest first; those who were refused are not among them."""
+    """The exporting clusters, oldest first, without the refused ones."""
     refused: frozenset[ClusterId]
+    """Clusters whose type differs from the oldest export's, where the profile forbids it."""
     conflicts: Mapping[ClusterId, tuple[ExportConflict, ...]]
 
 
-def merge(records: Iterable[ExportRecord], profile: Profile) -> MergedImport | None:
-    """One import of all records; None where nobody exports."""
+def merge_exports(records: Iterable[ExportRecord], profile: Profile) -> MergedImport | None:
+    """The import of all records; None where there is no record."""
     ordered = sorted(records, key=lambda record: record.age)
     if not ordered:
         return None
@@ -47,16 +48,16 @@ def merge(records: Iterable[ExportRecord], profile: Profile) -> MergedImport | N
     other_type = [r for r in ordered if r.type != oldest.type]
     refused = other_type if profile == "lighthouse" else []
     admitted = [r for r in ordered if r not in refused]
-    told: dict[ClusterId, list[ExportConflict]] = {r.cluster: [] for r in ordered}
-    _tell_types(ordered, other_type, told, profile)
-    if any(_terms(r) != _terms(oldest) for r in admitted):
-        _tell_ports(admitted, told, profile)
-        _tell_fields(admitted, told)
-    ports = _intersection(admitted) if profile == "lighthouse" else _union(admitted)
+    conflicts: dict[ClusterId, list[ExportConflict]] = {r.cluster: [] for r in ordered}
+    _add_type_conflicts(ordered, other_type, conflicts, profile)
+    if any(_merged_fields(r) != _merged_fields(oldest) for r in admitted):
+        _add_port_conflicts(admitted, conflicts, profile)
+        _add_field_conflicts(admitted, conflicts)
+    ports = _intersect_ports(admitted) if profile == "lighthouse" else _union(admitted)
     return MergedImport(
         type=oldest.type,
         ports=ports,
-        ip_families=_families(admitted),
+        ip_families=_intersect_families(admitted),
         session_affinity=oldest.session_affinity,
         session_affinity_config=oldest.session_affinity_config,
         internal_traffic_policy=oldest.internal_traffic_policy,
@@ -65,12 +66,12 @@ def merge(records: Iterable[ExportRecord], profile: Profile) -> MergedImport | N
         annotations=oldest.exported_annotations,
         clusters=tuple(r.cluster for r in admitted),
         refused=frozenset(r.cluster for r in refused),
-        conflicts={cluster: tuple(sorted(found)) for cluster, found in told.items()},
+        conflicts={cluster: tuple(sorted(found)) for cluster, found in conflicts.items()},
     )
 
 
-def _intersection(records: Sequence[ExportRecord]) -> tuple[ImportedPort, ...]:
-    """The ports that every cluster serves, as the oldest orders them."""
+def _intersect_ports(records: Sequence[ExportRecord]) -> tuple[ImportedPort, ...]:
+    """The ports that every cluster serves, in the order of the oldest export."""
     common = set(records[0].ports).intersection(*(set(r.ports) for r in records[1:]))
     return tuple(port for port in records[0].ports if port in common)
 
@@ -104,38 +105,41 @@ def _distinct(told: Iterable[ImportedPort]) -> tuple[ImportedPort, ...]:
     return tuple(ports)
 
 
-def _families(records: Sequence[ExportRecord]) -> tuple[IPFamily, ...]:
-    """The families that every cluster has; if there is none, the oldest's."""
+def _intersect_families(records: Sequence[ExportRecord]) -> tuple[IPFamily, ...]:
+    """The IP families that every cluster has; if there are none, those of the oldest export."""
     common = set(records[0].ip_families).intersection(*(set(r.ip_families) for r in records[1:]))
     shared = tuple(f for f in records[0].ip_families if f in common)
     return shared or records[0].ip_families
 
 
-def _tell_types(
+def _add_type_conflicts(
     ordered: Sequence[ExportRecord],
     others: Sequence[ExportRecord],
-    told: dict[ClusterId, list[ExportConflict]],
+    conflicts: dict[ClusterId, list[ExportConflict]],
     profile: Profile,
 ) -> None:
+    """TypeConflict: of the refused exports under `lighthouse`, else of all exports."""
     if not others:
         return
     oldest = ordered[0]
     message = (
-        f"the type is {_type(oldest.type)}, as in {oldest.cluster}, the oldest export; "
-        f"{_clusters(others)} {'exports' if len(others) == 1 else 'export'} it as "
-        f"{_type(others[0].type)}"
+        f"the type is {_format_type(oldest.type)}, as in {oldest.cluster}, the oldest export; "
+        f"{_format_clusters(others)} {'exports' if len(others) == 1 else 'export'} it as "
+        f"{_format_type(others[0].type)}"
     )
     if profile == "lighthouse":
         for record in others:
             hint = "; it is not exported until the types agree"
-            told[record.cluster].append(ExportConflict("TypeConflict", message + hint))
+            conflicts[record.cluster].append(ExportConflict("TypeConflict", message + hint))
     else:
         for record in ordered:
-            told[record.cluster].append(ExportConflict("TypeConflict", message))
+            conflicts[record.cluster].append(ExportConflict("TypeConflict", message))
 
 
-def _tell_ports(
-    records: Sequence[ExportRecord], told: dict[ClusterId, list[ExportConflict]], profile: Profile
+def _add_port_conflicts(
+    records: Sequence[ExportRecord],
+    conflicts: dict[ClusterId, list[ExportConflict]],
+    profile: Profile,
 ) -> None:
     oldest = records[0]
     differing = [r for r in records if set(r.ports) != set(oldest.ports)]
@@ -143,21 +147,22 @@ def _tell_ports(
         return
     if profile == "kep-1645":
         used = "the ports of all are imported"
-    elif _intersection(records):
+    elif _intersect_ports(records):
         used = "only ports common to all are imported"
     else:
         used = "no port is common to all, so none is imported"
+    each = "; ".join(f"{r.cluster} has {_format_ports(r.ports)}" for r in (oldest, *differing))
     message = (
-        f"{used}; {_clusters(differing)} "
+        f"{used}; {_format_clusters(differing)} "
         f"{'differs' if len(differing) == 1 else 'differ'} from {oldest.cluster}, the oldest "
-        f"export: {'; '.join(f'{r.cluster} has {_ports(r.ports)}' for r in (oldest, *differing))}"
+        f"export: {each}"
     )
     for record in records:
-        told[record.cluster].append(ExportConflict("PortConflict", message))
+        conflicts[record.cluster].append(ExportConflict("PortConflict", message))
 
 
-def _terms(record: ExportRecord) -> tuple[object, ...]:
-    """All that exports of one service may disagree about; most agree to the letter."""
+def _merged_fields(record: ExportRecord) -> tuple[object, ...]:
+    """The fields that may conflict; where all records have equal ones, there is no conflict."""
     return (
         record.ports,
         record.session_affinity,
@@ -189,8 +194,8 @@ _FIELDS: tuple[tuple[str, str, Callable[[ExportRecord], Any]], ...] = (
 )
 
 
-def _tell_fields(
-    records: Sequence[ExportRecord], told: dict[ClusterId, list[ExportConflict]]
+def _add_field_conflicts(
+    records: Sequence[ExportRecord], conflicts: dict[ClusterId, list[ExportConflict]]
 ) -> None:
     oldest = records[0]
     for reason, field, value in _FIELDS:
@@ -198,23 +203,23 @@ def _tell_fields(
         if differing:
             message = (
                 f"the {field} of {oldest.cluster}, the oldest export, is used; "
-                f"{_clusters(differing)} {'has' if len(differing) == 1 else 'have'} another"
+                f"{_format_clusters(differing)} {'has' if len(differing) == 1 else 'have'} another"
             )
             for record in records:
-                told[record.cluster].append(ExportConflict(reason, message))
+                conflicts[record.cluster].append(ExportConflict(reason, message))
 
 
-def _clusters(records: Sequence[ExportRecord]) -> str:
-    """Who, with how many: a few by name, many by number."""
+def _format_clusters(records: Sequence[ExportRecord]) -> str:
+    """The clusters for a message: up to three by name, more as a count with examples."""
     names = [r.cluster for r in records]
     if len(names) <= 3:
         return " and ".join(names)
     return f"{len(names)} clusters ({', '.join(names[:3])}, …)"
 
 
-def _type(type_: ImportType) -> str:
+def _format_type(type_: ImportType) -> str:
     return "Headless" if type_ == "Headless" else "ClusterIP"
 
 
-def _ports(ports: Sequence[ImportedPort]) -> str:
+def _format_ports(ports: Sequence[ImportedPort]) -> str:
     return ", ".join(f"{p.name or '-'} {p.protocol}/{p.port}" for p in ports) or "none"

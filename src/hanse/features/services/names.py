@@ -4,12 +4,13 @@ SERVICE_NAME = "multicluster.kubernetes.io/service-name"
 SOURCE_CLUSTER = "multicluster.kubernetes.io/source-cluster"
 DERIVED_SERVICE = "multicluster.kubernetes.io/derived-service"
 DOMAIN = "services.hanse.dev"
+"""Prefix of our labels and annotations, and the manager of our EndpointSlices."""
 
 SERVICE_NAMESPACE = f"{DOMAIN}/namespace"
-"""Label of what stands on the broker: the namespace that the service has in its clusters."""
+"""Label of objects on the broker: the namespace of the service in its clusters."""
 
 RECORD = f"{DOMAIN}/record"
-"""Annotation of a cluster's first slice on the broker: its export, as the merge needs it."""
+"""Annotation of a cluster's first slice on the broker: the encoded ExportRecord."""
 
 TO_CLUSTERS = f"{DOMAIN}/to-clusters"
 """Annotation of a ServiceExport: the only clusters that import it, comma-joined."""
@@ -27,4 +28,4 @@ RESERVED = (
     "endpointslice.kubernetes.io/",
     "lighthouse.submariner.io/",
 )
-"""Prefixes of marks that mean something to agents: exports cannot put them on imports."""
+"""Prefixes of labels and annotations that exports cannot put on imports: agents use them."""

@@ -1,7 +1,7 @@
-"""What one cluster says of one export: the record that its slices on the broker carry."""
+"""The export record: one cluster's export of one service, kept as an annotation of its slices."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import lru_cache
 from typing import Annotated
@@ -9,10 +9,10 @@ from typing import Annotated
 import msgspec
 from msgspec import Struct
 
-from hanse.features.services.labels import allowed_annotations, allowed_labels
 from hanse.features.services.names import (
     PRIORITY,
     RECORD,
+    RESERVED,
     SERVICE_NAME,
     SERVICE_NAMESPACE,
     SOURCE_CLUSTER,
@@ -22,14 +22,17 @@ from hanse.features.services.names import (
 from hanse.model.kinds.core import Affinity, IPFamily, Service, SessionAffinityConfig
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.multicluster import ImportedPort, ImportType, ServiceExport
+from hanse.model.label_syntax import is_label_key, is_label_value
 from hanse.model.objects import ClusterId
 
 SCHEMA = 1
-"""Raised when older agents would misread a record; a newer one than ours is left alone."""
+"""Raised when older agents would misread a record; records of a newer schema are left alone."""
 
 MOST_PORTS = 100
 MOST_WEIGHT = 1000
 MOST_PRIORITY = 100
+MOST_CHARACTERS = 64 * 1024
+"""Of all exported annotations of one export; the limit of an object is four times as much."""
 
 
 class ExportRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -49,48 +52,48 @@ class ExportRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
     exported_labels: dict[str, str] = {}
     exported_annotations: dict[str, str] = {}
     to: tuple[ClusterId, ...] = ()
-    """The only clusters that import it; none: all."""
+    """The only clusters that import it; empty: all do."""
     weight: Annotated[int, msgspec.Meta(ge=0, le=MOST_WEIGHT)] | None = None
     priority: Annotated[int, msgspec.Meta(ge=0, le=MOST_PRIORITY)] | None = None
     schema: int = 1
-    """Unstated is the first, whatever the newest is."""
+    """A record without the field has the first schema."""
 
     @property
     def age(self) -> tuple[datetime, ClusterId]:
-        """The order in which exports count: the oldest first, then by the cluster's name."""
+        """The precedence of exports: oldest first, then by the cluster's name."""
         return (self.exported_at, self.cluster)
 
     def is_for(self, cluster: ClusterId) -> bool:
-        """Whether a cluster imports this export; one's own is always seen."""
+        """Whether a cluster imports this export; the exporting cluster always does."""
         return not self.to or cluster in self.to or cluster == self.cluster
 
 
 class _Version(Struct, frozen=True):
-    """The one thing of a record that every version says alike."""
+    """The only field of a record that every schema has."""
 
     schema: int = 1
 
 
 class PublishedExports(Struct, frozen=True):
-    """All that clusters say of one service on the broker."""
+    """The records of one service on the broker."""
 
     records: tuple[ExportRecord, ...]
-    """What can be read, oldest first, one for each cluster."""
+    """The readable ones, oldest first, one for each cluster."""
     newer: frozenset[ClusterId] = frozenset()
-    """Whose record is of a later version than ours: to us they are clusters that we cannot see."""
+    """Clusters whose record has a newer schema: treated like clusters out of reach."""
 
 
 def build_record(export: ServiceExport, service: Service, cluster: ClusterId) -> ExportRecord:
-    """What a cluster says of its own export; the Service can be exported."""
-    spec, marks = service.spec, export.metadata.annotations
-    began = export.metadata.creation_timestamp
-    assert began is not None, "an export that is seen was created some time"
+    """The record of an export in its own cluster; the Service must be exportable."""
+    spec, annotations = service.spec, export.metadata.annotations
+    created = export.metadata.creation_timestamp
+    assert created is not None, "an export in the store has a creation timestamp"
     policy = spec.internal_traffic_policy
     return ExportRecord(
         cluster=cluster,
         namespace=export.metadata.namespace,
         name=export.metadata.name,
-        exported_at=began,
+        exported_at=created,
         type="Headless" if service.headless else "ClusterSetIP",
         ports=tuple(
             ImportedPort(port=p.port, name=p.name, protocol=p.protocol, app_protocol=p.app_protocol)
@@ -103,73 +106,73 @@ def build_record(export: ServiceExport, service: Service, cluster: ClusterId) ->
         traffic_distribution=spec.traffic_distribution,
         exported_labels=allowed_labels(export.spec.exported_labels),
         exported_annotations=allowed_annotations(export.spec.exported_annotations),
-        to=parse_cluster_list(marks.get(TO_CLUSTERS, "")),
-        weight=parse_number(marks.get(WEIGHT, ""), MOST_WEIGHT),
-        priority=parse_number(marks.get(PRIORITY, ""), MOST_PRIORITY),
+        to=parse_cluster_list(annotations.get(TO_CLUSTERS, "")),
+        weight=parse_number(annotations.get(WEIGHT, ""), MOST_WEIGHT),
+        priority=parse_number(annotations.get(PRIORITY, ""), MOST_PRIORITY),
         schema=SCHEMA,
     )
 
 
 def parse_cluster_list(text: str) -> tuple[ClusterId, ...]:
-    """The clusters that an annotation names."""
+    """The clusters in a comma-joined annotation value, sorted."""
     return tuple(sorted({name.strip() for name in text.split(",") if name.strip()}))
 
 
 def parse_number(text: str, most: int) -> int | None:
-    """The number that an annotation gives; None where there is none or a bad one."""
+    """The number from 0 to `most` in an annotation value; None where it is not one."""
     plain = text.isascii() and text.isdecimal() and len(text) <= len(str(most))
     return int(text) if plain and int(text) <= most else None
 
 
-def written(record: ExportRecord) -> str:
-    """The record as its annotation."""
+def encode_record(record: ExportRecord) -> str:
+    """The record as the value of its annotation."""
     return msgspec.json.encode(record, order="sorted").decode()
 
 
 def decode_record(endpoint_slice: EndpointSlice) -> ExportRecord | None:
-    """The record that a slice carries, if it is one, can be read, and says whose slice it is."""
-    record = _read(endpoint_slice.metadata.annotations.get(RECORD, ""))
+    """The record that a slice carries, if it is valid and agrees with the slice's labels."""
+    record = _decode(endpoint_slice.metadata.annotations.get(RECORD, ""))
     if not isinstance(record, ExportRecord):
         return None
-    whose = (record.cluster, record.namespace, record.name)
-    return record if whose == _marked(endpoint_slice) else None
+    identity = (record.cluster, record.namespace, record.name)
+    return record if identity == _labelled_identity(endpoint_slice) else None
 
 
 def has_newer_schema(endpoint_slice: EndpointSlice) -> bool:
-    """Whether a slice carries a record of a later version than we know."""
-    return isinstance(_read(endpoint_slice.metadata.annotations.get(RECORD, "")), _Version)
+    """Whether a slice carries a record of a newer schema than this agent knows."""
+    return isinstance(_decode(endpoint_slice.metadata.annotations.get(RECORD, "")), _Version)
 
 
 @lru_cache(maxsize=8192)
-def _read(told: str) -> ExportRecord | _Version | None:
-    """What an annotation says: a sound record, only the version of a later one, or nothing.
+def _decode(text: str) -> ExportRecord | _Version | None:
+    """A valid record, only the version of one with a newer schema, or None.
 
-    One record is read by several plans, and again whenever a slice beside it changes.
+    Cached: several plans read the same record, and again whenever a slice beside it changes.
     """
-    if not told:
+    if not text:
         return None
     try:
-        version = _versions.decode(told)
-        record = _decoder.decode(told) if version.schema <= SCHEMA else version
+        version = _versions.decode(text)
+        record = _decoder.decode(text) if version.schema <= SCHEMA else version
     except msgspec.DecodeError:
         return None
-    return None if isinstance(record, ExportRecord) and not _is_sound(record) else record
+    return None if isinstance(record, ExportRecord) and not _is_valid(record) else record
 
 
 def read_exports(slices: Iterable[EndpointSlice]) -> PublishedExports:
-    """All that is said of one service, whatever the order of its slices."""
+    """The records that the slices of one service carry, whatever the order of the slices."""
     records: dict[ClusterId, ExportRecord] = {}
     newer: set[ClusterId] = set()
     for endpoint_slice in sorted(slices, key=lambda s: s.metadata.name):
         if has_newer_schema(endpoint_slice):
-            newer.add(_marked(endpoint_slice)[0])
+            newer.add(_labelled_identity(endpoint_slice)[0])
         elif (record := decode_record(endpoint_slice)) is not None:
             records.setdefault(record.cluster, record)
     known = [r for r in records.values() if r.cluster not in newer]
     return PublishedExports(tuple(sorted(known, key=lambda r: r.age)), frozenset(newer))
 
 
-def _marked(endpoint_slice: EndpointSlice) -> tuple[str, str, str]:
+def _labelled_identity(endpoint_slice: EndpointSlice) -> tuple[str, str, str]:
     labels = endpoint_slice.metadata.labels
     return (
         labels.get(SOURCE_CLUSTER, ""),
@@ -178,8 +181,28 @@ def _marked(endpoint_slice: EndpointSlice) -> tuple[str, str, str]:
     )
 
 
-def _is_sound(record: ExportRecord) -> bool:
-    """Whether an import can be made of it: what no API server took would hold up all others."""
+def allowed_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """The exported labels that an API server accepts and that are not reserved."""
+    return {
+        name: value
+        for name, value in labels.items()
+        if is_label_key(name) and is_label_value(value) and not name.startswith(RESERVED)
+    }
+
+
+def allowed_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
+    """The exported annotations that an API server accepts, that are not reserved, and that fit."""
+    allowed: dict[str, str] = {}
+    room = MOST_CHARACTERS
+    for name, value in sorted(annotations.items()):
+        room -= len(name) + len(value.encode("utf-8", "surrogatepass"))
+        if is_label_key(name) and not name.startswith(RESERVED) and room >= 0:
+            allowed[name] = value
+    return allowed
+
+
+def _is_valid(record: ExportRecord) -> bool:
+    """Whether an API server would accept an import of it; one it refuses would block all others."""
     ports = record.ports
     config = record.session_affinity_config
     timeout = config.client_ip.timeout_seconds if config and config.client_ip else 1

@@ -1,4 +1,4 @@
-"""Endpoint slices: what an exporting cluster publishes, and how importers copy it."""
+"""Builds EndpointSlices: those that an exporting cluster publishes, and importers' copies."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_address
@@ -14,7 +14,7 @@ from hanse.features.services.names import (
     SERVICE_NAMESPACE,
     SOURCE_CLUSTER,
 )
-from hanse.features.services.records import ExportRecord, written
+from hanse.features.services.records import ExportRecord, encode_record
 from hanse.model.kinds.discovery import (
     KUBE_SERVICE,
     MANAGED_BY,
@@ -33,34 +33,37 @@ NOT_READY = EndpointConditions(ready=False)
 
 
 class ExportBackends(Struct, frozen=True):
-    """What stands behind an export in its own cluster."""
+    """The backends of an exported Service."""
 
     addresses: tuple[str, ...] = ()
-    """The Service's own, by which others reach it."""
+    """Of the Service itself, as other clusters reach it."""
     pods: tuple[EndpointSlice, ...] = ()
+    """The slices of the Service in its own cluster."""
 
 
-def published(
+def build_published_slices(
     record: ExportRecord,
-    backing: ExportBackends,
+    backends: ExportBackends,
     broker_namespace: str,
     *,
     as_pods: bool,
     refused: bool = False,
 ) -> tuple[EndpointSlice, ...]:
-    """The slices that stand on the broker for one export; the first carries the record.
+    """The slices of one export on the broker; the first carries the record.
 
     A refused export keeps its record, so that it is admitted as soon as the conflict is gone, and
     has no endpoints.
     """
     if as_pods:
-        pieces = list(_pods(record, () if refused else backing.pods, broker_namespace))
+        slices = list(_pod_slices(record, () if refused else backends.pods, broker_namespace))
     else:
-        pieces = list(_addresses(record, backing, broker_namespace, refused=refused))
-    if not pieces:
-        pieces = [_piece(record, broker_namespace, "IPv4", (), _service_ports(record), "none")]
-    first, *rest = pieces
-    meta = replace(first.metadata, annotations={RECORD: written(record)})
+        slices = list(_service_ip_slices(record, backends, broker_namespace, refused=refused))
+    if not slices:
+        slices = [
+            _build_slice(record, broker_namespace, "IPv4", (), _service_ports(record), "none")
+        ]
+    first, *rest = slices
+    meta = replace(first.metadata, annotations={RECORD: encode_record(record)})
     return (replace(first, metadata=meta), *rest)
 
 
@@ -69,9 +72,12 @@ def build_imported_slice(
     record: ExportRecord,
     merged: MergedImport,
     derived: str = "",
-    marks: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
 ) -> EndpointSlice:
-    """A cluster's slice as it stands in an importing cluster, beside the import."""
+    """The copy of a published slice in an importing cluster, in the namespace of the import.
+
+    With a derived Service the slice is labelled as its endpoints, and has the import's port names.
+    """
     labels = {
         SERVICE_NAME: record.name,
         SOURCE_CLUSTER: record.cluster,
@@ -85,40 +91,42 @@ def build_imported_slice(
             name=endpoint_slice.metadata.name,
             namespace=record.namespace,
             labels=labels,
-            annotations=dict(marks or {}),
+            annotations=dict(annotations or {}),
         ),
         address_type=endpoint_slice.address_type,
         endpoints=endpoint_slice.endpoints or (),
-        ports=_as_imported(ports, record, merged) if derived else ports,
+        ports=_rename_ports(ports, record, merged) if derived else ports,
     )
 
 
-def _addresses(
-    record: ExportRecord, backing: ExportBackends, broker_namespace: str, *, refused: bool
+def _service_ip_slices(
+    record: ExportRecord, backends: ExportBackends, broker_namespace: str, *, refused: bool
 ) -> Iterator[EndpointSlice]:
-    """One slice per family with the Service's own address: ready when any backend is."""
-    for address in backing.addresses:
+    """One slice per family with the Service's own address, ready while any of its pods is."""
+    for address in backends.addresses:
         family = family_of(address)
-        behind = [e for p in backing.pods if p.address_type == family for e in p.endpoints or ()]
+        pods = [e for p in backends.pods if p.address_type == family for e in p.endpoints or ()]
         endpoints: tuple[Endpoint, ...] = ()
-        if behind and not refused:
-            conditions = READY if any(e.ready for e in behind) else NOT_READY
+        if pods and not refused:
+            conditions = READY if any(e.ready for e in pods) else NOT_READY
             endpoints = (Endpoint(addresses=(address,), conditions=conditions),)
-        yield _piece(record, broker_namespace, family, endpoints, _service_ports(record), family)
+        yield _build_slice(
+            record, broker_namespace, family, endpoints, _service_ports(record), family
+        )
 
 
-def _pods(
+def _pod_slices(
     record: ExportRecord, backends: Iterable[EndpointSlice], broker_namespace: str
 ) -> Iterator[EndpointSlice]:
-    """Slice by slice as the cluster has them, so that a change of one pod changes one slice."""
+    """One slice for each slice of the Service, so that a change of one pod changes one slice."""
     for endpoint_slice in sorted(backends, key=lambda s: s.metadata.name):
         if endpoint_slice.address_type == "FQDN":
             continue
-        pods = [_pod(e) for e in endpoint_slice.endpoints or ()]
+        pods = [_published_endpoint(e) for e in endpoint_slice.endpoints or ()]
         for start in range(0, max(len(pods), 1), MOST_ENDPOINTS):
             part = tuple(pods[start : start + MOST_ENDPOINTS])
             slot = f"{endpoint_slice.metadata.name}/{start}"
-            yield _piece(
+            yield _build_slice(
                 record,
                 broker_namespace,
                 endpoint_slice.address_type,
@@ -128,8 +136,8 @@ def _pods(
             )
 
 
-def _pod(endpoint: Endpoint) -> Endpoint:
-    """A pod as other clusters need it: where it is, how it is called, how it is."""
+def _published_endpoint(endpoint: Endpoint) -> Endpoint:
+    """The endpoint without fields that only its own cluster uses."""
     return Endpoint(
         addresses=endpoint.addresses,
         conditions=endpoint.conditions,
@@ -138,7 +146,7 @@ def _pod(endpoint: Endpoint) -> Endpoint:
     )
 
 
-def _piece(
+def _build_slice(
     record: ExportRecord,
     broker_namespace: str,
     family: AddressType,
@@ -171,36 +179,36 @@ def _service_ports(record: ExportRecord) -> tuple[EndpointPort, ...]:
     )
 
 
-def _as_imported(
+def _rename_ports(
     ports: Sequence[EndpointPort], record: ExportRecord, merged: MergedImport
 ) -> tuple[EndpointPort, ...]:
-    """The ports by the import's names, since kube-proxy joins by name; no name stands twice.
+    """The ports by the import's names, each name once, since kube-proxy matches ports by name.
 
-    A port keeps a name that the import has; another is known by the number that its cluster's
+    A port keeps a name that the import has; another is matched by the number that its cluster's
     Service gives it.
     """
     known = {p.name for p in merged.ports}
     numbers = {p.name: (p.protocol, p.port) for p in record.ports}
     by_number = {(p.protocol, p.port): p.name for p in merged.ports}
     taken = {p.name for p in ports if p.name in known}
-    told: list[EndpointPort] = []
+    renamed: list[EndpointPort] = []
     for port in ports:
         name = port.name
         if name not in known:
             imported = by_number.get(numbers.get(name, (port.protocol, port.port or 0)), name)
             name = name if imported in taken else imported
             taken.add(name)
-        told.append(port if name == port.name else replace(port, name=name))
-    return tuple(told)
+        renamed.append(port if name == port.name else replace(port, name=name))
+    return tuple(renamed)
 
 
 def family_of(address: str) -> AddressType:
-    """The family of an address."""
+    """The address family of an IP address."""
     return "IPv6" if ip_address(address).version == 6 else "IPv4"
 
 
 def is_address(text: str) -> bool:
-    """Whether a text is an address at all."""
+    """Whether a text is an IP address."""
     try:
         ip_address(text)
     except ValueError:

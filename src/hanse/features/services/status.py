@@ -1,15 +1,16 @@
-"""What is told on a ServiceExport: conditions as one patch, and Events for what turned bad."""
+"""Conditions of a ServiceExport: the status patch, and Events for conditions that turn bad."""
 
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import msgspec
 
-from hanse.features.services.labels import allowed_annotations, allowed_labels
 from hanse.features.services.names import PRIORITY, TO_CLUSTERS, WEIGHT
 from hanse.features.services.records import (
     MOST_PRIORITY,
     MOST_WEIGHT,
+    allowed_annotations,
+    allowed_labels,
     parse_cluster_list,
     parse_number,
 )
@@ -19,52 +20,58 @@ from hanse.model.objects import ClusterObjectRef, object_ref
 from hanse.model.plan import EventRequest, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
-SETTINGS = "SettingsValid"
+SETTINGS_VALID = "SettingsValid"
+ADDRESSES_ALLOWED = "AddressesAllowed"
+"""Of exports and imports: whether all addresses are within the ranges of their cluster."""
+IMPORTED_HERE = "ImportedHere"
+"""Whether the exporting cluster itself has the import."""
 
-_QUIET = frozenset({"Valid", "NoConflicts", "Pending", "Exported", "Allowed", "Imported"})
+_REASONS_WITHOUT_EVENT = frozenset(
+    {"Valid", "NoConflicts", "Pending", "Exported", "Allowed", "Imported"}
+)
 _GOOD = frozenset({("Ready", "True"), ("Valid", "True"), (r"Conflict", "False")})
 
 
-def told(export: ServiceExport, snapshot: Snapshot, wanted: Sequence[Condition]) -> Plan:
-    """The conditions as a patch, and an Event for those that turned bad."""
-    standing = export.status.conditions
-    after = merged(standing, wanted, snapshot.now, export.metadata.generation)
-    place = ClusterObjectRef(snapshot.local, object_ref(export))
-    change = {"status": {"conditions": msgspec.to_builtins(after)}}
+def status_plan(export: ServiceExport, snapshot: Snapshot, conditions: Sequence[Condition]) -> Plan:
+    """The conditions as a status patch, and an Event for each that turned bad."""
+    current = export.status.conditions
+    after = merged(current, conditions, snapshot.now, export.metadata.generation)
+    ref = ClusterObjectRef(snapshot.local, ref_of(export))
+    patch = {"status": {"conditions": msgspec.to_builtins(after)}}
     events = tuple(
-        EventRequest(place, c.reason.split(",")[0], c.message, _severity(c))
-        for c in wanted
-        if _turned(c, find(standing, c.type)) and c.message
+        EventRequest(ref, c.reason.split(",")[0], c.message, _severity(c))
+        for c in conditions
+        if _is_event(c, find(current, c.type)) and c.message
     )
-    return Plan(patches=(Patch(place, change, "status"),), events=events)
+    return Plan(patches=(Patch(ref, patch, "status"),), events=events)
 
 
-def settings_conditions(export: ServiceExport, members: frozenset[str] | None) -> list[Condition]:
-    """What a person asked for that cannot be done; once told, also that it is mended.
+def settings_conditions(export: ServiceExport, joined: frozenset[str] | None) -> list[Condition]:
+    """SettingsValid: False for settings that are ignored, True only after a False.
 
-    `members` are the clusters that have joined the broker; while they are not known, nothing is
-    said that rests on them.
+    `joined` are the clusters that have joined the broker; while they are unknown (None), nothing
+    is reported that depends on them.
     """
-    faults = list(_faults(export, members))
+    faults = list(_setting_faults(export, joined))
     if faults:
-        text = "; ".join(faults)[:32000]
-        return [condition(SETTINGS, False, "InvalidSetting", text)]
-    if members is None and TO_CLUSTERS in export.metadata.annotations:
+        message = "; ".join(faults)[:32000]
+        return [condition(SETTINGS_VALID, False, "InvalidSetting", message)]
+    if joined is None and TO_CLUSTERS in export.metadata.annotations:
         return []
-    if find(export.status.conditions, SETTINGS) is not None:
-        return [condition(SETTINGS, True, "Valid")]
+    if find(export.status.conditions, SETTINGS_VALID) is not None:
+        return [condition(SETTINGS_VALID, True, "Valid")]
     return []
 
 
-def _faults(export: ServiceExport, members: frozenset[str] | None) -> Iterator[str]:
-    marks, spec = export.metadata.annotations, export.spec
-    yield from _strangers(marks.get(TO_CLUSTERS, ""), members)
+def _setting_faults(export: ServiceExport, joined: frozenset[str] | None) -> Iterator[str]:
+    annotations, spec = export.metadata.annotations, export.spec
+    yield from _unknown_clusters(annotations.get(TO_CLUSTERS, ""), joined)
     for name, most in ((WEIGHT, MOST_WEIGHT), (PRIORITY, MOST_PRIORITY)):
-        value = marks.get(name, "")
-        if name in marks and parse_number(value, most) is None:
+        value = annotations.get(name, "")
+        if name in annotations and parse_number(value, most) is None:
             wrong = f"{value[:40]!r} is not a number from 0 to {most}"
             yield f"annotation {name}: {wrong}; it is ignored"
-    if TO_CLUSTERS in marks and not marks[TO_CLUSTERS].strip(", "):
+    if TO_CLUSTERS in annotations and not annotations[TO_CLUSTERS].strip(", "):
         yield f"annotation {TO_CLUSTERS} names no cluster; it is ignored"
     for field, given, allowed in (
         ("exportedLabels", spec.exported_labels, allowed_labels(spec.exported_labels)),
@@ -79,22 +86,21 @@ def _faults(export: ServiceExport, members: frozenset[str] | None) -> Iterator[s
             yield f"{field}: {shown} cannot stand on imports; it is left out"
 
 
-def _strangers(named: str, members: frozenset[str] | None) -> Iterator[str]:
-    """Clusters that are named and have not joined: nobody imports the service by that name."""
-    strange = [
-        name for name in parse_cluster_list(named) if members is not None and name not in members
-    ]
-    if strange:
+def _unknown_clusters(named: str, joined: frozenset[str] | None) -> Iterator[str]:
+    """The fault of naming clusters that have not joined: none of them imports the service."""
+    unknown = [c for c in parse_cluster_list(named) if joined is not None and c not in joined]
+    if unknown:
         shown, known = (
-            ", ".join(repr(s[:40]) for s in strange[:3]),
-            ", ".join(sorted(members or ())),
+            ", ".join(repr(c[:40]) for c in unknown[:3]),
+            ", ".join(sorted(joined or ())),
         )
         yield f"annotation {TO_CLUSTERS}: no cluster {shown} has joined; there are {known}"
 
 
-def _turned(now: Condition, before: Condition | None) -> bool:
+def _is_event(now: Condition, before: Condition | None) -> bool:
+    """Whether a condition changed to a state that is worth an Event."""
     changed = before is None or before.status != now.status or before.reason != now.reason
-    return changed and now.reason not in _QUIET
+    return changed and now.reason not in _REASONS_WITHOUT_EVENT
 
 
 def _severity(condition_: Condition) -> Literal["Normal", "Warning"]:

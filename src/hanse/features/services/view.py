@@ -1,32 +1,33 @@
-"""Every exported service, put together from what each cluster holds of it."""
+"""A view of every exported service, assembled from the objects of all clusters."""
 
 from collections.abc import Sequence
 
 from msgspec import Struct
 
 from hanse.features.services.names import SERVICE_NAME, SOURCE_CLUSTER
-from hanse.features.services.status import SETTINGS
+from hanse.features.services.status import ADDRESSES_ALLOWED, IMPORTED_HERE, SETTINGS_VALID
 from hanse.model.conditions import Condition, find
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.multicluster import ImportedPort, ServiceExport, ServiceImport
 from hanse.model.objects import Object
 
-POSITIVE_CONDITIONS = ("Valid", r"Ready", SETTINGS, "AddressesAllowed", "ImportedHere")
+POSITIVE_CONDITIONS = ("Valid", r"Ready", SETTINGS_VALID, ADDRESSES_ALLOWED, IMPORTED_HERE)
+"""Types of conditions that are True when all is well."""
 CONFLICT = r"Conflict"
 
 
 class ClusterServices(Struct, frozen=True):
-    """What one cluster holds of exported services."""
+    """The objects of exported services in one cluster."""
 
     cluster: str
-    """The cluster's id where its agent tells it, else the name of the context."""
+    """The cluster's id if its agent publishes it, else the name of the context."""
     exports: tuple[ServiceExport, ...] = ()
     imports: tuple[ServiceImport, ...] = ()
     slices: tuple[EndpointSlice, ...] = ()
 
 
 class EndpointCount(Struct, frozen=True):
-    """How many endpoints there are, and how many of them are ready."""
+    """Number of endpoints, and of ready ones."""
 
     ready: int
     all: int
@@ -36,7 +37,7 @@ class EndpointCount(Struct, frozen=True):
 
 
 class ExportProblem(Struct, frozen=True):
-    """What one cluster says is wrong with its export."""
+    """A bad condition of one cluster's export."""
 
     cluster: str
     reason: str
@@ -44,7 +45,7 @@ class ExportProblem(Struct, frozen=True):
 
 
 class ServiceView(Struct, frozen=True):
-    """One exported service over all clusters that were looked at."""
+    """One exported service in all clusters that were read."""
 
     namespace: str
     name: str
@@ -54,26 +55,26 @@ class ServiceView(Struct, frozen=True):
     exporters: tuple[str, ...] = ()
     importers: tuple[str, ...] = ()
     endpoints: dict[str, EndpointCount] = {}
-    """By the cluster that they are in."""
+    """By the cluster that they run in."""
     problems: tuple[ExportProblem, ...] = ()
 
 
-def service_views(held: Sequence[ClusterServices]) -> list[ServiceView]:
-    """Put together what clusters hold; of each cluster's endpoints its own word counts most."""
-    names = {(one.namespace, one.name) for each in held for one in (*each.exports, *each.imports)}
-    return [service_view(namespace, name, held) for namespace, name in sorted(names)]
+def service_views(clusters: Sequence[ClusterServices]) -> list[ServiceView]:
+    """The view of each service that any cluster exports or imports, sorted by name."""
+    names = {(o.namespace, o.name) for c in clusters for o in (*c.exports, *c.imports)}
+    return [service_view(namespace, name, clusters) for namespace, name in sorted(names)]
 
 
-def service_view(namespace: str, name: str, held: Sequence[ClusterServices]) -> ServiceView:
-    """One service of that name, put together from what clusters hold."""
+def service_view(namespace: str, name: str, clusters: Sequence[ClusterServices]) -> ServiceView:
+    """The view of one service; type and ports are those of an exporter's import, if any."""
 
-    def is_it(obj: Object) -> bool:
+    def matches(obj: Object) -> bool:
         return (obj.namespace, obj.name) == (namespace, name)
 
-    imports = {each.cluster: one for each in held for one in each.imports if is_it(one)}
-    exports = {each.cluster: one for each in held for one in each.exports if is_it(one)}
+    imports = {c.cluster: i for c in clusters for i in c.imports if matches(i)}
+    exports = {c.cluster: e for c in clusters for e in c.exports if matches(e)}
     shown = next((imports[c] for c in (*exports, *imports) if c in imports), None)
-    exporters = {e.cluster for one in imports.values() for e in one.status.clusters}
+    exporters = {e.cluster for i in imports.values() for e in i.status.clusters}
     return ServiceView(
         namespace,
         name,
@@ -81,43 +82,44 @@ def service_view(namespace: str, name: str, held: Sequence[ClusterServices]) -> 
         ports=shown.spec.ports if shown is not None else (),
         exporters=tuple(sorted(exporters)),
         importers=tuple(sorted(imports)),
-        endpoints=_endpoints(namespace, name, held),
-        problems=tuple(p for c, one in sorted(exports.items()) for p in export_problems(c, one)),
+        endpoints=_count_endpoints(namespace, name, clusters),
+        problems=tuple(p for c, e in sorted(exports.items()) for p in export_problems(c, e)),
     )
 
 
-def _endpoints(
-    namespace: str, name: str, held: Sequence[ClusterServices]
+def _count_endpoints(
+    namespace: str, name: str, clusters: Sequence[ClusterServices]
 ) -> dict[str, EndpointCount]:
-    counted: dict[str, EndpointCount] = {}
-    for each in held:
-        seen: dict[str, list[bool]] = {}
-        for endpoint_slice in each.slices:
+    """Endpoints by source cluster; the slices in the source cluster itself take precedence."""
+    counts: dict[str, EndpointCount] = {}
+    for cluster in clusters:
+        by_source: dict[str, list[bool]] = {}
+        for endpoint_slice in cluster.slices:
             labels = endpoint_slice.metadata.labels
             if (endpoint_slice.namespace, labels.get(SERVICE_NAME)) == (namespace, name):
-                known = seen.setdefault(labels.get(SOURCE_CLUSTER, ""), [])
-                known += [endpoint.ready for endpoint in endpoint_slice.endpoints or ()]
-        for source, ready in seen.items():
-            if source == each.cluster or source not in counted:
-                counted[source] = EndpointCount(sum(ready), len(ready))
-    return dict(sorted(counted.items()))
+                ready = by_source.setdefault(labels.get(SOURCE_CLUSTER, ""), [])
+                ready += [endpoint.ready for endpoint in endpoint_slice.endpoints or ()]
+        for source, ready in by_source.items():
+            if source == cluster.cluster or source not in counts:
+                counts[source] = EndpointCount(sum(ready), len(ready))
+    return dict(sorted(counts.items()))
 
 
 def export_problems(cluster: str, export: ServiceExport) -> tuple[ExportProblem, ...]:
-    """What an export's conditions say is wrong; nothing at all is wrong too."""
-    told = export.status.conditions
-    if not told:
+    """The bad conditions of an export; an export without any condition is a problem too."""
+    conditions = export.status.conditions
+    if not conditions:
         text = "no agent has looked at it; see `hanse doctor`"
         return (ExportProblem(cluster, "Unseen", text),)
-    found = [find(told, kind) for kind in (*POSITIVE_CONDITIONS, CONFLICT)]
-    bad = [one for one in found if one is not None and _is_bad(one)]
-    return tuple(ExportProblem(cluster, one.reason, one.message) for one in bad)
+    found = [find(conditions, type_) for type_ in (*POSITIVE_CONDITIONS, CONFLICT)]
+    bad = [c for c in found if c is not None and _is_bad(c)]
+    return tuple(ExportProblem(cluster, c.reason, c.message) for c in bad)
 
 
-def _is_bad(told: Condition) -> bool:
-    return told.status == ("True" if told.type == CONFLICT else "False")
+def _is_bad(condition: Condition) -> bool:
+    return condition.status == ("True" if condition.type == CONFLICT else "False")
 
 
 def format_port(port: ImportedPort) -> str:
-    """A port as people write it."""
+    """A port for people: `80/TCP http`."""
     return f"{port.port}/{port.protocol}" + (f" {port.name}" if port.name else "")
