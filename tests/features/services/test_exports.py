@@ -164,7 +164,7 @@ def test_a_write_that_fails_is_told_after_a_second() -> None:
     view = seen([export(), service(), backends()], after=2)
     [endpoint_slice] = wanted(plan(view), EndpointSlice)
     trouble = WriteOutcome(
-        ClusterObjectRef(BROKER, ref_of(endpoint_slice)), "Failed", "the broker is full", EPOCH
+        ClusterObjectRef(BROKER, object_ref(endpoint_slice)), "Failed", "the broker is full", EPOCH
     )
 
     told = plan(seen([export(), service(), backends()], facts=[trouble], after=2))
@@ -187,7 +187,7 @@ def test_a_broker_that_does_not_take_it_is_quoted(result: WriteResult) -> None:
     view = seen([export(), service(), backends()])
     [endpoint_slice] = wanted(plan(view), EndpointSlice)
     trouble = WriteOutcome(
-        ClusterObjectRef(BROKER, ref_of(endpoint_slice)), result, "the broker says no", EPOCH
+        ClusterObjectRef(BROKER, object_ref(endpoint_slice)), result, "the broker says no", EPOCH
     )
 
     told = plan(seen([export(), service(), backends()], facts=[trouble]))

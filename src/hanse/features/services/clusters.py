@@ -65,9 +65,7 @@ def alive_for_all(
     slices: Iterable[EndpointSlice], snapshot: Snapshot, broker: ClusterId, broker_namespace: str
 ) -> list[EndpointSlice]:
     """The slices whose cluster every agent considers alive, so that all agents agree."""
-    return [
-        s for s in slices if is_alive_for_all(source_cluster(s), snapshot, broker, broker_namespace)
-    ]
+    return [s for s in slices if is_alive(source_cluster(s), snapshot, broker, broker_namespace)]
 
 
 def alive_for_us(

@@ -89,7 +89,7 @@ def plan_export(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
         ended = (_NO_CONFLICT,) if find(export.status.conditions, r"Conflict") else ()
         return status_plan(export, snapshot, (*invalid, *ended))
     assert service is not None, "a Service without invalid conditions exists"
-    broker = broker_of(snapshot)
+    broker = broker_cluster(snapshot)
     if broker is None:
         waiting = condition("Ready", False, "Pending", "this cluster has not joined a broker")
         return status_plan(export, snapshot, (_VALID, waiting))
@@ -187,7 +187,7 @@ def _publish(state: _ExportState, snapshot: Snapshot, broker_namespace: str) -> 
     if snapshot.listed(state.broker, EndpointSlice):
         conditions.append(_conflict_condition(state.merged, snapshot.local))
     if ready is None and find(export.status.conditions, "Ready") is None:
-        return Plan(desired, again_after=PENDING_AFTER)  # one status write, once Ready is known
+        return Plan(desired, requeue_after=PENDING_AFTER)  # one status write, once Ready is known
     return replace(status_plan(export, snapshot, conditions), desired=desired)
 
 
@@ -196,7 +196,7 @@ def _ready_condition(
 ) -> Condition | None:
     """Whether the export is on the broker; None keeps the condition, since nothing is known."""
     outcomes = [
-        snapshot.fact(WriteOutcome, ClusterObjectRef(state.broker, ref_of(d.object)))
+        snapshot.fact(WriteOutcome, ClusterObjectRef(state.broker, object_ref(d.object)))
         for d in desired
     ]
     failed = [o for o in outcomes if o is not None and o.result in FAILED_RESULTS]
@@ -239,7 +239,7 @@ def _address_conditions(state: _ExportState, slices: tuple[EndpointSlice, ...]) 
 
 def _import_conditions(state: _ExportState, snapshot: Snapshot) -> list[Condition]:
     """ImportedHere: False where this cluster's import cannot be written, True only after that."""
-    ref = Ref(ServiceImport.kind, state.record.name, state.record.namespace)
+    ref = ObjectRef(ServiceImport.kind, state.record.name, state.record.namespace)
     outcome = snapshot.fact(WriteOutcome, ClusterObjectRef(snapshot.local, ref))
     if outcome is not None and outcome.result in FAILED_RESULTS:
         message = f"it is not imported here: {outcome.message}"

@@ -122,7 +122,7 @@ class Services:
         match change.fact:
             case ClusterState():
                 yield from self._all_keys(snapshot)
-            case Liveness(where, _, cluster) if where == broker_of(snapshot):
+            case LeaseLiveness(where, _, cluster) if where == broker_cluster(snapshot):
                 for endpoint_slice in snapshot.by(where, BY_SOURCE, cluster):
                     yield from _published_keys(endpoint_slice, snapshot)
             case KindServed(where, kind) if (
@@ -134,7 +134,7 @@ class Services:
                 ServiceImport.kind,
             ):
                 yield from _export_key(place.ref.name, place.ref.namespace, snapshot)
-            case WriteOutcome(place) if place.where == broker_of(snapshot):
+            case WriteOutcome(place) if place.where == broker_cluster(snapshot):
                 written = snapshot.find(place)
                 if isinstance(written, EndpointSlice):
                     yield from _published_keys(written, snapshot)
@@ -142,7 +142,7 @@ class Services:
                 return
 
     def _keys_in_namespace(self, namespace: str, snapshot: Snapshot) -> Iterator[Key]:
-        broker = broker_of(snapshot)
+        broker = broker_cluster(snapshot)
         if broker is not None:
             for endpoint_slice in snapshot.by(broker, IN_NAMESPACE, namespace):
                 yield from _published_keys(endpoint_slice, snapshot)
@@ -199,5 +199,5 @@ def _import_keys(service_import: ServiceImport, snapshot: Snapshot) -> Iterator[
 
 
 def _has_legacy_imports(snapshot: Snapshot) -> bool:
-    broker = broker_of(snapshot)
+    broker = broker_cluster(snapshot)
     return broker is not None and any(snapshot.by(broker, LEGACY_IMPORTS, ""))

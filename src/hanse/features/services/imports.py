@@ -29,10 +29,9 @@ from hanse.features.services.names import (
 from hanse.features.services.records import ExportRecord, read_exports
 from hanse.features.services.slices import build_imported_slice, family_of
 from hanse.features.services.status import ADDRESSES_ALLOWED
+from hanse.model.clusterset import broker_cluster
 from hanse.model.conditions import Condition, condition
 from hanse.model.conditions import merged as merge_conditions
-from hanse.model.fleet import broker_of
-from hanse.model.keys import Key
 from hanse.model.kinds.core import Namespace, Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import ClusterSetSpec, MemberSettings
@@ -67,7 +66,7 @@ class _ImportState(Struct, frozen=True):
 
 def plan_import(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     """The ServiceImport of one service in this cluster, its slices, and its derived Service."""
-    broker = broker_of(snapshot)
+    broker = broker_cluster(snapshot)
     namespace = snapshot.get(snapshot.local, Namespace, key.namespace)
     if broker is None or namespace is None or namespace.terminating:
         return Plan()
@@ -91,7 +90,7 @@ def plan_import(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
 
 def plan_aggregate(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     """The ServiceImport of one service on the broker; every agent computes the same."""
-    broker = broker_of(snapshot)
+    broker = broker_cluster(snapshot)
     if broker is None:
         return Plan()
     exports = read_exports(

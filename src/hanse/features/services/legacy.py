@@ -109,7 +109,7 @@ def _legacy_slice(legacy: ServiceImport, broker_namespace: str) -> EndpointSlice
 
 def plan_legacy(snapshot: Snapshot, broker_namespace: str) -> Plan:
     """Remove local copies of upgraded clusters, then this cluster's own import on the broker."""
-    broker = broker_of(snapshot)
+    broker = broker_cluster(snapshot)
     if broker is None or not snapshot.synced(broker, ServiceImport):
         return Plan()
     copies = [

@@ -36,7 +36,7 @@ def status_plan(export: ServiceExport, snapshot: Snapshot, conditions: Sequence[
     """The conditions as a status patch, and an Event for each that turned bad."""
     current = export.status.conditions
     after = merged(current, conditions, snapshot.now, export.metadata.generation)
-    ref = ClusterObjectRef(snapshot.local, ref_of(export))
+    ref = ClusterObjectRef(snapshot.local, object_ref(export))
     patch = {"status": {"conditions": msgspec.to_builtins(after)}}
     events = tuple(
         EventRequest(ref, c.reason.split(",")[0], c.message, _severity(c))
