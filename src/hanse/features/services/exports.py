@@ -33,6 +33,7 @@ from hanse.features.services.status import (
     settings_conditions,
     status_plan,
 )
+from hanse.model.clusterset import broker_cluster
 from hanse.model.conditions import Condition, condition, find
 from hanse.model.facts import WriteOutcome
 from hanse.model.kinds.core import Service

@@ -10,6 +10,7 @@ from hanse.features.services.legacy import LEGACY, LEGACY_IMPORTS, legacy_import
 from hanse.features.services.names import DOMAIN, SERVICE_NAME, SERVICE_NAMESPACE, TO_CLUSTERS
 from hanse.features.services.records import parse_cluster_list
 from hanse.features.services.status import IMPORTED_HERE
+from hanse.model.clusterset import broker_cluster
 from hanse.model.conditions import find
 from hanse.model.facts import ClusterState, KindServed, LeaseLiveness, Role, WriteOutcome
 from hanse.model.kinds.coordination import Lease
@@ -31,7 +32,7 @@ class Services:
     name = "services"
 
     def __init__(self, broker_namespace: str = BROKER_NAMESPACE) -> None:
-        self._home = broker_namespace
+        self._broker_namespace = broker_namespace
         self.watches: tuple[Watch, ...] = (
             Watch(Role.LOCAL, ServiceExport, writes=Writes.STATUS),
             Watch(Role.LOCAL, Service, writes=Writes.OBJECTS),
@@ -74,13 +75,13 @@ class Services:
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
         match key.topic:
             case "export":
-                return plan_export(key, snapshot, self._home)
+                return plan_export(key, snapshot, self._broker_namespace)
             case "import":
-                return plan_import(key, snapshot, self._home)
+                return plan_import(key, snapshot, self._broker_namespace)
             case "legacy":
-                return plan_legacy(snapshot, self._home)
+                return plan_legacy(snapshot, self._broker_namespace)
             case _:
-                return plan_aggregate(key, snapshot, self._home)
+                return plan_aggregate(key, snapshot, self._broker_namespace)
 
     def _keys_for_local_object(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
         obj = change.object
