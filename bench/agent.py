@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from bench.counted import Counted
+from bench.counting_transport import CountingTransport
 from bench.processes import most_resident, resident
 from hanse.app import BROKER, Agent, Settings, features
 from hanse.cli.process import run_async
@@ -23,7 +23,7 @@ from hanse.kube.http_transport import HttpTransport
 from hanse.model.facts import ClusterState, Phase
 
 
-class Told(Struct, frozen=True):
+class AgentCounters(Struct, frozen=True):
     """What an agent has done so far."""
 
     sent: int
@@ -39,7 +39,7 @@ class Told(Struct, frozen=True):
 async def main(cluster: str, kubeconfig: Path) -> None:
     """Work until standard input ends."""
     home, broker = (
-        Counted(HttpTransport(credentials.found(kubeconfig, context=context)))
+        CountingTransport(HttpTransport(credentials.found(kubeconfig, context=context)))
         for context in (cluster, BROKER)
     )
     settings = Settings(cluster=cluster, identity="bench", replicated=False)
@@ -51,16 +51,16 @@ async def main(cluster: str, kubeconfig: Path) -> None:
         _say("settled")
         questions = await _lines()
         while await questions.readline():
-            _say(msgspec.json.encode(told_by(agent, home, broker)).decode())
+            _say(msgspec.json.encode(counters_of(agent, home, broker)).decode())
     await agent.close()
 
 
-def told_by(agent: Agent, *ways: Counted) -> Told:
+def counters_of(agent: Agent, *transports: CountingTransport) -> AgentCounters:
     """The numbers of an agent that runs in this process."""
-    return Told(
-        sent=sum(way.sent for way in ways),
-        refused=sum(way.refused for way in ways),
-        leases=sum(way.leases for way in ways),
+    return AgentCounters(
+        sent=sum(way.sent for way in transports),
+        refused=sum(way.refused for way in transports),
+        leases=sum(way.leases for way in transports),
         cpu=time.process_time(),
         resident=resident(),
         most_resident=most_resident(),

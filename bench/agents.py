@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from bench.agent import Told
+from bench.agent import AgentCounters
 from bench.processes import as_installed
 from bench.row import Skip
 from hanse.local.real.binaries import cache_folder, find_programs
@@ -39,13 +39,13 @@ class AgentProcess:
         await self._hear("settled")
         self.settled_after = time.perf_counter() - self._began
 
-    async def ask(self) -> Told:
+    async def ask(self) -> AgentCounters:
         """What it has done so far."""
         assert self._process.stdin is not None
         self._process.stdin.write(b"tell\n")
-        return msgspec.json.decode(await self._line(), type=Told)
+        return msgspec.json.decode(await self._line(), type=AgentCounters)
 
-    async def quiet(self) -> Told:
+    async def quiet(self) -> AgentCounters:
         """What it has done, once it does nothing more."""
         while not (told := await self.ask()).quiet:  # noqa: ASYNC110 - it tells when asked
             await asyncio.sleep(0.05)

@@ -6,8 +6,8 @@ from html import escape
 from msgspec import Struct
 
 from bench.figures import Result, Verdict
+from bench.formatting import goal_text, measured_text, ratio_text
 from bench.row import Measured
-from bench.wording import goal_text, measured_text, ratio_text
 
 WIDTH = 1040
 LABELS = 350

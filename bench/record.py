@@ -8,9 +8,7 @@ import msgspec
 
 from bench.chart import bars_of, svg
 from bench.figures import Result
-from bench.machine import Machine
-from bench.row import Ended, Failed, Measured, Skipped
-from bench.wording import (
+from bench.formatting import (
     goal_text,
     limit_text,
     machine_text,
@@ -18,6 +16,8 @@ from bench.wording import (
     ratio_text,
     versions_text,
 )
+from bench.machine import Machine
+from bench.row import Ended, Failed, Measured, Skipped
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 

@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from bench.sight import Look, Sight
-from bench.writing import (
+from bench.bare_client import (
     WORK,
     Collection,
     Write,
@@ -16,6 +15,7 @@ from bench.writing import (
     warm,
     write_all,
 )
+from bench.object_waiter import ObjectWaiter, WatchScope
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.services.names import DOMAIN, SERVICE_NAME, SOURCE_CLUSTER
 from hanse.kube.transport import Transport
@@ -45,16 +45,16 @@ SHARED = (
 LEFT = {**dict.fromkeys(NAMES, AT_HOME), BROKER: SHARED}
 
 
-async def prepare(ways: Mapping[str, Transport], names: Sequence[str]) -> None:
+async def prepare(transports: Mapping[str, Transport], names: Sequence[str]) -> None:
     """Kinds, namespaces, and in each cluster Services of these names with one ready endpoint."""
-    for cluster, way in ways.items():
+    for cluster, way in transports.items():
         await install_crds(way, crd_objects())
         await namespace(way, BROKER_NAMESPACE if cluster == BROKER else WORK)
-    if BROKER in ways:
-        await create_if_absent(ways[BROKER], CLUSTER_SET)
-    await warm(ways)
-    members = [cluster for cluster in ways if cluster != BROKER]
-    await write_all(ways, [w for c in members for n in names for w in _service(c, n)])
+    if BROKER in transports:
+        await create_if_absent(transports[BROKER], CLUSTER_SET)
+    await warm(transports)
+    members = [cluster for cluster in transports if cluster != BROKER]
+    await write_all(transports, [w for c in members for n in names for w in _service(c, n)])
 
 
 def exports(cluster: str, names: Iterable[str]) -> list[Write]:
@@ -62,14 +62,14 @@ def exports(cluster: str, names: Iterable[str]) -> list[Write]:
     return [create(cluster, _object(ServiceExport, WORK, name)) for name in names]
 
 
-def looks(sources: int) -> dict[str, Look]:
+def looks(sources: int) -> dict[str, WatchScope]:
     """Where all that comes of the load is seen."""
 
     def mark(obj: Object) -> str | None:
         return _mark(obj, sources)
 
-    home = Look((ServiceExport, ServiceImport, EndpointSlice, ConfigMap), WORK, mark)
-    broker = Look((ServiceImport, EndpointSlice, ConfigMap), BROKER_NAMESPACE, mark)
+    home = WatchScope((ServiceExport, ServiceImport, EndpointSlice, ConfigMap), WORK, mark)
+    broker = WatchScope((ServiceImport, EndpointSlice, ConfigMap), BROKER_NAMESPACE, mark)
     return {**dict.fromkeys(NAMES, home), BROKER: broker}
 
 
@@ -87,7 +87,7 @@ def told(names: Iterable[str]) -> set[str]:
 
 
 async def everywhere(
-    seen: Mapping[str, Sight], names: Sequence[str], sources: Sequence[str] = NAMES
+    seen: Mapping[str, ObjectWaiter], names: Sequence[str], sources: Sequence[str] = NAMES
 ) -> None:
     """Wait until each cluster has each import and slice, and each record and answer stands."""
     all_of_it = imported(names, sources)
@@ -97,14 +97,14 @@ async def everywhere(
     )
 
 
-async def bare_writes(ways: Mapping[str, Transport]) -> list[Write]:
+async def bare_writes(transports: Mapping[str, Transport]) -> list[Write]:
     """What a client would send that knew the end from the start: each object once, as it stands.
 
     What has a status of its own is created and then told it, since no create takes one.
     """
     return [
         write
-        for cluster, way in ways.items()
+        for cluster, way in transports.items()
         for write in _in_order(cluster, await standing_in(way, LEFT[cluster]))
     ]
 

@@ -7,9 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.figures import Result, Verdict
-from bench.machine import Machine
-from bench.row import Ended, Failed, Measured, Skipped
-from bench.wording import (
+from bench.formatting import (
     goal_text,
     limit_text,
     machine_text,
@@ -17,6 +15,8 @@ from bench.wording import (
     ratio_text,
     versions_text,
 )
+from bench.machine import Machine
+from bench.row import Ended, Failed, Measured, Skipped
 
 _SIGNS = {
     Verdict.MET: "[green]met[/green]",

@@ -6,8 +6,7 @@ from typing import Any
 
 from tests.support.toy import HOME, OFFER, OFFERED
 
-from bench.sight import Look, Sight
-from bench.writing import (
+from bench.bare_client import (
     WORK,
     Collection,
     Write,
@@ -18,6 +17,7 @@ from bench.writing import (
     standing_in,
     warm,
 )
+from bench.object_waiter import ObjectWaiter, WatchScope
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.kube.transport import Transport
 from hanse.local.real.fleet import BROKER, NAMES
@@ -31,12 +31,12 @@ LEFT = {
 }
 
 
-async def prepare(ways: Mapping[str, Transport]) -> None:
+async def prepare(transports: Mapping[str, Transport]) -> None:
     """The namespaces of the load."""
-    for cluster, way in ways.items():
+    for cluster, way in transports.items():
         await namespace(way, NAMESPACES[cluster])
-    await namespace(ways[BROKER], BROKER_NAMESPACE)
-    await warm(ways)
+    await namespace(transports[BROKER], BROKER_NAMESPACE)
+    await warm(transports)
 
 
 def offers(cluster: str, names: Iterable[str]) -> list[Write]:
@@ -45,14 +45,14 @@ def offers(cluster: str, names: Iterable[str]) -> list[Write]:
     return [create(cluster, configmap(name, WORK, {OFFER: ""}, data)) for name in names]
 
 
-def looks(sources: int) -> dict[str, Look]:
+def looks(sources: int) -> dict[str, WatchScope]:
     """Where all that comes of the load is seen."""
 
     def mark(obj: Object) -> str | None:
         assert isinstance(obj, ConfigMap), "nothing else is looked at"
         return obj.metadata.name if is_complete(obj, sources) else None
 
-    return {cluster: Look((ConfigMap,), place, mark) for cluster, place in NAMESPACES.items()}
+    return {cluster: WatchScope((ConfigMap,), place, mark) for cluster, place in NAMESPACES.items()}
 
 
 def is_complete(seen: ConfigMap, sources: int) -> bool:
@@ -67,7 +67,7 @@ def is_complete(seen: ConfigMap, sources: int) -> bool:
     return OFFER not in seen.metadata.labels or OFFERED in seen.metadata.annotations
 
 
-async def everywhere(seen: Mapping[str, Sight], names: Sequence[str]) -> None:
+async def everywhere(seen: Mapping[str, ObjectWaiter], names: Sequence[str]) -> None:
     """Wait until each cluster has each copy and receipt, and each record, sum and answer stands."""
     at_home = {f"{made}{name}" for made in ("", "copy-of-", "receipt-of-") for name in names}
     records = {f"{WORK}.{name}.{cluster}" for name in names for cluster in NAMES}
@@ -82,15 +82,15 @@ def is_by_people(write: Write) -> bool:
     return f'"{OFFER}"'.encode() in write.request.body
 
 
-async def bare_writes(ways: Mapping[str, Transport]) -> list[Write]:
+async def bare_writes(transports: Mapping[str, Transport]) -> list[Write]:
     """What a client would send that knew the end from the start: each object once, as it stands.
 
     Offers are created and then told that they are offered, as the feature has to.
     """
     return [
         write
-        for cluster in ways
-        for write in _in_order(cluster, await standing_in(ways[cluster], LEFT[cluster]))
+        for cluster in transports
+        for write in _in_order(cluster, await standing_in(transports[cluster], LEFT[cluster]))
     ]
 
 

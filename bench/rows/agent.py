@@ -6,13 +6,13 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
 from bench.agents import agent_process, agents_of, real_fleet
+from bench.bare_client import WORK, Write, clear, create, write_all
 from bench.figures import AtMost, Figure
+from bench.measured_load import measure_agents
+from bench.object_waiter import object_waiters
 from bench.row import Effort, Once, Row
 from bench.rows.throughput import load_of
 from bench.services_load import LEFT, imported, looks, prepare
-from bench.sharing import shared_by
-from bench.sight import sights
-from bench.writing import WORK, Write, clear, create, write_all
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.services.records import ExportRecord
 from hanse.features.services.slices import ExportBackends, build_published_slices
@@ -30,15 +30,15 @@ HERE, ELSEWHERE = NAMES[0], "visby"
 async def _imported(effort: Effort) -> AsyncIterator[Once]:
     names = [f"service-{number}" for number in range(effort.of(IMPORTS, 300))]
     async with real_fleet() as fleet:
-        ways = {name: fleet.clusters[name].connect() for name in (HERE, BROKER)}
+        transports = {name: fleet.clusters[name].connect() for name in (HERE, BROKER)}
         try:
-            await prepare(ways, ())
+            await prepare(transports, ())
             async with (
-                sights(ways, looks(1)) as seen,
+                object_waiters(transports, looks(1)) as seen,
                 agent_process(HERE, fleet.kubeconfig) as first,
             ):
-                await write_all(ways, [_published(name) for name in names])
-                for cluster in ways:
+                await write_all(transports, [_published(name) for name in names])
+                for cluster in transports:
                     await seen[cluster].until(imported(names, [ELSEWHERE]))
                 await first.quiet()
 
@@ -57,7 +57,7 @@ async def _imported(effort: Effort) -> AsyncIterator[Once]:
 
             yield once
         finally:
-            for way in ways.values():
+            for way in transports.values():
                 await way.close()
 
 
@@ -81,15 +81,15 @@ def _published(name: str) -> Write:
 async def _at_work(effort: Effort) -> AsyncIterator[Once]:
     names = [f"service-{number}" for number in range(effort.of(SERVICES, 100))]
     async with real_fleet() as fleet:
-        ways = {name: cluster.connect() for name, cluster in fleet.clusters.items()}
+        transports = {name: cluster.connect() for name, cluster in fleet.clusters.items()}
         try:
-            await prepare(ways, names)
+            await prepare(transports, names)
 
             async def once() -> Mapping[str, float]:
                 async with agents_of(fleet, NAMES) as agents:
-                    await shared_by(agents, ways, load_of(names), time.process_time)
+                    await measure_agents(agents, transports, load_of(names), time.process_time)
                     told = [await agent.quiet() for agent in agents]
-                await clear(ways, LEFT)
+                await clear(transports, LEFT)
                 return {
                     "most memory": max(one.most_resident for one in told),
                     "CPU": max(one.cpu for one in told),
@@ -97,7 +97,7 @@ async def _at_work(effort: Effort) -> AsyncIterator[Once]:
 
             yield once
         finally:
-            for way in ways.values():
+            for way in transports.values():
                 await way.close()
 
 

@@ -8,12 +8,12 @@ import uvloop
 from msgspec.structs import replace
 from tests.support.toy import Toy
 
-from bench.agent import Told, synced, told_by
-from bench.counted import Counted
+from bench.agent import AgentCounters, counters_of, synced
+from bench.counting_transport import CountingTransport
 from bench.figures import AtMost, Figure
+from bench.measured_load import Load, measure_agents, measure_bare_client
 from bench.processes import apart
 from bench.row import Effort, Row, unprepared
-from bench.sharing import Load, shared_by, written_barely
 from bench.toy_load import (
     LEFT,
     bare_writes,
@@ -37,15 +37,15 @@ class AgentHere:
     """An agent in this process, on embedded clusters of this process."""
 
     def __init__(self, name: str, clusters: Mapping[str, ApiServer]) -> None:
-        self._ways = [Counted(InProcess(clusters[cluster])) for cluster in (name, BROKER)]
+        self._ways = [CountingTransport(InProcess(clusters[cluster])) for cluster in (name, BROKER)]
         settings = Settings(cluster=name, identity="bench", replicated=False)
         home, broker = self._ways
         self.agent = Agent(settings, home, broker=broker, features=(Toy(),))
 
-    async def ask(self) -> Told:
-        return replace(told_by(self.agent, *self._ways), cpu=0.0)  # counted with all the rest
+    async def ask(self) -> AgentCounters:
+        return replace(counters_of(self.agent, *self._ways), cpu=0.0)  # counted with all the rest
 
-    async def quiet(self) -> Told:
+    async def quiet(self) -> AgentCounters:
         await self.agent.reconciler.settled()
         return await self.ask()
 
@@ -61,8 +61,8 @@ def sharing_in_process(count: int) -> dict[str, float]:
 
 async def _shared_in_process(names: Sequence[str]) -> dict[str, float]:
     clusters = {name: ApiServer(name, clock=WallClock()) for name in (*NAMES, BROKER)}
-    ways: dict[str, Transport] = {name: InProcess(api) for name, api in clusters.items()}
-    await prepare(ways)
+    transports: dict[str, Transport] = {name: InProcess(api) for name, api in clusters.items()}
+    await prepare(transports)
     load = Load(
         [write for name in NAMES for write in offers(name, names)],
         looks(len(NAMES)),
@@ -73,10 +73,13 @@ async def _shared_in_process(names: Sequence[str]) -> dict[str, float]:
         for one in agents:
             await stack.enter_async_context(one.agent.running())
             await synced(one.agent)
-        shared = await shared_by(agents, ways, load, time.process_time)
-    bare = await bare_writes(ways)
+        shared = await measure_agents(agents, transports, load, time.process_time)
+    bare = await bare_writes(transports)
     by_people = sum(map(is_by_people, bare))
-    return {**shared, **await written_barely(ways, bare, LEFT, by_people, time.process_time)}
+    return {
+        **shared,
+        **await measure_bare_client(transports, bare, LEFT, by_people, time.process_time),
+    }
 
 
 IN_PROCESS = Row(

@@ -7,11 +7,7 @@ from contextlib import asynccontextmanager
 from itertools import count, cycle
 
 from bench.agents import agents_of, real_fleet
-from bench.figures import AtMost, Figure, percentile
-from bench.row import Effort, Once, Row
-from bench.services_load import LEFT, exports, imported, looks, prepare, told
-from bench.sight import Sight, sights
-from bench.writing import (
+from bench.bare_client import (
     WORK,
     Collection,
     Write,
@@ -21,6 +17,10 @@ from bench.writing import (
     patch,
     write_all,
 )
+from bench.figures import AtMost, Figure, percentile
+from bench.object_waiter import ObjectWaiter, object_waiters
+from bench.row import Effort, Once, Row
+from bench.services_load import LEFT, exports, imported, looks, prepare, told
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.kube.transport import Transport
 from hanse.local.real.fleet import BROKER, NAMES
@@ -39,36 +39,36 @@ TRIPS = {cluster: (Collection(ConfigMap.kind, place),) for cluster, place in PLA
 async def _prepared(effort: Effort) -> AsyncIterator[Once]:
     samples = effort.of(SAMPLES, 20)
     async with real_fleet() as fleet:
-        ways = {name: cluster.connect() for name, cluster in fleet.clusters.items()}
+        transports = {name: cluster.connect() for name, cluster in fleet.clusters.items()}
         numbers, homes = count(), cycle(NAMES)
         try:
             names = [f"service-{number}" for number in range(samples * effort.repeats)]
-            await prepare(ways, names)
-            async with agents_of(fleet, NAMES), sights(ways, looks(1)) as seen:
+            await prepare(transports, names)
+            async with agents_of(fleet, NAMES), object_waiters(transports, looks(1)) as seen:
 
                 async def once() -> Mapping[str, float]:
                     trips: list[float] = []
                     shared: list[float] = []
                     for _ in range(samples):
                         number, home = next(numbers), next(homes)
-                        trips.append(await _trips(ways, seen, home, f"trip-{number}"))
-                        shared.append(await _shared(ways, seen, home, f"service-{number}"))
+                        trips.append(await _trips(transports, seen, home, f"trip-{number}"))
+                        shared.append(await _shared(transports, seen, home, f"service-{number}"))
                     return _milliseconds(trips, shared)
 
                 yield once
-            await clear(ways, LEFT)
-            await clear(ways, TRIPS)
+            await clear(transports, LEFT)
+            await clear(transports, TRIPS)
         finally:
-            for way in ways.values():
+            for way in transports.values():
                 await way.close()
 
 
 async def _shared(
-    ways: Mapping[str, Transport], seen: Mapping[str, Sight], home: str, name: str
+    transports: Mapping[str, Transport], seen: Mapping[str, ObjectWaiter], home: str, name: str
 ) -> float:
     """Seconds from the sending of an export until import and slice are seen in each cluster."""
     began = time.perf_counter()
-    await write_all(ways, exports(home, [name]))
+    await write_all(transports, exports(home, [name]))
     all_of_it = imported([name], [home])
     await asyncio.gather(*(seen[cluster].until(all_of_it) for cluster in NAMES))
     seconds = time.perf_counter() - began
@@ -78,7 +78,7 @@ async def _shared(
 
 
 async def _trips(
-    ways: Mapping[str, Transport], seen: Mapping[str, Sight], home: str, name: str
+    transports: Mapping[str, Transport], seen: Mapping[str, ObjectWaiter], home: str, name: str
 ) -> float:
     """Seconds of the same writes, sent by us, each when all before it are seen on a watch.
 
@@ -88,22 +88,25 @@ async def _trips(
     record, imported, slice_ = (f"{name}-{part}" for part in ("record", "import", "slice"))
     told = {"data": {"status": "told"}}
     began = time.perf_counter()
-    await _written(ways, seen, [create(home, _stand_in(home, name))], {name})
-    await _written(ways, seen, [create(BROKER, _stand_in(BROKER, record))], {record})
+    await _written(transports, seen, [create(home, _stand_in(home, name))], {name})
+    await _written(transports, seen, [create(BROKER, _stand_in(BROKER, record))], {record})
     everywhere = [create(c, _stand_in(c, part)) for c in NAMES for part in (imported, slice_)]
-    await _written(ways, seen, everywhere, {imported, slice_})
+    await _written(transports, seen, everywhere, {imported, slice_})
     statuses = [patch(c, _stand_in(c, imported), told) for c in NAMES]
-    await _written(ways, seen, statuses, {f"{imported} told"})
+    await _written(transports, seen, statuses, {f"{imported} told"})
     seconds = time.perf_counter() - began
     await asyncio.sleep(CALM)
     return seconds
 
 
 async def _written(
-    ways: Mapping[str, Transport], seen: Mapping[str, Sight], writes: list[Write], marks: set[str]
+    transports: Mapping[str, Transport],
+    seen: Mapping[str, ObjectWaiter],
+    writes: list[Write],
+    marks: set[str],
 ) -> None:
     """Send writes, and wait until what comes of them is seen in each cluster that they go to."""
-    await write_all(ways, writes)
+    await write_all(transports, writes)
     await asyncio.gather(*(seen[cluster].until(marks) for cluster in {w.cluster for w in writes}))
 
 

@@ -74,11 +74,11 @@ async def _asked(networks: int, pods: int, seconds: int) -> float:
         url = f"https://127.0.0.1:{port}/networks-pods"
 
         async def ask(number: int) -> float:
-            begun = time.perf_counter()
+            started = time.perf_counter()
             async with session.post(url, data=_review(number, networks)) as answer:
                 told = msgspec.json.decode(await answer.read())
             assert told["response"]["allowed"], told
-            return (time.perf_counter() - begun) * 1000
+            return (time.perf_counter() - started) * 1000
 
         for number in range(32):
             await ask(number)
@@ -87,10 +87,10 @@ async def _asked(networks: int, pods: int, seconds: int) -> float:
 
 async def _paced(ask: Callable[[int], Awaitable[float]], count: int) -> tuple[float, ...]:
     """Begin one after the other at the rate, whether or not those before have ended."""
-    begun = time.perf_counter()
+    started = time.perf_counter()
     tasks = []
     for number in range(count):
-        await asyncio.sleep(max(0.0, begun + number / RATE - time.perf_counter()))
+        await asyncio.sleep(max(0.0, started + number / RATE - time.perf_counter()))
         tasks.append(asyncio.ensure_future(ask(number)))
     return tuple(await asyncio.gather(*tasks))
 
@@ -128,11 +128,11 @@ def flow(networks: int, pods: int) -> float:
     keys = [Key("port", p.metadata.name, p.metadata.namespace) for p in some]
     for key in keys:
         feature.plan(key, whole)
-    begun = time.process_time()
+    started = time.process_time()
     for _ in range(20):
         for key in keys:
             feature.plan(key, whole)
-    return (time.process_time() - begun) / (20 * len(keys)) * 1e6
+    return (time.process_time() - started) / (20 * len(keys)) * 1e6
 
 
 def taking(used: int) -> float:
@@ -142,10 +142,10 @@ def taking(used: int) -> float:
     pool = Pool((range_,), frozenset())
     count = 20_000
     gc.freeze()  # the collector's walk through what stands for a store is no work of the pool's
-    begun = time.process_time()
+    started = time.process_time()
     for _ in range(count):
         assert pool.take(PoolSlot(), 4, taken.__contains__, EPOCH) is not None
-    return (time.process_time() - begun) / count * 1e6
+    return (time.process_time() - started) / count * 1e6
 
 
 NETWORKS_ROW = Row(

@@ -79,7 +79,7 @@ async def _followed(way: "Streamed") -> float:
     reconciler.informers.join("lubeck", {Role.LOCAL}, KubeApi(Client(way), Random(1)))
     async with reconciler.informers.running():
         reconciler.active = True
-        await way.begun.wait()
+        await way.started.wait()
         started = time.process_time()
         way.go.set()
         await way.ended.wait()
@@ -111,7 +111,7 @@ class Streamed:
 
     def __init__(self, lines: list[bytes]) -> None:
         self._lines = lines
-        self.begun = asyncio.Event()
+        self.started = asyncio.Event()
         self.go = asyncio.Event()
         self.ended = asyncio.Event()
 
@@ -132,7 +132,7 @@ class Streamed:
         end = {"metadata": {"resourceVersion": "1", "annotations": annotations}}
         yield msgspec.json.encode({"type": "BOOKMARK", "object": end})
         if configmaps:
-            self.begun.set()
+            self.started.set()
             await self.go.wait()
             for line in self._lines:
                 yield line

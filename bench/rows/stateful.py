@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 from itertools import count
 
 from bench.agents import agents_of, real_fleet
+from bench.bare_client import WORK, configmap, create, namespace, patch, write_all
 from bench.figures import AtMost, Figure, percentile
+from bench.object_waiter import ObjectWaiter, WatchScope, object_waiters
 from bench.row import Effort, Once, Row, unprepared
 from bench.services_load import prepare
-from bench.sight import Look, Sight, sights
-from bench.writing import WORK, configmap, create, namespace, patch, write_all
 from hanse.features.statefulsets.planner import ReplicaPreference, distribute
 from hanse.kube.transport import Transport
 from hanse.local.real.fleet import BROKER, NAMES
@@ -75,18 +75,18 @@ def _mark(obj: Object) -> str | None:
 async def _prepared(effort: Effort) -> AsyncIterator[Once]:
     samples = effort.of(SAMPLES, 10)
     async with real_fleet() as fleet:
-        ways = {name: cluster.connect() for name, cluster in fleet.clusters.items()}
+        transports = {name: cluster.connect() for name, cluster in fleet.clusters.items()}
         try:
-            await prepare(ways, [])
-            await namespace(ways[BROKER], WORK)
-            look = Look((StatefulSet, ConfigMap), WORK, _mark)
+            await prepare(transports, [])
+            await namespace(transports[BROKER], WORK)
+            look = WatchScope((StatefulSet, ConfigMap), WORK, _mark)
             async with (
                 agents_of(fleet, NAMES),
-                sights(ways, dict.fromkeys(ways, look)) as seen,
+                object_waiters(transports, dict.fromkeys(transports, look)) as seen,
             ):
                 generations = count(2)
                 bare = [create(cluster, _set(BARE, 1)) for cluster in NAMES]
-                await write_all(ways, [create(BROKER, _set(STORE, 3)), *bare])
+                await write_all(transports, [create(BROKER, _set(STORE, 3)), *bare])
                 await _everywhere(seen, 1)
                 await asyncio.sleep(2)
 
@@ -94,8 +94,8 @@ async def _prepared(effort: Effort) -> AsyncIterator[Once]:
                     trips: list[float] = []
                     scaled: list[float] = []
                     for generation in (next(generations) for _ in range(samples)):
-                        trips.append(await _trips(ways, seen, generation))
-                        scaled.append(await _scaled(ways, seen, generation))
+                        trips.append(await _trips(transports, seen, generation))
+                        scaled.append(await _scaled(transports, seen, generation))
                     return {
                         "p50": 1000 * percentile(scaled, 0.5),
                         "p99": 1000 * percentile(scaled, 0.99),
@@ -104,24 +104,24 @@ async def _prepared(effort: Effort) -> AsyncIterator[Once]:
 
                 yield once
         finally:
-            for way in ways.values():
+            for way in transports.values():
                 await way.close()
 
 
 async def _scaled(
-    ways: Mapping[str, Transport], seen: Mapping[str, Sight], generation: int
+    transports: Mapping[str, Transport], seen: Mapping[str, ObjectWaiter], generation: int
 ) -> float:
     """Seconds from a scaling at the door until every cluster's own set is seen to have it."""
     wanted = {"spec": {"replicas": len(NAMES) * _size(generation)}}
     began = time.perf_counter()
-    await write_all(ways, [patch(BROKER, _set(STORE, 3), wanted)])
+    await write_all(transports, [patch(BROKER, _set(STORE, 3), wanted)])
     await _everywhere(seen, generation)
     seconds = time.perf_counter() - began
     await asyncio.sleep(CALM)
     return seconds
 
 
-async def _everywhere(seen: Mapping[str, Sight], generation: int) -> None:
+async def _everywhere(seen: Mapping[str, ObjectWaiter], generation: int) -> None:
     waiting = [seen[cluster].until({f"{STORE}-{cluster} {generation}"}) for cluster in NAMES]
     await asyncio.gather(*waiting)
 
@@ -132,7 +132,7 @@ def _size(generation: int) -> int:
 
 
 async def _trips(
-    ways: Mapping[str, Transport], seen: Mapping[str, Sight], generation: int
+    transports: Mapping[str, Transport], seen: Mapping[str, ObjectWaiter], generation: int
 ) -> float:
     """Seconds of the same three writes, each sent by us when the one before is seen on a watch.
 
@@ -144,9 +144,9 @@ async def _trips(
     for step in ("door", "shares"):
         name = f"{step}-{generation}"
         told = configmap(name, WORK, {}, {"text": "x" * 100})
-        await write_all(ways, [create(BROKER, told)])
+        await write_all(transports, [create(BROKER, told)])
         await seen[BROKER].until({name})
-    await write_all(ways, [patch(cluster, _set(BARE, 1), wanted) for cluster in NAMES])
+    await write_all(transports, [patch(cluster, _set(BARE, 1), wanted) for cluster in NAMES])
     await asyncio.gather(*(seen[c].until({f"{BARE} {generation}"}) for c in NAMES))
     seconds = time.perf_counter() - began
     await asyncio.sleep(CALM)

@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 
 from bench.agents import agents_of, real_fleet
 from bench.figures import AtMost, Figure
+from bench.measured_load import Load, measure_agents, measure_bare_client
 from bench.processes import seconds_of
 from bench.row import Effort, Once, Row
 from bench.services_load import LEFT, bare_writes, everywhere, exports, is_by_people, looks, prepare
-from bench.sharing import Load, shared_by, written_barely
 from hanse.local.real.fleet import NAMES, RealFleet
 
 SERVICES = 300
@@ -19,25 +19,25 @@ SERVICES = 300
 async def _prepared(effort: Effort) -> AsyncIterator[Once]:
     names = [f"service-{number}" for number in range(effort.of(SERVICES, 50))]
     async with real_fleet() as fleet:
-        ways = {name: cluster.connect() for name, cluster in fleet.clusters.items()}
+        transports = {name: cluster.connect() for name, cluster in fleet.clusters.items()}
         try:
-            await prepare(ways, names)
+            await prepare(transports, names)
 
             def beside() -> float:
                 return time.process_time() + servers_cpu(fleet)
 
             async def once() -> Mapping[str, float]:
                 async with agents_of(fleet, NAMES) as agents:
-                    shared = await shared_by(agents, ways, load_of(names), beside)
-                bare = await bare_writes(ways)
+                    shared = await measure_agents(agents, transports, load_of(names), beside)
+                bare = await bare_writes(transports)
                 by_people = sum(map(is_by_people, bare))
-                limit = await written_barely(ways, bare, LEFT, by_people, beside)
+                limit = await measure_bare_client(transports, bare, LEFT, by_people, beside)
                 each = {"writes per service": shared["writes"] / len(names)}
                 return {**shared, **limit, **each}
 
             yield once
         finally:
-            for way in ways.values():
+            for way in transports.values():
                 await way.close()
 
 

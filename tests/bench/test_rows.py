@@ -4,12 +4,12 @@ import os
 
 import pytest
 from bench.figures import percentile
+from bench.object_waiter import ObjectWaiter
 from bench.processes import apart, most_resident, resident
 from bench.row import Row
 from bench.rows import gslb
 from bench.rows.every import ROWS
 from bench.rows.in_process import sharing_in_process
-from bench.sight import Sight
 from bench.toy_load import is_complete, looks
 
 from hanse.local.real.fleet import NAMES
@@ -59,7 +59,7 @@ def test_an_offer_is_complete_when_it_was_told_so() -> None:
 
 
 async def test_whoever_waits_for_names_goes_on_with_the_last_of_them() -> None:
-    sight = Sight(looks(1)[NAMES[0]])
+    sight = ObjectWaiter(looks(1)[NAMES[0]])
     sight.take(configmap("a"))
 
     await sight.until({"a"})

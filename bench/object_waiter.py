@@ -14,27 +14,27 @@ from hanse.kube.watch_events import Applied, Listed
 from hanse.kube.watcher import follow
 from hanse.model.objects import Object
 
-Mark: TypeAlias = Callable[[Object], str | None]
+WaitName: TypeAlias = Callable[[Object], str | None]
 """The name that an object is waited for by; None while it is not complete, or nobody's."""
 
 
-class Look(Struct, frozen=True):
+class WatchScope(Struct, frozen=True):
     """What to look at in a cluster."""
 
     kinds: tuple[type[Object], ...]
     namespace: str
-    mark: Mark
+    mark: WaitName
 
 
-class Sight:
+class ObjectWaiter:
     """The objects of one namespace that were ever complete; others wait for names among them."""
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: WatchScope) -> None:
         self.look = look
         self._complete: set[str] = set()
         self._waiting: list[tuple[set[str], asyncio.Future[None]]] = []
 
-    async def follow(self, way: Transport, kind: type[Object], begun: asyncio.Event) -> None:
+    async def follow(self, way: Transport, kind: type[Object], started: asyncio.Event) -> None:
         """Look until cancelled; a server may end a watch that is read too slowly, so resume."""
         events = follow(Client(way), kind, namespace=self.look.namespace, random=Random(0))
         async with aclosing(events) as told:
@@ -43,7 +43,7 @@ class Sight:
                     case Listed(objects):
                         for obj in objects:
                             self.take(obj)
-                        begun.set()
+                        started.set()
                     case Applied(obj):
                         self.take(obj)
                     case _:
@@ -74,21 +74,21 @@ class Sight:
 
 
 @asynccontextmanager
-async def sights(
-    ways: Mapping[str, Transport], looks: Mapping[str, Look]
-) -> AsyncIterator[dict[str, Sight]]:
+async def object_waiters(
+    transports: Mapping[str, Transport], looks: Mapping[str, WatchScope]
+) -> AsyncIterator[dict[str, ObjectWaiter]]:
     """One look at each cluster, from now on, until the block ends."""
-    seen = {cluster: Sight(looks[cluster]) for cluster in ways}
-    begun: list[asyncio.Event] = []
+    seen = {cluster: ObjectWaiter(looks[cluster]) for cluster in transports}
+    started: list[asyncio.Event] = []
     tasks: list[asyncio.Task[None]] = []
     async with asyncio.TaskGroup() as group:
         for cluster, sight in seen.items():
             for kind in sight.look.kinds:
-                begun.append(asyncio.Event())
-                watch = sight.follow(ways[cluster], kind, begun[-1])
+                started.append(asyncio.Event())
+                watch = sight.follow(transports[cluster], kind, started[-1])
                 tasks.append(group.create_task(watch, name=f"see {cluster}"))
         try:
-            for one in begun:
+            for one in started:
                 await one.wait()
             yield seen
         finally:

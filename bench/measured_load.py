@@ -7,31 +7,31 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from bench.agent import Told
-from bench.sight import Look, Sight, sights
-from bench.writing import Collection, Write, clear, write_all
+from bench.agent import AgentCounters
+from bench.bare_client import Collection, Write, clear, write_all
+from bench.object_waiter import ObjectWaiter, WatchScope, object_waiters
 from hanse.kube.transport import Transport
 
 
-class Telling(Protocol):
+class MeasuredAgent(Protocol):
     """An agent that tells what it has done, here or in a process of its own."""
 
-    async def ask(self) -> Told: ...
+    async def ask(self) -> AgentCounters: ...
 
-    async def quiet(self) -> Told: ...
+    async def quiet(self) -> AgentCounters: ...
 
 
 class Load(Struct, frozen=True):
     """What people write, where what comes of it is seen, and how one waits for all of it."""
 
     writes: Sequence[Write]
-    looks: Mapping[str, Look]
-    everywhere: Callable[[Mapping[str, Sight]], Awaitable[None]]
+    looks: Mapping[str, WatchScope]
+    everywhere: Callable[[Mapping[str, ObjectWaiter]], Awaitable[None]]
 
 
-async def shared_by(
-    agents: Sequence[Telling],
-    ways: Mapping[str, Transport],
+async def measure_agents(
+    agents: Sequence[MeasuredAgent],
+    transports: Mapping[str, Transport],
     load: Load,
     beside: Callable[[], float],
 ) -> dict[str, float]:
@@ -40,9 +40,9 @@ async def shared_by(
     `beside` tells the CPU seconds so far of all that works besides the agents.
     """
     before, spent_before = [await agent.ask() for agent in agents], beside()
-    async with sights(ways, load.looks) as seen:
+    async with object_waiters(transports, load.looks) as seen:
         began = time.perf_counter()
-        writing = asyncio.create_task(write_all(ways, load.writes), name="load")
+        writing = asyncio.create_task(write_all(transports, load.writes), name="load")
         await load.everywhere(seen)
         seconds = time.perf_counter() - began
         await writing
@@ -57,18 +57,18 @@ async def shared_by(
     }
 
 
-async def written_barely(
-    ways: Mapping[str, Transport],
+async def measure_bare_client(
+    transports: Mapping[str, Transport],
     writes: Sequence[Write],
     left: Mapping[str, Sequence[Collection]],
     by_people: int,
     beside: Callable[[], float],
 ) -> dict[str, float]:
     """The same objects by a client that knows them already; both runs begin with nothing."""
-    await clear(ways, left)
+    await clear(transports, left)
     began, spent_before = time.perf_counter(), beside()
-    await write_all(ways, writes)
+    await write_all(transports, writes)
     seconds, spent = time.perf_counter() - began, beside() - spent_before
-    await clear(ways, left)
+    await clear(transports, left)
     objects = float(len(writes) - by_people)
     return {"bare client": seconds, "bare client's": spent, "objects": objects}

@@ -27,13 +27,13 @@ class Write(Struct, frozen=True):
     request: Request
 
 
-async def write_all(ways: Mapping[str, Transport], writes: Iterable[Write]) -> None:
+async def write_all(transports: Mapping[str, Transport], writes: Iterable[Write]) -> None:
     """Send everything, in order for each cluster, with as much at once as it takes."""
     by_cluster: dict[str, list[Request]] = {}
     for write in writes:
         by_cluster.setdefault(write.cluster, []).append(write.request)
     await asyncio.gather(
-        *(_write_to(ways[cluster], requests) for cluster, requests in by_cluster.items())
+        *(_write_to(transports[cluster], requests) for cluster, requests in by_cluster.items())
     )
 
 
@@ -77,9 +77,9 @@ def base_of(api_version: str, namespace: str) -> str:
     return f"{start}/namespaces/{namespace}"
 
 
-async def warm(ways: Mapping[str, Transport]) -> None:
+async def warm(transports: Mapping[str, Transport]) -> None:
     """Connections that stand: no repeat pays for the first."""
-    for way in ways.values():
+    for way in transports.values():
         await _write_to(way, [Request("GET", "/version")] * (4 * AT_ONCE))
 
 
@@ -107,12 +107,14 @@ class Collection(Struct, frozen=True):
         return (("labelSelector", self.labels),) if self.labels else ()
 
 
-async def clear(ways: Mapping[str, Transport], left: Mapping[str, Sequence[Collection]]) -> None:
+async def clear(
+    transports: Mapping[str, Transport], left: Mapping[str, Sequence[Collection]]
+) -> None:
     """Delete everything that a repeat has left."""
-    for cluster, way in ways.items():
+    for cluster, way in transports.items():
         for one in left[cluster]:
             _successful(await way.send(Request("DELETE", one.path, one.query)))
-    for cluster, way in ways.items():
+    for cluster, way in transports.items():
         standing = await standing_in(way, left[cluster])
         assert not standing, f"{len(standing)} objects are left in {cluster}"
 

@@ -9,7 +9,7 @@ _READING = frozenset({"GET", "HEAD"})
 _LEASES = "/apis/coordination.k8s.io/"
 
 
-class Counted:
+class CountingTransport:
     """A transport that counts writes as they are sent, and those of them that were refused.
 
     Leases are counted apart: they are renewed by the clock, whatever there is to do.
