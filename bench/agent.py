@@ -1,9 +1,9 @@
-"""An agent with all features as a process of its own, which tells what it does when asked.
+"""An agent with all features in a process of its own, which reports its counters.
 
     python -m bench.agent CLUSTER KUBECONFIG
 
-It says when it has read everything, and when it has nothing left to do for the first time; then it
-answers each line on its standard input with its numbers, until that ends.
+It prints `synced` once it has listed everything and `settled` once nothing is left to write; then it
+answers each line on standard input with its counters, until the input ends.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from hanse.model.facts import ClusterState, Phase
 
 
 class AgentCounters(Struct, frozen=True):
-    """What an agent has done so far."""
+    """What an agent has sent and used so far."""
 
     sent: int
     refused: int
@@ -56,11 +56,11 @@ async def main(cluster: str, kubeconfig: Path) -> None:
 
 
 def counters_of(agent: Agent, *transports: CountingTransport) -> AgentCounters:
-    """The numbers of an agent that runs in this process."""
+    """The counters of an agent that runs in this process."""
     return AgentCounters(
-        sent=sum(way.sent for way in transports),
-        refused=sum(way.refused for way in transports),
-        leases=sum(way.leases for way in transports),
+        sent=sum(t.sent for t in transports),
+        refused=sum(t.refused for t in transports),
+        leases=sum(t.leases for t in transports),
         cpu=time.process_time(),
         resident=resident(),
         most_resident=most_resident(),
@@ -74,9 +74,9 @@ def counters_of(agent: Agent, *transports: CountingTransport) -> AgentCounters:
 
 
 async def synced(agent: Agent) -> None:
-    """Wait until an agent has read everything in every cluster."""
+    """Wait until an agent has synced every cluster."""
     facts = agent.reconciler.informers.facts
-    while any(s.phase is not Phase.SYNCED for s in facts.all(ClusterState)):  # noqa: ASYNC110 - nobody tells
+    while any(s.phase is not Phase.SYNCED for s in facts.all(ClusterState)):  # noqa: ASYNC110 - there is no event for it
         await asyncio.sleep(0.005)
 
 

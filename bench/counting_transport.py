@@ -1,4 +1,4 @@
-"""A way to a cluster that counts what is written on it."""
+"""A transport that counts the writes it sends."""
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
@@ -10,9 +10,9 @@ _LEASES = "/apis/coordination.k8s.io/"
 
 
 class CountingTransport:
-    """A transport that counts writes as they are sent, and those of them that were refused.
+    """Counts writes and refused writes.
 
-    Leases are counted apart: they are renewed by the clock, whatever there is to do.
+    Leases are counted separately: they are renewed by the clock, whatever the load.
     """
 
     def __init__(self, inner: Transport) -> None:

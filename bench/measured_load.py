@@ -1,4 +1,4 @@
-"""A load that agents work on, from its first write to the sight of all that comes of it."""
+"""A load for agents, measured from its first write until every result is observed."""
 
 import asyncio
 import time
@@ -14,7 +14,7 @@ from hanse.kube.transport import Transport
 
 
 class MeasuredAgent(Protocol):
-    """An agent that tells what it has done, here or in a process of its own."""
+    """An agent that reports its counters, in this process or in its own."""
 
     async def ask(self) -> AgentCounters: ...
 
@@ -22,7 +22,7 @@ class MeasuredAgent(Protocol):
 
 
 class Load(Struct, frozen=True):
-    """What people write, where what comes of it is seen, and how one waits for all of it."""
+    """What is written, where the results are watched, and how to wait for all of them."""
 
     writes: Sequence[Write]
     looks: Mapping[str, WatchScope]
@@ -35,15 +35,15 @@ async def measure_agents(
     load: Load,
     beside: Callable[[], float],
 ) -> dict[str, float]:
-    """From the first write to the sight of everything everywhere, and what the agents wrote.
+    """Time from the first write until every result is observed, and what the agents wrote.
 
-    `beside` tells the CPU seconds so far of all that works besides the agents.
+    `beside` returns the CPU seconds so far of everything but the agents.
     """
     before, spent_before = [await agent.ask() for agent in agents], beside()
-    async with object_waiters(transports, load.looks) as seen:
+    async with object_waiters(transports, load.looks) as waiters:
         began = time.perf_counter()
         writing = asyncio.create_task(write_all(transports, load.writes), name="load")
-        await load.everywhere(seen)
+        await load.everywhere(waiters)
         seconds = time.perf_counter() - began
         await writing
     after = [await agent.quiet() for agent in agents]
@@ -61,14 +61,14 @@ async def measure_bare_client(
     transports: Mapping[str, Transport],
     writes: Sequence[Write],
     left: Mapping[str, Sequence[Collection]],
-    by_people: int,
+    by_users: int,
     beside: Callable[[], float],
 ) -> dict[str, float]:
-    """The same objects by a client that knows them already; both runs begin with nothing."""
+    """The time of a bare client that writes the same objects; both runs start empty."""
     await clear(transports, left)
     began, spent_before = time.perf_counter(), beside()
     await write_all(transports, writes)
     seconds, spent = time.perf_counter() - began, beside() - spent_before
     await clear(transports, left)
-    objects = float(len(writes) - by_people)
+    objects = float(len(writes) - by_users)
     return {"bare client": seconds, "bare client's": spent, "objects": objects}

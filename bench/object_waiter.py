@@ -1,4 +1,4 @@
-"""What a person sees in one cluster, by watches: which objects are there and complete."""
+"""Waits, by watches, until named objects of a cluster exist and are complete."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -15,11 +15,11 @@ from hanse.kube.watcher import follow
 from hanse.model.objects import Object
 
 WaitName: TypeAlias = Callable[[Object], str | None]
-"""The name that an object is waited for by; None while it is not complete, or nobody's."""
+"""The name that an object is waited for by; None while it is incomplete or not waited for."""
 
 
 class WatchScope(Struct, frozen=True):
-    """What to look at in a cluster."""
+    """The kinds to watch in a namespace, and how their objects are named."""
 
     kinds: tuple[type[Object], ...]
     namespace: str
@@ -27,18 +27,20 @@ class WatchScope(Struct, frozen=True):
 
 
 class ObjectWaiter:
-    """The objects of one namespace that were ever complete; others wait for names among them."""
+    """Collects the objects of a namespace that were ever complete, and waits for names."""
 
     def __init__(self, look: WatchScope) -> None:
         self.look = look
         self._complete: set[str] = set()
         self._waiting: list[tuple[set[str], asyncio.Future[None]]] = []
 
-    async def follow(self, way: Transport, kind: type[Object], started: asyncio.Event) -> None:
-        """Look until cancelled; a server may end a watch that is read too slowly, so resume."""
-        events = follow(Client(way), kind, namespace=self.look.namespace, random=Random(0))
-        async with aclosing(events) as told:
-            async for event in told:
+    async def follow(
+        self, transport: Transport, kind: type[Object], started: asyncio.Event
+    ) -> None:
+        """Watch until cancelled; resume, since a server may end a watch that is read too slowly."""
+        events = follow(Client(transport), kind, namespace=self.look.namespace, random=Random(0))
+        async with aclosing(events) as stream:
+            async for event in stream:
                 match event:
                     case Listed(objects):
                         for obj in objects:
@@ -50,7 +52,7 @@ class ObjectWaiter:
                         pass
 
     def take(self, obj: Object) -> None:
-        """An object as it is now."""
+        """Record an object if it is complete."""
         name = self.look.mark(obj)
         if name is None:
             return
@@ -77,20 +79,20 @@ class ObjectWaiter:
 async def object_waiters(
     transports: Mapping[str, Transport], looks: Mapping[str, WatchScope]
 ) -> AsyncIterator[dict[str, ObjectWaiter]]:
-    """One look at each cluster, from now on, until the block ends."""
-    seen = {cluster: ObjectWaiter(looks[cluster]) for cluster in transports}
+    """Watch each cluster from now on until the block ends."""
+    waiters = {cluster: ObjectWaiter(looks[cluster]) for cluster in transports}
     started: list[asyncio.Event] = []
     tasks: list[asyncio.Task[None]] = []
     async with asyncio.TaskGroup() as group:
-        for cluster, sight in seen.items():
-            for kind in sight.look.kinds:
+        for cluster, waiter in waiters.items():
+            for kind in waiter.look.kinds:
                 started.append(asyncio.Event())
-                watch = sight.follow(transports[cluster], kind, started[-1])
-                tasks.append(group.create_task(watch, name=f"see {cluster}"))
+                watch = waiter.follow(transports[cluster], kind, started[-1])
+                tasks.append(group.create_task(watch, name=f"watch {cluster}"))
         try:
             for one in started:
                 await one.wait()
-            yield seen
+            yield waiters
         finally:
             for task in tasks:
                 task.cancel()
