@@ -2,8 +2,8 @@
 
     python -m bench.agent CLUSTER KUBECONFIG
 
-It prints `synced` once it has listed everything and `settled` once nothing is left to write; then it
-answers each line on standard input with its counters, until the input ends.
+It prints `synced` once it has listed everything and `settled` once nothing is left to write; then
+it answers each line on standard input with its counters, until the input ends.
 """
 
 import asyncio
