@@ -9,8 +9,8 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from hanse.kube.client import Client
-from hanse.kube.decoding import Applied, Listed
 from hanse.kube.transport import Transport
+from hanse.kube.watch_events import Applied, Listed
 from hanse.kube.watcher import follow
 from hanse.model.objects import Object
 

@@ -53,7 +53,7 @@ from hanse.model.plan import Desired, EventRequest, Key, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
 DRAINED = "Drained"
-_TROUBLE = ("Foreign", "RequestDenied", "Forbidden")
+_TROUBLE = ("Foreign", "Refused", "Forbidden")
 
 
 class NetworkPhase(Struct, frozen=True):
