@@ -7,9 +7,9 @@ from msgspec.structs import replace
 from tests.support.builders import cluster, snapshot, stored
 
 from hanse.dns.compiler import Compiler
-from hanse.dns.listeners import bound
-from hanse.dns.server import Served, serving
-from hanse.dns.updater import Feed
+from hanse.dns.listeners import bind_listeners
+from hanse.dns.server import ServedView, serving
+from hanse.dns.updater import ViewUpdater
 from hanse.features.services.names import SERVICE_NAME, SOURCE_CLUSTER
 from hanse.features.services.zone import ServiceZone
 from hanse.model.dns.zones import View
@@ -77,12 +77,12 @@ def compiler_of() -> Compiler:
 @asynccontextmanager
 async def served(snapshot: Snapshot) -> AsyncIterator[int]:
     """Our server on loopback with two workers; gives its port."""
-    compiler, listeners = compiler_of(), bound("127.0.0.1", 0, WORKERS)
+    compiler, listeners = compiler_of(), bind_listeners("127.0.0.1", 0, WORKERS)
     try:
-        async with serving([Served(compiler, (listeners,))]) as server:
-            feed = Feed(compiler, server, lambda: snapshot)
+        async with serving([ServedView(compiler, (listeners,))]) as server:
+            feed = ViewUpdater(compiler, server, lambda: snapshot)
             async with feed.running():
-                await feed.told()
+                await feed.wait_applied()
                 yield listeners.address[1]
     finally:
         listeners.close()

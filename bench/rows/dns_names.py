@@ -16,10 +16,10 @@ from bench.figures import AtMost, Figure
 from bench.names import NAMESPACE, compiler_of, seen_with, whole_name
 from bench.row import Effort, Once, Row
 from hanse.dns.compiler import Compiler
-from hanse.dns.listeners import bound
-from hanse.dns.server import Served, serving
+from hanse.dns.listeners import bind_listeners
+from hanse.dns.server import ServedView, serving
 from hanse.dns.table import Table
-from hanse.dns.updater import Feed
+from hanse.dns.updater import ViewUpdater
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.snapshot import ObjectChange, Snapshot
 
@@ -37,7 +37,7 @@ async def _prepared(effort: Effort) -> AsyncIterator[Once]:
         compiler = compiler_of()
         gc.collect()
         began = _cpu()
-        compiler.everything(seen)
+        compiler.enqueue_all(seen)
         compiler.compile(seen)
         seconds = _cpu() - began
         return {
@@ -56,11 +56,11 @@ def _cpu() -> float:
 
 def _bytes_per_name(compiler: Compiler) -> float:
     """What a name weighs in one worker."""
-    whole = compiler.whole()
+    full_delta = compiler.full_delta()
     gc.collect()
     tracemalloc.start()
     table = Table("bench", Random(1))
-    table.apply(whole)
+    table.apply(full_delta)
     weight, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return weight / len(table.names)
@@ -68,14 +68,14 @@ def _bytes_per_name(compiler: Compiler) -> float:
 
 async def _change(before: Snapshot, after: Snapshot, service: str) -> float:
     """Milliseconds from a watch's event until a client hears of it, of a server that is full."""
-    compiler, listeners, seen = compiler_of(), bound("127.0.0.1", 0, 1), [before]
+    compiler, listeners, seen = compiler_of(), bind_listeners("127.0.0.1", 0, 1), [before]
     new = after.get(after.local, ServiceImport, service, NAMESPACE)
     query = dns.message.make_query(whole_name(service), "A").to_wire()
     try:
-        async with serving([Served(compiler, (listeners,))]) as server:
-            feed = Feed(compiler, server, lambda: seen[0])
+        async with serving([ServedView(compiler, (listeners,))]) as server:
+            feed = ViewUpdater(compiler, server, lambda: seen[0])
             async with feed.running():
-                await feed.told()
+                await feed.wait_applied()
                 asking = asyncio.create_task(
                     asyncio.to_thread(_ask_until_known, listeners.address, query)
                 )

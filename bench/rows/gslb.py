@@ -18,9 +18,9 @@ from msgspec.structs import replace
 from bench.figures import AtMost, Figure
 from bench.row import Effort, Once, Row
 from hanse.dns.compiler import Compiler
-from hanse.dns.listeners import bound
-from hanse.dns.server import Served, serving
-from hanse.dns.updater import Feed
+from hanse.dns.listeners import bind_listeners
+from hanse.dns.server import ServedView, serving
+from hanse.dns.updater import ViewUpdater
 from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.keys import all_keys
 from hanse.features.gslb.names import TERM, site_of
@@ -124,15 +124,15 @@ async def _probed(effort: Effort) -> float:
 async def _failed_over() -> float:
     """Milliseconds over the probe's rule until a member that died is out of the answers."""
     view = View("bench", global_zones=(ZONE,))
-    listeners = bound("127.0.0.1", 0, 1)
+    listeners = bind_listeners("127.0.0.1", 0, 1)
     async with _answering() as port, _answering() as other:
         reconciler, prober = _prober(_Wish(_watching(port, other)))
         service = _service(port, other)
         seen = _with_service(reconciler, service)
         compiler = Compiler(view, [GlobalZone(view)])
         try:
-            async with serving([Served(compiler, (listeners,))]) as server:
-                feed = Feed(compiler, server, seen)
+            async with serving([ServedView(compiler, (listeners,))]) as server:
+                feed = ViewUpdater(compiler, server, seen)
                 reconciler.event_handlers.append(feed.on_change)
                 async with reconciler.running(), prober.running(), feed.running():
                     await feed.told()
@@ -181,10 +181,10 @@ async def _weighed(questions: int) -> float:
     )
     reconciler, _ = _prober(_Wish([]))
     view = View("bench", global_zones=(ZONE,))
-    compiler, listeners = Compiler(view, [GlobalZone(view)]), bound("127.0.0.1", 0, 1)
+    compiler, listeners = Compiler(view, [GlobalZone(view)]), bind_listeners("127.0.0.1", 0, 1)
     try:
-        async with serving([Served(compiler, (listeners,))]) as server:
-            feed = Feed(compiler, server, _with_service(reconciler, service))
+        async with serving([ServedView(compiler, (listeners,))]) as server:
+            feed = ViewUpdater(compiler, server, _with_service(reconciler, service))
             async with feed.running():
                 await feed.told()
                 told = await asyncio.to_thread(_ask_many, listeners.address, questions)

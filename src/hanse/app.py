@@ -123,8 +123,8 @@ def published(options: Options) -> tuple[Feature, ...]:
     from hanse.model.dns.zones import View
 
     view = View("published", zone=chosen.zone, ttl=chosen.ttl, global_zones=(chosen.zone,))
-    by_itself = frozenset({GlobalZone.name})  # it writes DNSEndpoints of its own, with weights
-    return (Publishing(sources(view, options), chosen, by_itself),)
+    self_published = frozenset({GlobalZone.name})  # it writes DNSEndpoints of its own, with weights
+    return (Publishing(sources(view, options), chosen, self_published),)
 
 
 def sources(view: "View", options: Options = Options()) -> "tuple[ZoneSource, ...]":  # noqa: B008 - a frozen value
@@ -318,9 +318,9 @@ class Agent:
     @asynccontextmanager
     async def serving_names(self, compiler: "Compiler", server: "DnsServer") -> AsyncIterator[None]:
         """Keep a view of the DNS server up to date with what this agent sees."""
-        from hanse.dns.updater import Feed
+        from hanse.dns.updater import ViewUpdater
 
-        feed = Feed(compiler, server, self.reconciler.snapshot)
+        feed = ViewUpdater(compiler, server, self.reconciler.snapshot)
         self.reconciler.event_handlers.append(feed.on_change)
         try:
             async with feed.running():

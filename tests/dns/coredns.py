@@ -15,17 +15,17 @@ from hanse.local.real.binaries import cache_folder, find_programs
 from hanse.local.real.errors import ProgramMissing
 from hanse.local.real.ports import free_ports
 from hanse.local.real.programs import COREDNS_SERVER
-from tests.dns.fleet import Told, told_in
+from tests.dns.fleet import DnsAnswer, parse_answer
 
 PATIENCE = 20.0
 
 
 async def ask(
     port: int, name: str, rtype: str, *, tcp: bool = False, patience: float = PATIENCE
-) -> Told:
+) -> DnsAnswer:
     query = dns.message.make_query(name, rtype)
     by = dns.asyncquery.tcp if tcp else dns.asyncquery.udp
-    return told_in(await by(query, "127.0.0.1", port=port, timeout=patience))
+    return parse_answer(await by(query, "127.0.0.1", port=port, timeout=patience))
 
 
 @asynccontextmanager
@@ -52,7 +52,7 @@ async def coredns(blocks: str, folder: Path) -> AsyncIterator[int]:
 
 async def until_served(port: int, name: str, rtype: str = "A") -> None:
     """Wait until a name has an answer."""
-    told: Told | None = None
+    told: DnsAnswer | None = None
     for _ in range(200):
         try:
             told = await ask(port, name, rtype, patience=0.5)  # it may not listen yet
@@ -73,7 +73,7 @@ class Difference(Struct, frozen=True):
     theirs: str
 
 
-def in_words(told: Told, rtype: str) -> str:
+def in_words(told: DnsAnswer, rtype: str) -> str:
     """An answer as far as both have to agree: SRV by port and target, its weight is a choice."""
     records = told.records
     if rtype == "SRV":

@@ -41,7 +41,7 @@ WEB = f"web.shop.svc.{ZONE}"
 HTTP = ("http", 80)
 
 
-class Watching:
+class ZoneWatcher:
     """A feature that only looks, so that snapshots hold what zones watch."""
 
     name = "dns"
@@ -80,7 +80,7 @@ def pod(*addresses: str, hostname: str = "", ready: bool = True) -> Endpoint:
     )
 
 
-def piece(
+def endpoint_slice(
     source: str,
     *endpoints: Endpoint | str,
     service: str = "web",
@@ -117,7 +117,7 @@ def rules(profile: Profile = "lighthouse", **weights: int) -> ClusterSet:
     )
 
 
-def seen_in(
+def cluster_snapshot(
     local: str,
     *objects: Object,
     fleet: ClusterSet | None = None,
@@ -133,10 +133,10 @@ def seen_in(
         local: [stored(o) for o in objects],
         "broker": [stored(fleet)] if fleet is not None else [],
     }
-    return snapshot(Watching(), local, clusters, here, facts)
+    return snapshot(ZoneWatcher(), local, clusters, here, facts)
 
 
-class Told(Struct, frozen=True):
+class DnsAnswer(Struct, frozen=True):
     """An answer as people would write it down."""
 
     code: str
@@ -148,17 +148,17 @@ class Told(Struct, frozen=True):
 NXDOMAIN, NODATA = "NXDOMAIN", "NODATA"
 
 
-def told_in(message: dns.message.Message) -> Told:
+def parse_answer(message: dns.message.Message) -> DnsAnswer:
     """What a message says; an empty answer without an error is NODATA."""
     records = tuple(sorted(str(rdata) for rrset in message.answer for rdata in rrset))
     authority = tuple(dns.rdatatype.to_text(rrset.rdtype) for rrset in message.authority)
     code = dns.rcode.to_text(message.rcode())
     cut = bool(message.flags & dns.flags.TC)
     empty = code == "NOERROR" and not records and not cut
-    return Told(NODATA if empty else code, records, authority, message)
+    return DnsAnswer(NODATA if empty else code, records, authority, message)
 
 
-class Asked:
+class ZoneResolver:
     """The names of one view, asked in wire format without a network."""
 
     def __init__(self, snapshot: Snapshot, view: View | None = None) -> None:
@@ -166,10 +166,10 @@ class Asked:
         self.table = Table(view.name, Random(1))
         self.table.apply(compiled(view, [ServiceZone(view)], snapshot))
 
-    def __call__(self, name: str = WEB, rtype: str = "A") -> Told:
+    def __call__(self, name: str = WEB, rtype: str = "A") -> DnsAnswer:
         query = dns.message.make_query(name, rtype)
         answer = respond(query.to_wire(), self.table, stream=True)
         assert answer is not None
         message = dns.message.from_wire(answer)
         assert query.is_response(message)
-        return told_in(message)
+        return parse_answer(message)

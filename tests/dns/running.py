@@ -10,13 +10,13 @@ import dns.query
 from msgspec import Struct
 
 from hanse.dns.compiler import Compiler
-from hanse.dns.listeners import Listeners, bound
-from hanse.dns.server import DnsServer, Served, Serving, serving
-from hanse.dns.updater import Feed
+from hanse.dns.listeners import Listeners, bind_listeners
+from hanse.dns.server import DnsServer, ServedView, ServerSettings, serving
+from hanse.dns.updater import ViewUpdater
 from hanse.features.services.zone import ServiceZone
 from hanse.model.dns.zones import View, ZoneSource
 from hanse.model.snapshot import Snapshot
-from tests.dns.fleet import Told, told_in
+from tests.dns.fleet import DnsAnswer, parse_answer
 
 PATIENCE = 20.0
 """Seconds; machines that run tests are busy."""
@@ -33,10 +33,10 @@ class Running(Struct, frozen=True):
     def port(self) -> int:
         return self.listeners[0].address[1]
 
-    async def ask(self, name: str, rtype: str = "A", *, tcp: bool = False) -> Told:
+    async def ask(self, name: str, rtype: str = "A", *, tcp: bool = False) -> DnsAnswer:
         query = dns.message.make_query(name, rtype)
         ask = dns.asyncquery.tcp if tcp else dns.asyncquery.udp
-        return told_in(await ask(query, "127.0.0.1", port=self.port, timeout=PATIENCE))
+        return parse_answer(await ask(query, "127.0.0.1", port=self.port, timeout=PATIENCE))
 
     def send(self, packet: bytes) -> socket.socket:
         """Send raw bytes; the answer, if any, is read from the socket."""
@@ -58,18 +58,18 @@ async def running(
     *,
     workers: int = 1,
     hosts: Sequence[str] = ("127.0.0.1",),
-    settings: Serving | None = None,
+    settings: ServerSettings | None = None,
     sources: Sequence[ZoneSource] = (),
 ) -> AsyncIterator[Running]:
     """Serve what a snapshot holds, until the block ends."""
     view = view or View("test")
     compiler = Compiler(view, sources or [ServiceZone(view)])
-    listeners = tuple(bound(host, 0, workers) for host in hosts)
+    listeners = tuple(bind_listeners(host, 0, workers) for host in hosts)
     try:
-        async with serving([Served(compiler, listeners)], settings) as server:
-            feed = Feed(compiler, server, lambda: snapshot)
+        async with serving([ServedView(compiler, listeners)], settings) as server:
+            feed = ViewUpdater(compiler, server, lambda: snapshot)
             async with feed.running():
-                await feed.told()
+                await feed.wait_applied()
                 yield Running(server, compiler, listeners)
     finally:
         for one in listeners:

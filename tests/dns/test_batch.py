@@ -11,7 +11,7 @@ from hanse.dns.batch import LARGEST, MOST, Batch
 from hanse.dns.fast_path import serve_datagrams
 from hanse.dns.limits import Limiter
 from hanse.dns.table import Table
-from tests.dns.fleet import WEB, Asked, imported, piece, seen_in
+from tests.dns.fleet import WEB, ZoneResolver, cluster_snapshot, endpoint_slice, imported
 
 FAMILIES = {"v4": (socket.AF_INET, "127.0.0.1"), "v6": (socket.AF_INET6, "::1")}
 
@@ -46,7 +46,9 @@ def batch(request: pytest.FixtureRequest, ours: socket.socket) -> Batch:
 
 
 def table_of(address: str) -> Table:
-    return Asked(seen_in("lubeck", imported(), piece("bergen", address))).table
+    return ZoneResolver(
+        cluster_snapshot("lubeck", imported(), endpoint_slice("bergen", address))
+    ).table
 
 
 def asked(number: int) -> bytes:
@@ -137,7 +139,7 @@ def test_who_asks_too_much_is_held_back_in_the_middle_of_a_batch(
     serve_datagrams(ours, batch, table, limiter)
 
     assert heard(clients[0]) == [0, 1, 3, 5], "every other one is told to come by TCP"
-    assert limiter.held_back == 4
+    assert limiter.dropped == 4
 
 
 def test_an_answer_that_cannot_be_sent_keeps_nobody_from_theirs(

@@ -8,7 +8,7 @@ from socket import AF_INET, SOCK_STREAM, socket
 import msgspec
 import pytest
 
-from hanse.dns.corefile import stanza
+from hanse.dns.corefile import server_block
 from hanse.kube.certificates import CertificateAuthority, server_context
 from hanse.kube.client import Client
 from hanse.kube.client_config import ClientConfig, Endpoint, Identity
@@ -21,7 +21,7 @@ from hanse.model.dns.zones import View
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.objects import Object
 from tests.dns.coredns import Difference, ask, coredns, differences, in_words, until_served
-from tests.dns.fleet import WEB, ZONE, imported, piece, pod, rules, seen_in
+from tests.dns.fleet import WEB, ZONE, cluster_snapshot, endpoint_slice, imported, pod, rules
 from tests.dns.running import running
 from tests.support.builders import namespace
 from tinykube.apiserver import ApiServer
@@ -35,16 +35,18 @@ DB = f"db.shop.svc.{ZONE}"
 TWO_PORTS = [("http", 80), ("tls", 443)]
 OBJECTS: tuple[Object, ...] = (
     imported(ports=TWO_PORTS, ips=("10.9.0.1",), clusters=["bergen", "hamburg"]),
-    piece("bergen", "10.2.0.1", ports=TWO_PORTS),
-    piece("hamburg", "10.1.0.1", ports=TWO_PORTS),
+    endpoint_slice("bergen", "10.2.0.1", ports=TWO_PORTS),
+    endpoint_slice("hamburg", "10.1.0.1", ports=TWO_PORTS),
     imported("both", ips=("10.9.0.2", "fd00::9"), clusters=["bergen"]),
-    piece("bergen", "10.2.0.2", service="both"),
+    endpoint_slice("bergen", "10.2.0.2", service="both"),
     imported("db", type_="Headless", clusters=["bergen", "hamburg"]),
-    piece("bergen", pod("10.2.0.7", hostname="db-0"), pod("10.2.0.8"), service="db"),
-    piece("hamburg", pod("10.1.0.7", hostname="db-0"), service="db"),
-    piece("hamburg", pod("10.1.0.9", hostname="db-9", ready=False), service="db", slot="-down"),
+    endpoint_slice("bergen", pod("10.2.0.7", hostname="db-0"), pod("10.2.0.8"), service="db"),
+    endpoint_slice("hamburg", pod("10.1.0.7", hostname="db-0"), service="db"),
+    endpoint_slice(
+        "hamburg", pod("10.1.0.9", hostname="db-9", ready=False), service="db", slot="-down"
+    ),
     imported("down", type_="Headless", clusters=["bergen"]),
-    piece("bergen", pod("10.2.0.9", ready=False), service="down"),
+    endpoint_slice("bergen", pod("10.2.0.9", ready=False), service="down"),
 )
 NAMES = (
     WEB,
@@ -117,7 +119,7 @@ async def test_coredns_answers_the_same_from_the_same_objects(tmp_path: Path) ->
         )
         async with (
             coredns(blocks, tmp_path) as theirs,
-            running(seen_in("lubeck", *OBJECTS, fleet=rules("kep-1645")), view) as here,
+            running(cluster_snapshot("lubeck", *OBJECTS, fleet=rules("kep-1645")), view) as here,
         ):
             await until_served(theirs, WEB)
             await until_served(theirs, DB)
@@ -161,9 +163,9 @@ ALLOWED = (
 
 
 async def test_coredns_hands_the_zone_over_by_the_stanza_that_we_print(tmp_path: Path) -> None:
-    objects = (*OBJECTS, imported("only"), piece("bergen", "10.2.0.4", service="only"))
-    async with running(seen_in("lubeck", *objects)) as here:
-        printed = stanza(ZONE, [f"127.0.0.1:{here.port}"])
+    objects = (*OBJECTS, imported("only"), endpoint_slice("bergen", "10.2.0.4", service="only"))
+    async with running(cluster_snapshot("lubeck", *objects)) as here:
+        printed = server_block(ZONE, [f"127.0.0.1:{here.port}"])
         blocks = printed.replace(f"{ZONE}:53 {{", f"{ZONE}:PORT {{\n    bind 127.0.0.1")
         async with coredns(blocks, tmp_path) as front:
             await until_served(front, WEB)

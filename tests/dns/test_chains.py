@@ -10,11 +10,11 @@ import dns.rrset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hanse.dns.forwarding import leads_on
+from hanse.dns.forwarding import forwarded_question
 from hanse.dns.messages import Delta
 from hanse.dns.table import Table
 from hanse.model.dns.names import wire_name
-from hanse.model.dns.records import Node, alias
+from hanse.model.dns.records import ZoneNode, cname_rrsets
 
 ASKED, TARGET = "Far.Shop.svc.cluster.local.", "www.example.org."
 
@@ -32,9 +32,11 @@ records = st.one_of(
 
 def table() -> Table:
     known = Table("test", Random(1))
-    node = Node(wire_name(ASKED), alias(wire_name(TARGET)))
+    node = ZoneNode(wire_name(ASKED), cname_rrsets(wire_name(TARGET)))
     apex = wire_name("cluster.local")
-    known.apply(Delta("test", 1, zones=(apex,), synced=True, afresh=True, put=(node,), gone=()))
+    known.apply(
+        Delta("test", 1, zones=(apex,), synced=True, replace_all=True, put=(node,), gone=())
+    )
     return known
 
 
@@ -57,7 +59,7 @@ def test_an_answer_is_the_alias_and_then_all_that_was_told(
     told: list[tuple[str, tuple[str, str]]], edns: bool, known: bool
 ) -> None:
     query = dns.message.make_query(ASKED, "A", use_edns=0 if edns else None)
-    onward = leads_on(query.to_wire(), table())
+    onward = forwarded_question(query.to_wire(), table())
     assert onward is not None
     asked = dns.message.from_wire(onward.asked)
     assert str(asked.question[0].name) == TARGET
@@ -82,7 +84,7 @@ def test_an_answer_is_the_alias_and_then_all_that_was_told(
 @given(st.binary(max_size=80))
 @settings(max_examples=300, deadline=None)
 def test_what_is_no_answer_is_not_handed_on_as_one(garbage: bytes) -> None:
-    onward = leads_on(dns.message.make_query(ASKED, "A").to_wire(), table())
+    onward = forwarded_question(dns.message.make_query(ASKED, "A").to_wire(), table())
     assert onward is not None
     header = dns.message.make_response(dns.message.from_wire(onward.asked)).to_wire()
 
@@ -93,7 +95,7 @@ def test_what_is_no_answer_is_not_handed_on_as_one(garbage: bytes) -> None:
 
 
 def test_what_is_too_long_for_a_datagram_is_cut_and_says_so() -> None:
-    onward = leads_on(dns.message.make_query(ASKED, "A").to_wire(), table())
+    onward = forwarded_question(dns.message.make_query(ASKED, "A").to_wire(), table())
     assert onward is not None
     asked = dns.message.from_wire(onward.asked)
     many = [(TARGET, "A", f"192.0.2.{n}") for n in range(40)]

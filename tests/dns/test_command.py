@@ -23,13 +23,13 @@ from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.model.objects import Meta
 from tests.cli.conftest import fleet as fleet_of_clusters
 from tests.cli.programs import HANSE, Running, environment
-from tests.dns.fleet import NODATA, WEB, Told, imported, piece, told_in
+from tests.dns.fleet import NODATA, WEB, DnsAnswer, endpoint_slice, imported, parse_answer
 
 fleet = fleet_of_clusters
 PATIENCE = 60
 
 
-class Serving(Struct, frozen=True):
+class ServerSettings(Struct, frozen=True):
     """A process that serves, where it is asked, and where it tells its numbers."""
 
     process: "subprocess.Popen[str]"
@@ -38,7 +38,7 @@ class Serving(Struct, frozen=True):
 
 
 @contextmanager
-def _dns(federation: Running, *arguments: str) -> Iterator["Serving"]:
+def _dns(federation: Running, *arguments: str) -> Iterator["ServerSettings"]:
     """A DNS server of its own process."""
     listen = ("--listen", "127.0.0.1:0", "--workers", "1", "--log-format", "json")
     process = subprocess.Popen(
@@ -49,7 +49,7 @@ def _dns(federation: Running, *arguments: str) -> Iterator["Serving"]:
     )
     try:
         told = _said(process, "dns serves")
-        yield Serving(process, int(told["listen"].rpartition(":")[2]), told["metrics"])
+        yield ServerSettings(process, int(told["listen"].rpartition(":")[2]), told["metrics"])
     finally:
         process.terminate()
         process.communicate(timeout=PATIENCE)
@@ -66,12 +66,12 @@ def _said(process: subprocess.Popen[str], message: str) -> dict[str, str]:
     raise AssertionError(f"the server ended and never said {message!r}")
 
 
-def _ask(port: int, name: str, rtype: str) -> Told:
+def _ask(port: int, name: str, rtype: str) -> DnsAnswer:
     """Ask until the server has read its cluster: before that it fails, as it must."""
     end = monotonic() + PATIENCE
     while monotonic() < end:
         query = dns.message.make_query(name, rtype)
-        told = told_in(dns.query.udp(query, "127.0.0.1", port=port, timeout=PATIENCE))
+        told = parse_answer(dns.query.udp(query, "127.0.0.1", port=port, timeout=PATIENCE))
         if told.code != "SERVFAIL":
             return told
     raise AssertionError(f"still SERVFAIL after {PATIENCE} s")
@@ -144,7 +144,7 @@ def test_a_cluster_whose_lease_ran_out_is_left_out_by_server_and_resolve(fleet: 
 async def _haunt(fleet: Running) -> None:
     """A service in lubeck whose only cluster has died long ago."""
     for context, objects in (
-        ("lubeck", [imported("ghost"), piece("riga", "10.4.0.1", service="ghost")]),
+        ("lubeck", [imported("ghost"), endpoint_slice("riga", "10.4.0.1", service="ghost")]),
         ("broker", [_old_lease("riga")]),
     ):
         found = credentials.found(fleet.kubeconfig, context=context)
@@ -255,7 +255,9 @@ def test_global_hosts_are_answered_below_their_zones_by_region(fleet: Running) -
         answers = {_ask(serving.port, "a.global.test", "A").records for _ in range(4)}
         unknown = _ask(serving.port, "b.global.test", "A").code
         query = dns.message.make_query("a.global.test", "A")
-        streamed = told_in(dns.query.tcp(query, "127.0.0.1", port=serving.port, timeout=PATIENCE))
+        streamed = parse_answer(
+            dns.query.tcp(query, "127.0.0.1", port=serving.port, timeout=PATIENCE)
+        )
 
     assert streamed.records == ("10.3.0.1",)
     assert answers == {("10.3.0.1",)}

@@ -2,30 +2,30 @@
 
 import pytest
 
-from hanse.dns.explain import Explanation, LeftOut, Told, explain
-from hanse.model.dns.records import Type
+from hanse.dns.explain import ExcludedCluster, ExplainedRecord, Explanation, explain
+from hanse.model.dns.records import RecordType
 from hanse.model.dns.zones import View
 from hanse.model.facts import LeaseLiveness, Phase
-from tests.dns.fleet import WEB, ZONE, imported, piece, pod, rules, seen_in
+from tests.dns.fleet import WEB, ZONE, cluster_snapshot, endpoint_slice, imported, pod, rules
 from tinykube.virtual_time import EPOCH
 
 LUBECK = View("lubeck", local="lubeck")
 NOWHERE = View("none")
 
 
-def why(name: str = WEB, view: View = NOWHERE, rtype: int = Type.A) -> Explanation:
+def why(name: str = WEB, view: View = NOWHERE, rtype: int = RecordType.A) -> Explanation:
     dead = LeaseLiveness("broker", "hanse-broker", "riga", "riga", alive=False, since=EPOCH)
-    seen = seen_in(
+    seen = cluster_snapshot(
         "lubeck",
         imported(clusters=["tallinn"]),
-        piece("bergen", "10.2.0.1", weight=3),
-        piece("hamburg", pod("10.1.0.1", ready=False)),
-        piece("lubeck", "10.0.0.1"),
-        piece("riga", "10.4.0.1"),
-        piece("visby", "10.5.0.1", weight=0),
+        endpoint_slice("bergen", "10.2.0.1", weight=3),
+        endpoint_slice("hamburg", pod("10.1.0.1", ready=False)),
+        endpoint_slice("lubeck", "10.0.0.1"),
+        endpoint_slice("riga", "10.4.0.1"),
+        endpoint_slice("visby", "10.5.0.1", weight=0),
         imported("db", type_="Headless"),
-        piece("bergen", pod("10.2.0.7", hostname="db-0"), service="db"),
-        piece("hamburg", service="db"),
+        endpoint_slice("bergen", pod("10.2.0.7", hostname="db-0"), service="db"),
+        endpoint_slice("hamburg", service="db"),
         facts=[dead],
     )
     return explain(name, rtype, view, seen)
@@ -35,21 +35,24 @@ def test_answers_in_turn_are_told_with_their_shares_and_who_is_missing() -> None
     told = why()
 
     assert told.code == "NOERROR"
-    assert told.records == (Told("10.2.0.1", 75), Told("10.0.0.1", 25))
+    assert told.records == (ExplainedRecord("10.2.0.1", 75), ExplainedRecord("10.0.0.1", 25))
     assert told.rule == "in turn by weight: bergen, lubeck"
     assert told.left_out == (
-        LeftOut("hamburg", "none of its endpoints is ready"),
-        LeftOut("riga", "its Lease on the broker has run out"),
-        LeftOut("tallinn", "it exports the service, and none of its slices has arrived"),
-        LeftOut("visby", "its weight is 0, and others are ready"),
+        ExcludedCluster("hamburg", "none of its endpoints is ready"),
+        ExcludedCluster("riga", "its Lease on the broker has run out"),
+        ExcludedCluster("tallinn", "it exports the service, and none of its slices has arrived"),
+        ExcludedCluster("visby", "its weight is 0, and others are ready"),
     )
 
 
 def test_local_first_is_told_as_the_reason() -> None:
     told = why(view=LUBECK)
 
-    assert (told.records, told.rule) == ((Told("10.0.0.1"),), "local first: lubeck is ready")
-    assert LeftOut("bergen", "the local cluster is ready and comes first") in told.left_out
+    assert (told.records, told.rule) == (
+        (ExplainedRecord("10.0.0.1"),),
+        "local first: lubeck is ready",
+    )
+    assert ExcludedCluster("bergen", "the local cluster is ready and comes first") in told.left_out
 
 
 @pytest.mark.parametrize(
@@ -139,21 +142,21 @@ def test_a_cluster_that_is_asked_for_and_has_nothing_is_explained() -> None:
     told = why(f"hamburg.{WEB}")
 
     assert told.code == "NODATA"
-    assert told.left_out == (LeftOut("hamburg", "none of its endpoints is ready"),)
+    assert told.left_out == (ExcludedCluster("hamburg", "none of its endpoints is ready"),)
 
 
 def test_the_addresses_of_the_import_are_the_rule_of_kep_1645() -> None:
-    seen = seen_in("lubeck", imported(ips=("10.9.0.1",)), fleet=rules("kep-1645"))
+    seen = cluster_snapshot("lubeck", imported(ips=("10.9.0.1",)), fleet=rules("kep-1645"))
 
-    told = explain(WEB, Type.A, LUBECK, seen)
+    told = explain(WEB, RecordType.A, LUBECK, seen)
 
-    assert told.records == (Told("10.9.0.1"),)
+    assert told.records == (ExplainedRecord("10.9.0.1"),)
     assert told.rule == "kep-1645: the addresses of the ServiceImport"
-    alone = explain(f"bergen.{WEB}", Type.A, LUBECK, seen)
+    alone = explain(f"bergen.{WEB}", RecordType.A, LUBECK, seen)
     assert (alone.code, alone.rule) == ("NXDOMAIN", "kep-1645: no name is of a single cluster")
 
 
 def test_before_the_first_sync_nothing_is_known() -> None:
-    seen = seen_in("lubeck", phase=Phase.CONNECTING)
+    seen = cluster_snapshot("lubeck", phase=Phase.CONNECTING)
 
-    assert explain(WEB, Type.A, LUBECK, seen).code == "SERVFAIL"
+    assert explain(WEB, RecordType.A, LUBECK, seen).code == "SERVFAIL"

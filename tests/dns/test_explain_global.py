@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from hanse.dns.explain import LeftOut, Told, explain
+from hanse.dns.explain import ExcludedCluster, ExplainedRecord, explain
 from hanse.features.gslb.feature import Gslb
-from hanse.model.dns.records import Type
+from hanse.model.dns.records import RecordType
 from hanse.model.dns.zones import View
 from hanse.model.facts import Role
 from hanse.model.kinds.globalservice import GlobalMember, GlobalService, GlobalServiceSpec
@@ -36,7 +36,7 @@ def member(name: str, address: str, **more: Any) -> GlobalMember:
 def test_weights_priorities_and_who_is_left_out_are_told() -> None:
     told = explain(
         f"{HOST}.",
-        Type.A,
+        RecordType.A,
         VIEW,
         seen(
             member("lubeck", "10.0.0.1", weight=3, priority=20),
@@ -47,16 +47,16 @@ def test_weights_priorities_and_who_is_left_out_are_told() -> None:
     )
 
     assert told.code == "NOERROR"
-    assert told.records == (Told("10.0.0.1", 75), Told("10.0.0.2", 25))
+    assert told.records == (ExplainedRecord("10.0.0.1", 75), ExplainedRecord("10.0.0.2", 25))
     assert told.rule == ("in turn by weight, priority 20: lubeck (10.0.0.1), hamburg (10.0.0.2)")
     assert told.left_out == (
-        LeftOut("bergen (10.0.0.3)", "others of a higher priority are up"),
-        LeftOut("oslo (10.0.0.4)", "its cluster has nothing ready behind it"),
+        ExcludedCluster("bergen (10.0.0.3)", "others of a higher priority are up"),
+        ExcludedCluster("oslo (10.0.0.4)", "its cluster has nothing ready behind it"),
     )
 
 
 def test_all_records_of_a_host_are_asked_for_in_vain_as_of_any_name() -> None:
-    told = explain(f"{HOST}.", Type.ANY, VIEW, seen(member("lubeck", "10.0.0.1")))
+    told = explain(f"{HOST}.", RecordType.ANY, VIEW, seen(member("lubeck", "10.0.0.1")))
 
     assert (told.code, told.rule) == ("REFUSED", "questions for everything are refused")
 
@@ -75,7 +75,7 @@ def test_names_beside_hosts_are_answered_as_name_servers_of_the_zone_do(
 ) -> None:
     view = View("all", global_zones=("global.test",))
 
-    told = explain(name, Type.A, view, seen(member("lubeck", "10.0.0.1")))
+    told = explain(name, RecordType.A, view, seen(member("lubeck", "10.0.0.1")))
 
     assert told.code == code
     assert why in told.rule
@@ -88,9 +88,9 @@ def test_it_is_told_what_is_answered_when_all_are_down() -> None:
         fallback_ip="192.0.2.9",
     )
 
-    told = explain(HOST, Type.A, VIEW, down)
+    told = explain(HOST, RecordType.A, VIEW, down)
 
-    assert told.records == (Told("192.0.2.9"),)
+    assert told.records == (ExplainedRecord("192.0.2.9"),)
     assert told.rule == "every member is down; what is answered then: fallback ip"
 
 
@@ -99,4 +99,4 @@ def test_silence_is_told_as_such() -> None:
         member("lubeck", "10.0.0.1", ready=False), when_down="GSLB_SERVICE_DOWN_RESPONSE_NONE"
     )
 
-    assert explain(HOST, Type.A, VIEW, down).code == "SILENCE"
+    assert explain(HOST, RecordType.A, VIEW, down).code == "SILENCE"

@@ -97,8 +97,8 @@ async def test_who_asks_too_much_is_held_back_and_told_to_come_by_tcp(tmp_path: 
 
     seconds = 1 + told.whole // LIMIT  # a busy machine may spread the flood over several
     assert LIMIT <= told.whole <= LIMIT * seconds < ASKED
-    held_back = ASKED - told.whole
-    assert told.limited == held_back
-    assert abs(told.cut - held_back / 2) <= seconds, "every second one hears that there is more"
+    dropped = ASKED - told.whole
+    assert told.limited == dropped
+    assert abs(told.cut - dropped / 2) <= seconds, "every second one hears that there is more"
     assert told.longest <= told.asked, "nobody is amplified"
     assert told.tcp, "by TCP everything is told"

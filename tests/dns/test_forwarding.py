@@ -11,8 +11,8 @@ import dns.rcode
 import dns.rrset
 import pytest
 
-from hanse.dns.server import Serving
-from tests.dns.fleet import NXDOMAIN, imported, piece, seen_in
+from hanse.dns.server import ServerSettings
+from tests.dns.fleet import NXDOMAIN, cluster_snapshot, endpoint_slice, imported
 from tests.dns.running import running
 from tests.dns.test_networks import VIEW, ZONE, elsewhere
 from tests.dns.test_networks import seen as names_seen
@@ -79,9 +79,11 @@ def upstream() -> Iterator[tuple[str, int]]:
 async def test_other_zones_are_asked_for_elsewhere_and_our_own_are_not(
     upstream: tuple[str, int],
 ) -> None:
-    seen = seen_in("lubeck", imported(clusters=["lubeck"]), piece("lubeck", "10.1.0.5"))
+    seen = cluster_snapshot(
+        "lubeck", imported(clusters=["lubeck"]), endpoint_slice("lubeck", "10.1.0.5")
+    )
 
-    async with running(seen, settings=Serving(forward=(upstream,))) as server:
+    async with running(seen, settings=ServerSettings(forward=(upstream,))) as server:
         outside = await server.ask("example.org")
         assert outside.records == ("192.0.2.7",)
         assert (await server.ask("nothing.example.org")).code == NXDOMAIN
@@ -97,9 +99,11 @@ async def test_other_zones_are_asked_for_elsewhere_and_our_own_are_not(
 async def test_a_long_answer_is_fetched_by_tcp_for_who_comes_by_tcp(
     upstream: tuple[str, int],
 ) -> None:
-    seen = seen_in("lubeck", imported(clusters=["lubeck"]), piece("lubeck", "10.1.0.5"))
+    seen = cluster_snapshot(
+        "lubeck", imported(clusters=["lubeck"]), endpoint_slice("lubeck", "10.1.0.5")
+    )
 
-    async with running(seen, settings=Serving(forward=(upstream,))) as server:
+    async with running(seen, settings=ServerSettings(forward=(upstream,))) as server:
         cut = await server.ask("many.example.org")
         assert cut.message is not None
         assert cut.message.flags & dns.flags.TC
@@ -115,9 +119,11 @@ async def test_a_server_that_is_not_there_is_told_to_who_comes_by_tcp() -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         where = ("127.0.0.1", int(nobody.getsockname()[1]))
-        seen = seen_in("lubeck", imported(clusters=["lubeck"]), piece("lubeck", "10.1.0.5"))
+        seen = cluster_snapshot(
+            "lubeck", imported(clusters=["lubeck"]), endpoint_slice("lubeck", "10.1.0.5")
+        )
 
-        async with running(seen, settings=Serving(forward=(where,))) as server:
+        async with running(seen, settings=ServerSettings(forward=(where,))) as server:
             assert (await server.ask("example.org", tcp=True)).code == "SERVFAIL"
 
 
@@ -128,7 +134,7 @@ async def test_an_external_name_is_answered_with_the_addresses_that_others_have_
     objects = [elsewhere("far", "example.org"), elsewhere("gone", "none.example.org")]
     objects += [elsewhere("many", "many.example.org")]
     serving = running(
-        names_seen(*objects), VIEW, settings=Serving(forward=(upstream,)), sources=[ZONE]
+        names_seen(*objects), VIEW, settings=ServerSettings(forward=(upstream,)), sources=[ZONE]
     )
 
     async with serving as server:

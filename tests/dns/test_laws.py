@@ -17,17 +17,26 @@ from hanse.dns.batch import Batch
 from hanse.dns.compiler import Compiler, compiled
 from hanse.dns.fast_path import serve_datagrams
 from hanse.dns.messages import Delta
-from hanse.dns.questions import Malformed, question_in
+from hanse.dns.questions import MalformedMessage, parse_question
 from hanse.dns.responder import respond
-from hanse.dns.rotation import LONGEST, turns
+from hanse.dns.rotation import LONGEST, weighted_order
 from hanse.dns.table import Table
 from hanse.dns.transfers import reply_by_stream
 from hanse.features.services.zone import ServiceZone
-from hanse.model.dns.names import BadName, above, below, text_of, wire_name
+from hanse.model.dns.names import InvalidName, child_name, name_text, parent_name, wire_name
 from hanse.model.dns.zones import View
 from hanse.model.objects import Object
 from hanse.model.snapshot import ObjectChange
-from tests.dns.fleet import WEB, ZONE, Asked, imported, piece, pod, rules, seen_in
+from tests.dns.fleet import (
+    WEB,
+    ZONE,
+    ZoneResolver,
+    cluster_snapshot,
+    endpoint_slice,
+    imported,
+    pod,
+    rules,
+)
 
 FUZZED = int(os.environ.get("HANSE_FUZZED_PACKETS", "5000"))
 """Packets sent at parser and server each; a long run takes a million."""
@@ -53,15 +62,19 @@ def _fleet(draw: st.DrawFn) -> tuple[Object, ...]:
         for number, cluster in enumerate(CLUSTERS):
             match draw(st.sampled_from(("none", "empty", "ready", "down", "two"))):
                 case "empty":
-                    objects.append(piece(cluster, service=service))
+                    objects.append(endpoint_slice(cluster, service=service))
                 case "ready":
-                    objects.append(piece(cluster, f"10.{number}.0.1", service=service, weight=2))
+                    objects.append(
+                        endpoint_slice(cluster, f"10.{number}.0.1", service=service, weight=2)
+                    )
                 case "down":
                     down = pod(f"10.{number}.0.1", ready=False)
-                    objects.append(piece(cluster, down, service=service))
+                    objects.append(endpoint_slice(cluster, down, service=service))
                 case "two":
                     pods = (pod(f"10.{number}.0.2", hostname="a"), pod(f"10.{number}.0.3"))
-                    objects.append(piece(cluster, *pods, service=service, ports=[("x", 1)]))
+                    objects.append(
+                        endpoint_slice(cluster, *pods, service=service, ports=[("x", 1)])
+                    )
     return tuple(objects)
 
 
@@ -74,9 +87,9 @@ def test_compiling_step_by_step_gives_what_compiling_from_scratch_gives(
     compiler, table = Compiler(view, [ServiceZone(view)]), Table("test", Random(1))
     table.apply(compiler.whole())
     before: tuple[Object, ...] = ()
-    compiler.everything(seen_in("lubeck"))
+    compiler.everything(cluster_snapshot("lubeck"))
     for objects in fleets:
-        seen = seen_in("lubeck", *objects)
+        seen = cluster_snapshot("lubeck", *objects)
         for change in _changes(before, objects):
             compiler.on_change(change, seen)
         while compiler.due:
@@ -108,26 +121,26 @@ def _content(delta: Delta) -> dict[bytes, object]:
 def test_a_change_recompiles_only_what_it_concerns() -> None:
     view = View("test")
     many = [imported(f"s{n}") for n in range(100)]
-    pieces = [piece("bergen", f"10.0.0.{n}", service=f"s{n}") for n in range(100)]
+    pieces = [endpoint_slice("bergen", f"10.0.0.{n}", service=f"s{n}") for n in range(100)]
     compiler = Compiler(view, [ServiceZone(view)])
-    seen = seen_in("lubeck", *many, *pieces)
+    seen = cluster_snapshot("lubeck", *many, *pieces)
     compiler.everything(seen)
     compiler.compile(seen)
 
-    after = piece("bergen", "10.9.9.9", service="s7")
-    seen = seen_in("lubeck", *many, *pieces[:7], after, *pieces[8:])
+    after = endpoint_slice("bergen", "10.9.9.9", service="s7")
+    seen = cluster_snapshot("lubeck", *many, *pieces[:7], after, *pieces[8:])
     compiler.on_change(ObjectChange("lubeck", pieces[7], after), seen)
     delta = compiler.compile(seen)
 
-    names = {text_of(named.name) for named in delta.put}
+    names = {name_text(named.name) for named in delta.put}
     assert names == {f"s7.shop.svc.{ZONE}.", f"bergen.s7.shop.svc.{ZONE}."}
     assert not delta.gone
 
 
 def test_a_change_that_changes_no_answer_tells_nothing() -> None:
     view = View("test")
-    objects = (imported(), piece("bergen", "10.2.0.1"))
-    compiler, seen = Compiler(view, [ServiceZone(view)]), seen_in("lubeck", *objects)
+    objects = (imported(), endpoint_slice("bergen", "10.2.0.1"))
+    compiler, seen = Compiler(view, [ServiceZone(view)]), cluster_snapshot("lubeck", *objects)
     compiler.everything(seen)
     serial = compiler.compile(seen).serial
 
@@ -139,15 +152,19 @@ def test_a_change_that_changes_no_answer_tells_nothing() -> None:
 
 def test_a_change_of_the_fleets_rules_is_taken_in() -> None:
     view = View("test")
-    objects = (imported(), piece("bergen", "10.2.0.1"), piece("lubeck", "10.0.0.1"))
+    objects = (
+        imported(),
+        endpoint_slice("bergen", "10.2.0.1"),
+        endpoint_slice("lubeck", "10.0.0.1"),
+    )
     compiler, table = Compiler(view, [ServiceZone(view)]), Table("test", Random(1))
     table.apply(compiler.whole())
-    seen = seen_in("lubeck", *objects)
+    seen = cluster_snapshot("lubeck", *objects)
     compiler.everything(seen)
     table.apply(compiler.compile(seen))
 
     after = rules(bergen=0)
-    seen = seen_in("lubeck", *objects, fleet=after)
+    seen = cluster_snapshot("lubeck", *objects, fleet=after)
     compiler.on_change(ObjectChange("broker", None, after), seen)
     table.apply(compiler.compile(seen))
 
@@ -159,7 +176,7 @@ def test_a_change_of_the_fleets_rules_is_taken_in() -> None:
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=12))
 @settings(max_examples=100, deadline=None)
 def test_weights_are_met_within_two_percent(weights: list[int]) -> None:
-    order = turns(tuple(weights))
+    order = weighted_order(tuple(weights))
 
     given_out = Counter(order[n % len(order)] for n in range(10_000))
 
@@ -170,8 +187,8 @@ def test_weights_are_met_within_two_percent(weights: list[int]) -> None:
 
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=5))
 def test_turns_are_spread_smoothly(weights: list[int]) -> None:
-    order = turns(tuple(weights)) * 2
-    reduced = turns(tuple(weights))
+    order = weighted_order(tuple(weights)) * 2
+    reduced = weighted_order(tuple(weights))
 
     for index in range(len(weights)):
         share = reduced.count(index) / len(reduced)
@@ -184,8 +201,8 @@ def test_turns_are_spread_smoothly(weights: list[int]) -> None:
 @given(st.binary(max_size=120))
 def test_any_bytes_are_read_or_refused(noise: bytes) -> None:
     try:
-        question = question_in(b"\0" * 12 + noise)
-    except Malformed:
+        question = parse_question(b"\0" * 12 + noise)
+    except MalformedMessage:
         return
     assert question.text == noise[: len(question.text)]
 
@@ -196,13 +213,13 @@ def test_names_survive_the_way_there_and_back(labels: list[str]) -> None:
 
     name = wire_name(text)
 
-    assert text_of(name) == text + "."
-    assert below(labels[0], above(name)) == name
+    assert name_text(name) == text + "."
+    assert child_name(labels[0], parent_name(name)) == name
 
 
 @pytest.mark.parametrize("bad", ["a..b", "x" * 64, "ü.de", ".".join(["a" * 60] * 5)], ids=repr)
 def test_a_text_that_is_no_name_is_refused(bad: str) -> None:
-    with pytest.raises(BadName):
+    with pytest.raises(InvalidName):
         wire_name(bad)
 
 
@@ -228,7 +245,9 @@ def _noise(random_: random.Random) -> bytes:
 
 def test_whatever_is_sent_the_table_answers_well_formed_or_not_at_all() -> None:
     random_ = Random(SEED)
-    table = Asked(seen_in("lubeck", imported(), piece("bergen", "10.2.0.1"))).table
+    table = ZoneResolver(
+        cluster_snapshot("lubeck", imported(), endpoint_slice("bergen", "10.2.0.1"))
+    ).table
     for _ in range(FUZZED):
         packet = _noise(random_)
         answer = respond(packet, table, stream=False)
@@ -241,7 +260,9 @@ def test_whatever_is_sent_the_table_answers_well_formed_or_not_at_all() -> None:
 
 def test_the_hot_path_and_the_careful_path_agree_about_everything() -> None:
     random_, batch = Random(SEED + 1), Batch(socket.AF_INET)
-    table = Asked(seen_in("lubeck", imported(), piece("bergen", "10.2.0.1"))).table
+    table = ZoneResolver(
+        cluster_snapshot("lubeck", imported(), endpoint_slice("bergen", "10.2.0.1"))
+    ).table
     with (
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ours,
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as theirs,
@@ -265,7 +286,9 @@ def test_the_hot_path_and_the_careful_path_agree_about_everything() -> None:
 
 def test_answering_leaves_nothing_for_a_garbage_collector_to_find() -> None:
     random_ = Random(SEED + 2)
-    table = Asked(seen_in("lubeck", imported(), piece("bergen", "10.2.0.1"))).table
+    table = ZoneResolver(
+        cluster_snapshot("lubeck", imported(), endpoint_slice("bergen", "10.2.0.1"))
+    ).table
     packets = [_noise(random_) for _ in range(500)]
     gc.collect()
     gc.disable()
@@ -295,7 +318,7 @@ def test_an_answer_that_is_remembered_is_forgotten_when_anything_changes() -> No
         ours.setblocking(False)
         theirs.settimeout(20)
         for address in ("10.2.0.1", "10.2.0.2"):
-            seen = seen_in("lubeck", imported(), piece("bergen", address))
+            seen = cluster_snapshot("lubeck", imported(), endpoint_slice("bergen", address))
             compiler.everything(seen)
             table.apply(compiler.compile(seen))
             for _ in range(2):

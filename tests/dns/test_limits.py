@@ -6,8 +6,8 @@ import dns.flags
 import dns.message
 import pytest
 
-from hanse.dns.limits import Limiter, network_of
-from hanse.dns.responder import slipped
+from hanse.dns.limits import Limiter, client_network
+from hanse.dns.responder import rate_limited_response
 from tests.dns.fleet import WEB
 
 
@@ -26,7 +26,7 @@ def test_a_network_gets_so_many_answers_a_second_and_others_are_not_touched() ->
     assert given == [True, True, True, False, False]
     assert (neighbour, stranger) == (False, True)
     assert limiter.allows(packed("192.0.2.1"))
-    assert limiter.held_back == 3
+    assert limiter.dropped == 3
 
 
 @pytest.mark.parametrize("local", ["127.0.0.1", "127.9.9.9", "::1"])
@@ -56,17 +56,17 @@ def test_others_are_limited_however_they_look(other: str) -> None:
     ],
 )
 def test_networks_are_told_apart(one: str, other: str, same: bool) -> None:
-    assert (network_of(packed(one)) == network_of(packed(other))) is same
+    assert (client_network(packed(one)) == client_network(packed(other))) is same
 
 
 def test_some_of_those_held_back_are_told_to_come_by_tcp() -> None:
     query = dns.message.make_query(WEB, "A").to_wire()
 
-    answer = slipped(query)
+    answer = rate_limited_response(query)
 
     assert answer is not None
     message = dns.message.from_wire(answer)
     assert message.flags & dns.flags.TC
     assert not message.answer
     assert len(answer) <= len(query)
-    assert slipped(b"\0" * 12) is None
+    assert rate_limited_response(b"\0" * 12) is None

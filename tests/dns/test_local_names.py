@@ -9,7 +9,7 @@ import pytest
 from hanse.dns.compiler import Compiler, compiled
 from hanse.dns.responder import respond
 from hanse.dns.table import Table
-from hanse.features.publishing.zone import OutsideZone
+from hanse.features.publishing.zone import DnsEndpointZone
 from hanse.features.services.cluster_zone import ClusterZone
 from hanse.model.dns.zones import View
 from hanse.model.facts import Role
@@ -19,12 +19,12 @@ from hanse.model.kinds.externaldns import DNSEndpoint, DNSEndpointSpec, DNSRecor
 from hanse.model.objects import Meta, Object
 from hanse.model.plan import Key
 from hanse.model.snapshot import ObjectChange, Snapshot
-from tests.dns.fleet import Told, told_in
+from tests.dns.fleet import DnsAnswer, parse_answer
 from tests.support.builders import cluster, snapshot, stored
 
 VIEW = View("lubeck", local="lubeck")
 INSIDE = ClusterZone(VIEW)
-OUTSIDE = OutsideZone(View("all"), "hanse.example")
+OUTSIDE = DnsEndpointZone(View("all"), "hanse.example")
 SYSTEM = "antrea-plus-system"
 
 
@@ -37,12 +37,12 @@ def seen(*objects: Object) -> Snapshot:
     return snapshot(Looking(), "lubeck", [cluster("lubeck", Role.LOCAL)], {"lubeck": objects})  # type: ignore[arg-type]  # it only looks
 
 
-def ask(objects: Sequence[Object], name: str, rtype: str = "A") -> Told:
+def ask(objects: Sequence[Object], name: str, rtype: str = "A") -> DnsAnswer:
     table = Table(VIEW.name, Random(1))
     table.apply(compiled(VIEW, [INSIDE, OUTSIDE], seen(*objects)))
     answer = respond(dns.message.make_query(name, rtype).to_wire(), table, stream=True)
     assert answer is not None
-    return told_in(dns.message.from_wire(answer))
+    return parse_answer(dns.message.from_wire(answer))
 
 
 def service(name: str, ip: str, space: str = SYSTEM, **spec: object) -> Service:
@@ -73,12 +73,12 @@ def test_a_federated_service_is_found_by_its_address_and_ports() -> None:
 
 def test_a_headless_vm_service_leads_to_its_machines_each_by_name() -> None:
     machine = Endpoint(addresses=("10.7.0.1",), hostname="db-1")
-    piece = EndpointSlice(
+    endpoint_slice = EndpointSlice(
         metadata=Meta(name="s", namespace="shop", labels={"kubernetes.io/service-name": "db"}),
         address_type="IPv4",
         endpoints=(machine,),
     )
-    objects = [service("db", "None", "shop"), stored(piece)]
+    objects = [service("db", "None", "shop"), stored(endpoint_slice)]
 
     assert ask(objects, "db.shop.svc.cluster.local").records == ("10.7.0.1",)
     assert ask(objects, "db-1.db.shop.svc.cluster.local").records == ("10.7.0.1",)
@@ -105,7 +105,7 @@ def test_what_is_not_below_the_zone_or_no_name_is_left_out(name: str) -> None:
     compiler = Compiler(VIEW, [OUTSIDE])
     assert compiler.zones == OUTSIDE.zones
 
-    told = OUTSIDE.telling(seen(outside(name, "A", "192.0.2.1")))(Key("outside", name))
+    told = OUTSIDE.records_for(seen(outside(name, "A", "192.0.2.1")))(Key("outside", name))
 
     assert [n.name for n in told if not n.name.endswith(b"\x05hanse\x07example\0")] == []
 

@@ -20,7 +20,7 @@ from hanse.model.kinds.core import Pod, Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.objects import Object
 from hanse.model.snapshot import ObjectChange, Snapshot
-from tests.dns.fleet import Told, told_in
+from tests.dns.fleet import DnsAnswer, parse_answer
 from tests.support.builders import cluster, snapshot, stored
 
 VIEW = View("acme.lab", zone="cluster.local")
@@ -42,7 +42,7 @@ def service(name: str, ip: str, where: str = "acme-web", **more: Any) -> Service
     return stored(msgspec.convert(wire, Service))
 
 
-def piece(of: str, *endpoints: dict[str, Any], where: str = "acme-web") -> EndpointSlice:
+def endpoint_slice(of: str, *endpoints: dict[str, Any], where: str = "acme-web") -> EndpointSlice:
     wire = {
         "metadata": {
             "name": f"{of}-1",
@@ -73,13 +73,13 @@ def seen(*objects: Object) -> Snapshot:
     return snapshot(Looking(), "lubeck", [cluster("lubeck", Role.LOCAL)], {"lubeck": objects})  # type: ignore[arg-type]  # it only looks
 
 
-def ask(objects: Sequence[Object], name: str, rtype: str = "A") -> Told:
+def ask(objects: Sequence[Object], name: str, rtype: str = "A") -> DnsAnswer:
     table = Table(VIEW.name, Random(1))
     table.apply(compiled(VIEW, [ZONE], seen(*objects)))
     query = dns.message.make_query(name, rtype).to_wire()
     answer = respond(query, table, stream=True)
     assert answer is not None
-    return told_in(dns.message.from_wire(answer))
+    return parse_answer(dns.message.from_wire(answer))
 
 
 def test_a_service_of_the_network_is_known_with_its_ports() -> None:
@@ -118,7 +118,7 @@ def test_a_headless_service_tells_its_ready_pods_each_also_by_name() -> None:
     ready = {"addresses": ["10.4.0.1"], "hostname": "db-0", "conditions": {"ready": True}}
     unready = {"addresses": ["10.4.0.2"], "conditions": {"ready": False}}
     nameless = {"addresses": ["10.4.0.3"], "conditions": {}}
-    objects = [service("db", "None"), piece("db", ready, unready, nameless)]
+    objects = [service("db", "None"), endpoint_slice("db", ready, unready, nameless)]
     name = "db.acme-web.svc.cluster.local"
 
     assert ask(objects, name).records == ("10.4.0.1", "10.4.0.3")

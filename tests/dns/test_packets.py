@@ -8,7 +8,7 @@ import dns.rcode
 import pytest
 
 from hanse.dns.responder import respond
-from tests.dns.fleet import WEB, Asked, imported, piece, seen_in
+from tests.dns.fleet import WEB, ZoneResolver, cluster_snapshot, endpoint_slice, imported
 
 QUERY = dns.message.make_query(WEB, "A", id=0x1234).to_wire()
 QUESTION = QUERY[12:]
@@ -17,7 +17,9 @@ FORMERR, NOTIMP, REFUSED = dns.rcode.FORMERR, dns.rcode.NOTIMP, dns.rcode.REFUSE
 
 
 def answer_to(packet: bytes) -> bytes | None:
-    table = Asked(seen_in("lubeck", imported(), piece("bergen", "10.2.0.1"))).table
+    table = ZoneResolver(
+        cluster_snapshot("lubeck", imported(), endpoint_slice("bergen", "10.2.0.1"))
+    ).table
     return respond(packet, table, stream=False)
 
 

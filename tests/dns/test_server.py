@@ -17,25 +17,34 @@ import pytest
 from prometheus_client import generate_latest
 
 from hanse.dns.compiler import Compiler
-from hanse.dns.listeners import bound
-from hanse.dns.server import Served, Serving, serving
-from hanse.dns.updater import Feed
+from hanse.dns.listeners import bind_listeners
+from hanse.dns.server import ServedView, ServerSettings, serving
+from hanse.dns.updater import ViewUpdater
 from hanse.features.services.zone import ServiceZone
 from hanse.model.dns.zones import View
 from hanse.model.facts import Phase
 from hanse.model.snapshot import ObjectChange, Snapshot
-from tests.dns.fleet import NODATA, NXDOMAIN, WEB, ZONE, Watching, imported, piece, seen_in
+from tests.dns.fleet import (
+    NODATA,
+    NXDOMAIN,
+    WEB,
+    ZONE,
+    ZoneWatcher,
+    cluster_snapshot,
+    endpoint_slice,
+    imported,
+)
 from tests.dns.running import PATIENCE, Running, running
 
 pytestmark = pytest.mark.anyio
 
-TWO = (imported(), piece("bergen", "10.2.0.1"), piece("hamburg", "10.1.0.1"))
+TWO = (imported(), endpoint_slice("bergen", "10.2.0.1"), endpoint_slice("hamburg", "10.1.0.1"))
 CROWD = imported("crowd", type_="Headless")
 MANY = [f"10.3.{n // 250}.{n % 250 + 1}" for n in range(500)]
 
 
 async def test_names_are_answered_over_udp_and_tcp() -> None:
-    async with running(seen_in("lubeck", *TWO)) as here:
+    async with running(cluster_snapshot("lubeck", *TWO)) as here:
         by_udp = {(await here.ask(WEB)).records for _ in range(4)}
         by_tcp = {(await here.ask(WEB, tcp=True)).records for _ in range(4)}
 
@@ -46,7 +55,7 @@ async def test_names_are_answered_over_udp_and_tcp() -> None:
 
 
 async def test_names_are_answered_over_ipv6() -> None:
-    async with running(seen_in("lubeck", *TWO), hosts=("127.0.0.1", "::1")) as here:
+    async with running(cluster_snapshot("lubeck", *TWO), hosts=("127.0.0.1", "::1")) as here:
         port = here.listeners[1].address[1]
         for ask in (dns.asyncquery.udp, dns.asyncquery.tcp):
             query = dns.message.make_query(WEB, "A")
@@ -55,7 +64,7 @@ async def test_names_are_answered_over_ipv6() -> None:
 
 
 async def test_every_worker_answers() -> None:
-    async with running(seen_in("lubeck", *TWO), workers=2) as here:
+    async with running(cluster_snapshot("lubeck", *TWO), workers=2) as here:
         told = [await here.ask(WEB) for _ in range(32)]  # a new socket each: both have their share
 
         assert len(here.server.pids) == 2
@@ -63,7 +72,7 @@ async def test_every_worker_answers() -> None:
 
 
 async def test_the_case_of_a_question_is_kept() -> None:
-    async with running(seen_in("lubeck", *TWO)) as here:
+    async with running(cluster_snapshot("lubeck", *TWO)) as here:
         for edns in (False, True):
             query = dns.message.make_query("wEb.ShOp.sVc.CLUSTERSET.local", "A", use_edns=edns)
             answer = here.raw(query.to_wire())
@@ -74,17 +83,19 @@ async def test_the_case_of_a_question_is_kept() -> None:
 async def test_a_change_is_answered_as_soon_as_it_is_told() -> None:
     view = View("test")
     before, after = imported(), imported("mail")
-    seen = [seen_in("lubeck", before, piece("bergen", "10.2.0.1"))]
-    compiler, listeners = Compiler(view, [ServiceZone(view)]), bound("127.0.0.1", 0, 1)
-    async with serving([Served(compiler, (listeners,))]) as server:
-        feed = Feed(compiler, server, lambda: seen[0])
+    seen = [cluster_snapshot("lubeck", before, endpoint_slice("bergen", "10.2.0.1"))]
+    compiler, listeners = Compiler(view, [ServiceZone(view)]), bind_listeners("127.0.0.1", 0, 1)
+    async with serving([ServedView(compiler, (listeners,))]) as server:
+        feed = ViewUpdater(compiler, server, lambda: seen[0])
         async with feed.running():
             await feed.told()
             here = Running(server, compiler, (listeners,))
             assert (await here.ask(f"mail.shop.svc.{ZONE}")).code == NXDOMAIN
 
-            slice_ = piece("bergen", "10.2.0.9", service="mail")
-            seen[0] = seen_in("lubeck", before, piece("bergen", "10.2.0.1"), after, slice_)
+            slice_ = endpoint_slice("bergen", "10.2.0.9", service="mail")
+            seen[0] = cluster_snapshot(
+                "lubeck", before, endpoint_slice("bergen", "10.2.0.1"), after, slice_
+            )
             feed.on_change(ObjectChange("lubeck", None, after))
             await feed.told()
 
@@ -93,7 +104,7 @@ async def test_a_change_is_answered_as_soon_as_it_is_told() -> None:
 
 
 async def test_what_does_not_fit_is_cut_and_told_in_full_over_tcp() -> None:
-    seen = seen_in("lubeck", CROWD, piece("bergen", *MANY, service="crowd"))
+    seen = cluster_snapshot("lubeck", CROWD, endpoint_slice("bergen", *MANY, service="crowd"))
     name = f"crowd.shop.svc.{ZONE}"
     async with running(seen) as here:
         for size, most in ((None, 512), (600, 600), (65000, 1232), (100, 512)):
@@ -113,7 +124,7 @@ async def test_what_does_not_fit_is_cut_and_told_in_full_over_tcp() -> None:
 
 
 async def test_questions_may_follow_one_another_on_a_connection() -> None:
-    async with running(seen_in("lubeck", *TWO)) as here:
+    async with running(cluster_snapshot("lubeck", *TWO)) as here:
         names = [WEB, f"no.{WEB}", f"bergen.{WEB}", "example.org"]
         queries = [dns.message.make_query(name, "A") for name in names]
         wires = [query.to_wire() for query in queries]
@@ -141,7 +152,9 @@ async def test_questions_may_follow_one_another_on_a_connection() -> None:
 
 
 async def test_an_idle_connection_is_closed() -> None:
-    async with running(seen_in("lubeck", *TWO), settings=Serving(idle_seconds=0.2)) as here:
+    async with running(
+        cluster_snapshot("lubeck", *TWO), settings=ServerSettings(idle_seconds=0.2)
+    ) as here:
         reader, writer = await asyncio.open_connection("127.0.0.1", here.port)
 
         assert await asyncio.wait_for(reader.read(), PATIENCE) == b""
@@ -150,7 +163,9 @@ async def test_an_idle_connection_is_closed() -> None:
 
 
 async def test_when_there_are_too_many_connections_the_longest_idle_goes() -> None:
-    async with running(seen_in("lubeck", *TWO), settings=Serving(most_connections=2)) as here:
+    async with running(
+        cluster_snapshot("lubeck", *TWO), settings=ServerSettings(most_connections=2)
+    ) as here:
         query = dns.message.make_query(WEB, "A").to_wire()
         opened = []
         for _ in range(3):
@@ -166,7 +181,7 @@ async def test_when_there_are_too_many_connections_the_longest_idle_goes() -> No
 
 
 async def test_a_client_that_reads_nothing_holds_nobody_up() -> None:
-    seen = seen_in("lubeck", *TWO, CROWD, piece("bergen", *MANY, service="crowd"))
+    seen = cluster_snapshot("lubeck", *TWO, CROWD, endpoint_slice("bergen", *MANY, service="crowd"))
     query = dns.message.make_query(f"crowd.shop.svc.{ZONE}", "A").to_wire()
     async with running(seen) as here:
         with socket.create_connection(("127.0.0.1", here.port)) as greedy:
@@ -183,7 +198,7 @@ async def test_a_client_that_reads_nothing_holds_nobody_up() -> None:
 
 
 async def test_a_worker_that_dies_is_replaced_and_knows_everything() -> None:
-    async with running(seen_in("lubeck", *TWO)) as here:
+    async with running(cluster_snapshot("lubeck", *TWO)) as here:
         (first,) = here.server.pids
 
         os.kill(first, signal.SIGKILL)
@@ -194,11 +209,11 @@ async def test_a_worker_that_dies_is_replaced_and_knows_everything() -> None:
 
 
 async def test_a_reload_loses_no_question() -> None:
-    async with running(seen_in("lubeck", *TWO), workers=2) as here:
+    async with running(cluster_snapshot("lubeck", *TWO), workers=2) as here:
         before = here.server.pids
         asking = asyncio.create_task(_ask_on(here, 200))
 
-        await here.server.reload(Serving(log_every=1000))
+        await here.server.reload(ServerSettings(log_every=1000))
 
         assert await asking == {"NOERROR": 200}
         assert not set(before) & set(here.server.pids)
@@ -209,12 +224,12 @@ async def _ask_on(here: Running, times: int) -> Counter[str]:
 
 
 async def test_before_the_first_sync_the_server_fails() -> None:
-    async with running(seen_in("lubeck", phase=Phase.CONNECTING)) as here:
+    async with running(cluster_snapshot("lubeck", phase=Phase.CONNECTING)) as here:
         assert (await here.ask(WEB)).code == "SERVFAIL"
 
 
 async def test_questions_are_counted_by_zone_type_and_code() -> None:
-    async with running(seen_in("lubeck", *TWO)) as here:
+    async with running(cluster_snapshot("lubeck", *TWO)) as here:
         for name in (WEB, WEB, f"no.{WEB}"):
             await here.ask(name)
         metrics = here.server.metrics
@@ -231,7 +246,9 @@ async def test_questions_are_counted_by_zone_type_and_code() -> None:
 
 async def test_one_question_in_so_many_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "hanse.dns.server")
-    async with running(seen_in("lubeck", *TWO), settings=Serving(log_every=3)) as here:
+    async with running(
+        cluster_snapshot("lubeck", *TWO), settings=ServerSettings(log_every=3)
+    ) as here:
         for _ in range(7):
             await here.ask(WEB)
 
@@ -241,14 +258,17 @@ async def test_one_question_in_so_many_is_logged(caplog: pytest.LogCaptureFixtur
 
 
 async def test_several_views_are_served_by_the_same_workers() -> None:
-    seen: Snapshot = seen_in(
-        "lubeck", imported(), piece("lubeck", "10.0.0.1"), piece("bergen", "10.2.0.1")
+    seen: Snapshot = cluster_snapshot(
+        "lubeck",
+        imported(),
+        endpoint_slice("lubeck", "10.0.0.1"),
+        endpoint_slice("bergen", "10.2.0.1"),
     )
     views = [View("none"), View("lubeck", local="lubeck")]
     compilers = [Compiler(view, [ServiceZone(view)]) for view in views]
-    listeners = [bound("127.0.0.1", 0, 1) for _ in views]
+    listeners = [bind_listeners("127.0.0.1", 0, 1) for _ in views]
     pairs = zip(compilers, listeners, strict=True)
-    async with serving([Served(c, (one,)) for c, one in pairs]) as server:
+    async with serving([ServedView(c, (one,)) for c, one in pairs]) as server:
         for compiler in compilers:
             compiler.everything(seen)
             server.update(compiler.compile(seen))
@@ -265,7 +285,7 @@ async def test_several_views_are_served_by_the_same_workers() -> None:
 
 
 def test_zones_watch_what_they_read() -> None:
-    assert {watch.kind.kind.name for watch in Watching.watches} == {
+    assert {watch.kind.kind.name for watch in ZoneWatcher.watches} == {
         "ServiceImport",
         "EndpointSlice",
         "ClusterSet",
@@ -274,7 +294,7 @@ def test_zones_watch_what_they_read() -> None:
 
 async def test_noise_does_not_end_a_worker() -> None:
     random = Random(3)
-    async with running(seen_in("lubeck", *TWO)) as here:
+    async with running(cluster_snapshot("lubeck", *TWO)) as here:
         before = here.server.pids
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
             client.connect(("127.0.0.1", here.port))
@@ -304,7 +324,7 @@ async def test_other_clients_read_our_answers(
 ) -> None:
     if shutil.which(program) is None:
         pytest.skip(f"needs {program} (Debian: {package})")
-    seen = seen_in("lubeck", imported(), piece("bergen", "10.2.0.1"))
+    seen = cluster_snapshot("lubeck", imported(), endpoint_slice("bergen", "10.2.0.1"))
     said: dict[str, bytes] = {}
     async with running(seen) as here:
         for name, rtype in ((WEB, "A"), (f"_http._tcp.{WEB}", "SRV"), (f"no.{WEB}", "A")):
@@ -330,7 +350,7 @@ async def test_other_clients_read_our_answers(
 @pytest.mark.skipif(shutil.which("dig") is None, reason="needs dig (Debian: bind9-dnsutils)")
 @pytest.mark.parametrize("options", [(), ("+tcp",), ("+noedns",), ("+nocookie", "+dnssec")])
 async def test_dig_reads_our_answers(options: tuple[str, ...]) -> None:
-    seen = seen_in("lubeck", imported(), piece("bergen", "10.2.0.1"))
+    seen = cluster_snapshot("lubeck", imported(), endpoint_slice("bergen", "10.2.0.1"))
     async with running(seen) as here:
         process = await asyncio.create_subprocess_exec(
             *("dig", "@127.0.0.1", "-p", str(here.port), "+norecurse", *options, WEB, "A"),
@@ -345,16 +365,18 @@ async def test_dig_reads_our_answers(options: tuple[str, ...]) -> None:
 
 
 async def test_a_view_that_is_added_is_answered_and_those_before_go_on() -> None:
-    seen = seen_in("lubeck", imported(clusters=["lubeck"]), piece("lubeck", "10.1.0.5"))
+    seen = cluster_snapshot(
+        "lubeck", imported(clusters=["lubeck"]), endpoint_slice("lubeck", "10.1.0.5")
+    )
     view = View("late", zone="late.example")
     compiler = Compiler(view, [ServiceZone(view)])
-    listeners = bound("127.0.0.1", 0, 1)
+    listeners = bind_listeners("127.0.0.1", 0, 1)
 
     async with running(seen) as first:
-        await first.server.add([Served(compiler, (listeners,))])
+        await first.server.add([ServedView(compiler, (listeners,))])
         late = Running(first.server, compiler, (listeners,))
         assert (await late.ask("web.shop.svc.late.example")).code == "SERVFAIL"
-        feed = Feed(compiler, first.server, lambda: seen)
+        feed = ViewUpdater(compiler, first.server, lambda: seen)
         async with feed.running():
             await feed.told()
             assert (await late.ask("web.shop.svc.late.example")).records == ("10.1.0.5",)

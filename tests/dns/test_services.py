@@ -11,12 +11,12 @@ from tests.dns.fleet import (
     NXDOMAIN,
     WEB,
     ZONE,
-    Asked,
+    ZoneResolver,
+    cluster_snapshot,
+    endpoint_slice,
     imported,
-    piece,
     pod,
     rules,
-    seen_in,
 )
 from tinykube.virtual_time import EPOCH
 
@@ -24,8 +24,13 @@ LUBECK = View("lubeck", local="lubeck")
 
 
 def test_one_cluster_answers_at_a_time_and_all_have_their_turn() -> None:
-    ask = Asked(
-        seen_in("lubeck", imported(), piece("bergen", "10.2.0.1"), piece("hamburg", "10.1.0.1"))
+    ask = ZoneResolver(
+        cluster_snapshot(
+            "lubeck",
+            imported(),
+            endpoint_slice("bergen", "10.2.0.1"),
+            endpoint_slice("hamburg", "10.1.0.1"),
+        )
     )
 
     told = [ask().records for _ in range(4)]
@@ -35,70 +40,90 @@ def test_one_cluster_answers_at_a_time_and_all_have_their_turn() -> None:
 
 
 def test_the_local_cluster_comes_first_when_it_is_ready() -> None:
-    seen = seen_in("lubeck", imported(), piece("lubeck", "10.0.0.1"), piece("bergen", "10.2.0.1"))
+    seen = cluster_snapshot(
+        "lubeck",
+        imported(),
+        endpoint_slice("lubeck", "10.0.0.1"),
+        endpoint_slice("bergen", "10.2.0.1"),
+    )
 
-    ask = Asked(seen, LUBECK)
+    ask = ZoneResolver(seen, LUBECK)
 
     assert {ask().records for _ in range(5)} == {("10.0.0.1",)}
 
 
 def test_the_local_cluster_is_passed_over_while_it_is_not_ready() -> None:
-    local = piece("lubeck", pod("10.0.0.1", ready=False))
+    local = endpoint_slice("lubeck", pod("10.0.0.1", ready=False))
 
-    ask = Asked(seen_in("lubeck", imported(), local, piece("bergen", "10.2.0.1")), LUBECK)
+    ask = ZoneResolver(
+        cluster_snapshot("lubeck", imported(), local, endpoint_slice("bergen", "10.2.0.1")), LUBECK
+    )
 
     assert {ask().records for _ in range(5)} == {("10.2.0.1",)}
 
 
 def test_local_first_can_be_switched_off() -> None:
-    seen = seen_in("lubeck", imported(), piece("lubeck", "10.0.0.1"), piece("bergen", "10.2.0.1"))
+    seen = cluster_snapshot(
+        "lubeck",
+        imported(),
+        endpoint_slice("lubeck", "10.0.0.1"),
+        endpoint_slice("bergen", "10.2.0.1"),
+    )
 
-    ask = Asked(seen, View("lubeck", local="lubeck", local_first=False))
+    ask = ZoneResolver(seen, View("lubeck", local="lubeck", local_first=False))
 
     assert {ask().records for _ in range(4)} == {("10.0.0.1",), ("10.2.0.1",)}
 
 
 def test_a_local_cluster_of_one_family_answers_nothing_for_the_other() -> None:
-    seen = seen_in("lubeck", imported(), piece("lubeck", "10.0.0.1"), piece("bergen", "fd00::2"))
+    seen = cluster_snapshot(
+        "lubeck",
+        imported(),
+        endpoint_slice("lubeck", "10.0.0.1"),
+        endpoint_slice("bergen", "fd00::2"),
+    )
 
-    ask = Asked(seen, LUBECK)
+    ask = ZoneResolver(seen, LUBECK)
 
     assert ask(WEB, "AAAA").code == NODATA
 
 
 def test_weights_of_the_fleet_share_answers_out() -> None:
-    seen = seen_in(
+    seen = cluster_snapshot(
         "lubeck",
         imported(),
-        piece("bergen", "10.2.0.1"),
-        piece("hamburg", "10.1.0.1"),
+        endpoint_slice("bergen", "10.2.0.1"),
+        endpoint_slice("hamburg", "10.1.0.1"),
         fleet=rules(bergen=3, hamburg=1),
     )
 
-    ask = Asked(seen)
+    ask = ZoneResolver(seen)
 
     assert Counter(ask().records for _ in range(8)) == {("10.2.0.1",): 6, ("10.1.0.1",): 2}
 
 
 def test_an_exports_own_weight_overrules_the_fleets() -> None:
-    seen = seen_in(
+    seen = cluster_snapshot(
         "lubeck",
         imported(),
-        piece("bergen", "10.2.0.1", weight=1),
-        piece("hamburg", "10.1.0.1"),
+        endpoint_slice("bergen", "10.2.0.1", weight=1),
+        endpoint_slice("hamburg", "10.1.0.1"),
         fleet=rules(bergen=9),
     )
 
-    ask = Asked(seen)
+    ask = ZoneResolver(seen)
 
     assert Counter(ask().records for _ in range(8)) == {("10.2.0.1",): 4, ("10.1.0.1",): 4}
 
 
 def test_a_drained_cluster_answers_only_when_nobody_else_can() -> None:
-    bergen, hamburg = piece("bergen", "10.2.0.1", weight=0), piece("hamburg", "10.1.0.1")
+    bergen, hamburg = (
+        endpoint_slice("bergen", "10.2.0.1", weight=0),
+        endpoint_slice("hamburg", "10.1.0.1"),
+    )
 
-    together = Asked(seen_in("lubeck", imported(), bergen, hamburg))
-    alone = Asked(seen_in("lubeck", imported(), bergen))
+    together = ZoneResolver(cluster_snapshot("lubeck", imported(), bergen, hamburg))
+    alone = ZoneResolver(cluster_snapshot("lubeck", imported(), bergen))
 
     assert {together().records for _ in range(4)} == {("10.1.0.1",)}
     assert alone().records == ("10.2.0.1",)
@@ -106,23 +131,28 @@ def test_a_drained_cluster_answers_only_when_nobody_else_can() -> None:
 
 def test_a_cluster_that_went_silent_is_left_out() -> None:
     dead = LeaseLiveness("broker", "hanse-broker", "bergen", "bergen", alive=False, since=EPOCH)
-    seen = seen_in(
+    seen = cluster_snapshot(
         "lubeck",
         imported(),
-        piece("bergen", "10.2.0.1"),
-        piece("hamburg", "10.1.0.1"),
+        endpoint_slice("bergen", "10.2.0.1"),
+        endpoint_slice("hamburg", "10.1.0.1"),
         facts=[dead],
     )
 
-    ask = Asked(seen)
+    ask = ZoneResolver(seen)
 
     assert {ask().records for _ in range(4)} == {("10.1.0.1",)}
     assert ask(f"bergen.{WEB}").code == NODATA
 
 
 def test_both_families_are_answered() -> None:
-    ask = Asked(
-        seen_in("lubeck", imported(), piece("bergen", "10.2.0.1"), piece("bergen", "fd00::2"))
+    ask = ZoneResolver(
+        cluster_snapshot(
+            "lubeck",
+            imported(),
+            endpoint_slice("bergen", "10.2.0.1"),
+            endpoint_slice("bergen", "fd00::2"),
+        )
     )
 
     assert ask(WEB, "A").records == ("10.2.0.1",)
@@ -155,11 +185,14 @@ PORTS = (("http", 80), ("metrics", 9100))
     ],
 )
 def test_an_addressed_service_answers(name: str, rtype: str, expected: tuple[str, ...]) -> None:
-    seen = seen_in(
-        "lubeck", imported(), piece("bergen", "10.2.0.1", ports=PORTS), piece("hamburg", "10.1.0.1")
+    seen = cluster_snapshot(
+        "lubeck",
+        imported(),
+        endpoint_slice("bergen", "10.2.0.1", ports=PORTS),
+        endpoint_slice("hamburg", "10.1.0.1"),
     )
 
-    told = Asked(seen)(name, rtype)
+    told = ZoneResolver(seen)(name, rtype)
 
     assert told.records == expected
     assert told.message is not None
@@ -191,21 +224,23 @@ def test_an_addressed_service_answers(name: str, rtype: str, expected: tuple[str
     ],
 )
 def test_what_is_not_there_is_told_apart(name: str, rtype: str, code: str) -> None:
-    seen = seen_in(
+    seen = cluster_snapshot(
         "lubeck",
         imported(),
-        piece("bergen", "10.2.0.1", ports=PORTS),
-        piece("hamburg", pod("10.1.0.1", ready=False)),
+        endpoint_slice("bergen", "10.2.0.1", ports=PORTS),
+        endpoint_slice("hamburg", pod("10.1.0.1", ready=False)),
     )
 
-    told = Asked(seen)(name, rtype)
+    told = ZoneResolver(seen)(name, rtype)
 
     assert (told.code, told.records) == (code, ())
     assert told.authority == (("SOA",) if code in (NODATA, NXDOMAIN) else ())
 
 
 def test_a_known_service_with_nothing_usable_is_empty_not_unknown() -> None:
-    ask = Asked(seen_in("lubeck", imported(clusters=["bergen"]), piece("bergen")))
+    ask = ZoneResolver(
+        cluster_snapshot("lubeck", imported(clusters=["bergen"]), endpoint_slice("bergen"))
+    )
 
     assert [ask(WEB, t).code for t in ("A", "AAAA", "SRV")] == [NODATA] * 3
     assert ask(f"_http._tcp.{WEB}", "SRV").code == NODATA
@@ -213,14 +248,14 @@ def test_a_known_service_with_nothing_usable_is_empty_not_unknown() -> None:
 
 
 def test_clusters_that_agree_on_no_port_are_answered_without_ports() -> None:
-    seen = seen_in(
+    seen = cluster_snapshot(
         "lubeck",
         imported(ports=()),
-        piece("bergen", "10.2.0.1", ports=[("a", 1)]),
-        piece("hamburg", "10.1.0.1", ports=[("b", 2)]),
+        endpoint_slice("bergen", "10.2.0.1", ports=[("a", 1)]),
+        endpoint_slice("hamburg", "10.1.0.1", ports=[("b", 2)]),
     )
 
-    ask = Asked(seen)
+    ask = ZoneResolver(seen)
 
     assert ask(WEB, "A").code == "NOERROR"
     assert ask(WEB, "SRV").code == NODATA
@@ -228,14 +263,14 @@ def test_clusters_that_agree_on_no_port_are_answered_without_ports() -> None:
 
 
 def test_the_sets_own_addresses_are_answered_in_kep_1645() -> None:
-    seen = seen_in(
+    seen = cluster_snapshot(
         "lubeck",
         imported(ips=("10.9.0.1", "fd09::1")),
-        piece("bergen", pod("10.2.0.1", ready=False)),
+        endpoint_slice("bergen", pod("10.2.0.1", ready=False)),
         fleet=rules("kep-1645"),
     )
 
-    ask = Asked(seen, LUBECK)
+    ask = ZoneResolver(seen, LUBECK)
 
     assert ask(WEB, "A").records == ("10.9.0.1",)
     assert ask(WEB, "AAAA").records == ("fd09::1",)
@@ -244,18 +279,25 @@ def test_the_sets_own_addresses_are_answered_in_kep_1645() -> None:
 
 
 def test_an_import_without_addresses_yet_is_empty_in_kep_1645() -> None:
-    ask = Asked(seen_in("lubeck", imported(), piece("bergen", "10.2.0.1"), fleet=rules("kep-1645")))
+    ask = ZoneResolver(
+        cluster_snapshot(
+            "lubeck", imported(), endpoint_slice("bergen", "10.2.0.1"), fleet=rules("kep-1645")
+        )
+    )
 
     assert ask(WEB, "A").code == NODATA
     assert ask(WEB, "SRV").code == NODATA
 
 
 def test_cluster_names_can_be_switched_on_in_kep_1645() -> None:
-    seen = seen_in(
-        "lubeck", imported(ips=("10.9.0.1",)), piece("bergen", "10.2.0.1"), fleet=rules("kep-1645")
+    seen = cluster_snapshot(
+        "lubeck",
+        imported(ips=("10.9.0.1",)),
+        endpoint_slice("bergen", "10.2.0.1"),
+        fleet=rules("kep-1645"),
     )
 
-    ask = Asked(seen, View("lubeck", cluster_names=True))
+    ask = ZoneResolver(seen, View("lubeck", cluster_names=True))
 
     assert ask(f"bergen.{WEB}").records == ("10.2.0.1",)
 
@@ -264,22 +306,26 @@ HEADLESS = imported(type_="Headless")
 
 
 def test_every_ready_pod_of_every_cluster_is_told_once() -> None:
-    seen = seen_in(
+    seen = cluster_snapshot(
         "lubeck",
         HEADLESS,
-        piece("bergen", "10.2.0.1", "10.2.0.2", pod("10.2.0.3", ready=False)),
-        piece("hamburg", "10.1.0.1"),
-        piece("hamburg", "10.1.0.1", slot="-again"),
+        endpoint_slice("bergen", "10.2.0.1", "10.2.0.2", pod("10.2.0.3", ready=False)),
+        endpoint_slice("hamburg", "10.1.0.1"),
+        endpoint_slice("hamburg", "10.1.0.1", slot="-again"),
     )
 
-    ask = Asked(seen, LUBECK)
+    ask = ZoneResolver(seen, LUBECK)
 
     assert ask(WEB, "A").records == ("10.1.0.1", "10.2.0.1", "10.2.0.2")
     assert ask(f"bergen.{WEB}", "A").records == ("10.2.0.1", "10.2.0.2")
 
 
 def test_pods_take_turns_in_being_first() -> None:
-    ask = Asked(seen_in("lubeck", HEADLESS, piece("bergen", "10.2.0.1", "10.2.0.2", "10.2.0.3")))
+    ask = ZoneResolver(
+        cluster_snapshot(
+            "lubeck", HEADLESS, endpoint_slice("bergen", "10.2.0.1", "10.2.0.2", "10.2.0.3")
+        )
+    )
 
     messages = [ask().message for _ in range(6)]
 
@@ -316,20 +362,24 @@ def test_pods_take_turns_in_being_first() -> None:
     ],
 )
 def test_a_headless_service_answers(name: str, rtype: str, expected: tuple[str, ...]) -> None:
-    seen = seen_in(
+    seen = cluster_snapshot(
         "lubeck",
         HEADLESS,
-        piece("bergen", pod("10.2.0.1", hostname="db-0"), ports=PORTS),
-        piece("bergen", pod("fd00::1", hostname="db-0"), ports=PORTS),
-        piece("hamburg", "10.1.0.7"),
-        piece("hamburg", "fd01::9"),
+        endpoint_slice("bergen", pod("10.2.0.1", hostname="db-0"), ports=PORTS),
+        endpoint_slice("bergen", pod("fd00::1", hostname="db-0"), ports=PORTS),
+        endpoint_slice("hamburg", "10.1.0.7"),
+        endpoint_slice("hamburg", "fd01::9"),
     )
 
-    assert Asked(seen)(name, rtype).records == expected
+    assert ZoneResolver(seen)(name, rtype).records == expected
 
 
 def test_a_pod_with_a_host_name_has_no_dashed_name() -> None:
-    ask = Asked(seen_in("lubeck", HEADLESS, piece("bergen", pod("10.2.0.1", hostname="db-0"))))
+    ask = ZoneResolver(
+        cluster_snapshot(
+            "lubeck", HEADLESS, endpoint_slice("bergen", pod("10.2.0.1", hostname="db-0"))
+        )
+    )
 
     assert ask(f"10-2-0-1.bergen.{WEB}").code == NXDOMAIN
 
@@ -337,13 +387,17 @@ def test_a_pod_with_a_host_name_has_no_dashed_name() -> None:
 def test_a_pod_that_is_not_ready_has_no_name() -> None:
     down = pod("10.2.0.1", hostname="db-0", ready=False)
 
-    assert Asked(seen_in("lubeck", HEADLESS, piece("bergen", down)))(f"db-0.bergen.{WEB}").code == (
-        NXDOMAIN
-    )
+    assert ZoneResolver(cluster_snapshot("lubeck", HEADLESS, endpoint_slice("bergen", down)))(
+        f"db-0.bergen.{WEB}"
+    ).code == (NXDOMAIN)
 
 
 def test_pods_are_told_with_the_port_they_serve() -> None:
-    ask = Asked(seen_in("lubeck", HEADLESS, piece("bergen", "10.2.0.1", ports=[("http", 8080)])))
+    ask = ZoneResolver(
+        cluster_snapshot(
+            "lubeck", HEADLESS, endpoint_slice("bergen", "10.2.0.1", ports=[("http", 8080)])
+        )
+    )
 
     assert ask(WEB, "SRV").records == (f"0 50 8080 10-2-0-1.bergen.{WEB}.",)
 
@@ -352,22 +406,24 @@ def test_pods_are_told_with_the_port_they_serve() -> None:
 def test_the_profiles_differ_about_a_headless_service_without_pods(profile: str, code: str) -> None:
     fleet = rules("lighthouse" if profile == "lighthouse" else "kep-1645")
 
-    ask = Asked(seen_in("lubeck", HEADLESS, piece("bergen"), fleet=fleet))
+    ask = ZoneResolver(cluster_snapshot("lubeck", HEADLESS, endpoint_slice("bergen"), fleet=fleet))
 
     assert ask(WEB).code == code
 
 
 def test_pods_are_named_by_cluster_in_kep_1645_too() -> None:
-    seen = seen_in("lubeck", HEADLESS, piece("bergen", "10.2.0.1"), fleet=rules("kep-1645"))
+    seen = cluster_snapshot(
+        "lubeck", HEADLESS, endpoint_slice("bergen", "10.2.0.1"), fleet=rules("kep-1645")
+    )
 
-    ask = Asked(seen)
+    ask = ZoneResolver(seen)
 
     assert ask(f"10-2-0-1.bergen.{WEB}").records == ("10.2.0.1",)
     assert ask(f"bergen.{WEB}").code == NODATA
 
 
 def test_before_the_first_sync_every_name_fails() -> None:
-    ask = Asked(seen_in("lubeck", phase=Phase.CONNECTING))
+    ask = ZoneResolver(cluster_snapshot("lubeck", phase=Phase.CONNECTING))
 
     assert ask(WEB).code == "SERVFAIL"
     assert ask(f"nothing.{ZONE}").code == "SERVFAIL"
@@ -375,9 +431,9 @@ def test_before_the_first_sync_every_name_fails() -> None:
 
 
 def test_the_zone_can_be_another() -> None:
-    seen = seen_in("lubeck", imported(), piece("bergen", "10.2.0.1"))
+    seen = cluster_snapshot("lubeck", imported(), endpoint_slice("bergen", "10.2.0.1"))
 
-    ask = Asked(seen, View("x", zone="hanse.example"))
+    ask = ZoneResolver(seen, View("x", zone="hanse.example"))
 
     assert ask("web.shop.svc.hanse.example").records == ("10.2.0.1",)
     assert ask(WEB).code == "REFUSED"

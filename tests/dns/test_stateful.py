@@ -33,7 +33,7 @@ from hanse.model.kinds.stateful import (
 from hanse.model.objects import Meta, Object
 from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Change, ObjectChange, Snapshot
-from tests.dns.fleet import Told, told_in
+from tests.dns.fleet import DnsAnswer, parse_answer
 from tests.support.builders import cluster, snapshot, stored
 from tinykube.virtual_time import EPOCH
 
@@ -137,11 +137,11 @@ class Names:
         self._table = Table("test", Random(0))
         self._table.apply(compiled(self._view, [StatefulSetZone(self._view, HOME)], snapshot))
 
-    def ask(self, name: str, rtype: str = "A") -> Told:
+    def ask(self, name: str, rtype: str = "A") -> DnsAnswer:
         query = dns.message.make_query(name, rtype)
         answer = respond(query.to_wire(), self._table, stream=True)
         assert answer is not None
-        return told_in(dns.message.from_wire(answer))
+        return parse_answer(dns.message.from_wire(answer))
 
     def targets(self, name: str) -> list[str]:
         return sorted(record.split()[-1].rstrip(".") for record in self.ask(name, "SRV").records)
@@ -244,7 +244,7 @@ def test_a_balancer_with_a_host_name_is_an_alias() -> None:
     assert names.ask(f"store-c1-0.{WIDE}", "CNAME").records == ("lb-1.cloud.example.",)
 
     zone = StatefulSetZone(View("published"), HOME)
-    nodes = zone.telling(seen)(Key(SERVICE, "etcd", SPACE))
+    nodes = zone.records_for(seen)(Key(SERVICE, "etcd", SPACE))
     sets = [told for node in nodes or () for told in record_sets(node)]
     assert {s.type for s in sets} == {"SRV", "CNAME"}, "others keep no addresses of an alias"
 

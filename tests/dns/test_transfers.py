@@ -13,7 +13,7 @@ import pytest
 
 from hanse.dns.transfers import LARGEST, Secondaries
 from hanse.model.dns.zones import View
-from tests.dns.fleet import WEB, ZONE, imported, piece, pod, seen_in
+from tests.dns.fleet import WEB, ZONE, cluster_snapshot, endpoint_slice, imported, pod
 from tests.dns.running import PATIENCE, Running, running
 
 pytestmark = pytest.mark.anyio
@@ -22,7 +22,10 @@ OPEN = View("test", secondaries=("127.0.0.1/32",))
 MANY = [
     o
     for n in range(400)
-    for o in (imported(f"s{n}"), piece("bergen", f"10.0.{n >> 8}.{n & 255}", service=f"s{n}"))
+    for o in (
+        imported(f"s{n}"),
+        endpoint_slice("bergen", f"10.0.{n >> 8}.{n & 255}", service=f"s{n}"),
+    )
 ]
 
 
@@ -36,12 +39,12 @@ async def transferred(here: Running) -> dns.zone.Zone:
 
 
 async def test_a_zone_holds_every_name_and_everyone_who_has_a_turn() -> None:
-    pods = piece("bergen", pod("10.2.0.7", hostname="db-0"), service="db")
-    seen = seen_in(
+    pods = endpoint_slice("bergen", pod("10.2.0.7", hostname="db-0"), service="db")
+    seen = cluster_snapshot(
         "lubeck",
         imported(),
-        piece("bergen", "10.2.0.1", weight=9),
-        piece("hamburg", "10.1.0.1"),
+        endpoint_slice("bergen", "10.2.0.1", weight=9),
+        endpoint_slice("hamburg", "10.1.0.1"),
         imported("db", type_="Headless"),
         pods,
     )
@@ -63,7 +66,7 @@ async def test_a_zone_holds_every_name_and_everyone_who_has_a_turn() -> None:
 
 
 async def test_a_large_zone_goes_in_several_messages_and_questions_may_follow() -> None:
-    async with running(seen_in("lubeck", *MANY), OPEN) as here:
+    async with running(cluster_snapshot("lubeck", *MANY), OPEN) as here:
         reader, writer = await asyncio.open_connection("127.0.0.1", here.port)
         asked = [dns.message.make_query(ZONE, "AXFR"), dns.message.make_query(f"s7.{WEB[4:]}", "A")]
         for query in asked:
@@ -89,7 +92,7 @@ async def _next(reader: asyncio.StreamReader) -> dns.message.Message:
 
 
 async def test_a_client_that_stops_reading_a_transfer_holds_nobody_up() -> None:
-    async with running(seen_in("lubeck", *MANY), OPEN) as here:
+    async with running(cluster_snapshot("lubeck", *MANY), OPEN) as here:
         _, writer = await asyncio.open_connection("127.0.0.1", here.port)
         wire = dns.message.make_query(ZONE, "AXFR").to_wire()
         for _ in range(50):
@@ -111,7 +114,7 @@ async def test_a_client_that_stops_reading_a_transfer_holds_nobody_up() -> None:
     ],
 )
 async def test_everybody_else_is_refused(view: View, name: str, tcp: bool) -> None:
-    async with running(seen_in("lubeck", *MANY[:4]), view) as here:
+    async with running(cluster_snapshot("lubeck", *MANY[:4]), view) as here:
         for rtype in ("AXFR", "IXFR"):
             assert (await here.ask(name, rtype, tcp=tcp)).code == "REFUSED"
 
@@ -119,7 +122,7 @@ async def test_everybody_else_is_refused(view: View, name: str, tcp: bool) -> No
 @pytest.mark.skipif(shutil.which("dig") is None, reason="needs dig (Debian: bind9-dnsutils)")
 @pytest.mark.parametrize("options", [(), ("+edns=0",), ("+nocookie", "+noedns")])
 async def test_dig_takes_a_transfer(options: tuple[str, ...]) -> None:
-    async with running(seen_in("lubeck", *MANY), OPEN) as here:
+    async with running(cluster_snapshot("lubeck", *MANY), OPEN) as here:
         process = await asyncio.create_subprocess_exec(
             *("dig", "@127.0.0.1", "-p", str(here.port), *options, ZONE, "AXFR"),
             stdout=asyncio.subprocess.PIPE,

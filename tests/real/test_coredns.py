@@ -21,7 +21,7 @@ from hanse.local.real.programs import COREDNS_SERVER
 from hanse.model.dns.zones import View
 from hanse.model.kinds.multicluster import ServiceImport
 from tests.dns.coredns import in_words
-from tests.dns.fleet import NODATA, told_in
+from tests.dns.fleet import NODATA, parse_answer
 from tests.scenarios.names import DnsClient, serve_names
 from tests.scenarios.services import ServicesScenario
 from tests.support.scenario import Check, Scenario
@@ -80,7 +80,7 @@ def answers(ask: Ask, name: str, type_: str, *wanted: str) -> Check[None]:
 
 async def same(ask: Ask, ours: DnsClient, name: str, type_: str) -> None:
     """CoreDNS and we say the same, but for addresses at the names of ports, which only it tells."""
-    theirs = told_in(await ask(name, type_))
+    theirs = parse_answer(await ask(name, type_))
     told = await ours(f"{name}.svc.{ZONE}", type_)
     if name.startswith("_") and type_ != "SRV" and told.code == NODATA:
         return

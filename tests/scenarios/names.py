@@ -8,9 +8,9 @@ import dns.message
 
 from hanse.app import BROKER
 from hanse.dns.compiler import Compiler
-from hanse.dns.listeners import bound
-from hanse.dns.server import Served, serving
-from hanse.dns.updater import Feed
+from hanse.dns.listeners import bind_listeners
+from hanse.dns.server import ServedView, serving
+from hanse.dns.updater import ViewUpdater
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.services.zone import ServiceZone
 from hanse.kube.client import Client
@@ -22,7 +22,7 @@ from hanse.model.snapshot import Change, Watch
 from hanse.runtime.api import KubeApi
 from hanse.runtime.informers import ClusterInformers
 from hanse.runtime.lease_tracker import LeaseTracker
-from tests.dns.fleet import Told, told_in
+from tests.dns.fleet import DnsAnswer, parse_answer
 from tests.support.scenario import Check, Scenario
 
 TIMEOUT = 20.0
@@ -35,15 +35,17 @@ class DnsClient:
         self.host = host
         self.port = port
 
-    async def __call__(self, name: str, rtype: str = "A", *, tcp: bool = False) -> Told:
+    async def __call__(self, name: str, rtype: str = "A", *, tcp: bool = False) -> DnsAnswer:
         query = dns.message.make_query(name, rtype)
         ask = dns.asyncquery.tcp if tcp else dns.asyncquery.udp
-        return told_in(await ask(query, self.host, port=self.port, timeout=TIMEOUT))
+        return parse_answer(await ask(query, self.host, port=self.port, timeout=TIMEOUT))
 
-    def answers(self, name: str, rtype: str, *wanted: str, code: str = "NOERROR") -> Check[Told]:
+    def answers(
+        self, name: str, rtype: str, *wanted: str, code: str = "NOERROR"
+    ) -> Check[DnsAnswer]:
         """That the answer has exactly these records and this code."""
 
-        async def check() -> Told:
+        async def check() -> DnsAnswer:
             answer = await self(name, rtype)
             found = (answer.code, answer.records)
             assert found == (code, tuple(sorted(wanted))), f"{name} {rtype}: {found}"
@@ -55,7 +57,7 @@ class DnsClient:
 class _ChangeForwarder:
     """Forwards changes to the lease tracker and the DNS feed."""
 
-    def __init__(self, feed: Feed, leases: LeaseTracker) -> None:
+    def __init__(self, feed: ViewUpdater, leases: LeaseTracker) -> None:
         self._feed = feed
         self._leases = leases
 
@@ -75,15 +77,15 @@ async def serve_names(
     zone = ServiceZone(view)
     alive = Watch(Role.BROKER, Lease, namespace=BROKER_NAMESPACE)
     fleet = ClusterInformers([*zone.watches, alive], Facts(), scenario.testbed.clock, cluster)
-    compiler, listeners = Compiler(view, [zone]), bound("127.0.0.1", 0, 1)
+    compiler, listeners = Compiler(view, [zone]), bind_listeners("127.0.0.1", 0, 1)
     async with AsyncExitStack() as stack:
         stack.callback(listeners.close)
         for where, role in ((cluster, Role.LOCAL), (BROKER, Role.BROKER)):
             transport = scenario.testbed.connect(where)
             stack.push_async_callback(transport.close)
             fleet.join(where, {role}, KubeApi(Client(transport), scenario.random))
-        server = await stack.enter_async_context(serving([Served(compiler, (listeners,))]))
-        feed = Feed(compiler, server, fleet.snapshot)
+        server = await stack.enter_async_context(serving([ServedView(compiler, (listeners,))]))
+        feed = ViewUpdater(compiler, server, fleet.snapshot)
         fleet.change_handler = _ChangeForwarder(feed, LeaseTracker(fleet, scenario.testbed.clock))
         await stack.enter_async_context(fleet.running())
         await stack.enter_async_context(feed.running())

@@ -5,16 +5,25 @@ Clients in pods do not follow an alias themselves: what is answered must lead to
 
 from msgspec import Struct
 
-from hanse.dns.questions import HEADER, Malformed, Question, Rcode, reply, with_edns
+from hanse.dns.questions import HEADER, MalformedMessage, Question, Rcode, reply, with_edns
 from hanse.dns.table import Table
-from hanse.model.dns.names import LONGEST_NAME, ROOT
-from hanse.model.dns.records import Type, records_in
+from hanse.model.dns.names import MAX_NAME_LENGTH, ROOT
+from hanse.model.dns.records import RecordType, parse_records
 
 MOST_LINKS = 8
-_OF_ITSELF = {0, Type.CNAME, Type.OPT, Type.IXFR, Type.AXFR, 253, 254, Type.ANY}
+_OF_ITSELF = {
+    0,
+    RecordType.CNAME,
+    RecordType.OPT,
+    RecordType.IXFR,
+    RecordType.AXFR,
+    253,
+    254,
+    RecordType.ANY,
+}
 """Types of which an alias is asked for itself."""
 _TRUNCATED = 0x02
-_HELD = {Type.NS: 0, Type.CNAME: 0, 12: 0, 15: 2, Type.SRV: 6}
+_HELD = {RecordType.NS: 0, RecordType.CNAME: 0, 12: 0, 15: 2, RecordType.SRV: 6}
 """How many bytes stand before the name that is the rest of a record's content."""
 
 
@@ -27,7 +36,7 @@ class Chain(Struct, frozen=True):
     """Where it ends; another alias where it goes round in a circle."""
 
 
-def chain_of(question: Question, table: Table) -> Chain | None:
+def follow_aliases(question: Question, table: Table) -> Chain | None:
     """Where a question leads that is about an alias; None where it is about a name itself."""
     name = question.name
     if name not in table.aliases or question.type in _OF_ITSELF:
@@ -35,32 +44,32 @@ def chain_of(question: Question, table: Table) -> Chain | None:
     count, body, owner = 0, b"", b"\xc0\x0c"
     while count < MOST_LINKS and name in table.aliases:
         ttl, name_after = table.aliases[name]
-        body += _record(owner, Type.CNAME, ttl, name_after)
+        body += _record(owner, RecordType.CNAME, ttl, name_after)
         count, name, owner = count + 1, name_after, name_after
     return Chain(count, body, name)
 
 
-def ended(chain: Chain, rtype: bytes, table: Table) -> tuple[int, int, bytes]:
+def resolve_chain(chain: Chain, rtype: bytes, table: Table) -> tuple[int, int, bytes]:
     """The code, number and records of a chain whose end a table has to know."""
     entry = table.answers.get(chain.target + rtype)
     if entry is None:
         known = chain.target in table.names or chain.target in table.aliases
         return (Rcode.NOERROR if known else Rcode.NXDOMAIN), chain.count, chain.body
-    heads, body, _, turns, _ = entry
-    if turns is not None:
-        heads, body = next(turns)
-    if not int.from_bytes(heads[0][4:6]):
+    headers, body, _, rotation, _ = entry
+    if rotation is not None:
+        headers, body = next(rotation)
+    if not int.from_bytes(headers[0][4:6]):
         return Rcode.NOERROR, chain.count, chain.body
-    more = [_record(chain.target, r.type, r.ttl, r.rdata) for r in records_in(body)]
+    more = [_record(chain.target, r.type, r.ttl, r.rdata) for r in parse_records(body)]
     return Rcode.NOERROR, chain.count + len(more), chain.body + b"".join(more)
 
 
-def onward(packet: bytes, question: Question, chain: Chain) -> bytes:
+def retarget_question(packet: bytes, question: Question, chain: Chain) -> bytes:
     """The same question about the end of a chain."""
     return packet[:HEADER] + chain.target + packet[HEADER + len(question.name) :]
 
 
-def spliced(
+def splice_response(
     packet: bytes, question: Question, chain: Chain, answer: bytes, most: int
 ) -> bytes | None:
     """Another server's answer about the end of a chain as one to the question that led there.
@@ -69,7 +78,7 @@ def spliced(
     """
     try:
         records = _answers_in(answer)
-    except (Malformed, IndexError):
+    except (MalformedMessage, IndexError):
         return None
     rcode = answer[3] & 0xF
     body = chain.body + b"".join(records)
@@ -80,7 +89,7 @@ def spliced(
     return empty[:2] + bytes((empty[2] | _TRUNCATED,)) + empty[3:]
 
 
-def failed(packet: bytes) -> bytes:
+def servfail_response(packet: bytes) -> bytes:
     """What a client hears whose question nobody answered in time."""
     return packet[:2] + bytes((0x80 | packet[2] & 0x79, 0x80 | Rcode.SERVFAIL)) + packet[4:]
 
@@ -106,7 +115,7 @@ def _answers_in(packet: bytes) -> list[bytes]:
         owner, at = _name_at(packet, at)
         front, end = at + 10, at + 10 + int.from_bytes(packet[at + 8 : at + 10])
         if end > len(packet):
-            raise Malformed
+            raise MalformedMessage
         rtype, ttl = int.from_bytes(packet[at : at + 2]), int.from_bytes(packet[at + 4 : at + 8])
         rdata = packet[front:end]
         if rtype in _HELD:
@@ -125,12 +134,12 @@ def _name_at(packet: bytes, at: int) -> tuple[bytes, int]:
             end = end or at + 2
             at = int.from_bytes(packet[at : at + 2]) & 0x3FFF
             if at >= least:
-                raise Malformed
+                raise MalformedMessage
             least = at
         else:
             following = at + 1 + packet[at]
             name += packet[at:following]
             at = following
-        if len(name) > LONGEST_NAME:
-            raise Malformed
+        if len(name) > MAX_NAME_LENGTH:
+            raise MalformedMessage
     return name + ROOT, end or at + 1

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from hanse.dns.messages import Delta
-from hanse.model.dns.names import above
-from hanse.model.dns.records import Node, Type, address, name_server, together
+from hanse.model.dns.names import parent_name
+from hanse.model.dns.records import RecordType, ZoneNode, address, full_rrset, ns_name
 from hanse.model.dns.zones import View, ZoneSource
 from hanse.model.plan import Key
 from hanse.model.snapshot import Change, Snapshot
 
-Whose = tuple[int, Key]
+SourceKey = tuple[int, Key]
 """A key of the source at that place in the order of sources."""
 
 _APEX = -1
@@ -29,15 +29,15 @@ class Compiler:
         self.zones = tuple(dict.fromkeys(zone for source in sources for zone in source.zones))
         self.synced = False
         self.serial = serial
-        self._due: dict[Whose, None] = {}
-        self._told: dict[Whose, tuple[Node, ...]] = {}
-        self._tellers: dict[bytes, tuple[Whose, Node]] = {}
+        self._due: dict[SourceKey, None] = {}
+        self._told: dict[SourceKey, tuple[ZoneNode, ...]] = {}
+        self._tellers: dict[bytes, tuple[SourceKey, ZoneNode]] = {}
         """Who is heard about a name, and what is told."""
-        self._rivals: dict[bytes, dict[Whose, Node]] = {}
+        self._rivals: dict[bytes, dict[SourceKey, ZoneNode]] = {}
         """All who tell a name, where there are several."""
         self._children: dict[bytes, int] = {}
         """How many names stand directly below a name: it exists for their sake."""
-        self._touched: dict[bytes, Node | None] = {}
+        self._touched: dict[bytes, ZoneNode | None] = {}
         """Names that are other than workers know, as they are now; None: gone."""
         self._told_synced = False
         for zone in self.zones:
@@ -56,7 +56,7 @@ class Compiler:
         for place, source in enumerate(self.sources):
             for key in source.keys_for(change, snapshot):
                 self._due[(place, key)] = None
-        self.look(snapshot)
+        self.update_synced(snapshot)
 
     def everything(self, snapshot: Snapshot) -> None:
         """Note every key there is or was: for a start, or after an unknown gap."""
@@ -66,15 +66,15 @@ class Compiler:
         for whose in self._told:
             if whose[0] != _APEX:
                 self._due[whose] = None
-        self.look(snapshot)
+        self.update_synced(snapshot)
 
-    def look(self, snapshot: Snapshot) -> None:
+    def update_synced(self, snapshot: Snapshot) -> None:
         """Notice that all is known for the first time; an outage later does not undo that."""
         self.synced = self.synced or all(source.synced(snapshot) for source in self.sources)
 
     def compile(self, snapshot: Snapshot, most: int = 1_000_000) -> Delta:
         """Compile what is due, some keys at a time, and tell what has changed by it."""
-        tellings = [source.telling(snapshot) for source in self.sources]
+        tellings = [source.records_for(snapshot) for source in self.sources]
         for whose in list(islice(self._due, most)):
             del self._due[whose]
             told = tellings[whose[0]](whose[1])
@@ -85,28 +85,28 @@ class Compiler:
         gone = [name for name, node in touched.items() if node is None]
         self.serial += bool(touched)
         self._told_synced = self._told_synced or (self.synced and not self._due)
-        return self._delta(put, tuple(gone), afresh=False)
+        return self._delta(put, tuple(gone), replace_all=False)
 
     def whole(self) -> Delta:
         """Everything compiled so far, for a worker that knows nothing."""
         names = self._tellers.keys() | self._children.keys()
-        return self._delta([self._named(name) for name in names], (), afresh=True)
+        return self._delta([self._named(name) for name in names], (), replace_all=True)
 
-    def _delta(self, put: list[Node], gone: tuple[bytes, ...], *, afresh: bool) -> Delta:
+    def _delta(self, put: list[ZoneNode], gone: tuple[bytes, ...], *, replace_all: bool) -> Delta:
         return Delta(
             view=self.view.name,
             serial=self.serial,
             zones=self.zones,
             synced=self._told_synced,
-            afresh=afresh,
+            replace_all=replace_all,
             put=tuple(put),
             gone=gone,
-            regions=self.view.regions if afresh else (),
-            resolvers=self.view.resolvers if afresh else (),
-            secondaries=self.view.secondaries if afresh else (),
+            regions=self.view.regions if replace_all else (),
+            resolvers=self.view.resolvers if replace_all else (),
+            secondaries=self.view.secondaries if replace_all else (),
         )
 
-    def _take(self, whose: Whose, nodes: tuple[Node, ...]) -> None:
+    def _take(self, whose: SourceKey, nodes: tuple[ZoneNode, ...]) -> None:
         """Replace what a key told by what it tells now."""
         known = self._told.get(whose, ())
         if known == nodes:
@@ -127,7 +127,7 @@ class Compiler:
         for name in before:
             self._untell(name, whose)
 
-    def _take_new(self, whose: Whose, nodes: tuple[Node, ...]) -> None:
+    def _take_new(self, whose: SourceKey, nodes: tuple[ZoneNode, ...]) -> None:
         """The same for a key that told nothing yet: all keys at the start, so it is made quick."""
         tellers, children, touched, zones = self._tellers, self._children, self._touched, self.zones
         for node in nodes:
@@ -141,13 +141,13 @@ class Compiler:
             touched[name] = node
             if name in children or name in zones:
                 continue
-            parent = above(name)
+            parent = parent_name(name)
             if parent in children:  # it exists, and so do the names above it
                 children[parent] += 1
             else:
                 self._joined(name)
 
-    def _tell(self, whose: Whose, node: Node) -> None:
+    def _tell(self, whose: SourceKey, node: ZoneNode) -> None:
         name = node.name
         first = self._tellers.get(name)
         if first is None:
@@ -159,19 +159,19 @@ class Compiler:
         everyone[whose] = node
         self._choose(name, everyone)
 
-    def _untell(self, name: bytes, whose: Whose) -> None:
+    def _untell(self, name: bytes, whose: SourceKey) -> None:
         if name not in self._tellers:
             return
         everyone = self._rivals.get(name)
         if everyone is None:
             del self._tellers[name]
-            self._touched[name] = Node(name) if name in self._children else None
+            self._touched[name] = ZoneNode(name) if name in self._children else None
             self._left(name)
             return
         del everyone[whose]
         self._choose(name, everyone)
 
-    def _choose(self, name: bytes, everyone: dict[Whose, Node]) -> None:
+    def _choose(self, name: bytes, everyone: dict[SourceKey, ZoneNode]) -> None:
         """Of several that tell a name the first is heard."""
         first = min(everyone)
         self._tellers[name] = (first, everyone[first])
@@ -184,18 +184,18 @@ class Compiler:
         children, tellers, zones = self._children, self._tellers, self.zones
         known = name in children
         while not known and name not in zones:
-            name = above(name)
+            name = parent_name(name)
             number = children.get(name, 0)
             known = number > 0 or name in tellers
             children[name] = number + 1
             if not known:
-                self._touched[name] = Node(name)
+                self._touched[name] = ZoneNode(name)
 
     def _left(self, name: bytes) -> None:
         """A name is no longer told: so go the names above it that stood for its sake alone."""
         stays = name in self._children
         while not stays and name not in self.zones:
-            name = above(name)
+            name = parent_name(name)
             self._children[name] -= 1
             if not self._children[name]:
                 del self._children[name]
@@ -203,20 +203,20 @@ class Compiler:
             if not stays:
                 self._touched[name] = None
 
-    def _named(self, name: bytes) -> Node:
+    def _named(self, name: bytes) -> ZoneNode:
         told = self._tellers.get(name)
-        return Node(name) if told is None else told[1]
+        return ZoneNode(name) if told is None else told[1]
 
-    def _apex(self, zone: bytes) -> tuple[Node, ...]:
+    def _apex(self, zone: bytes) -> tuple[ZoneNode, ...]:
         """What every zone has beside its SOA, which workers write: the name of its server."""
-        server = name_server(zone)
+        server = ns_name(zone)
         rdatas = [rdata for text in self.view.servers if (rdata := address(text))]
-        families = ((Type.A, 4), (Type.AAAA, 16))
+        families = ((RecordType.A, 4), (RecordType.AAAA, 16))
         own = [(rtype, [r for r in rdatas if len(r) == size]) for rtype, size in families]
         ttl = self.view.ttl
         return (
-            Node(zone, (together(Type.NS, [server], ttl),)),
-            Node(server, tuple(together(t, several, ttl) for t, several in own if several)),
+            ZoneNode(zone, (full_rrset(RecordType.NS, [server], ttl),)),
+            ZoneNode(server, tuple(full_rrset(t, several, ttl) for t, several in own if several)),
         )
 
 

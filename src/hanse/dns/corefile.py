@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 
-def stanza(zone: str, servers: Sequence[str]) -> str:
+def server_block(zone: str, servers: Sequence[str]) -> str:
     """A server block for a Corefile: every question about the zone goes to these servers.
 
     Answers are kept for as long as their own few seconds and no longer, and the order of records

@@ -10,15 +10,15 @@ from hanse.features.services.backends import (
     LOCAL_IS_READY,
     LOWER_PRIORITY,
     NO_WEIGHT,
-    Offer,
-    Rules,
-    offers_of,
-    rules_of,
+    ClusterBackends,
+    ClusterSetRules,
+    cluster_backends,
+    clusterset_rules,
 )
-from hanse.features.services.zone import SERVICE, ServiceZone, chosen, has_cluster_names
-from hanse.model.dns.names import is_under, labels_of, text_of, wire_name
-from hanse.model.dns.presentation import type_name, written
-from hanse.model.dns.records import Answer, Type, records_in, version_name
+from hanse.features.services.zone import SERVICE, ServiceZone, has_cluster_names, select_backends
+from hanse.model.dns.names import is_subdomain, name_text, split_labels, wire_name
+from hanse.model.dns.presentation import rdata_text, type_name
+from hanse.model.dns.records import RecordType, RRset, parse_records, version_name
 from hanse.model.dns.zones import View
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.multicluster import ServiceImport
@@ -27,14 +27,14 @@ from hanse.model.plan import Key
 from hanse.model.snapshot import Snapshot
 
 
-class Told(Struct, frozen=True, rename="camel"):
+class ExplainedRecord(Struct, frozen=True, rename="camel"):
     """A record that may be told, and in how many of a hundred answers."""
 
     value: str
     percent: int = 100
 
 
-class LeftOut(Struct, frozen=True, rename="camel"):
+class ExcludedCluster(Struct, frozen=True, rename="camel"):
     """A cluster that offers the service, and why nothing of it is told."""
 
     cluster: ClusterId
@@ -45,12 +45,12 @@ class Explanation(Struct, frozen=True, rename="camel"):
     """What is answered to a question, and why."""
 
     code: str
-    records: tuple[Told, ...]
+    records: tuple[ExplainedRecord, ...]
     rule: str
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[ExcludedCluster, ...] = ()
 
 
-class Asked(Struct, frozen=True):
+class ServiceQuestion(Struct, frozen=True):
     """A name taken apart as services name things."""
 
     key: Key
@@ -59,13 +59,13 @@ class Asked(Struct, frozen=True):
     port: str = ""
 
 
-def asked(name: bytes, view: View) -> Asked | None:
+def parse_service_name(name: bytes, view: View) -> ServiceQuestion | None:
     """What service a name is about; None where it is about none."""
     zone = wire_name(view.zone)
-    if not is_under(name, zone):
+    if not is_subdomain(name, zone):
         return None
-    labels = [label.decode("ascii", "replace") for label in labels_of(name)]
-    labels = labels[: len(labels) - len(list(labels_of(zone)))]
+    labels = [label.decode("ascii", "replace") for label in split_labels(name)]
+    labels = labels[: len(labels) - len(list(split_labels(zone)))]
     if len(labels) < 3 or labels[-1] != "svc":
         return None
     *front, service, namespace, _ = labels
@@ -75,11 +75,11 @@ def asked(name: bytes, view: View) -> Asked | None:
     key = Key(SERVICE, service, namespace)
     match front:
         case []:
-            return Asked(key, port=port)
+            return ServiceQuestion(key, port=port)
         case [cluster]:
-            return Asked(key, cluster, port=port)
+            return ServiceQuestion(key, cluster, port=port)
         case [pod, cluster]:
-            return Asked(key, cluster, pod, port)
+            return ServiceQuestion(key, cluster, pod, port)
         case _:
             return None
 
@@ -89,11 +89,11 @@ def explain(name: str, rtype: int, view: View, snapshot: Snapshot) -> Explanatio
     wire = wire_name(name)
     everywhere = global_service(name, snapshot)
     zone = ServiceZone(view)
-    inside = [z for z in view.global_zones if is_under(wire, wire_name(z))]
-    if everywhere is None and not inside and not is_under(wire, zone.zones[0]):
+    inside = [z for z in view.global_zones if is_subdomain(wire, wire_name(z))]
+    if everywhere is None and not inside and not is_subdomain(wire, zone.zones[0]):
         zones = " or ".join((view.zone, *view.global_zones))
         return Explanation("REFUSED", (), f"it is in no zone that is served here, such as {zones}")
-    if rtype in (Type.ANY, Type.AXFR, Type.IXFR):
+    if rtype in (RecordType.ANY, RecordType.AXFR, RecordType.IXFR):
         return Explanation("REFUSED", (), "questions for everything are refused")
     if everywhere is not None:
         return _explain_global(everywhere, rtype, view, snapshot)
@@ -108,15 +108,15 @@ def explain(name: str, rtype: int, view: View, snapshot: Snapshot) -> Explanatio
     known = wire in nodes
     found = next((a for a in nodes.get(wire, ()) if a.type == rtype), None)
     code = "NOERROR" if found else "NODATA" if known else "NXDOMAIN"
-    about = asked(wire, view)
+    about = parse_service_name(wire, view)
     rule, left_out = _why(about, code, view, snapshot, wire)
     if not found and about is not None:
         rule += _what_lacks(about, wire, rtype, nodes)
-    return Explanation(code, records_told(found) if found else (), rule, left_out)
+    return Explanation(code, explained_records(found) if found else (), rule, left_out)
 
 
 def _what_lacks(
-    about: Asked, name: bytes, rtype: int, nodes: Mapping[bytes, Sequence[Answer]]
+    about: ServiceQuestion, name: bytes, rtype: int, nodes: Mapping[bytes, Sequence[RRset]]
 ) -> str:
     """What a name that somebody could answer for does not have."""
     if answers := nodes.get(name, ()):
@@ -140,8 +140,8 @@ def _explain_global(
     found = global_answer(service, rtype, view, snapshot)
     silent = found is not None and found.by is not None and found.by.silent
     code = "SILENCE" if silent else "NOERROR" if found is not None else "NODATA"
-    left_out = tuple(LeftOut(who, why) for who, why in left_out_of(service, snapshot))
-    records = records_told(found) if found is not None else ()
+    left_out = tuple(ExcludedCluster(who, why) for who, why in left_out_of(service, snapshot))
+    records = explained_records(found) if found is not None else ()
     return Explanation(code, records, global_rule(service, snapshot), left_out)
 
 
@@ -156,11 +156,11 @@ def _explain_no_host(name: str, zone: str, snapshot: Snapshot) -> Explanation:
     return Explanation("NXDOMAIN", (), f"no GlobalService {host} in {snapshot.local}")
 
 
-def records_told(answer: Answer) -> tuple[Told, ...]:
+def explained_records(answer: RRset) -> tuple[ExplainedRecord, ...]:
     """What an answer may tell, and how often."""
     whole = sum(variant.weight for variant in answer.variants)
     return tuple(
-        Told(value, round(100 * variant.weight / whole))
+        ExplainedRecord(value, round(100 * variant.weight / whole))
         for variant in answer.variants
         for value in _values(variant.body)
     )
@@ -168,39 +168,45 @@ def records_told(answer: Answer) -> tuple[Told, ...]:
 
 def _values(body: bytes) -> list[str]:
     """The contents of whole records, as zone files have them."""
-    return [written(record.type, record.rdata) for record in records_in(body)]
+    return [rdata_text(record.type, record.rdata) for record in parse_records(body)]
 
 
-Why = tuple[str, tuple[LeftOut, ...]]
+Why = tuple[str, tuple[ExcludedCluster, ...]]
 
 
-def _why(about: Asked | None, code: str, view: View, snapshot: Snapshot, name: bytes) -> Why:
+def _why(
+    about: ServiceQuestion | None, code: str, view: View, snapshot: Snapshot, name: bytes
+) -> Why:
     if about is None:
         if name == version_name(wire_name(view.zone)):
             return "the version of the names themselves", ()
         exists = "names stand below it" if code != "NXDOMAIN" else "it is the name of nothing"
-        return f"{text_of(name)} names no service; {exists}", ()
+        return f"{name_text(name)} names no service; {exists}", ()
     key = about.key
     told = snapshot.get(snapshot.local, ServiceImport, key.name, key.namespace)
     if told is None:
         return f"no ServiceImport {key.namespace}/{key.name} in {snapshot.local}", ()
-    rules = rules_of(view, snapshot)
-    offers = offers_of(key, told, rules, snapshot)
-    left_out = _left_out(about, told, rules, offers, view)
-    return _rule(about, told, rules, offers, view), left_out
+    rules = clusterset_rules(view, snapshot)
+    backends = cluster_backends(key, told, rules, snapshot)
+    left_out = _left_out(about, told, rules, backends, view)
+    return _rule(about, told, rules, backends, view), left_out
 
 
 def _rule(
-    about: Asked, told: ServiceImport, rules: Rules, offers: Sequence[Offer], view: View
+    about: ServiceQuestion,
+    told: ServiceImport,
+    rules: ClusterSetRules,
+    backends: Sequence[ClusterBackends],
+    view: View,
 ) -> str:
     if about.cluster and not about.pod and not has_cluster_names(view, rules):
         return f"{rules.profile}: no name is of a single cluster"
     if about.cluster:
-        if about.cluster not in {offer.cluster for offer in offers}:
+        if about.cluster not in {backend.cluster for backend in backends}:
             return f"{about.cluster} does not export the service"
         if about.pod:
             there = about.pod in {
-                spot.label for o in offers if o.cluster == about.cluster for spot in o.spots
+                spot.label for o in backends if o.cluster == about.cluster for spot in o.addresses
             }
             lacks = "" if there else "; there is none that is ready"
             return f"pod {about.pod} of {about.cluster} is asked for{lacks}"
@@ -209,8 +215,8 @@ def _rule(
         return "headless: every ready pod of every cluster"
     if rules.profile == "kep-1645":
         return "kep-1645: the addresses of the ServiceImport"
-    several = chosen(offers, view)
-    match [offer.cluster for offer in several]:
+    several = select_backends(backends, view)
+    match [backend.cluster for backend in several]:
         case []:
             return "no cluster has anything ready"
         case [only] if only == view.local and view.local_first:
@@ -222,24 +228,30 @@ def _rule(
 
 
 def _left_out(
-    about: Asked, told: ServiceImport, rules: Rules, offers: Sequence[Offer], view: View
-) -> tuple[LeftOut, ...]:
+    about: ServiceQuestion,
+    told: ServiceImport,
+    rules: ClusterSetRules,
+    backends: Sequence[ClusterBackends],
+    view: View,
+) -> tuple[ExcludedCluster, ...]:
     if about.cluster:
         return tuple(
-            LeftOut(o.cluster, o.left_out)
-            for o in offers
+            ExcludedCluster(o.cluster, o.left_out)
+            for o in backends
             if o.cluster == about.cluster and o.left_out
         )
     shared_out = told.spec.type != "Headless" and rules.profile == "lighthouse"
-    taken = {offer.cluster for offer in (chosen(offers, view) if shared_out else offers)}
+    taken = {
+        backend.cluster for backend in (select_backends(backends, view) if shared_out else backends)
+    }
     return tuple(
-        LeftOut(offer.cluster, offer.left_out or _passed_over(offer, taken, view))
-        for offer in offers
-        if offer.left_out or offer.cluster not in taken
+        ExcludedCluster(backend.cluster, backend.left_out or _passed_over(backend, taken, view))
+        for backend in backends
+        if backend.left_out or backend.cluster not in taken
     )
 
 
-def _passed_over(offer: Offer, taken: set[ClusterId], view: View) -> str:
-    if not offer.share.weight:
+def _passed_over(backend: ClusterBackends, taken: set[ClusterId], view: View) -> str:
+    if not backend.share.weight:
         return NO_WEIGHT
     return LOCAL_IS_READY if view.local in taken and view.local_first else LOWER_PRIORITY

@@ -3,7 +3,7 @@
 from hanse.features.gslb.external_dns import list_serving_members
 from hanse.features.gslb.health import current_health
 from hanse.features.gslb.zone import HASH, HOST, NEAR, GlobalZone
-from hanse.model.dns.records import Answer
+from hanse.model.dns.records import RRset
 from hanse.model.dns.zones import View
 from hanse.model.kinds.globalservice import GlobalMember, GlobalService
 from hanse.model.kinds.gslb import NAMESPACE
@@ -21,9 +21,9 @@ def global_service(name: str, snapshot: Snapshot) -> GlobalService | None:
 
 def global_answer(
     service: GlobalService, rtype: int, view: View, snapshot: Snapshot
-) -> Answer | None:
+) -> RRset | None:
     """What is answered about a type, by the server's own words."""
-    nodes = GlobalZone(view).telling(snapshot)(Key(HOST, service.metadata.name))
+    nodes = GlobalZone(view).records_for(snapshot)(Key(HOST, service.metadata.name))
     return next((a for node in nodes for a in node.answers if a.type == rtype), None)
 
 

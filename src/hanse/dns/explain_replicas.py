@@ -3,19 +3,19 @@
 from msgspec import Struct
 
 from hanse.dns.compiler import Compiler
-from hanse.dns.explain import Explanation, LeftOut, records_told
-from hanse.features.services.backends import SILENT
+from hanse.dns.explain import ExcludedCluster, Explanation, explained_records
+from hanse.features.services.backends import LEASE_EXPIRED
 from hanse.features.statefulsets.fleet import PARTS_BY_SET
 from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.features.statefulsets.zone import BY_SERVICE, StatefulSetZone
-from hanse.model.dns.names import is_under, labels_of, wire_name
-from hanse.model.dns.records import Type
+from hanse.model.dns.names import is_subdomain, split_labels, wire_name
+from hanse.model.dns.records import RecordType
 from hanse.model.facts import LeaseLiveness, Role
 from hanse.model.kinds.stateful import StatefulSetShares, newer_schema_message
 from hanse.model.snapshot import Snapshot
 
 
-class Asked(Struct, frozen=True):
+class ReplicaQuestion(Struct, frozen=True):
     """A name taken apart as sets name things."""
 
     namespace: str
@@ -25,25 +25,25 @@ class Asked(Struct, frozen=True):
     """What stands before the namespace: a service or a set, and perhaps a replica or a port."""
 
 
-def asked(name: str, options: StatefulSetOptions) -> Asked | None:
+def parse_replica_name(name: str, options: StatefulSetOptions) -> ReplicaQuestion | None:
     """What a name is about; None where it is not one of sets at all."""
     wire, zone = wire_name(name), wire_name(options.zone)
-    if not is_under(wire, zone):
+    if not is_subdomain(wire, zone):
         return None
-    labels = [label.decode("ascii", "replace") for label in labels_of(wire)]
-    *front, last = labels[: len(labels) - len(list(labels_of(zone)))] or [""]
+    labels = [label.decode("ascii", "replace") for label in split_labels(wire)]
+    *front, last = labels[: len(labels) - len(list(split_labels(zone)))] or [""]
     if last != "svc" or len(front) < 2:
         return None
     wide = front[-1] == options.federation.lower() and len(front) > 2
     *names, namespace = front[:-1] if wide else front
-    return Asked(namespace, wide, tuple(names))
+    return ReplicaQuestion(namespace, wide, tuple(names))
 
 
 def explain_replica(
     name: str, rtype: int, options: StatefulSetOptions, zone: StatefulSetZone, snapshot: Snapshot
 ) -> Explanation:
     """What a view answers to a question about replicas, and why; as the server itself does."""
-    if rtype in (Type.ANY, Type.AXFR, Type.IXFR):
+    if rtype in (RecordType.ANY, RecordType.AXFR, RecordType.IXFR):
         return Explanation("REFUSED", (), "questions for everything are refused")
     compiler = Compiler(zone.view, [zone])
     compiler.everything(snapshot)
@@ -52,12 +52,12 @@ def explain_replica(
     wire = wire_name(name)
     found = next((a for a in nodes.get(wire, ()) if a.type == rtype), None)
     code = "NOERROR" if found else "NODATA" if wire in nodes else "NXDOMAIN"
-    about = asked(name, options)
+    about = parse_replica_name(name, options)
     record = _record(about, snapshot) if about is not None else None
     if record is not None and record.spec.newer:
         return Explanation("SERVFAIL", (), _why_unread(record))
     rule, left_out = _why(about, record, snapshot)
-    return Explanation(code, records_told(found) if found else (), rule, left_out)
+    return Explanation(code, explained_records(found) if found else (), rule, left_out)
 
 
 def _why_unread(record: StatefulSetShares) -> str:
@@ -70,8 +70,8 @@ def _why_unread(record: StatefulSetShares) -> str:
 
 
 def _why(
-    about: Asked | None, record: StatefulSetShares | None, snapshot: Snapshot
-) -> tuple[str, tuple[LeftOut, ...]]:
+    about: ReplicaQuestion | None, record: StatefulSetShares | None, snapshot: Snapshot
+) -> tuple[str, tuple[ExcludedCluster, ...]]:
     if about is None or record is None:
         return "no federated StatefulSet is named so", ()
     if not about.wide:
@@ -83,7 +83,7 @@ def _why(
     )
 
 
-def _record(about: Asked, snapshot: Snapshot) -> StatefulSetShares | None:
+def _record(about: ReplicaQuestion, snapshot: Snapshot) -> StatefulSetShares | None:
     """The set that a name is about: by its Service, by its own name, or by a replica's."""
     for broker in snapshot.clusters(Role.BROKER):
         for name in reversed(about.names):
@@ -96,10 +96,10 @@ def _record(about: Asked, snapshot: Snapshot) -> StatefulSetShares | None:
     return None
 
 
-def _left_out(record: StatefulSetShares, snapshot: Snapshot) -> tuple[LeftOut, ...]:
+def _left_out(record: StatefulSetShares, snapshot: Snapshot) -> tuple[ExcludedCluster, ...]:
     meta = record.metadata
     silent = {p.lease for p in snapshot.facts(LeaseLiveness) if not p.alive}
-    told: list[LeftOut] = []
+    told: list[ExcludedCluster] = []
     for broker in snapshot.clusters(Role.BROKER):
         parts = {
             p.spec.cluster: p.spec
@@ -109,12 +109,14 @@ def _left_out(record: StatefulSetShares, snapshot: Snapshot) -> tuple[LeftOut, .
             part = parts.get(share.name)
             without = [r.name for r in part.replicas if not r.addresses] if part else []
             if part is not None and part.newer:
-                told.append(LeftOut(share.name, f"its report: {newer_schema_message(part.schema)}"))
+                told.append(
+                    ExcludedCluster(share.name, f"its report: {newer_schema_message(part.schema)}")
+                )
             elif share.name in silent:
-                told.append(LeftOut(share.name, SILENT))
+                told.append(ExcludedCluster(share.name, LEASE_EXPIRED))
             elif part is None or len(part.replicas) < share.replicas:
-                told.append(LeftOut(share.name, "not all of its replicas exist yet"))
+                told.append(ExcludedCluster(share.name, "not all of its replicas exist yet"))
             elif without:
                 pending = ", ".join(without)
-                told.append(LeftOut(share.name, f"no address yet: {pending}"))
+                told.append(ExcludedCluster(share.name, f"no address yet: {pending}"))
     return tuple(told)

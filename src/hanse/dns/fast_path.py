@@ -11,7 +11,7 @@ from socket import socket
 from hanse.dns.batch import Batch, Client
 from hanse.dns.limits import Limiter
 from hanse.dns.questions import OUR_UDP, SMALLEST_UDP
-from hanse.dns.responder import respond, slipped
+from hanse.dns.responder import rate_limited_response, respond
 from hanse.dns.table import Table
 
 _PLAIN = b"\0\1\0\0\0\0\0\0"
@@ -34,11 +34,11 @@ _OPT_ENDS = {
 Sample = Callable[[Batch, int, bytes], None]
 """Hears of every question, while it is in its slot, and of its answer after the id."""
 
-Anew = Callable[[bytes, Table, Client], bytes | None]
+UncachedResponder = Callable[[bytes, Table, Client], bytes | None]
 """Answers a packet that has not been seen since something changed; None: not now, or never."""
 
 
-def answer_anew(packet: bytes, table: Table, client: Client) -> bytes | None:
+def respond_uncached(packet: bytes, table: Table, client: Client) -> bytes | None:
     """The answer from the table, by the short way where the packet is of the usual form."""
     return _answer(packet, table, client[0])
 
@@ -49,10 +49,10 @@ def serve_datagrams(
     table: Table,
     limiter: Limiter | None = None,
     sample: Sample | None = None,
-    anew: Anew = answer_anew,
+    fallback: UncachedResponder = respond_uncached,
 ) -> None:
     """Answer what waits on a socket, up to a batch."""
-    fd, known = sock.fileno(), table.hits.get
+    fd, known = sock.fileno(), table.response_cache.get
     held, lengths, sizes = batch.bytes, batch.lengths, batch.sizes
     number = batch.receive(fd)
     unsent = 0
@@ -60,13 +60,17 @@ def serve_datagrams(
         hit = known(held[at + 2 : at + lengths[length]].tobytes())
         told: bytes | None
         if limiter is not None and not limiter.allows(batch.address(slot)):
-            told = _after_id(slipped(batch.packet(slot))) if limiter.slips else None
+            told = (
+                _after_id(rate_limited_response(batch.packet(slot)))
+                if limiter.sends_truncated
+                else None
+            )
         elif hit is not None:
-            turns, counter = hit
+            rotation, counter = hit
             counter[0] += 1
-            told = next(turns)
+            told = next(rotation)
         else:
-            told = _after_id(anew(batch.packet(slot), table, batch.client(slot)))
+            told = _after_id(fallback(batch.packet(slot), table, batch.client(slot)))
         if told is None:
             batch.send(fd, unsent, slot)
             unsent = slot + 1
@@ -98,11 +102,11 @@ def _answer(packet: bytes, table: Table, client: str) -> bytes | None:
     entry = table.ready.get(question.lower())
     if entry is None:
         return respond(packet, table, stream=False, client=client)
-    table.learn(packet, entry, kind, opt, room)
-    heads, body, counter, turns, _ = entry
-    if turns is not None:
-        heads, body = next(turns)
-    answer: bytes = packet[:2] + heads[kind] + question + body + opt
+    table.cache_response(packet, entry, kind, opt, room)
+    headers, body, counter, rotation, _ = entry
+    if rotation is not None:
+        headers, body = next(rotation)
+    answer: bytes = packet[:2] + headers[kind] + question + body + opt
     if len(answer) > room:
         return respond(packet, table, stream=False, client=client)
     counter[0] += 1

@@ -8,9 +8,15 @@ from random import SystemRandom
 from msgspec import Struct
 
 from hanse.dns.batch import Client
-from hanse.dns.cname_chains import Chain, chain_of, failed, onward, spliced
-from hanse.dns.questions import Malformed, Question, question_in
-from hanse.dns.responder import MOST_TCP, size_for
+from hanse.dns.cname_chains import (
+    Chain,
+    follow_aliases,
+    retarget_question,
+    servfail_response,
+    splice_response,
+)
+from hanse.dns.questions import MalformedMessage, Question, parse_question
+from hanse.dns.responder import MOST_TCP, max_udp_size
 from hanse.dns.table import Table
 
 PATIENCE = 5.0
@@ -26,7 +32,7 @@ LARGEST = 4096
 Address = tuple[str, int]
 
 
-class Onward(Struct, frozen=True):
+class ForwardedQuestion(Struct, frozen=True):
     """A question for another server: as it came, as it goes on, and what joins the two."""
 
     packet: bytes
@@ -40,23 +46,23 @@ class Onward(Struct, frozen=True):
             return None
         if self.chain is None:
             return self.packet[:2] + answer[2:]
-        return spliced(self.packet, self.question, self.chain, answer, most)
+        return splice_response(self.packet, self.question, self.chain, answer, most)
 
 
-def leads_on(packet: bytes, table: Table) -> Onward | None:
+def forwarded_question(packet: bytes, table: Table) -> ForwardedQuestion | None:
     """The question for another server that a packet means; None where a table answers it."""
     try:
-        question = question_in(packet)
-    except (Malformed, IndexError):
+        question = parse_question(packet)
+    except (MalformedMessage, IndexError):
         return None
     if packet[2] & 0xF8:
         return None
     if table.zone_of(question.name) is None:
-        return Onward(packet, question, packet)
-    chain = chain_of(question, table) if table.synced else None
+        return ForwardedQuestion(packet, question, packet)
+    chain = follow_aliases(question, table) if table.synced else None
     if chain is None or table.zone_of(chain.target) is not None:
         return None
-    return Onward(packet, question, onward(packet, question, chain), chain)
+    return ForwardedQuestion(packet, question, retarget_question(packet, question, chain), chain)
 
 
 class _Waiting(Struct, frozen=True):
@@ -64,7 +70,7 @@ class _Waiting(Struct, frozen=True):
 
     sock: socket.socket
     client: Client
-    question: Onward
+    question: ForwardedQuestion
     until: float
 
 
@@ -84,9 +90,9 @@ class Forwarder:
                 sock.connect((host, port))
                 self.sockets[sock.fileno()] = sock
 
-    def takes(self, packet: bytes, table: Table, sock: socket.socket, client: Client) -> bool:
+    def forward(self, packet: bytes, table: Table, sock: socket.socket, client: Client) -> bool:
         """Hand a question on if it is about none of a table's zones; whether it was."""
-        question = leads_on(packet, table)
+        question = forwarded_question(packet, table)
         if question is None:
             return False
         fd = self._random.choice(list(self.sockets))
@@ -102,7 +108,7 @@ class Forwarder:
             del self._waiting[fd, number]
         return True
 
-    def bring_back(self, fd: int) -> None:
+    def receive_responses(self, fd: int) -> None:
         """Give clients the answers that have come on a socket."""
         while True:
             try:
@@ -114,7 +120,7 @@ class Forwarder:
             waiting = self._waiting.pop((fd, int.from_bytes(answer[:2])), None)
             if waiting is None:
                 continue
-            told = waiting.question.back(answer, size_for(waiting.question.question.edns))
+            told = waiting.question.back(answer, max_udp_size(waiting.question.question.edns))
             try:
                 if told is not None:
                     waiting.sock.sendto(told, waiting.client)
@@ -129,7 +135,7 @@ class Forwarder:
                 return
             self._waiting.popitem(last=False)
 
-    def relay(self, question: Onward, tell: Callable[[bytes], None]) -> "Relay":
+    def relay(self, question: ForwardedQuestion, tell: Callable[[bytes], None]) -> "Relay":
         """Hand a question on by TCP, whose answer may be of any length."""
         return Relay(self._random.choice(self._servers), question, tell, self._clock() + PATIENCE)
 
@@ -138,7 +144,11 @@ class Relay:
     """One question by a connection of its own, in small steps that never wait."""
 
     def __init__(
-        self, server: Address, question: Onward, tell: Callable[[bytes], None], until: float
+        self,
+        server: Address,
+        question: ForwardedQuestion,
+        tell: Callable[[bytes], None],
+        until: float,
     ) -> None:
         self.until = until
         self.sock = socket.socket(_family(server[0]), socket.SOCK_STREAM)
@@ -150,11 +160,11 @@ class Relay:
         self._incoming = bytearray()
 
     @property
-    def has_more(self) -> bool:
+    def has_pending(self) -> bool:
         """Whether a part of the question is still to be sent."""
         return bool(self._outgoing)
 
-    def go_on(self) -> bool:
+    def advance(self) -> bool:
         """Send and read what can be; whether that was all, and the client has heard."""
         try:
             if self._outgoing:
@@ -171,12 +181,12 @@ class Relay:
             return False
         whole = bytes(self._incoming[2 : 2 + length])
         back = self._question.back(whole, MOST_TCP) if len(whole) == length else None
-        self._tell(back or failed(self._question.packet))
+        self._tell(back or servfail_response(self._question.packet))
         return True
 
-    def give_up(self) -> None:
+    def fail(self) -> None:
         """Tell the client that nobody answers."""
-        self._tell(failed(self._question.packet))
+        self._tell(servfail_response(self._question.packet))
 
 
 def _family(host: str) -> socket.AddressFamily:

@@ -14,7 +14,7 @@ class Limiter:
     """Counts answers by network (/24 of IPv4, /56 of IPv6), anew in each second."""
 
     def __init__(self, per_second: int, clock: Callable[[], float]) -> None:
-        self.held_back = 0
+        self.dropped = 0
         self._per_second = per_second
         self._clock = clock
         self._second = -1
@@ -22,7 +22,7 @@ class Limiter:
 
     def allows(self, client: bytes) -> bool:
         """Whether one more answer may go to an address, packed; loopback is never limited."""
-        network = network_of(client)
+        network = client_network(client)
         if client == _LOOPBACK_V6 or (client[0] == _LOOPBACK and len(client) == _V4):
             return True
         second = int(self._clock())
@@ -33,15 +33,15 @@ class Limiter:
         self._given[network] = given
         if given <= self._per_second:
             return True
-        self.held_back += 1
+        self.dropped += 1
         return False
 
     @property
-    def slips(self) -> bool:
+    def sends_truncated(self) -> bool:
         """Whether this time the client is told to come by TCP instead of being left in silence."""
-        return self.held_back % SLIP == 0
+        return self.dropped % SLIP == 0
 
 
-def network_of(client: bytes) -> bytes:
+def client_network(client: bytes) -> bytes:
     """The network of a packed address, as it counts for limits."""
     return client[:3] if len(client) == _V4 else client[:7]

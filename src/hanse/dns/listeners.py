@@ -32,7 +32,7 @@ class Listeners(Struct, frozen=True):
             sock.close()
 
 
-def bound(host: str, port: int, workers: int) -> Listeners:
+def bind_listeners(host: str, port: int, workers: int) -> Listeners:
     """Sockets on an address, for UDP and TCP alike; port 0 finds one that is free for both."""
     for _ in range(_ATTEMPTS if port == 0 else 1):
         try:

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from hanse.model.dns.records import Node
+from hanse.model.dns.records import ZoneNode
 
 
 class Delta(Struct, frozen=True, tag="delta"):
@@ -16,9 +16,9 @@ class Delta(Struct, frozen=True, tag="delta"):
     zones: tuple[bytes, ...] = ()
     synced: bool = False
     """Until then nothing is known not to exist: every name fails."""
-    afresh: bool = False
+    replace_all: bool = False
     """Everything told before is void: these are all names there are."""
-    put: tuple[Node, ...] = ()
+    put: tuple[ZoneNode, ...] = ()
     gone: tuple[bytes, ...] = ()
     regions: tuple[tuple[str, str], ...] = ()
     """Ranges of clients and the cluster near to them; told to those who know nothing."""
@@ -26,7 +26,7 @@ class Delta(Struct, frozen=True, tag="delta"):
     secondaries: tuple[str, ...] = ()
 
 
-class Listening(Struct, frozen=True):
+class ListeningSocket(Struct, frozen=True):
     """A socket that a worker inherits: whose questions come in there, and how many are too many."""
 
     view: str
@@ -39,7 +39,7 @@ class Listening(Struct, frozen=True):
 class Start(Struct, frozen=True, tag="start"):
     """What a worker is told first."""
 
-    listening: tuple[Listening, ...]
+    listening: tuple[ListeningSocket, ...]
     most_connections: int = 256
     idle_seconds: float = 10.0
     log_every: int = 0
@@ -52,22 +52,22 @@ class Stop(Struct, frozen=True, tag="stop"):
     """The end: what has come in is answered, and nothing more."""
 
 
-class Mark(Struct, frozen=True, tag="mark"):
+class Barrier(Struct, frozen=True, tag="mark"):
     """A worker says that it has come so far when it reads this."""
 
     number: int
 
 
-Order = Start | Delta | Stop | Mark
+Command = Start | Delta | Stop | Barrier
 
 
-class Reached(Struct, frozen=True, tag="reached"):
+class BarrierReached(Struct, frozen=True, tag="reached"):
     """A worker has done everything up to a mark."""
 
     number: int
 
 
-class Count(Struct, frozen=True, array_like=True):
+class QueryCount(Struct, frozen=True, array_like=True):
     """How many questions of a kind were answered."""
 
     view: str
@@ -84,10 +84,10 @@ SECONDS = (
 """The bounds by which times are told apart."""
 
 
-class Counted(Struct, frozen=True, tag="counted"):
+class WorkerStats(Struct, frozen=True, tag="counted"):
     """What a worker has done since it last said so, and how much it knows."""
 
-    counts: tuple[Count, ...]
+    counts: tuple[QueryCount, ...]
     names: dict[str, int]
     """Names in each view's table."""
     limited: int = 0
@@ -99,7 +99,7 @@ class Counted(Struct, frozen=True, tag="counted"):
     """How long they took together."""
 
 
-class Sampled(Struct, frozen=True, tag="sampled"):
+class SampledQuery(Struct, frozen=True, tag="sampled"):
     """One question of many, for the log."""
 
     view: str
@@ -110,27 +110,27 @@ class Sampled(Struct, frozen=True, tag="sampled"):
     size: int
 
 
-Report = Reached | Counted | Sampled
+Report = BarrierReached | WorkerStats | SampledQuery
 
-_orders = msgspec.msgpack.Decoder(Order)
+_orders = msgspec.msgpack.Decoder(Command)
 _reports = msgspec.msgpack.Decoder(Report)
 _encoder = msgspec.msgpack.Encoder()
 
-FRONT = 4
+LENGTH_BYTES = 4
 """Bytes of the length before each message."""
 
 
-def framed(message: Any) -> bytes:
+def encode_frame(message: Any) -> bytes:
     """A message as it goes through the pipe."""
     body = _encoder.encode(message)
-    return len(body).to_bytes(FRONT) + body
+    return len(body).to_bytes(LENGTH_BYTES) + body
 
 
-def order_in(body: bytes | bytearray | memoryview) -> Order:
-    order: Order = _orders.decode(body)
+def decode_command(body: bytes | bytearray | memoryview) -> Command:
+    order: Command = _orders.decode(body)
     return order
 
 
-def report_in(body: bytes) -> Report:
+def decode_report(body: bytes) -> Report:
     report: Report = _reports.decode(body)
     return report

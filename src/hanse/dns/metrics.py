@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from hanse.dns.messages import SECONDS, Counted
+from hanse.dns.messages import SECONDS, WorkerStats
 
 
 class Latency(Collector):
@@ -17,7 +17,7 @@ class Latency(Collector):
         self._counts = [0] * (len(SECONDS) + 1)
         self._seconds = 0.0
 
-    def add(self, told: Counted) -> None:
+    def add(self, told: WorkerStats) -> None:
         if told.times:
             self._counts = [a + b for a, b in zip(self._counts, told.times, strict=True)]
             self._seconds += told.seconds
@@ -58,7 +58,7 @@ class Metrics:
             "hanse_dns_worker_restarts", "Workers that ended unasked.", registry=self.registry
         )
 
-    def counted(self, worker: int, told: Counted) -> None:
+    def counted(self, worker: int, told: WorkerStats) -> None:
         """Add what a worker says it has done since it last said so."""
         for count in told.counts:
             labels = (count.view, count.zone, count.type, count.rcode)

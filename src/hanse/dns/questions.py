@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from hanse.model.dns.names import LONGEST_LABEL, LONGEST_NAME
+from hanse.model.dns.names import MAX_LABEL_LENGTH, MAX_NAME_LENGTH
 
 HEADER = 12
 SMALLEST_UDP = 512
@@ -64,15 +64,15 @@ class Question(Struct, frozen=True):
     edns: Edns | None
 
 
-class Malformed(Exception):
+class MalformedMessage(Exception):
     """A question that cannot be read: the client hears FORMERR."""
 
 
-def question_in(packet: bytes) -> Question:
-    """The one question of a packet whose header has been looked at; raises `Malformed`."""
+def parse_question(packet: bytes) -> Question:
+    """The one question of a packet whose header has been looked at; raises `MalformedMessage`."""
     end = _end_of_name(packet, HEADER, pointers=False)
     if end + 4 > len(packet):
-        raise Malformed
+        raise MalformedMessage
     return Question(
         packet[HEADER : end + 4],
         packet[HEADER:end].lower(),
@@ -89,16 +89,16 @@ def _edns_in(packet: bytes, at: int) -> Edns | None:
     for number in range(sum(counts)):
         start, at = at, _end_of_name(packet, at, pointers=True)
         if at + 10 > len(packet):
-            raise Malformed
+            raise MalformedMessage
         rtype, length = packet[at : at + 2], int.from_bytes(packet[at + 8 : at + 10])
         front, at = at, at + 10 + length
         if at > len(packet):
-            raise Malformed
+            raise MalformedMessage
         if rtype != OPT.to_bytes(2):
             continue
         misplaced = number < counts[0] + counts[1] or front != start + 1
         if misplaced or found is not None:
-            raise Malformed
+            raise MalformedMessage
         subnet = _subnet_in(packet[front + 10 : at])
         size = int.from_bytes(packet[front + 2 : front + 4])
         found = Edns(size, packet[front + 5], bool(packet[front + 6] & 0x80), subnet)
@@ -111,13 +111,13 @@ def _subnet_in(options: bytes) -> Subnet | None:
     at = 0
     while at < len(options):
         if at + 4 > len(options):
-            raise Malformed
+            raise MalformedMessage
         code, front = int.from_bytes(options[at : at + 2]), at + 4
         at = front + int.from_bytes(options[at + 2 : at + 4])
         if code == CLIENT_SUBNET and at <= len(options):
             found = _subnet(options[front:at])
     if at != len(options):
-        raise Malformed
+        raise MalformedMessage
     return found
 
 
@@ -135,18 +135,18 @@ def _end_of_name(packet: bytes, at: int, *, pointers: bool) -> int:
     start = at
     while True:
         if at >= len(packet):
-            raise Malformed
+            raise MalformedMessage
         length = packet[at]
         if length == 0:
-            if at + 1 - start > LONGEST_NAME:
-                raise Malformed
+            if at + 1 - start > MAX_NAME_LENGTH:
+                raise MalformedMessage
             return at + 1
-        if length <= LONGEST_LABEL:
+        if length <= MAX_LABEL_LENGTH:
             at += length + 1
         elif pointers and length >= 0xC0 and at + 2 <= len(packet):
             return at + 2
         else:
-            raise Malformed
+            raise MalformedMessage
 
 
 def reply(
@@ -181,7 +181,7 @@ def with_edns(answer: bytes, edns: Edns, rcode: int, options: bytes = b"") -> by
     return answer[:10] + b"\0\1" + answer[12:] + opt
 
 
-def fitting(body: bytes, room: int) -> tuple[int, bytes]:
+def fit_records(body: bytes, room: int) -> tuple[int, bytes]:
     """As many whole records of an answer as there is room for; their owners are all pointers."""
     count = at = 0
     while at + 12 <= len(body):

@@ -1,30 +1,30 @@
 """One question, one answer, in bytes: the unusual path, which knows every case."""
 
-from hanse.dns.cname_chains import Chain, chain_of, ended
+from hanse.dns.cname_chains import Chain, follow_aliases, resolve_chain
 from hanse.dns.questions import (
     HEADER,
     IN,
     OUR_UDP,
     SMALLEST_UDP,
     Edns,
-    Malformed,
+    MalformedMessage,
     Question,
     Rcode,
-    fitting,
-    question_in,
+    fit_records,
+    parse_question,
     reply,
     with_edns,
 )
-from hanse.dns.selection import client_at, client_in
+from hanse.dns.selection import client_from_address, client_from_subnet
 from hanse.dns.table import Entry, Table
-from hanse.model.dns.records import Type, type_text
+from hanse.model.dns.records import RecordType, type_mnemonic
 
 MOST_TCP = 65535
 _RESPONSE = 0x80
 _OPCODE = 0x78
 _TRUNCATED = 0x02
-_REFUSED_TYPES = {Type.ANY, Type.AXFR, Type.IXFR, 253, 254}
-_META_TYPES = {0, Type.OPT}
+_REFUSED_TYPES = {RecordType.ANY, RecordType.AXFR, RecordType.IXFR, 253, 254}
+_META_TYPES = {0, RecordType.OPT}
 
 
 def respond(packet: bytes, table: Table, *, stream: bool, client: str = "") -> bytes | None:
@@ -36,14 +36,14 @@ def respond(packet: bytes, table: Table, *, stream: bool, client: str = "") -> b
     if packet[4:6] != b"\0\1":
         return _counted(table, "", "", Rcode.FORMERR, reply(packet, Rcode.FORMERR, b"", 0, b""))
     try:
-        question = question_in(packet)
-    except Malformed:
+        question = parse_question(packet)
+    except MalformedMessage:
         return _counted(table, "", "", Rcode.FORMERR, reply(packet, Rcode.FORMERR, b"", 0, b""))
     if question.edns is not None and question.edns.version:
         badvers = reply(packet, Rcode.BADVERS, question.text, 0, b"")
         badvers = with_edns(badvers, question.edns, Rcode.BADVERS)
-        return _counted(table, "", type_text(question.type), Rcode.BADVERS, badvers)
-    chain = chain_of(question, table)
+        return _counted(table, "", type_mnemonic(question.type), Rcode.BADVERS, badvers)
+    chain = follow_aliases(question, table)
     if chain is not None and question.class_ == IN and table.synced:
         return _chained(packet, question, chain, table, stream=stream)
     return _answer(packet, question, table, stream=stream, client=client)
@@ -55,12 +55,12 @@ def _chained(
     """An alias, and all that we know of what it stands for."""
     rcode, count, body = Rcode.NOERROR, chain.count, chain.body
     if table.zone_of(chain.target) is not None:
-        rcode, count, body = ended(chain, question.text[-4:], table)
+        rcode, count, body = resolve_chain(chain, question.text[-4:], table)
     answer = _plain(packet, question, rcode, count, body)
-    if len(answer) > (MOST_TCP if stream else size_for(question.edns)):
+    if len(answer) > (MOST_TCP if stream else max_udp_size(question.edns)):
         answer = truncated(_plain(packet, question, rcode, 0, b""))
     zone = table.zone_of(question.name)
-    return _counted(table, zone.text if zone else "", type_text(question.type), rcode, answer)
+    return _counted(table, zone.text if zone else "", type_mnemonic(question.type), rcode, answer)
 
 
 def _plain(packet: bytes, question: Question, rcode: int, count: int, body: bytes) -> bytes:
@@ -85,11 +85,11 @@ def _answer(
         if asker.silent:
             return None
         if entry is not None:
-            heads, body, _, turns, _ = entry
-            if turns is not None:
-                heads, body = next(turns)
-            count = int.from_bytes(heads[0][4:6])
-            authority = int.from_bytes(heads[0][6:8])
+            headers, body, _, rotation, _ = entry
+            if rotation is not None:
+                headers, body = next(rotation)
+            count = int.from_bytes(headers[0][4:6])
+            authority = int.from_bytes(headers[0][6:8])
             rcode = Rcode.NOERROR
         else:
             rcode = Rcode.NOERROR if question.name in table.names else Rcode.NXDOMAIN
@@ -97,10 +97,10 @@ def _answer(
     answer = reply(packet, rcode, question.text, count, body, authority)
     if question.edns is not None:
         answer = with_edns(answer, question.edns, rcode, asker.option)
-    most = MOST_TCP if stream else size_for(question.edns)
+    most = MOST_TCP if stream else max_udp_size(question.edns)
     if len(answer) > most:
         answer = _cut(packet, question, body, most)
-    return _counted(table, zone.text if zone else "", type_text(question.type), rcode, answer)
+    return _counted(table, zone.text if zone else "", type_mnemonic(question.type), rcode, answer)
 
 
 class _Asker:
@@ -118,17 +118,21 @@ class _Asker:
 
     def entry(self) -> Entry | None:
         """The answer that was prepared for this client, where answers depend on that."""
-        found = self._table.by_client.get(self._question)
+        found = self._table.client_selectors.get(self._question)
         if found is None:
             return None
         chooser, prepared, counter = found
         if chooser.silent:
             self.silent = True
             return None
-        asker = client_in(self._subnet) if self._subnet else client_at(self._client or "0.0.0.0")  # noqa: S104 - nobody in particular
+        asker = (
+            client_from_subnet(self._subnet)
+            if self._subnet
+            else client_from_address(self._client or "0.0.0.0")
+        )  # noqa: S104 - nobody in particular
         self._scope = self._subnet.bits if self._subnet else 0
-        heads, body = prepared[chooser.choose(asker, self._table.regions)]
-        return (heads, body, counter, None, None)
+        headers, body = prepared[chooser.choose(asker, self._table.regions)]
+        return (headers, body, counter, None, None)
 
     @property
     def option(self) -> bytes:
@@ -136,7 +140,7 @@ class _Asker:
         return self._subnet.wire(self._scope) if self._subnet is not None else b""
 
 
-def size_for(edns: Edns | None) -> int:
+def max_udp_size(edns: Edns | None) -> int:
     """The largest answer that a client takes by UDP, and no more than passes unfragmented."""
     return SMALLEST_UDP if edns is None else min(max(edns.size, SMALLEST_UDP), OUR_UDP)
 
@@ -144,7 +148,7 @@ def size_for(edns: Edns | None) -> int:
 def _cut(packet: bytes, question: Question, body: bytes, most: int) -> bytes:
     """As much as fits, marked as cut: the client asks again by TCP."""
     around = HEADER + len(question.text) + (11 if question.edns is not None else 0)
-    count, fits = fitting(body, most - around)
+    count, fits = fit_records(body, most - around)
     answer = reply(packet, Rcode.NOERROR, question.text, count, fits)
     if question.edns is not None:
         answer = with_edns(answer, question.edns, Rcode.NOERROR)
@@ -156,13 +160,13 @@ def truncated(answer: bytes) -> bytes:
     return answer[:2] + bytes((answer[2] | _TRUNCATED,)) + answer[3:]
 
 
-def slipped(packet: bytes) -> bytes | None:
+def rate_limited_response(packet: bytes) -> bytes | None:
     """The answer to a network that asks too much: nothing, and a hint to come by TCP."""
     if len(packet) < HEADER or packet[2] & (_RESPONSE | _OPCODE) or packet[4:6] != b"\0\1":
         return None
     try:
-        question = question_in(packet)
-    except Malformed:
+        question = parse_question(packet)
+    except MalformedMessage:
         return None
     return truncated(reply(packet, Rcode.NOERROR, question.text, 0, b""))
 

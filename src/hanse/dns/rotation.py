@@ -9,7 +9,7 @@ LONGEST = 4096
 
 
 @lru_cache(maxsize=1024)
-def turns(weights: tuple[int, ...]) -> tuple[int, ...]:
+def weighted_order(weights: tuple[int, ...]) -> tuple[int, ...]:
     """One round: each index as often as its weight says, never bunched.
 
     A weight of 0 has no turn, unless all are 0.

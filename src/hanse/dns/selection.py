@@ -10,10 +10,10 @@ from random import Random
 from msgspec import Struct
 
 from hanse.dns.questions import Subnet
-from hanse.dns.rotation import turns
-from hanse.model.dns.records import Answer, Choice
+from hanse.dns.rotation import weighted_order
+from hanse.model.dns.records import ClientSelection, RRset
 
-MOST_KNOWN = 4096
+MAX_CACHED_NETWORKS = 4096
 """Networks whose choice is remembered for one name."""
 
 
@@ -65,33 +65,33 @@ class Resolvers:
             return False
         known = self._known.get(resolver)
         if known is None:
-            if len(self._known) >= MOST_KNOWN:
+            if len(self._known) >= MAX_CACHED_NETWORKS:
                 self._known.clear()
             address = ip_address(resolver.partition("%")[0])
             known = self._known[resolver] = any(address in net for net in self._networks)
         return known
 
 
-def client_at(address: str) -> Client:
+def client_from_address(address: str) -> Client:
     """A client by the address that its question came from."""
     found = ip_address(address.partition("%")[0])
     width = found.max_prefixlen
     return Client(int(found), width, width)
 
 
-def client_in(subnet: Subnet) -> Client:
+def client_from_subnet(subnet: Subnet) -> Client:
     """A client by what its resolver says of it."""
     width = 32 if subnet.family == 1 else 128
     whole = subnet.address.ljust(width // 8, b"\0")
     return Client(int.from_bytes(whole), subnet.bits, width)
 
 
-class ByClient:
+class ClientSelector:
     """One name's answers of a type, of which a client gets always the same, or one that is near."""
 
-    def __init__(self, answer: Answer, random: Random) -> None:
+    def __init__(self, answer: RRset, random: Random) -> None:
         assert answer.by is not None, "others are in turn for everybody"
-        self._choice: Choice = answer.by
+        self._choice: ClientSelection = answer.by
         self._weights = tuple(variant.weight for variant in answer.variants)
         self._bodies = tuple(variant.body for variant in answer.variants)
         self._known: dict[tuple[int, int], int] = {}
@@ -120,9 +120,11 @@ class ByClient:
         key = (client.width, client.prefix(bits))
         chosen = self._known.get(key)
         if chosen is None:
-            if len(self._known) >= MOST_KNOWN:
+            if len(self._known) >= MAX_CACHED_NETWORKS:
                 self._known.clear()
-            chosen = self._known[key] = heaviest(repr(key).encode(), self._bodies, self._weights)
+            chosen = self._known[key] = rendezvous_choice(
+                repr(key).encode(), self._bodies, self._weights
+            )
         return chosen
 
     def _turns_of(self, label: str) -> Iterator[int]:
@@ -130,13 +132,13 @@ class ByClient:
         if label not in self._turns:
             labels = self._choice.labels
             mine = [n for n in range(len(labels)) if label in ("", labels[n])]
-            order = turns(tuple(self._weights[n] for n in mine))
+            order = weighted_order(tuple(self._weights[n] for n in mine))
             start = self._random.randrange(len(order))
             self._turns[label] = cycle([mine[n] for n in order[start:] + order[:start]])
         return self._turns[label]
 
 
-def heaviest(key: bytes, names: Sequence[bytes], weights: Sequence[int]) -> int:
+def rendezvous_choice(key: bytes, names: Sequence[bytes], weights: Sequence[int]) -> int:
     """Rendezvous hashing: who wins a key; one who leaves or comes moves its own share alone."""
 
     def score(at: int) -> float:

@@ -13,18 +13,18 @@ from msgspec import Struct
 from hanse.dns.compiler import Compiler
 from hanse.dns.listeners import Listeners
 from hanse.dns.messages import (
-    FRONT,
-    Counted,
+    LENGTH_BYTES,
+    Barrier,
+    BarrierReached,
     Delta,
-    Listening,
-    Mark,
-    Reached,
+    ListeningSocket,
     Report,
-    Sampled,
+    SampledQuery,
     Start,
     Stop,
-    framed,
-    report_in,
+    WorkerStats,
+    decode_report,
+    encode_frame,
 )
 from hanse.dns.metrics import Metrics
 
@@ -37,7 +37,7 @@ BREATH = 0.2
 """Seconds between the end of a worker that nobody stopped and the start of the next."""
 
 
-class Serving(Struct, frozen=True):
+class ServerSettings(Struct, frozen=True):
     """How a server works."""
 
     per_second: int = 20_000
@@ -50,7 +50,7 @@ class Serving(Struct, frozen=True):
     """Name servers that are asked about other zones; none: those are refused."""
 
 
-class Served(Struct, frozen=True):
+class ServedView(Struct, frozen=True):
     """A view's names, and where they are asked for: often by IPv4 and by IPv6."""
 
     compiler: Compiler
@@ -64,7 +64,9 @@ class Served(Struct, frozen=True):
 class DnsServer:
     """Workers on the sockets of some views. Made by `serving`."""
 
-    def __init__(self, served: Sequence[Served], settings: Serving, metrics: Metrics) -> None:
+    def __init__(
+        self, served: Sequence[ServedView], settings: ServerSettings, metrics: Metrics
+    ) -> None:
         self.metrics = metrics
         self._served = {one.view: one for one in served}
         self._settings = settings
@@ -75,7 +77,7 @@ class DnsServer:
 
     def update(self, delta: Delta) -> None:
         """Tell every worker of a change; none of them is waited for."""
-        message = framed(delta)
+        message = encode_frame(delta)
         for worker in self._workers:
             worker.tell(message)
 
@@ -84,13 +86,13 @@ class DnsServer:
         mark = next(self._marks)
         await asyncio.gather(*[worker.reach(mark) for worker in self._workers])
 
-    async def reload(self, settings: Serving) -> None:
+    async def reload(self, settings: ServerSettings) -> None:
         """Go on with other settings: new workers take over, and no question is lost."""
         async with self._changing:
             self._settings = settings
             await self._renew()
 
-    async def add(self, served: Sequence[Served]) -> None:
+    async def add(self, served: Sequence[ServedView]) -> None:
         """Answer for more views, by workers that take over as after a reload."""
         async with self._changing:
             self._served |= {one.view: one for one in served}
@@ -137,8 +139,8 @@ class DnsServer:
         )
         worker = _Worker(number, await _spawn([one.fd for one in listening]), self.metrics)
         for served in self._served.values():  # from here on it hears every change, like the others
-            worker.tell(framed(served.compiler.whole()))
-        worker.tell(framed(start))
+            worker.tell(encode_frame(served.compiler.whole()))
+        worker.tell(encode_frame(start))
         self._workers.append(worker)
         self._group.create_task(self._look_after(worker), name=f"dns worker {number}")
 
@@ -153,23 +155,25 @@ class DnsServer:
         if self._group is not None:
             await self._launch(worker.number)
 
-    def _listening(self, number: int) -> list[Listening]:
-        found: list[Listening] = []
+    def _listening(self, number: int) -> list[ListeningSocket]:
+        found: list[ListeningSocket] = []
         for view, served in self._served.items():
             for listeners in served.listeners:
                 limit = 0 if listeners.is_loopback else self._settings.per_second
                 udp, tcp = listeners.datagrams[number], listeners.streams[number]
-                found.append(Listening(view, udp.fileno(), stream=False, per_second=limit))
-                found.append(Listening(view, tcp.fileno(), stream=True))
+                found.append(ListeningSocket(view, udp.fileno(), stream=False, per_second=limit))
+                found.append(ListeningSocket(view, tcp.fileno(), stream=True))
         return found
 
 
 @asynccontextmanager
 async def serving(
-    served: Sequence[Served], settings: Serving | None = None, metrics: Metrics | None = None
+    served: Sequence[ServedView],
+    settings: ServerSettings | None = None,
+    metrics: Metrics | None = None,
 ) -> AsyncIterator[DnsServer]:
     """Answer on the sockets of some views until the block ends; sockets stay their owner's."""
-    server = DnsServer(served, settings or Serving(), metrics or Metrics())
+    server = DnsServer(served, settings or ServerSettings(), metrics or Metrics())
     async with server._running():  # noqa: SLF001 - the other half of the server
         yield server
 
@@ -198,7 +202,7 @@ class _Worker:
     async def reach(self, mark: int) -> None:
         """Wait until everything told so far is done, or the process has ended."""
         done = self._waiting.setdefault(mark, asyncio.get_running_loop().create_future())
-        self.tell(framed(Mark(mark)))
+        self.tell(encode_frame(Barrier(mark)))
         if self._process.returncode is None:
             await done
 
@@ -208,8 +212,8 @@ class _Worker:
         assert pipe is not None, "workers have a pipe"
         try:
             while True:
-                front = await pipe.readexactly(FRONT)
-                self._heard(report_in(await pipe.readexactly(int.from_bytes(front))))
+                front = await pipe.readexactly(LENGTH_BYTES)
+                self._heard(decode_report(await pipe.readexactly(int.from_bytes(front))))
         except asyncio.IncompleteReadError:
             await self._process.wait()
         finally:
@@ -220,7 +224,7 @@ class _Worker:
     async def stop(self) -> None:
         """Let it answer what has come in, then end; what does not end in time is killed."""
         self.stopping = True
-        self.tell(framed(Stop()))
+        self.tell(encode_frame(Stop()))
         try:
             async with asyncio.timeout(FAREWELL):
                 await self._process.wait()
@@ -230,13 +234,13 @@ class _Worker:
 
     def _heard(self, report: Report) -> None:
         match report:
-            case Reached(number):
+            case BarrierReached(number):
                 done = self._waiting.pop(number, None)
                 if done is not None and not done.done():
                     done.set_result(None)
-            case Counted():
+            case WorkerStats():
                 self._metrics.counted(self.number, report)
-            case Sampled(view, client, name, rtype, rcode, size):
+            case SampledQuery(view, client, name, rtype, rcode, size):
                 told = {"view": view, "client": client, "question": name}
                 log.info("dns query", extra={**told, "type": rtype, "rcode": rcode, "size": size})
             case _:

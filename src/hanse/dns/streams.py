@@ -9,7 +9,7 @@ LONGEST_BACKLOG = 256 * 1024
 PIECE = 64 * 1024
 """Bytes of a transfer that wait for the client; the rest is not made yet."""
 
-Answering = Callable[[bytes], bytes | Iterator[bytes] | None]
+StreamResponder = Callable[[bytes], bytes | Iterator[bytes] | None]
 """An answer, or several; empty: later; None: never."""
 
 
@@ -27,11 +27,11 @@ class Connection:
         self.active = now
         self.ended = False
         self._transfer: Iterator[bytes] | None = None
-        self._after: Answering = _nothing
+        self._after: StreamResponder = _nothing
         self._incoming = bytearray()
         self._outgoing = bytearray()
 
-    def read(self, answer: Answering, now: float) -> None:
+    def read(self, answer: StreamResponder, now: float) -> None:
         """Take what has come in, and answer every whole question in it."""
         try:
             told = self.sock.recv(65536)
@@ -46,7 +46,7 @@ class Connection:
         self._answer(answer, now)
         self.write(now)
 
-    def _answer(self, answer: Answering, now: float) -> None:
+    def _answer(self, answer: StreamResponder, now: float) -> None:
         incoming = self._incoming
         at = 0
         while len(incoming) - at >= 2 and not self.ended and self._transfer is None:
@@ -105,11 +105,11 @@ class Connection:
         self.sock.close()
 
     @property
-    def has_more(self) -> bool:
+    def has_pending(self) -> bool:
         """Whether answers wait for the client."""
         return bool(self._outgoing) or self._transfer is not None
 
     @property
-    def is_full(self) -> bool:
+    def is_backlogged(self) -> bool:
         """Whether the client must read before it may ask on."""
         return len(self._outgoing) > LONGEST_BACKLOG or self._transfer is not None

@@ -7,12 +7,19 @@ from typing import Any
 
 from hanse.dns.messages import Delta
 from hanse.dns.questions import Rcode
-from hanse.dns.rotation import turns
-from hanse.dns.selection import ByClient, Regions, Resolvers
-from hanse.model.dns.names import ROOT, above, text_of
-from hanse.model.dns.records import Answer, Node, Type, alias_in, soa, type_text
+from hanse.dns.rotation import weighted_order
+from hanse.dns.selection import ClientSelector, Regions, Resolvers
+from hanse.model.dns.names import ROOT, name_text, parent_name
+from hanse.model.dns.records import (
+    RecordType,
+    RRset,
+    ZoneNode,
+    find_cname,
+    soa_record,
+    type_mnemonic,
+)
 
-Heads = tuple[bytes, bytes, bytes, bytes]
+Headers = tuple[bytes, bytes, bytes, bytes]
 """The header after its id: by whether recursion was desired, then also with EDNS."""
 
 Entry = Sequence[Any]
@@ -28,11 +35,11 @@ Hit = tuple[Iterator[bytes], list[int]]
 MOST_HITS = 20_000
 
 _IN = b"\0\1"
-_ADDRESSES = (Type.A, Type.AAAA)
+_ADDRESSES = (RecordType.A, RecordType.AAAA)
 _SHORT_ROUND = 16
 
 
-def heads(rcode: int, answers: int, authority: int = 0) -> Heads:
+def headers(rcode: int, answers: int, authority: int = 0) -> Headers:
     """The headers of an answer to a question in the usual form."""
 
     def head(recursion: int, additional: int) -> bytes:
@@ -48,7 +55,7 @@ class Zone:
 
     def __init__(self, name: bytes) -> None:
         self.name = name
-        self.text = text_of(name)
+        self.text = name_text(name)
         self.authority = b""
 
 
@@ -67,25 +74,27 @@ class Table:
         self.zones: dict[bytes, Zone] = {}
         self.counts: dict[tuple[str, str, int], list[int]] = {}
         """How many answers were given, by zone, type and code."""
-        self.by_client: dict[bytes, tuple[ByClient, list[tuple[Heads, bytes]], list[int]]] = {}
+        self.client_selectors: dict[
+            bytes, tuple[ClientSelector, list[tuple[Headers, bytes]], list[int]]
+        ] = {}
         """Answers that depend on who asks: how one is chosen, all of them, how often given."""
         self.regions = Regions()
         self.resolvers = Resolvers()
         self.secondaries: tuple[str, ...] = ()
-        self.kept: dict[bytes, Node] | None = None
+        self.kept: dict[bytes, ZoneNode] | None = None
         """Every name as it was told, where zones may be transferred to somebody."""
         self._random = random
-        self.hits: dict[bytes, Hit] = {}
+        self.response_cache: dict[bytes, Hit] = {}
         """Answers to packets as they came, without their id: valid until anything changes."""
-        self._heads: dict[int, Heads] = {}
+        self._heads: dict[int, Headers] = {}
         self._nothing: dict[tuple[bytes, int], list[Any]] = {}
 
     def apply(self, delta: Delta) -> None:
         """Take in what has changed."""
-        self.hits.clear()
-        if delta.afresh:
+        self.response_cache.clear()
+        if delta.replace_all:
             self.answers.clear()
-            self.by_client.clear()
+            self.client_selectors.clear()
             self.aliases.clear()
             self.names.clear()
             self.regions = Regions(delta.regions)
@@ -121,52 +130,52 @@ class Table:
                 return zone
             if name == ROOT:
                 return None
-            name = above(name)
+            name = parent_name(name)
 
     def counter(self, zone: str, rtype: str, rcode: int) -> list[int]:
         """Where answers of that kind are counted."""
         return self.counts.setdefault((zone, rtype, rcode), [0])
 
-    def learn(self, packet: bytes, entry: Entry, kind: int, opt: bytes, room: int) -> None:
+    def cache_response(self, packet: bytes, entry: Entry, kind: int, opt: bytes, room: int) -> None:
         """Remember the answers to a packet in the usual form, where all of them fit."""
         front, body, counter, waiting, round_ = entry
         if waiting is not None and round_ is None:
             return
-        if len(self.hits) >= MOST_HITS:  # someone varies the case of names: begin anew
-            self.hits.clear()
+        if len(self.response_cache) >= MOST_HITS:  # someone varies the case of names: begin anew
+            self.response_cache.clear()
         question = packet[12 : len(packet) - len(opt)]
         whole = [h[kind] + question + b + opt for h, b in round_ or [(front, body)]]
         if max(map(len, whole)) + 2 <= room:
             taken = cycle(whole) if round_ else repeat(whole[0])
-            self.hits[packet[2:]] = (taken, counter)
+            self.response_cache[packet[2:]] = (taken, counter)
 
     def _sign(self, serial: int) -> None:
         """Every empty answer ends with its zone's SOA, whose serial changes whenever names do."""
         for zone in self.zones.values():
-            zone.authority = soa(zone.name, serial)
+            zone.authority = soa_record(zone.name, serial)
             front = zone.authority[len(zone.name) :]
             counter = self.counter(zone.text, "SOA", Rcode.NOERROR)
             entry = (self._heads_of(1), b"\xc0\x0c" + front, counter, None, None)
-            self.answers[_question(zone.name, Type.SOA)] = entry
+            self.answers[_question(zone.name, RecordType.SOA)] = entry
         for (name, _), empty in self._nothing.items():
             if name in self.zones:
                 empty[1] = self.zones[name].authority
 
-    def _put(self, named: Node) -> None:
+    def _put(self, named: ZoneNode) -> None:
         zone = self.zone_of(named.name)
         if zone is None:
             return
         self._drop(named.name)
         types: list[int] = []
-        target = alias_in(named)
+        target = find_cname(named)
         if target is not None:
             self.aliases[named.name] = target
-        told = [a for a in named.answers if target is None or a.type == Type.CNAME]
+        told = [a for a in named.answers if target is None or a.type == RecordType.CNAME]
         for answer in told:
             types.append(answer.type)
             question = _question(named.name, answer.type)
             if answer.by is not None:
-                self.by_client[question] = self._chosen(zone, answer)
+                self.client_selectors[question] = self._chosen(zone, answer)
             else:
                 self.answers[question] = self._entry(zone, answer)
         for rtype in _ADDRESSES if target is None else ():
@@ -179,10 +188,10 @@ class Table:
         self.aliases.pop(name, None)
         for rtype in self.names.pop(name, ()):
             self.answers.pop(_question(name, rtype), None)
-            self.by_client.pop(_question(name, rtype), None)
+            self.client_selectors.pop(_question(name, rtype), None)
 
-    def _entry(self, zone: Zone, answer: Answer) -> Entry:
-        counter = self.counter(zone.text, type_text(answer.type), Rcode.NOERROR)
+    def _entry(self, zone: Zone, answer: RRset) -> Entry:
+        counter = self.counter(zone.text, type_mnemonic(answer.type), Rcode.NOERROR)
         first = answer.variants[0]
         front = self._heads_of(first.count)
         if len(answer.variants) == 1 and not answer.stride:
@@ -190,7 +199,7 @@ class Table:
         if answer.stride:
             return (front, first.body, counter, _moving(front, first.body, answer.stride), None)
         prepared = [(self._heads_of(v.count), v.body) for v in answer.variants]
-        order = turns(tuple([v.weight for v in answer.variants]))
+        order = weighted_order(tuple([v.weight for v in answer.variants]))
         start = self._random.randrange(len(order))
         if len(order) > _SHORT_ROUND:
             return (front, first.body, counter, _long_round(prepared, order, start), None)
@@ -198,25 +207,25 @@ class Table:
         return (front, first.body, counter, cycle(round_), round_)
 
     def _chosen(
-        self, zone: Zone, answer: Answer
-    ) -> tuple[ByClient, list[tuple[Heads, bytes]], list[int]]:
-        counter = self.counter(zone.text, type_text(answer.type), Rcode.NOERROR)
+        self, zone: Zone, answer: RRset
+    ) -> tuple[ClientSelector, list[tuple[Headers, bytes]], list[int]]:
+        counter = self.counter(zone.text, type_mnemonic(answer.type), Rcode.NOERROR)
         prepared = [(self._heads_of(v.count), v.body) for v in answer.variants]
-        return ByClient(answer, self._random), prepared, counter
+        return ClientSelector(answer, self._random), prepared, counter
 
     def _empty(self, zone: Zone, rtype: int) -> Entry:
         """The answer that a name has nothing of a type; one for all names of a zone."""
         known = self._nothing.get((zone.name, rtype))
         if known is None:
-            counter = self.counter(zone.text, type_text(rtype), Rcode.NOERROR)
-            known = [heads(Rcode.NOERROR, 0, 1), zone.authority, counter, None, None]
+            counter = self.counter(zone.text, type_mnemonic(rtype), Rcode.NOERROR)
+            known = [headers(Rcode.NOERROR, 0, 1), zone.authority, counter, None, None]
             self._nothing[(zone.name, rtype)] = known
         return known
 
-    def _heads_of(self, number: int) -> Heads:
+    def _heads_of(self, number: int) -> Headers:
         found = self._heads.get(number)
         if found is None:
-            found = self._heads[number] = heads(Rcode.NOERROR, number)
+            found = self._heads[number] = headers(Rcode.NOERROR, number)
         return found
 
 
@@ -232,14 +241,14 @@ def _question(name: bytes, rtype: int) -> bytes:
 
 
 def _long_round(
-    prepared: list[tuple[Heads, bytes]], order: tuple[int, ...], start: int
-) -> Iterator[tuple[Heads, bytes]]:
+    prepared: list[tuple[Headers, bytes]], order: tuple[int, ...], start: int
+) -> Iterator[tuple[Headers, bytes]]:
     """A round that is too long for every name to have its own copy."""
     for at in count(start):
         yield prepared[order[at % len(order)]]
 
 
-def _moving(front: Heads, body: bytes, stride: int) -> Iterator[tuple[Heads, bytes]]:
+def _moving(front: Headers, body: bytes, stride: int) -> Iterator[tuple[Headers, bytes]]:
     """The same records, each in front in its turn."""
     for start in count(0, stride):
         at = start % len(body)

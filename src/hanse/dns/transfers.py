@@ -3,10 +3,18 @@
 from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
-from hanse.dns.questions import HEADER, IN, Malformed, Question, Rcode, question_in, with_edns
+from hanse.dns.questions import (
+    HEADER,
+    IN,
+    MalformedMessage,
+    Question,
+    Rcode,
+    parse_question,
+    with_edns,
+)
 from hanse.dns.responder import respond
 from hanse.dns.table import Table
-from hanse.model.dns.records import Node, Type, everything, type_text
+from hanse.model.dns.records import RecordType, ZoneNode, all_resource_records, type_mnemonic
 
 LARGEST = 32 * 1024
 """Bytes after which a message is full: the rest goes into the next."""
@@ -39,18 +47,19 @@ def reply_by_stream(packet: bytes, table: Table, client: str) -> Reply:
     """What is answered to a packet on a connection, where a whole zone may be."""
     if table.kept is not None and packet[2:3] and not packet[2] & 0xF8:
         try:
-            question = question_in(packet) if packet[4:6] == b"\0\1" else None
-        except Malformed:
+            question = parse_question(packet) if packet[4:6] == b"\0\1" else None
+        except MalformedMessage:
             question = None
         if question is not None and _may_have(question, table, client):
-            table.counter(table.zones[question.name].text, type_text(question.type), 0)[0] += 1
+            table.counter(table.zones[question.name].text, type_mnemonic(question.type), 0)[0] += 1
             return _transferred(packet, question, table)
     return respond(packet, table, stream=True, client=client)
 
 
 def _may_have(question: Question, table: Table, client: str) -> bool:
     return (
-        question.type in (Type.AXFR, Type.IXFR)  # who asks for what changed may be told everything
+        question.type
+        in (RecordType.AXFR, RecordType.IXFR)  # who asks for what changed may be told everything
         and question.class_ == IN
         and question.name in table.zones
         and table.synced
@@ -68,12 +77,12 @@ def _transferred(packet: bytes, question: Question, table: Table) -> Iterator[by
     return _messages(packet, question, _records(nodes, zone, soa))
 
 
-def _records(nodes: Iterable[Node], zone: bytes, soa: bytes) -> Iterator[bytes]:
+def _records(nodes: Iterable[ZoneNode], zone: bytes, soa: bytes) -> Iterator[bytes]:
     yield soa
     for node in nodes:
         owner = node.name[: len(node.name) - len(zone)] + _APEX
         for answer in node.answers:
-            for told in everything(answer):
+            for told in all_resource_records(answer):
                 front = told.type.to_bytes(2) + b"\0\1" + told.ttl.to_bytes(4)
                 yield owner + front + len(told.rdata).to_bytes(2) + told.rdata
     yield soa

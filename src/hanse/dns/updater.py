@@ -12,7 +12,7 @@ PIECE = 100
 """Keys compiled at a time, about ten milliseconds, so that others get their turn."""
 
 
-class Feed:
+class ViewUpdater:
     """Keeps one view up to date. `on_change` has the shape of a fleet's listener."""
 
     def __init__(

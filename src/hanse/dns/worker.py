@@ -18,31 +18,31 @@ from random import Random
 from typing import assert_never
 
 from hanse.dns.batch import Batch, Client
-from hanse.dns.cname_chains import failed
-from hanse.dns.fast_path import Anew, Sample, answer_anew, serve_datagrams
-from hanse.dns.forwarding import MOST_STREAMS, Forwarder, Relay, leads_on
+from hanse.dns.cname_chains import servfail_response
+from hanse.dns.fast_path import Sample, UncachedResponder, respond_uncached, serve_datagrams
+from hanse.dns.forwarding import MOST_STREAMS, Forwarder, Relay, forwarded_question
 from hanse.dns.limits import Limiter
 from hanse.dns.messages import (
-    FRONT,
+    LENGTH_BYTES,
     SECONDS,
-    Count,
-    Counted,
+    Barrier,
+    BarrierReached,
     Delta,
-    Listening,
-    Mark,
-    Reached,
-    Sampled,
+    ListeningSocket,
+    QueryCount,
+    SampledQuery,
     Start,
     Stop,
-    framed,
-    order_in,
+    WorkerStats,
+    decode_command,
+    encode_frame,
 )
-from hanse.dns.questions import RCODES, Malformed, question_in
-from hanse.dns.streams import Answering, Connection
+from hanse.dns.questions import RCODES, MalformedMessage, parse_question
+from hanse.dns.streams import Connection, StreamResponder
 from hanse.dns.table import Table
 from hanse.dns.transfers import Reply, reply_by_stream
-from hanse.model.dns.names import text_of
-from hanse.model.dns.records import type_text
+from hanse.model.dns.names import name_text
+from hanse.model.dns.records import type_mnemonic
 
 ORDERS, REPORTS = 0, 1
 TELL_EVERY = 1.0
@@ -103,7 +103,7 @@ class Worker:
                 elif fd in self._relays:
                     self._go_on(fd)
                 elif self._forwarder is not None and fd in self._forwarder.sockets:
-                    self._forwarder.bring_back(fd)
+                    self._forwarder.receive_responses(fd)
                 else:
                     ready[fd]()
             now = time.monotonic()
@@ -119,16 +119,16 @@ class Worker:
         pending = self._pending
         pending += told
         at = 0
-        while len(pending) - at >= FRONT:
-            end = at + FRONT + int.from_bytes(pending[at : at + FRONT])
+        while len(pending) - at >= LENGTH_BYTES:
+            end = at + LENGTH_BYTES + int.from_bytes(pending[at : at + LENGTH_BYTES])
             if len(pending) < end:
                 break
-            self._take(bytes(pending[at + FRONT : end]))
+            self._take(bytes(pending[at + LENGTH_BYTES : end]))
             at = end
         del pending[:at]
 
     def _take(self, body: bytes) -> None:
-        order = order_in(body)
+        order = decode_command(body)
         match order:
             case Start():
                 self._settings = order
@@ -137,8 +137,8 @@ class Worker:
                     self._listen(listening)
             case Delta(view):
                 self._table(view).apply(order)
-            case Mark(number):
-                self._report(Reached(number))
+            case Barrier(number):
+                self._report(BarrierReached(number))
             case Stop():
                 self._stopping = True
             case _:
@@ -155,7 +155,7 @@ class Worker:
             self._tables[view] = Table(view, self._random)
         return self._tables[view]
 
-    def _listen(self, listening: Listening) -> None:
+    def _listen(self, listening: ListeningSocket) -> None:
         sock = socket.socket(fileno=listening.fd)
         sock.setblocking(False)
         if listening.stream:
@@ -170,28 +170,28 @@ class Worker:
             sample = self._sampler(table, every) if every else None
             batch = self._batch(sock.family)
             times, clock = self._times, time.perf_counter
-            anew = self._answering(sock)
+            fallback = self._answering(sock)
 
             def serve() -> None:
                 began = clock()
-                serve_datagrams(sock, batch, table, limiter, sample, anew)
+                serve_datagrams(sock, batch, table, limiter, sample, fallback)
                 times.took(clock() - began)
 
             self._datagrams[listening.fd] = serve
         self._poll.register(listening.fd, select.EPOLLIN)
 
-    def _answering(self, sock: socket.socket) -> Anew:
+    def _answering(self, sock: socket.socket) -> UncachedResponder:
         """Answers of our own, and other zones' by other servers, where there are any to ask."""
         forwarder = self._forwarder
         if forwarder is None:
-            return answer_anew
+            return respond_uncached
 
-        def anew(packet: bytes, table: Table, client: Client) -> bytes | None:
-            if forwarder.takes(packet, table, sock, client):
+        def fallback(packet: bytes, table: Table, client: Client) -> bytes | None:
+            if forwarder.forward(packet, table, sock, client):
                 return None
-            return answer_anew(packet, table, client)
+            return respond_uncached(packet, table, client)
 
-        return anew
+        return fallback
 
     def _batch(self, family: int) -> Batch:
         """One for all sockets of a family: there may be many, and they are served in turn."""
@@ -206,13 +206,13 @@ class Worker:
             if next(numbers) % every:
                 return
             try:
-                question = question_in(batch.packet(slot))
-            except (Malformed, IndexError):
+                question = parse_question(batch.packet(slot))
+            except (MalformedMessage, IndexError):
                 return
             rcode, size = RCODES.get(answer[1] & 0xF, ""), 2 + len(answer)
-            name, rtype = text_of(question.name), type_text(question.type)
+            name, rtype = name_text(question.name), type_mnemonic(question.type)
             client = batch.client(slot)[0]
-            self._report(Sampled(table.view, client, name, rtype, rcode, size))
+            self._report(SampledQuery(table.view, client, name, rtype, rcode, size))
 
         return sample
 
@@ -232,31 +232,34 @@ class Worker:
         table = self._table(connection.view)
         if event & select.EPOLLOUT:
             connection.write(time.monotonic())
-        if event & (select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR) and not connection.is_full:
+        if (
+            event & (select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR)
+            and not connection.is_backlogged
+        ):
             connection.read(self._answering_by_stream(connection, table), time.monotonic())
         self._wait_for(connection)
 
     def _wait_for(self, connection: Connection) -> None:
-        if connection.ended and not connection.has_more:
+        if connection.ended and not connection.has_pending:
             self._close(connection)
             return
-        wanted = 0 if connection.is_full or connection.ended else select.EPOLLIN
-        wanted |= select.EPOLLOUT if connection.has_more else 0
+        wanted = 0 if connection.is_backlogged or connection.ended else select.EPOLLIN
+        wanted |= select.EPOLLOUT if connection.has_pending else 0
         self._poll.modify(connection.sock.fileno(), wanted)
 
-    def _answering_by_stream(self, connection: Connection, table: Table) -> Answering:
+    def _answering_by_stream(self, connection: Connection, table: Table) -> StreamResponder:
         forwarder, client = self._forwarder, connection.client
 
         def answer(packet: bytes) -> Reply:
-            onward = leads_on(packet, table) if forwarder is not None else None
+            onward = forwarded_question(packet, table) if forwarder is not None else None
             if forwarder is None or onward is None:
                 return reply_by_stream(packet, table, client)
             if len(self._relays) >= MOST_STREAMS:
-                return failed(packet)
+                return servfail_response(packet)
             try:
                 relay = forwarder.relay(onward, lambda told: self._late(connection, told))
             except OSError:  # this process holds as many sockets as it may
-                return failed(packet)
+                return servfail_response(packet)
             self._relay(relay)
             return b""
 
@@ -274,9 +277,9 @@ class Worker:
 
     def _go_on(self, fd: int) -> None:
         relay = self._relays[fd]
-        if relay.go_on():
+        if relay.advance():
             self._end(relay)
-        elif not relay.has_more:
+        elif not relay.has_pending:
             self._poll.modify(fd, select.EPOLLIN)
 
     def _end(self, relay: Relay) -> None:
@@ -297,10 +300,10 @@ class Worker:
         for connection in [c for c in self._connections.values() if c.active < idle]:
             self._close(connection)
         for relay in [r for r in self._relays.values() if r.until < now]:
-            relay.give_up()
+            relay.fail()
             self._end(relay)
         counts = [
-            Count(view, zone, rtype, RCODES[rcode], counter[0])
+            QueryCount(view, zone, rtype, RCODES[rcode], counter[0])
             for view, table in self._tables.items()
             for (zone, rtype, rcode), counter in table.counts.items()
             if counter[0]
@@ -308,18 +311,18 @@ class Worker:
         for table in self._tables.values():
             for counter in table.counts.values():
                 counter[0] = 0
-        held_back = sum(limiter.held_back for limiter in self._limiters)
-        limited, self._held_back = held_back - self._held_back, held_back
+        dropped = sum(limiter.dropped for limiter in self._limiters)
+        limited, self._held_back = dropped - self._held_back, dropped
         names = {view: len(table.names) for view, table in self._tables.items()}
         times, self._times.counts[:] = tuple(self._times.counts), [0] * (len(SECONDS) + 1)
         seconds, self._times.seconds = self._times.seconds, 0.0
         open_now = len(self._connections)
-        self._report(Counted(tuple(counts), names, limited, open_now, times, seconds))
+        self._report(WorkerStats(tuple(counts), names, limited, open_now, times, seconds))
 
-    def _report(self, report: Reached | Counted | Sampled) -> None:
+    def _report(self, report: BarrierReached | WorkerStats | SampledQuery) -> None:
         """Tell our owner; one that has died is noticed at the other end of the pipe."""
         try:
-            os.write(self._reports, framed(report))
+            os.write(self._reports, encode_frame(report))
         except BrokenPipeError:
             self._stopping = True
 
@@ -329,12 +332,12 @@ class Worker:
             serve()
         self._tell(time.monotonic())
         end = time.monotonic() + FAREWELL
-        waiting = [c for c in self._connections.values() if c.has_more]
+        waiting = [c for c in self._connections.values() if c.has_pending]
         while waiting and time.monotonic() < end:
             select.select([], [c.sock for c in waiting], [], 0.1)
             for connection in waiting:
                 connection.write(time.monotonic())
-            waiting = [c for c in waiting if c.has_more]
+            waiting = [c for c in waiting if c.has_pending]
 
 
 def main() -> None:

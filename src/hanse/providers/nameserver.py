@@ -24,8 +24,13 @@ import dns.update
 import dns.xfr
 import dns.zone
 
-from hanse.features.publishing.owner_records import MARK, is_mark, mark_of, names_in
-from hanse.features.publishing.records import PUBLISHED
+from hanse.features.publishing.owner_records import (
+    OWNER_LABEL,
+    is_owner_record,
+    owner_record,
+    parse_published_names,
+)
+from hanse.features.publishing.records import PUBLISHED_TYPES
 from hanse.kube.errors import (
     AlreadyExists,
     ApiError,
@@ -41,7 +46,7 @@ from hanse.kube.errors import (
 )
 from hanse.model.kinds.names import PublishedName, RecordSet
 from hanse.model.objects import K, Object
-from hanse.providers.tsig_keys import BadKey, key_in
+from hanse.providers.tsig_keys import InvalidTsigKey, parse_tsig_key
 
 PATIENCE = 5.0
 LONGEST_TRANSFER = 60.0
@@ -59,8 +64,8 @@ def key_file(path: str) -> KeyReader:
 
     def read() -> dns.tsig.Key:
         try:
-            return key_in(Path(path).read_text())
-        except (OSError, UnicodeDecodeError, BadKey) as error:
+            return parse_tsig_key(Path(path).read_text())
+        except (OSError, UnicodeDecodeError, InvalidTsigKey) as error:
             why = error.strerror if isinstance(error, OSError) else error
             raise BadCredentials(f"key file {path}: {why}") from None
 
@@ -104,7 +109,7 @@ class NameServer:
 
     async def _look(self) -> None:
         zone = await self._transferred()
-        self._known = {found.name: found for found in names_in(_content(zone))}
+        self._known = {found.name: found for found in parse_published_names(_content(zone))}
         self._serial = zone.get_soa().serial
 
     async def create(self, obj: K) -> K:
@@ -114,7 +119,7 @@ class NameServer:
         update.absent(owner)
         update.absent(mark, dns.rdatatype.TXT)
         self._add(update, owner, name)
-        update.add(mark, mark_of(name.metadata))
+        update.add(mark, owner_record(name.metadata))
         await self._send(update)
         self._known[name.name] = name
         return obj
@@ -127,7 +132,7 @@ class NameServer:
         for kept in standing.spec.records:
             update.delete(owner, kept.type)
         self._add(update, owner, name)
-        update.replace(mark, mark_of(name.metadata))
+        update.replace(mark, owner_record(name.metadata))
         await self._send(update)
         self._known[name.name] = name
         return obj
@@ -147,12 +152,12 @@ class NameServer:
         update = self._update()
         owner = _owner(standing)
         by_type = {records.type: records for records in standing.spec.records}
-        for rtype in PUBLISHED:
+        for rtype in PUBLISHED_TYPES:
             if rtype in by_type:
                 update.present(owner, _rdataset(by_type[rtype], ttl=0))  # RFC 2136, 2.4.2
             else:
                 update.absent(owner, rtype)
-        update.present(_mark(standing), mark_of(standing.metadata))
+        update.present(_mark(standing), owner_record(standing.metadata))
         return update
 
     def _add(self, update: dns.update.UpdateMessage, owner: dns.name.Name, obj: Object) -> None:
@@ -253,7 +258,7 @@ def _content(zone: dns.zone.Zone) -> Iterable[tuple[str, dns.rdataset.Rdataset]]
 
 def _published(obj: Object) -> PublishedName:
     assert isinstance(obj, PublishedName), "names are all that is kept here"
-    if is_mark(obj.name):
+    if is_owner_record(obj.name):
         raise Invalid(Status(0, "Invalid", f"{obj.name} is the name of a mark of ours"))
     return obj
 
@@ -264,7 +269,7 @@ def _owner(name: PublishedName) -> dns.name.Name:
 
 def _mark(name: PublishedName) -> dns.name.Name:
     try:
-        return dns.name.from_text(f"{MARK}.{name.name}")
+        return dns.name.from_text(f"{OWNER_LABEL}.{name.name}")
     except dns.name.NameTooLong:
         raise Invalid(Status(0, "Invalid", f"{name.name} is too long to be marked")) from None
 

@@ -17,29 +17,29 @@ ALGORITHMS = {
 }
 
 
-class BadKey(ValueError):
+class InvalidTsigKey(ValueError):
     """A text that holds no usable key; the message says why and never repeats a secret."""
 
 
-def key_in(text: str) -> dns.tsig.Key:
+def parse_tsig_key(text: str) -> dns.tsig.Key:
     """The key in what `tsig-keygen` writes, or in a line `algorithm:name:secret`."""
     block, line = _BLOCK.search(text), _LINE.search(text)
     if block is not None:
         algorithm, secret = _ALGORITHM.search(block["body"]), _SECRET.search(block["body"])
         if algorithm is None or secret is None:
-            raise BadKey(f"key {block['name']} lacks its algorithm or its secret")
+            raise InvalidTsigKey(f"key {block['name']} lacks its algorithm or its secret")
         return _key(block["name"], algorithm[1], secret[1])
     if line is not None:
         return _key(line["name"], line["algorithm"], line["secret"])
-    raise BadKey("it holds no key; write one with `tsig-keygen NAME`")
+    raise InvalidTsigKey("it holds no key; write one with `tsig-keygen NAME`")
 
 
 def _key(name: str, algorithm: str, secret: str) -> dns.tsig.Key:
     known = ALGORITHMS.get(algorithm.lower())
     if known is None:
         several = ", ".join(ALGORITHMS)
-        raise BadKey(f"algorithm {algorithm} of key {name} is not one of {several}")
+        raise InvalidTsigKey(f"algorithm {algorithm} of key {name} is not one of {several}")
     try:
         return dns.tsig.Key(dns.name.from_text(name), secret, known)
     except (binascii.Error, dns.exception.DNSException, ValueError):
-        raise BadKey(f"the secret or the name of key {name} cannot be read") from None
+        raise InvalidTsigKey(f"the secret or the name of key {name} cannot be read") from None

@@ -18,8 +18,8 @@ from msgspec import Struct
 
 from hanse.local.real.ports import free_ports
 from hanse.providers.nameserver import NameServer
-from hanse.providers.tsig_keys import key_in
-from tests.dns.fleet import Told, told_in
+from hanse.providers.tsig_keys import parse_tsig_key
+from tests.dns.fleet import DnsAnswer, parse_answer
 
 ZONE = "fleet.example.org"
 SECRET = "c2VjcmV0IG9mIHRoZSBoYXJib3VyIG1hc3Rlcg=="
@@ -36,11 +36,13 @@ class Theirs(Struct, frozen=True):
 
     def ours(self, key: str = KEY, zone: str = ZONE) -> NameServer:
         """It as an agent sees it."""
-        return NameServer("127.0.0.1", self.port, zone, lambda: key_in(key) if key else None)
+        return NameServer(
+            "127.0.0.1", self.port, zone, lambda: parse_tsig_key(key) if key else None
+        )
 
-    async def ask(self, name: str, rtype: str = "A") -> Told:
+    async def ask(self, name: str, rtype: str = "A") -> DnsAnswer:
         query = dns.message.make_query(f"{name}.{ZONE}", rtype)
-        return told_in(
+        return parse_answer(
             await dns.asyncquery.udp(query, "127.0.0.1", port=self.port, timeout=PATIENCE)
         )
 
@@ -51,7 +53,7 @@ class Theirs(Struct, frozen=True):
 
     async def edit(self, change: Callable[[dns.update.UpdateMessage], None]) -> None:
         """What a person does with `nsupdate`."""
-        update = dns.update.UpdateMessage(ZONE, keyring=key_in(KEY))
+        update = dns.update.UpdateMessage(ZONE, keyring=parse_tsig_key(KEY))
         change(update)
         answer = await dns.asyncquery.tcp(update, "127.0.0.1", port=self.port, timeout=PATIENCE)
         assert answer.rcode() == dns.rcode.NOERROR, answer

@@ -20,7 +20,7 @@ from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.runtime.external import ExternalApi
 from hanse.runtime.reconciler import Reconciler
-from tests.dns.fleet import NXDOMAIN, imported, piece
+from tests.dns.fleet import NXDOMAIN, endpoint_slice, imported
 from tests.features.publishing.servers import ZONE, Theirs, name_server
 from tests.support.builders import namespace
 from tests.support.world import World
@@ -65,7 +65,7 @@ async def open_shop(world: World) -> None:
     await client.send(Request("POST", CRDS, body=body))
     await client.create(namespace("shop"))
     await client.create(imported())
-    await client.create(piece("bergen", "10.2.0.1"))
+    await client.create(endpoint_slice("bergen", "10.2.0.1"))
 
 
 async def test_names_follow_the_services_of_a_cluster(theirs: Theirs) -> None:
@@ -84,7 +84,7 @@ async def test_names_follow_the_services_of_a_cluster(theirs: Theirs) -> None:
         await until(lambda: answers("10.2.0.1"))
         await until(served_by_port)
 
-        await client.create(piece("hamburg", "10.1.0.1"))
+        await client.create(endpoint_slice("hamburg", "10.1.0.1"))
         await until(lambda: answers("10.1.0.1", "10.2.0.1"))
         await theirs.edit(lambda update: update.add(WEB, 5, "A", "192.0.2.1"))
         await until(lambda: answers("10.1.0.1", "10.2.0.1"))

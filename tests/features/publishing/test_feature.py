@@ -11,15 +11,15 @@ from hanse.model.kinds.names import PublishedName
 from hanse.model.objects import Meta, Object
 from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import ObjectChange
-from tests.dns.fleet import imported, piece, pod, seen_in
+from tests.dns.fleet import cluster_snapshot, endpoint_slice, imported, pod
 
 ZONE = "fleet.example.org"
 BOTH = PublishingOptions(ZONE, "dns", ServerOptions("192.0.2.53"))
 WEB = Key("services.service", "web", "shop")
 TWO = (
     imported(),
-    piece("bergen", "10.2.0.1", weight=3),
-    piece("hamburg", "fd00::1", "10.1.0.1"),
+    endpoint_slice("bergen", "10.2.0.1", weight=3),
+    endpoint_slice("hamburg", "fd00::1", "10.1.0.1"),
 )
 
 
@@ -28,7 +28,7 @@ def publishing(options: PublishingOptions = BOTH) -> Publishing:
 
 
 def planned(*objects: Object, options: PublishingOptions = BOTH, key: Key = WEB) -> Plan:
-    return publishing(options).plan(key, seen_in("lubeck", *objects))
+    return publishing(options).plan(key, cluster_snapshot("lubeck", *objects))
 
 
 def test_every_cluster_that_has_a_turn_is_published_at_once() -> None:
@@ -93,9 +93,9 @@ def test_weights_are_told_to_who_can_share_out_by_them() -> None:
 def test_weights_that_are_too_large_keep_their_shares() -> None:
     three = (
         imported(),
-        piece("bergen", "10.2.0.1", weight=1000),
-        piece("hamburg", "10.1.0.1", weight=500),
-        piece("riga", "10.3.0.1", weight=1),
+        endpoint_slice("bergen", "10.2.0.1", weight=1000),
+        endpoint_slice("hamburg", "10.1.0.1", weight=500),
+        endpoint_slice("riga", "10.3.0.1", weight=1),
     )
 
     assert [(one, weight) for _, one, _, weight in weighted(*three)] == [
@@ -106,7 +106,7 @@ def test_weights_that_are_too_large_keep_their_shares() -> None:
 
 
 def test_pods_of_a_headless_service_are_one_set_that_takes_all_there_is() -> None:
-    pods = (imported(type_="Headless"), piece("bergen", "10.2.0.1", "10.2.0.2"))
+    pods = (imported(type_="Headless"), endpoint_slice("bergen", "10.2.0.1", "10.2.0.2"))
 
     assert weighted(*pods) == [("A", "all", ("10.2.0.1", "10.2.0.2"), "1")]
 
@@ -122,7 +122,7 @@ def test_text_is_told_to_external_dns_without_quotes() -> None:
 
 
 def test_a_service_without_anything_ready_is_not_published() -> None:
-    assert planned(imported(), piece("bergen", pod("10.2.0.1", ready=False))) == Plan()
+    assert planned(imported(), endpoint_slice("bergen", pod("10.2.0.1", ready=False))) == Plan()
     assert planned() == Plan()
 
 
@@ -131,20 +131,20 @@ def test_a_source_that_is_no_longer_there_leaves_nothing_behind() -> None:
 
 
 def test_a_change_of_a_service_wakes_what_is_published_of_it() -> None:
-    change = ObjectChange("lubeck", None, piece("bergen", "10.2.0.1"))
+    change = ObjectChange("lubeck", None, endpoint_slice("bergen", "10.2.0.1"))
 
-    assert list(publishing().keys_for(change, seen_in("lubeck"))) == [WEB]
+    assert list(publishing().keys_for(change, cluster_snapshot("lubeck"))) == [WEB]
 
 
 def test_two_keys_never_share_an_object() -> None:
     one = planned(
         imported("a-b", namespace="c"),
-        piece("bergen", "10.2.0.1", service="a-b", namespace="c"),
+        endpoint_slice("bergen", "10.2.0.1", service="a-b", namespace="c"),
         key=Key("services.service", "a-b", "c"),
     )
     other = planned(
         imported("a", namespace="b-c"),
-        piece("bergen", "10.2.0.1", service="a", namespace="b-c"),
+        endpoint_slice("bergen", "10.2.0.1", service="a", namespace="b-c"),
         key=Key("services.service", "a", "b-c"),
     )
 
@@ -154,7 +154,9 @@ def test_two_keys_never_share_an_object() -> None:
 def test_what_others_write_dns_endpoints_for_goes_to_the_name_server_alone() -> None:
     zone = ServiceZone(View("published", zone=ZONE))
 
-    plan = Publishing([zone], BOTH, frozenset({zone.name})).plan(WEB, seen_in("lubeck", *TWO))
+    plan = Publishing([zone], BOTH, frozenset({zone.name})).plan(
+        WEB, cluster_snapshot("lubeck", *TWO)
+    )
 
     assert {d.where for d in plan.desired} == {NAME_SERVER}
 
@@ -166,7 +168,7 @@ def test_every_source_of_names_is_published_with_global_hosts_among_them() -> No
         spec=GlobalServiceSpec(host=f"shop.{ZONE}"),
     )
 
-    woken = list(feature.keys_for(ObjectChange("lubeck", None, health), seen_in("lubeck")))
+    woken = list(feature.keys_for(ObjectChange("lubeck", None, health), cluster_snapshot("lubeck")))
 
     assert feature.name == "publishing"
     assert [key.topic for key in woken] == ["gslb.host"]

@@ -3,7 +3,7 @@
 import dns.tsig
 import pytest
 
-from hanse.providers.tsig_keys import BadKey, key_in
+from hanse.providers.tsig_keys import InvalidTsigKey, parse_tsig_key
 
 SECRET = "c2VjcmV0"
 BIND = f'key "hanse" {{\n\talgorithm hmac-sha256;\n\tsecret "{SECRET}";\n}};\n'
@@ -20,7 +20,7 @@ BIND = f'key "hanse" {{\n\talgorithm hmac-sha256;\n\tsecret "{SECRET}";\n}};\n'
     ],
 )
 def test_a_key_is_read_in_each_of_its_forms(text: str) -> None:
-    key = key_in(text)
+    key = parse_tsig_key(text)
 
     assert (key.name.to_text(), key.algorithm) == ("hanse.", dns.tsig.HMAC_SHA256)
     assert key.secret == b"secret"
@@ -36,7 +36,7 @@ def test_a_key_is_read_in_each_of_its_forms(text: str) -> None:
     ],
 )
 def test_a_key_that_cannot_be_used_is_told_without_its_secret(text: str, words: str) -> None:
-    with pytest.raises(BadKey, match=words) as told:
-        key_in(text)
+    with pytest.raises(InvalidTsigKey, match=words) as told:
+        parse_tsig_key(text)
 
     assert "topsecret" not in str(told.value)

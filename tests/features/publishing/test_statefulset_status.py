@@ -27,7 +27,7 @@ from hanse.model.objects import Meta, Object
 from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import ObjectChange, Snapshot, Writes
 from hanse.runtime.ownership import Owner, with_owner
-from tests.dns.fleet import imported, piece
+from tests.dns.fleet import endpoint_slice, imported
 from tests.dns.test_stateful import HOME, SHARES, SPACE, WIDE, parts, shares
 from tests.support.builders import cluster, snapshot, stored
 from tinykube.virtual_time import EPOCH
@@ -113,7 +113,9 @@ def services() -> Publishing:
 
 
 def seen(*endpoints: DNSEndpoint, told: Sequence[Object] = ()) -> Snapshot:
-    held = [stored(o) for o in (imported(), piece("bergen", "10.2.0.1"), *endpoints, *told)]
+    held = [
+        stored(o) for o in (imported(), endpoint_slice("bergen", "10.2.0.1"), *endpoints, *told)
+    ]
     clusters = [cluster("lubeck", Role.LOCAL), cluster("broker", Role.BROKER)]
     return snapshot(services(), "lubeck", clusters, {"lubeck": held})
 

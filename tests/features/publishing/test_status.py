@@ -28,7 +28,7 @@ from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Writes
 from hanse.runtime.compare import status_patch
 from hanse.runtime.ownership import Owner, with_owner
-from tests.dns.fleet import imported, piece
+from tests.dns.fleet import endpoint_slice, imported
 from tests.support.builders import cluster, snapshot, stored
 from tinykube.virtual_time import EPOCH
 
@@ -62,7 +62,7 @@ def planned(
 def service(told: Condition | None = None) -> tuple[ServiceImport, Object]:
     conditions = (told,) if told is not None else ()
     status = ServiceImportStatus(conditions=conditions)
-    return replace(imported(), status=status), piece("bergen", "10.2.0.1")
+    return replace(imported(), status=status), endpoint_slice("bergen", "10.2.0.1")
 
 
 def name(text: str = NAME) -> PublishedName:

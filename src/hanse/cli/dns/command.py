@@ -166,7 +166,7 @@ def command(
     from hanse.cli.addresses import listening_socket
     from hanse.cli.dns.process import Ways, run_dns
     from hanse.cli.process import run_async, start_logging
-    from hanse.dns.server import Serving
+    from hanse.dns.server import ServerSettings
     from hanse.kube import credentials
     from hanse.model.dns.zones import View
 
@@ -195,7 +195,7 @@ def command(
     door = listening_socket("--metrics-listen", metrics_listen) if metrics_listen else None
     ways = Ways(home, broker, broker_namespace)
     servers = tuple(server for told in forward for server in _servers(told))
-    serving = Serving(per_second=rate_limit, log_every=log_every, forward=servers)
+    serving = ServerSettings(per_second=rate_limit, log_every=log_every, forward=servers)
     context.exit(
         run_async(lambda: run_dns(ways, view, sources, listeners, serving, door), lasting=True)
     )
@@ -255,11 +255,11 @@ def _network_zone(view: "View", network: str, namespaces: tuple[str, ...]) -> "N
 
 
 def _named(zone: str, option: str = "--zone") -> str:
-    from hanse.model.dns.names import BadName, wire_name
+    from hanse.model.dns.names import InvalidName, wire_name
 
     try:
         wire_name(zone)
-    except BadName as error:
+    except InvalidName as error:
         raise Oops(f"{option}: {error}; give one such as {ZONE}") from None
     return zone.lower().removesuffix(".")
 

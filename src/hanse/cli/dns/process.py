@@ -15,8 +15,8 @@ from hanse.cli.errors import bad_credentials
 from hanse.dns.compiler import Compiler
 from hanse.dns.health import readiness
 from hanse.dns.listeners import Listeners
-from hanse.dns.server import DnsServer, Served, Serving, serving
-from hanse.dns.updater import Feed
+from hanse.dns.server import DnsServer, ServedView, ServerSettings, serving
+from hanse.dns.updater import ViewUpdater
 from hanse.kube.client import Client
 from hanse.kube.client_config import Credentials
 from hanse.kube.clock import WallClock
@@ -49,7 +49,7 @@ class Ways(Struct, frozen=True):
 class _Telling:
     """Tells what the fleet sees to those who follow it: who is alive, and what is compiled."""
 
-    def __init__(self, feed: Feed, pulses: LeaseTracker) -> None:
+    def __init__(self, feed: ViewUpdater, pulses: LeaseTracker) -> None:
         self._feed = feed
         self._pulses = pulses
 
@@ -66,7 +66,7 @@ async def run_dns(
     view: View,
     sources: Sequence[ZoneSource],
     listeners: Sequence[Listeners],
-    settings: Serving,
+    settings: ServerSettings,
     door: socket.socket | None,
 ) -> int:
     """Serve until a signal says to stop; raises `Oops` if credentials cannot even be read."""
@@ -86,7 +86,7 @@ async def run_dns(
     return 0
 
 
-async def _renew(server: DnsServer, settings: Serving, hangup: asyncio.Event) -> None:
+async def _renew(server: DnsServer, settings: ServerSettings, hangup: asyncio.Event) -> None:
     """Replace the workers whenever somebody hangs up."""
     while True:
         await hangup.wait()
@@ -101,7 +101,7 @@ async def _answering(
     view: View,
     sources: Sequence[ZoneSource],
     listeners: Sequence[Listeners],
-    settings: Serving,
+    settings: ServerSettings,
     door: socket.socket | None,
 ) -> AsyncIterator[DnsServer]:
     clock = WallClock()
@@ -116,13 +116,13 @@ async def _answering(
     compiler = Compiler(view, sources, serial=int(clock.now().timestamp()))
     try:
         async with AsyncExitStack() as stack:
-            served = [Served(compiler, tuple(listeners))]
+            served = [ServedView(compiler, tuple(listeners))]
             server = await stack.enter_async_context(serving(served, settings))
             if door is not None:
                 registry = server.metrics.registry
                 told = health.serving(door, registry, lambda: readiness(compiler))
                 await stack.enter_async_context(told)
-            feed = Feed(compiler, server, informers.snapshot)
+            feed = ViewUpdater(compiler, server, informers.snapshot)
             informers.change_handler = _Telling(feed, LeaseTracker(informers, clock))
             await stack.enter_async_context(informers.running())
             await stack.enter_async_context(feed.running())

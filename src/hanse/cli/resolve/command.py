@@ -79,7 +79,7 @@ def command(
 
 def whole_name(name: str, zone: str) -> str:
     """The full name: `web.shop` is short for a service's."""
-    from hanse.model.dns.names import BadName, wire_name
+    from hanse.model.dns.names import InvalidName, wire_name
 
     bare = name.removesuffix(".")
     inside = bare == zone or bare.endswith(f".{zone}")
@@ -88,7 +88,7 @@ def whole_name(name: str, zone: str) -> str:
     try:
         wire_name(zone)
         wire_name(whole)
-    except BadName as error:
+    except InvalidName as error:
         raise Oops(f"{error}; give a name such as web.shop.svc.{ZONE}") from None
     return whole
 
@@ -107,14 +107,14 @@ def _view(zone: str, local_first: bool, global_zones: Sequence[str], settings: S
     """What a name server would be told; that of a local federation knows its own zone."""
     from hanse.cli.clusters import is_local
     from hanse.local.up.sample import GLOBAL_ZONE
-    from hanse.model.dns.names import BadName, wire_name
+    from hanse.model.dns.names import InvalidName, wire_name
     from hanse.model.dns.zones import View
 
     named = tuple(one.lower().removesuffix(".") for one in global_zones)
     try:
         for one in named:
             wire_name(one)
-    except BadName as error:
+    except InvalidName as error:
         raise Oops(f"--global-zone: {error}; give a zone such as example.org") from None
     known = named or ((GLOBAL_ZONE,) if is_local(settings) else ())
     return View("asked", zone=zone, local_first=local_first, global_zones=known)
@@ -136,7 +136,7 @@ def _resolve(
     from hanse.cli.resolve.services import resolved
     from hanse.dns.explain_replicas import asked
     from hanse.kube.errors import BadCredentials
-    from hanse.model.dns.names import is_under, wire_name
+    from hanse.model.dns.names import is_subdomain, wire_name
 
     start_logging(settings)
     try:
@@ -144,7 +144,7 @@ def _resolve(
     except BadCredentials as error:
         raise bad_credentials(error) from None
     about = asked(name, replicas)
-    if about is not None and not is_under(wire_name(name), wire_name(view.zone)):
+    if about is not None and not is_subdomain(wire_name(name), wire_name(view.zone)):
         asking = Asking(tuple(chosen), ways(msgspec.structs.replace(settings, context="")))
         return run_async(lambda: resolved_replicas(name, rtype, about, asking, replicas))
     return run_async(lambda: resolved(name, rtype, chosen, view))

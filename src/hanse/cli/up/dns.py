@@ -8,7 +8,7 @@ from hanse import app
 from hanse.cli.errors import Oops
 from hanse.dns.compiler import Compiler
 from hanse.dns.listeners import Listeners, bound
-from hanse.dns.server import DnsServer, Served, serving
+from hanse.dns.server import DnsServer, ServedView, serving
 from hanse.features.networks.names import NetworkName, parse_network_name
 from hanse.features.networks.zone import NetworkZone, watches
 from hanse.features.publishing.zone import OutsideZone
@@ -104,14 +104,14 @@ class Names:
         wanted = {f"{cluster}/{name}": name for name in sorted(names)}
         new = {view: name for view, name in wanted.items() if view not in self._sources}
         room = max(0, MOST_NETWORKS - len(self._views_of(cluster)))
-        opened: list[Served] = []
+        opened: list[ServedView] = []
         for title, name in list(new.items())[:room]:
             view = View(title, zone=CLUSTER_DOMAIN)
             self._sources[title] = (NetworkZone(view, name),)
             self._compilers[title] = Compiler(view, self._sources[title])
             self._listeners[title] = _bound(0)
             self.addresses[title] = _at(self._listeners[title])
-            opened.append(Served(self._compilers[title], (self._listeners[title],)))
+            opened.append(ServedView(self._compilers[title], (self._listeners[title],)))
         if opened:
             await self._server.add(opened)
         return [one.compiler for one in opened]
@@ -119,7 +119,7 @@ class Names:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Answer until the block ends, with SERVFAIL until an agent has told."""
-        served = [Served(self._compilers[n], (s,)) for n, s in self._listeners.items()]
+        served = [ServedView(self._compilers[n], (s,)) for n, s in self._listeners.items()]
         try:
             async with serving(served) as self._server:
                 yield

@@ -4,8 +4,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from hanse.features.gslb.external_dns import list_serving_members
 from hanse.features.gslb.watches import BY_ADDRESS
-from hanse.model.dns.names import BadName, wire_name
-from hanse.model.dns.records import Answer, Choice, Node, Type, address, in_turn, together
+from hanse.model.dns.names import InvalidName, wire_name
+from hanse.model.dns.records import (
+    ClientSelection,
+    RecordType,
+    RRset,
+    ZoneNode,
+    address,
+    full_rrset,
+    weighted_rrset,
+)
 from hanse.model.dns.zones import View
 from hanse.model.facts import KindServed, Role
 from hanse.model.kinds.globalservice import GlobalMember, GlobalService, GlobalServiceSpec
@@ -18,7 +26,7 @@ HOST = "host"
 HASH = "GSLB_ALGORITHM_CONSISTENT_HASH"
 NEAR = ("GSLB_ALGORITHM_GEO", "GSLB_ALGORITHM_TOPOLOGY")
 DEFAULT_MASK = 24
-_FAMILIES = ((Type.A, 4), (Type.AAAA, 16))
+_FAMILIES = ((RecordType.A, 4), (RecordType.AAAA, 16))
 
 
 class GlobalZone:
@@ -54,17 +62,17 @@ class GlobalZone:
             return (Key(HOST, obj.metadata.name),)
         return ()
 
-    def telling(self, snapshot: Snapshot) -> Callable[[Key], Sequence[Node]]:
-        def tell(key: Key) -> Sequence[Node]:
+    def records_for(self, snapshot: Snapshot) -> Callable[[Key], Sequence[ZoneNode]]:
+        def build_nodes(key: Key) -> Sequence[ZoneNode]:
             service = snapshot.get(snapshot.local, GlobalService, key.name, NAMESPACE)
             return tuple(self._nodes(service, snapshot)) if service is not None else ()
 
-        return tell
+        return build_nodes
 
-    def _nodes(self, service: GlobalService, snapshot: Snapshot) -> Iterator[Node]:
+    def _nodes(self, service: GlobalService, snapshot: Snapshot) -> Iterator[ZoneNode]:
         try:
             name = wire_name(service.spec.host)
-        except BadName:
+        except InvalidName:
             return
         ttl = self.view.ttl if service.spec.ttl is None else service.spec.ttl
         serving = list_serving_members(service, snapshot)
@@ -72,12 +80,12 @@ class GlobalZone:
             answers = tuple(_shared_out(service.spec, serving, ttl))
         else:
             answers = tuple(_when_down(service.spec, ttl))
-        yield Node(name, answers)
+        yield ZoneNode(name, answers)
 
 
 def _shared_out(
     spec: GlobalServiceSpec, members: Sequence[GlobalMember], ttl: int
-) -> Iterator[Answer]:
+) -> Iterator[RRset]:
     """One member's address in each answer."""
     for rtype, size in _FAMILIES:
         shares: dict[bytes, int] = {}
@@ -88,21 +96,21 @@ def _shared_out(
                 shares[rdata] = shares.get(rdata, 0) + member.weight
                 labels.setdefault(rdata, member.cluster)
         if shares:
-            answer = in_turn(rtype, shares.items(), ttl)
+            answer = weighted_rrset(rtype, shares.items(), ttl)
             choice = _choice(spec, tuple(labels[rdata] for rdata in shares))
-            yield answer if choice is None else Answer(rtype, answer.variants, 0, choice)
+            yield answer if choice is None else RRset(rtype, answer.variants, 0, choice)
 
 
-def _choice(spec: GlobalServiceSpec, labels: tuple[str, ...]) -> Choice | None:
+def _choice(spec: GlobalServiceSpec, labels: tuple[str, ...]) -> ClientSelection | None:
     mask = spec.hash_mask or DEFAULT_MASK
     if spec.algorithm == HASH:
-        return Choice(labels, mask=mask)
+        return ClientSelection(labels, mask=mask)
     if spec.algorithm in NEAR:
-        return Choice(labels, near=True, mask=mask if spec.fallback == HASH else 0)
+        return ClientSelection(labels, near=True, mask=mask if spec.fallback == HASH else 0)
     return None
 
 
-def _when_down(spec: GlobalServiceSpec, ttl: int) -> Iterator[Answer]:
+def _when_down(spec: GlobalServiceSpec, ttl: int) -> Iterator[RRset]:
     """What is answered while nobody is up; where nobody said, the name is there and empty."""
     match spec.when_down:
         case "GSLB_SERVICE_DOWN_RESPONSE_ALL_RECORDS":
@@ -111,14 +119,14 @@ def _when_down(spec: GlobalServiceSpec, ttl: int) -> Iterator[Answer]:
             yield from _all([spec.fallback_ip], ttl)
         case "GSLB_SERVICE_DOWN_RESPONSE_NONE":
             for rtype, _ in _FAMILIES:
-                yield Answer(rtype, (), 0, Choice(silent=True))
+                yield RRset(rtype, (), 0, ClientSelection(silent=True))
         case _:
             return
 
 
-def _all(addresses: Iterable[str], ttl: int) -> Iterator[Answer]:
+def _all(addresses: Iterable[str], ttl: int) -> Iterator[RRset]:
     rdatas = dict.fromkeys(r for text in addresses if (r := address(text)) is not None)
     for rtype, size in _FAMILIES:
         mine = [rdata for rdata in rdatas if len(rdata) == size]
         if mine:
-            yield together(rtype, mine, ttl)
+            yield full_rrset(rtype, mine, ttl)

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from hanse.features.networks.names import NETWORK, TENANT, NetworkName
-from hanse.model.dns.names import below, wire_name
-from hanse.model.dns.records import Node, address, version
-from hanse.model.dns.service_records import SCHEMA_VERSION, addresses, dashed, nodes_of
+from hanse.model.dns.names import child_name, wire_name
+from hanse.model.dns.records import ZoneNode, address, version_node
+from hanse.model.dns.service_records import SCHEMA_VERSION, addresses, dashed_address, service_nodes
 from hanse.model.dns.zones import View
 from hanse.model.facts import Role
 from hanse.model.kinds.core import Pod, Service
@@ -82,10 +82,10 @@ class NetworkZone:
             case _:
                 return ()
 
-    def telling(self, snapshot: Snapshot) -> Callable[[Key], Sequence[Node]]:
-        def tell(key: Key) -> Sequence[Node]:
+    def records_for(self, snapshot: Snapshot) -> Callable[[Key], Sequence[ZoneNode]]:
+        def build_nodes(key: Key) -> Sequence[ZoneNode]:
             if key == VERSION:
-                return (version(self._apex, SCHEMA_VERSION, self.view.ttl),)
+                return (version_node(self._apex, SCHEMA_VERSION, self.view.ttl),)
             if key.topic == POD:
                 pod = snapshot.get(snapshot.local, Pod, key.name, key.namespace)
                 return list(self._pod(pod)) if pod is not None and self._is_ours(pod) else ()
@@ -94,20 +94,20 @@ class NetworkZone:
                 return ()
             return list(self._service(service, snapshot))
 
-        return tell
+        return build_nodes
 
     def _is_ours(self, obj: Object) -> bool:
         return all(obj.metadata.labels.get(name) == value for name, value in self._labels.items())
 
-    def _service(self, service: Service, snapshot: Snapshot) -> Iterator[Node]:
+    def _service(self, service: Service, snapshot: Snapshot) -> Iterator[ZoneNode]:
         """A Service under its own name, and under the one that every cluster has for it."""
         meta = service.metadata
         names = [(meta.namespace, meta.name)]
         if alias := self._aliases.get(names[0]):
             names.append(alias)
         for namespace, called in names:
-            space = below(namespace, self._services)
-            name = below(called, space) if space is not None else None
+            space = child_name(namespace, self._services)
+            name = child_name(called, space) if space is not None else None
             if name is None:
                 continue
             place = f"{meta.namespace}/{meta.name}"
@@ -116,12 +116,12 @@ class NetworkZone:
                 for piece in snapshot.by(snapshot.local, SLICES_BY_SERVICE, place)
                 if self._is_ours(piece)
             ]
-            yield from nodes_of(name, service, slices, self.view.ttl)
+            yield from service_nodes(name, service, slices, self.view.ttl)
 
-    def _pod(self, pod: Pod) -> Iterator[Node]:
-        space = below(pod.metadata.namespace, self._pods)
+    def _pod(self, pod: Pod) -> Iterator[ZoneNode]:
+        space = child_name(pod.metadata.namespace, self._pods)
         for one in pod.status.pod_ips:
             rdata = address(one.ip)
-            name = below(dashed(one.ip), space) if space is not None else None
+            name = child_name(dashed_address(one.ip), space) if space is not None else None
             if name is not None and rdata is not None:
-                yield Node(name, addresses([rdata], self.view.ttl))
+                yield ZoneNode(name, addresses([rdata], self.view.ttl))

@@ -7,12 +7,19 @@ from msgspec.structs import replace
 from hanse.features.publishing.options import NAME_SERVER, PublishingOptions
 from hanse.features.publishing.records import (
     endpoint,
+    endpoint_records,
     published_names,
-    records_of,
     weighted_records,
 )
-from hanse.features.publishing.status import BY_DNS_NAME, SETS, STATEFULSETS, TOLD_ON, sharing, told
-from hanse.model.dns.names import is_under, wire_name
+from hanse.features.publishing.status import (
+    BY_DNS_NAME,
+    SET_WATCHES,
+    STATEFULSETS,
+    STATUS_KINDS,
+    conflicting_keys,
+    told,
+)
+from hanse.model.dns.names import is_subdomain, wire_name
 from hanse.model.dns.zones import ZoneSource
 from hanse.model.facts import Role
 from hanse.model.kinds.externaldns import DNSEndpoint
@@ -33,20 +40,20 @@ class Publishing:
         self,
         sources: Sequence[ZoneSource],
         options: PublishingOptions,
-        by_itself: frozenset[str] = frozenset(),
+        self_published: frozenset[str] = frozenset(),
     ) -> None:
         self._sources = {source.name: source for source in sources}
-        self._by_itself = by_itself
+        self._by_itself = self_published
         """Sources that others write DNSEndpoints for: every name has one writer."""
         self._options = options
         self._zone = wire_name(options.zone)
         watches = [
-            replace(watch, writes=Writes.STATUS) if watch.kind in TOLD_ON else watch
+            replace(watch, writes=Writes.STATUS) if watch.kind in STATUS_KINDS else watch
             for source in sources
             for watch in source.watches
         ]
         if STATEFULSETS in self._sources:
-            watches += SETS
+            watches += SET_WATCHES
         if options.endpoints_in:
             watches.append(
                 Watch(
@@ -74,7 +81,7 @@ class Publishing:
     def _sharing(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
         for side in (change.before, change.after):
             if isinstance(side, DNSEndpoint):
-                told = (parse_key(text) for text in sharing(side, self.name, snapshot))
+                told = (parse_key(text) for text in conflicting_keys(side, self.name, snapshot))
                 yield from (key for key in told if key is not None)
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
@@ -82,15 +89,15 @@ class Publishing:
         source = self._sources.get(source_name)
         if source is None:
             return Plan()  # a source that this installation no longer has
-        tell = source.telling(snapshot)
+        tell = source.records_for(snapshot)
         names = tell(Key(topic, key.name, key.namespace))
         if names is None:
             return Plan(keep_all=True)
-        nodes = [node for node in names if is_under(node.name, self._zone)]
+        nodes = [node for node in names if is_subdomain(node.name, self._zone)]
         rests_on = frozenset(c for w in source.watches for c in snapshot.clusters(w.role))
         desired: list[Desired] = []
         if self._options.endpoints_in and source_name not in self._by_itself:
-            tell_records = weighted_records if self._options.weighted else records_of
+            tell_records = weighted_records if self._options.weighted else endpoint_records
             found = endpoint(key, self._options.endpoints_in, nodes, tell_records)
             desired += [Desired(found, snapshot.local, sources=rests_on)] if found else []
         if self._options.server is not None:

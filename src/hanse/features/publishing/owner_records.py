@@ -9,11 +9,11 @@ import dns.rdtypes.ANY.TXT
 import msgspec
 from msgspec import Struct
 
-from hanse.features.publishing.records import PUBLISHED
+from hanse.features.publishing.records import PUBLISHED_TYPES
 from hanse.model.kinds.names import PublishedName, PublishedNameSpec, RecordSet
 from hanse.model.objects import Meta
 
-MARK = "_hanse"
+OWNER_LABEL = "_hanse"
 """The label below a name where its mark stands."""
 
 _STRING = 255
@@ -31,12 +31,12 @@ class _Mark(Struct, frozen=True, omit_defaults=True):
     annotations: dict[str, str] = {}
 
 
-def is_mark(name: str) -> bool:
+def is_owner_record(name: str) -> bool:
     """Whether a name is where a mark of ours stands."""
-    return name.startswith(f"{MARK}.")
+    return name.startswith(f"{OWNER_LABEL}.")
 
 
-def mark_of(meta: Meta) -> dns.rdataset.Rdataset:
+def owner_record(meta: Meta) -> dns.rdataset.Rdataset:
     """The TXT record that says whose a name is."""
     told = msgspec.json.encode(_Mark(meta.labels, meta.annotations), order="sorted")
     strings = [told[at : at + _STRING] for at in range(0, len(told), _STRING)]
@@ -44,17 +44,19 @@ def mark_of(meta: Meta) -> dns.rdataset.Rdataset:
     return dns.rdataset.from_rdata(0, rdata)
 
 
-def names_in(content: Iterable[tuple[str, dns.rdataset.Rdataset]]) -> Iterator[PublishedName]:
+def parse_published_names(
+    content: Iterable[tuple[str, dns.rdataset.Rdataset]],
+) -> Iterator[PublishedName]:
     """Every name of a zone as an object; those without a mark are somebody else's."""
     records: dict[str, list[RecordSet]] = {}
     marks: dict[str, Meta] = {}
     for name, rdataset in content:
-        if is_mark(name):
-            marks |= _marked(name.removeprefix(f"{MARK}."), rdataset)
+        if is_owner_record(name):
+            marks |= _marked(name.removeprefix(f"{OWNER_LABEL}."), rdataset)
         elif rdataset.rdtype not in _SIGNATURES:
             here = records.setdefault(name, [])
             rtype = dns.rdatatype.to_text(rdataset.rdtype)
-            if rtype in PUBLISHED:
+            if rtype in PUBLISHED_TYPES:
                 values = tuple(sorted(rdata.to_text() for rdata in rdataset))
                 here.append(RecordSet(type=rtype, ttl=rdataset.ttl, values=values))
     for name in sorted(records.keys() | marks.keys()):

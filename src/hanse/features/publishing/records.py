@@ -5,9 +5,16 @@ from hashlib import blake2b
 
 from msgspec.structs import replace
 
-from hanse.model.dns.names import text_of
-from hanse.model.dns.presentation import written
-from hanse.model.dns.records import Answer, Node, Type, everything, records_in, type_text
+from hanse.model.dns.names import name_text
+from hanse.model.dns.presentation import rdata_text
+from hanse.model.dns.records import (
+    RecordType,
+    RRset,
+    ZoneNode,
+    all_resource_records,
+    parse_records,
+    type_mnemonic,
+)
 from hanse.model.kinds.externaldns import (
     DNSEndpoint,
     DNSEndpointSpec,
@@ -18,33 +25,35 @@ from hanse.model.kinds.names import PublishedName, PublishedNameSpec, RecordSet
 from hanse.model.objects import Meta
 from hanse.model.plan import Key
 
-PUBLISHED = ("A", "AAAA", "CNAME", "SRV", "TXT")
+PUBLISHED_TYPES = ("A", "AAAA", "CNAME", "SRV", "TXT")
 """The types that are ours on a name of ours; others there are left alone."""
 
 _LONGEST_NAME = 200
 _MOST_WEIGHT = 255
 
 
-def record_sets(node: Node) -> tuple[RecordSet, ...]:
+def record_sets(node: ZoneNode) -> tuple[RecordSet, ...]:
     """Everything that a name may tell, in one order for everybody.
 
     Who keeps records cannot take turns by weight: each set holds all that have a turn.
     """
     sets: dict[str, RecordSet] = {}
     for answer in node.answers:
-        told = [r for r in everything(answer) if r.type == answer.type]  # or it is an alias
-        values = tuple(sorted(written(record.type, record.rdata) for record in told))
-        name = type_text(answer.type)
-        if name in PUBLISHED and told:
+        told = [
+            r for r in all_resource_records(answer) if r.type == answer.type
+        ]  # or it is an alias
+        values = tuple(sorted(rdata_text(record.type, record.rdata) for record in told))
+        name = type_mnemonic(answer.type)
+        if name in PUBLISHED_TYPES and told:
             sets[name] = RecordSet(type=name, ttl=told[0].ttl, values=values)
     return tuple(sets[name] for name in sorted(sets))
 
 
-def published_names(nodes: Iterable[Node]) -> tuple[PublishedName, ...]:
+def published_names(nodes: Iterable[ZoneNode]) -> tuple[PublishedName, ...]:
     """The names of a key, each as an object of its own; names without records are left out."""
     return tuple(
         PublishedName(
-            metadata=Meta(name=text_of(node.name).removesuffix(".")),
+            metadata=Meta(name=name_text(node.name).removesuffix(".")),
             spec=PublishedNameSpec(records=sets),
         )
         for node in nodes
@@ -53,7 +62,10 @@ def published_names(nodes: Iterable[Node]) -> tuple[PublishedName, ...]:
 
 
 def endpoint(
-    key: Key, namespace: str, nodes: Iterable[Node], tell: Callable[[Node], Iterable[DNSRecord]]
+    key: Key,
+    namespace: str,
+    nodes: Iterable[ZoneNode],
+    tell: Callable[[ZoneNode], Iterable[DNSRecord]],
 ) -> DNSEndpoint | None:
     """The names of a key as one DNSEndpoint; None where there are none."""
     records = tuple(record for node in nodes for record in tell(node))
@@ -63,25 +75,27 @@ def endpoint(
     return DNSEndpoint(metadata=meta, spec=DNSEndpointSpec(endpoints=records))
 
 
-def records_of(node: Node) -> Iterator[DNSRecord]:
+def endpoint_records(node: ZoneNode) -> Iterator[DNSRecord]:
     """A name's record sets as every provider takes them."""
     for told in record_sets(node):
         yield DNSRecord(
-            dns_name=text_of(node.name).removesuffix("."),
+            dns_name=name_text(node.name).removesuffix("."),
             record_type=told.type,
             record_ttl=told.ttl,
             targets=_targets(told),
         )
 
 
-def weighted_records(node: Node) -> Iterator[DNSRecord]:
+def weighted_records(node: ZoneNode) -> Iterator[DNSRecord]:
     """The same, but each turn of an address has a set of its own, with its weight.
 
     A provider that knows weights lets no name have sets with one beside a set without; so what
     has no turns, pods or a single cluster, is told as a set with a weight too.
     """
-    turns = {type_text(a.type): a for a in node.answers if a.type in (Type.A, Type.AAAA)}
-    for whole in records_of(node):
+    turns = {
+        type_mnemonic(a.type): a for a in node.answers if a.type in (RecordType.A, RecordType.AAAA)
+    }
+    for whole in endpoint_records(node):
         answer = turns.get(whole.record_type)
         if answer is None:
             yield whole
@@ -96,12 +110,12 @@ def weighted_records(node: Node) -> Iterator[DNSRecord]:
             )
 
 
-def _shares(answer: Answer) -> dict[tuple[str, ...], int]:
+def _shares(answer: RRset) -> dict[tuple[str, ...], int]:
     """What is told in each turn, and its weight among all, at most as much as Route 53 takes."""
     shares: dict[tuple[str, ...], int] = {}
     for variant in answer.variants:
-        told = records_in(variant.body)
-        targets = tuple(sorted(written(record.type, record.rdata) for record in told))
+        told = parse_records(variant.body)
+        targets = tuple(sorted(rdata_text(record.type, record.rdata) for record in told))
         shares[targets] = shares.get(targets, 0) + variant.weight
     most = max(shares.values())
     if most <= _MOST_WEIGHT:

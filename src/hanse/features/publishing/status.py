@@ -23,13 +23,13 @@ from hanse.model.snapshot import Index, Snapshot, Watch, Writes
 PUBLISHED = "Published"
 """The condition of what has names that are to be published; told once one cannot be."""
 
-TOLD_ON: tuple[type[Object], ...] = (ServiceImport, GlobalService)
+STATUS_KINDS: tuple[type[Object], ...] = (ServiceImport, GlobalService)
 """Kinds that sources watch, and whose objects are told of their names."""
 
 STATEFULSETS = "statefulsets"
 """The zone source whose names belong to sets on the broker."""
 
-SETS = (
+SET_WATCHES = (
     Watch(Role.BROKER, StatefulSet, writes=Writes.STATUS),
     Watch(Role.BROKER, FederatedStatefulSet, writes=Writes.STATUS),
 )
@@ -84,7 +84,7 @@ def told(
     return tuple(patches), tuple(events)
 
 
-def sharing(endpoint: DNSEndpoint, feature: str, snapshot: Snapshot) -> Iterator[str]:
+def conflicting_keys(endpoint: DNSEndpoint, feature: str, snapshot: Snapshot) -> Iterator[str]:
     """The keys of ours whose names another DNSEndpoint has, too."""
     for record in endpoint.spec.endpoints:
         for other in snapshot.by(snapshot.local, BY_DNS_NAME, record.dns_name):

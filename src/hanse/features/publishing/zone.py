@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from hanse.model.dns.names import BadName, is_under, wire_name
-from hanse.model.dns.records import Answer, Node, address, alias
+from hanse.model.dns.names import InvalidName, is_subdomain, wire_name
+from hanse.model.dns.records import RRset, ZoneNode, address, cname_rrsets
 from hanse.model.dns.service_records import addresses
 from hanse.model.dns.zones import View
 from hanse.model.facts import KindServed, Role
@@ -17,7 +17,7 @@ BY_NAME = Index(
 )
 
 
-class OutsideZone:
+class DnsEndpointZone:
     """What DNSEndpoints of a cluster say below one zone, as machines outside would ask for it."""
 
     name = NAME
@@ -53,8 +53,8 @@ class OutsideZone:
             case ObjectChange() | FactChange():
                 return ()
 
-    def telling(self, snapshot: Snapshot) -> Callable[[Key], Sequence[Node]]:
-        def tell(key: Key) -> Sequence[Node]:
+    def records_for(self, snapshot: Snapshot) -> Callable[[Key], Sequence[ZoneNode]]:
+        def build_nodes(key: Key) -> Sequence[ZoneNode]:
             name = self._name(key.name)
             records = [
                 record
@@ -63,15 +63,15 @@ class OutsideZone:
                 if record.dns_name.lower() == key.name
             ]
             answers = tuple(self._answers(records))
-            return (Node(name, answers),) if name is not None and answers else ()
+            return (ZoneNode(name, answers),) if name is not None and answers else ()
 
-        return tell
+        return build_nodes
 
     def _name(self, text: str) -> bytes | None:
         name = _wire(text)
-        return name if name is not None and is_under(name, self._apex) else None
+        return name if name is not None and is_subdomain(name, self._apex) else None
 
-    def _answers(self, records: Sequence[DNSRecord]) -> Iterator[Answer]:
+    def _answers(self, records: Sequence[DNSRecord]) -> Iterator[RRset]:
         ttl = min((r.record_ttl for r in records if r.record_ttl), default=self.view.ttl)
         targets = [t for r in records if r.record_type in ("A", "AAAA") for t in r.targets]
         rdatas = [rdata for text in targets if (rdata := address(text)) is not None]
@@ -80,12 +80,12 @@ class OutsideZone:
             return
         names = [t for r in records if r.record_type == "CNAME" for t in r.targets]
         target = _wire(names[0]) if names else None
-        yield from alias(target, ttl) if target is not None else ()
+        yield from cname_rrsets(target, ttl) if target is not None else ()
 
 
 def _wire(text: str) -> bytes | None:
     """A name as it travels; None where somebody wrote what is none."""
     try:
         return wire_name(text)
-    except BadName:
+    except InvalidName:
         return None

@@ -15,7 +15,7 @@ from hanse.model.objects import ClusterId
 from hanse.model.plan import Key
 from hanse.model.snapshot import Index, Snapshot
 
-SILENT = "its Lease on the broker has run out"
+LEASE_EXPIRED = "its Lease on the broker has run out"
 NO_BACKENDS = "it has no endpoints"
 NOT_READY = "none of its endpoints is ready"
 NO_SLICES = "it exports the service, and none of its slices has arrived"
@@ -42,26 +42,26 @@ BY_SERVICE = Index(EndpointSlice, "dns-service", _service)
 BY_CLUSTER = Index(EndpointSlice, "dns-cluster", _source)
 
 
-class Share(Struct, frozen=True, gc=False):
+class ClusterWeight(Struct, frozen=True, gc=False):
     """How much of the answers a cluster gets: those of the highest priority, by weight."""
 
     weight: int = 1
     priority: int = MemberSettings(id="").priority
 
 
-_USUAL = Share()
+_USUAL = ClusterWeight()
 
 
-class Rules(Struct, frozen=True):
+class ClusterSetRules(Struct, frozen=True):
     """What the fleet says about answers."""
 
     profile: Profile
-    shares: Mapping[ClusterId, Share]
+    shares: Mapping[ClusterId, ClusterWeight]
     silent: frozenset[ClusterId]
     """Clusters whose Lease on the broker ran out."""
 
 
-class Spot(Struct, frozen=True, gc=False):
+class EndpointAddress(Struct, frozen=True, gc=False):
     """One ready address, and the label of its pod: the host name, else the address dashed."""
 
     label: str
@@ -69,19 +69,19 @@ class Spot(Struct, frozen=True, gc=False):
     ports: tuple[EndpointPort, ...]
 
 
-class Offer(Struct, frozen=True, gc=False):
+class ClusterBackends(Struct, frozen=True, gc=False):
     """What one cluster has of a service."""
 
     cluster: ClusterId
-    share: Share
+    share: ClusterWeight
     ports: tuple[EndpointPort, ...]
-    spots: tuple[Spot, ...]
+    addresses: tuple[EndpointAddress, ...]
     """Its ready addresses; none when it is left out."""
-    left_out: str = ""
+    excluded: str = ""
     """Why nothing of it is answered; empty when something is."""
 
 
-def rules_of(view: View, snapshot: Snapshot) -> Rules:
+def clusterset_rules(view: View, snapshot: Snapshot) -> ClusterSetRules:
     """The rules of the fleet's ClusterSet, or the defaults; a view may follow another profile."""
     spec = ClusterSetSpec()
     brokers = snapshot.clusters(Role.BROKER)
@@ -95,43 +95,49 @@ def rules_of(view: View, snapshot: Snapshot) -> Rules:
         for pulse in snapshot.facts(LeaseLiveness)
         if not pulse.alive and pulse.where in brokers and pulse.lease != snapshot.local
     )
-    shares = {member.id: Share(member.weight, member.priority) for member in spec.clusters}
-    return Rules(view.profile or spec.profile, shares, silent)
+    shares = {member.id: ClusterWeight(member.weight, member.priority) for member in spec.clusters}
+    return ClusterSetRules(view.profile or spec.profile, shares, silent)
 
 
-def offers_of(key: Key, told: ServiceImport, rules: Rules, snapshot: Snapshot) -> tuple[Offer, ...]:
+def cluster_backends(
+    key: Key, told: ServiceImport, rules: ClusterSetRules, snapshot: Snapshot
+) -> tuple[ClusterBackends, ...]:
     """What each exporting cluster has of a service, in the order of their names."""
-    pieces: dict[ClusterId, list[EndpointSlice]] = {
+    slices: dict[ClusterId, list[EndpointSlice]] = {
         exporting.cluster: [] for exporting in told.status.clusters
     }
     for endpoint_slice in snapshot.by(snapshot.local, BY_SERVICE, f"{key.namespace}/{key.name}"):
-        pieces.setdefault(endpoint_slice.metadata.labels[SOURCE_CLUSTER], []).append(endpoint_slice)
-    return tuple([_offer(cluster, pieces[cluster], rules) for cluster in sorted(pieces)])
+        slices.setdefault(endpoint_slice.metadata.labels[SOURCE_CLUSTER], []).append(endpoint_slice)
+    return tuple([_offer(cluster, slices[cluster], rules) for cluster in sorted(slices)])
 
 
-def _offer(cluster: ClusterId, pieces: list[EndpointSlice], rules: Rules) -> Offer:
-    if len(pieces) > 1:
-        pieces = sorted(pieces, key=lambda endpoint_slice: endpoint_slice.metadata.name)
-    share = _share(cluster, pieces, rules)
-    ports = _ports(pieces)
+def _offer(
+    cluster: ClusterId, slices: list[EndpointSlice], rules: ClusterSetRules
+) -> ClusterBackends:
+    if len(slices) > 1:
+        slices = sorted(slices, key=lambda endpoint_slice: endpoint_slice.metadata.name)
+    share = _share(cluster, slices, rules)
+    ports = _ports(slices)
     if cluster in rules.silent:
-        return Offer(cluster, share, ports, (), SILENT)
-    spots: tuple[Spot, ...] = ()
-    for endpoint_slice in pieces:
-        spots += _spots(endpoint_slice)
-    return Offer(cluster, share, ports, spots, "" if spots else _why_none(pieces))
+        return ClusterBackends(cluster, share, ports, (), LEASE_EXPIRED)
+    addresses: tuple[EndpointAddress, ...] = ()
+    for endpoint_slice in slices:
+        addresses += _spots(endpoint_slice)
+    return ClusterBackends(cluster, share, ports, addresses, "" if addresses else _why_none(slices))
 
 
-def _share(cluster: ClusterId, pieces: list[EndpointSlice], rules: Rules) -> Share:
+def _share(
+    cluster: ClusterId, slices: list[EndpointSlice], rules: ClusterSetRules
+) -> ClusterWeight:
     """What slices of ours say, which is what holds; of others the fleet's settings are used."""
     share = rules.shares.get(cluster, _USUAL)
-    for endpoint_slice in pieces:
+    for endpoint_slice in slices:
         marks = endpoint_slice.metadata.annotations
         if not marks and share == _USUAL:
             continue
         usual = _USUAL if endpoint_slice.metadata.labels.get(MANAGED_BY) == DOMAIN else share
         weight, priority = _number(marks.get(WEIGHT, "")), _number(marks.get(PRIORITY, ""))
-        share = Share(
+        share = ClusterWeight(
             usual.weight if weight is None else weight,
             usual.priority if priority is None else priority,
         )
@@ -142,9 +148,9 @@ def _number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else None
 
 
-def _spots(endpoint_slice: EndpointSlice) -> tuple[Spot, ...]:
+def _spots(endpoint_slice: EndpointSlice) -> tuple[EndpointAddress, ...]:
     ports = endpoint_slice.ports or ()
-    spots: list[Spot] = []
+    addresses: list[EndpointAddress] = []
     for endpoint in endpoint_slice.endpoints or ():
         if endpoint.conditions.ready is False:
             continue
@@ -152,18 +158,18 @@ def _spots(endpoint_slice: EndpointSlice) -> tuple[Spot, ...]:
             rdata = address(text)
             if rdata is not None:
                 label = endpoint.hostname or text.replace(".", "-").replace(":", "-")
-                spots.append(Spot(label.lower(), rdata, ports))
-    return tuple(spots)
+                addresses.append(EndpointAddress(label.lower(), rdata, ports))
+    return tuple(addresses)
 
 
-def _why_none(pieces: list[EndpointSlice]) -> str:
-    if not pieces:
+def _why_none(slices: list[EndpointSlice]) -> str:
+    if not slices:
         return NO_SLICES
-    return NOT_READY if any(endpoint_slice.endpoints for endpoint_slice in pieces) else NO_BACKENDS
+    return NOT_READY if any(endpoint_slice.endpoints for endpoint_slice in slices) else NO_BACKENDS
 
 
-def _ports(pieces: list[EndpointSlice]) -> tuple[EndpointPort, ...]:
-    if len(pieces) == 1:
-        return pieces[0].ports or ()
-    ports = [port for endpoint_slice in pieces for port in endpoint_slice.ports or ()]
+def _ports(slices: list[EndpointSlice]) -> tuple[EndpointPort, ...]:
+    if len(slices) == 1:
+        return slices[0].ports or ()
+    ports = [port for endpoint_slice in slices for port in endpoint_slice.ports or ()]
     return tuple({(p.name, p.protocol, p.port): p for p in ports}.values())

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from hanse.model.dns.names import below, wire_name
-from hanse.model.dns.records import Node, version
-from hanse.model.dns.service_records import SCHEMA_VERSION, nodes_of
+from hanse.model.dns.names import child_name, wire_name
+from hanse.model.dns.records import ZoneNode, version_node
+from hanse.model.dns.service_records import SCHEMA_VERSION, service_nodes
 from hanse.model.dns.zones import View
 from hanse.model.facts import Role
 from hanse.model.kinds.core import Service
@@ -55,19 +55,19 @@ class ClusterZone:
             case _:
                 return ()
 
-    def telling(self, snapshot: Snapshot) -> Callable[[Key], Sequence[Node]]:
-        def tell(key: Key) -> Sequence[Node]:
+    def records_for(self, snapshot: Snapshot) -> Callable[[Key], Sequence[ZoneNode]]:
+        def build_nodes(key: Key) -> Sequence[ZoneNode]:
             if key == VERSION:
-                return (version(self._apex, SCHEMA_VERSION, self.view.ttl),)
+                return (version_node(self._apex, SCHEMA_VERSION, self.view.ttl),)
             service = snapshot.get(snapshot.local, Service, key.name, key.namespace)
-            space = below(key.namespace, self._services)
-            name = below(key.name, space) if space is not None else None
+            space = child_name(key.namespace, self._services)
+            name = child_name(key.name, space) if space is not None else None
             if service is None or name is None:
                 return ()
             slices = snapshot.by(snapshot.local, SLICES, f"{key.namespace}/{key.name}")
-            return list(nodes_of(name, service, slices, self.view.ttl))
+            return list(service_nodes(name, service, slices, self.view.ttl))
 
-        return tell
+        return build_nodes
 
 
 def _keys_of(change: ObjectChange) -> Iterator[Key]:

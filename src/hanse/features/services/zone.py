@@ -7,25 +7,25 @@ from typing import TypeVar
 from hanse.features.services.backends import (
     BY_CLUSTER,
     BY_SERVICE,
-    Offer,
-    Rules,
-    Spot,
-    offers_of,
-    rules_of,
+    ClusterBackends,
+    ClusterSetRules,
+    EndpointAddress,
+    cluster_backends,
+    clusterset_rules,
 )
 from hanse.features.services.names import SERVICE_NAME
-from hanse.model.dns.names import LONGEST_NAME, below, wire_name
+from hanse.model.dns.names import MAX_NAME_LENGTH, child_name, wire_name
 from hanse.model.dns.records import (
     AAAA,
     SRV,
     A,
-    Answer,
-    Node,
+    RRset,
+    ZoneNode,
     address,
-    in_turn,
-    srv,
-    together,
-    version,
+    full_rrset,
+    srv_rdata,
+    version_node,
+    weighted_rrset,
 )
 from hanse.model.dns.zones import View
 from hanse.model.facts import KindServed, LeaseLiveness, Role
@@ -39,7 +39,7 @@ from hanse.model.snapshot import Change, FactChange, Snapshot, Watch
 SERVICE = "service"
 VERSION = Key("version")
 SCHEMA_VERSION = "1.0.0"
-"""Of the names themselves, as `dns-version` tells it."""
+"""Of the names themselves, as `dns-version_node` tells it."""
 
 Port = EndpointPort | ImportedPort
 T = TypeVar("T")
@@ -90,150 +90,164 @@ class ServiceZone:
             case _:
                 return ()
 
-    def telling(self, snapshot: Snapshot) -> Callable[[Key], Sequence[Node]]:
-        rules = rules_of(self.view, snapshot)
+    def records_for(self, snapshot: Snapshot) -> Callable[[Key], Sequence[ZoneNode]]:
+        rules = clusterset_rules(self.view, snapshot)
 
-        def tell(key: Key) -> Sequence[Node]:
+        def build_nodes(key: Key) -> Sequence[ZoneNode]:
             if key == VERSION:
-                return (version(self._apex, SCHEMA_VERSION, self.view.ttl),)
+                return (version_node(self._apex, SCHEMA_VERSION, self.view.ttl),)
             told = snapshot.get(snapshot.local, ServiceImport, key.name, key.namespace)
             if told is None:
                 return ()
-            return self.service(key, told, rules, offers_of(key, told, rules, snapshot))
+            return self.service(key, told, rules, cluster_backends(key, told, rules, snapshot))
 
-        return tell
+        return build_nodes
 
     def service(
-        self, key: Key, told: ServiceImport, rules: Rules, offers: Sequence[Offer]
-    ) -> Sequence[Node]:
+        self,
+        key: Key,
+        told: ServiceImport,
+        rules: ClusterSetRules,
+        backends: Sequence[ClusterBackends],
+    ) -> Sequence[ZoneNode]:
         """All names of one service."""
         name = self.name_of(key)
         if name is None:
             return ()
         if told.spec.type == "Headless":
-            return list(_headless(name, told, rules, offers, self.view))
-        return _addressed(name, told, rules, offers, self.view)
+            return list(_headless(name, told, rules, backends, self.view))
+        return _addressed(name, told, rules, backends, self.view)
 
     def name_of(self, key: Key) -> bytes | None:
         """The name of a service; None where it cannot be written as one."""
-        space = below(key.namespace, self._services)
-        return None if space is None else below(key.name, space)
+        space = child_name(key.namespace, self._services)
+        return None if space is None else child_name(key.name, space)
 
 
-def has_cluster_names(view: View, rules: Rules) -> bool:
+def has_cluster_names(view: View, rules: ClusterSetRules) -> bool:
     """Whether a service can be asked for by cluster."""
     if view.cluster_names is not None:
         return view.cluster_names
     return rules.profile == "lighthouse"
 
 
-def chosen(offers: Sequence[Offer], view: View) -> list[Offer]:
+def select_backends(backends: Sequence[ClusterBackends], view: View) -> list[ClusterBackends]:
     """The clusters among which answers are shared out: the local one alone when it is ready.
 
     A weight of 0 drains a cluster: it is used only where nobody else is ready.
     """
-    ready = [offer for offer in offers if offer.spots]
-    weighed = [offer for offer in ready if offer.share.weight] or ready
+    ready = [backend for backend in backends if backend.addresses]
+    weighed = [backend for backend in ready if backend.share.weight] or ready
     if view.local and view.local_first:
-        local = [offer for offer in weighed if offer.cluster == view.local]
+        local = [backend for backend in weighed if backend.cluster == view.local]
         if local:
             return local
-    highest = max((offer.share.priority for offer in weighed), default=0)
-    return [offer for offer in weighed if offer.share.priority == highest]
+    highest = max((backend.share.priority for backend in weighed), default=0)
+    return [backend for backend in weighed if backend.share.priority == highest]
 
 
 def _addressed(
-    name: bytes, told: ServiceImport, rules: Rules, offers: Sequence[Offer], view: View
-) -> list[Node]:
+    name: bytes,
+    told: ServiceImport,
+    rules: ClusterSetRules,
+    backends: Sequence[ClusterBackends],
+    view: View,
+) -> list[ZoneNode]:
     """A service with an address: the set's own, or one of a cluster's at a time."""
     if rules.profile == "kep-1645":
-        rdatas = [spot for text in told.spec.ips if (spot := address(text)) is not None]
+        rdatas = [endpoint for text in told.spec.ips if (endpoint := address(text)) is not None]
         usable = bool(rdatas)
         answers = _all_of(rdatas, view.ttl)
     else:
-        several = chosen(offers, view)
+        several = select_backends(backends, view)
         usable = bool(several)
         answers = _shares(several, view.ttl)
-    known = _named_ports(told.spec.ports, offers)
+    known = _named_ports(told.spec.ports, backends)
     nodes = _with_ports(name, answers, told.spec.ports if usable else (), known, view.ttl)
     if has_cluster_names(view, rules):
-        for offer in offers:
-            own = below(offer.cluster, name)
+        for backend in backends:
+            own = child_name(backend.cluster, name)
             if own is not None:
-                answers = _all_of([spot.rdata for spot in offer.spots], view.ttl)
-                ports = offer.ports if offer.spots else ()
-                nodes += _with_ports(own, answers, ports, offer.ports, view.ttl)
+                answers = _all_of([endpoint.rdata for endpoint in backend.addresses], view.ttl)
+                ports = backend.ports if backend.addresses else ()
+                nodes += _with_ports(own, answers, ports, backend.ports, view.ttl)
     return nodes
 
 
 def _headless(
-    name: bytes, told: ServiceImport, rules: Rules, offers: Sequence[Offer], view: View
-) -> Iterator[Node]:
+    name: bytes,
+    told: ServiceImport,
+    rules: ClusterSetRules,
+    backends: Sequence[ClusterBackends],
+    view: View,
+) -> Iterator[ZoneNode]:
     """A service without an address: every ready pod of every cluster."""
-    targets: list[tuple[bytes, Spot]] = []
-    for offer in offers:
-        broker_namespace = below(offer.cluster, name)
+    targets: list[tuple[bytes, EndpointAddress]] = []
+    for backend in backends:
+        broker_namespace = child_name(backend.cluster, name)
         if broker_namespace is None:
             continue
         pods = [
-            (pod, spot)
-            for spot in offer.spots
-            if (pod := below(spot.label, broker_namespace)) is not None
+            (pod, endpoint)
+            for endpoint in backend.addresses
+            if (pod := child_name(endpoint.label, broker_namespace)) is not None
         ]
         targets += pods
         if has_cluster_names(view, rules):
-            yield from _pods_together(broker_namespace, pods, offer.ports, offer.ports, view.ttl)
+            yield from _pods_together(
+                broker_namespace, pods, backend.ports, backend.ports, view.ttl
+            )
         yield from _pods_apart(pods, view.ttl)
     if targets or rules.profile == "lighthouse":
-        known = _named_ports(told.spec.ports, offers)
+        known = _named_ports(told.spec.ports, backends)
         yield from _pods_together(name, targets, told.spec.ports, known, view.ttl)
 
 
-def _pods_apart(pods: Sequence[tuple[bytes, Spot]], ttl: int) -> Iterator[Node]:
-    by_name: dict[bytes, list[Spot]] = {}
-    for pod, spot in pods:
-        by_name.setdefault(pod, []).append(spot)
-    for pod, spots in by_name.items():
-        numbers = [p.port for s in spots for p in s.ports if p.port is not None]
-        records = [srv(number, pod) for number in _distinct(numbers)]
-        ported = [together(SRV, records, ttl)] if records else []
-        yield Node(pod, (*_all_of([s.rdata for s in spots], ttl), *ported))
+def _pods_apart(pods: Sequence[tuple[bytes, EndpointAddress]], ttl: int) -> Iterator[ZoneNode]:
+    by_name: dict[bytes, list[EndpointAddress]] = {}
+    for pod, endpoint in pods:
+        by_name.setdefault(pod, []).append(endpoint)
+    for pod, addresses in by_name.items():
+        numbers = [p.port for s in addresses for p in s.ports if p.port is not None]
+        records = [srv_rdata(number, pod) for number in _distinct(numbers)]
+        ported = [full_rrset(SRV, records, ttl)] if records else []
+        yield ZoneNode(pod, (*_all_of([s.rdata for s in addresses], ttl), *ported))
 
 
 def _pods_together(
     name: bytes,
-    pods: Sequence[tuple[bytes, Spot]],
+    pods: Sequence[tuple[bytes, EndpointAddress]],
     ports: Sequence[Port],
     known: Iterable[Port],
     ttl: int,
-) -> Iterator[Node]:
-    answers = _all_of([spot.rdata for _, spot in pods], ttl)
+) -> Iterator[ZoneNode]:
+    answers = _all_of([endpoint.rdata for _, endpoint in pods], ttl)
     every: list[bytes] = []
     named: dict[tuple[str, str], list[bytes]] = {(p.name, p.protocol): [] for p in known if p.name}
     for port in ports:
         records = [
-            srv(number, pod)
-            for pod, spot in pods
-            if (number := _number(port, spot.ports)) is not None
+            srv_rdata(number, pod)
+            for pod, endpoint in pods
+            if (number := _number(port, endpoint.ports)) is not None
         ]
         every += records
         if port.name:
             named.setdefault((port.name, port.protocol), []).extend(records)
     if every:
-        answers.append(together(SRV, _distinct(every), ttl))
-    yield Node(name, tuple(answers))
+        answers.append(full_rrset(SRV, _distinct(every), ttl))
+    yield ZoneNode(name, tuple(answers))
     yield from _port_nodes(name, named, ttl)
 
 
 def _with_ports(
-    name: bytes, answers: Sequence[Answer], ports: Sequence[Port], known: Sequence[Port], ttl: int
-) -> list[Node]:
+    name: bytes, answers: Sequence[RRset], ports: Sequence[Port], known: Sequence[Port], ttl: int
+) -> list[ZoneNode]:
     """A name with its SRV records, and the names of its ports below it."""
     if len(ports) == len(known) == 1 and ports[0] is known[0] and ports[0].port:
-        return _with_port(name, answers, ports[0], srv(ports[0].port, name), ttl)
+        return _with_port(name, answers, ports[0], srv_rdata(ports[0].port, name), ttl)
     numbers = [port.port for port in ports if port.port]
     every = _ported(numbers, name, ttl)
-    nodes = [Node(name, (*answers, *every))]
+    nodes = [ZoneNode(name, (*answers, *every))]
     named: dict[tuple[str, str], list[int]] = {(p.name, p.protocol): [] for p in known}
     for port in ports:
         if port.port:
@@ -241,52 +255,54 @@ def _with_ports(
     for (port_name, protocol), some in named.items():
         own = _port_name(port_name, protocol, name)
         if own is not None:
-            nodes.append(Node(own, every if some == numbers else _ported(some, name, ttl)))
+            nodes.append(ZoneNode(own, every if some == numbers else _ported(some, name, ttl)))
     return nodes
 
 
 def _with_port(
-    name: bytes, answers: Sequence[Answer], port: Port, rdata: bytes, ttl: int
-) -> list[Node]:
+    name: bytes, answers: Sequence[RRset], port: Port, rdata: bytes, ttl: int
+) -> list[ZoneNode]:
     """The same for one port, as most services have: its answer is shared by both names."""
-    only = together(SRV, (rdata,), ttl)
+    only = full_rrset(SRV, (rdata,), ttl)
     own = _port_name(port.name, port.protocol, name)
-    whole = Node(name, (*answers, only))
-    return [whole] if own is None else [whole, Node(own, (only,))]
+    whole = ZoneNode(name, (*answers, only))
+    return [whole] if own is None else [whole, ZoneNode(own, (only,))]
 
 
-def _ported(numbers: Sequence[int], target: bytes, ttl: int) -> tuple[Answer, ...]:
+def _ported(numbers: Sequence[int], target: bytes, ttl: int) -> tuple[RRset, ...]:
     """The SRV answer with some ports of a target; none where there are none."""
     if not numbers:
         return ()
-    return (together(SRV, [srv(number, target) for number in _distinct(numbers)], ttl),)
+    return (full_rrset(SRV, [srv_rdata(number, target) for number in _distinct(numbers)], ttl),)
 
 
-def _port_nodes(name: bytes, named: dict[tuple[str, str], list[bytes]], ttl: int) -> Iterator[Node]:
+def _port_nodes(
+    name: bytes, named: dict[tuple[str, str], list[bytes]], ttl: int
+) -> Iterator[ZoneNode]:
     for (port, protocol), records in named.items():
         own = _port_name(port, protocol, name)
         if own is not None:
-            yield Node(own, (together(SRV, _distinct(records), ttl),) if records else ())
+            yield ZoneNode(own, (full_rrset(SRV, _distinct(records), ttl),) if records else ())
 
 
 def _port_name(port: str, protocol: str, name: bytes) -> bytes | None:
     """The name of a port; None where it has none, or one that cannot be written."""
     front = _port_labels(port, protocol)
-    return front + name if front and len(front) + len(name) <= LONGEST_NAME else None
+    return front + name if front and len(front) + len(name) <= MAX_NAME_LENGTH else None
 
 
 @lru_cache(maxsize=4096)
 def _port_labels(port: str, protocol: str) -> bytes:
     """The two labels before a service's name, which all services have in common."""
-    parent = below(f"_{protocol}", b"")
-    return (below(f"_{port}", parent) if port and parent is not None else None) or b""
+    parent = child_name(f"_{protocol}", b"")
+    return (child_name(f"_{port}", parent) if port and parent is not None else None) or b""
 
 
-def _named_ports(ports: Sequence[Port], offers: Sequence[Offer]) -> Sequence[Port]:
+def _named_ports(ports: Sequence[Port], backends: Sequence[ClusterBackends]) -> Sequence[Port]:
     """Ports that are known by name, also where clusters do not agree on them: those are empty."""
     known = {(port.name, port.protocol): port for port in ports}
-    for offer in offers:
-        for port in offer.ports:
+    for backend in backends:
+        for port in backend.ports:
             known.setdefault((port.name, port.protocol), port)
     return [port for port in known.values() if port.name]
 
@@ -299,27 +315,27 @@ def _number(port: Port, served: Sequence[EndpointPort]) -> int | None:
     return port.port
 
 
-def _shares(offers: Sequence[Offer], ttl: int) -> list[Answer]:
+def _shares(backends: Sequence[ClusterBackends], ttl: int) -> list[RRset]:
     """One address of each cluster and family, in turn by weight."""
     four: list[tuple[bytes, int]] = []
     sixteen: list[tuple[bytes, int]] = []
-    for offer in offers:
-        first = {len(spot.rdata): spot.rdata for spot in reversed(offer.spots)}
-        weight = offer.share.weight or 1
+    for backend in backends:
+        first = {len(endpoint.rdata): endpoint.rdata for endpoint in reversed(backend.addresses)}
+        weight = backend.share.weight or 1
         for size, rdata in first.items():
             (four if size == 4 else sixteen).append((rdata, weight))
-    answers = [in_turn(A, four, ttl)] if four else []
-    return [*answers, in_turn(AAAA, sixteen, ttl)] if sixteen else answers
+    answers = [weighted_rrset(A, four, ttl)] if four else []
+    return [*answers, weighted_rrset(AAAA, sixteen, ttl)] if sixteen else answers
 
 
-def _all_of(rdatas: Sequence[bytes], ttl: int) -> list[Answer]:
+def _all_of(rdatas: Sequence[bytes], ttl: int) -> list[RRset]:
     if len(rdatas) == 1:
-        return [together(A if len(rdatas[0]) == 4 else AAAA, rdatas, ttl)]
+        return [full_rrset(A if len(rdatas[0]) == 4 else AAAA, rdatas, ttl)]
     several = _distinct(rdatas)
     four = [rdata for rdata in several if len(rdata) == 4]
     sixteen = [rdata for rdata in several if len(rdata) == 16]
-    answers = [together(A, four, ttl)] if four else []
-    return [*answers, together(AAAA, sixteen, ttl)] if sixteen else answers
+    answers = [full_rrset(A, four, ttl)] if four else []
+    return [*answers, full_rrset(AAAA, sixteen, ttl)] if sixteen else answers
 
 
 def _distinct(values: Sequence[T]) -> Sequence[T]:

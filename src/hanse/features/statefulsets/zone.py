@@ -7,8 +7,16 @@ from msgspec import Struct
 
 from hanse.features.statefulsets.fleet import PARTS_BY_SET
 from hanse.features.statefulsets.options import StatefulSetOptions
-from hanse.model.dns.names import BadName, below, wire_name
-from hanse.model.dns.records import Answer, Node, Type, address, alias, srv, together
+from hanse.model.dns.names import InvalidName, child_name, wire_name
+from hanse.model.dns.records import (
+    RecordType,
+    RRset,
+    ZoneNode,
+    address,
+    cname_rrsets,
+    full_rrset,
+    srv_rdata,
+)
 from hanse.model.dns.zones import View
 from hanse.model.facts import ClusterState, KindServed, LeaseLiveness, Phase, Role
 from hanse.model.kinds.coordination import Lease
@@ -56,9 +64,11 @@ class StatefulSetZone:
         self._home = home
         apex = wire_name(options.zone)
         self._local = b"\x03svc" + apex
-        federation = below(options.federation, self._local)
+        federation = child_name(options.federation, self._local)
         if federation is None:
-            raise BadName(f"federation name {options.federation!r} is no label of a domain name")
+            raise InvalidName(
+                f"federation name {options.federation!r} is no label of a domain name"
+            )
         self._federation = federation
         self.zones: tuple[bytes, ...] = (apex,)
         self.watches: tuple[Watch, ...] = (
@@ -108,11 +118,11 @@ class StatefulSetZone:
             case _:
                 return ()
 
-    def telling(self, snapshot: Snapshot) -> Callable[[Key], Sequence[Node] | None]:
+    def records_for(self, snapshot: Snapshot) -> Callable[[Key], Sequence[ZoneNode] | None]:
         brokers = snapshot.clusters(Role.BROKER)
         silent = self._silent(snapshot, brokers)
 
-        def tell(key: Key) -> Sequence[Node] | None:
+        def build_nodes(key: Key) -> Sequence[ZoneNode] | None:
             place = f"{key.namespace}/{key.name}"
             sets = [record for b in brokers for record in snapshot.by(b, BY_SERVICE, place)]
             if not sets:
@@ -122,7 +132,7 @@ class StatefulSetZone:
             several = sorted(sets, key=lambda s: s.metadata.name)
             return list(self._service(key, several, silent, snapshot, brokers))
 
-        return tell
+        return build_nodes
 
     def _silent(self, snapshot: Snapshot, brokers: tuple[ClusterId, ...]) -> frozenset[ClusterId]:
         """Clusters that are dead, or have left and are not heard of any more."""
@@ -133,7 +143,7 @@ class StatefulSetZone:
         }
         for broker in brokers:
             if snapshot.listed(broker, Lease):
-                telling = {part.spec.cluster for part in snapshot.all(broker, StatefulSetPart)}
+                records_for = {part.spec.cluster for part in snapshot.all(broker, StatefulSetPart)}
                 dead |= {c for c in telling if snapshot.get(broker, Lease, c, self._home) is None}
         return frozenset(dead)
 
@@ -144,11 +154,11 @@ class StatefulSetZone:
         silent: frozenset[ClusterId],
         snapshot: Snapshot,
         brokers: tuple[ClusterId, ...],
-    ) -> Iterator[Node]:
+    ) -> Iterator[ZoneNode]:
         """All names below one headless Service, and of the sets that it governs."""
         local = _two_below(key.name, key.namespace, self._local)
         wide = _two_below(key.name, key.namespace, self._federation)
-        space = below(key.namespace, self._federation)
+        space = child_name(key.namespace, self._federation)
         if local is None or wide is None or space is None:
             return
         ports = _distinct(port for record in sets for port in record.spec.ports)
@@ -163,7 +173,7 @@ class StatefulSetZone:
                 mine = list(_balanced(record, wide, silent, snapshot, brokers))
                 yield from _apart(mine, space, self.view.ttl)
             yield from _apart(mine, wide, self.view.ttl)
-            own = below(record.metadata.name, space)
+            own = child_name(record.metadata.name, space)
             if own is not None and own != wide:
                 yield from _together(own, mine, record.spec.ports, self.view.ttl)
             everywhere += mine
@@ -178,7 +188,7 @@ def _here(key: Key, local: bytes, snapshot: Snapshot) -> Iterator[_Spot]:
             if endpoint.ready and endpoint.hostname:
                 found.setdefault(endpoint.hostname, []).extend(endpoint.addresses)
     for hostname, addresses in sorted(found.items()):
-        target = below(hostname, local)
+        target = child_name(hostname, local)
         if target is not None:
             yield _Spot(hostname, target, tuple(addresses))
 
@@ -198,47 +208,47 @@ def _balanced(
     for part in sorted(parts, key=lambda p: p.cluster):
         share = record.spec.of(part.cluster)
         for replica in () if part.cluster in silent else part.replicas[:share]:
-            target = below(replica.name, wide)
+            target = child_name(replica.name, wide)
             if target is not None:
                 yield _Spot(replica.name, target, replica.addresses)
 
 
-def _apart(spots: Iterable[_Spot], parent: bytes, ttl: int) -> Iterator[Node]:
+def _apart(spots: Iterable[_Spot], parent: bytes, ttl: int) -> Iterator[ZoneNode]:
     """Each replica by itself, below a name."""
     for spot in spots:
-        name = below(spot.label, parent)
+        name = child_name(spot.label, parent)
         if name is not None:
-            yield Node(name, tuple(_answers(spot.addresses, ttl)))
+            yield ZoneNode(name, tuple(_answers(spot.addresses, ttl)))
 
 
 def _together(
     name: bytes, spots: Sequence[_Spot], ports: Sequence[NamedPort], ttl: int
-) -> Iterator[Node]:
+) -> Iterator[ZoneNode]:
     """All replicas behind one name: their addresses, and where each serves each port."""
     known = [a for spot in spots for a in spot.addresses if address(a) is not None]
     answers = [*_answers(known, ttl)]
-    every = [srv(port.port, spot.target) for port in ports for spot in spots]
+    every = [srv_rdata(port.port, spot.target) for port in ports for spot in spots]
     if every:
-        answers.append(together(Type.SRV, _distinct(every), ttl))
-    yield Node(name, tuple(answers))
+        answers.append(full_rrset(RecordType.SRV, _distinct(every), ttl))
+    yield ZoneNode(name, tuple(answers))
     for port in ports:
-        protocol = below(f"_{port.protocol}", name)
-        own = below(f"_{port.name}", protocol) if port.name and protocol is not None else None
+        protocol = child_name(f"_{port.protocol}", name)
+        own = child_name(f"_{port.name}", protocol) if port.name and protocol is not None else None
         if own is not None:
-            records = [srv(port.port, spot.target) for spot in spots]
-            yield Node(own, (together(Type.SRV, records, ttl),) if records else ())
+            records = [srv_rdata(port.port, spot.target) for spot in spots]
+            yield ZoneNode(own, (full_rrset(RecordType.SRV, records, ttl),) if records else ())
 
 
-def _answers(addresses: Sequence[str], ttl: int) -> Iterator[Answer]:
+def _answers(addresses: Sequence[str], ttl: int) -> Iterator[RRset]:
     """Addresses as records; a host name is an alias, which stands alone."""
     rdatas = _distinct(rdata for text in addresses if (rdata := address(text)) is not None)
-    for rtype, size in ((Type.A, 4), (Type.AAAA, 16)):
+    for rtype, size in ((RecordType.A, 4), (RecordType.AAAA, 16)):
         if mine := [rdata for rdata in rdatas if len(rdata) == size]:
-            yield together(rtype, mine, ttl)
+            yield full_rrset(rtype, mine, ttl)
     if not rdatas and addresses:
         try:
-            yield from alias(wire_name(addresses[0]), ttl)
-        except BadName:
+            yield from cname_rrsets(wire_name(addresses[0]), ttl)
+        except InvalidName:
             return
 
 
@@ -247,8 +257,8 @@ def _distinct(values: Iterable[T]) -> list[T]:
 
 
 def _two_below(name: str, namespace: str, parent: bytes) -> bytes | None:
-    space = below(namespace, parent)
-    return below(name, space) if space is not None else None
+    space = child_name(namespace, parent)
+    return child_name(name, space) if space is not None else None
 
 
 def _is_known(kind: type[Object], broker: ClusterId, snapshot: Snapshot) -> bool:

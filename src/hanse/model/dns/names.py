@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 ROOT = b"\0"
-LONGEST_NAME = 255
-LONGEST_LABEL = 63
+MAX_NAME_LENGTH = 255
+MAX_LABEL_LENGTH = 63
 
 
-class BadName(ValueError):
+class InvalidName(ValueError):
     """A text that is no domain name; the message says why."""
 
 
@@ -20,42 +20,44 @@ def wire_name(text: str) -> bytes:
     try:
         labels = [label.encode("ascii").lower() for label in bare.split(".")]
     except UnicodeEncodeError:
-        raise BadName(f"{text!r} has letters that are not ASCII; write it in punycode") from None
+        raise InvalidName(
+            f"{text!r} has letters that are not ASCII; write it in punycode"
+        ) from None
     for label in labels:
-        if not 0 < len(label) <= LONGEST_LABEL:
-            raise BadName(f"{text!r} has a label that is not 1 to 63 bytes long")
+        if not 0 < len(label) <= MAX_LABEL_LENGTH:
+            raise InvalidName(f"{text!r} has a label that is not 1 to 63 bytes long")
     name = b"".join(bytes((len(label),)) + label for label in labels) + ROOT
-    if len(name) > LONGEST_NAME:
-        raise BadName(f"{text!r} is longer than 255 bytes")
+    if len(name) > MAX_NAME_LENGTH:
+        raise InvalidName(f"{text!r} is longer than 255 bytes")
     return name
 
 
-def below(label: str, parent: bytes) -> bytes | None:
+def child_name(label: str, parent: bytes) -> bytes | None:
     """The name one label below another; None where there can be no such name."""
     told = _wire_label(label)
-    return told + parent if told and len(told) + len(parent) <= LONGEST_NAME else None
+    return told + parent if told and len(told) + len(parent) <= MAX_NAME_LENGTH else None
 
 
 @lru_cache(maxsize=4096)
 def _wire_label(label: str) -> bytes:
     """A label with its length; nothing where it cannot be one."""
-    if not label.isascii() or "." in label or not 0 < len(label) <= LONGEST_LABEL:
+    if not label.isascii() or "." in label or not 0 < len(label) <= MAX_LABEL_LENGTH:
         return b""
     return bytes((len(label),)) + label.lower().encode()
 
 
-def above(name: bytes) -> bytes:
+def parent_name(name: bytes) -> bytes:
     """The name one label up; the root has none and must not be asked."""
     return name[name[0] + 1 :]
 
 
-def text_of(name: bytes) -> str:
+def name_text(name: bytes) -> str:
     """The name as people write it, with a final dot; odd bytes are escaped as in zone files."""
-    written = "".join(_label(label) + "." for label in labels_of(name))
+    written = "".join(_label(label) + "." for label in split_labels(name))
     return written or "."
 
 
-def labels_of(name: bytes) -> Iterator[bytes]:
+def split_labels(name: bytes) -> Iterator[bytes]:
     """The labels of a name that is well formed, leftmost first."""
     at = 0
     while name[at]:
@@ -63,10 +65,10 @@ def labels_of(name: bytes) -> Iterator[bytes]:
         at += name[at] + 1
 
 
-def is_under(name: bytes, zone: bytes) -> bool:
+def is_subdomain(name: bytes, zone: bytes) -> bool:
     """Whether a name is the zone's own or below it."""
     while len(name) > len(zone):
-        name = above(name)
+        name = parent_name(name)
     return name == zone
 
 

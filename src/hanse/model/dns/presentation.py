@@ -5,7 +5,7 @@ import dns.rdataclass
 import dns.rdatatype
 
 
-def written(rtype: int, rdata: bytes) -> str:
+def rdata_text(rtype: int, rdata: bytes) -> str:
     """The content of a record in words."""
     known = dns.rdatatype.RdataType.make(rtype)
     return str(dns.rdata.from_wire(dns.rdataclass.IN, known, rdata, 0, len(rdata)))

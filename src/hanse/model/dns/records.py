@@ -15,7 +15,7 @@ _OWNER = b"\xc0\x0c"
 """The name of the question, whose case is thereby kept."""
 
 
-class Type(IntEnum):
+class RecordType(IntEnum):
     """The record types that we answer or refuse by name."""
 
     A = 1
@@ -31,19 +31,19 @@ class Type(IntEnum):
     ANY = 255
 
 
-_TYPE_NAMES = {int(known): known.name for known in Type} | {12: "PTR", 15: "MX", 65: "HTTPS"}
+_TYPE_NAMES = {int(known): known.name for known in RecordType} | {12: "PTR", 15: "MX", 65: "HTTPS"}
 
 
-def type_text(rtype: int) -> str:
+def type_mnemonic(rtype: int) -> str:
     """The mnemonic of a record type; `TYPE<number>` (RFC 3597) if it is not a common one."""
     return _TYPE_NAMES.get(rtype) or f"TYPE{rtype}"
 
 
-A, AAAA, SRV = int(Type.A), int(Type.AAAA), int(Type.SRV)
+A, AAAA, SRV = int(RecordType.A), int(RecordType.AAAA), int(RecordType.SRV)
 """As numbers, where names are made by the ten thousand: an enum's members are slow to look up."""
 
 
-class Variant(Struct, frozen=True, array_like=True, gc=False):
+class RRsetVariant(Struct, frozen=True, array_like=True, gc=False):
     """One way to answer: whole records, of which there are `count`."""
 
     count: int
@@ -51,7 +51,7 @@ class Variant(Struct, frozen=True, array_like=True, gc=False):
     weight: int = 1
 
 
-class Choice(Struct, frozen=True, array_like=True, gc=False):
+class ClientSelection(Struct, frozen=True, array_like=True, gc=False):
     """How one of several variants is chosen for a client, where it is not whose turn it is."""
 
     labels: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ class Choice(Struct, frozen=True, array_like=True, gc=False):
     """Whether nothing at all is answered."""
 
 
-class Answer(Struct, frozen=True, array_like=True, gc=False):
+class RRset(Struct, frozen=True, array_like=True, gc=False):
     """What a name has of one type: one variant is chosen each time, by weight and in turn.
 
     `stride` is the length of each record where all are of one length: their order then changes
@@ -72,17 +72,17 @@ class Answer(Struct, frozen=True, array_like=True, gc=False):
     """
 
     type: int
-    variants: tuple[Variant, ...]
+    variants: tuple[RRsetVariant, ...]
     stride: int = 0
-    by: Choice | None = None
+    by: ClientSelection | None = None
     """Where the answer depends on the client."""
 
 
-class Node(Struct, frozen=True, array_like=True, gc=False):
+class ZoneNode(Struct, frozen=True, array_like=True, gc=False):
     """A name that exists. Types that it has no answer for are empty; the name is not unknown."""
 
     name: bytes
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[RRset, ...] = ()
 
 
 @lru_cache(maxsize=64)
@@ -90,24 +90,26 @@ def _front(rtype: int, length: int, ttl: int) -> bytes:
     return _OWNER + rtype.to_bytes(2) + _IN + ttl.to_bytes(4) + length.to_bytes(2)
 
 
-def together(rtype: int, rdatas: Sequence[bytes], ttl: int = TTL) -> Answer:
+def full_rrset(rtype: int, rdatas: Sequence[bytes], ttl: int = TTL) -> RRset:
     """All of these in each answer, in changing order where their lengths allow."""
     if len(rdatas) == 1:
-        return Answer(rtype, (Variant(1, _front(rtype, len(rdatas[0]), ttl) + rdatas[0]),))
+        return RRset(rtype, (RRsetVariant(1, _front(rtype, len(rdatas[0]), ttl) + rdatas[0]),))
     body = b"".join([_front(rtype, len(rdata), ttl) + rdata for rdata in rdatas])
     alike = len({len(rdata) for rdata in rdatas}) == 1
-    return Answer(rtype, (Variant(len(rdatas), body),), len(body) // len(rdatas) if alike else 0)
-
-
-def in_turn(rtype: int, weighted: Iterable[tuple[bytes, int]], ttl: int = TTL) -> Answer:
-    """One of these in each answer, by weight."""
-    return Answer(
-        rtype,
-        tuple([Variant(1, _front(rtype, len(r), ttl) + r, weight) for r, weight in weighted]),
+    return RRset(
+        rtype, (RRsetVariant(len(rdatas), body),), len(body) // len(rdatas) if alike else 0
     )
 
 
-class Record(Struct, frozen=True, gc=False):
+def weighted_rrset(rtype: int, weighted: Iterable[tuple[bytes, int]], ttl: int = TTL) -> RRset:
+    """One of these in each answer, by weight."""
+    return RRset(
+        rtype,
+        tuple([RRsetVariant(1, _front(rtype, len(r), ttl) + r, weight) for r, weight in weighted]),
+    )
+
+
+class ResourceRecord(Struct, frozen=True, gc=False):
     """One record without its owner."""
 
     type: int
@@ -115,33 +117,33 @@ class Record(Struct, frozen=True, gc=False):
     rdata: bytes
 
 
-def records_in(body: bytes) -> Iterator[Record]:
+def parse_records(body: bytes) -> Iterator[ResourceRecord]:
     """The records of a prepared answer; their owners are all pointers to the question."""
     at = 0
     while at < len(body):
         end = at + 12 + int.from_bytes(body[at + 10 : at + 12])
         rtype, ttl = int.from_bytes(body[at + 2 : at + 4]), int.from_bytes(body[at + 6 : at + 10])
-        yield Record(rtype, ttl, body[at + 12 : end])
+        yield ResourceRecord(rtype, ttl, body[at + 12 : end])
         at = end
 
 
-def everything(answer: Answer) -> list[Record]:
+def all_resource_records(answer: RRset) -> list[ResourceRecord]:
     """All that may be told of a type, whoever's turn it is; for those who keep what they hear."""
-    told = [record for variant in answer.variants for record in records_in(variant.body)]
+    told = [record for variant in answer.variants for record in parse_records(variant.body)]
     return list(dict.fromkeys(told))
 
 
-def alias(target: bytes, ttl: int = TTL) -> tuple[Answer, ...]:
+def cname_rrsets(target: bytes, ttl: int = TTL) -> tuple[RRset, ...]:
     """Another name for what stands there: told whatever is asked for."""
-    told = (Variant(1, _front(Type.CNAME, len(target), ttl) + target),)
-    return tuple(Answer(t, told) for t in (A, AAAA, SRV, int(Type.CNAME), int(Type.TXT)))
+    told = (RRsetVariant(1, _front(RecordType.CNAME, len(target), ttl) + target),)
+    return tuple(RRset(t, told) for t in (A, AAAA, SRV, int(RecordType.CNAME), int(RecordType.TXT)))
 
 
-def alias_in(node: Node) -> tuple[int, bytes] | None:
+def find_cname(node: ZoneNode) -> tuple[int, bytes] | None:
     """How long an alias may be kept, and what it stands for; None where a name is none."""
     for answer in node.answers:
-        if answer.type == Type.CNAME and len(answer.variants) == 1 and answer.by is None:
-            record = next(records_in(answer.variants[0].body))
+        if answer.type == RecordType.CNAME and len(answer.variants) == 1 and answer.by is None:
+            record = next(parse_records(answer.variants[0].body))
             return record.ttl, record.rdata
     return None
 
@@ -156,26 +158,26 @@ def address(text: str) -> bytes | None:
         return None
 
 
-def srv(port: int, target: bytes, priority: int = 0, weight: int = 50) -> bytes:
+def srv_rdata(port: int, target: bytes, priority: int = 0, weight: int = 50) -> bytes:
     """The content of an SRV record; targets are never compressed (RFC 2782)."""
     return priority.to_bytes(2) + weight.to_bytes(2) + port.to_bytes(2) + target
 
 
-def txt(text: str) -> bytes:
+def txt_rdata(text: str) -> bytes:
     """The content of a TXT record of one string, of 255 bytes at most."""
     told = text.encode()
     return bytes((len(told),)) + told
 
 
-def soa(zone: bytes, serial: int, ttl: int = TTL) -> bytes:
+def soa_record(zone: bytes, serial: int, ttl: int = TTL) -> bytes:
     """A zone's whole SOA record; its owner is written out, so that any answer can end with it."""
     times = b"".join(n.to_bytes(4) for n in (serial & 0xFFFFFFFF, 60, 15, 86400, ttl))
-    rdata = name_server(zone) + b"\x0ahostmaster" + zone + times
-    front = Type.SOA.to_bytes(2) + _IN + ttl.to_bytes(4) + len(rdata).to_bytes(2)
+    rdata = ns_name(zone) + b"\x0ahostmaster" + zone + times
+    front = RecordType.SOA.to_bytes(2) + _IN + ttl.to_bytes(4) + len(rdata).to_bytes(2)
     return zone + front + rdata
 
 
-def name_server(zone: bytes) -> bytes:
+def ns_name(zone: bytes) -> bytes:
     """The name that a zone says it is served by."""
     return b"\x02ns\x03dns" + zone
 
@@ -185,6 +187,6 @@ def version_name(zone: bytes) -> bytes:
     return b"\x0bdns-version" + zone
 
 
-def version(zone: bytes, text: str, ttl: int = TTL) -> Node:
+def version_node(zone: bytes, text: str, ttl: int = TTL) -> ZoneNode:
     """What a zone tells there."""
-    return Node(version_name(zone), (together(Type.TXT, [txt(text)], ttl),))
+    return ZoneNode(version_name(zone), (full_rrset(RecordType.TXT, [txt_rdata(text)], ttl),))

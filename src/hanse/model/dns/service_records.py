@@ -2,18 +2,26 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from hanse.model.dns.names import ROOT, BadName, below, wire_name
-from hanse.model.dns.records import Answer, Node, Type, address, alias, srv, together
+from hanse.model.dns.names import ROOT, InvalidName, child_name, wire_name
+from hanse.model.dns.records import (
+    RecordType,
+    RRset,
+    ZoneNode,
+    address,
+    cname_rrsets,
+    full_rrset,
+    srv_rdata,
+)
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import Endpoint, EndpointPort, EndpointSlice
 
 SCHEMA_VERSION = "1.1.0"
-"""Of Kubernetes' specification of these names, as `dns-version` tells it."""
+"""Of Kubernetes' specification of these names, as `dns-version_node` tells it."""
 
 
-def nodes_of(
+def service_nodes(
     name: bytes, service: Service, slices: Iterable[EndpointSlice], ttl: int
-) -> Iterator[Node]:
+) -> Iterator[ZoneNode]:
     """All names of a Service: its own, its ports', and without an address its endpoints'."""
     if service.spec.type == "ExternalName":
         yield from _elsewhere(name, service, ttl)
@@ -23,44 +31,46 @@ def nodes_of(
         yield from _addressed(name, service, ttl)
 
 
-def addresses(rdatas: Sequence[bytes], ttl: int) -> tuple[Answer, ...]:
+def addresses(rdatas: Sequence[bytes], ttl: int) -> tuple[RRset, ...]:
     """All of these addresses, by their family."""
     several = list(dict.fromkeys(rdatas))
     four = [rdata for rdata in several if len(rdata) == 4]
     sixteen = [rdata for rdata in several if len(rdata) == 16]
-    told = ((Type.A, four), (Type.AAAA, sixteen))
-    return tuple(together(rtype, some, ttl) for rtype, some in told if some)
+    told = ((RecordType.A, four), (RecordType.AAAA, sixteen))
+    return tuple(full_rrset(rtype, some, ttl) for rtype, some in told if some)
 
 
-def dashed(text: str) -> str:
+def dashed_address(text: str) -> str:
     """An address as a label."""
     return text.replace(".", "-").replace(":", "-")
 
 
-def _elsewhere(name: bytes, service: Service, ttl: int) -> Iterator[Node]:
+def _elsewhere(name: bytes, service: Service, ttl: int) -> Iterator[ZoneNode]:
     """An alias for what is written; a text that is no name is told by nobody."""
     try:
         target = wire_name(service.spec.external_name)
-    except BadName:
+    except InvalidName:
         return
     if target != ROOT:
-        yield Node(name, alias(target, ttl))
+        yield ZoneNode(name, cname_rrsets(target, ttl))
 
 
-def _addressed(name: bytes, service: Service, ttl: int) -> Iterator[Node]:
+def _addressed(name: bytes, service: Service, ttl: int) -> Iterator[ZoneNode]:
     several = service.spec.cluster_ips or (service.spec.cluster_ip,)
     rdatas = [rdata for text in several if (rdata := address(text)) is not None]
     ports = [(p.name, p.protocol, p.port) for p in service.spec.ports] if rdatas else []
-    yield Node(name, (*addresses(rdatas, ttl), *_srv([srv(p, name) for *_, p in ports], ttl)))
+    yield ZoneNode(
+        name, (*addresses(rdatas, ttl), *_srv([srv_rdata(p, name) for *_, p in ports], ttl))
+    )
     for called, protocol, number in ports:
         own = _port_name(called, protocol, name) if called else None
         if own is not None:
-            yield Node(own, _srv([srv(number, name)], ttl))
+            yield ZoneNode(own, _srv([srv_rdata(number, name)], ttl))
 
 
 def _headless(
     name: bytes, service: Service, slices: Iterable[EndpointSlice], ttl: int
-) -> Iterator[Node]:
+) -> Iterator[ZoneNode]:
     """Every ready endpoint, each also by a name of its own."""
     pods: dict[bytes, list[bytes]] = {}
     named: dict[tuple[str, str], list[bytes]] = {}
@@ -71,28 +81,28 @@ def _headless(
                 _count_ports(piece.ports or (), own, named)
     everybody = [rdata for several in pods.values() for rdata in several]
     every_port = [record for several in named.values() for record in several]
-    yield Node(name, (*addresses(everybody, ttl), *_srv(every_port, ttl)))
+    yield ZoneNode(name, (*addresses(everybody, ttl), *_srv(every_port, ttl)))
     for own, rdatas in pods.items():
-        yield Node(own, addresses(rdatas, ttl))
+        yield ZoneNode(own, addresses(rdatas, ttl))
     for (called, protocol), records in named.items():
         title = _port_name(called, protocol, name) if called else None
         if title is not None:
-            yield Node(title, _srv(records, ttl))
+            yield ZoneNode(title, _srv(records, ttl))
 
 
 def _endpoint(name: bytes, endpoint: Endpoint, pods: dict[bytes, list[bytes]]) -> bytes | None:
     rdatas = [rdata for text in endpoint.addresses if (rdata := address(text)) is not None]
     if not rdatas:
         return None
-    own = below(endpoint.hostname or dashed(endpoint.addresses[0]), name)
+    own = child_name(endpoint.hostname or dashed_address(endpoint.addresses[0]), name)
     if own is not None:
         pods.setdefault(own, []).extend(rdatas)
     return own
 
 
-def _srv(records: Sequence[bytes], ttl: int) -> tuple[Answer, ...]:
+def _srv(records: Sequence[bytes], ttl: int) -> tuple[RRset, ...]:
     several = list(dict.fromkeys(records))
-    return (together(Type.SRV, several, ttl),) if several else ()
+    return (full_rrset(RecordType.SRV, several, ttl),) if several else ()
 
 
 def _count_ports(
@@ -100,9 +110,9 @@ def _count_ports(
 ) -> None:
     for port in ports:
         if own is not None and port.port is not None:
-            named.setdefault((port.name, port.protocol), []).append(srv(port.port, own))
+            named.setdefault((port.name, port.protocol), []).append(srv_rdata(port.port, own))
 
 
 def _port_name(port: str, protocol: str, name: bytes) -> bytes | None:
-    parent = below(f"_{protocol}", name)
-    return below(f"_{port}", parent) if parent is not None else None
+    parent = child_name(f"_{protocol}", name)
+    return child_name(f"_{port}", parent) if parent is not None else None

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from hanse.model.dns.records import TTL, Node
+from hanse.model.dns.records import TTL, ZoneNode
 from hanse.model.kinds.hanse import Profile
 from hanse.model.naming import ZONE
 from hanse.model.objects import ClusterId
@@ -62,7 +62,7 @@ class ZoneSource(Protocol):
         """The keys whose names a change may have changed."""
         ...
 
-    def telling(self, snapshot: Snapshot) -> Callable[[Key], Sequence[Node] | None]:
+    def records_for(self, snapshot: Snapshot) -> Callable[[Key], Sequence[ZoneNode] | None]:
         """Tells all names of a key; what keys have in common is looked up once.
 
         None where they cannot be read: what was told before stands.
