@@ -135,7 +135,7 @@ async def _failed_over() -> float:
                 feed = ViewUpdater(compiler, server, seen)
                 reconciler.event_handlers.append(feed.on_change)
                 async with reconciler.running(), prober.running(), feed.running():
-                    await feed.told()
+                    await feed.wait_applied()
                     while len(list(reconciler.informers.facts.all(Health))) < 2:  # noqa: ASYNC110
                         await asyncio.sleep(0.01)
                     return await _time_until_out(port, listeners.address)
@@ -186,7 +186,7 @@ async def _weighed(questions: int) -> float:
         async with serving([ServedView(compiler, (listeners,))]) as server:
             feed = ViewUpdater(compiler, server, _with_service(reconciler, service))
             async with feed.running():
-                await feed.told()
+                await feed.wait_applied()
                 told = await asyncio.to_thread(_ask_many, listeners.address, questions)
     finally:
         listeners.close()

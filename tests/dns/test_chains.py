@@ -35,7 +35,7 @@ def table() -> Table:
     node = ZoneNode(wire_name(ASKED), cname_rrsets(wire_name(TARGET)))
     apex = wire_name("cluster.local")
     known.apply(
-        Delta("test", 1, zones=(apex,), synced=True, replace_all=True, put=(node,), gone=())
+        Delta("test", 1, zones=(apex,), synced=True, replace_all=True, nodes=(node,), removed=())
     )
     return known
 

@@ -25,13 +25,13 @@ FLOOD = f"""
 import asyncio, json, socket, sys
 import dns.message
 from prometheus_client import generate_latest
-from hanse.dns.server import Serving
-from tests.dns.fleet import WEB, imported, piece, seen_in
+from hanse.dns.server import ServerSettings
+from tests.dns.fleet import WEB, imported, endpoint_slice, cluster_snapshot
 from tests.dns.running import running
 
 async def main():
-    seen = seen_in("lubeck", imported(), piece("bergen", "10.2.0.1"))
-    settings = Serving(per_second={LIMIT})
+    seen = cluster_snapshot("lubeck", imported(), endpoint_slice("bergen", "10.2.0.1"))
+    settings = ServerSettings(per_second={LIMIT})
     query = dns.message.make_query(WEB, "A").to_wire()
     async with running(seen, hosts=("{ADDRESS}",), settings=settings) as here:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:

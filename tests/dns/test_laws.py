@@ -85,9 +85,9 @@ def test_compiling_step_by_step_gives_what_compiling_from_scratch_gives(
 ) -> None:
     view = View("test", local="lubeck")
     compiler, table = Compiler(view, [ServiceZone(view)]), Table("test", Random(1))
-    table.apply(compiler.whole())
+    table.apply(compiler.full_delta())
     before: tuple[Object, ...] = ()
-    compiler.everything(cluster_snapshot("lubeck"))
+    compiler.enqueue_all(cluster_snapshot("lubeck"))
     for objects in fleets:
         seen = cluster_snapshot("lubeck", *objects)
         for change in _changes(before, objects):
@@ -98,12 +98,12 @@ def test_compiling_step_by_step_gives_what_compiling_from_scratch_gives(
 
     fresh = compiled(view, [ServiceZone(view)], seen)
 
-    assert _content(compiler.whole()) == _content(fresh)
+    assert _content(compiler.full_delta()) == _content(fresh)
     scratch = Table("test", Random(1))
     scratch.apply(fresh)
     assert table.names == scratch.names
     assert table.answers.keys() == scratch.answers.keys()
-    assert len(compiler) == len(fresh.put)
+    assert len(compiler) == len(fresh.nodes)
 
 
 def _changes(before: tuple[Object, ...], after: tuple[Object, ...]) -> Iterator[ObjectChange]:
@@ -115,7 +115,7 @@ def _changes(before: tuple[Object, ...], after: tuple[Object, ...]) -> Iterator[
 
 
 def _content(delta: Delta) -> dict[bytes, object]:
-    return {named.name: named.answers for named in delta.put}
+    return {named.name: named.rrsets for named in delta.nodes}
 
 
 def test_a_change_recompiles_only_what_it_concerns() -> None:
@@ -124,7 +124,7 @@ def test_a_change_recompiles_only_what_it_concerns() -> None:
     pieces = [endpoint_slice("bergen", f"10.0.0.{n}", service=f"s{n}") for n in range(100)]
     compiler = Compiler(view, [ServiceZone(view)])
     seen = cluster_snapshot("lubeck", *many, *pieces)
-    compiler.everything(seen)
+    compiler.enqueue_all(seen)
     compiler.compile(seen)
 
     after = endpoint_slice("bergen", "10.9.9.9", service="s7")
@@ -132,22 +132,22 @@ def test_a_change_recompiles_only_what_it_concerns() -> None:
     compiler.on_change(ObjectChange("lubeck", pieces[7], after), seen)
     delta = compiler.compile(seen)
 
-    names = {name_text(named.name) for named in delta.put}
+    names = {name_text(named.name) for named in delta.nodes}
     assert names == {f"s7.shop.svc.{ZONE}.", f"bergen.s7.shop.svc.{ZONE}."}
-    assert not delta.gone
+    assert not delta.removed
 
 
 def test_a_change_that_changes_no_answer_tells_nothing() -> None:
     view = View("test")
     objects = (imported(), endpoint_slice("bergen", "10.2.0.1"))
     compiler, seen = Compiler(view, [ServiceZone(view)]), cluster_snapshot("lubeck", *objects)
-    compiler.everything(seen)
+    compiler.enqueue_all(seen)
     serial = compiler.compile(seen).serial
 
-    compiler.everything(seen)
+    compiler.enqueue_all(seen)
     delta = compiler.compile(seen)
 
-    assert (delta.put, delta.gone, delta.serial) == ((), (), serial)
+    assert (delta.nodes, delta.removed, delta.serial) == ((), (), serial)
 
 
 def test_a_change_of_the_fleets_rules_is_taken_in() -> None:
@@ -158,9 +158,9 @@ def test_a_change_of_the_fleets_rules_is_taken_in() -> None:
         endpoint_slice("lubeck", "10.0.0.1"),
     )
     compiler, table = Compiler(view, [ServiceZone(view)]), Table("test", Random(1))
-    table.apply(compiler.whole())
+    table.apply(compiler.full_delta())
     seen = cluster_snapshot("lubeck", *objects)
-    compiler.everything(seen)
+    compiler.enqueue_all(seen)
     table.apply(compiler.compile(seen))
 
     after = rules(bergen=0)
@@ -319,7 +319,7 @@ def test_an_answer_that_is_remembered_is_forgotten_when_anything_changes() -> No
         theirs.settimeout(20)
         for address in ("10.2.0.1", "10.2.0.2"):
             seen = cluster_snapshot("lubeck", imported(), endpoint_slice("bergen", address))
-            compiler.everything(seen)
+            compiler.enqueue_all(seen)
             table.apply(compiler.compile(seen))
             for _ in range(2):
                 theirs.send(query)

@@ -197,13 +197,13 @@ def test_what_is_not_in_the_clusters_domain_is_refused() -> None:
 def test_a_change_recompiles_what_it_concerns() -> None:
     before, after = service("web", "10.1.0.5"), service("web", "10.1.0.6")
     compiler = Compiler(VIEW, [ZONE])
-    compiler.everything(seen(before))
+    compiler.enqueue_all(seen(before))
     compiler.compile(seen(before))
 
     compiler.on_change(ObjectChange("lubeck", before, after), seen(after))
     delta = compiler.compile(seen(after))
 
-    assert {named.name for named in delta.put} == {
+    assert {named.name for named in delta.nodes} == {
         b"\x03web\x08acme-web\x03svc\x07cluster\x05local\x00",
     }
 

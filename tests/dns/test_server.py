@@ -88,7 +88,7 @@ async def test_a_change_is_answered_as_soon_as_it_is_told() -> None:
     async with serving([ServedView(compiler, (listeners,))]) as server:
         feed = ViewUpdater(compiler, server, lambda: seen[0])
         async with feed.running():
-            await feed.told()
+            await feed.wait_applied()
             here = Running(server, compiler, (listeners,))
             assert (await here.ask(f"mail.shop.svc.{ZONE}")).code == NXDOMAIN
 
@@ -97,7 +97,7 @@ async def test_a_change_is_answered_as_soon_as_it_is_told() -> None:
                 "lubeck", before, endpoint_slice("bergen", "10.2.0.1"), after, slice_
             )
             feed.on_change(ObjectChange("lubeck", None, after))
-            await feed.told()
+            await feed.wait_applied()
 
             assert (await here.ask(f"mail.shop.svc.{ZONE}")).records == ("10.2.0.9",)
     listeners.close()
@@ -270,9 +270,9 @@ async def test_several_views_are_served_by_the_same_workers() -> None:
     pairs = zip(compilers, listeners, strict=True)
     async with serving([ServedView(c, (one,)) for c, one in pairs]) as server:
         for compiler in compilers:
-            compiler.everything(seen)
+            compiler.enqueue_all(seen)
             server.update(compiler.compile(seen))
-        await server.reached()
+        await server.wait_applied()
 
         told = [
             {(await Running(server, c, (one,)).ask(WEB)).records for _ in range(4)}
@@ -378,7 +378,7 @@ async def test_a_view_that_is_added_is_answered_and_those_before_go_on() -> None
         assert (await late.ask("web.shop.svc.late.example")).code == "SERVFAIL"
         feed = ViewUpdater(compiler, first.server, lambda: seen)
         async with feed.running():
-            await feed.told()
+            await feed.wait_applied()
             assert (await late.ask("web.shop.svc.late.example")).records == ("10.1.0.5",)
             assert (await first.ask("web.shop.svc.clusterset.local")).records == ("10.1.0.5",)
     listeners.close()

@@ -33,9 +33,9 @@ def newer(told: StatefulSetPart) -> StatefulSetPart:
 
 def after(compiler: Compiler, snapshot: Snapshot) -> set[bytes]:
     """The names that are told once this was seen."""
-    compiler.everything(snapshot)
+    compiler.enqueue_all(snapshot)
     compiler.compile(snapshot)
-    return {node.name for node in compiler.whole().put}
+    return {node.name for node in compiler.full_delta().nodes}
 
 
 def test_what_was_told_of_a_set_stands_when_its_shares_cannot_be_read_any_more() -> None:

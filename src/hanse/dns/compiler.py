@@ -5,7 +5,7 @@ from itertools import islice
 
 from hanse.dns.messages import Delta
 from hanse.model.dns.names import parent_name
-from hanse.model.dns.records import RecordType, ZoneNode, address, full_rrset, ns_name
+from hanse.model.dns.records import RecordType, ZoneNode, address_rdata, full_rrset, ns_name
 from hanse.model.dns.zones import View, ZoneSource
 from hanse.model.plan import Key
 from hanse.model.snapshot import Change, Snapshot
@@ -58,7 +58,7 @@ class Compiler:
                 self._due[(place, key)] = None
         self.update_synced(snapshot)
 
-    def everything(self, snapshot: Snapshot) -> None:
+    def enqueue_all(self, snapshot: Snapshot) -> None:
         """Note every key there is or was: for a start, or after an unknown gap."""
         for place, source in enumerate(self.sources):
             for key in source.keys(snapshot):
@@ -81,26 +81,28 @@ class Compiler:
             if told is not None:
                 self._take(whose, tuple(told))
         touched, self._touched = self._touched, {}
-        put = [node for node in touched.values() if node is not None]
-        gone = [name for name, node in touched.items() if node is None]
+        nodes = [node for node in touched.values() if node is not None]
+        removed = [name for name, node in touched.items() if node is None]
         self.serial += bool(touched)
         self._told_synced = self._told_synced or (self.synced and not self._due)
-        return self._delta(put, tuple(gone), replace_all=False)
+        return self._delta(nodes, tuple(removed), replace_all=False)
 
-    def whole(self) -> Delta:
+    def full_delta(self) -> Delta:
         """Everything compiled so far, for a worker that knows nothing."""
         names = self._tellers.keys() | self._children.keys()
         return self._delta([self._named(name) for name in names], (), replace_all=True)
 
-    def _delta(self, put: list[ZoneNode], gone: tuple[bytes, ...], *, replace_all: bool) -> Delta:
+    def _delta(
+        self, nodes: list[ZoneNode], removed: tuple[bytes, ...], *, replace_all: bool
+    ) -> Delta:
         return Delta(
             view=self.view.name,
             serial=self.serial,
             zones=self.zones,
             synced=self._told_synced,
             replace_all=replace_all,
-            put=tuple(put),
-            gone=gone,
+            nodes=tuple(nodes),
+            removed=removed,
             regions=self.view.regions if replace_all else (),
             resolvers=self.view.resolvers if replace_all else (),
             secondaries=self.view.secondaries if replace_all else (),
@@ -118,11 +120,11 @@ class Compiler:
         if not known:
             self._take_new(whose, nodes)
             return
-        before = {node.name: node.answers for node in known}
+        before = {node.name: node.rrsets for node in known}
         for node in nodes:
             if not node.name.endswith(self.zones):
                 continue
-            if before.pop(node.name, None) != node.answers:
+            if before.pop(node.name, None) != node.rrsets:
                 self._tell(whose, node)
         for name in before:
             self._untell(name, whose)
@@ -210,7 +212,7 @@ class Compiler:
     def _apex(self, zone: bytes) -> tuple[ZoneNode, ...]:
         """What every zone has beside its SOA, which workers write: the name of its server."""
         server = ns_name(zone)
-        rdatas = [rdata for text in self.view.servers if (rdata := address(text))]
+        rdatas = [rdata for text in self.view.servers if (rdata := address_rdata(text))]
         families = ((RecordType.A, 4), (RecordType.AAAA, 16))
         own = [(rtype, [r for r in rdatas if len(r) == size]) for rtype, size in families]
         ttl = self.view.ttl
@@ -223,6 +225,6 @@ class Compiler:
 def compiled(view: View, sources: Iterable[ZoneSource], snapshot: Snapshot) -> Delta:
     """All names of a view at once, from scratch."""
     compiler = Compiler(view, tuple(sources))
-    compiler.everything(snapshot)
+    compiler.enqueue_all(snapshot)
     compiler.compile(snapshot)
-    return compiler.whole()
+    return compiler.full_delta()

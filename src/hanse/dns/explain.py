@@ -100,11 +100,11 @@ def explain(name: str, rtype: int, view: View, snapshot: Snapshot) -> Explanatio
     if inside:
         return _explain_no_host(name, inside[0], snapshot)
     compiler = Compiler(view, [zone])
-    compiler.everything(snapshot)
+    compiler.enqueue_all(snapshot)
     compiler.compile(snapshot)
     if not compiler.synced:
         return Explanation("SERVFAIL", (), "the cluster was not read in full yet")
-    nodes = {named.name: named.answers for named in compiler.whole().put}
+    nodes = {named.name: named.rrsets for named in compiler.full_delta().nodes}
     known = wire in nodes
     found = next((a for a in nodes.get(wire, ()) if a.type == rtype), None)
     code = "NOERROR" if found else "NODATA" if known else "NXDOMAIN"
@@ -138,7 +138,7 @@ def _explain_global(
     service: GlobalService, rtype: int, view: View, snapshot: Snapshot
 ) -> Explanation:
     found = global_answer(service, rtype, view, snapshot)
-    silent = found is not None and found.by is not None and found.by.silent
+    silent = found is not None and found.selection is not None and found.selection.silent
     code = "SILENCE" if silent else "NOERROR" if found is not None else "NODATA"
     left_out = tuple(ExcludedCluster(who, why) for who, why in left_out_of(service, snapshot))
     records = explained_records(found) if found is not None else ()
@@ -236,18 +236,18 @@ def _left_out(
 ) -> tuple[ExcludedCluster, ...]:
     if about.cluster:
         return tuple(
-            ExcludedCluster(o.cluster, o.left_out)
+            ExcludedCluster(o.cluster, o.excluded)
             for o in backends
-            if o.cluster == about.cluster and o.left_out
+            if o.cluster == about.cluster and o.excluded
         )
     shared_out = told.spec.type != "Headless" and rules.profile == "lighthouse"
     taken = {
         backend.cluster for backend in (select_backends(backends, view) if shared_out else backends)
     }
     return tuple(
-        ExcludedCluster(backend.cluster, backend.left_out or _passed_over(backend, taken, view))
+        ExcludedCluster(backend.cluster, backend.excluded or _passed_over(backend, taken, view))
         for backend in backends
-        if backend.left_out or backend.cluster not in taken
+        if backend.excluded or backend.cluster not in taken
     )
 
 

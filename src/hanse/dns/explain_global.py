@@ -24,7 +24,7 @@ def global_answer(
 ) -> RRset | None:
     """What is answered about a type, by the server's own words."""
     nodes = GlobalZone(view).records_for(snapshot)(Key(HOST, service.metadata.name))
-    return next((a for node in nodes for a in node.answers if a.type == rtype), None)
+    return next((a for node in nodes for a in node.rrsets if a.type == rtype), None)
 
 
 def global_rule(service: GlobalService, snapshot: Snapshot) -> str:

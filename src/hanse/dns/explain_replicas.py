@@ -46,9 +46,9 @@ def explain_replica(
     if rtype in (RecordType.ANY, RecordType.AXFR, RecordType.IXFR):
         return Explanation("REFUSED", (), "questions for everything are refused")
     compiler = Compiler(zone.view, [zone])
-    compiler.everything(snapshot)
+    compiler.enqueue_all(snapshot)
     compiler.compile(snapshot)
-    nodes = {node.name: node.answers for node in compiler.whole().put}
+    nodes = {node.name: node.rrsets for node in compiler.full_delta().nodes}
     wire = wire_name(name)
     found = next((a for a in nodes.get(wire, ()) if a.type == rtype), None)
     code = "NOERROR" if found else "NODATA" if wire in nodes else "NXDOMAIN"

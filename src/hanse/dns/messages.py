@@ -18,8 +18,8 @@ class Delta(Struct, frozen=True, tag="delta"):
     """Until then nothing is known not to exist: every name fails."""
     replace_all: bool = False
     """Everything told before is void: these are all names there are."""
-    put: tuple[ZoneNode, ...] = ()
-    gone: tuple[bytes, ...] = ()
+    nodes: tuple[ZoneNode, ...] = ()
+    removed: tuple[bytes, ...] = ()
     regions: tuple[tuple[str, str], ...] = ()
     """Ranges of clients and the cluster near to them; told to those who know nothing."""
     resolvers: tuple[str, ...] = ()

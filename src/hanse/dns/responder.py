@@ -125,11 +125,9 @@ class _Asker:
         if chooser.silent:
             self.silent = True
             return None
-        asker = (
-            client_from_subnet(self._subnet)
-            if self._subnet
-            else client_from_address(self._client or "0.0.0.0")
-        )  # noqa: S104 - nobody in particular
+        address = self._client or "0.0.0.0"  # noqa: S104 - no client in particular
+        subnet = self._subnet
+        asker = client_from_subnet(subnet) if subnet else client_from_address(address)
         self._scope = self._subnet.bits if self._subnet else 0
         headers, body = prepared[chooser.choose(asker, self._table.regions)]
         return (headers, body, counter, None, None)

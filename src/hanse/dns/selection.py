@@ -90,8 +90,8 @@ class ClientSelector:
     """One name's answers of a type, of which a client gets always the same, or one that is near."""
 
     def __init__(self, answer: RRset, random: Random) -> None:
-        assert answer.by is not None, "others are in turn for everybody"
-        self._choice: ClientSelection = answer.by
+        assert answer.selection is not None, "others are in turn for everybody"
+        self._choice: ClientSelection = answer.selection
         self._weights = tuple(variant.weight for variant in answer.variants)
         self._bodies = tuple(variant.body for variant in answer.variants)
         self._known: dict[tuple[int, int], int] = {}

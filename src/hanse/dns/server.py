@@ -81,7 +81,7 @@ class DnsServer:
         for worker in self._workers:
             worker.tell(message)
 
-    async def reached(self) -> None:
+    async def wait_applied(self) -> None:
         """Wait until every worker has taken in all changes told so far."""
         mark = next(self._marks)
         await asyncio.gather(*[worker.reach(mark) for worker in self._workers])
@@ -125,7 +125,7 @@ class DnsServer:
         each = min(len(one.datagrams) for one in sockets)
         for number in range(each):
             await self._launch(number)
-        await self.reached()
+        await self.wait_applied()
 
     async def _launch(self, number: int) -> None:
         assert self._group is not None, "workers live while the server runs"
@@ -139,7 +139,7 @@ class DnsServer:
         )
         worker = _Worker(number, await _spawn([one.fd for one in listening]), self.metrics)
         for served in self._served.values():  # from here on it hears every change, like the others
-            worker.tell(encode_frame(served.compiler.whole()))
+            worker.tell(encode_frame(served.compiler.full_delta()))
         worker.tell(encode_frame(start))
         self._workers.append(worker)
         self._group.create_task(self._look_after(worker), name=f"dns worker {number}")

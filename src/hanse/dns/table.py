@@ -103,9 +103,9 @@ class Table:
             self.kept = {} if delta.secondaries else None
         self.zones = {z: self.zones.get(z) or Zone(z) for z in delta.zones}
         self._sign(delta.serial)
-        for name in delta.gone:
+        for name in delta.removed:
             self._drop(name)
-        for named in delta.put:
+        for named in delta.nodes:
             self._put(named)
         self._keep(delta)
         if delta.synced:
@@ -113,8 +113,8 @@ class Table:
 
     def _keep(self, delta: Delta) -> None:
         if self.kept is not None:
-            self.kept.update((named.name, named) for named in delta.put)
-            for name in delta.gone:
+            self.kept.update((named.name, named) for named in delta.nodes)
+            for name in delta.removed:
                 self.kept.pop(name, None)
 
     @property
@@ -170,11 +170,11 @@ class Table:
         target = find_cname(named)
         if target is not None:
             self.aliases[named.name] = target
-        told = [a for a in named.answers if target is None or a.type == RecordType.CNAME]
+        told = [a for a in named.rrsets if target is None or a.type == RecordType.CNAME]
         for answer in told:
             types.append(answer.type)
             question = _question(named.name, answer.type)
-            if answer.by is not None:
+            if answer.selection is not None:
                 self.client_selectors[question] = self._chosen(zone, answer)
             else:
                 self.answers[question] = self._entry(zone, answer)

@@ -81,7 +81,7 @@ def _records(nodes: Iterable[ZoneNode], zone: bytes, soa: bytes) -> Iterator[byt
     yield soa
     for node in nodes:
         owner = node.name[: len(node.name) - len(zone)] + _APEX
-        for answer in node.answers:
+        for answer in node.rrsets:
             for told in all_resource_records(answer):
                 front = told.type.to_bytes(2) + b"\0\1" + told.ttl.to_bytes(4)
                 yield owner + front + len(told.rdata).to_bytes(2) + told.rdata

@@ -32,7 +32,7 @@ class ViewUpdater:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Begin with everything there is, and follow every change, until the block ends."""
-        self._compiler.everything(self._snapshot())
+        self._compiler.enqueue_all(self._snapshot())
         self._news.set()
         async with asyncio.TaskGroup() as group:
             following = group.create_task(self._follow(), name=f"dns {self._compiler.view.name}")
@@ -41,11 +41,11 @@ class ViewUpdater:
             finally:
                 following.cancel()
 
-    async def told(self) -> None:
+    async def wait_applied(self) -> None:
         """Wait until everything seen so far is what every worker answers."""
         while self._compiler.due:  # noqa: ASYNC110 - only who waits for a result needs to know
             await asyncio.sleep(0)
-        await self._server.reached()
+        await self._server.wait_applied()
 
     async def _follow(self) -> None:
         while True:

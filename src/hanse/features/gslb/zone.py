@@ -10,7 +10,7 @@ from hanse.model.dns.records import (
     RecordType,
     RRset,
     ZoneNode,
-    address,
+    address_rdata,
     full_rrset,
     weighted_rrset,
 )
@@ -91,7 +91,7 @@ def _shared_out(
         shares: dict[bytes, int] = {}
         labels: dict[bytes, str] = {}
         for member in members:
-            rdata = address(member.told)
+            rdata = address_rdata(member.told)
             if rdata is not None and len(rdata) == size:
                 shares[rdata] = shares.get(rdata, 0) + member.weight
                 labels.setdefault(rdata, member.cluster)
@@ -125,7 +125,7 @@ def _when_down(spec: GlobalServiceSpec, ttl: int) -> Iterator[RRset]:
 
 
 def _all(addresses: Iterable[str], ttl: int) -> Iterator[RRset]:
-    rdatas = dict.fromkeys(r for text in addresses if (r := address(text)) is not None)
+    rdatas = dict.fromkeys(r for text in addresses if (r := address_rdata(text)) is not None)
     for rtype, size in _FAMILIES:
         mine = [rdata for rdata in rdatas if len(rdata) == size]
         if mine:

@@ -4,8 +4,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from hanse.features.networks.names import NETWORK, TENANT, NetworkName
 from hanse.model.dns.names import child_name, wire_name
-from hanse.model.dns.records import ZoneNode, address, version_node
-from hanse.model.dns.service_records import SCHEMA_VERSION, addresses, dashed_address, service_nodes
+from hanse.model.dns.records import ZoneNode, address_rdata, version_node
+from hanse.model.dns.service_records import (
+    SCHEMA_VERSION,
+    address_rrsets,
+    dashed_address,
+    service_nodes,
+)
 from hanse.model.dns.zones import View
 from hanse.model.facts import Role
 from hanse.model.kinds.core import Pod, Service
@@ -121,7 +126,7 @@ class NetworkZone:
     def _pod(self, pod: Pod) -> Iterator[ZoneNode]:
         space = child_name(pod.metadata.namespace, self._pods)
         for one in pod.status.pod_ips:
-            rdata = address(one.ip)
+            rdata = address_rdata(one.ip)
             name = child_name(dashed_address(one.ip), space) if space is not None else None
             if name is not None and rdata is not None:
-                yield ZoneNode(name, addresses([rdata], self.view.ttl))
+                yield ZoneNode(name, address_rrsets([rdata], self.view.ttl))

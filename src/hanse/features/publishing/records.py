@@ -38,7 +38,7 @@ def record_sets(node: ZoneNode) -> tuple[RecordSet, ...]:
     Who keeps records cannot take turns by weight: each set holds all that have a turn.
     """
     sets: dict[str, RecordSet] = {}
-    for answer in node.answers:
+    for answer in node.rrsets:
         told = [
             r for r in all_resource_records(answer) if r.type == answer.type
         ]  # or it is an alias
@@ -93,7 +93,7 @@ def weighted_records(node: ZoneNode) -> Iterator[DNSRecord]:
     has no turns, pods or a single cluster, is told as a set with a weight too.
     """
     turns = {
-        type_mnemonic(a.type): a for a in node.answers if a.type in (RecordType.A, RecordType.AAAA)
+        type_mnemonic(a.type): a for a in node.rrsets if a.type in (RecordType.A, RecordType.AAAA)
     }
     for whole in endpoint_records(node):
         answer = turns.get(whole.record_type)

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from hanse.model.dns.names import InvalidName, is_subdomain, wire_name
-from hanse.model.dns.records import RRset, ZoneNode, address, cname_rrsets
-from hanse.model.dns.service_records import addresses
+from hanse.model.dns.records import RRset, ZoneNode, address_rdata, cname_rrsets
+from hanse.model.dns.service_records import address_rrsets
 from hanse.model.dns.zones import View
 from hanse.model.facts import KindServed, Role
 from hanse.model.kinds.externaldns import DNSEndpoint, DNSRecord
@@ -74,9 +74,9 @@ class DnsEndpointZone:
     def _answers(self, records: Sequence[DNSRecord]) -> Iterator[RRset]:
         ttl = min((r.record_ttl for r in records if r.record_ttl), default=self.view.ttl)
         targets = [t for r in records if r.record_type in ("A", "AAAA") for t in r.targets]
-        rdatas = [rdata for text in targets if (rdata := address(text)) is not None]
+        rdatas = [rdata for text in targets if (rdata := address_rdata(text)) is not None]
         if rdatas:
-            yield from addresses(rdatas, ttl)
+            yield from address_rrsets(rdatas, ttl)
             return
         names = [t for r in records if r.record_type == "CNAME" for t in r.targets]
         target = _wire(names[0]) if names else None

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from hanse.features.services.names import DOMAIN, PRIORITY, SERVICE_NAME, SOURCE_CLUSTER, WEIGHT
-from hanse.model.dns.records import address
+from hanse.model.dns.records import address_rdata
 from hanse.model.dns.zones import View
 from hanse.model.facts import LeaseLiveness, Role
 from hanse.model.kinds.discovery import MANAGED_BY, EndpointPort, EndpointSlice
@@ -155,7 +155,7 @@ def _spots(endpoint_slice: EndpointSlice) -> tuple[EndpointAddress, ...]:
         if endpoint.conditions.ready is False:
             continue
         for text in endpoint.addresses:
-            rdata = address(text)
+            rdata = address_rdata(text)
             if rdata is not None:
                 label = endpoint.hostname or text.replace(".", "-").replace(":", "-")
                 addresses.append(EndpointAddress(label.lower(), rdata, ports))

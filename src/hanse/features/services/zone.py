@@ -21,7 +21,7 @@ from hanse.model.dns.records import (
     A,
     RRset,
     ZoneNode,
-    address,
+    address_rdata,
     full_rrset,
     srv_rdata,
     version_node,
@@ -155,7 +155,9 @@ def _addressed(
 ) -> list[ZoneNode]:
     """A service with an address: the set's own, or one of a cluster's at a time."""
     if rules.profile == "kep-1645":
-        rdatas = [endpoint for text in told.spec.ips if (endpoint := address(text)) is not None]
+        rdatas = [
+            endpoint for text in told.spec.ips if (endpoint := address_rdata(text)) is not None
+        ]
         usable = bool(rdatas)
         answers = _all_of(rdatas, view.ttl)
     else:

@@ -12,7 +12,7 @@ from hanse.model.dns.records import (
     RecordType,
     RRset,
     ZoneNode,
-    address,
+    address_rdata,
     cname_rrsets,
     full_rrset,
     srv_rdata,
@@ -143,8 +143,8 @@ class StatefulSetZone:
         }
         for broker in brokers:
             if snapshot.listed(broker, Lease):
-                records_for = {part.spec.cluster for part in snapshot.all(broker, StatefulSetPart)}
-                dead |= {c for c in telling if snapshot.get(broker, Lease, c, self._home) is None}
+                reporting = {part.spec.cluster for part in snapshot.all(broker, StatefulSetPart)}
+                dead |= {c for c in reporting if snapshot.get(broker, Lease, c, self._home) is None}
         return frozenset(dead)
 
     def _service(
@@ -225,7 +225,7 @@ def _together(
     name: bytes, spots: Sequence[_Spot], ports: Sequence[NamedPort], ttl: int
 ) -> Iterator[ZoneNode]:
     """All replicas behind one name: their addresses, and where each serves each port."""
-    known = [a for spot in spots for a in spot.addresses if address(a) is not None]
+    known = [a for spot in spots for a in spot.addresses if address_rdata(a) is not None]
     answers = [*_answers(known, ttl)]
     every = [srv_rdata(port.port, spot.target) for port in ports for spot in spots]
     if every:
@@ -241,7 +241,7 @@ def _together(
 
 def _answers(addresses: Sequence[str], ttl: int) -> Iterator[RRset]:
     """Addresses as records; a host name is an alias, which stands alone."""
-    rdatas = _distinct(rdata for text in addresses if (rdata := address(text)) is not None)
+    rdatas = _distinct(rdata for text in addresses if (rdata := address_rdata(text)) is not None)
     for rtype, size in ((RecordType.A, 4), (RecordType.AAAA, 16)):
         if mine := [rdata for rdata in rdatas if len(rdata) == size]:
             yield full_rrset(rtype, mine, ttl)

@@ -74,7 +74,7 @@ class RRset(Struct, frozen=True, array_like=True, gc=False):
     type: int
     variants: tuple[RRsetVariant, ...]
     stride: int = 0
-    by: ClientSelection | None = None
+    selection: ClientSelection | None = None
     """Where the answer depends on the client."""
 
 
@@ -82,7 +82,7 @@ class ZoneNode(Struct, frozen=True, array_like=True, gc=False):
     """A name that exists. Types that it has no answer for are empty; the name is not unknown."""
 
     name: bytes
-    answers: tuple[RRset, ...] = ()
+    rrsets: tuple[RRset, ...] = ()
 
 
 @lru_cache(maxsize=64)
@@ -141,14 +141,18 @@ def cname_rrsets(target: bytes, ttl: int = TTL) -> tuple[RRset, ...]:
 
 def find_cname(node: ZoneNode) -> tuple[int, bytes] | None:
     """How long an alias may be kept, and what it stands for; None where a name is none."""
-    for answer in node.answers:
-        if answer.type == RecordType.CNAME and len(answer.variants) == 1 and answer.by is None:
+    for answer in node.rrsets:
+        if (
+            answer.type == RecordType.CNAME
+            and len(answer.variants) == 1
+            and answer.selection is None
+        ):
             record = next(parse_records(answer.variants[0].body))
             return record.ttl, record.rdata
     return None
 
 
-def address(text: str) -> bytes | None:
+def address_rdata(text: str) -> bytes | None:
     """The rdata of an IP address, 4 or 16 bytes; None if the text is not an address."""
     try:
         if ":" not in text:

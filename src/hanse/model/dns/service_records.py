@@ -7,7 +7,7 @@ from hanse.model.dns.records import (
     RecordType,
     RRset,
     ZoneNode,
-    address,
+    address_rdata,
     cname_rrsets,
     full_rrset,
     srv_rdata,
@@ -31,7 +31,7 @@ def service_nodes(
         yield from _addressed(name, service, ttl)
 
 
-def addresses(rdatas: Sequence[bytes], ttl: int) -> tuple[RRset, ...]:
+def address_rrsets(rdatas: Sequence[bytes], ttl: int) -> tuple[RRset, ...]:
     """All of these addresses, by their family."""
     several = list(dict.fromkeys(rdatas))
     four = [rdata for rdata in several if len(rdata) == 4]
@@ -57,10 +57,10 @@ def _elsewhere(name: bytes, service: Service, ttl: int) -> Iterator[ZoneNode]:
 
 def _addressed(name: bytes, service: Service, ttl: int) -> Iterator[ZoneNode]:
     several = service.spec.cluster_ips or (service.spec.cluster_ip,)
-    rdatas = [rdata for text in several if (rdata := address(text)) is not None]
+    rdatas = [rdata for text in several if (rdata := address_rdata(text)) is not None]
     ports = [(p.name, p.protocol, p.port) for p in service.spec.ports] if rdatas else []
     yield ZoneNode(
-        name, (*addresses(rdatas, ttl), *_srv([srv_rdata(p, name) for *_, p in ports], ttl))
+        name, (*address_rrsets(rdatas, ttl), *_srv([srv_rdata(p, name) for *_, p in ports], ttl))
     )
     for called, protocol, number in ports:
         own = _port_name(called, protocol, name) if called else None
@@ -81,9 +81,9 @@ def _headless(
                 _count_ports(piece.ports or (), own, named)
     everybody = [rdata for several in pods.values() for rdata in several]
     every_port = [record for several in named.values() for record in several]
-    yield ZoneNode(name, (*addresses(everybody, ttl), *_srv(every_port, ttl)))
+    yield ZoneNode(name, (*address_rrsets(everybody, ttl), *_srv(every_port, ttl)))
     for own, rdatas in pods.items():
-        yield ZoneNode(own, addresses(rdatas, ttl))
+        yield ZoneNode(own, address_rrsets(rdatas, ttl))
     for (called, protocol), records in named.items():
         title = _port_name(called, protocol, name) if called else None
         if title is not None:
@@ -91,7 +91,7 @@ def _headless(
 
 
 def _endpoint(name: bytes, endpoint: Endpoint, pods: dict[bytes, list[bytes]]) -> bytes | None:
-    rdatas = [rdata for text in endpoint.addresses if (rdata := address(text)) is not None]
+    rdatas = [rdata for text in endpoint.addresses if (rdata := address_rdata(text)) is not None]
     if not rdatas:
         return None
     own = child_name(endpoint.hostname or dashed_address(endpoint.addresses[0]), name)
