@@ -44,13 +44,13 @@ def replica_names(command: Command) -> Command:
 def replica_names_of(replica_zone: str, federation: str) -> "StatefulSetOptions":
     """The names as they were given; raises `Oops` for what cannot be one."""
     from hanse.features.statefulsets.options import StatefulSetOptions
-    from hanse.model.dns.names import BadName, below, wire_name
+    from hanse.model.dns.names import InvalidName, child_name, wire_name
 
     try:
         zone = wire_name(replica_zone)
-    except BadName as error:
+    except InvalidName as error:
         raise Oops(f"--replica-zone: {error}; give one such as example.com") from None
-    if below(federation, zone) is None:
+    if child_name(federation, zone) is None:
         raise Oops(
             f"--federation {federation[:70]!r} is no part of a domain name; "
             "use letters, digits and dashes, such as myfederation"

@@ -69,7 +69,7 @@ def publishing_of(
 ) -> "PublishingOptions":
     """What the options say together; raises `Oops` where they do not agree."""
     from hanse.features.publishing.options import PublishingOptions, ServerOptions
-    from hanse.model.dns.names import BadName, wire_name
+    from hanse.model.dns.names import InvalidName, wire_name
 
     if not zone:
         if endpoints or server or key_file or weighted:
@@ -77,7 +77,7 @@ def publishing_of(
         return PublishingOptions()
     try:
         wire_name(zone)
-    except BadName as error:
+    except InvalidName as error:
         raise Oops(f"--publish-zone: {error}; give one such as fleet.example.org") from None
     if not endpoints and not server:
         raise Oops("--publish-zone says what, not where; add --publish-server 192.0.2.53")
@@ -97,13 +97,13 @@ def publishing_of(
 
 
 def _usable(key_file: Path) -> Path:
-    from hanse.providers.tsig_keys import BadKey, key_in
+    from hanse.providers.tsig_keys import InvalidTsigKey, parse_tsig_key
 
     try:
-        key_in(key_file.read_text())
+        parse_tsig_key(key_file.read_text())
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is no text"
         raise Oops(f"--publish-key-file {key_file}: {why}; name a file that can be read") from None
-    except BadKey as error:
+    except InvalidTsigKey as error:
         raise Oops(f"--publish-key-file {key_file}: {error}") from None
     return key_file

@@ -216,11 +216,11 @@ def corefile(zone: str, servers: tuple[str, ...]) -> None:
       hanse dns corefile --zone hanse.example 10.0.0.7:5353 [fd00::7]:5353
     """
     from hanse.cli.addresses import server_address
-    from hanse.dns.corefile import stanza
+    from hanse.dns.corefile import server_block
 
     for server in servers:
         server_address(server)
-    click.echo(stanza(_named(zone), servers), nl=False)
+    click.echo(server_block(_named(zone), servers), nl=False)
 
 
 def _servers(told: str) -> list[tuple[str, int]]:
@@ -277,13 +277,13 @@ def _network(text: str) -> str:
 
 def _listening(address: str, workers: int) -> "Listeners":
     """Bound sockets; IPv6 addresses stand in brackets."""
-    from hanse.dns.listeners import bound
+    from hanse.dns.listeners import bind_listeners
 
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65535:
         raise Oops(f"--listen {address!r} is not ADDRESS:PORT; write it as 0.0.0.0:5353")
     try:
-        return bound(host.removeprefix("[").removesuffix("]"), int(port), workers)
+        return bind_listeners(host.removeprefix("[").removesuffix("]"), int(port), workers)
     except OSError as error:
         why = error.strerror or "the address cannot be used"
         raise Oops(f"--listen {address}: {why}; choose another address or port") from None

@@ -134,7 +134,7 @@ def _resolve(
     from hanse.cli.process import run_async, start_logging
     from hanse.cli.resolve.replicas import Asking, resolved_replicas
     from hanse.cli.resolve.services import resolved
-    from hanse.dns.explain_replicas import asked
+    from hanse.dns.explain_replicas import parse_replica_name
     from hanse.kube.errors import BadCredentials
     from hanse.model.dns.names import is_subdomain, wire_name
 
@@ -143,7 +143,7 @@ def _resolve(
         chosen = ways(settings)
     except BadCredentials as error:
         raise bad_credentials(error) from None
-    about = asked(name, replicas)
+    about = parse_replica_name(name, replicas)
     if about is not None and not is_subdomain(wire_name(name), wire_name(view.zone)):
         asking = Asking(tuple(chosen), ways(msgspec.structs.replace(settings, context="")))
         return run_async(lambda: resolved_replicas(name, rtype, about, asking, replicas))

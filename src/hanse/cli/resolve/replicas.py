@@ -9,7 +9,7 @@ from msgspec import Struct
 from hanse.cli.clusters import ClusterAccess
 from hanse.cli.resolve.services import BROKER, Answers, NoAnswer, read_from
 from hanse.cli.statefulsets.replicas import broker_among
-from hanse.dns.explain_replicas import Asked, explain_replica
+from hanse.dns.explain_replicas import ReplicaQuestion, explain_replica
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.features.statefulsets.zone import StatefulSetZone
@@ -41,7 +41,7 @@ class Asking(Struct, frozen=True):
 
 
 async def resolved_replicas(
-    name: str, rtype: int, about: Asked, asking: Asking, options: StatefulSetOptions
+    name: str, rtype: int, about: ReplicaQuestion, asking: Asking, options: StatefulSetOptions
 ) -> list[Answers | NoAnswer]:
     """Ask every chosen cluster but the broker; one that is silent does not hide the others."""
     broker = await broker_among(asking.everyone)

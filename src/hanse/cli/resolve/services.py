@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hanse.cli.clusters import ClusterAccess, at_each
-from hanse.dns.explain import Explanation, asked, explain
+from hanse.dns.explain import Explanation, explain, parse_service_name
 from hanse.features.gslb.zone import GlobalZone
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.services.names import SERVICE_NAME
@@ -68,7 +68,7 @@ async def resolved(
     name: str, rtype: int, ways: Sequence[ClusterAccess], view: View
 ) -> list[Answers | NoAnswer]:
     """Ask every cluster but the broker; one that is silent does not hide the others."""
-    about = asked(wire_name(name), view)
+    about = parse_service_name(wire_name(name), view)
     namespace = about.key.namespace if about is not None else ""
     found = await at_each(ways, lambda way: read_from(way, lambda client: _read(client, namespace)))
     broker = next((r for r in found if isinstance(r, _Read) and r.is_broker), None)

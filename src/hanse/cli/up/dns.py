@@ -7,11 +7,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from hanse import app
 from hanse.cli.errors import Oops
 from hanse.dns.compiler import Compiler
-from hanse.dns.listeners import Listeners, bound
+from hanse.dns.listeners import Listeners, bind_listeners
 from hanse.dns.server import DnsServer, ServedView, serving
 from hanse.features.networks.names import NetworkName, parse_network_name
 from hanse.features.networks.zone import NetworkZone, watches
-from hanse.features.publishing.zone import OutsideZone
+from hanse.features.publishing.zone import DnsEndpointZone
 from hanse.features.services.cluster_zone import ClusterZone
 from hanse.local.up.sample import EXTERNAL_ZONE, GLOBAL_ZONE
 from hanse.local.up.topology import Member
@@ -136,7 +136,7 @@ class Names:
 def _sources(view: View) -> tuple[ZoneSource, ...]:
     """What everybody answers; a cluster's own clients also find its Services, others what is
     written for ExternalDNS, which does not run here."""
-    own = ClusterZone(view) if view.local else OutsideZone(view, EXTERNAL_ZONE)
+    own = ClusterZone(view) if view.local else DnsEndpointZone(view, EXTERNAL_ZONE)
     return (*app.sources(view), own)
 
 
@@ -146,7 +146,7 @@ def _at(listeners: Listeners) -> str:
 
 def _bound(port: int) -> Listeners:
     try:
-        return bound(LOOPBACK, port, workers=1)
+        return bind_listeners(LOOPBACK, port, workers=1)
     except OSError as error:
         reason = error.strerror or str(error)
         raise Oops(
