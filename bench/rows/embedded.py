@@ -16,7 +16,7 @@ from hanse.kube.clock import WallClock
 from hanse.kube.transport import Request, Transport
 from hanse.local.in_process import InProcess
 from tinykube.apiserver import ApiServer
-from tinykube.controllers.suite import ALL, Controllers
+from tinykube.controllers.controller_manager import ALL, Controllers
 
 IDLE = 100
 NODES = 3

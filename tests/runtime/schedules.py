@@ -23,7 +23,7 @@ from tests.support.builders import namespace
 from tests.support.faults import LinkFaults
 from tests.support.toy import HOME, OFFER, Toy
 from tests.support.world import BROKER, World
-from tinykube.controllers.suite import Controllers
+from tinykube.controllers.controller_manager import Controllers
 from tinykube.storage import Snapshot
 from tinykube.virtual_time import run
 

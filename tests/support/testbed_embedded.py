@@ -17,8 +17,8 @@ from hanse.web.webhooks.webhook_server import WebhookServer
 from tests.support.service_accounts import Account
 from tests.support.testbed import WebhookEndpoint
 from tinykube.apiserver import ApiServer
-from tinykube.controllers import suite
-from tinykube.controllers.suite import Controllers
+from tinykube.controllers import controller_manager
+from tinykube.controllers.controller_manager import Controllers
 from tinykube.request import RequestLike, Response
 from tinykube.storage import Snapshot
 from tinykube.users import User
@@ -105,7 +105,10 @@ async def embedded_testbed(names: Sequence[ClusterId] = NAMES) -> AsyncIterator[
     async with asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(
-                Controllers(server, which=suite.BROKER if name == BROKER else suite.ALL).run(),
+                Controllers(
+                    server,
+                    which=controller_manager.BROKER if name == BROKER else controller_manager.ALL,
+                ).run(),
                 name=f"controllers {name}",
             )
             for name, server in testbed.servers.items()

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from tinykube.controllers.contract import Patch
+from tinykube.controllers.controller import Patch
 from tinykube.controllers.objects import merge_difference, stamp, status_of
 from tinykube.resources import Object
 

@@ -4,9 +4,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from math import ceil
 
-from tinykube.controllers.adoption import claim
 from tinykube.controllers.conditions import status_patch
-from tinykube.controllers.contract import (
+from tinykube.controllers.controller import (
     CONTROLLER_REVISIONS,
     DAEMON_SETS,
     NODES,
@@ -19,6 +18,7 @@ from tinykube.controllers.contract import (
     View,
     Write,
 )
+from tinykube.controllers.deployment_rollout import share
 from tinykube.controllers.objects import (
     created_at,
     generation_of,
@@ -33,11 +33,10 @@ from tinykube.controllers.objects import (
     status_of,
     unavailable_for,
 )
+from tinykube.controllers.owner_references import claim, owner_key, selecting_keys
+from tinykube.controllers.pod_template import REVISION_LABEL, pod_from
 from tinykube.controllers.revisions import history_of, name_of_new, surplus
-from tinykube.controllers.rollout import share
 from tinykube.controllers.scheduler import accepts
-from tinykube.controllers.templates import REVISION_LABEL, pod_from
-from tinykube.controllers.waking import owner_key, selecting_keys
 from tinykube.resources import Object
 from tinykube.storage import Change
 

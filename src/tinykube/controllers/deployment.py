@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from tinykube.controllers.adoption import claim
 from tinykube.controllers.conditions import status_patch
-from tinykube.controllers.contract import (
+from tinykube.controllers.controller import (
     DEPLOYMENTS,
     PODS,
     REPLICA_SETS,
@@ -18,6 +17,16 @@ from tinykube.controllers.contract import (
     Tell,
     View,
     Write,
+)
+from tinykube.controllers.deployment_rollout import (
+    DESIRED,
+    MAXIMUM,
+    Target,
+    is_scaling,
+    maximum_of,
+    new_size,
+    rolling_targets,
+    scaling_targets,
 )
 from tinykube.controllers.deployment_status import (
     Standing,
@@ -38,23 +47,13 @@ from tinykube.controllers.objects import (
     spec_of,
     status_of,
 )
-from tinykube.controllers.rollout import (
-    DESIRED,
-    MAXIMUM,
-    Target,
-    is_scaling,
-    maximum_of,
-    new_size,
-    rolling_targets,
-    scaling_targets,
-)
-from tinykube.controllers.templates import (
+from tinykube.controllers.owner_references import claim, owner_key, selecting_keys
+from tinykube.controllers.pod_template import (
     HASH_LABEL,
     comparable,
     template_hash,
     with_label,
 )
-from tinykube.controllers.waking import owner_key, selecting_keys
 from tinykube.resources import Object
 from tinykube.storage import Change
 

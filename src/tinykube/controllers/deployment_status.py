@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from tinykube.controllers.conditions import condition, timed
+from tinykube.controllers.deployment_rollout import bounds_of
 from tinykube.controllers.objects import (
     condition as standing_condition,
 )
@@ -18,7 +19,6 @@ from tinykube.controllers.objects import (
     stamp,
     status_of,
 )
-from tinykube.controllers.rollout import bounds_of
 from tinykube.resources import Object
 
 _ALWAYS_TOLD = ("observedGeneration", "terminatingReplicas")

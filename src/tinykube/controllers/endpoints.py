@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from tinykube.controllers.contract import (
+from tinykube.controllers.controller import (
     ENDPOINTS,
     PODS,
     SERVICES,
@@ -15,7 +15,7 @@ from tinykube.controllers.contract import (
     View,
     Write,
 )
-from tinykube.controllers.endpointslices import (
+from tinykube.controllers.endpointslice import (
     selected_pods,
     selector_of,
     services_of,

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from tinykube.clock import Clock
-from tinykube.controllers.contract import EVENTS, Create, Patch, Tell
+from tinykube.controllers.controller import EVENTS, Create, Patch, Tell
 from tinykube.controllers.objects import (
     name_of,
     namespace_of,

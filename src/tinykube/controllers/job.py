@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from tinykube.controllers.conditions import condition, status_patch, timed
-from tinykube.controllers.contract import (
+from tinykube.controllers.controller import (
     JOBS,
     PODS,
     SETTLED,
@@ -30,8 +30,8 @@ from tinykube.controllers.objects import (
     status_of,
     uid_of,
 )
-from tinykube.controllers.templates import pod_from
-from tinykube.controllers.waking import owner_key
+from tinykube.controllers.owner_references import owner_key
+from tinykube.controllers.pod_template import pod_from
 from tinykube.resources import Object
 from tinykube.storage import Change
 

@@ -7,7 +7,7 @@ from ipaddress import ip_network
 from msgspec import Struct
 
 from tinykube.controllers.conditions import status_patch
-from tinykube.controllers.contract import (
+from tinykube.controllers.controller import (
     NODES,
     PODS,
     SETTLED,
@@ -18,7 +18,6 @@ from tinykube.controllers.contract import (
     Tell,
     View,
 )
-from tinykube.controllers.nodes import SIMULATED
 from tinykube.controllers.objects import (
     annotations_of,
     is_deleting,
@@ -38,6 +37,7 @@ from tinykube.controllers.pod_status import (
     lifecycle,
     unreachable_status,
 )
+from tinykube.controllers.simulated_nodes import SIMULATED
 from tinykube.resources import Object
 from tinykube.storage import Change
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tinykube.controllers.contract import Key
+from tinykube.controllers.controller import Key
 from tinykube.resources import Object
 
 

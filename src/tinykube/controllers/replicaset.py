@@ -4,9 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
-from tinykube.controllers.adoption import claim
 from tinykube.controllers.conditions import condition, status_patch, timed
-from tinykube.controllers.contract import (
+from tinykube.controllers.controller import (
     PODS,
     REPLICA_SETS,
     SETTLED,
@@ -35,8 +34,8 @@ from tinykube.controllers.objects import (
     status_of,
     unavailable_for,
 )
-from tinykube.controllers.templates import pod_from
-from tinykube.controllers.waking import owner_key, selecting_keys
+from tinykube.controllers.owner_references import claim, owner_key, selecting_keys
+from tinykube.controllers.pod_template import pod_from
 from tinykube.resources import Object
 from tinykube.storage import Change
 

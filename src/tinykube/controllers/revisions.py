@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from tinykube.controllers.contract import (
+from tinykube.controllers.controller import (
     CONTROLLER_REVISIONS,
     Create,
     Delete,
@@ -19,7 +19,7 @@ from tinykube.controllers.objects import (
     spec_of,
     status_of,
 )
-from tinykube.controllers.templates import REVISION_LABEL, template_hash
+from tinykube.controllers.pod_template import REVISION_LABEL, template_hash
 from tinykube.resources import Object
 
 HASH = "controller.kubernetes.io/hash"

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from tinykube.controllers.conditions import condition, status_patch, timed
-from tinykube.controllers.contract import (
+from tinykube.controllers.controller import (
     NODES,
     PODS,
     SETTLED,

@@ -6,9 +6,8 @@ from math import ceil
 
 from msgspec import Struct
 
-from tinykube.controllers.adoption import claim
 from tinykube.controllers.conditions import status_patch
-from tinykube.controllers.contract import (
+from tinykube.controllers.controller import (
     CONTROLLER_REVISIONS,
     PODS,
     SETTLED,
@@ -22,6 +21,7 @@ from tinykube.controllers.contract import (
     View,
     Write,
 )
+from tinykube.controllers.deployment_rollout import share
 from tinykube.controllers.objects import (
     generation_of,
     is_available,
@@ -36,8 +36,9 @@ from tinykube.controllers.objects import (
     status_of,
     unavailable_for,
 )
+from tinykube.controllers.owner_references import claim, owner_key, selecting_keys
+from tinykube.controllers.pod_template import REVISION_LABEL
 from tinykube.controllers.revisions import History, history_of, name_of_new, surplus
-from tinykube.controllers.rollout import share
 from tinykube.controllers.statefulset_pods import (
     claim_names,
     claim_owners,
@@ -47,8 +48,6 @@ from tinykube.controllers.statefulset_pods import (
     ordinals_of,
     stateful_pod,
 )
-from tinykube.controllers.templates import REVISION_LABEL
-from tinykube.controllers.waking import owner_key, selecting_keys
 from tinykube.resources import Object
 from tinykube.storage import Change
 

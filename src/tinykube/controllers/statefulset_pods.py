@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from tinykube.controllers.contract import VOLUME_CLAIMS, Create, Patch, Write
+from tinykube.controllers.controller import VOLUME_CLAIMS, Create, Patch, Write
 from tinykube.controllers.objects import (
     labels_of,
     name_of,
@@ -13,8 +13,8 @@ from tinykube.controllers.objects import (
     spec_of,
     uid_of,
 )
+from tinykube.controllers.pod_template import REVISION_LABEL, pod_from
 from tinykube.controllers.revisions import template_of
-from tinykube.controllers.templates import REVISION_LABEL, pod_from
 from tinykube.resources import Object
 
 NAME_LABEL = "statefulset.kubernetes.io/pod-name"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tinykube.controllers.contract import Key, View
+from tinykube.controllers.controller import Key, View
 from tinykube.controllers.objects import (
     controller_of,
     labels_of,

@@ -40,7 +40,7 @@ from hanse.runtime.leaving import force_leave, leave
 from hanse.runtime.reconciler import Reconciler
 from tests.support.world import Agent, World
 from tinykube.apiserver import ApiServer
-from tinykube.controllers.suite import Controllers
+from tinykube.controllers.controller_manager import Controllers
 
 LUBECK, HAMBURG, BERGEN = "lubeck", "hamburg", "bergen"
 CLUSTERS = (LUBECK, HAMBURG, BERGEN)

@@ -7,7 +7,7 @@ import pytest
 from hanse.local.in_process import InProcess
 from hanse.local.real.provisioning import provision
 from tests.tinykube.controllers.scenario import cluster, workload
-from tinykube.controllers.suite import ALL
+from tinykube.controllers.controller_manager import ALL
 from tinykube.virtual_time import ON_VIRTUAL_TIME
 
 pytestmark = pytest.mark.anyio

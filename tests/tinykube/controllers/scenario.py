@@ -10,7 +10,7 @@ import msgspec
 from hanse.kube.errors import error_of
 from hanse.local.in_process import client_response
 from tinykube.apiserver import ApiServer
-from tinykube.controllers.suite import ALL, Controllers, Simulation
+from tinykube.controllers.controller_manager import ALL, Controllers, Simulation
 from tinykube.request import MERGE_PATCH, Request
 from tinykube.resources import Object
 from tinykube.storage import Snapshot

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from tinykube.apiserver import ApiServer
-from tinykube.controllers.loadbalancer import LoadBalancerAddresses
-from tinykube.controllers.loop import WorkLoop
-from tinykube.controllers.nodes import NodeRanges
+from tinykube.controllers.controller_loop import WorkLoop
+from tinykube.controllers.controller_manager import BROKER, Controllers, Simulation
 from tinykube.controllers.objects import fulfils
-from tinykube.controllers.suite import BROKER, Controllers, Simulation
+from tinykube.controllers.service_loadbalancer import LoadBalancerAddresses
+from tinykube.controllers.simulated_nodes import NodeRanges
 from tinykube.request import RequestLike, Response
 from tinykube.resources import Object
 from tinykube.users import User

@@ -5,20 +5,20 @@ from datetime import timedelta
 import pytest
 
 from tinykube.builtin_resources import BUILTINS
-from tinykube.controllers.contract import Create, Delete, Patch, Replace, Tell
+from tinykube.controllers.controller import Create, Delete, Patch, Replace, Tell
 from tinykube.controllers.events import Recorder
-from tinykube.controllers.garbage import Owners
-from tinykube.controllers.garbage import decide as judge
-from tinykube.controllers.loadbalancer import (
+from tinykube.controllers.garbagecollector import Owners
+from tinykube.controllers.garbagecollector import decide as judge
+from tinykube.controllers.namespace import Content, decide
+from tinykube.controllers.objects import find_condition, name_of
+from tinykube.controllers.persistentvolume import needs_volume, volume_for
+from tinykube.controllers.service_loadbalancer import (
     AddressBook,
     holder_of,
     status_patches,
     wanted_addresses,
 )
-from tinykube.controllers.namespaces import Content, decide
-from tinykube.controllers.nodes import NodeRanges, node_status, plan_nodes
-from tinykube.controllers.objects import find_condition, name_of
-from tinykube.controllers.volumes import needs_volume, volume_for
+from tinykube.controllers.simulated_nodes import NodeRanges, node_status, plan_nodes
 from tinykube.resources import Object
 
 from .builders import NOW, metadata, pod

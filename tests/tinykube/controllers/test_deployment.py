@@ -3,10 +3,10 @@
 from datetime import timedelta
 from typing import Any
 
-from tinykube.controllers.contract import Create, Delete, Outcome, Patch, Tell, Write
+from tinykube.controllers.controller import Create, Delete, Outcome, Patch, Tell, Write
 from tinykube.controllers.deployment import REVISION, decide
+from tinykube.controllers.deployment_rollout import DESIRED, MAXIMUM
 from tinykube.controllers.objects import find_condition, name_of, stamp
-from tinykube.controllers.rollout import DESIRED, MAXIMUM
 from tinykube.resources import Object
 
 from .builders import NOW, deployment, replica_set

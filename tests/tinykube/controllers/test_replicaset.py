@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from tinykube.controllers.adoption import claimed
-from tinykube.controllers.contract import PODS, Create, Delete, Patch
+from tinykube.controllers.controller import PODS, Create, Delete, Patch
 from tinykube.controllers.objects import name_of, owner_reference
+from tinykube.controllers.owner_references import claimed
 from tinykube.controllers.replicaset import decide, replica_set_status, victims
 from tinykube.resources import Object
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tinykube.controllers.contract import Patch
+from tinykube.controllers.controller import Patch
 from tinykube.controllers.scheduler import accepts, choose, fits_nowhere, is_open
 from tinykube.resources import Object
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from tinykube.controllers.controller_manager import Simulation
 from tinykube.controllers.kubelet import Pace
-from tinykube.controllers.nodes import NodeRanges
-from tinykube.controllers.suite import Simulation
+from tinykube.controllers.simulated_nodes import NodeRanges
 from tinykube.resources import Object
 
 from .scenario import Cluster, cluster, ready_pods, workload

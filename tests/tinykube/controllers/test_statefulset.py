@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tinykube.controllers.contract import Create, Delete, Outcome, Patch
+from tinykube.controllers.controller import Create, Delete, Outcome, Patch
 from tinykube.controllers.objects import name_of, owner_reference
 from tinykube.controllers.revisions import History, history_of, surplus
 from tinykube.controllers.statefulset import decide, stateful_set_status

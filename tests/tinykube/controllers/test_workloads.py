@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from tinykube.controllers.controller_manager import Simulation
 from tinykube.controllers.kubelet import Pace
-from tinykube.controllers.suite import Simulation
 from tinykube.resources import Object
 
 from .scenario import Cluster, cluster, ready_pods, workload

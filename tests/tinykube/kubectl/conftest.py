@@ -18,7 +18,7 @@ from hanse.local.real.binaries import cache_folder, cached
 from hanse.local.real.programs import KUBECTL
 from tests.tinykube.kubectl.running import Kubectl
 from tinykube.apiserver import ApiServer
-from tinykube.controllers.suite import ALL, BROKER, Controllers
+from tinykube.controllers.controller_manager import ALL, BROKER, Controllers
 from tinykube.http import serve
 from tinykube.users import ADMIN
 

@@ -17,7 +17,7 @@ import yaml
 from hanse.kube.errors import error_of
 from hanse.kube.transport import Request, Transport
 from hanse.local.ranges import AddressRanges
-from tinykube.controllers.nodes import NodeRanges, plan_nodes
+from tinykube.controllers.simulated_nodes import NodeRanges, plan_nodes
 
 _READY = '.metadata.annotations["sim.hanse.dev/ready"]'
 _READY_AFTER = '.metadata.annotations["sim.hanse.dev/ready-after"]'

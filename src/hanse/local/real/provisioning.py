@@ -14,9 +14,9 @@ from hanse.kube.watcher import follow
 from hanse.model.kinds.core import PersistentVolumeClaim, Service
 from hanse.model.objects import K, Kind, Object, Wire, to_wire
 from tinykube.builtin_resources import BUILTINS
-from tinykube.controllers.loadbalancer import LoadBalancerAddresses
-from tinykube.controllers.loop import Work, WorkLoop
-from tinykube.controllers.volumes import PERSISTENT_VOLUMES, STORAGE_CLASSES, Volumes
+from tinykube.controllers.controller_loop import Work, WorkLoop
+from tinykube.controllers.persistentvolume import PERSISTENT_VOLUMES, STORAGE_CLASSES, Volumes
+from tinykube.controllers.service_loadbalancer import LoadBalancerAddresses
 from tinykube.errors import StatusError
 from tinykube.request import RequestLike, Response
 from tinykube.resources import Registry

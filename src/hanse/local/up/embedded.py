@@ -19,8 +19,8 @@ from hanse.local.up.folder import Folder
 from hanse.local.up.topology import Member
 from tinykube import request as served
 from tinykube.apiserver import ApiServer
-from tinykube.controllers.nodes import NodeRanges
-from tinykube.controllers.suite import ALL, BROKER, Controllers, Simulation
+from tinykube.controllers.controller_manager import ALL, BROKER, Controllers, Simulation
+from tinykube.controllers.simulated_nodes import NodeRanges
 from tinykube.http import serve
 from tinykube.users import ADMIN, User
 from tinykube.webhook_client import HttpsCaller, WebhookCaller

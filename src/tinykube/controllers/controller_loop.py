@@ -6,11 +6,11 @@ from collections import deque
 from collections.abc import Sequence
 from datetime import timedelta
 
-from tinykube.controllers.contract import Controller, Key, Outcome, Write
+from tinykube.controllers.controller import Controller, Key, Outcome, Write
 from tinykube.controllers.events import Recorder
+from tinykube.controllers.indexer import Observed
 from tinykube.controllers.objects import name_of, namespace_of
-from tinykube.controllers.observed import Observed
-from tinykube.controllers.writing import ControlledApi, WriteError, Writer
+from tinykube.controllers.writer import ControlledApi, WriteError, Writer
 from tinykube.resources import Object
 from tinykube.storage import Change, Restored, StorageEvent
 

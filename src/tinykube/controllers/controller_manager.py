@@ -5,24 +5,24 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from tinykube.apiserver import ApiServer
-from tinykube.controllers.accounts import NamespaceDefaults
-from tinykube.controllers.contract import Controller
+from tinykube.controllers.controller import Controller
+from tinykube.controllers.controller_loop import Work, WorkLoop
 from tinykube.controllers.daemonset import DaemonSets
 from tinykube.controllers.deployment import Deployments
 from tinykube.controllers.endpoints import LegacyEndpoints
-from tinykube.controllers.endpointslices import EndpointSlices
-from tinykube.controllers.garbage import GarbageCollection
+from tinykube.controllers.endpointslice import EndpointSlices
+from tinykube.controllers.garbagecollector import GarbageCollection
 from tinykube.controllers.job import Jobs
 from tinykube.controllers.kubelet import Kubelet, Pace
-from tinykube.controllers.loadbalancer import LoadBalancerAddresses
-from tinykube.controllers.loop import Work, WorkLoop
-from tinykube.controllers.namespaces import Namespaces
-from tinykube.controllers.nodes import NodeRanges, Nodes
+from tinykube.controllers.namespace import Namespaces
+from tinykube.controllers.namespace_defaults import NamespaceDefaults
+from tinykube.controllers.persistentvolume import Volumes
 from tinykube.controllers.replicaset import ReplicaSets
 from tinykube.controllers.scheduler import Scheduler
-from tinykube.controllers.service_ranges import ServiceRanges
+from tinykube.controllers.service_loadbalancer import LoadBalancerAddresses
+from tinykube.controllers.servicecidr import ServiceRanges
+from tinykube.controllers.simulated_nodes import NodeRanges, Nodes
 from tinykube.controllers.statefulset import StatefulSets
-from tinykube.controllers.volumes import Volumes
 
 BROKER = frozenset(("namespace", "namespace-defaults", "garbage-collection"))
 """What a cluster without workloads runs."""

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tinykube.controllers.contract import Create, Delete, Patch, Write
+from tinykube.controllers.controller import Create, Delete, Patch, Write
 from tinykube.controllers.endpoints import plan_endpoints
-from tinykube.controllers.endpointslices import groups, is_reachable
+from tinykube.controllers.endpointslice import groups, is_reachable
+from tinykube.controllers.endpointslice_packing import plan_slices
 from tinykube.controllers.objects import name_of
-from tinykube.controllers.slices import plan_slices
 from tinykube.resources import Object
 
 from .builders import node, pod, service

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from ipaddress import ip_address, ip_network
 
 from tinykube.controllers.conditions import condition, status_patch, timed
-from tinykube.controllers.contract import SETTLED, Key, Outcome, Patch, View
+from tinykube.controllers.controller import SETTLED, Key, Outcome, Patch, View
 from tinykube.controllers.objects import is_deleting, name_of, status_of
 from tinykube.resources import Object
 from tinykube.storage import Change

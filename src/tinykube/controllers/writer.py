@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from tinykube.clock import Clock
-from tinykube.controllers.contract import (
+from tinykube.controllers.controller import (
     Create,
     Delete,
     Patch,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from tinykube.controllers.contract import (
+from tinykube.controllers.controller import (
     SETTLED,
     VOLUME_CLAIMS,
     Create,

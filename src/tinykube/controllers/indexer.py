@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from tinykube.clock import Clock
-from tinykube.controllers.contract import (
+from tinykube.controllers.controller import (
     CONTROLLER_REVISIONS,
     PODS,
     REPLICA_SETS,

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from tinykube.controllers.contract import Patch, View
+from tinykube.controllers.controller import Patch, View
 from tinykube.controllers.objects import (
     controller_of,
     is_deleting,

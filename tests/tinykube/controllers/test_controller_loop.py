@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from tinykube.apiserver import ApiServer
-from tinykube.controllers.contract import (
+from tinykube.controllers.controller import (
     CONFIG_MAPS,
     SETTLED,
     Controller,
@@ -18,7 +18,7 @@ from tinykube.controllers.contract import (
     Patch,
     View,
 )
-from tinykube.controllers.loop import WorkLoop
+from tinykube.controllers.controller_loop import WorkLoop
 from tinykube.controllers.objects import key_of
 from tinykube.resources import Object
 from tinykube.storage import Change

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from ipaddress import ip_address, ip_network
 
-from tinykube.controllers.contract import SERVICES, SETTLED, Key, Outcome, Patch, View
+from tinykube.controllers.controller import SERVICES, SETTLED, Key, Outcome, Patch, View
 from tinykube.controllers.objects import key_of, spec_of, status_of, uid_of
 from tinykube.resources import Object
 from tinykube.storage import Change

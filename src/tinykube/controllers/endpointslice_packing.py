@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from tinykube.controllers.contract import (
+from tinykube.controllers.controller import (
     ENDPOINT_SLICES,
     Create,
     Delete,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from hanse.kube.errors import Forbidden
-from tinykube.controllers.suite import BROKER
+from tinykube.controllers.controller_manager import BROKER
 from tinykube.resources import Object
 
 from .scenario import Cluster, cluster, ready_pods, workload

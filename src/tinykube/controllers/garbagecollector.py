@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from msgspec import Struct
 
-from tinykube.controllers.contract import (
+from tinykube.controllers.controller import (
     EVENTS,
     SETTLED,
     Delete,

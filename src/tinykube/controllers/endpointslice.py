@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from tinykube.controllers.contract import (
+from tinykube.controllers.controller import (
     ENDPOINT_SLICES,
     NODES,
     PODS,
@@ -12,7 +12,13 @@ from tinykube.controllers.contract import (
     Outcome,
     View,
 )
-from tinykube.controllers.nodes import ZONE
+from tinykube.controllers.endpointslice_packing import (
+    MANAGED_BY,
+    MANAGER,
+    SERVICE_NAME,
+    Group,
+    plan_slices,
+)
 from tinykube.controllers.objects import (
     is_deleting,
     is_finished,
@@ -25,13 +31,7 @@ from tinykube.controllers.objects import (
     status_of,
     uid_of,
 )
-from tinykube.controllers.slices import (
-    MANAGED_BY,
-    MANAGER,
-    SERVICE_NAME,
-    Group,
-    plan_slices,
-)
+from tinykube.controllers.simulated_nodes import ZONE
 from tinykube.resources import Object
 from tinykube.storage import Change
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from tinykube.controllers.conditions import condition, status_patch, timed
-from tinykube.controllers.contract import (
+from tinykube.controllers.controller import (
     NAMESPACES,
     SETTLED,
     Delete,

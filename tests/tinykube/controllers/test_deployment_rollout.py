@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tinykube.controllers.objects import name_of, replicas_of
-from tinykube.controllers.rollout import (
+from tinykube.controllers.deployment_rollout import (
     DESIRED,
     MAXIMUM,
     Bounds,
@@ -17,6 +16,7 @@ from tinykube.controllers.rollout import (
     rolling_targets,
     scaling_targets,
 )
+from tinykube.controllers.objects import name_of, replicas_of
 from tinykube.resources import Object
 
 from .builders import deployment, replica_set

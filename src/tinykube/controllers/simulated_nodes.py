@@ -8,7 +8,7 @@ from itertools import islice
 from msgspec import Struct
 
 from tinykube.controllers.conditions import condition, status_patch, timed
-from tinykube.controllers.contract import (
+from tinykube.controllers.controller import (
     NODES,
     SETTLED,
     Create,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tinykube.controllers.service_ranges import FINALIZER, SERVICE_RANGES
+from tinykube.controllers.servicecidr import FINALIZER, SERVICE_RANGES
 from tinykube.resources import Object
 
 from .scenario import Cluster, cluster
