@@ -1,14 +1,15 @@
-"""Who belongs to whom: adoption of what a selector matches, release of what it no longer does."""
+"""Controller references: claiming and releasing objects, and the keys of their controllers."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from tinykube.controllers.controller import Patch, View
+from tinykube.controllers.controller import Key, Patch, View
 from tinykube.controllers.objects import (
     controller_of,
     is_deleting,
     labels_of,
+    name_of,
     namespace_of,
     owner_reference,
     owners_of,
@@ -17,6 +18,7 @@ from tinykube.controllers.objects import (
     uid_of,
 )
 from tinykube.resources import Object
+from tinykube.storage import Change
 
 
 class Claims(Struct, frozen=True):
@@ -68,3 +70,24 @@ def released(owner: Object, store: str, one: Object) -> Patch:
     """The write that takes an owner's reference from an object."""
     kept = [ref for ref in owners_of(one) if ref.get("uid") != uid_of(owner)]
     return Patch(store, one, {"metadata": {"ownerReferences": kept or None}})
+
+
+def owner_key(change: Change, kind: str, store: str) -> Iterator[Key]:
+    """The controller of the given kind, of the object as it is and as it was."""
+    named: set[str] = set()
+    for obj in (change.object, change.before):
+        ref = controller_of(obj) if obj is not None else None
+        if ref is not None and ref.get("kind") == kind:
+            named.add(ref["name"])
+    for name in named:
+        yield Key(store, namespace_of(change.object), name)
+
+
+def selecting_keys(change: Change, store: str, view: View) -> Iterator[Key]:
+    """The owners whose selectors match an object that has no controller, and so may adopt it."""
+    obj = change.object
+    if change.type == "DELETED" or controller_of(obj) is not None:
+        return
+    for owner in view.objects(store, namespace_of(obj)):
+        if selects(spec_of(owner).get("selector"), labels_of(obj)):
+            yield Key(store, namespace_of(owner), name_of(owner))
