@@ -16,7 +16,7 @@ from hanse.kube.clock import WallClock
 from hanse.kube.transport import Request, Transport
 from hanse.local.in_process import InProcess
 from tinykube.apiserver import ApiServer
-from tinykube.controllers.controller_manager import ALL, Controllers
+from tinykube.controllers.controller_manager import ALL, ControllerManager
 
 IDLE = 100
 NODES = 3
@@ -64,7 +64,7 @@ async def _idle_clusters() -> float:
     async with AsyncExitStack() as stack:
         clusters = [ApiServer(f"c{number}", clock=WallClock()) for number in range(IDLE)]
         for api in clusters:
-            controllers = Controllers(api, which=ALL)
+            controllers = ControllerManager(api, which=ALL)
             task = asyncio.create_task(controllers.run(), name=f"cluster {api.name}")
             stack.callback(task.cancel)
             await controllers.idle()

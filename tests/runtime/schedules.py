@@ -23,7 +23,7 @@ from tests.support.builders import namespace
 from tests.support.faults import LinkFaults
 from tests.support.toy import HOME, OFFER, Toy
 from tests.support.world import BROKER, World
-from tinykube.controllers.controller_manager import Controllers
+from tinykube.controllers.controller_manager import ControllerManager
 from tinykube.storage import Snapshot
 from tinykube.virtual_time import run
 
@@ -73,7 +73,7 @@ class Schedule:
         await world.client(BROKER).create(namespace(HOME))
         await world.client(BROKER).send(DEFINE_CLUSTER_SETS)
         controllers = [
-            asyncio.create_task(Controllers(world.clusters[n], which=NAMESPACES).run())
+            asyncio.create_task(ControllerManager(world.clusters[n], which=NAMESPACES).run())
             for n in (world.names if self.razes else ())
         ]
         for cluster in world.names:

@@ -18,7 +18,7 @@ from tests.support.service_accounts import Account
 from tests.support.testbed import WebhookEndpoint
 from tinykube.apiserver import ApiServer
 from tinykube.controllers import controller_manager
-from tinykube.controllers.controller_manager import Controllers
+from tinykube.controllers.controller_manager import ControllerManager
 from tinykube.request import RequestLike, Response
 from tinykube.storage import Snapshot
 from tinykube.users import User
@@ -105,7 +105,7 @@ async def embedded_testbed(names: Sequence[ClusterId] = NAMES) -> AsyncIterator[
     async with asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(
-                Controllers(
+                ControllerManager(
                     server,
                     which=controller_manager.BROKER if name == BROKER else controller_manager.ALL,
                 ).run(),

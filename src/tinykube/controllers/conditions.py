@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from tinykube.controllers.controller import Patch
-from tinykube.controllers.objects import merge_difference, stamp, status_of
+from tinykube.controllers.objects import format_time, merge_patch, status_of
 from tinykube.resources import Object
 
 _TIMES = ("lastTransitionTime", "lastUpdateTime", "lastProbeTime", "lastHeartbeatTime")
@@ -18,7 +18,7 @@ def condition(type_: str, holds: bool | None, reason: str = "", message: str = "
     return {name: value for name, value in wanted.items() if value}
 
 
-def timed(
+def merge_conditions(
     standing: Iterable[Object],
     wanted: Iterable[Object],
     now: datetime,
@@ -41,7 +41,7 @@ def timed(
 def _timed(old: Object | None, new: Object, now: datetime, updated: bool, probed: bool) -> Object:
     if old is not None and _said(old) == _said(new):
         return old
-    moment = stamp(now)
+    moment = format_time(now)
     times: dict[str, Any] = {"lastProbeTime": None} if probed else {}
     if updated:
         times["lastUpdateTime"] = moment
@@ -57,7 +57,7 @@ def _said(one: Object) -> Object:
 def status_patch(store: str, obj: Object, status: Object) -> tuple[Patch, ...]:
     """The write that gives an object a status; none when it has it."""
     wanted = {name: value for name, value in status.items() if value is not None}
-    changes = merge_difference(status_of(obj), wanted)
+    changes = merge_patch(status_of(obj), wanted)
     if not changes:
         return ()
     return (Patch(store, obj, {"status": changes}, subresource="status"),)

@@ -71,7 +71,7 @@ class Delete(Struct, frozen=True):
     grace_seconds: int | None = None
 
 
-class Tell(Struct, frozen=True):
+class RecordEvent(Struct, frozen=True):
     """An Event for people; repeated ones are counted, not written again."""
 
     about: Object
@@ -81,20 +81,20 @@ class Tell(Struct, frozen=True):
     warning: bool = False
 
 
-Write = Create | Patch | Replace | Delete | Tell
+Write = Create | Patch | Replace | Delete | RecordEvent
 
 
-class Outcome(Struct, frozen=True):
+class Result(Struct, frozen=True):
     """Writes in the order in which they must happen, and when to look again without a change."""
 
     writes: tuple[Write, ...] = ()
     requeue_after: timedelta | None = None
 
 
-SETTLED = Outcome()
+DONE = Result()
 
 
-class View(Protocol):
+class Lister(Protocol):
     """What a controller may read; the present state, valid during one reconcile."""
 
     registry: Registry
@@ -122,19 +122,19 @@ class View(Protocol):
         """The pods assigned to a node."""
         ...
 
-    def pods_with(self, namespace: str, labels: Mapping[str, str]) -> list[Object]:
+    def pods_with_labels(self, namespace: str, labels: Mapping[str, str]) -> list[Object]:
         """The pods of a namespace that have all of some labels, of which there is at least one."""
         ...
 
-    def services_for(self, namespace: str, labels: Mapping[str, str]) -> list[Object]:
+    def services_selecting(self, namespace: str, labels: Mapping[str, str]) -> list[Object]:
         """The Services of a namespace whose selectors match some labels."""
         ...
 
-    def is_used(self, address: str) -> bool:
+    def is_pod_ip_used(self, address: str) -> bool:
         """Whether a pod that has not ended has that address."""
         ...
 
-    def refusal(self, controller: str, key: Key) -> str:
+    def last_error(self, controller: str, key: Key) -> str:
         """Why the last write for a key was refused; empty when none was."""
         ...
 
@@ -143,9 +143,9 @@ class Controller(Protocol):
     """One concern: which keys a change concerns, and what is to be written for a key."""
 
     name: str
-    follows: frozenset[str]
+    watches: frozenset[str]
     """The stores whose changes it is told of; empty means every store."""
 
-    def keys_for(self, change: Change, view: View) -> Iterable[Key]: ...
+    def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]: ...
 
-    def reconcile(self, key: Key, view: View) -> Outcome: ...
+    def reconcile(self, key: Key, lister: Lister) -> Result: ...

@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Sequence
 from datetime import timedelta
 
-from tinykube.controllers.controller import Controller, Key, Outcome, Write
-from tinykube.controllers.events import Recorder
-from tinykube.controllers.indexer import Observed
+from tinykube.controllers.controller import Controller, Key, Result, Write
+from tinykube.controllers.events import EventRecorder
+from tinykube.controllers.indexer import Indexer
 from tinykube.controllers.objects import name_of, namespace_of
 from tinykube.controllers.writer import ControlledApi, WriteError, Writer
 from tinykube.resources import Object
@@ -16,7 +16,7 @@ from tinykube.storage import Change, Restored, StorageEvent
 
 log = logging.getLogger(__name__)
 
-Work = tuple[Controller, Key]
+WorkItem = tuple[Controller, Key]
 _AT_ONCE = 16
 _BREATH = 32
 _LONGEST = timedelta(seconds=30)
@@ -32,7 +32,7 @@ def _is_conflict(error: Exception) -> bool:
     return isinstance(error, WriteError) and error.is_conflict
 
 
-class WorkLoop:
+class ControllerLoop:
     """Wakes controllers by storage's changes and sends what they want written.
 
     Keys are queued once however often they are woken, and a key is never worked on twice at the
@@ -41,24 +41,24 @@ class WorkLoop:
 
     def __init__(self, api: ControlledApi, controllers: Sequence[Controller]) -> None:
         self._storage = api.storage
-        self._view = Observed(api.storage, api.registry, api.clock)
-        self._recorder = Recorder(api.clock)
+        self._view = Indexer(api.storage, api.registry, api.clock)
+        self._recorder = EventRecorder(api.clock)
         self._writer = Writer(api, self._recorder)
-        self._everywhere = [one for one in controllers if not one.follows]
+        self._everywhere = [one for one in controllers if not one.watches]
         self._by_store: dict[str, list[Controller]] = {}
         self._controllers = controllers
         self._inbox: deque[StorageEvent] = deque()
-        self._queue: deque[Work] = deque()
-        self._queued: set[Work] = set()
-        self._active: set[Work] = set()
-        self._again: set[Work] = set()
-        self._attempts: dict[Work, int] = {}
-        self._timers: dict[Work, asyncio.TimerHandle] = {}
+        self._queue: deque[WorkItem] = deque()
+        self._queued: set[WorkItem] = set()
+        self._active: set[WorkItem] = set()
+        self._again: set[WorkItem] = set()
+        self._attempts: dict[WorkItem, int] = {}
+        self._timers: dict[WorkItem, asyncio.TimerHandle] = {}
         self._stirred = asyncio.Event()
         self._freed = asyncio.Event()
         self._idle = asyncio.Event()
 
-    async def run(self, first: Sequence[Work] = ()) -> None:
+    async def run(self, first: Sequence[WorkItem] = ()) -> None:
         """Work until cancelled; `first` is done before anything that storage already holds."""
         unsubscribe = self._storage.subscribe(self._hear)
         try:
@@ -135,40 +135,40 @@ class WorkLoop:
     def _wake(self, change: Change) -> None:
         followers = self._by_store.get(change.store)
         if followers is None:
-            followers = [one for one in self._controllers if change.store in one.follows]
+            followers = [one for one in self._controllers if change.store in one.watches]
             followers = self._by_store[change.store] = [*self._everywhere, *followers]
         for controller in followers:
             for key in controller.keys_for(change, self._view):
                 self._enqueue((controller, key))
 
-    def _enqueue(self, work: Work) -> None:
+    def _enqueue(self, work: WorkItem) -> None:
         if work in self._active:
             self._again.add(work)
         elif work not in self._queued:
             self._queued.add(work)
             self._queue.append(work)
 
-    def _take_up(self, work: Work, group: asyncio.TaskGroup) -> None:
+    def _take_up(self, work: WorkItem, group: asyncio.TaskGroup) -> None:
         self._queued.discard(work)
         controller, key = work
         timer = self._timers.pop(work, None)
         if timer is not None:
             timer.cancel()
         try:
-            outcome = controller.reconcile(key, self._view)
+            result = controller.reconcile(key, self._view)
         except Exception as error:
             log.exception("a controller failed", extra={"controller": controller.name, "key": key})
             self._retry(work, error)
             return
-        self._look_again(work, outcome)
-        if outcome.writes:
+        self._look_again(work, result)
+        if result.writes:
             self._active.add(work)
             self._idle.clear()
-            group.create_task(self._send(work, outcome.writes), name=f"{controller.name} writes")
+            group.create_task(self._send(work, result.writes), name=f"{controller.name} writes")
         else:
             self._succeeded(work)
 
-    async def _send(self, work: Work, writes: Sequence[Write]) -> None:
+    async def _send(self, work: WorkItem, writes: Sequence[Write]) -> None:
         controller, key = work
         failed: Exception | None = None
         try:
@@ -184,7 +184,7 @@ class WorkLoop:
             self._succeeded(work)
         else:
             if not _is_conflict(failed):
-                self._view.refusals[(controller.name, key)] = str(failed)
+                self._view.last_errors[(controller.name, key)] = str(failed)
             self._retry(work, failed)
         if work in self._again:
             self._again.discard(work)
@@ -193,28 +193,28 @@ class WorkLoop:
         self._freed.set()
         self._stirred.set()
 
-    def _succeeded(self, work: Work) -> None:
+    def _succeeded(self, work: WorkItem) -> None:
         controller, key = work
         self._attempts.pop(work, None)
-        self._view.refusals.pop((controller.name, key), None)
+        self._view.last_errors.pop((controller.name, key), None)
 
-    def _look_again(self, work: Work, outcome: Outcome) -> None:
-        if outcome.requeue_after is not None:
-            self._later(work, outcome.requeue_after)
+    def _look_again(self, work: WorkItem, result: Result) -> None:
+        if result.requeue_after is not None:
+            self._later(work, result.requeue_after)
 
-    def _retry(self, work: Work, error: Exception) -> None:
+    def _retry(self, work: WorkItem, error: Exception) -> None:
         attempt = self._attempts.get(work, 0)
         self._attempts[work] = attempt + 1
         self._later(work, pause_after(error, attempt))
 
-    def _later(self, work: Work, wait: timedelta) -> None:
+    def _later(self, work: WorkItem, wait: timedelta) -> None:
         before = self._timers.pop(work, None)
         if before is not None:
             before.cancel()
         loop = asyncio.get_running_loop()
         self._timers[work] = loop.call_later(wait.total_seconds(), self._due, work)
 
-    def _due(self, work: Work) -> None:
+    def _due(self, work: WorkItem) -> None:
         self._timers.pop(work, None)
         self._enqueue(work)
         self._idle.clear()

@@ -6,23 +6,23 @@ from msgspec import Struct
 
 from tinykube.apiserver import ApiServer
 from tinykube.controllers.controller import Controller
-from tinykube.controllers.controller_loop import Work, WorkLoop
-from tinykube.controllers.daemonset import DaemonSets
-from tinykube.controllers.deployment import Deployments
-from tinykube.controllers.endpoints import LegacyEndpoints
-from tinykube.controllers.endpointslice import EndpointSlices
-from tinykube.controllers.garbagecollector import GarbageCollection
-from tinykube.controllers.job import Jobs
-from tinykube.controllers.kubelet import Kubelet, Pace
-from tinykube.controllers.namespace import Namespaces
-from tinykube.controllers.namespace_defaults import NamespaceDefaults
-from tinykube.controllers.persistentvolume import Volumes
-from tinykube.controllers.replicaset import ReplicaSets
+from tinykube.controllers.controller_loop import ControllerLoop, WorkItem
+from tinykube.controllers.daemonset import DaemonSetController
+from tinykube.controllers.deployment import DeploymentController
+from tinykube.controllers.endpoints import EndpointsController
+from tinykube.controllers.endpointslice import EndpointSliceController
+from tinykube.controllers.garbagecollector import GarbageCollector
+from tinykube.controllers.job import JobController
+from tinykube.controllers.kubelet import PodTiming, SimulatedKubelet
+from tinykube.controllers.namespace import NamespaceController
+from tinykube.controllers.namespace_defaults import NamespaceDefaultsController
+from tinykube.controllers.persistentvolume import PersistentVolumeController
+from tinykube.controllers.replicaset import ReplicaSetController
 from tinykube.controllers.scheduler import Scheduler
-from tinykube.controllers.service_loadbalancer import LoadBalancerAddresses
-from tinykube.controllers.servicecidr import ServiceRanges
-from tinykube.controllers.simulated_nodes import NodeRanges, Nodes
-from tinykube.controllers.statefulset import StatefulSets
+from tinykube.controllers.service_loadbalancer import ServiceLoadBalancerController
+from tinykube.controllers.servicecidr import ServiceCIDRController
+from tinykube.controllers.simulated_nodes import NodeRanges, SimulatedNodeController
+from tinykube.controllers.statefulset import StatefulSetController
 
 BROKER = frozenset(("namespace", "namespace-defaults", "garbage-collection"))
 """What a cluster without workloads runs."""
@@ -52,53 +52,53 @@ class Simulation(Struct, frozen=True):
     nodes: int = 3
     ranges: NodeRanges = NodeRanges()
     load_balancers: tuple[str, ...] = ("198.19.0.0/24",)
-    pace: Pace = Pace()
+    pace: PodTiming = PodTiming()
 
 
-class Controllers:
+class ControllerManager:
     """Everything that runs beside one embedded API server."""
 
     def __init__(
         self,
         api: ApiServer,
         *,
-        which: frozenset[str] = ALL,
+        enabled: frozenset[str] = ALL,
         simulation: Simulation | None = None,
         root_ca: str = "",
     ) -> None:
-        unknown = which - ALL
+        unknown = enabled - ALL
         if unknown:
             raise ValueError(f"there is no controller named {', '.join(sorted(unknown))}")
         self._simulation = simulation or Simulation()
-        nodes = Nodes(api.name, self._simulation.nodes, self._simulation.ranges)
-        volumes = Volumes()
+        nodes = SimulatedNodeController(api.name, self._simulation.nodes, self._simulation.ranges)
+        volumes = PersistentVolumeController()
         makers: Sequence[Callable[[], Controller]] = (
-            Namespaces,
-            lambda: NamespaceDefaults(root_ca),
-            GarbageCollection,
-            Deployments,
-            ReplicaSets,
-            StatefulSets,
-            DaemonSets,
-            Jobs,
+            NamespaceController,
+            lambda: NamespaceDefaultsController(root_ca),
+            GarbageCollector,
+            DeploymentController,
+            ReplicaSetController,
+            StatefulSetController,
+            DaemonSetController,
+            JobController,
             Scheduler,
-            lambda: Kubelet(self._simulation.pace),
+            lambda: SimulatedKubelet(self._simulation.pace),
             lambda: nodes,
-            EndpointSlices,
-            LegacyEndpoints,
-            ServiceRanges,
-            lambda: LoadBalancerAddresses(self._simulation.load_balancers),
+            EndpointSliceController,
+            EndpointsController,
+            ServiceCIDRController,
+            lambda: ServiceLoadBalancerController(self._simulation.load_balancers),
             lambda: volumes,
         )
         made = [make() for make in makers]
-        chosen = [one for one in made if one.name in which]
-        self._first: list[Work] = [
+        chosen = [one for one in made if one.name in enabled]
+        self._first: list[WorkItem] = [
             (controller, key)
             for controller in (nodes, volumes)
-            if controller.name in which
-            for key in controller.first_keys
+            if controller.name in enabled
+            for key in controller.initial_keys
         ]
-        self._loop = WorkLoop(api, chosen)
+        self._loop = ControllerLoop(api, chosen)
 
     async def run(self) -> None:
         """Run until cancelled; a second start over the same objects writes nothing."""

@@ -8,19 +8,19 @@ from tinykube.controllers.conditions import status_patch
 from tinykube.controllers.controller import (
     CONTROLLER_REVISIONS,
     DAEMON_SETS,
+    DONE,
     NODES,
     PODS,
-    SETTLED,
     Create,
     Delete,
     Key,
-    Outcome,
-    View,
+    Lister,
+    Result,
     Write,
 )
-from tinykube.controllers.deployment_rollout import share
+from tinykube.controllers.deployment_rollout import resolve_int_or_percent
 from tinykube.controllers.objects import (
-    created_at,
+    creation_timestamp,
     generation_of,
     is_active,
     is_available,
@@ -31,12 +31,16 @@ from tinykube.controllers.objects import (
     namespace_of,
     spec_of,
     status_of,
-    unavailable_for,
+    time_until_available,
 )
-from tinykube.controllers.owner_references import claim, owner_key, selecting_keys
-from tinykube.controllers.pod_template import REVISION_LABEL, pod_from
-from tinykube.controllers.revisions import history_of, name_of_new, surplus
-from tinykube.controllers.scheduler import accepts
+from tinykube.controllers.owner_references import (
+    claim_objects,
+    controller_keys,
+    potential_owner_keys,
+)
+from tinykube.controllers.pod_template import REVISION_LABEL, pod_from_template
+from tinykube.controllers.revisions import find_revisions, new_revision_name, revisions_to_delete
+from tinykube.controllers.scheduler import node_fits
 from tinykube.resources import Object
 from tinykube.storage import Change
 
@@ -53,50 +57,52 @@ _TOLERATED = tuple(
 )
 
 
-class DaemonSets:
+class DaemonSetController:
     """Wakes with a DaemonSet and its pods, and all of them with a node."""
 
     name = "daemonset"
-    follows = frozenset((DAEMON_SETS, PODS, NODES, CONTROLLER_REVISIONS))
+    watches = frozenset((DAEMON_SETS, PODS, NODES, CONTROLLER_REVISIONS))
 
-    def keys_for(self, change: Change, view: View) -> Iterable[Key]:
+    def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
         if change.store == DAEMON_SETS:
             yield Key(DAEMON_SETS, namespace_of(change.object), name_of(change.object))
         elif change.store == NODES:
-            for one in view.objects(DAEMON_SETS):
+            for one in lister.objects(DAEMON_SETS):
                 yield Key(DAEMON_SETS, namespace_of(one), name_of(one))
         else:
-            yield from owner_key(change, "DaemonSet", DAEMON_SETS)
+            yield from controller_keys(change, "DaemonSet", DAEMON_SETS)
             if change.store == PODS:
-                yield from selecting_keys(change, DAEMON_SETS, view)
+                yield from potential_owner_keys(change, DAEMON_SETS, lister)
 
-    def reconcile(self, key: Key, view: View) -> Outcome:
-        daemon_set = view.get(DAEMON_SETS, key.namespace, key.name)
+    def reconcile(self, key: Key, lister: Lister) -> Result:
+        daemon_set = lister.get(DAEMON_SETS, key.namespace, key.name)
         if daemon_set is None:
-            return SETTLED
-        pods = claim(daemon_set, PODS, view)
-        revisions = claim(daemon_set, CONTROLLER_REVISIONS, view)
+            return DONE
+        pods = claim_objects(daemon_set, PODS, lister)
+        revisions = claim_objects(daemon_set, CONTROLLER_REVISIONS, lister)
         if pods.writes or revisions.writes:
-            return Outcome((*pods.writes, *revisions.writes))
-        taken = view.get(CONTROLLER_REVISIONS, key.namespace, name_of_new(daemon_set))
+            return Result((*pods.writes, *revisions.writes))
+        taken = lister.get(CONTROLLER_REVISIONS, key.namespace, new_revision_name(daemon_set))
         occupied = taken is not None and all(one is not taken for one in revisions.held)
-        history = history_of(daemon_set, revisions.held, occupied=occupied)
+        history = find_revisions(daemon_set, revisions.held, occupied=occupied)
         update = history.update
-        outcome = decide(daemon_set, update, pods.held, tuple(view.objects(NODES)), view.now)
-        old = surplus(daemon_set, revisions.held, (name_of(update),), pods.held)
-        return Outcome((*history.writes, *outcome.writes, *old), outcome.requeue_after)
+        result = sync_daemon_set(
+            daemon_set, update, pods.held, tuple(lister.objects(NODES)), lister.now
+        )
+        old = revisions_to_delete(daemon_set, revisions.held, (name_of(update),), pods.held)
+        return Result((*history.writes, *result.writes, *old), result.requeue_after)
 
 
-def decide(
+def sync_daemon_set(
     daemon_set: Object,
     revision: Object,
     pods: Sequence[Object],
     nodes: Sequence[Object],
     now: datetime,
-) -> Outcome:
+) -> Result:
     """Pods for nodes that lack one, away with those that should not be, then the update."""
-    fitting = {name_of(node) for node in nodes if accepts(node, _pod(daemon_set, revision, node))}
-    active = sorted((pod for pod in pods if is_active(pod)), key=created_at)
+    fitting = {name_of(node) for node in nodes if node_fits(node, _pod(daemon_set, revision, node))}
+    active = sorted((pod for pod in pods if is_active(pod)), key=creation_timestamp)
     on_node: dict[str, Object] = {}
     writes: list[Write] = []
     for pod in active:
@@ -118,10 +124,10 @@ def decide(
     ]
     writes += _updates(daemon_set, name_of(revision), on_node, len(fitting), now)
     status = _status(daemon_set, name_of(revision), on_node, fitting, active, now)
-    waits = (unavailable_for(pod, _min_ready(daemon_set), now) for pod in active)
+    waits = (time_until_available(pod, _min_ready(daemon_set), now) for pod in active)
     if is_deleting(daemon_set):
         writes = []
-    return Outcome(
+    return Result(
         (*writes, *status_patch(DAEMON_SETS, daemon_set, status)),
         min((wait for wait in waits if wait), default=None),
     )
@@ -133,7 +139,7 @@ def _pod(daemon_set: Object, revision: Object, node: Object) -> Object:
     spec = {"nodeName": name_of(node), "tolerations": [*given, *_TOLERATED]}
     labels = {REVISION_LABEL: name_of(revision)}
     metadata = {"generateName": f"{name_of(daemon_set)}-", "labels": labels}
-    return pod_from(template, daemon_set, metadata, spec)
+    return pod_from_template(template, daemon_set, metadata, spec)
 
 
 def _updates(
@@ -143,7 +149,7 @@ def _updates(
     if strategy.get("type") == "OnDelete":
         return []
     rolling = strategy.get("rollingUpdate") or {}
-    may_miss = max(1, ceil(share(rolling.get("maxUnavailable") or 1, wanted)))
+    may_miss = max(1, ceil(resolve_int_or_percent(rolling.get("maxUnavailable") or 1, wanted)))
     min_ready = _min_ready(daemon_set)
     good = sum(is_available(pod, min_ready, now) for pod in on_node.values())
     budget = max(0, may_miss - (wanted - good))

@@ -5,18 +5,18 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
-from tinykube.controllers.conditions import condition, timed
-from tinykube.controllers.deployment_rollout import bounds_of
+from tinykube.controllers.conditions import condition, merge_conditions
+from tinykube.controllers.deployment_rollout import rollout_bounds
 from tinykube.controllers.objects import (
     condition as standing_condition,
 )
 from tinykube.controllers.objects import (
+    desired_replicas,
+    format_time,
     generation_of,
     name_of,
     parse_time,
-    replicas_of,
     spec_of,
-    stamp,
     status_of,
 )
 from tinykube.resources import Object
@@ -25,27 +25,29 @@ _ALWAYS_TOLD = ("observedGeneration", "terminatingReplicas")
 _NO_DEADLINE = 2**31 - 1
 
 
-class Standing(Struct, frozen=True):
+class ReplicaSetState(Struct, frozen=True):
     """A Deployment's ReplicaSets, and the name of the one that is being made in this step."""
 
     new: Object | None
     old: Sequence[Object]
     making: str = ""
-    refusal: str = ""
+    last_error: str = ""
 
     @property
     def all(self) -> list[Object]:
         return [*self.old, *([self.new] if self.new is not None else [])]
 
 
-class Judged(Struct, frozen=True):
+class DeploymentStatusResult(Struct, frozen=True):
     """A status, and how long until the progress deadline must be looked at again."""
 
     status: Object
     requeue_after: timedelta | None = None
 
 
-def deployment_status(deployment: Object, seen: Standing, now: datetime) -> Judged:
+def deployment_status(
+    deployment: Object, seen: ReplicaSetState, now: datetime
+) -> DeploymentStatusResult:
     """The status that the observed ReplicaSets amount to."""
     counts = _counts(deployment, seen)
     before = status_of(deployment)
@@ -55,13 +57,13 @@ def deployment_status(deployment: Object, seen: Standing, now: datetime) -> Judg
         conditions.append(progress)
     conditions += _failure(seen)
     standing = before.get("conditions") or []
-    settled = timed(standing, conditions, now, updated=True)
+    settled = merge_conditions(standing, conditions, now, updated=True)
     if _has_moved(before, counts) and progress is not None and progress["status"] == "True":
         settled = [_touched(one, now) if one["type"] == "Progressing" else one for one in settled]
     status = {**counts, "conditions": settled}
     if before.get("collisionCount"):
         status["collisionCount"] = before["collisionCount"]
-    return Judged(
+    return DeploymentStatusResult(
         {name: value for name, value in status.items() if value or name in _ALWAYS_TOLD},
         _until_deadline(deployment, settled, now),
     )
@@ -69,7 +71,7 @@ def deployment_status(deployment: Object, seen: Standing, now: datetime) -> Judg
 
 def is_complete(deployment: Object, counts: Object) -> bool:
     """Whether every pod is of the newest template and available."""
-    wanted = replicas_of(deployment)
+    wanted = desired_replicas(deployment)
     fields = ("updatedReplicas", "replicas", "availableReplicas")
     observed = int(counts.get("observedGeneration", 0))
     return observed >= generation_of(deployment) and all(
@@ -77,7 +79,7 @@ def is_complete(deployment: Object, counts: Object) -> bool:
     )
 
 
-def _counts(deployment: Object, seen: Standing) -> Object:
+def _counts(deployment: Object, seen: ReplicaSetState) -> Object:
     statuses = [status_of(one) for one in seen.all]
     available = sum(int(one.get("availableReplicas") or 0) for one in statuses)
     updated = status_of(seen.new).get("replicas", 0) if seen.new is not None else 0
@@ -87,13 +89,13 @@ def _counts(deployment: Object, seen: Standing) -> Object:
         "updatedReplicas": int(updated or 0),
         "readyReplicas": sum(int(one.get("readyReplicas") or 0) for one in statuses),
         "availableReplicas": available,
-        "unavailableReplicas": max(0, sum(map(replicas_of, seen.all)) - available),
+        "unavailableReplicas": max(0, sum(map(desired_replicas, seen.all)) - available),
         "terminatingReplicas": sum(int(one.get("terminatingReplicas") or 0) for one in statuses),
     }
 
 
 def _availability(deployment: Object, counts: Object) -> Object:
-    least = replicas_of(deployment) - bounds_of(deployment).unavailable
+    least = desired_replicas(deployment) - rollout_bounds(deployment).unavailable
     if counts["availableReplicas"] >= least:
         return condition(
             "Available",
@@ -109,7 +111,9 @@ def _availability(deployment: Object, counts: Object) -> Object:
     )
 
 
-def _progress(deployment: Object, seen: Standing, counts: Object, now: datetime) -> Object | None:
+def _progress(
+    deployment: Object, seen: ReplicaSetState, counts: Object, now: datetime
+) -> Object | None:
     """The Progressing condition; None when the Deployment asks for no deadline."""
     if not _deadline(deployment):
         return None
@@ -119,8 +123,8 @@ def _progress(deployment: Object, seen: Standing, counts: Object, now: datetime)
         return condition("Progressing", None, "DeploymentPaused", "Deployment is paused")
     if reason == "DeploymentPaused":
         return condition("Progressing", None, "DeploymentResumed", "Deployment is resumed")
-    if seen.refusal and seen.new is None:
-        return condition("Progressing", False, "ReplicaSetCreateError", seen.refusal)
+    if seen.last_error and seen.new is None:
+        return condition("Progressing", False, "ReplicaSetCreateError", seen.last_error)
     if seen.making:
         text = f'Created new replica set "{seen.making}"'
         return condition("Progressing", True, "NewReplicaSetCreated", text)
@@ -129,7 +133,7 @@ def _progress(deployment: Object, seen: Standing, counts: Object, now: datetime)
     return _rollout(deployment, seen, counts, now)
 
 
-def _rollout(deployment: Object, seen: Standing, counts: Object, now: datetime) -> Object:
+def _rollout(deployment: Object, seen: ReplicaSetState, counts: Object, now: datetime) -> Object:
     """How far a rollout that is under way has come."""
     standing = standing_condition(deployment, "Progressing")
     subject = f'ReplicaSet "{name_of(seen.new)}"' if seen.new is not None else "Deployment"
@@ -155,7 +159,7 @@ def _has_moved(before: Object, counts: Object) -> bool:
     return fewer_old or any(counts[field] > before.get(field, 0) for field in fields)
 
 
-def _failure(seen: Standing) -> list[Object]:
+def _failure(seen: ReplicaSetState) -> list[Object]:
     everyone = [*([seen.new] if seen.new is not None else []), *seen.old]
     for one in everyone:
         found = standing_condition(one, "ReplicaFailure")
@@ -166,7 +170,7 @@ def _failure(seen: Standing) -> list[Object]:
 
 
 def _touched(one: Object, now: datetime) -> Object:
-    return {**one, "lastUpdateTime": stamp(now)}
+    return {**one, "lastUpdateTime": format_time(now)}
 
 
 def _deadline(deployment: Object) -> int:

@@ -3,16 +3,16 @@
 from collections.abc import Iterable
 
 from tinykube.controllers.controller import (
+    DONE,
     ENDPOINTS,
     PODS,
     SERVICES,
-    SETTLED,
     Create,
     Delete,
     Key,
-    Outcome,
+    Lister,
     Patch,
-    View,
+    Result,
     Write,
 )
 from tinykube.controllers.endpointslice import (
@@ -26,7 +26,7 @@ from tinykube.controllers.objects import (
     is_ready,
     key_of,
     labels_of,
-    merge_difference,
+    merge_patch,
     name_of,
     namespace_of,
     spec_of,
@@ -41,30 +41,30 @@ _MANAGER = "endpoint-controller"
 _LIMIT = 1000
 
 
-class LegacyEndpoints:
+class EndpointsController:
     """Wakes with a Service, its Endpoints, and pods that it selects or selected."""
 
     name = "endpoints"
-    follows = frozenset((SERVICES, PODS, ENDPOINTS))
+    watches = frozenset((SERVICES, PODS, ENDPOINTS))
 
-    def keys_for(self, change: Change, view: View) -> Iterable[Key]:
+    def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
         if change.store == SERVICES:
             yield key_of(SERVICES, change.object)
         elif change.store == ENDPOINTS:
             if change.type != "ADDED":
                 yield Key(SERVICES, namespace_of(change.object), name_of(change.object))
         else:
-            yield from services_of(change, view)
+            yield from services_of(change, lister)
 
-    def reconcile(self, key: Key, view: View) -> Outcome:
-        service = view.get(SERVICES, key.namespace, key.name)
-        standing = view.get(ENDPOINTS, key.namespace, key.name)
+    def reconcile(self, key: Key, lister: Lister) -> Result:
+        service = lister.get(SERVICES, key.namespace, key.name)
+        standing = lister.get(ENDPOINTS, key.namespace, key.name)
         if service is None:
             ours = standing is not None and MANAGED_BY in labels_of(standing)
-            return Outcome((Delete(ENDPOINTS, standing),)) if standing and ours else SETTLED
+            return Result((Delete(ENDPOINTS, standing),)) if standing and ours else DONE
         if is_deleting(service) or not selector_of(service):
-            return SETTLED
-        return Outcome(tuple(plan_endpoints(service, selected_pods(service, view), standing)))
+            return DONE
+        return Result(tuple(plan_endpoints(service, selected_pods(service, lister), standing)))
 
 
 def plan_endpoints(service: Object, pods: Iterable[Object], standing: Object | None) -> list[Write]:
@@ -83,7 +83,7 @@ def plan_endpoints(service: Object, pods: Iterable[Object], standing: Object | N
         return [Create(ENDPOINTS, {**made, "subsets": subsets} if subsets else made)]
     before = {"labels": labels_of(standing)}
     body: Object = {}
-    if changes := merge_difference(before, {"labels": labels}):
+    if changes := merge_patch(before, {"labels": labels}):
         body["metadata"] = changes
     if (standing.get("subsets") or []) != subsets:
         body["subsets"] = subsets or None

@@ -3,20 +3,20 @@
 from collections.abc import Iterable, Mapping
 
 from tinykube.controllers.controller import (
+    DONE,
     ENDPOINT_SLICES,
     NODES,
     PODS,
     SERVICES,
-    SETTLED,
     Key,
-    Outcome,
-    View,
+    Lister,
+    Result,
 )
 from tinykube.controllers.endpointslice_packing import (
     MANAGED_BY,
     MANAGER,
     SERVICE_NAME,
-    Group,
+    EndpointGroup,
     plan_slices,
 )
 from tinykube.controllers.objects import (
@@ -36,13 +36,13 @@ from tinykube.resources import Object
 from tinykube.storage import Change
 
 
-class EndpointSlices:
+class EndpointSliceController:
     """Wakes with a Service, its slices, and pods that it selects or selected."""
 
     name = "endpointslice"
-    follows = frozenset((SERVICES, PODS, ENDPOINT_SLICES))
+    watches = frozenset((SERVICES, PODS, ENDPOINT_SLICES))
 
-    def keys_for(self, change: Change, view: View) -> Iterable[Key]:
+    def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
         if change.store == SERVICES:
             yield key_of(SERVICES, change.object)
         elif change.store == ENDPOINT_SLICES:
@@ -50,37 +50,37 @@ class EndpointSlices:
                 service = labels_of(change.object).get(SERVICE_NAME, "")
                 yield Key(SERVICES, namespace_of(change.object), service)
         else:
-            yield from services_of(change, view)
+            yield from services_of(change, lister)
 
-    def reconcile(self, key: Key, view: View) -> Outcome:
-        service = view.get(SERVICES, key.namespace, key.name)
+    def reconcile(self, key: Key, lister: Lister) -> Result:
+        service = lister.get(SERVICES, key.namespace, key.name)
         if service is None or is_deleting(service) or not selector_of(service):
-            return SETTLED  # slices go with their Service by garbage collection
+            return DONE  # slices go with their Service by garbage collection
         ours = [
             one
-            for one in view.controlled(ENDPOINT_SLICES, service)
+            for one in lister.controlled(ENDPOINT_SLICES, service)
             if labels_of(one).get(MANAGED_BY) == MANAGER
         ]
-        pods = selected_pods(service, view)
-        nodes = {name_of(node): node for node in view.objects(NODES)}
-        return Outcome(tuple(plan_slices(service, groups(service, pods, nodes), ours)))
+        pods = selected_pods(service, lister)
+        nodes = {name_of(node): node for node in lister.objects(NODES)}
+        return Result(tuple(plan_slices(service, group_endpoints(service, pods, nodes), ours)))
 
 
-def services_of(change: Change, view: View) -> Iterable[Key]:
+def services_of(change: Change, lister: Lister) -> Iterable[Key]:
     """The Services whose endpoints a change of a pod may alter."""
     pod, before = change.object, change.before
     if change.type == "MODIFIED" and before is not None and _reached(before) == _reached(pod):
         return
-    found = view.services_for(namespace_of(pod), labels_of(pod))
+    found = lister.services_selecting(namespace_of(pod), labels_of(pod))
     if before is not None and labels_of(before) != labels_of(pod):
-        found += view.services_for(namespace_of(pod), labels_of(before))
+        found += lister.services_selecting(namespace_of(pod), labels_of(before))
     for service in found:
         yield key_of(SERVICES, service)
 
 
-def selected_pods(service: Object, view: View) -> list[Object]:
+def selected_pods(service: Object, lister: Lister) -> list[Object]:
     """The pods that are endpoints of a Service, by name."""
-    found = view.pods_with(namespace_of(service), selector_of(service))
+    found = lister.pods_with_labels(namespace_of(service), selector_of(service))
     return [pod for pod in found if is_reachable(pod)]
 
 
@@ -109,11 +109,11 @@ def _reached(pod: Object) -> tuple[object, ...]:
     )
 
 
-def groups(
+def group_endpoints(
     service: Object, pods: Iterable[Object], nodes: Mapping[str, Object]
-) -> dict[Group, list[Object]]:
+) -> dict[EndpointGroup, list[Object]]:
     """The endpoints by address family and by the ports that pods serve."""
-    found: dict[Group, list[Object]] = {}
+    found: dict[EndpointGroup, list[Object]] = {}
     families = spec_of(service).get("ipFamilies") or ["IPv4"]
     for pod in pods:
         ports = tuple(_ports(service, pod))
@@ -122,10 +122,10 @@ def groups(
             if address:
                 node = nodes.get(spec_of(pod).get("nodeName", ""))
                 told = _endpoint(service, pod, address, node)
-                found.setdefault(Group(family, ports), []).append(told)
+                found.setdefault(EndpointGroup(family, ports), []).append(told)
     for family in families:
         if not any(group.family == family for group in found):
-            found[Group(family, ())] = []
+            found[EndpointGroup(family, ())] = []
     return found
 
 

@@ -14,7 +14,7 @@ from tinykube.controllers.controller import (
 from tinykube.controllers.objects import (
     is_deleting,
     labels_of,
-    merge_difference,
+    merge_patch,
     name_of,
     namespace_of,
     owner_reference,
@@ -30,7 +30,7 @@ PER_SLICE = 100
 _OWN_LABELS = frozenset((SERVICE_NAME, MANAGED_BY, HEADLESS))
 
 
-class Group(Struct, frozen=True):
+class EndpointGroup(Struct, frozen=True):
     """What all endpoints of one slice have in common; ports as (name, protocol, port, app)."""
 
     family: str
@@ -38,10 +38,10 @@ class Group(Struct, frozen=True):
 
 
 def plan_slices(
-    service: Object, wanted: Mapping[Group, Sequence[Object]], slices: Iterable[Object]
+    service: Object, wanted: Mapping[EndpointGroup, Sequence[Object]], slices: Iterable[Object]
 ) -> list[Write]:
     """The fewest writes by which a Service's slices hold exactly the wanted endpoints."""
-    by_group: dict[Group, list[Object]] = {group: [] for group in wanted}
+    by_group: dict[EndpointGroup, list[Object]] = {group: [] for group in wanted}
     writes: list[Write] = []
     for one in slices:
         standing = by_group.get(_group_of(one))
@@ -73,13 +73,13 @@ def _reused(writes: list[Write]) -> list[Write]:
 
 def _turned(one: Object, into: Object) -> Patch:
     labels = {"labels": into["metadata"]["labels"]}
-    changed = merge_difference({"labels": labels_of(one)}, labels)
+    changed = merge_patch({"labels": labels_of(one)}, labels)
     body = {"endpoints": into["endpoints"], "ports": into["ports"]}
     return Patch(ENDPOINT_SLICES, one, {**body, "metadata": changed} if changed else body)
 
 
 def _fill(
-    service: Object, group: Group, endpoints: list[Object], slices: Sequence[Object]
+    service: Object, group: EndpointGroup, endpoints: list[Object], slices: Sequence[Object]
 ) -> list[Write]:
     """Endpoints stay in the slice they are in; new ones go where there is room."""
     fresh = {_identity(one): one for one in endpoints}
@@ -106,7 +106,7 @@ def _fill(
 
 def _kept(
     service: Object,
-    group: Group,
+    group: EndpointGroup,
     slices: Sequence[Object],
     contents: Sequence[list[Object]],
     *,
@@ -123,7 +123,7 @@ def _kept(
         spared = spared or not endpoints
         wanted = _slice(service, group, endpoints)
         labels = wanted["metadata"]["labels"]
-        body = merge_difference({"labels": labels_of(one)}, {"labels": labels})
+        body = merge_patch({"labels": labels_of(one)}, {"labels": labels})
         patch: Object = {"metadata": body} if body else {}
         if not _is_same(one.get("endpoints"), endpoints):
             patch["endpoints"] = endpoints
@@ -132,7 +132,7 @@ def _kept(
     return writes
 
 
-def _slice(service: Object, group: Group, endpoints: list[Object]) -> Object:
+def _slice(service: Object, group: EndpointGroup, endpoints: list[Object]) -> Object:
     labels = {k: v for k, v in labels_of(service).items() if k not in _OWN_LABELS}
     labels |= {SERVICE_NAME: name_of(service), MANAGED_BY: MANAGER}
     if spec_of(service).get("clusterIP") == "None":
@@ -157,7 +157,7 @@ def _port(name: str, protocol: str, number: int, app: str) -> Object:
     return {**port, "appProtocol": app} if app else port
 
 
-def _group_of(one: Object) -> Group:
+def _group_of(one: Object) -> EndpointGroup:
     ports = tuple(
         (
             str(port.get("name") or ""),
@@ -167,7 +167,7 @@ def _group_of(one: Object) -> Group:
         )
         for port in one.get("ports") or ()
     )
-    return Group(str(one["addressType"]), ports)
+    return EndpointGroup(str(one["addressType"]), ports)
 
 
 def _identity(endpoint: Object) -> tuple[str, str]:

@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from tinykube.clock import Clock
-from tinykube.controllers.controller import EVENTS, Create, Patch, Tell
+from tinykube.controllers.controller import EVENTS, Create, Patch, RecordEvent
 from tinykube.controllers.objects import (
+    format_time,
     name_of,
     namespace_of,
-    stamp,
     uid_of,
 )
 from tinykube.resources import Object
@@ -30,7 +30,7 @@ Said = tuple[str, str, str]
 
 
 class _Pending(Struct):
-    tell: Tell
+    tell: RecordEvent
     at: datetime
     count: int = 1
 
@@ -40,7 +40,7 @@ class _Similar(Struct):
     messages: set[str]
 
 
-class Recorder:
+class EventRecorder:
     """What is to be told; under load the oldest ordinary news is dropped, warnings are kept."""
 
     def __init__(self, clock: Clock) -> None:
@@ -53,7 +53,7 @@ class Recorder:
     def __len__(self) -> int:
         return len(self._pending)
 
-    def tell(self, tell: Tell) -> None:
+    def tell(self, tell: RecordEvent) -> None:
         """Note an event, unless too many like it were told of the same object."""
         said = (uid_of(tell.about), tell.reason, tell.message)
         known = self._pending.get(said)
@@ -76,7 +76,9 @@ class Recorder:
         present = standing(before) if before is not None else None
         if present is not None:
             count = int(present.get("count") or 1) + pending.count
-            return Patch(EVENTS, present, {"count": count, "lastTimestamp": stamp(pending.at)})
+            return Patch(
+                EVENTS, present, {"count": count, "lastTimestamp": format_time(pending.at)}
+            )
         event = self._event(pending)
         self._told[said] = event
         if len(self._told) > _REMEMBERED:
@@ -99,7 +101,7 @@ class Recorder:
 
     def _event(self, pending: _Pending) -> Object:
         about = pending.tell.about
-        moment = stamp(pending.at)
+        moment = format_time(pending.at)
         self._numbers += 1
         suffix = f"{int(pending.at.timestamp() * 1_000_000):x}{self._numbers:04x}"
         namespace = namespace_of(about) or "default"

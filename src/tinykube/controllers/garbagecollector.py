@@ -6,22 +6,22 @@ from datetime import timedelta
 from msgspec import Struct
 
 from tinykube.controllers.controller import (
+    DONE,
     EVENTS,
-    SETTLED,
     Delete,
     Key,
-    Outcome,
+    Lister,
     Patch,
     Propagation,
-    Tell,
-    View,
+    RecordEvent,
+    Result,
     Write,
 )
 from tinykube.controllers.objects import (
     is_deleting,
     key_of,
     namespace_of,
-    owners_of,
+    owner_references_of,
     uid_of,
 )
 from tinykube.resources import Object
@@ -32,7 +32,7 @@ ORPHAN = "orphan"
 _UNKNOWN_KIND = timedelta(seconds=30)
 
 
-class Owners(Struct, frozen=True):
+class OwnersByState(Struct, frozen=True):
     """An object's owner references by what became of the owners."""
 
     solid: tuple[Object, ...] = ()
@@ -45,29 +45,32 @@ class Owners(Struct, frozen=True):
     """A cluster-scoped object cannot belong to a namespaced one."""
 
 
-class GarbageCollection:
+class GarbageCollector:
     """Wakes with owned objects, with the end of owners, and with owners that wait to end."""
 
     name = "garbage-collection"
-    follows: frozenset[str] = frozenset()
+    watches: frozenset[str] = frozenset()
 
-    def keys_for(self, change: Change, view: View) -> Iterable[Key]:
+    def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
         obj, before = change.object, change.before
         if change.type == "MODIFIED" and before is not None and _tie(before) == _tie(obj):
             return
         if change.type == "DELETED":
-            yield from view.dependents(uid_of(obj))
+            yield from lister.dependents(uid_of(obj))
         elif _is_tied(obj):
             yield key_of(change.store, obj)
             if is_deleting(obj):
-                yield from view.dependents(uid_of(obj))
-        yield from self._waiting_owners(change, view)
+                yield from lister.dependents(uid_of(obj))
+        yield from self._waiting_owners(change, lister)
 
-    def _waiting_owners(self, change: Change, view: View) -> Iterator[Key]:
-        references = [*owners_of(change.object), *owners_of(change.before or {"metadata": {}})]
+    def _waiting_owners(self, change: Change, lister: Lister) -> Iterator[Key]:
+        references = [
+            *owner_references_of(change.object),
+            *owner_references_of(change.before or {"metadata": {}}),
+        ]
         for uid, reference in {ref.get("uid"): ref for ref in references}.items():
-            key = _owner_key(reference, namespace_of(change.object), view)
-            owner = view.get(key.store, key.namespace, key.name) if key is not None else None
+            key = _owner_key(reference, namespace_of(change.object), lister)
+            owner = lister.get(key.store, key.namespace, key.name) if key is not None else None
             if (
                 key is not None
                 and owner is not None
@@ -76,65 +79,65 @@ class GarbageCollection:
             ):
                 yield key
 
-    def reconcile(self, key: Key, view: View) -> Outcome:
-        obj = view.get(key.store, key.namespace, key.name)
+    def reconcile(self, key: Key, lister: Lister) -> Result:
+        obj = lister.get(key.store, key.namespace, key.name)
         if obj is None or key.store == EVENTS:
-            return SETTLED
+            return DONE
         finalizers = obj["metadata"].get("finalizers") or ()
         if is_deleting(obj):
             if ORPHAN in finalizers:
-                return _let_go(key.store, obj, view)
+                return _let_go(key.store, obj, lister)
             if FOREGROUND in finalizers:
-                return _await_dependents(key.store, obj, view)
-            return SETTLED
-        if not owners_of(obj):
-            return SETTLED
-        dependents = _resolved(view.dependents(uid_of(obj)), view)
-        return decide(key.store, obj, classify(obj, view), [found.object for found in dependents])
+                return _await_dependents(key.store, obj, lister)
+            return DONE
+        if not owner_references_of(obj):
+            return DONE
+        dependents = _resolved(lister.dependents(uid_of(obj)), lister)
+        return decide(key.store, obj, classify(obj, lister), [found.object for found in dependents])
 
 
-def decide(store: str, obj: Object, owners: Owners, dependents: list[Object]) -> Outcome:
+def decide(store: str, obj: Object, owners: OwnersByState, dependents: list[Object]) -> Result:
     """Keep, free of dead owners, or delete an object, as its owners stand."""
     if owners.misplaced or owners.unknown:
         told = [_misplaced(obj, reference) for reference in owners.misplaced]
-        return Outcome(tuple(told), _UNKNOWN_KIND if owners.unknown else None)
+        return Result(tuple(told), _UNKNOWN_KIND if owners.unknown else None)
     gone = {ref.get("uid") for ref in (*owners.dangling, *owners.waiting)}
     if not gone:
-        return SETTLED
+        return DONE
     if owners.solid:
-        return Outcome((_without_owners(store, obj, gone),))
+        return Result((_without_owners(store, obj, gone),))
     if owners.waiting and dependents:
         writes: tuple[Write, ...] = ()
         if any(_is_waiting(one) for one in dependents):
             # two that wait for each other would wait for ever
             writes = (_unblocked(store, obj),)
-        return Outcome((*writes, Delete(store, obj, "Foreground")))
-    return Outcome((Delete(store, obj, _propagation(obj)),))
+        return Result((*writes, Delete(store, obj, "Foreground")))
+    return Result((Delete(store, obj, _propagation(obj)),))
 
 
-def classify(obj: Object, view: View) -> Owners:
+def classify(obj: Object, lister: Lister) -> OwnersByState:
     """What became of each owner of an object."""
-    sorted_out: dict[str, list[Object]] = {field: [] for field in Owners.__struct_fields__}
-    for reference in owners_of(obj):
-        sorted_out[_fate(obj, reference, view)].append(reference)
-    return Owners(**{field: tuple(found) for field, found in sorted_out.items()})
+    sorted_out: dict[str, list[Object]] = {field: [] for field in OwnersByState.__struct_fields__}
+    for reference in owner_references_of(obj):
+        sorted_out[_fate(obj, reference, lister)].append(reference)
+    return OwnersByState(**{field: tuple(found) for field, found in sorted_out.items()})
 
 
-def _fate(obj: Object, reference: Object, view: View) -> str:
-    resource = view.registry.of_kind(reference.get("apiVersion", ""), reference.get("kind", ""))
+def _fate(obj: Object, reference: Object, lister: Lister) -> str:
+    resource = lister.registry.of_kind(reference.get("apiVersion", ""), reference.get("kind", ""))
     if resource is None:
         return "unknown"
     if resource.namespaced and not namespace_of(obj):
         return "misplaced"
     space = namespace_of(obj) if resource.namespaced else ""
-    owner = view.get(resource.store, space, reference.get("name", ""))
+    owner = lister.get(resource.store, space, reference.get("name", ""))
     if owner is None or uid_of(owner) != reference.get("uid"):
         return "dangling"
     return "waiting" if _is_waiting(owner) else "solid"
 
 
-def _owner_key(reference: Object, namespace: str, view: View) -> Key | None:
-    resource = view.registry.of_kind(reference.get("apiVersion", ""), reference.get("kind", ""))
+def _owner_key(reference: Object, namespace: str, lister: Lister) -> Key | None:
+    resource = lister.registry.of_kind(reference.get("apiVersion", ""), reference.get("kind", ""))
     if resource is None:
         return None
     space = namespace if resource.namespaced else ""
@@ -146,33 +149,33 @@ class _Found(Struct, frozen=True):
     object: Object
 
 
-def _resolved(keys: Iterable[Key], view: View) -> list[_Found]:
-    found = ((key, view.get(key.store, key.namespace, key.name)) for key in keys)
+def _resolved(keys: Iterable[Key], lister: Lister) -> list[_Found]:
+    found = ((key, lister.get(key.store, key.namespace, key.name)) for key in keys)
     return [_Found(key, obj) for key, obj in found if obj is not None]
 
 
-def _let_go(store: str, owner: Object, view: View) -> Outcome:
+def _let_go(store: str, owner: Object, lister: Lister) -> Result:
     """Orphan every dependent, then let the owner end."""
     freed = [
         _without_owners(one.key.store, one.object, {uid_of(owner)})
-        for one in _resolved(view.dependents(uid_of(owner)), view)
+        for one in _resolved(lister.dependents(uid_of(owner)), lister)
     ]
-    return Outcome((*freed, _without_finalizer(store, owner, ORPHAN)))
+    return Result((*freed, _without_finalizer(store, owner, ORPHAN)))
 
 
-def _await_dependents(store: str, owner: Object, view: View) -> Outcome:
+def _await_dependents(store: str, owner: Object, lister: Lister) -> Result:
     """An owner ends once none of its dependents blocks it any more."""
     blocking = [
         one
-        for one in _resolved(view.dependents(uid_of(owner)), view)
-        for reference in owners_of(one.object)
+        for one in _resolved(lister.dependents(uid_of(owner)), lister)
+        for reference in owner_references_of(one.object)
         if reference.get("uid") == uid_of(owner) and reference.get("blockOwnerDeletion")
     ]
-    return SETTLED if blocking else Outcome((_without_finalizer(store, owner, FOREGROUND),))
+    return DONE if blocking else Result((_without_finalizer(store, owner, FOREGROUND),))
 
 
 def _without_owners(store: str, obj: Object, uids: set[str | None]) -> Patch:
-    kept = [ref for ref in owners_of(obj) if ref.get("uid") not in uids]
+    kept = [ref for ref in owner_references_of(obj) if ref.get("uid") not in uids]
     return Patch(store, obj, {"metadata": {"ownerReferences": kept or None}})
 
 
@@ -182,17 +185,19 @@ def _without_finalizer(store: str, obj: Object, finalizer: str) -> Patch:
 
 
 def _unblocked(store: str, obj: Object) -> Patch:
-    freed = [{**ref, "blockOwnerDeletion": False} for ref in owners_of(obj)]
+    freed = [{**ref, "blockOwnerDeletion": False} for ref in owner_references_of(obj)]
     return Patch(store, obj, {"metadata": {"ownerReferences": freed}})
 
 
-def _misplaced(obj: Object, reference: Object) -> Tell:
+def _misplaced(obj: Object, reference: Object) -> RecordEvent:
     text = (
         f"ownerRef [{reference.get('apiVersion')}/{reference.get('kind')}, "
         f"name: {reference.get('name')}, uid: {reference.get('uid')}] "
         f'does not exist in namespace "{namespace_of(obj)}"'
     )
-    return Tell(obj, "OwnerRefInvalidNamespace", text, "garbage-collector-controller", warning=True)
+    return RecordEvent(
+        obj, "OwnerRefInvalidNamespace", text, "garbage-collector-controller", warning=True
+    )
 
 
 def _propagation(obj: Object) -> Propagation:
@@ -207,7 +212,7 @@ def _is_waiting(owner: Object) -> bool:
 
 
 def _is_tied(obj: Object) -> bool:
-    return bool(owners_of(obj)) or is_deleting(obj)
+    return bool(owner_references_of(obj)) or is_deleting(obj)
 
 
 def _tie(obj: Object) -> tuple[object, ...]:

@@ -13,12 +13,12 @@ from tinykube.controllers.controller import (
     Key,
 )
 from tinykube.controllers.objects import (
-    controller_of,
+    controller_reference_of,
     is_controlled_by,
     is_finished,
     key_of,
     labels_of,
-    owners_of,
+    owner_references_of,
     spec_of,
     status_of,
     uid_of,
@@ -36,12 +36,12 @@ Shelf = dict[Key, None]
 """Keys in the order in which they came."""
 
 
-class Observed:
+class Indexer:
     """A view over a storage; `take` must be given every change before the view is used."""
 
     def __init__(self, storage: Storage, registry: Registry, clock: Clock) -> None:
         self.registry = registry
-        self.refusals: dict[tuple[str, Key], str] = {}
+        self.last_errors: dict[tuple[str, Key], str] = {}
         self._storage = storage
         self._clock = clock
         self._dependents: dict[str, Shelf] = {}
@@ -75,23 +75,23 @@ class Observed:
     def pods_on(self, node: str) -> tuple[Key, ...]:
         return tuple(self._on_node.get(node, ()))
 
-    def pods_with(self, namespace: str, labels: Mapping[str, str]) -> list[Object]:
+    def pods_with_labels(self, namespace: str, labels: Mapping[str, str]) -> list[Object]:
         shelves = [self._labelled.get((namespace, *one), {}) for one in labels.items()]
         fewest = min(shelves, key=len)
         found = self._found(iter(sorted(fewest, key=lambda key: key.name)))
         return [pod for pod in found if labels.items() <= labels_of(pod).items()]
 
-    def services_for(self, namespace: str, labels: Mapping[str, str]) -> list[Object]:
+    def services_selecting(self, namespace: str, labels: Mapping[str, str]) -> list[Object]:
         keys = (key for one in labels.items() for key in self._selecting.get((namespace, *one), ()))
         return [
             service for service in self._found(keys) if _selector(service).items() <= labels.items()
         ]
 
-    def is_used(self, address: str) -> bool:
+    def is_pod_ip_used(self, address: str) -> bool:
         return address in self._addresses
 
-    def refusal(self, controller: str, key: Key) -> str:
-        return self.refusals.get((controller, key), "")
+    def last_error(self, controller: str, key: Key) -> str:
+        return self.last_errors.get((controller, key), "")
 
     def take(self, change: Change) -> None:
         """Follow one change in every index."""
@@ -108,7 +108,7 @@ class Observed:
         self._addresses.clear()
         self._labelled.clear()
         self._selecting.clear()
-        self.refusals.clear()
+        self.last_errors.clear()
         told = [
             Change("ADDED", store, self._storage.version, obj)
             for store in self._storage.stores()
@@ -124,9 +124,9 @@ class Observed:
 
     def _index(self, store: str, obj: Object, *, add: bool) -> None:
         key = key_of(store, obj)
-        for reference in owners_of(obj):
+        for reference in owner_references_of(obj):
             _file(self._dependents, reference.get("uid", ""), key, add=add)
-        if store in _ADOPTABLE and controller_of(obj) is None:
+        if store in _ADOPTABLE and controller_reference_of(obj) is None:
             _file(self._orphans, (store, key.namespace), key, add=add)
         if store == SERVICES and (selector := _selector(obj)):
             # found by one of its labels: whoever has all of them has that one

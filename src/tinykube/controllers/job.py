@@ -3,61 +3,61 @@
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
-from tinykube.controllers.conditions import condition, status_patch, timed
+from tinykube.controllers.conditions import condition, merge_conditions, status_patch
 from tinykube.controllers.controller import (
+    DONE,
     JOBS,
     PODS,
-    SETTLED,
     Create,
     Delete,
     Key,
-    Outcome,
-    Tell,
-    View,
+    Lister,
+    RecordEvent,
+    Result,
     Write,
 )
 from tinykube.controllers.objects import (
     condition as standing_condition,
 )
 from tinykube.controllers.objects import (
+    format_time,
     is_active,
     is_deleting,
     key_of,
     name_of,
     parse_time,
     spec_of,
-    stamp,
     status_of,
     uid_of,
 )
-from tinykube.controllers.owner_references import owner_key
-from tinykube.controllers.pod_template import pod_from
+from tinykube.controllers.owner_references import controller_keys
+from tinykube.controllers.pod_template import pod_from_template
 from tinykube.resources import Object
 from tinykube.storage import Change
 
 _BY = "job-controller"
 
 
-class Jobs:
+class JobController:
     """Wakes with a Job and its pods."""
 
     name = "job"
-    follows = frozenset((JOBS, PODS))
+    watches = frozenset((JOBS, PODS))
 
-    def keys_for(self, change: Change, view: View) -> Iterable[Key]:  # noqa: ARG002 - the contract's
+    def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:  # noqa: ARG002 - the contract's
         if change.store == JOBS:
             yield key_of(JOBS, change.object)
         else:
-            yield from owner_key(change, "Job", JOBS)
+            yield from controller_keys(change, "Job", JOBS)
 
-    def reconcile(self, key: Key, view: View) -> Outcome:
-        job = view.get(JOBS, key.namespace, key.name)
+    def reconcile(self, key: Key, lister: Lister) -> Result:
+        job = lister.get(JOBS, key.namespace, key.name)
         if job is None or is_deleting(job):
-            return SETTLED
-        return decide(job, view.controlled(PODS, job), view.now)
+            return DONE
+        return sync_job(job, lister.controlled(PODS, job), lister.now)
 
 
-def decide(job: Object, pods: Sequence[Object], now: datetime) -> Outcome:
+def sync_job(job: Object, pods: Sequence[Object], now: datetime) -> Result:
     """Start what is missing, count what has ended, and say when all is done."""
     if _verdict(job) is not None:
         return _expiry(job, now)
@@ -85,7 +85,7 @@ def decide(job: Object, pods: Sequence[Object], now: datetime) -> Outcome:
         wanted = 0
     writes = _sized(job, active, wanted)
     status = _status(job, (len(active), succeeded, failed), ending, now)
-    return Outcome((*writes, *status_patch(JOBS, job, status)))
+    return Result((*writes, *status_patch(JOBS, job, status)))
 
 
 _REACHED = "Reached expected number of succeeded pods"
@@ -102,12 +102,14 @@ def _sized(job: Object, active: Sequence[Object], wanted: int) -> list[Write]:
     }
     metadata = {"generateName": f"{name_of(job)}-", "labels": labels}
     missing = wanted - len(active)
-    writes: list[Write] = [Create(PODS, pod_from(template, job, metadata)) for _ in range(missing)]
+    writes: list[Write] = [
+        Create(PODS, pod_from_template(template, job, metadata)) for _ in range(missing)
+    ]
     if missing > 0:
         text = f"Created {missing} pods" if missing > 1 else "Created 1 pod"
-        writes.append(Tell(job, "SuccessfulCreate", text, _BY))
-    surplus = active[: max(0, -missing)]
-    return [*writes, *(Delete(PODS, pod) for pod in surplus)]
+        writes.append(RecordEvent(job, "SuccessfulCreate", text, _BY))
+    revisions_to_delete = active[: max(0, -missing)]
+    return [*writes, *(Delete(PODS, pod) for pod in revisions_to_delete)]
 
 
 def _status(
@@ -118,11 +120,11 @@ def _status(
     found = {"active": active, "succeeded": succeeded, "failed": failed}
     status: Object = {name: count for name, count in found.items() if count}
     if not spec_of(job).get("suspend") or standing.get("startTime"):
-        status["startTime"] = standing.get("startTime") or stamp(now)
+        status["startTime"] = standing.get("startTime") or format_time(now)
     if ending:
-        status["conditions"] = timed(standing.get("conditions") or (), ending, now)
+        status["conditions"] = merge_conditions(standing.get("conditions") or (), ending, now)
         if ending[-1]["type"] == "Complete":
-            status["completionTime"] = stamp(now)
+            status["completionTime"] = format_time(now)
     return {"ready": 0, **status}
 
 
@@ -130,13 +132,13 @@ def _verdict(job: Object) -> Object | None:
     return standing_condition(job, "Complete") or standing_condition(job, "Failed")
 
 
-def _expiry(job: Object, now: datetime) -> Outcome:
+def _expiry(job: Object, now: datetime) -> Result:
     """A finished Job goes after its time to live, if it has one."""
     seconds = spec_of(job).get("ttlSecondsAfterFinished")
     since = parse_time((_verdict(job) or {}).get("lastTransitionTime"))
     if seconds is None or since is None:
-        return SETTLED
+        return DONE
     left = since + timedelta(seconds=int(seconds)) - now
     if left > timedelta():
-        return Outcome(requeue_after=left)
-    return Outcome((Delete(JOBS, job),))
+        return Result(requeue_after=left)
+    return Result((Delete(JOBS, job),))

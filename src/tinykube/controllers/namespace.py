@@ -6,15 +6,15 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from tinykube.controllers.conditions import condition, status_patch, timed
+from tinykube.controllers.conditions import condition, merge_conditions, status_patch
 from tinykube.controllers.controller import (
+    DONE,
     NAMESPACES,
-    SETTLED,
     Delete,
     Key,
-    Outcome,
+    Lister,
     Replace,
-    View,
+    Result,
     Write,
 )
 from tinykube.controllers.objects import (
@@ -53,48 +53,48 @@ _FINE = (
 )
 
 
-class Content(Struct, frozen=True):
+class NamespaceContent(Struct, frozen=True):
     """What is left of one resource in a namespace."""
 
     resource: Resource
     objects: tuple[Object, ...]
 
 
-class Namespaces:
+class NamespaceController:
     """Wakes with a namespace that ends, and with all that changes in it until it is gone."""
 
     name = "namespace"
-    follows: frozenset[str] = frozenset()
+    watches: frozenset[str] = frozenset()
 
-    def keys_for(self, change: Change, view: View) -> Iterable[Key]:
+    def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
         if change.store == NAMESPACES:
             if change.type != "DELETED" and is_deleting(change.object):
                 yield Key(NAMESPACES, "", name_of(change.object))
             return
         space = namespace_of(change.object)
-        found = view.get(NAMESPACES, "", space) if space else None
+        found = lister.get(NAMESPACES, "", space) if space else None
         if found is not None and is_deleting(found):
             yield Key(NAMESPACES, "", space)
 
-    def reconcile(self, key: Key, view: View) -> Outcome:
-        namespace = view.get(NAMESPACES, "", key.name)
+    def reconcile(self, key: Key, lister: Lister) -> Result:
+        namespace = lister.get(NAMESPACES, "", key.name)
         if namespace is None or not is_deleting(namespace):
-            return SETTLED
+            return DONE
         left = [
-            Content(resource, tuple(view.objects(resource.store, key.name)))
-            for resource in view.registry.stored()
+            NamespaceContent(resource, tuple(lister.objects(resource.store, key.name)))
+            for resource in lister.registry.stored()
             if resource.namespaced
         ]
         content = [one for one in left if one.objects]
-        return decide(namespace, content, view.now, view.refusal(self.name, key))
+        return decide(namespace, content, lister.now, lister.last_error(self.name, key))
 
 
 def decide(
-    namespace: Object, content: Iterable[Content], now: datetime, refusal: str = ""
-) -> Outcome:
+    namespace: Object, content: Iterable[NamespaceContent], now: datetime, last_error: str = ""
+) -> Result:
     """Delete what nobody deletes yet; then wait and say for what; then let the namespace go."""
     if FINALIZER not in (spec_of(namespace).get("finalizers") or ()):
-        return SETTLED
+        return DONE
     held = list(content)
     deletions: list[Write] = [
         Delete(one.resource.store, obj)
@@ -102,14 +102,14 @@ def decide(
         for obj in one.objects
         if not is_deleting(obj)
     ]
-    told = _told(namespace, held, now, refusal) if refusal or not deletions else ()
+    told = _told(namespace, held, now, last_error) if last_error or not deletions else ()
     if deletions:
-        return Outcome((*told, *deletions))
-    return Outcome(told) if held else Outcome((_released(namespace),))
+        return Result((*told, *deletions))
+    return Result(told) if held else Result((_released(namespace),))
 
 
 def _told(
-    namespace: Object, content: list[Content], now: datetime, refusal: str
+    namespace: Object, content: list[NamespaceContent], now: datetime, last_error: str
 ) -> tuple[Write, ...]:
     """Conditions that name what remains and whose finalizers hold it."""
     if not content:
@@ -134,15 +134,15 @@ def _told(
     if kept:
         text = f"Some content in the namespace has finalizers remaining: {', '.join(kept)}"
         bad["NamespaceFinalizersRemaining"] = ("SomeFinalizersRemain", text)
-    if refusal:
-        text = f"Failed to delete all resource types, 1 remaining: {refusal}"
+    if last_error:
+        text = f"Failed to delete all resource types, 1 remaining: {last_error}"
         bad["NamespaceDeletionContentFailure"] = ("ContentDeletionFailed", text)
     wanted = [
         condition(kind, True, *bad[kind]) if kind in bad else condition(kind, False, reason, text)
         for kind, reason, text in _FINE
     ]
     standing = status_of(namespace)
-    conditions = timed(standing.get("conditions") or (), wanted, now)
+    conditions = merge_conditions(standing.get("conditions") or (), wanted, now)
     return status_patch(NAMESPACES, namespace, {**standing, "conditions": conditions})
 
 

@@ -4,14 +4,14 @@ from collections.abc import Iterable
 
 from tinykube.controllers.controller import (
     CONFIG_MAPS,
+    DONE,
     NAMESPACES,
     SERVICE_ACCOUNTS,
-    SETTLED,
     Create,
     Key,
-    Outcome,
+    Lister,
     Patch,
-    View,
+    Result,
     Write,
 )
 from tinykube.controllers.objects import is_deleting, name_of, namespace_of
@@ -22,32 +22,32 @@ ACCOUNT = "default"
 ROOT_CA = "kube-root-ca.crt"
 
 
-class NamespaceDefaults:
+class NamespaceDefaultsController:
     """Wakes with a namespace, and with the end of what it should have."""
 
     name = "namespace-defaults"
-    follows = frozenset((NAMESPACES, SERVICE_ACCOUNTS, CONFIG_MAPS))
+    watches = frozenset((NAMESPACES, SERVICE_ACCOUNTS, CONFIG_MAPS))
 
     def __init__(self, root_ca: str = "") -> None:
         self._root_ca = root_ca
 
-    def keys_for(self, change: Change, view: View) -> Iterable[Key]:  # noqa: ARG002 - the contract's
+    def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:  # noqa: ARG002 - the contract's
         if change.store == NAMESPACES:
             yield Key(NAMESPACES, "", name_of(change.object))
         elif change.type != "ADDED" and name_of(change.object) in (ACCOUNT, ROOT_CA):
             yield Key(NAMESPACES, "", namespace_of(change.object))
 
-    def reconcile(self, key: Key, view: View) -> Outcome:
-        namespace = view.get(NAMESPACES, "", key.name)
+    def reconcile(self, key: Key, lister: Lister) -> Result:
+        namespace = lister.get(NAMESPACES, "", key.name)
         if namespace is None or is_deleting(namespace):
-            return SETTLED
+            return DONE
         writes: list[Write] = []
-        if view.get(SERVICE_ACCOUNTS, key.name, ACCOUNT) is None:
+        if lister.get(SERVICE_ACCOUNTS, key.name, ACCOUNT) is None:
             made = {"name": ACCOUNT, "namespace": key.name}
             account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": made}
             writes.append(Create(SERVICE_ACCOUNTS, account))
-        writes += root_ca(key.name, view.get(CONFIG_MAPS, key.name, ROOT_CA), self._root_ca)
-        return Outcome(tuple(writes))
+        writes += root_ca(key.name, lister.get(CONFIG_MAPS, key.name, ROOT_CA), self._root_ca)
+        return Result(tuple(writes))
 
 
 def root_ca(namespace: str, standing: Object | None, certificate: str) -> list[Write]:

@@ -48,22 +48,22 @@ def is_deleting(obj: Object) -> bool:
     return bool(obj["metadata"].get("deletionTimestamp"))
 
 
-def created_at(obj: Object) -> str:
+def creation_timestamp(obj: Object) -> str:
     """When it was created, in a form that sorts by time."""
     return str(obj["metadata"].get("creationTimestamp") or "")
 
 
-def owners_of(obj: Object) -> list[Object]:
+def owner_references_of(obj: Object) -> list[Object]:
     return obj["metadata"].get("ownerReferences") or []
 
 
-def controller_of(obj: Object) -> Object | None:
+def controller_reference_of(obj: Object) -> Object | None:
     """The owner reference of whatever controls it."""
-    return next((ref for ref in owners_of(obj) if ref.get("controller")), None)
+    return next((ref for ref in owner_references_of(obj) if ref.get("controller")), None)
 
 
 def is_controlled_by(obj: Object, owner: Object) -> bool:
-    ref = controller_of(obj)
+    ref = controller_reference_of(obj)
     return ref is not None and ref.get("uid") == uid_of(owner)
 
 
@@ -80,22 +80,22 @@ def owner_reference(owner: Object, *, controller: bool = True) -> Object:
     )
 
 
-def replicas_of(obj: Object) -> int:
+def desired_replicas(obj: Object) -> int:
     """The number of replicas asked for; one when nothing is said."""
     wanted = spec_of(obj).get("replicas")
     return 1 if wanted is None else int(wanted)
 
 
-def selects(selector: Object | None, labels: Mapping[str, str]) -> bool:
+def selector_matches(selector: Object | None, labels: Mapping[str, str]) -> bool:
     """Whether a LabelSelector matches; an absent or empty one selects nothing here."""
     if not selector or not (selector.get("matchLabels") or selector.get("matchExpressions")):
         return False
     if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
         return False
-    return all(fulfils(rule, labels) for rule in selector.get("matchExpressions") or ())
+    return all(requirement_matches(rule, labels) for rule in selector.get("matchExpressions") or ())
 
 
-def fulfils(rule: Object, labels: Mapping[str, str]) -> bool:
+def requirement_matches(rule: Object, labels: Mapping[str, str]) -> bool:
     """Whether labels meet one requirement of a label or node selector."""
     value = labels.get(rule["key"])
     values: list[str] = rule.get("values") or []
@@ -125,7 +125,7 @@ def find_condition(conditions: Iterable[Object], kind: str) -> Object | None:
     return next((one for one in conditions if one.get("type") == kind), None)
 
 
-def is_true(obj: Object, kind: str) -> bool:
+def is_condition_true(obj: Object, kind: str) -> bool:
     found = condition(obj, kind)
     return found is not None and found.get("status") == "True"
 
@@ -140,10 +140,10 @@ def is_finished(pod: Object) -> bool:
 
 
 def is_ready(pod: Object) -> bool:
-    return is_true(pod, "Ready")
+    return is_condition_true(pod, "Ready")
 
 
-def unavailable_for(pod: Object, min_ready: int, now: datetime) -> timedelta | None:
+def time_until_available(pod: Object, min_ready: int, now: datetime) -> timedelta | None:
     """How long until a pod has been ready for long enough; zero if it has, None if not ready."""
     ready = condition(pod, "Ready")
     if ready is None or ready.get("status") != "True":
@@ -157,10 +157,10 @@ def unavailable_for(pod: Object, min_ready: int, now: datetime) -> timedelta | N
 
 
 def is_available(pod: Object, min_ready: int, now: datetime) -> bool:
-    return unavailable_for(pod, min_ready, now) == timedelta()
+    return time_until_available(pod, min_ready, now) == timedelta()
 
 
-def stamp(now: datetime) -> str:
+def format_time(now: datetime) -> str:
     """A moment as Kubernetes writes it, to the second."""
     return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
@@ -175,13 +175,13 @@ def parse_time(text: Any) -> datetime | None:
         return None
 
 
-def merge_difference(before: Object, after: Object) -> Object:
+def merge_patch(before: Object, after: Object) -> Object:
     """The merge patch that turns one object into another; empty when there is nothing to do."""
     changes: Object = {}
     for name, value in after.items():
         old = before.get(name)
         if isinstance(old, dict) and isinstance(value, dict):
-            if inner := merge_difference(old, value):
+            if inner := merge_patch(old, value):
                 changes[name] = inner
         elif old != value or name not in before:
             changes[name] = value

@@ -3,14 +3,14 @@
 from collections.abc import Iterable
 
 from tinykube.controllers.controller import (
-    SETTLED,
+    DONE,
     VOLUME_CLAIMS,
     Create,
     Delete,
     Key,
-    Outcome,
+    Lister,
     Patch,
-    View,
+    Result,
 )
 from tinykube.controllers.objects import (
     annotations_of,
@@ -35,20 +35,20 @@ _BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 
-class Volumes:
+class PersistentVolumeController:
     """Provisions a volume for each pending claim and deletes it after the claim.
 
     With `binds` it also binds the two, which beside a real cluster its controller manager does.
     """
 
     name = "volumes"
-    follows = frozenset((VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES))
-    first_keys = (Key(STORAGE_CLASSES, "", STANDARD_CLASS),)
+    watches = frozenset((VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES))
+    initial_keys = (Key(STORAGE_CLASSES, "", STANDARD_CLASS),)
 
     def __init__(self, *, binds: bool = True) -> None:
         self._binds = binds
 
-    def keys_for(self, change: Change, view: View) -> Iterable[Key]:  # noqa: ARG002 - the contract's
+    def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:  # noqa: ARG002 - the contract's
         obj, deleted = change.object, change.type == "DELETED"
         match change.store:
             case "persistentvolumeclaims" if deleted:
@@ -62,37 +62,37 @@ class Volumes:
             case _:
                 return
 
-    def reconcile(self, key: Key, view: View) -> Outcome:
-        obj = view.get(key.store, key.namespace, key.name)
+    def reconcile(self, key: Key, lister: Lister) -> Result:
+        obj = lister.get(key.store, key.namespace, key.name)
         if key.store == STORAGE_CLASSES:
-            return SETTLED if obj is not None else Outcome((_create_class(),))
+            return DONE if obj is not None else Result((_create_class(),))
         if obj is None or is_deleting(obj):
-            return SETTLED
+            return DONE
         if key.store == VOLUME_CLAIMS:
-            return self._reconcile_claim(obj, view)
-        return self._reconcile_volume(obj, view)
+            return self._reconcile_claim(obj, lister)
+        return self._reconcile_volume(obj, lister)
 
-    def _reconcile_claim(self, claim: Object, view: View) -> Outcome:
-        volume = view.get(PERSISTENT_VOLUMES, "", volume_name(claim))
+    def _reconcile_claim(self, claim: Object, lister: Lister) -> Result:
+        volume = lister.get(PERSISTENT_VOLUMES, "", volume_name(claim))
         if volume is None:
             wanted = (Create(PERSISTENT_VOLUMES, volume_for(claim)),)
-            return Outcome(wanted) if needs_volume(claim) else SETTLED
+            return Result(wanted) if needs_volume(claim) else DONE
         bound = status_of(claim).get("phase") == "Bound"
         if not self._binds or bound or not can_bind(claim, volume):
-            return SETTLED
-        return Outcome(tuple(_bind(claim, volume)))
+            return DONE
+        return Result(tuple(_bind(claim, volume)))
 
-    def _reconcile_volume(self, volume: Object, view: View) -> Outcome:
+    def _reconcile_volume(self, volume: Object, lister: Lister) -> Result:
         reference = spec_of(volume).get("claimRef")
         if _is_provisioned(volume) and reference:
-            claim = view.get(VOLUME_CLAIMS, reference["namespace"], reference["name"])
+            claim = lister.get(VOLUME_CLAIMS, reference["namespace"], reference["name"])
             if claim is None or uid_of(claim) != reference.get("uid"):
-                return Outcome((Delete(PERSISTENT_VOLUMES, volume),))
+                return Result((Delete(PERSISTENT_VOLUMES, volume),))
         phase = "Bound" if reference else "Available"
         if not self._binds or status_of(volume).get("phase") == phase:
-            return SETTLED
+            return DONE
         body = {"status": {"phase": phase}}
-        return Outcome((Patch(PERSISTENT_VOLUMES, volume, body, subresource="status"),))
+        return Result((Patch(PERSISTENT_VOLUMES, volume, body, subresource="status"),))
 
 
 def volume_name(claim: Object) -> str:

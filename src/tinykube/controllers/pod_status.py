@@ -7,14 +7,14 @@ from typing import Literal, assert_never
 
 from msgspec import Struct
 
-from tinykube.controllers.conditions import condition, timed
+from tinykube.controllers.conditions import condition, merge_conditions
 from tinykube.controllers.objects import (
     annotations_of,
-    controller_of,
+    controller_reference_of,
     find_condition,
+    format_time,
     parse_time,
     spec_of,
-    stamp,
     status_of,
     uid_of,
 )
@@ -29,7 +29,7 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 State = Literal["Starting", "Running", "Crashing", "Failed", "Succeeded"]
 
 
-class Moment(Struct, frozen=True):
+class PodContext(Struct, frozen=True):
     """All that decides about a pod besides itself."""
 
     now: datetime
@@ -40,7 +40,7 @@ class Moment(Struct, frozen=True):
     host: str
 
 
-class Lifecycle(Struct, frozen=True):
+class PodStatusResult(Struct, frozen=True):
     """A status, and when it will change by itself."""
 
     status: Object
@@ -51,21 +51,21 @@ def has_started(pod: Object) -> bool:
     return status_of(pod).get("phase") in ("Running", "Failed", "Succeeded")
 
 
-def lifecycle(pod: Object, at: Moment) -> Lifecycle:
+def lifecycle(pod: Object, at: PodContext) -> PodStatusResult:
     """The status that a pod has at a moment, its annotations obeyed."""
     started = has_started(pod)
     due = at.since + at.start_after
     if not started and at.now < due:
-        return Lifecycle(status_of(pod), due - at.now)
+        return PodStatusResult(status_of(pod), due - at.now)
     state = _state(pod)
     if state == "Starting":
-        return Lifecycle(_status(pod, at, state, ready=False))
+        return PodStatusResult(_status(pod, at, state, ready=False))
     began = parse_time(status_of(pod).get("startTime")) if started else None
     ready_due = (began or due) + (_duration(annotations_of(pod).get(READY_AFTER)) or timedelta())
     held = annotations_of(pod).get(READY) == "false"
     ready = state == "Running" and not held and at.now >= ready_due
     wait = ready_due - at.now if state == "Running" and not held and not ready else None
-    return Lifecycle(_status(pod, at, state, ready=ready), wait)
+    return PodStatusResult(_status(pod, at, state, ready=ready), wait)
 
 
 def unreachable_status(pod: Object, now: datetime) -> Object:
@@ -74,11 +74,11 @@ def unreachable_status(pod: Object, now: datetime) -> Object:
     found = find_condition(standing, "Ready")
     if found is None or found.get("status") != "True":
         return status_of(pod)
-    lost = {**found, "status": "False", "lastTransitionTime": stamp(now)}
+    lost = {**found, "status": "False", "lastTransitionTime": format_time(now)}
     return {**status_of(pod), "conditions": [lost if one is found else one for one in standing]}
 
 
-def ended_status(pod: Object, at: Moment) -> Object:
+def ended_status(pod: Object, at: PodContext) -> Object:
     """The status of a pod whose containers were stopped."""
     return _status(pod, at, "Succeeded", ready=False)
 
@@ -99,13 +99,13 @@ def _state(pod: Object) -> State:
             return "Starting"
         case "CrashLoop":
             return "Crashing"
-    owner = controller_of(pod)
+    owner = controller_reference_of(pod)
     if owner is not None and owner.get("kind") == "Job":
         return "Succeeded"
     return "Running"
 
 
-def _status(pod: Object, at: Moment, state: State, *, ready: bool) -> Object:
+def _status(pod: Object, at: PodContext, state: State, *, ready: bool) -> Object:
     standing = status_of(pod)
     phases: dict[State, str] = {"Starting": "Pending", "Crashing": "Running"}
     status = {
@@ -113,7 +113,7 @@ def _status(pod: Object, at: Moment, state: State, *, ready: bool) -> Object:
         "phase": phases.get(state, state),
         "hostIP": at.host,
         "hostIPs": [{"ip": at.host}],
-        "startTime": standing.get("startTime") or stamp(at.now),
+        "startTime": standing.get("startTime") or format_time(at.now),
         "containerStatuses": [
             _container(pod, one, at.now, state, ready=ready)
             for one in spec_of(pod).get("containers") or ()
@@ -147,7 +147,7 @@ def _conditions(pod: Object, now: datetime, state: State, *, ready: bool) -> lis
         condition("PodScheduled", True),
     ]
     others = [one for one in standing if one.get("type") not in _OURS]
-    return [*others, *timed(standing, wanted, now, probed=True)]
+    return [*others, *merge_conditions(standing, wanted, now, probed=True)]
 
 
 def _gated(pod: Object, ready: Object, standing: Sequence[Object]) -> Object:
@@ -173,7 +173,7 @@ def _container(pod: Object, spec: Object, now: datetime, state: State, *, ready:
     before = known.get("state") or {}
     restarts = int(known.get("restartCount") or 0)
     last = known.get("lastState") or {}
-    began = (before.get("running") or {}).get("startedAt") or stamp(now)
+    began = (before.get("running") or {}).get("startedAt") or format_time(now)
     now_state: Object
     match state:
         case "Starting":
@@ -205,7 +205,7 @@ def _initial(pod: Object, spec: Object, now: datetime, state: State) -> Object:
     """Init containers are done at once; those that restart run beside the others."""
     before = _known(pod, "initContainerStatuses", spec["name"]).get("state") or {}
     goes_on = spec.get("restartPolicy") == "Always" and state in ("Running", "Crashing")
-    began = (before.get("running") or {}).get("startedAt") or stamp(now)
+    began = (before.get("running") or {}).get("startedAt") or format_time(now)
     if goes_on:
         now_state: Object = {"running": {"startedAt": began}}
     else:
@@ -233,7 +233,7 @@ def _identity(pod: Object, spec: Object) -> Object:
 
 def _end(code: int, began: str, now: datetime) -> Object:
     reason = "Error" if code else "Completed"
-    return {"exitCode": code, "reason": reason, "startedAt": began, "finishedAt": stamp(now)}
+    return {"exitCode": code, "reason": reason, "startedAt": began, "finishedAt": format_time(now)}
 
 
 def _known(pod: Object, field: str, name: str) -> Object:

@@ -13,14 +13,14 @@ _SAFE = "bcdfghjklmnpqrstvwxz2456789"
 
 def template_hash(template: Object, collisions: int = 0) -> str:
     """A short name for a template, in letters that cannot spell words; equal templates agree."""
-    content = msgspec.json.encode(comparable(template), order="deterministic")
+    content = msgspec.json.encode(normalized_template(template), order="deterministic")
     value = _FNV_OFFSET
     for byte in content + (str(collisions).encode() if collisions else b""):
         value = ((value ^ byte) * _FNV_PRIME) & 0xFFFFFFFF
     return "".join(_SAFE[ord(digit) % len(_SAFE)] for digit in str(value))
 
 
-def comparable(template: Object) -> Object:
+def normalized_template(template: Object) -> Object:
     """A template without what the controllers themselves put into it."""
     metadata = {k: v for k, v in (template.get("metadata") or {}).items() if v}
     labels = {k: v for k, v in (metadata.get("labels") or {}).items() if k != HASH_LABEL}
@@ -39,7 +39,7 @@ def with_label(template: Object, name: str, value: str) -> Object:
     return {**template, "metadata": {**metadata, "labels": labels}}
 
 
-def pod_from(
+def pod_from_template(
     template: Object, owner: Object, metadata: Object, spec: Object | None = None
 ) -> Object:
     """A pod as a template says, with the given metadata and spec on top, and its owner."""

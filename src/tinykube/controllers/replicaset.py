@@ -4,22 +4,23 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
-from tinykube.controllers.conditions import condition, status_patch, timed
+from tinykube.controllers.conditions import condition, merge_conditions, status_patch
 from tinykube.controllers.controller import (
+    DONE,
     PODS,
     REPLICA_SETS,
-    SETTLED,
     Create,
     Delete,
     Key,
-    Outcome,
-    Tell,
-    View,
+    Lister,
+    RecordEvent,
+    Result,
     Write,
 )
 from tinykube.controllers.objects import (
     annotations_of,
-    created_at,
+    creation_timestamp,
+    desired_replicas,
     generation_of,
     is_active,
     is_available,
@@ -29,13 +30,16 @@ from tinykube.controllers.objects import (
     labels_of,
     name_of,
     namespace_of,
-    replicas_of,
     spec_of,
     status_of,
-    unavailable_for,
+    time_until_available,
 )
-from tinykube.controllers.owner_references import claim, owner_key, selecting_keys
-from tinykube.controllers.pod_template import pod_from
+from tinykube.controllers.owner_references import (
+    claim_objects,
+    controller_keys,
+    potential_owner_keys,
+)
+from tinykube.controllers.pod_template import pod_from_template
 from tinykube.resources import Object
 from tinykube.storage import Change
 
@@ -47,36 +51,38 @@ _ALWAYS_TOLD = ("replicas", "observedGeneration", "terminatingReplicas")
 _PHASES = {"Pending": 0, "Unknown": 1}
 
 
-class ReplicaSets:
+class ReplicaSetController:
     """Wakes with a ReplicaSet, its pods, and orphan pods that it could adopt."""
 
     name = "replicaset"
-    follows = frozenset((REPLICA_SETS, PODS))
+    watches = frozenset((REPLICA_SETS, PODS))
 
-    def keys_for(self, change: Change, view: View) -> Iterable[Key]:
+    def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
         if change.store == REPLICA_SETS:
             yield Key(REPLICA_SETS, namespace_of(change.object), name_of(change.object))
             return
-        yield from owner_key(change, "ReplicaSet", REPLICA_SETS)
-        yield from selecting_keys(change, REPLICA_SETS, view)
+        yield from controller_keys(change, "ReplicaSet", REPLICA_SETS)
+        yield from potential_owner_keys(change, REPLICA_SETS, lister)
 
-    def reconcile(self, key: Key, view: View) -> Outcome:
-        replica_set = view.get(REPLICA_SETS, key.namespace, key.name)
+    def reconcile(self, key: Key, lister: Lister) -> Result:
+        replica_set = lister.get(REPLICA_SETS, key.namespace, key.name)
         if replica_set is None:
-            return SETTLED
-        claims = claim(replica_set, PODS, view)
+            return DONE
+        claims = claim_objects(replica_set, PODS, lister)
         if claims.writes:
-            return Outcome(claims.writes)
-        return decide(replica_set, claims.held, view.now, view.refusal(self.name, key))
+            return Result(claims.writes)
+        return sync_replica_set(
+            replica_set, claims.held, lister.now, lister.last_error(self.name, key)
+        )
 
 
-def decide(
-    replica_set: Object, pods: Sequence[Object], now: datetime, refusal: str = ""
-) -> Outcome:
+def sync_replica_set(
+    replica_set: Object, pods: Sequence[Object], now: datetime, last_error: str = ""
+) -> Result:
     """Create what is missing or delete what is too many, and tell how it stands."""
     active = [pod for pod in pods if is_active(pod)]
-    missing = replicas_of(replica_set) - len(active)
-    status = replica_set_status(replica_set, pods, now, refusal if missing else "")
+    missing = desired_replicas(replica_set) - len(active)
+    status = replica_set_status(replica_set, pods, now, last_error if missing else "")
     writes: list[Write] = [*status_patch(REPLICA_SETS, replica_set, status)]
     waits = [_until_available(replica_set, active, now)]
     if missing > 0 and not is_deleting(replica_set):
@@ -85,15 +91,15 @@ def decide(
         if pause is None:
             writes += _creations(replica_set, min(missing, _BURST))
     elif missing < 0 and not is_deleting(replica_set):
-        for victim in victims(active, -missing):
+        for victim in pods_to_delete(active, -missing):
             writes.append(Delete(PODS, victim))
             text = f"Deleted pod: {name_of(victim)}"
-            writes.append(Tell(replica_set, "SuccessfulDelete", text, _BY))
-    return Outcome(tuple(writes), min((w for w in waits if w is not None), default=None))
+            writes.append(RecordEvent(replica_set, "SuccessfulDelete", text, _BY))
+    return Result(tuple(writes), min((w for w in waits if w is not None), default=None))
 
 
 def replica_set_status(
-    replica_set: Object, pods: Sequence[Object], now: datetime, refusal: str = ""
+    replica_set: Object, pods: Sequence[Object], now: datetime, last_error: str = ""
 ) -> Object:
     """Counts of the pods that are there, and the failure to make others."""
     active = [pod for pod in pods if is_active(pod)]
@@ -110,17 +116,19 @@ def replica_set_status(
         "terminatingReplicas": sum(is_deleting(pod) and not is_finished(pod) for pod in pods),
     }
     status = {name: count for name, count in status.items() if count or name in _ALWAYS_TOLD}
-    if refusal:
-        failed = condition("ReplicaFailure", True, "FailedCreate", refusal)
+    if last_error:
+        failed = condition("ReplicaFailure", True, "FailedCreate", last_error)
         standing = status_of(replica_set).get("conditions") or ()
-        status["conditions"] = timed(standing, [failed], now)
+        status["conditions"] = merge_conditions(standing, [failed], now)
     return status
 
 
-def victims(active: Sequence[Object], count: int) -> list[Object]:
+def pods_to_delete(active: Sequence[Object], count: int) -> list[Object]:
     """The pods that are missed least: unassigned, pending, unready, crowded, young."""
     crowd = Counter(spec_of(pod).get("nodeName", "") for pod in active)
-    youngest_first = sorted(active, key=lambda pod: (created_at(pod), name_of(pod)), reverse=True)
+    youngest_first = sorted(
+        active, key=lambda pod: (creation_timestamp(pod), name_of(pod)), reverse=True
+    )
     return sorted(youngest_first, key=lambda pod: _worth(pod, crowd))[:count]
 
 
@@ -143,9 +151,9 @@ def _worth(pod: Object, crowd: Counter[str]) -> tuple[int, int, int, int, int, i
 def _creations(replica_set: Object, count: int) -> list[Write]:
     template = spec_of(replica_set).get("template") or {}
     metadata = {"generateName": f"{name_of(replica_set)}-"}
-    pod = pod_from(template, replica_set, metadata)
+    pod = pod_from_template(template, replica_set, metadata)
     text = f"Created {count} pods" if count > 1 else "Created 1 pod"
-    told = Tell(replica_set, "SuccessfulCreate", text, _BY)
+    told = RecordEvent(replica_set, "SuccessfulCreate", text, _BY)
     return [*(Create(PODS, pod) for _ in range(count)), told]
 
 
@@ -157,7 +165,7 @@ def _pause_after_failures(pods: Sequence[Object], now: datetime) -> timedelta | 
         return None
     exponent = min(len(failed) - _FREE_FAILURES, 6)
     pause = timedelta(seconds=min(10 * 2**exponent, 300))
-    latest = max(created_at(pod) for pod in failed)
+    latest = max(creation_timestamp(pod) for pod in failed)
     since = now - datetime.fromisoformat(latest)
     return pause - since if since < pause else None
 
@@ -166,5 +174,5 @@ def _until_available(
     replica_set: Object, active: Sequence[Object], now: datetime
 ) -> timedelta | None:
     min_ready = int(spec_of(replica_set).get("minReadySeconds") or 0)
-    waits = (unavailable_for(pod, min_ready, now) for pod in active)
+    waits = (time_until_available(pod, min_ready, now) for pod in active)
     return min((wait for wait in waits if wait), default=None)

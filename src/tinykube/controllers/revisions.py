@@ -12,7 +12,7 @@ from tinykube.controllers.controller import (
     Write,
 )
 from tinykube.controllers.objects import (
-    created_at,
+    creation_timestamp,
     name_of,
     namespace_of,
     owner_reference,
@@ -25,7 +25,7 @@ from tinykube.resources import Object
 HASH = "controller.kubernetes.io/hash"
 
 
-class History(Struct, frozen=True):
+class RevisionHistory(Struct, frozen=True):
     """The revision that the present template is, the one pods were rolled to last, and the writes
     that record them."""
 
@@ -34,7 +34,9 @@ class History(Struct, frozen=True):
     writes: tuple[Write, ...] = ()
 
 
-def history_of(owner: Object, revisions: Iterable[Object], *, occupied: bool = False) -> History:
+def find_revisions(
+    owner: Object, revisions: Iterable[Object], *, occupied: bool = False
+) -> RevisionHistory:
     """Find or make the revision of the present template; an earlier one is renumbered as newest.
 
     `occupied` says that the name the new revision would get is somebody else's.
@@ -54,10 +56,10 @@ def history_of(owner: Object, revisions: Iterable[Object], *, occupied: bool = F
         writes = (Create(CONTROLLER_REVISIONS, update),)
     wanted = status_of(owner).get("currentRevision")
     current = next((one for one in by_number if name_of(one) == wanted), update)
-    return History(current, update, writes)
+    return RevisionHistory(current, update, writes)
 
 
-def name_of_new(owner: Object) -> str:
+def new_revision_name(owner: Object) -> str:
     """The name that a revision of the present template gets."""
     return f"{name_of(owner)}-{_hash(owner, recorded(spec_of(owner)['template']), 0)}"
 
@@ -73,7 +75,7 @@ def template_of(revision: Object) -> Object:
     return {name: value for name, value in template.items() if name != "$patch"}
 
 
-def surplus(
+def revisions_to_delete(
     owner: Object, revisions: Iterable[Object], live: Iterable[str], pods: Iterable[Object]
 ) -> list[Write]:
     """Deletions of the oldest revisions that nothing uses, beyond the history limit."""
@@ -106,4 +108,4 @@ def _hash(owner: Object, data: Object, collisions: int) -> str:
 
 
 def _age(revision: Object) -> tuple[int, str, str]:
-    return int(revision.get("revision", 0)), created_at(revision), name_of(revision)
+    return int(revision.get("revision", 0)), creation_timestamp(revision), name_of(revision)

@@ -4,27 +4,27 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from tinykube.controllers.conditions import condition, status_patch, timed
+from tinykube.controllers.conditions import condition, merge_conditions, status_patch
 from tinykube.controllers.controller import (
+    DONE,
     NODES,
     PODS,
-    SETTLED,
     VOLUME_CLAIMS,
     Create,
     Key,
-    Outcome,
-    Tell,
-    View,
+    Lister,
+    RecordEvent,
+    Result,
 )
 from tinykube.controllers.objects import (
-    fulfils,
+    is_condition_true,
     is_deleting,
     is_finished,
-    is_true,
     key_of,
     labels_of,
     name_of,
     namespace_of,
+    requirement_matches,
     spec_of,
     status_of,
 )
@@ -39,55 +39,55 @@ class Scheduler:
     """Wakes with an unassigned pod, and all of them with a node or a claim they may wait for."""
 
     name = "scheduler"
-    follows = frozenset((PODS, NODES, VOLUME_CLAIMS))
+    watches = frozenset((PODS, NODES, VOLUME_CLAIMS))
 
     def __init__(self) -> None:
         self._assumed: dict[Key, str] = {}
         """Nodes of pods whose bindings are still under way, or all would go to the same one."""
 
-    def keys_for(self, change: Change, view: View) -> Iterable[Key]:
+    def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
         if change.store == PODS:
             if not spec_of(change.object).get("nodeName") and change.type != "DELETED":
                 yield key_of(PODS, change.object)
             return
         space = namespace_of(change.object)
-        for key in view.pods_on(""):
+        for key in lister.pods_on(""):
             if change.store == NODES or key.namespace == space:
                 yield key
 
-    def reconcile(self, key: Key, view: View) -> Outcome:
-        pod = view.get(PODS, key.namespace, key.name)
+    def reconcile(self, key: Key, lister: Lister) -> Result:
+        pod = lister.get(PODS, key.namespace, key.name)
         if pod is None or not _is_ours(pod):
-            return SETTLED
+            return DONE
         if spec_of(pod).get("schedulingGates"):
-            return _unassigned(pod, "SchedulingGated", _GATED, view.now)
-        if trouble := _claim_trouble(pod, view):
-            return _unassigned(pod, "Unschedulable", trouble, view.now)
-        nodes = tuple(view.objects(NODES))
-        chosen = choose(pod, nodes, self._load(key, nodes, view))
+            return _unassigned(pod, "SchedulingGated", _GATED, lister.now)
+        if trouble := _claim_trouble(pod, lister):
+            return _unassigned(pod, "Unschedulable", trouble, lister.now)
+        nodes = tuple(lister.objects(NODES))
+        chosen = choose_node(pod, nodes, self._load(key, nodes, lister))
         if not chosen:
-            return fits_nowhere(pod, len(nodes), view.now)
+            return unschedulable(pod, len(nodes), lister.now)
         self._assumed[key] = chosen
         return bind(pod, chosen)
 
-    def _load(self, key: Key, nodes: Sequence[Object], view: View) -> Counter[str]:
+    def _load(self, key: Key, nodes: Sequence[Object], lister: Lister) -> Counter[str]:
         for other in tuple(self._assumed):
-            pod = view.get(PODS, other.namespace, other.name)
+            pod = lister.get(PODS, other.namespace, other.name)
             if other == key or pod is None or spec_of(pod).get("nodeName"):
                 del self._assumed[other]
         load = Counter(self._assumed.values())
         for node in nodes:
-            load[name_of(node)] += len(view.pods_on(name_of(node)))
+            load[name_of(node)] += len(lister.pods_on(name_of(node)))
         return load
 
 
-def choose(pod: Object, nodes: Sequence[Object], load: Mapping[str, int]) -> str:
+def choose_node(pod: Object, nodes: Sequence[Object], load: Mapping[str, int]) -> str:
     """The node with the fewest pods among those that take this one; empty when none does."""
-    fitting = [name_of(node) for node in nodes if is_open(node) and accepts(node, pod)]
+    fitting = [name_of(node) for node in nodes if is_schedulable(node) and node_fits(node, pod)]
     return min(fitting, key=lambda name: (load.get(name, 0), name), default="")
 
 
-def bind(pod: Object, node: str) -> Outcome:
+def bind(pod: Object, node: str) -> Result:
     """Assign a pod to a node."""
     binding = {
         "apiVersion": "v1",
@@ -96,27 +96,29 @@ def bind(pod: Object, node: str) -> Outcome:
         "target": {"apiVersion": "v1", "kind": "Node", "name": node},
     }
     text = f"Successfully assigned {namespace_of(pod)}/{name_of(pod)} to {node}"
-    return Outcome(
-        (Create(PODS, binding, subresource="binding"), Tell(pod, "Scheduled", text, _BY))
+    return Result(
+        (Create(PODS, binding, subresource="binding"), RecordEvent(pod, "Scheduled", text, _BY))
     )
 
 
-def fits_nowhere(pod: Object, nodes: int, now: datetime) -> Outcome:
+def unschedulable(pod: Object, nodes: int, now: datetime) -> Result:
     """Say once that no node takes a pod."""
     text = f"0/{nodes} nodes are available: {nodes} node(s) didn't match what the pod asks for."
     told = _unassigned(pod, "Unschedulable", text, now)
-    event = Tell(pod, "FailedScheduling", text, _BY, warning=True)
-    return Outcome((*told.writes, event)) if told.writes else told
+    event = RecordEvent(pod, "FailedScheduling", text, _BY, warning=True)
+    return Result((*told.writes, event)) if told.writes else told
 
 
-def is_open(node: Object) -> bool:
+def is_schedulable(node: Object) -> bool:
     """Whether a node takes new pods at all."""
     return (
-        is_true(node, "Ready") and not spec_of(node).get("unschedulable") and not is_deleting(node)
+        is_condition_true(node, "Ready")
+        and not spec_of(node).get("unschedulable")
+        and not is_deleting(node)
     )
 
 
-def accepts(node: Object, pod: Object) -> bool:
+def node_fits(node: Object, pod: Object) -> bool:
     """Whether a pod's selector, affinity and tolerations let it run on a node."""
     labels = labels_of(node)
     wanted = spec_of(pod).get("nodeSelector") or {}
@@ -133,8 +135,11 @@ def _is_near(node: Object, pod: Object) -> bool:
         return True
     fields = {"metadata.name": name_of(node)}
     return any(
-        all(fulfils(rule, labels_of(node)) for rule in term.get("matchExpressions") or ())
-        and all(fulfils(rule, fields) for rule in term.get("matchFields") or ())
+        all(
+            requirement_matches(rule, labels_of(node))
+            for rule in term.get("matchExpressions") or ()
+        )
+        and all(requirement_matches(rule, fields) for rule in term.get("matchFields") or ())
         for term in affinity.get("nodeSelectorTerms") or ()
         if term.get("matchExpressions") or term.get("matchFields")
     )
@@ -165,13 +170,13 @@ def _is_ours(pod: Object) -> bool:
     return named == _BY and not assigned and not is_deleting(pod) and not is_finished(pod)
 
 
-def _claim_trouble(pod: Object, view: View) -> str:
+def _claim_trouble(pod: Object, lister: Lister) -> str:
     """What is wrong with the claims that a pod mounts; empty when nothing is."""
     for volume in spec_of(pod).get("volumes") or ():
         name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
         if not name:
             continue
-        claim = view.get(VOLUME_CLAIMS, namespace_of(pod), name)
+        claim = lister.get(VOLUME_CLAIMS, namespace_of(pod), name)
         if claim is None:
             return f'persistentvolumeclaim "{name}" not found'
         if status_of(claim).get("phase") != "Bound":
@@ -179,10 +184,10 @@ def _claim_trouble(pod: Object, view: View) -> str:
     return ""
 
 
-def _unassigned(pod: Object, reason: str, message: str, now: datetime) -> Outcome:
+def _unassigned(pod: Object, reason: str, message: str, now: datetime) -> Result:
     standing = status_of(pod).get("conditions") or []
     wanted = condition("PodScheduled", False, reason, message)
     others = [one for one in standing if one.get("type") != "PodScheduled"]
-    told = timed(standing, [wanted], now, probed=True)
+    told = merge_conditions(standing, [wanted], now, probed=True)
     status = {**status_of(pod), "phase": "Pending", "conditions": [*others, *told]}
-    return Outcome(status_patch(PODS, pod, status))
+    return Result(status_patch(PODS, pod, status))

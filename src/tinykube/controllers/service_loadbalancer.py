@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from ipaddress import ip_address, ip_network
 
-from tinykube.controllers.controller import SERVICES, SETTLED, Key, Outcome, Patch, View
+from tinykube.controllers.controller import DONE, SERVICES, Key, Lister, Patch, Result
 from tinykube.controllers.objects import key_of, spec_of, status_of, uid_of
 from tinykube.resources import Object
 from tinykube.storage import Change
@@ -52,7 +52,7 @@ class AddressBook:
         for holder in [holder for holder in self._held if not exists(holder)]:
             self.release(holder)
 
-    def next_free(self, family: str) -> str:
+    def next_free_address(self, family: str) -> str:
         """The first address of a family that has no holder; empty when there is none."""
         for network in self._networks:
             if f"IPv{network.version}" == family:
@@ -62,24 +62,24 @@ class AddressBook:
         return ""
 
 
-class LoadBalancerAddresses:
+class ServiceLoadBalancerController:
     """Allocates addresses to Services and keeps those that their statuses show."""
 
     name = "load-balancer"
-    follows = frozenset((SERVICES,))
+    watches = frozenset((SERVICES,))
 
     def __init__(self, ranges: Sequence[str]) -> None:
         self._book = AddressBook(ranges)
         self._waiting: dict[Key, None] = {}
         """The Services for which there was no address."""
 
-    def keys_for(self, change: Change, view: View) -> Iterable[Key]:
+    def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
         """Notes which addresses are held before any new one is allocated."""
         service = change.object
         key = key_of(SERVICES, service)
         deleted = change.type == "DELETED"
         if not deleted and is_served(service):
-            self._hold_observed(service, view)
+            self._hold_observed(service, lister)
         else:
             self._waiting.pop(key, None)
             if self._book.release(holder_of(service)):
@@ -87,28 +87,28 @@ class LoadBalancerAddresses:
         if not deleted:
             yield key
 
-    def reconcile(self, key: Key, view: View) -> Outcome:
-        service = view.get(SERVICES, key.namespace, key.name)
+    def reconcile(self, key: Key, lister: Lister) -> Result:
+        service = lister.get(SERVICES, key.namespace, key.name)
         self._waiting.pop(key, None)
         if service is None:
-            return SETTLED
+            return DONE
         wanted: tuple[str, ...] = ()
         if is_served(service):
             wanted = wanted_addresses(service, self._book)
             if not wanted:
-                self._book.release_unless(lambda other: _exists(other, view))
+                self._book.release_unless(lambda other: _exists(other, lister))
                 wanted = wanted_addresses(service, self._book)
             self._book.hold(holder_of(service), wanted)
             if not wanted:
                 self._waiting[key] = None
-        return Outcome(status_patches(service, wanted, self._book))
+        return Result(status_patches(service, wanted, self._book))
 
-    def _hold_observed(self, service: Object, view: View) -> None:
+    def _hold_observed(self, service: Object, lister: Lister) -> None:
         holder = holder_of(service)
         observed = [address for address in addresses_of(service) if self._book.owns(address)]
         if not all(self._book.is_free(address, holder) for address in observed):
             # after a restore the holder may be a Service that does not exist
-            self._book.release_unless(lambda other: _exists(other, view))
+            self._book.release_unless(lambda other: _exists(other, lister))
         kept = [address for address in observed if self._book.is_free(address, holder)]
         if kept:
             self._book.hold(holder, kept)
@@ -118,9 +118,9 @@ def holder_of(service: Object) -> Holder:
     return key_of(SERVICES, service), uid_of(service)
 
 
-def _exists(holder: Holder, view: View) -> bool:
+def _exists(holder: Holder, lister: Lister) -> bool:
     key, uid = holder
-    service = view.get(SERVICES, key.namespace, key.name)
+    service = lister.get(SERVICES, key.namespace, key.name)
     return service is not None and uid_of(service) == uid and is_served(service)
 
 
@@ -149,7 +149,7 @@ def wanted_addresses(service: Object, book: AddressBook) -> tuple[str, ...]:
     found: list[str] = []
     for family in spec.get("ipFamilies") or ("IPv4",):
         kept = (address for address in present if (":" in address) == (family == "IPv6"))
-        address = next(kept, "") or book.next_free(family)
+        address = next(kept, "") or book.next_free_address(family)
         if address:
             found.append(address)
     return tuple(found)

@@ -7,14 +7,14 @@ from itertools import islice
 
 from msgspec import Struct
 
-from tinykube.controllers.conditions import condition, status_patch, timed
+from tinykube.controllers.conditions import condition, merge_conditions, status_patch
 from tinykube.controllers.controller import (
+    DONE,
     NODES,
-    SETTLED,
     Create,
     Key,
-    Outcome,
-    View,
+    Lister,
+    Result,
 )
 from tinykube.controllers.objects import annotations_of, name_of, status_of
 from tinykube.resources import Object
@@ -40,35 +40,35 @@ class NodeRanges(Struct, frozen=True):
     external: str = "198.18.0.0/24"
 
 
-class Nodes:
+class SimulatedNodeController:
     """Makes a cluster's nodes once, and turns them unready and back by their annotation."""
 
     name = "node"
-    follows = frozenset((NODES,))
+    watches = frozenset((NODES,))
 
     def __init__(self, cluster: str, count: int, ranges: NodeRanges) -> None:
         self._planned = {name_of(node): node for node in plan_nodes(cluster, count, ranges)}
 
     @property
-    def first_keys(self) -> list[Key]:
+    def initial_keys(self) -> list[Key]:
         """The nodes that must be there before anything else can run."""
         return [Key(NODES, "", name) for name in self._planned]
 
-    def keys_for(self, change: Change, view: View) -> Iterable[Key]:  # noqa: ARG002 - the contract's
+    def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:  # noqa: ARG002 - the contract's
         if change.type != "DELETED":
             yield Key(NODES, "", name_of(change.object))
 
-    def reconcile(self, key: Key, view: View) -> Outcome:
-        node = view.get(NODES, "", key.name)
+    def reconcile(self, key: Key, lister: Lister) -> Result:
+        node = lister.get(NODES, "", key.name)
         if node is None:
             planned = self._planned.get(key.name)
-            return Outcome((Create(NODES, planned),)) if planned is not None else SETTLED
+            return Result((Create(NODES, planned),)) if planned is not None else DONE
         if SIMULATED not in annotations_of(node):
-            return SETTLED
+            return DONE
         planned = self._planned.get(key.name, node)
         addresses = status_of(node).get("addresses") or status_of(planned).get("addresses")
-        status = {**node_status(node, view.now), "addresses": addresses}
-        return Outcome(status_patch(NODES, node, status))
+        status = {**node_status(node, lister.now), "addresses": addresses}
+        return Result(status_patch(NODES, node, status))
 
 
 def plan_nodes(cluster: str, count: int, ranges: NodeRanges) -> list[Object]:
@@ -135,7 +135,7 @@ def node_status(node: Object, now: datetime) -> Object:
         **standing,
         "capacity": standing.get("capacity") or room,
         "allocatable": standing.get("allocatable") or room,
-        "conditions": timed(standing.get("conditions") or (), wanted, now),
+        "conditions": merge_conditions(standing.get("conditions") or (), wanted, now),
         "nodeInfo": _node_info(name_of(node)),
     }
 

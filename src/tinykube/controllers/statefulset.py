@@ -9,20 +9,21 @@ from msgspec import Struct
 from tinykube.controllers.conditions import status_patch
 from tinykube.controllers.controller import (
     CONTROLLER_REVISIONS,
+    DONE,
     PODS,
-    SETTLED,
     STATEFUL_SETS,
     VOLUME_CLAIMS,
     Create,
     Delete,
     Key,
-    Outcome,
-    Tell,
-    View,
+    Lister,
+    RecordEvent,
+    Result,
     Write,
 )
-from tinykube.controllers.deployment_rollout import share
+from tinykube.controllers.deployment_rollout import resolve_int_or_percent
 from tinykube.controllers.objects import (
+    desired_replicas,
     generation_of,
     is_available,
     is_deleting,
@@ -31,14 +32,18 @@ from tinykube.controllers.objects import (
     labels_of,
     name_of,
     namespace_of,
-    replicas_of,
     spec_of,
     status_of,
-    unavailable_for,
+    time_until_available,
 )
-from tinykube.controllers.owner_references import claim, owner_key, selecting_keys
+from tinykube.controllers.owner_references import claim, controller_keys, potential_owner_keys
 from tinykube.controllers.pod_template import REVISION_LABEL
-from tinykube.controllers.revisions import History, history_of, name_of_new, surplus
+from tinykube.controllers.revisions import (
+    RevisionHistory,
+    find_revisions,
+    new_revision_name,
+    revisions_to_delete,
+)
 from tinykube.controllers.statefulset_pods import (
     claim_names,
     claim_owners,
@@ -54,50 +59,50 @@ from tinykube.storage import Change
 _BY = "statefulset-controller"
 
 
-class StatefulSets:
+class StatefulSetController:
     """Wakes with a StatefulSet, its pods and revisions, and claims that were in the way."""
 
     name = "statefulset"
-    follows = frozenset((STATEFUL_SETS, PODS, CONTROLLER_REVISIONS, VOLUME_CLAIMS))
+    watches = frozenset((STATEFUL_SETS, PODS, CONTROLLER_REVISIONS, VOLUME_CLAIMS))
 
-    def keys_for(self, change: Change, view: View) -> Iterable[Key]:
+    def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
         if change.store == STATEFUL_SETS:
             yield Key(STATEFUL_SETS, namespace_of(change.object), name_of(change.object))
         elif change.store == VOLUME_CLAIMS:
             if change.type == "DELETED":
-                for one in view.objects(STATEFUL_SETS, namespace_of(change.object)):
+                for one in lister.objects(STATEFUL_SETS, namespace_of(change.object)):
                     if spec_of(one).get("volumeClaimTemplates"):
                         yield Key(STATEFUL_SETS, namespace_of(one), name_of(one))
         else:
-            yield from owner_key(change, "StatefulSet", STATEFUL_SETS)
+            yield from controller_keys(change, "StatefulSet", STATEFUL_SETS)
             if change.store == PODS:
-                yield from selecting_keys(change, STATEFUL_SETS, view)
+                yield from potential_owner_keys(change, STATEFUL_SETS, lister)
 
-    def reconcile(self, key: Key, view: View) -> Outcome:
-        stateful_set = view.get(STATEFUL_SETS, key.namespace, key.name)
+    def reconcile(self, key: Key, lister: Lister) -> Result:
+        stateful_set = lister.get(STATEFUL_SETS, key.namespace, key.name)
         if stateful_set is None:
-            return SETTLED
-        pods = claim(stateful_set, PODS, view)
-        revisions = claim(stateful_set, CONTROLLER_REVISIONS, view)
+            return DONE
+        pods = claim(stateful_set, PODS, lister)
+        revisions = claim(stateful_set, CONTROLLER_REVISIONS, lister)
         if pods.writes or revisions.writes:
-            return Outcome((*pods.writes, *revisions.writes))
+            return Result((*pods.writes, *revisions.writes))
         held = [pod for pod in pods.held if ordinal_of(stateful_set, pod) is not None]
-        taken = view.get(CONTROLLER_REVISIONS, key.namespace, name_of_new(stateful_set))
+        taken = lister.get(CONTROLLER_REVISIONS, key.namespace, new_revision_name(stateful_set))
         ours = {name_of(one) for one in revisions.held}
         occupied = taken is not None and name_of(taken) not in ours
-        history = history_of(stateful_set, revisions.held, occupied=occupied)
-        claims = _claims(stateful_set, held, view)
-        outcome = decide(stateful_set, history, held, claims, view.now)
+        history = find_revisions(stateful_set, revisions.held, occupied=occupied)
+        claims = _claims(stateful_set, held, lister)
+        result = sync_stateful_set(stateful_set, history, held, claims, lister.now)
         live = (name_of(history.current), name_of(history.update))
-        old = surplus(stateful_set, revisions.held, live, held)
-        writes = (*history.writes, *outcome.writes, *old)
-        return Outcome(writes, outcome.requeue_after)
+        old = revisions_to_delete(stateful_set, revisions.held, live, held)
+        writes = (*history.writes, *result.writes, *old)
+        return Result(writes, result.requeue_after)
 
 
-def _claims(stateful_set: Object, pods: Iterable[Object], view: View) -> dict[str, Object]:
+def _claims(stateful_set: Object, pods: Iterable[Object], lister: Lister) -> dict[str, Object]:
     numbers = {ordinal_of(stateful_set, pod) or 0 for pod in pods} | set(ordinals_of(stateful_set))
     wanted = (name for one in numbers for name in claim_names(stateful_set, one).values())
-    found = ((name, view.get(VOLUME_CLAIMS, namespace_of(stateful_set), name)) for name in wanted)
+    found = ((name, lister.get(VOLUME_CLAIMS, namespace_of(stateful_set), name)) for name in wanted)
     return {name: claim for name, claim in found if claim is not None}
 
 
@@ -108,13 +113,13 @@ class _Step(Struct):
     waiting: bool = False
 
 
-def decide(
+def sync_stateful_set(
     stateful_set: Object,
-    history: History,
+    history: RevisionHistory,
     pods: Sequence[Object],
     claims: Mapping[str, Object],
     now: datetime,
-) -> Outcome:
+) -> Result:
     """One step: missing pods first, then those too many, then those of an old revision."""
     by_ordinal = {ordinal_of(stateful_set, pod) or 0: pod for pod in pods}
     status = stateful_set_status(stateful_set, history, pods, now)
@@ -127,13 +132,13 @@ def decide(
         if not step.waiting and strategy.get("type") != "OnDelete":
             step.writes += _updates(stateful_set, history, by_ordinal, now)
     min_ready = int(spec_of(stateful_set).get("minReadySeconds") or 0)
-    waits = (unavailable_for(pod, min_ready, now) for pod in pods)
+    waits = (time_until_available(pod, min_ready, now) for pod in pods)
     writes = (*step.writes, *status_patch(STATEFUL_SETS, stateful_set, status))
-    return Outcome(writes, min((wait for wait in waits if wait), default=None))
+    return Result(writes, min((wait for wait in waits if wait), default=None))
 
 
 def stateful_set_status(
-    stateful_set: Object, history: History, pods: Sequence[Object], now: datetime
+    stateful_set: Object, history: RevisionHistory, pods: Sequence[Object], now: datetime
 ) -> Object:
     """Counts of the pods that are there, by readiness and by revision."""
     min_ready = int(spec_of(stateful_set).get("minReadySeconds") or 0)
@@ -151,7 +156,7 @@ def stateful_set_status(
         "updateRevision": update,
         "collisionCount": int(status_of(stateful_set).get("collisionCount") or 0),
     }
-    wanted = replicas_of(stateful_set)
+    wanted = desired_replicas(stateful_set)
     rolls = (spec_of(stateful_set).get("updateStrategy") or {}).get("type") != "OnDelete"
     counts = (status["updatedReplicas"], status["readyReplicas"], status["replicas"])
     if rolls and counts == (wanted,) * 3:
@@ -162,7 +167,7 @@ def stateful_set_status(
 
 def _fill(
     stateful_set: Object,
-    history: History,
+    history: RevisionHistory,
     pods: Mapping[int, Object],
     claims: Mapping[str, Object],
     now: datetime,
@@ -191,7 +196,7 @@ def _fill(
 
 
 def _creation(
-    stateful_set: Object, history: History, ordinal: int, claims: Mapping[str, Object]
+    stateful_set: Object, history: RevisionHistory, ordinal: int, claims: Mapping[str, Object]
 ) -> list[Write]:
     revision = history.current if _keeps_current(stateful_set, ordinal) else history.update
     pod = stateful_pod(stateful_set, revision, ordinal)
@@ -199,7 +204,7 @@ def _creation(
     return [
         *missing_claims(stateful_set, ordinal, claims),
         Create(PODS, pod),
-        Tell(stateful_set, "SuccessfulCreate", text, _BY),
+        RecordEvent(stateful_set, "SuccessfulCreate", text, _BY),
     ]
 
 
@@ -236,7 +241,7 @@ def _shrink(
             text = f"delete Pod {name_of(pod)} in StatefulSet {name_of(stateful_set)} successful"
             step.writes += [
                 Delete(PODS, pod),
-                Tell(stateful_set, "SuccessfulDelete", text, _BY),
+                RecordEvent(stateful_set, "SuccessfulDelete", text, _BY),
             ]
         if in_order:
             step.waiting = True
@@ -244,12 +249,12 @@ def _shrink(
 
 
 def _updates(
-    stateful_set: Object, history: History, pods: Mapping[int, Object], now: datetime
+    stateful_set: Object, history: RevisionHistory, pods: Mapping[int, Object], now: datetime
 ) -> list[Write]:
     """Delete pods of another revision from the top, as many as may be missing at one time."""
     rolling = (spec_of(stateful_set).get("updateStrategy") or {}).get("rollingUpdate") or {}
     wanted = ordinals_of(stateful_set)
-    may_miss = max(1, ceil(share(rolling.get("maxUnavailable") or 1, len(wanted))))
+    may_miss = max(1, ceil(resolve_int_or_percent(rolling.get("maxUnavailable") or 1, len(wanted))))
     missing = sum(
         one not in pods or _is_unavailable(stateful_set, pods[one], now) for one in wanted
     )
@@ -265,7 +270,7 @@ def _updates(
     writes: list[Write] = []
     for pod in outdated[: max(0, may_miss - missing)]:
         text = f"delete Pod {name_of(pod)} in StatefulSet {name_of(stateful_set)} successful"
-        writes += [Delete(PODS, pod), Tell(stateful_set, "SuccessfulDelete", text, _BY)]
+        writes += [Delete(PODS, pod), RecordEvent(stateful_set, "SuccessfulDelete", text, _BY)]
     return writes
 
 

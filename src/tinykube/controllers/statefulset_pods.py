@@ -4,16 +4,16 @@ from collections.abc import Mapping
 
 from tinykube.controllers.controller import VOLUME_CLAIMS, Create, Patch, Write
 from tinykube.controllers.objects import (
+    desired_replicas,
     labels_of,
     name_of,
     namespace_of,
     owner_reference,
-    owners_of,
-    replicas_of,
+    owner_references_of,
     spec_of,
     uid_of,
 )
-from tinykube.controllers.pod_template import REVISION_LABEL, pod_from
+from tinykube.controllers.pod_template import REVISION_LABEL, pod_from_template
 from tinykube.controllers.revisions import template_of
 from tinykube.resources import Object
 
@@ -28,7 +28,7 @@ def first_ordinal(stateful_set: Object) -> int:
 def ordinals_of(stateful_set: Object) -> range:
     """The ordinals that should have a pod."""
     start = first_ordinal(stateful_set)
-    return range(start, start + replicas_of(stateful_set))
+    return range(start, start + desired_replicas(stateful_set))
 
 
 def ordinal_of(stateful_set: Object, pod: Object) -> int | None:
@@ -48,7 +48,7 @@ def stateful_pod(stateful_set: Object, revision: Object, ordinal: int) -> Object
     claims = spec_of(stateful_set).get("volumeClaimTemplates") or ()
     if claims:
         spec["volumes"] = _volumes(stateful_set, template, ordinal)
-    return pod_from(template, stateful_set, {"name": name, "labels": labels}, spec)
+    return pod_from_template(template, stateful_set, {"name": name, "labels": labels}, spec)
 
 
 def _volumes(stateful_set: Object, template: Object, ordinal: int) -> list[Object]:
@@ -108,7 +108,7 @@ def claim_owners(
         if claim is None:
             continue
         wanted = _owners(stateful_set, ordinal, pod, claim)
-        if wanted != owners_of(claim):
+        if wanted != owner_references_of(claim):
             body = {"metadata": {"ownerReferences": wanted or None}}
             writes.append(Patch(VOLUME_CLAIMS, claim, body))
     return writes
@@ -116,7 +116,7 @@ def claim_owners(
 
 def _owners(stateful_set: Object, ordinal: int, pod: Object, claim: Object) -> list[Object]:
     ours = {uid_of(stateful_set), uid_of(pod)}
-    others = [ref for ref in owners_of(claim) if ref.get("uid") not in ours]
+    others = [ref for ref in owner_references_of(claim) if ref.get("uid") not in ours]
     if any(ref.get("controller") for ref in others):
         return others
     scaled_down = ordinal not in ordinals_of(stateful_set)

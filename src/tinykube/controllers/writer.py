@@ -11,11 +11,11 @@ from tinykube.controllers.controller import (
     Create,
     Delete,
     Patch,
+    RecordEvent,
     Replace,
-    Tell,
     Write,
 )
-from tinykube.controllers.events import Recorder
+from tinykube.controllers.events import EventRecorder
 from tinykube.controllers.objects import name_of, namespace_of, uid_of
 from tinykube.request import MERGE_PATCH, Request, RequestLike, Response
 from tinykube.resources import Object, Registry, Resource
@@ -76,7 +76,7 @@ class ControlledApi(Protocol):
 class Writer:
     """Sends the writes of one cluster's controllers, in order, until one is refused."""
 
-    def __init__(self, api: ControlledApi, recorder: Recorder) -> None:
+    def __init__(self, api: ControlledApi, recorder: EventRecorder) -> None:
         self._api = api
         self._recorder = recorder
         self._resources: dict[str, Resource] = {}
@@ -87,7 +87,7 @@ class Writer:
         versions: dict[str, str] = {}
         for write in writes:
             match write:
-                case Tell():
+                case RecordEvent():
                     self._recorder.tell(write)
                 case Create():
                     await self._send(self._create(write))

@@ -40,7 +40,7 @@ from hanse.runtime.leaving import force_leave, leave
 from hanse.runtime.reconciler import Reconciler
 from tests.support.world import Agent, World
 from tinykube.apiserver import ApiServer
-from tinykube.controllers.controller_manager import Controllers
+from tinykube.controllers.controller_manager import ControllerManager
 
 LUBECK, HAMBURG, BERGEN = "lubeck", "hamburg", "bergen"
 CLUSTERS = (LUBECK, HAMBURG, BERGEN)
@@ -144,7 +144,7 @@ class Realm(World):
             await client.send(Request("POST", DEFINITIONS, body=msgspec.json.encode(definition)))
         for name in (SYSTEM, *namespaces):
             await client.create(Namespace(metadata=Meta(name=name)))
-        controllers = Controllers(self.clusters[cluster], which=NAMESPACES)
+        controllers = ControllerManager(self.clusters[cluster], which=NAMESPACES)
         self._controllers[cluster] = asyncio.create_task(controllers.run())
 
     async def define(self, cluster: str, name: str, spec: Wire | None = None) -> None:

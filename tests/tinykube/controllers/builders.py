@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tinykube.controllers.objects import owner_reference, stamp
+from tinykube.controllers.objects import format_time, owner_reference
 from tinykube.resources import Object
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
@@ -17,7 +17,7 @@ def template(image: str = "web:1", **labels: str) -> Object:
 
 
 def metadata(name: str, *, age: int = 0, **more: Any) -> Object:
-    created = stamp(NOW - timedelta(seconds=age))
+    created = format_time(NOW - timedelta(seconds=age))
     base = {"name": name, "namespace": "shop", "uid": f"uid-{name}", "resourceVersion": "1"}
     return {**base, "creationTimestamp": created, **more}
 
@@ -80,11 +80,11 @@ def pod(
 ) -> Object:
     meta = metadata(name, age=age, labels=labels or {"app": "web"}, **more)
     if deleting:
-        meta["deletionTimestamp"] = stamp(NOW)
+        meta["deletionTimestamp"] = format_time(NOW)
     ready_condition = {
         "type": "Ready",
         "status": str(ready),
-        "lastTransitionTime": stamp(NOW - timedelta(seconds=age)),
+        "lastTransitionTime": format_time(NOW - timedelta(seconds=age)),
     }
     spec: Object = {"containers": [{"name": "web", "image": "web:1"}]}
     if node:

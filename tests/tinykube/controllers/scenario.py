@@ -10,7 +10,7 @@ import msgspec
 from hanse.kube.errors import error_of
 from hanse.local.in_process import client_response
 from tinykube.apiserver import ApiServer
-from tinykube.controllers.controller_manager import ALL, Controllers, Simulation
+from tinykube.controllers.controller_manager import ALL, ControllerManager, Simulation
 from tinykube.request import MERGE_PATCH, Request
 from tinykube.resources import Object
 from tinykube.storage import Snapshot
@@ -108,7 +108,7 @@ async def cluster(
         service_range=service_range,
         call_webhook=webhook,
     )
-    controllers = Controllers(api, which=which, simulation=simulation)
+    controllers = ControllerManager(api, which=which, simulation=simulation)
     running = asyncio.create_task(controllers.run(), name="controllers")
     try:
         yield Cluster(api)

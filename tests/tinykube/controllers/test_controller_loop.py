@@ -10,15 +10,15 @@ import pytest
 from tinykube.apiserver import ApiServer
 from tinykube.controllers.controller import (
     CONFIG_MAPS,
-    SETTLED,
+    DONE,
     Controller,
     Create,
     Key,
-    Outcome,
+    Lister,
     Patch,
-    View,
+    Result,
 )
-from tinykube.controllers.controller_loop import WorkLoop
+from tinykube.controllers.controller_loop import ControllerLoop
 from tinykube.controllers.objects import key_of
 from tinykube.resources import Object
 from tinykube.storage import Change
@@ -28,31 +28,31 @@ from .scenario import Cluster
 
 pytestmark = pytest.mark.anyio
 
-Decision = Callable[[Key, View], Outcome]
+Decision = Callable[[Key, Lister], Result]
 
 
 class Probe:
     """A controller of ConfigMaps whose decisions a test gives; it notes when it was asked."""
 
-    follows = frozenset((CONFIG_MAPS,))
+    watches = frozenset((CONFIG_MAPS,))
 
     def __init__(self, decide: Decision, name: str = "probe") -> None:
         self.name = name
         self.asked: list[float] = []
         self._decide = decide
 
-    def keys_for(self, change: Change, view: View) -> Iterable[Key]:
+    def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
         yield key_of(CONFIG_MAPS, change.object)
 
-    def reconcile(self, key: Key, view: View) -> Outcome:
+    def reconcile(self, key: Key, lister: Lister) -> Result:
         self.asked.append(asyncio.get_running_loop().time())
-        return self._decide(key, view)
+        return self._decide(key, lister)
 
 
 @asynccontextmanager
 async def looping(*controllers: Controller) -> AsyncIterator[Cluster]:
     api = ApiServer("lubeck", clock=LoopClock(), seed=1)
-    loop = WorkLoop(api, controllers)
+    loop = ControllerLoop(api, controllers)
     running = asyncio.create_task(loop.run())
     try:
         await loop.idle()
@@ -66,8 +66,8 @@ def config(name: str, **data: str) -> Object:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
 
 
-def settle(_key: Key, _view: View) -> Outcome:
-    return SETTLED
+def settle(_key: Key, _view: Lister) -> Result:
+    return DONE
 
 
 async def test_many_changes_of_one_object_are_looked_at_together() -> None:
@@ -84,7 +84,7 @@ async def test_many_changes_of_one_object_are_looked_at_together() -> None:
 async def test_a_controller_that_fails_does_not_stop_the_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def fail(_key: Key, _view: View) -> Outcome:
+    def fail(_key: Key, _view: Lister) -> Result:
         raise ArithmeticError("a bug")
 
     broken, sound = Probe(fail, "broken"), Probe(settle, "sound")
@@ -102,11 +102,11 @@ async def test_a_controller_that_fails_does_not_stop_the_others(
 async def test_a_refused_write_is_known_to_the_next_attempt() -> None:
     told: list[str] = []
 
-    def refused(key: Key, view: View) -> Outcome:
-        told.append(view.refusal("probe", key))
+    def refused(key: Key, lister: Lister) -> Result:
+        told.append(lister.last_error("probe", key))
         bad = config("Not A Name")
         bad["metadata"]["namespace"] = "default"
-        return Outcome((Create(CONFIG_MAPS, bad),))
+        return Result((Create(CONFIG_MAPS, bad),))
 
     async with looping(Probe(refused)) as there:
         await there.create(config("a"))
@@ -119,14 +119,14 @@ async def test_a_refused_write_is_known_to_the_next_attempt() -> None:
 async def test_an_overtaken_patch_is_tried_again_at_once() -> None:
     stale: list[Object] = []
 
-    def label(key: Key, view: View) -> Outcome:
-        found = view.get(key.store, key.namespace, key.name)
+    def label(key: Key, lister: Lister) -> Result:
+        found = lister.get(key.store, key.namespace, key.name)
         assert found is not None
         if found["data"].get("done") or found["data"].get("n") != "2":
             stale.append(found)
-            return SETTLED
+            return DONE
         target = stale[0] if len(probe.asked) == 2 else found
-        return Outcome((Patch(CONFIG_MAPS, target, {"data": {"done": "yes"}}),))
+        return Result((Patch(CONFIG_MAPS, target, {"data": {"done": "yes"}}),))
 
     probe = Probe(label)
     async with looping(probe) as there:
@@ -140,13 +140,13 @@ async def test_an_overtaken_patch_is_tried_again_at_once() -> None:
 
 
 async def test_two_patches_of_one_object_rest_on_each_other() -> None:
-    def twice(key: Key, view: View) -> Outcome:
-        found = view.get(key.store, key.namespace, key.name)
+    def twice(key: Key, lister: Lister) -> Result:
+        found = lister.get(key.store, key.namespace, key.name)
         assert found is not None
         if "b" in found["data"]:
-            return SETTLED
+            return DONE
         bodies: Sequence[Object] = ({"data": {"a": "1"}}, {"data": {"b": "2"}})
-        return Outcome(tuple(Patch(CONFIG_MAPS, found, body) for body in bodies))
+        return Result(tuple(Patch(CONFIG_MAPS, found, body) for body in bodies))
 
     probe = Probe(twice)
     async with looping(probe) as there:
@@ -158,8 +158,8 @@ async def test_two_patches_of_one_object_rest_on_each_other() -> None:
 
 
 async def test_a_key_can_ask_to_be_looked_at_later() -> None:
-    def once_more(_key: Key, _view: View) -> Outcome:
-        return Outcome(requeue_after=timedelta(minutes=5)) if len(probe.asked) == 1 else SETTLED
+    def once_more(_key: Key, _view: Lister) -> Result:
+        return Result(requeue_after=timedelta(minutes=5)) if len(probe.asked) == 1 else DONE
 
     probe = Probe(once_more)
     async with looping(probe) as there:
@@ -172,9 +172,9 @@ async def test_a_key_can_ask_to_be_looked_at_later() -> None:
 async def test_after_a_restore_everything_is_looked_at_again() -> None:
     seen: list[str] = []
 
-    def note(key: Key, view: View) -> Outcome:
+    def note(key: Key, lister: Lister) -> Result:
         seen.append(key.name)
-        return SETTLED
+        return DONE
 
     async with looping(Probe(note)) as there:
         await there.create(config("kept"))

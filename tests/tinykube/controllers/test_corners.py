@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from tinykube.apiserver import ApiServer
-from tinykube.controllers.controller_loop import WorkLoop
-from tinykube.controllers.controller_manager import BROKER, Controllers, Simulation
-from tinykube.controllers.objects import fulfils
-from tinykube.controllers.service_loadbalancer import LoadBalancerAddresses
+from tinykube.controllers.controller_loop import ControllerLoop
+from tinykube.controllers.controller_manager import BROKER, ControllerManager, Simulation
+from tinykube.controllers.objects import requirement_matches
+from tinykube.controllers.service_loadbalancer import ServiceLoadBalancerController
 from tinykube.controllers.simulated_nodes import NodeRanges
 from tinykube.request import RequestLike, Response
 from tinykube.resources import Object
@@ -180,7 +180,7 @@ async def test_the_root_certificate_cannot_be_tampered_with() -> None:
 async def test_an_unknown_controller_is_refused_by_name() -> None:
     async with cluster(which=BROKER) as there:
         with pytest.raises(ValueError, match="no controller named kublet"):
-            Controllers(there.api, which=frozenset(("kublet",)))
+            ControllerManager(there.api, which=frozenset(("kublet",)))
 
 
 class Failing:
@@ -200,8 +200,8 @@ class Failing:
 async def test_addresses_are_given_though_writes_fail_at_first() -> None:
     async with cluster(which=BROKER) as there:
         failures = [500, 409, 429, 503]
-        balancers = LoadBalancerAddresses(["198.19.0.0/24"])
-        loop = WorkLoop(Failing(there.api, failures), [balancers])
+        balancers = ServiceLoadBalancerController(["198.19.0.0/24"])
+        loop = ControllerLoop(Failing(there.api, failures), [balancers])
         running = asyncio.create_task(loop.run())
         await there.create(service("a", type="LoadBalancer"))
 
@@ -243,4 +243,4 @@ async def test_a_restored_cluster_gives_its_addresses_again() -> None:
 def test_a_requirement_holds_or_not(operator: str, values: list[str], holds: bool) -> None:
     rule = {"key": "size", "operator": operator, "values": values}
 
-    assert fulfils(rule, {"size": "5"}) is holds
+    assert requirement_matches(rule, {"size": "5"}) is holds

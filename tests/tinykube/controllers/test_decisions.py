@@ -5,11 +5,11 @@ from datetime import timedelta
 import pytest
 
 from tinykube.builtin_resources import BUILTINS
-from tinykube.controllers.controller import Create, Delete, Patch, Replace, Tell
-from tinykube.controllers.events import Recorder
-from tinykube.controllers.garbagecollector import Owners
+from tinykube.controllers.controller import Create, Delete, Patch, RecordEvent, Replace
+from tinykube.controllers.events import EventRecorder
+from tinykube.controllers.garbagecollector import OwnersByState
 from tinykube.controllers.garbagecollector import decide as judge
-from tinykube.controllers.namespace import Content, decide
+from tinykube.controllers.namespace import NamespaceContent, decide
 from tinykube.controllers.objects import find_condition, name_of
 from tinykube.controllers.persistentvolume import needs_volume, volume_for
 from tinykube.controllers.service_loadbalancer import (
@@ -31,15 +31,19 @@ WAITING = {"kind": "ReplicaSet", "uid": "waiting"}
 @pytest.mark.parametrize(
     ("owners", "expected"),
     [
-        pytest.param(Owners(solid=(SOLID,)), [], id="owned"),
-        pytest.param(Owners(dangling=(DEAD,)), [Delete], id="abandoned"),
-        pytest.param(Owners(solid=(SOLID,), dangling=(DEAD,)), [Patch], id="one owner left"),
-        pytest.param(Owners(waiting=(WAITING,)), [Delete], id="owner waits"),
-        pytest.param(Owners(unknown=(DEAD,)), [], id="kind not served"),
-        pytest.param(Owners(misplaced=(DEAD,)), [Tell], id="cluster-scoped under namespaced"),
+        pytest.param(OwnersByState(solid=(SOLID,)), [], id="owned"),
+        pytest.param(OwnersByState(dangling=(DEAD,)), [Delete], id="abandoned"),
+        pytest.param(OwnersByState(solid=(SOLID,), dangling=(DEAD,)), [Patch], id="one owner left"),
+        pytest.param(OwnersByState(waiting=(WAITING,)), [Delete], id="owner waits"),
+        pytest.param(OwnersByState(unknown=(DEAD,)), [], id="kind not served"),
+        pytest.param(
+            OwnersByState(misplaced=(DEAD,)), [RecordEvent], id="cluster-scoped under namespaced"
+        ),
     ],
 )
-def test_what_becomes_of_an_object_by_its_owners(owners: Owners, expected: list[type]) -> None:
+def test_what_becomes_of_an_object_by_its_owners(
+    owners: OwnersByState, expected: list[type]
+) -> None:
     owned = pod("a", ownerReferences=[SOLID, DEAD])
 
     assert [type(one) for one in judge("pods", owned, owners, []).writes] == expected
@@ -48,7 +52,7 @@ def test_what_becomes_of_an_object_by_its_owners(owners: Owners, expected: list[
 def test_a_dependent_with_dependents_goes_after_them() -> None:
     owned = pod("a", ownerReferences=[WAITING])
 
-    (write,) = judge("pods", owned, Owners(waiting=(WAITING,)), [pod("b")]).writes
+    (write,) = judge("pods", owned, OwnersByState(waiting=(WAITING,)), [pod("b")]).writes
 
     assert isinstance(write, Delete)
     assert write.propagation == "Foreground"
@@ -68,15 +72,15 @@ PODS = BUILTINS.kinds[("v1", "Pod")]
 
 
 def test_a_namespace_first_deletes_what_is_in_it() -> None:
-    outcome = decide(ending(), [Content(PODS, (pod("a"), pod("b", deleting=True)))], NOW)
+    result = decide(ending(), [NamespaceContent(PODS, (pod("a"), pod("b", deleting=True)))], NOW)
 
-    assert [name_of(one.target) for one in outcome.writes if isinstance(one, Delete)] == ["a"]
+    assert [name_of(one.target) for one in result.writes if isinstance(one, Delete)] == ["a"]
 
 
 def test_a_namespace_says_what_it_is_waiting_for() -> None:
     held = pod("a", deleting=True, finalizers=["hanse.dev/keep"])
 
-    (write,) = decide(ending(), [Content(PODS, (held,))], NOW).writes
+    (write,) = decide(ending(), [NamespaceContent(PODS, (held,))], NOW).writes
 
     assert isinstance(write, Patch)
     told = write.body["status"]["conditions"]
@@ -171,12 +175,12 @@ class StillClock:
         return NOW
 
 
-def tell(message: str, *, warning: bool = False) -> Tell:
-    return Tell(pod("a"), "Started", message, "kubelet", warning=warning)
+def tell(message: str, *, warning: bool = False) -> RecordEvent:
+    return RecordEvent(pod("a"), "Started", message, "kubelet", warning=warning)
 
 
-def recorder() -> Recorder:
-    return Recorder(StillClock())  # type: ignore[arg-type]  # it always tells the same moment
+def recorder() -> EventRecorder:
+    return EventRecorder(StillClock())  # type: ignore[arg-type]  # it always tells the same moment
 
 
 def test_a_repeated_event_is_counted() -> None:
@@ -210,7 +214,7 @@ def test_under_load_warnings_outlive_ordinary_news() -> None:
 
     for number in range(1000):
         about = {**pod(f"p{number}"), "metadata": metadata(f"p{number}")}
-        notes.tell(Tell(about, "Started", "Started container", "kubelet"))
+        notes.tell(RecordEvent(about, "Started", "Started container", "kubelet"))
 
     first = notes.next_write(lambda event: event)
     assert len(notes) < 300

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from tinykube.controllers.deployment_rollout import (
     DESIRED,
     MAXIMUM,
-    Bounds,
-    bounds_of,
+    RolloutBounds,
     is_scaling,
-    maximum_of,
+    max_pods,
     rolling_targets,
+    rollout_bounds,
     scaling_targets,
 )
-from tinykube.controllers.objects import name_of, replicas_of
+from tinykube.controllers.objects import desired_replicas, name_of
 from tinykube.resources import Object
 
 from .builders import deployment, replica_set
@@ -30,16 +30,18 @@ def rolling(surge: int | str, unavailable: int | str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("replicas", "surge", "unavailable", "expected"),
     [
-        pytest.param(10, "25%", "25%", Bounds(3, 2), id="surge rounds up, unavailable down"),
-        pytest.param(1, "25%", "25%", Bounds(1, 0), id="one replica is replaced before it goes"),
-        pytest.param(4, 0, 0, Bounds(0, 1), id="both zero would never move"),
-        pytest.param(3, 2, 5, Bounds(2, 3), id="no more can be missing than there are"),
+        pytest.param(10, "25%", "25%", RolloutBounds(3, 2), id="surge rounds up, unavailable down"),
+        pytest.param(
+            1, "25%", "25%", RolloutBounds(1, 0), id="one replica is replaced before it goes"
+        ),
+        pytest.param(4, 0, 0, RolloutBounds(0, 1), id="both zero would never move"),
+        pytest.param(3, 2, 5, RolloutBounds(2, 3), id="no more can be missing than there are"),
     ],
 )
 def test_limits_become_numbers_of_pods(
-    replicas: int, surge: int | str, unavailable: int | str, expected: Bounds
+    replicas: int, surge: int | str, unavailable: int | str, expected: RolloutBounds
 ) -> None:
-    assert bounds_of(deployment(replicas, **rolling(surge, unavailable))) == expected
+    assert rollout_bounds(deployment(replicas, **rolling(surge, unavailable))) == expected
 
 
 def test_the_new_grows_before_the_old_shrinks() -> None:
@@ -68,7 +70,7 @@ def test_a_rollout_ends_and_never_leaves_its_limits(
     replicas: int, surge: int, unavailable: int
 ) -> None:
     wanted = deployment(replicas, **rolling(surge, unavailable))
-    limits = bounds_of(wanted)
+    limits = rollout_bounds(wanted)
     sizes = {"web-1": replicas, "web-2": 0}
 
     for _ in range(100):
@@ -107,7 +109,7 @@ def test_scaling_during_a_rollout_keeps_the_proportions() -> None:
 
     sizes = {name_of(one.replica_set): one.replicas for one in targets}
     assert sizes == {"web-1": 16, "web-2": 10}
-    assert sum(sizes.values()) == maximum_of(wanted)
+    assert sum(sizes.values()) == max_pods(wanted)
 
 
 @given(first=st.integers(1, 20), second=st.integers(1, 20), wanted=st.integers(0, 60))
@@ -118,6 +120,6 @@ def test_scaling_gives_out_exactly_what_is_allowed(first: int, second: int, want
 
     targets = scaling_targets(changed, replica_sets[1], [replica_sets[0]])
 
-    assert sum(one.replicas for one in targets) == maximum_of(changed)
+    assert sum(one.replicas for one in targets) == max_pods(changed)
     assert all(one.replicas >= 0 for one in targets)
-    assert sum(map(replicas_of, replica_sets)) == total
+    assert sum(map(desired_replicas, replica_sets)) == total

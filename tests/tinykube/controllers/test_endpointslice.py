@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tinykube.controllers.controller import Create, Delete, Patch, Write
 from tinykube.controllers.endpoints import plan_endpoints
-from tinykube.controllers.endpointslice import groups, is_reachable
+from tinykube.controllers.endpointslice import group_endpoints, is_reachable
 from tinykube.controllers.endpointslice_packing import plan_slices
 from tinykube.controllers.objects import name_of
 from tinykube.resources import Object
@@ -26,7 +26,7 @@ def pods(count: int, start: int = 0) -> list[Object]:
 
 
 def planned(owner: Object, members: Sequence[Object], slices: Sequence[Object]) -> list[Write]:
-    return plan_slices(owner, groups(owner, members, NODES), slices)
+    return plan_slices(owner, group_endpoints(owner, members, NODES), slices)
 
 
 def applied(slices: Sequence[Object], writes: Sequence[Write]) -> list[Object]:

@@ -4,11 +4,11 @@ from datetime import timedelta
 
 import pytest
 
-from tinykube.controllers.kubelet import next_free
+from tinykube.controllers.kubelet import next_free_address
 from tinykube.controllers.objects import find_condition
 from tinykube.controllers.pod_status import (
-    Lifecycle,
-    Moment,
+    PodContext,
+    PodStatusResult,
     lifecycle,
     unreachable_status,
 )
@@ -27,9 +27,9 @@ def fresh(**annotations: str) -> Object:
     return made
 
 
-def after(seconds: float, member: Object) -> Lifecycle:
+def after(seconds: float, member: Object) -> PodStatusResult:
     now = NOW + timedelta(seconds=seconds)
-    return lifecycle(member, Moment(now, NOW, START, ("10.1.0.9",), "172.30.0.1"))
+    return lifecycle(member, PodContext(now, NOW, START, ("10.1.0.9",), "172.30.0.1"))
 
 
 def told(member: Object, seconds: float) -> Object:
@@ -47,7 +47,7 @@ def test_a_pod_starts_after_a_moment_and_is_then_ready() -> None:
     early = after(0, fresh())
     late = told(fresh(), 0.1)
 
-    assert early == Lifecycle({"phase": "Pending"}, START)
+    assert early == PodStatusResult({"phase": "Pending"}, START)
     assert late["status"]["phase"] == "Running"
     assert late["status"]["podIP"] == "10.1.0.9"
     assert late["status"]["hostIP"] == "172.30.0.1"
@@ -58,7 +58,7 @@ def test_a_pod_starts_after_a_moment_and_is_then_ready() -> None:
 def test_a_settled_pod_stays_as_it_is() -> None:
     running = told(fresh(), 1)
 
-    assert after(3600, running) == Lifecycle(running["status"], None)
+    assert after(3600, running) == PodStatusResult(running["status"], None)
 
 
 def test_readiness_can_be_delayed() -> None:
@@ -150,18 +150,18 @@ def test_a_lost_node_makes_its_pods_unready_and_nothing_else() -> None:
 
 
 def test_an_address_comes_round_again_only_after_all_others() -> None:
-    first = next_free("10.1.0.0/29", 1, set().__contains__)
+    first = next_free_address("10.1.0.0/29", 1, set().__contains__)
     assert first is not None
     assert first.address == "10.1.0.1"
 
-    again = next_free("10.1.0.0/29", first.following, {"10.1.0.2"}.__contains__)
+    again = next_free_address("10.1.0.0/29", first.following, {"10.1.0.2"}.__contains__)
     assert again is not None
     assert again.address == "10.1.0.3"
 
-    wrapped = next_free("10.1.0.0/29", 7, {"10.1.0.2"}.__contains__)
+    wrapped = next_free_address("10.1.0.0/29", 7, {"10.1.0.2"}.__contains__)
     assert wrapped is not None
     assert wrapped.address == "10.1.0.1"
 
 
 def test_a_range_can_be_used_up() -> None:
-    assert next_free("10.1.0.0/30", 1, lambda _: True) is None
+    assert next_free_address("10.1.0.0/30", 1, lambda _: True) is None

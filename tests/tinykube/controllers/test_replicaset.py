@@ -6,17 +6,17 @@ import pytest
 
 from tinykube.controllers.controller import PODS, Create, Delete, Patch
 from tinykube.controllers.objects import name_of, owner_reference
-from tinykube.controllers.owner_references import claimed
-from tinykube.controllers.replicaset import decide, replica_set_status, victims
+from tinykube.controllers.owner_references import plan_claims
+from tinykube.controllers.replicaset import pods_to_delete, replica_set_status, sync_replica_set
 from tinykube.resources import Object
 
 from .builders import NOW, pod, replica_set
 
 
 def test_missing_pods_are_made_from_the_template() -> None:
-    outcome = decide(replica_set(replicas=3), [pod("web-a")], NOW)
+    result = sync_replica_set(replica_set(replicas=3), [pod("web-a")], NOW)
 
-    made = [one.object for one in outcome.writes if isinstance(one, Create)]
+    made = [one.object for one in result.writes if isinstance(one, Create)]
     assert len(made) == 2
     assert made[0]["metadata"]["generateName"] == "web-1-"
     assert made[0]["metadata"]["labels"] == {"app": "web"}
@@ -26,9 +26,9 @@ def test_missing_pods_are_made_from_the_template() -> None:
 def test_neither_failed_nor_going_pods_count() -> None:
     pods = [pod("a"), pod("b", phase="Failed"), pod("c", deleting=True)]
 
-    outcome = decide(replica_set(replicas=2), pods, NOW)
+    result = sync_replica_set(replica_set(replicas=2), pods, NOW)
 
-    assert sum(isinstance(one, Create) for one in outcome.writes) == 1
+    assert sum(isinstance(one, Create) for one in result.writes) == 1
 
 
 @pytest.mark.parametrize(
@@ -46,19 +46,19 @@ def test_neither_failed_nor_going_pods_count() -> None:
     ],
 )
 def test_the_pod_that_is_missed_least_goes_first(spared: Object, victim: Object) -> None:
-    assert [name_of(one) for one in victims([spared, victim], 1)] == [name_of(victim)]
+    assert [name_of(one) for one in pods_to_delete([spared, victim], 1)] == [name_of(victim)]
 
 
 def test_the_crowded_node_loses_a_pod_first() -> None:
     pods = [pod("a", node="n1"), pod("b", node="n1"), pod("c", node="n2", age=1)]
 
-    assert name_of(victims(pods, 1)[0]) in ("a", "b")
+    assert name_of(pods_to_delete(pods, 1)[0]) in ("a", "b")
 
 
 def test_too_many_pods_are_deleted() -> None:
-    outcome = decide(replica_set(replicas=1), [pod("a"), pod("b", ready=False)], NOW)
+    result = sync_replica_set(replica_set(replicas=1), [pod("a"), pod("b", ready=False)], NOW)
 
-    gone = [name_of(one.target) for one in outcome.writes if isinstance(one, Delete)]
+    gone = [name_of(one.target) for one in result.writes if isinstance(one, Delete)]
     assert gone == ["b"]
 
 
@@ -67,20 +67,20 @@ def test_a_pod_is_available_after_it_was_ready_for_long_enough() -> None:
     wanted["spec"]["minReadySeconds"] = 90
 
     status = replica_set_status(wanted, [pod("a", age=60)], NOW)
-    outcome = decide(wanted, [pod("a", age=60)], NOW)
+    result = sync_replica_set(wanted, [pod("a", age=60)], NOW)
 
     assert status["readyReplicas"] == 1
     assert "availableReplicas" not in status
-    assert outcome.requeue_after == timedelta(seconds=30)
+    assert result.requeue_after == timedelta(seconds=30)
 
 
 def test_a_template_that_always_fails_does_not_fill_the_cluster() -> None:
     remains = [pod(f"p{n}", phase="Failed", ready=False, age=1) for n in range(6)]
 
-    outcome = decide(replica_set(replicas=1, available=0), remains, NOW)
+    result = sync_replica_set(replica_set(replicas=1, available=0), remains, NOW)
 
-    assert not any(isinstance(one, Create) for one in outcome.writes)
-    assert outcome.requeue_after is not None
+    assert not any(isinstance(one, Create) for one in result.writes)
+    assert result.requeue_after is not None
 
 
 def test_refused_pods_are_told_in_a_condition() -> None:
@@ -94,7 +94,7 @@ def test_matching_orphans_are_adopted_and_strangers_released() -> None:
     owner = replica_set()
     stranger = pod("b", labels={"app": "other"}, ownerReferences=[owner_reference(owner)])
 
-    claims = claimed(owner, PODS, [stranger], [pod("a"), pod("c", labels={"app": "db"})])
+    claims = plan_claims(owner, PODS, [stranger], [pod("a"), pod("c", labels={"app": "db"})])
 
     assert claims.held == ()
     bodies = {name_of(one.target): one.body for one in claims.writes}
@@ -106,9 +106,9 @@ def test_matching_orphans_are_adopted_and_strangers_released() -> None:
 def test_a_settled_replica_set_writes_nothing() -> None:
     wanted = replica_set(replicas=2)
     pods = [pod("a"), pod("b")]
-    told = decide(wanted, pods, NOW).writes
+    told = sync_replica_set(wanted, pods, NOW).writes
     for write in told:
         assert isinstance(write, Patch)
         wanted["status"] |= write.body["status"]
 
-    assert decide(wanted, pods, NOW + timedelta(hours=1)).writes == ()
+    assert sync_replica_set(wanted, pods, NOW + timedelta(hours=1)).writes == ()

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tinykube.controllers.controller import Patch
-from tinykube.controllers.scheduler import accepts, choose, fits_nowhere, is_open
+from tinykube.controllers.scheduler import choose_node, is_schedulable, node_fits, unschedulable
 from tinykube.resources import Object
 
 from .builders import NOW, node, pod
@@ -20,14 +20,14 @@ def waiting(**spec: Any) -> Object:
 def test_the_emptiest_node_is_taken() -> None:
     nodes = [node("n1"), node("n2"), node("n3")]
 
-    assert choose(waiting(), nodes, {"n1": 2, "n2": 1, "n3": 1}) == "n2"
+    assert choose_node(waiting(), nodes, {"n1": 2, "n2": 1, "n3": 1}) == "n2"
 
 
 def test_unready_and_closed_nodes_are_passed_over() -> None:
     nodes = [node("n1", ready=False), node("n2", unschedulable=True), node("n3")]
 
-    assert [is_open(one) for one in nodes] == [False, False, True]
-    assert choose(waiting(), nodes, {}) == "n3"
+    assert [is_schedulable(one) for one in nodes] == [False, False, True]
+    assert choose_node(waiting(), nodes, {}) == "n3"
 
 
 TAINT = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
@@ -88,7 +88,7 @@ NEAR = "requiredDuringSchedulingIgnoredDuringExecution"
     ],
 )
 def test_a_pod_says_where_it_may_run(spec: dict[str, Any], fits: bool) -> None:
-    assert accepts(node(), waiting(**spec)) is fits
+    assert node_fits(node(), waiting(**spec)) is fits
 
 
 @pytest.mark.parametrize(
@@ -101,18 +101,18 @@ def test_a_pod_says_where_it_may_run(spec: dict[str, Any], fits: bool) -> None:
     ],
 )
 def test_taints_keep_pods_off(tolerations: list[Object], fits: bool) -> None:
-    assert accepts(node(taints=[TAINT]), waiting(tolerations=tolerations)) is fits
+    assert node_fits(node(taints=[TAINT]), waiting(tolerations=tolerations)) is fits
 
 
 def test_a_pod_that_fits_nowhere_says_so_once() -> None:
     member = waiting(nodeSelector={"disk": "fast"})
 
-    assert choose(member, [node()], {}) == ""
-    outcome = fits_nowhere(member, 1, NOW)
-    patch = outcome.writes[0]
+    assert choose_node(member, [node()], {}) == ""
+    result = unschedulable(member, 1, NOW)
+    patch = result.writes[0]
     assert isinstance(patch, Patch)
     member["status"] |= patch.body["status"]
 
     reason = next(one for one in member["status"]["conditions"] if one["type"] == "PodScheduled")
     assert reason["reason"] == "Unschedulable"
-    assert fits_nowhere(member, 1, NOW).writes == ()
+    assert unschedulable(member, 1, NOW).writes == ()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tinykube.controllers.servicecidr import FINALIZER, SERVICE_RANGES
+from tinykube.controllers.servicecidr import FINALIZER, SERVICE_CIDRS
 from tinykube.resources import Object
 
 from .scenario import Cluster, cluster
@@ -20,7 +20,7 @@ def cidr(text: str, name: str = "more") -> Object:
 
 
 def found(there: Cluster, name: str = "more") -> Object | None:
-    return there.api.storage.get(SERVICE_RANGES, "", name)
+    return there.api.storage.get(SERVICE_CIDRS, "", name)
 
 
 def is_ready(there: Cluster) -> bool:

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from tinykube.controllers.controller import Create, Delete, Outcome, Patch
+from tinykube.controllers.controller import Create, Delete, Patch, Result
 from tinykube.controllers.objects import name_of, owner_reference
-from tinykube.controllers.revisions import History, history_of, surplus
-from tinykube.controllers.statefulset import decide, stateful_set_status
+from tinykube.controllers.revisions import RevisionHistory, find_revisions, revisions_to_delete
+from tinykube.controllers.statefulset import stateful_set_status, sync_stateful_set
 from tinykube.controllers.statefulset_pods import stateful_pod
 from tinykube.resources import Object
 
@@ -35,7 +35,7 @@ CLAIMS = [{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce
 
 
 def revision_of(owner: Object, number: int = 1) -> Object:
-    made = history_of(owner, []).update
+    made = find_revisions(owner, []).update
     return {**made, "revision": number, "metadata": {**made["metadata"], "uid": f"rev-{number}"}}
 
 
@@ -49,18 +49,18 @@ def member(owner: Object, ordinal: int, revision: Object, **more: Any) -> Object
     )
 
 
-def step(owner: Object, pods: Sequence[Object], claims: dict[str, Object] | None = None) -> Outcome:
+def step(owner: Object, pods: Sequence[Object], claims: dict[str, Object] | None = None) -> Result:
     known = revision_of(owner)
-    return decide(owner, History(known, known), pods, claims or {}, NOW)
+    return sync_stateful_set(owner, RevisionHistory(known, known), pods, claims or {}, NOW)
 
 
-def made(outcome: Outcome, kind: str = "Pod") -> list[str]:
-    writes = [one.object for one in outcome.writes if isinstance(one, Create)]
+def made(result: Result, kind: str = "Pod") -> list[str]:
+    writes = [one.object for one in result.writes if isinstance(one, Create)]
     return [name_of(one) for one in writes if one["kind"] == kind]
 
 
-def gone(outcome: Outcome) -> list[str]:
-    return [name_of(one.target) for one in outcome.writes if isinstance(one, Delete)]
+def gone(result: Result) -> list[str]:
+    return [name_of(one.target) for one in result.writes if isinstance(one, Delete)]
 
 
 def test_pods_are_made_one_after_the_other() -> None:
@@ -150,11 +150,11 @@ def test_claims_live_as_long_as_the_policy_says(
     known = revision_of(owner)
     claims = {f"data-db-{n}": {"metadata": metadata(f"data-db-{n}")} for n in range(2)}
 
-    outcome = step(owner, [member(owner, 0, known), member(owner, 1, known)], claims)
+    result = step(owner, [member(owner, 0, known), member(owner, 1, known)], claims)
 
     patched = {
         name_of(one.target): one.body["metadata"]["ownerReferences"][0]["kind"]
-        for one in outcome.writes
+        for one in result.writes
         if isinstance(one, Patch) and "ownerReferences" in one.body.get("metadata", {})
     }
     assert patched.get("data-db-1") == owner_of_top
@@ -163,12 +163,14 @@ def test_claims_live_as_long_as_the_policy_says(
 def test_an_update_replaces_pods_from_the_top_one_at_a_time() -> None:
     before, after = stateful_set(), stateful_set(image="web:2")
     old, new = revision_of(before, 1), revision_of(after, 2)
-    history = History(old, new)
+    history = RevisionHistory(old, new)
     pods = [member(before, n, old) for n in range(3)]
 
-    first = decide(after, history, pods, {}, NOW)
-    second = decide(after, history, [*pods[:2], member(after, 2, new, ready=False)], {}, NOW)
-    third = decide(after, history, [*pods[:2], member(after, 2, new)], {}, NOW)
+    first = sync_stateful_set(after, history, pods, {}, NOW)
+    second = sync_stateful_set(
+        after, history, [*pods[:2], member(after, 2, new, ready=False)], {}, NOW
+    )
+    third = sync_stateful_set(after, history, [*pods[:2], member(after, 2, new)], {}, NOW)
 
     assert gone(first) == ["db-2"]
     assert gone(second) == []
@@ -179,16 +181,18 @@ def test_a_partition_keeps_the_lower_pods_as_they_are() -> None:
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}
     before, after = stateful_set(), stateful_set(image="web:2", updateStrategy=strategy)
     old, new = revision_of(before, 1), revision_of(after, 2)
-    history = History(old, new)
+    history = RevisionHistory(old, new)
 
-    done = decide(
+    done = sync_stateful_set(
         after,
         history,
         [*(member(before, n, old) for n in range(2)), member(after, 2, new)],
         {},
         NOW,
     )
-    remade = decide(after, history, [member(before, 0, old), member(after, 2, new)], {}, NOW)
+    remade = sync_stateful_set(
+        after, history, [member(before, 0, old), member(after, 2, new)], {}, NOW
+    )
 
     assert gone(done) == []
     (created,) = [one.object for one in remade.writes if isinstance(one, Create)]
@@ -200,9 +204,11 @@ def test_on_delete_waits_for_a_person() -> None:
     after = stateful_set(image="web:2", updateStrategy={"type": "OnDelete"})
     old, new = revision_of(stateful_set(), 1), revision_of(after, 2)
 
-    outcome = decide(after, History(old, new), [member(after, n, old) for n in range(3)], {}, NOW)
+    result = sync_stateful_set(
+        after, RevisionHistory(old, new), [member(after, n, old) for n in range(3)], {}, NOW
+    )
 
-    assert gone(outcome) == []
+    assert gone(result) == []
 
 
 def test_a_finished_update_becomes_the_current_revision() -> None:
@@ -210,10 +216,10 @@ def test_a_finished_update_becomes_the_current_revision() -> None:
     old, new = revision_of(stateful_set(), 1), revision_of(after, 2)
 
     half = stateful_set_status(
-        after, History(old, new), [member(after, 0, old), member(after, 1, new)], NOW
+        after, RevisionHistory(old, new), [member(after, 0, old), member(after, 1, new)], NOW
     )
     whole = stateful_set_status(
-        after, History(old, new), [member(after, n, new) for n in range(2)], NOW
+        after, RevisionHistory(old, new), [member(after, n, new) for n in range(2)], NOW
     )
 
     assert (half["currentRevision"], half["updateRevision"]) == (name_of(old), name_of(new))
@@ -232,7 +238,7 @@ def test_an_earlier_template_gets_the_newest_number() -> None:
     first, second = stateful_set(), stateful_set(image="web:2")
     known = [revision_of(first, 1), revision_of(second, 2)]
 
-    history = history_of(first, known)
+    history = find_revisions(first, known)
 
     assert name_of(history.update) == name_of(known[0])
     (write,) = history.writes
@@ -245,6 +251,6 @@ def test_only_unused_history_is_forgotten() -> None:
     known = [revision_of(stateful_set(image=f"web:{n}"), n) for n in range(1, 5)]
     used = member(owner, 0, known[0])
 
-    writes = surplus(owner, known, [name_of(known[3])], [used])
+    writes = revisions_to_delete(owner, known, [name_of(known[3])], [used])
 
     assert [name_of(one.target) for one in writes if isinstance(one, Delete)] == [name_of(known[1])]

@@ -18,7 +18,7 @@ from hanse.local.real.binaries import cache_folder, cached
 from hanse.local.real.programs import KUBECTL
 from tests.tinykube.kubectl.running import Kubectl
 from tinykube.apiserver import ApiServer
-from tinykube.controllers.controller_manager import ALL, BROKER, Controllers
+from tinykube.controllers.controller_manager import ALL, BROKER, ControllerManager
 from tinykube.http import serve
 from tinykube.users import ADMIN
 
@@ -48,7 +48,7 @@ async def serving(folder: Path, program: Path, which: frozenset[str]) -> AsyncIt
     access = ClientConfig(Endpoint(server, authority.certificate), Identity(token=TOKEN))
     write_kubeconfig(folder / "kubeconfig", [Context("lubeck", access)])
     api = ApiServer("lubeck", clock=WallClock())
-    controllers = Controllers(api, which=which)
+    controllers = ControllerManager(api, which=which)
     async with serve(api, sock, {TOKEN: ADMIN}, server_context(authority.server("lubeck"))):
         running = asyncio.create_task(controllers.run(), name="controllers")
         try:

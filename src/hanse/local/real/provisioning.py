@@ -14,9 +14,13 @@ from hanse.kube.watcher import follow
 from hanse.model.kinds.core import PersistentVolumeClaim, Service
 from hanse.model.objects import K, Kind, Object, Wire, to_wire
 from tinykube.builtin_resources import BUILTINS
-from tinykube.controllers.controller_loop import Work, WorkLoop
-from tinykube.controllers.persistentvolume import PERSISTENT_VOLUMES, STORAGE_CLASSES, Volumes
-from tinykube.controllers.service_loadbalancer import LoadBalancerAddresses
+from tinykube.controllers.controller_loop import ControllerLoop, WorkItem
+from tinykube.controllers.persistentvolume import (
+    PERSISTENT_VOLUMES,
+    STORAGE_CLASSES,
+    PersistentVolumeController,
+)
+from tinykube.controllers.service_loadbalancer import ServiceLoadBalancerController
 from tinykube.errors import StatusError
 from tinykube.request import RequestLike, Response
 from tinykube.resources import Registry
@@ -52,9 +56,9 @@ _MIRRORED: tuple[tuple[str, type[Object]], ...] = (
 async def provision(transport: Transport, load_balancers: list[str]) -> None:
     """Give Services addresses and claims volumes, until cancelled."""
     cluster = _MirroredCluster(transport)
-    volumes = Volumes(binds=False)  # the controller manager does
-    loop = WorkLoop(cluster, (LoadBalancerAddresses(load_balancers), volumes))
-    first: list[Work] = [(volumes, key) for key in volumes.first_keys]
+    volumes = PersistentVolumeController(binds=False)  # the controller manager does
+    loop = ControllerLoop(cluster, (ServiceLoadBalancerController(load_balancers), volumes))
+    first: list[WorkItem] = [(volumes, key) for key in volumes.initial_keys]
     async with asyncio.TaskGroup() as group:
         synced = [asyncio.Event() for _ in _MIRRORED]
         for (store, kind), listed in zip(_MIRRORED, synced, strict=True):

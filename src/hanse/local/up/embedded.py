@@ -19,7 +19,7 @@ from hanse.local.up.folder import Folder
 from hanse.local.up.topology import Member
 from tinykube import request as served
 from tinykube.apiserver import ApiServer
-from tinykube.controllers.controller_manager import ALL, BROKER, Controllers, Simulation
+from tinykube.controllers.controller_manager import ALL, BROKER, ControllerManager, Simulation
 from tinykube.controllers.simulated_nodes import NodeRanges
 from tinykube.http import serve
 from tinykube.users import ADMIN, User
@@ -173,9 +173,9 @@ class EmbeddedCluster:
             await controllers.idle()
             ready.set()
 
-    def _controllers(self) -> Controllers:
+    def _controllers(self) -> ControllerManager:
         ranges = self.member.ranges
-        return Controllers(
+        return ControllerManager(
             self.api,
             which=ALL if self.member.runs_workloads else BROKER,
             simulation=Simulation(
