@@ -64,7 +64,7 @@ async def _idle_clusters() -> float:
     async with AsyncExitStack() as stack:
         clusters = [ApiServer(f"c{number}", clock=WallClock()) for number in range(IDLE)]
         for api in clusters:
-            controllers = ControllerManager(api, which=ALL)
+            controllers = ControllerManager(api, enabled=ALL)
             task = asyncio.create_task(controllers.run(), name=f"cluster {api.name}")
             stack.callback(task.cancel)
             await controllers.idle()

@@ -73,7 +73,7 @@ class Schedule:
         await world.client(BROKER).create(namespace(HOME))
         await world.client(BROKER).send(DEFINE_CLUSTER_SETS)
         controllers = [
-            asyncio.create_task(ControllerManager(world.clusters[n], which=NAMESPACES).run())
+            asyncio.create_task(ControllerManager(world.clusters[n], enabled=NAMESPACES).run())
             for n in (world.names if self.razes else ())
         ]
         for cluster in world.names:

@@ -107,7 +107,7 @@ async def embedded_testbed(names: Sequence[ClusterId] = NAMES) -> AsyncIterator[
             group.create_task(
                 ControllerManager(
                     server,
-                    which=controller_manager.BROKER if name == BROKER else controller_manager.ALL,
+                    enabled=controller_manager.BROKER if name == BROKER else controller_manager.ALL,
                 ).run(),
                 name=f"controllers {name}",
             )

@@ -144,7 +144,7 @@ class Realm(World):
             await client.send(Request("POST", DEFINITIONS, body=msgspec.json.encode(definition)))
         for name in (SYSTEM, *namespaces):
             await client.create(Namespace(metadata=Meta(name=name)))
-        controllers = ControllerManager(self.clusters[cluster], which=NAMESPACES)
+        controllers = ControllerManager(self.clusters[cluster], enabled=NAMESPACES)
         self._controllers[cluster] = asyncio.create_task(controllers.run())
 
     async def define(self, cluster: str, name: str, spec: Wire | None = None) -> None:

@@ -32,7 +32,7 @@ async def test_services_get_addresses_and_claims_volumes_that_go_with_them() -> 
             "resources": {"requests": {"storage": "1Gi"}},
         },
     }
-    async with cluster(which=ALL - {"load-balancer", "volumes"}) as there:
+    async with cluster(enabled=ALL - {"load-balancer", "volumes"}) as there:
         await there.create(service)
         provisioning = asyncio.create_task(provision(InProcess(there.api), ["198.19.7.0/24"]))
 

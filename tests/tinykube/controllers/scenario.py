@@ -93,7 +93,7 @@ class Cluster:
 @asynccontextmanager
 async def cluster(
     *,
-    which: frozenset[str] = ALL,
+    enabled: frozenset[str] = ALL,
     simulation: Simulation | None = None,
     snapshot: Snapshot | None = None,
     service_range: str = "10.0.0.0/16",
@@ -108,7 +108,7 @@ async def cluster(
         service_range=service_range,
         call_webhook=webhook,
     )
-    controllers = ControllerManager(api, which=which, simulation=simulation)
+    controllers = ControllerManager(api, enabled=enabled, simulation=simulation)
     running = asyncio.create_task(controllers.run(), name="controllers")
     try:
         yield Cluster(api)

@@ -167,7 +167,7 @@ async def test_init_containers_are_done_before_and_sidecars_stay() -> None:
 
 
 async def test_the_root_certificate_cannot_be_tampered_with() -> None:
-    async with cluster(which=BROKER) as there:
+    async with cluster(enabled=BROKER) as there:
         await there.until(lambda: there.get("configmaps", "kube-root-ca.crt"))
         before = there.seen("configmaps", "kube-root-ca.crt")["data"]
 
@@ -178,9 +178,9 @@ async def test_the_root_certificate_cannot_be_tampered_with() -> None:
 
 
 async def test_an_unknown_controller_is_refused_by_name() -> None:
-    async with cluster(which=BROKER) as there:
+    async with cluster(enabled=BROKER) as there:
         with pytest.raises(ValueError, match="no controller named kublet"):
-            ControllerManager(there.api, which=frozenset(("kublet",)))
+            ControllerManager(there.api, enabled=frozenset(("kublet",)))
 
 
 class Failing:
@@ -198,7 +198,7 @@ class Failing:
 
 
 async def test_addresses_are_given_though_writes_fail_at_first() -> None:
-    async with cluster(which=BROKER) as there:
+    async with cluster(enabled=BROKER) as there:
         failures = [500, 409, 429, 503]
         balancers = ServiceLoadBalancerController(["198.19.0.0/24"])
         loop = ControllerLoop(Failing(there.api, failures), [balancers])

@@ -90,7 +90,7 @@ async def test_orphans_stay_and_are_adopted_again() -> None:
 
 
 async def test_an_object_with_one_living_owner_stays() -> None:
-    async with cluster(which=BROKER) as there:
+    async with cluster(enabled=BROKER) as there:
         first = await there.create(config("first"))
         second = await there.create(config("second"))
         await there.create(config("child", first, second))
@@ -104,7 +104,7 @@ async def test_an_object_with_one_living_owner_stays() -> None:
 
 
 async def test_an_object_whose_owner_never_was_goes() -> None:
-    async with cluster(which=BROKER) as there:
+    async with cluster(enabled=BROKER) as there:
         ghost = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "uid": "no"}}
 
         await there.create(config("child", ghost))
@@ -113,7 +113,7 @@ async def test_an_object_whose_owner_never_was_goes() -> None:
 
 
 async def test_an_owner_of_the_same_name_but_another_uid_is_no_owner() -> None:
-    async with cluster(which=BROKER) as there:
+    async with cluster(enabled=BROKER) as there:
         real = await there.create(config("owner"))
         other = {**real, "metadata": {**real["metadata"], "uid": "another"}}
 
@@ -124,7 +124,7 @@ async def test_an_owner_of_the_same_name_but_another_uid_is_no_owner() -> None:
 
 
 async def test_an_owner_in_another_namespace_is_no_owner() -> None:
-    async with cluster(which=BROKER) as there:
+    async with cluster(enabled=BROKER) as there:
         await there.create(namespace("shop"))
         owner = await there.create(config("owner"), "shop")
 
@@ -134,7 +134,7 @@ async def test_an_owner_in_another_namespace_is_no_owner() -> None:
 
 
 async def test_an_owner_of_an_unknown_kind_proves_nothing() -> None:
-    async with cluster(which=BROKER) as there:
+    async with cluster(enabled=BROKER) as there:
         odd = {"apiVersion": "x.dev/v1", "kind": "Odd", "metadata": {"name": "x", "uid": "no"}}
 
         await there.create(config("child", odd))
@@ -144,7 +144,7 @@ async def test_an_owner_of_an_unknown_kind_proves_nothing() -> None:
 
 
 async def test_two_that_own_each_other_both_go() -> None:
-    async with cluster(which=BROKER) as there:
+    async with cluster(enabled=BROKER) as there:
         first = await there.create(config("first"))
         second = await there.create(config("second", first, block=True))
         reference = config("x", second, block=True)["metadata"]["ownerReferences"]
@@ -172,7 +172,7 @@ async def test_a_namespace_goes_with_all_that_is_in_it() -> None:
 
 
 async def test_a_namespace_waits_for_finalizers_and_names_them() -> None:
-    async with cluster(which=BROKER) as there:
+    async with cluster(enabled=BROKER) as there:
         await there.create(namespace("shop"))
         await there.create(config("held", finalizers=["hanse.dev/keep"]), "shop")
 
@@ -189,7 +189,7 @@ async def test_a_namespace_waits_for_finalizers_and_names_them() -> None:
 
 
 async def test_every_namespace_has_an_account_and_the_root_certificate() -> None:
-    async with cluster(which=BROKER) as there:
+    async with cluster(enabled=BROKER) as there:
         await there.create(namespace("shop"))
         await there.until(lambda: there.get("serviceaccounts", "default", "shop"))
         await there.delete("configmaps", "kube-root-ca.crt", "shop")
@@ -198,7 +198,7 @@ async def test_every_namespace_has_an_account_and_the_root_certificate() -> None
 
 
 async def test_a_broker_runs_no_workloads() -> None:
-    async with cluster(which=BROKER) as there:
+    async with cluster(enabled=BROKER) as there:
         await there.create(workload("Deployment"))
 
         await there.rest(60)

@@ -177,7 +177,7 @@ class EmbeddedCluster:
         ranges = self.member.ranges
         return ControllerManager(
             self.api,
-            which=ALL if self.member.runs_workloads else BROKER,
+            enabled=ALL if self.member.runs_workloads else BROKER,
             simulation=Simulation(
                 nodes=self.member.nodes,
                 ranges=NodeRanges(
