@@ -36,7 +36,11 @@ from tinykube.controllers.objects import (
     status_of,
     time_until_available,
 )
-from tinykube.controllers.owner_references import claim, controller_keys, potential_owner_keys
+from tinykube.controllers.owner_references import (
+    claim_objects,
+    controller_keys,
+    potential_owner_keys,
+)
 from tinykube.controllers.pod_template import REVISION_LABEL
 from tinykube.controllers.revisions import (
     RevisionHistory,
@@ -82,8 +86,8 @@ class StatefulSetController:
         stateful_set = lister.get(STATEFUL_SETS, key.namespace, key.name)
         if stateful_set is None:
             return DONE
-        pods = claim(stateful_set, PODS, lister)
-        revisions = claim(stateful_set, CONTROLLER_REVISIONS, lister)
+        pods = claim_objects(stateful_set, PODS, lister)
+        revisions = claim_objects(stateful_set, CONTROLLER_REVISIONS, lister)
         if pods.writes or revisions.writes:
             return Result((*pods.writes, *revisions.writes))
         held = [pod for pod in pods.held if ordinal_of(stateful_set, pod) is not None]

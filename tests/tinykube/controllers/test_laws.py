@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tinykube.virtual_time import run
 
 from .scenario import Cluster, cluster, ready_pods, workload
-from .test_cascade import namespace
+from .test_garbagecollector import namespace
 
 Act = Callable[[Cluster], Awaitable[Any]]
 KINDS = {"Deployment": "deployments.apps", "StatefulSet": "statefulsets.apps"}

@@ -48,7 +48,7 @@ async def serving(folder: Path, program: Path, which: frozenset[str]) -> AsyncIt
     access = ClientConfig(Endpoint(server, authority.certificate), Identity(token=TOKEN))
     write_kubeconfig(folder / "kubeconfig", [Context("lubeck", access)])
     api = ApiServer("lubeck", clock=WallClock())
-    controllers = ControllerManager(api, which=which)
+    controllers = ControllerManager(api, enabled=which)
     async with serve(api, sock, {TOKEN: ADMIN}, server_context(authority.server("lubeck"))):
         running = asyncio.create_task(controllers.run(), name="controllers")
         try:
