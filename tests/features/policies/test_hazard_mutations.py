@@ -32,11 +32,11 @@ def _quiet() -> Iterator[None]:
 
 
 def tombstones_go_at_once(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ledger_page, "_all_know", lambda *_: True)
+    patch.setattr(ledger_page, "_is_end_known_everywhere", lambda *_: True)
 
 
 def whatever_is_gone_was_deleted(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(deletion, "classify_disappearance", lambda *_: deletion.Deleted())
+    patch.setattr(deletion, "classify_disappearance", lambda *_: deletion.DeletedByUser())
 
 
 def copies_carry_no_mark(patch: pytest.MonkeyPatch) -> None:
@@ -53,9 +53,9 @@ def nobody_notices_who_was_away(patch: pytest.MonkeyPatch) -> None:
 
 def deletions_are_not_looked_for(patch: pytest.MonkeyPatch) -> None:
     def nothing(_: Any, own: Any, known: Any) -> observation.RecordDraft:
-        return observation._draft(own, known, observation._cleared(own.here))
+        return observation._draft_unchanged(own, known, observation._absent_state(own.here))
 
-    patch.setattr(observation, "_absent", nothing)
+    patch.setattr(observation, "_observe_absent", nothing)
 
 
 def nobody_counts_how_often_something_comes_back(patch: pytest.MonkeyPatch) -> None:
@@ -63,7 +63,7 @@ def nobody_counts_how_often_something_comes_back(patch: pytest.MonkeyPatch) -> N
 
 
 def what_went_with_its_namespace_stands_in_the_next(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(decision, "_displaced", decision._blocked)
+    patch.setattr(decision, "_blocked_without_parent", decision._blocked)
 
 
 def where_it_was_seen_first_is_where_it_stands(patch: pytest.MonkeyPatch) -> None:
@@ -72,7 +72,7 @@ def where_it_was_seen_first_is_where_it_stands(patch: pytest.MonkeyPatch) -> Non
 
 def what_is_seen_is_of_the_namespace_that_is_seen(patch: pytest.MonkeyPatch) -> None:
     def confirm_parents(view: MemberView, here: LocalState, _: Snapshot) -> LocalState:
-        return replace(here, home=view.home) if here.exists else here
+        return replace(here, home=view.namespace_uid) if here.exists else here
 
     patch.setattr(deletion, "confirm_parents", confirm_parents)
 
@@ -86,7 +86,9 @@ def what_was_ever_read_counts(patch: pytest.MonkeyPatch) -> None:
 
 
 def every_write_gives_a_generation(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(decision, "_generation_after", lambda policy, _: policy.metadata.generation + 1)
+    patch.setattr(
+        decision, "_generation_after_patch", lambda policy, _: policy.metadata.generation + 1
+    )
 
 
 @pytest.mark.parametrize(

@@ -40,13 +40,13 @@ def edits_that_follow_our_write_are_ours(patch: pytest.MonkeyPatch) -> None:
     def acknowledge(
         it: observation.ObservedPolicy, own: PolicyRecord, known: History, target: Version, _: int
     ) -> observation.RecordDraft:
-        return observation._draft(own, known, it.state_at(target.dot))
+        return observation._draft_unchanged(own, known, it.state_at(target.dot))
 
-    patch.setattr(observation, "_landed", acknowledge)
+    patch.setattr(observation, "_observe_own_write", acknowledge)
 
 
 def records_of_an_earlier_stay_count(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ledger_page, "_is_known", lambda *_: True)
+    patch.setattr(ledger_page, "_is_key_known", lambda *_: True)
 
 
 def nobody_tells_of_what_was_collected(patch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,8 @@ import msgspec
 from hanse.cli.doctor.clusters import Finding
 from hanse.cli.doctor.lists import Chart
 from hanse.features.policies.ledger import LEDGER_LABEL, POLICIES
-from hanse.features.policies.peers import ignored_annotation_warning, peer_warnings
 from hanse.features.policies.view import PolicyView, list_policies
+from hanse.features.policies.webhooks import ignored_annotation_warning, peer_warnings
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.federation import spelled
 from hanse.model.objects import Wire

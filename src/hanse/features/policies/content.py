@@ -1,4 +1,4 @@
-"""What is replicated of a policy, and when two of them say the same."""
+"""The replicated part of a policy, its digest, and patches between versions of it."""
 
 import re
 from collections.abc import Mapping
@@ -47,65 +47,65 @@ class Content(Struct, frozen=True, omit_defaults=True):
 
 
 def policy_key(policy: Policy) -> Key:
-    """The decision that a policy belongs to."""
+    """The key under which a policy is planned."""
     topic = CLUSTER_WIDE if isinstance(policy, ClusterNetworkPolicy) else NAMESPACED
     return Key(topic, policy.metadata.name, policy.metadata.namespace)
 
 
 def is_federated(policy: Policy) -> bool:
-    """Whether its users want it in every member."""
+    """Whether a policy is annotated to be replicated to every member."""
     return spelled(policy.metadata.annotations, "federated.anp") == "true"
 
 
 def replicated_content(policy: Policy) -> Content:
-    """What a policy says, as it stands, without anybody's bookkeeping."""
+    """The spec, labels and annotations of a policy without those that tools keep for themselves."""
     meta = policy.metadata
     return Content(policy.spec, _user_metadata(meta.labels), _user_metadata(meta.annotations))
 
 
 def content_digest(content: Content) -> str:
-    """A short name of what a policy means: what admission fills in makes no difference."""
+    """A short hash of a policy's normalized content: defaults set by admission do not change it."""
     normal = (normalize_spec(content.spec), content.labels, content.annotations)
     return _hash(msgspec.json.encode(normal, order="deterministic"))
 
 
-def build_policy(key: Key, content: Content, mark: Mapping[str, str]) -> Policy:
-    """The policy as it is created in another member."""
+def build_policy(key: Key, content: Content, annotation: Mapping[str, str]) -> Policy:
+    """The policy as it is created in another member, with its version annotation."""
     kind = KINDS[key.topic]
     meta = Meta(
         name=key.name,
         namespace=key.namespace,
         labels=dict(content.labels),
-        annotations={**content.annotations, FEDERATED: "true", **mark},
+        annotations={**content.annotations, FEDERATED: "true", **annotation},
     )
     return kind(metadata=meta, spec=content.spec)
 
 
-def patch_to_content(content: Content, standing: Policy, mark: Mapping[str, str]) -> Wire:
-    """The merge patch that lets a standing policy say this and nothing else."""
-    meta = standing.metadata
+def patch_to_content(content: Content, current: Policy, annotation: Mapping[str, str]) -> Wire:
+    """The merge patch that gives an existing policy exactly this content."""
+    meta = current.metadata
     labels = _replacing_patch(content.labels, _user_metadata(meta.labels))
     annotations = {
         **_replacing_patch(content.annotations, _user_metadata(meta.annotations)),
-        **mark,
+        **annotation,
     }
-    spec = _replacing_patch(content.spec, standing.spec)
+    spec = _replacing_patch(content.spec, current.spec)
     change: Wire = {"metadata": {"labels": labels, "annotations": annotations}}
     return {**change, "spec": spec} if spec else change
 
 
-def patch_to_unfederated(standing: Policy) -> Wire:
-    """The merge patch that leaves a policy to its cluster alone."""
-    ours = [
+def patch_to_unfederated(current: Policy) -> Wire:
+    """The merge patch that makes a federated policy local: it removes our annotations."""
+    owned = [
         name
-        for name in standing.metadata.annotations
+        for name in current.metadata.annotations
         if name in _FEDERATED or name.startswith(LEDGER_PREFIX)
     ]
-    return {"metadata": {"annotations": dict.fromkeys(ours)}}
+    return {"metadata": {"annotations": dict.fromkeys(owned)}}
 
 
 def normalize_spec(spec: Wire) -> Wire:
-    """A spec without what Antrea's admission fills in: the tier, and names of unnamed rules."""
+    """A spec without Antrea's defaults: the default tier, and generated names of rules."""
     normal = {name: value for name, value in spec.items() if not _is_default(name, value)}
     for direction in ("ingress", "egress"):
         rules = normal.get(direction)
@@ -130,15 +130,15 @@ def _is_rule_default(name: str, value: Any) -> bool:
     return value is None or (name == "enableLogging" and value is False)
 
 
-def _user_metadata(marks: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in marks.items() if not name.startswith(_BOOKKEEPING)}
+def _user_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in metadata.items() if not name.startswith(_BOOKKEEPING)}
 
 
-def _replacing_patch(wanted: Mapping[str, Any], standing: Mapping[str, Any]) -> Wire:
-    """The merge patch that leaves nothing but what is wanted."""
-    change: Wire = dict.fromkeys(standing.keys() - wanted.keys())
-    for name, value in wanted.items():
-        inner = standing.get(name)
+def _replacing_patch(desired: Mapping[str, Any], current: Mapping[str, Any]) -> Wire:
+    """The merge patch that replaces one mapping by another, recursively."""
+    change: Wire = dict.fromkeys(current.keys() - desired.keys())
+    for name, value in desired.items():
+        inner = current.get(name)
         if value == inner:
             continue
         both = isinstance(value, dict) and isinstance(inner, dict)
@@ -147,5 +147,5 @@ def _replacing_patch(wanted: Mapping[str, Any], standing: Mapping[str, Any]) -> 
 
 
 @lru_cache(maxsize=65536)
-def _hash(told: bytes) -> str:
-    return blake2b(told, digest_size=8).hexdigest()
+def _hash(encoded: bytes) -> str:
+    return blake2b(encoded, digest_size=8).hexdigest()

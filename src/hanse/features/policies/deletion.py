@@ -1,4 +1,4 @@
-"""Whether a policy that is gone was deleted by somebody, and not by something else."""
+"""Whether a policy that is gone was deleted by a user, or removed with its namespace or kind."""
 
 from datetime import timedelta
 from typing import TypeAlias
@@ -23,98 +23,101 @@ from hanse.model.snapshot import Snapshot
 RECHECK_INTERVAL = timedelta(seconds=5)
 
 
-class Deleted(Struct, frozen=True):
-    """Somebody deleted it."""
+class DeletedByUser(Struct, frozen=True):
+    """A user deleted the policy."""
 
 
 class RemovedWithParent(Struct, frozen=True):
-    """It went with its namespace or with its kind: nobody decided against it."""
+    """The policy went with its namespace or its CustomResourceDefinition, which is no deletion."""
 
 
 class Undetermined(Struct, frozen=True):
-    """It has to be asked for, or waited for."""
+    """Live reads, or time, are needed before a deletion can be told."""
 
     questions: tuple[Question, ...] = ()
 
 
-class Held(Struct, frozen=True):
-    """Too much is gone at once to be taken for deletions without a person's word."""
+class HeldDeletion(Struct, frozen=True):
+    """Too many policies are gone at once: their deletion needs confirmation."""
 
     message: str
 
 
-DisappearanceCause: TypeAlias = Deleted | RemovedWithParent | Undetermined | Held
+DisappearanceCause: TypeAlias = DeletedByUser | RemovedWithParent | Undetermined | HeldDeletion
 
 
 def classify_disappearance(
     view: MemberView, here: LocalState, options: PolicyOptions, snapshot: Snapshot
 ) -> DisappearanceCause:
-    """What became of a policy that stood in a member; if one is seen there, it is another."""
+    """Why a recorded policy is gone from a member; a policy of its name there has another uid."""
     if view.joining:
         return Undetermined()
-    suspicion = _mass_deletion_message(view.member, options, snapshot)
-    if suspicion:
-        return Held(suspicion)
-    reads = [Read(place, since=f"{here.uid} was gone") for place in _refs_to_read(view)]
-    known = fresh_values(reads, snapshot)
-    if known is None:
+    if message := _mass_deletion_message(view.member, options, snapshot):
+        return HeldDeletion(message)
+    reads = [Read(ref, since=f"{here.uid} was gone") for ref in _refs_to_read(view)]
+    results = fresh_values(reads, snapshot)
+    if results is None:
         return Undetermined(fresh_read_questions(reads))
-    policy, definition, *homes = known
-    seen_there = view.policy.metadata.uid if view.policy is not None else ""
-    if policy is not None and policy["metadata"]["uid"] != seen_there:
-        return Undetermined()  # the watch is about to tell
+    policy, definition, *namespaces = results
+    observed_uid = view.policy.metadata.uid if view.policy is not None else ""
+    if policy is not None and policy["metadata"]["uid"] != observed_uid:
+        return Undetermined()  # the watch has not delivered it yet
     if live_uid(definition) != here.definition:
         return RemovedWithParent()
-    if any(live_uid(home) != here.home for home in homes):
+    if any(live_uid(namespace) != here.home for namespace in namespaces):
         return RemovedWithParent()
-    return Deleted()
+    return DeletedByUser()
 
 
 def confirm_parents(
     view: MemberView, here: LocalState, snapshot: Snapshot
 ) -> LocalState | Undetermined:
-    """The same, with the namespace and the definition that a standing policy is of.
+    """The state with the uids of the namespace and the definition that the policy belongs to.
 
-    Watches may lag behind each other, so it may have been acknowledged as of those before. What is
-    read live after others of their name are known is of those: what went took its policies along.
+    Watches may lag behind each other, so the state may name their predecessors. A policy that a
+    live read finds after their successors were observed belongs to the successors: a namespace or
+    definition that is deleted takes its policies along.
     """
-    policy, known = view.policy, (view.home, view.definition)
-    if policy is None or policy.metadata.uid != here.uid or not all(known):
+    policy, parents = view.policy, (view.namespace_uid, view.definition_uid)
+    if policy is None or policy.metadata.uid != here.uid or not all(parents):
         return here
-    if (here.home, here.definition) == known:
+    if (here.home, here.definition) == parents:
         return here
-    read = Read(view.place, since=" and ".join(known))
+    read = Read(view.policy_ref, since=" and ".join(parents))
     answer = snapshot.fact(Answer, read.id)
     if answer is None or live_uid(answer.value) != here.uid:
         return Undetermined(fresh_read_questions([read]))
-    return replace(here, home=view.home, definition=view.definition)
+    return replace(here, home=view.namespace_uid, definition=view.definition_uid)
 
 
 def _refs_to_read(view: MemberView) -> tuple[ClusterObjectRef, ...]:
+    """The policy, its definition and its namespace, in this order."""
     definition = ObjectRef(CustomResourceDefinition.kind, definition_name(view.key))
-    places = (view.place, ClusterObjectRef(view.member, definition))
+    refs = (view.policy_ref, ClusterObjectRef(view.member, definition))
     if not view.key.namespace:
-        return places
-    return (*places, ClusterObjectRef(view.member, ObjectRef(Namespace.kind, view.key.namespace)))
+        return refs
+    return (*refs, ClusterObjectRef(view.member, ObjectRef(Namespace.kind, view.key.namespace)))
 
 
 def _mass_deletion_message(member: ClusterId, options: PolicyOptions, snapshot: Snapshot) -> str:
-    """Why so much being gone is suspicious; empty if it is not."""
-    home = snapshot.get(member, Namespace, SYSTEM)
-    lifted = home.metadata.annotations.get(ALLOW_MASS_DELETION, "") if home is not None else ""
-    if {"policies", "*"} & {one.strip() for one in lifted.split(",")}:
+    """The message if too many policies are gone at once and nobody allowed it; else empty."""
+    namespace = snapshot.get(member, Namespace, SYSTEM)
+    allowed = (
+        namespace.metadata.annotations.get(ALLOW_MASS_DELETION, "") if namespace is not None else ""
+    )
+    if {"policies", "*"} & {item.strip() for item in allowed.split(",")}:
         return ""
-    stood = vanished = 0
-    for told in snapshot.all(member, ConfigMap):
-        record, key = decode_record(told), record_key(told)
+    applied = vanished = 0
+    for config_map in snapshot.all(member, ConfigMap):
+        record, key = decode_record(config_map), record_key(config_map)
         if not isinstance(record, PolicyRecord) or key is None or key.topic not in KINDS:
             continue
         if record.here.phase == "Applied" and record.here.exists:
-            stood += 1
+            applied += 1
             vanished += snapshot.get(member, KINDS[key.topic], key.name, key.namespace) is None
-    if vanished <= max(options.vanished, options.share * stood):
+    if vanished <= max(options.vanished, options.share * applied):
         return ""
     return (
-        f"{vanished} of {stood} policies are gone at once; annotate namespace {SYSTEM} with "
+        f"{vanished} of {applied} policies are gone at once; annotate namespace {SYSTEM} with "
         f"{ALLOW_MASS_DELETION}=policies if they were deleted on purpose"
     )

@@ -1,4 +1,4 @@
-"""What people are told about a policy, once, when its record changes."""
+"""Kubernetes Events about a policy, emitted when its record changes."""
 
 from collections.abc import Iterator
 
@@ -11,23 +11,23 @@ RESOLVE = "settle it with `hanse policies resolve`"
 
 
 def record_events(
-    view: MemberView, own: PolicyRecord | MissingRecord, record: PolicyRecord
+    view: MemberView, stored: PolicyRecord | MissingRecord, record: PolicyRecord
 ) -> tuple[EventRequest, ...]:
-    """The events that go with a record's change."""
-    before = own if isinstance(own, PolicyRecord) else PolicyRecord()
-    return tuple(_told(view, before, record))
+    """The Events for the change from the stored record to a new one."""
+    before = stored if isinstance(stored, PolicyRecord) else PolicyRecord()
+    return tuple(_events(view, before, record))
 
 
-def _told(view: MemberView, before: PolicyRecord, after: PolicyRecord) -> Iterator[EventRequest]:
-    yield from _history_told(view, before, after)
+def _events(view: MemberView, before: PolicyRecord, after: PolicyRecord) -> Iterator[EventRequest]:
+    yield from _history_events(view, before, after)
     if before.here.phase != after.here.phase or before.here.reason != after.here.reason:
-        yield from _phase_told(view, before, after)
+        yield from _phase_events(view, before, after)
     if after.kept is not None and after.kept != before.kept:
         message = "this cluster went back in time; what stood here is kept in its record"
         yield _warning(view, "Restored", message)
 
 
-def _history_told(
+def _history_events(
     view: MemberView, before: PolicyRecord, after: PolicyRecord
 ) -> Iterator[EventRequest]:
     winner = after.history.winner
@@ -39,11 +39,11 @@ def _history_told(
             yield _warning(view, "VersionsCrossed", conflict_message(winner, loser, view))
     old = before.history.winner
     if winner.dot.cluster == view.member and (old is None or old.dot != winner.dot):
-        yield _normal(view, _DEEDS[winner.state], f"{_DONE[winner.state]} in every member")
+        yield _normal(view, _REASONS[winner.state], f"{_MESSAGES[winner.state]} in every member")
 
 
-_DEEDS = {"Present": "Federated", "Deleted": "FederationEnded", "Orphaned": "LeftFederation"}
-_DONE = {
+_REASONS = {"Present": "Federated", "Deleted": "FederationEnded", "Orphaned": "LeftFederation"}
+_MESSAGES = {
     "Present": "what this policy says holds",
     "Deleted": "this policy is deleted",
     "Orphaned": "this policy is left to its cluster",
@@ -51,19 +51,20 @@ _DONE = {
 
 
 def conflict_message(winner: Version, loser: Version, view: MemberView) -> str:
-    """In one sentence, who won over whom, and where the other version is."""
-    mine, other = winner.dot.cluster, loser.dot.cluster
-    kept = f"record {record_name(view.key)}"
+    """The message about conflicting versions: which one won, and where the other is kept."""
+    winning = winner.dot.cluster
+    winner_action = f"{_ACTIONS[winner.state]} in {winning}"
+    loser_action = f"{_ACTIONS[loser.state]} in {loser.dot.cluster}"
     return (
-        f"{_WORD[winner.state]} in {mine} and {_WORD[loser.state]} in {other} crossed: the one in "
-        f"{mine} counts, the other is kept in {kept}; {RESOLVE}"
+        f"{winner_action} and {loser_action} crossed: the one in {winning} counts, "
+        f"the other is kept in record {record_name(view.key)}; {RESOLVE}"
     )
 
 
-_WORD = {"Present": "a change", "Deleted": "a deletion", "Orphaned": "leaving the federation"}
+_ACTIONS = {"Present": "a change", "Deleted": "a deletion", "Orphaned": "leaving the federation"}
 
 
-def _phase_told(
+def _phase_events(
     view: MemberView, before: PolicyRecord, after: PolicyRecord
 ) -> Iterator[EventRequest]:
     here: LocalState = after.here
@@ -83,8 +84,8 @@ def _phase_told(
 
 
 def _normal(view: MemberView, reason: str, message: str) -> EventRequest:
-    return EventRequest(view.place, reason, message, recorded_with=view.record_ref)
+    return EventRequest(view.policy_ref, reason, message, recorded_with=view.record_ref)
 
 
 def _warning(view: MemberView, reason: str, message: str) -> EventRequest:
-    return EventRequest(view.place, reason, message, "Warning", recorded_with=view.record_ref)
+    return EventRequest(view.policy_ref, reason, message, "Warning", recorded_with=view.record_ref)

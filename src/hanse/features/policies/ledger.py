@@ -1,8 +1,8 @@
-"""The ledger of a member: one record for each policy, and one page about the ledger itself."""
+"""The ledger of a member: ConfigMaps with a record per policy and a page about the ledger."""
 
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -21,12 +21,13 @@ VERSION_ANNOTATION = f"{LEDGER_PREFIX}version"
 RESOLVE_ANNOTATION = f"{LEDGER_PREFIX}resolve"
 
 SCHEMA = 1
+T = TypeVar("T")
 PAGE_TOPIC = "ledger"
 PAGE_NAME = "policies-ledger"
 _POLICY = "policy"
 _RECORD = "record"
 _SUMMARY = "summary"
-_LONGEST_NAME = 200
+_MAX_NAME_LENGTH = 200
 
 Phase = Literal["Pending", "Applied", "Blocked", "Quarantined", "Released"]
 Reason = Literal[
@@ -45,39 +46,39 @@ Reason = Literal[
 
 
 class LocalState(Struct, frozen=True, omit_defaults=True):
-    """What of a policy stands in the member that the record is for."""
+    """The state of a policy in the member whose ledger has the record."""
 
     phase: Phase = "Pending"
     reason: Reason = ""
     message: str = ""
     dot: Dot | None = None
-    """The version that stands here, as far as it was acknowledged."""
+    """The version that exists here, as last acknowledged."""
     digest: str = ""
-    """What it said when it was acknowledged, admission's additions included."""
+    """The digest of its content when it was acknowledged, including admission's changes."""
     uid: str = ""
     generation: int = 0
-    """The generation it had, or is given by a write that is under way."""
+    """Its generation when it was acknowledged, or after a write that is under way."""
     seen: int = 0
-    """The resourceVersion it had: whoever sees an older one looks at the past."""
+    """Its resourceVersion when it was acknowledged: an older one is a stale read."""
     former: str = ""
-    """The uid of what stood in a namespace, or was of a definition, that went: it went too."""
+    """The uid of a policy that was removed together with its namespace or definition."""
     home: str = ""
     """The uid of its namespace."""
     definition: str = ""
     """The uid of its kind's definition."""
     target: Dot | None = None
-    """The version that is to stand here."""
+    """The version to be written here."""
     since: str = ""
-    """When the policy was found to be over, for its tombstone's retention."""
+    """When the policy was released, for the retention of its tombstone."""
 
     @property
     def exists(self) -> bool:
-        """Whether some version of the policy stands here."""
+        """Whether some version of the policy exists here."""
         return bool(self.uid)
 
 
 class SupersededContent(Struct, frozen=True):
-    """What stood here and gave way without anybody's word, after the member went back in time."""
+    """Content that was overwritten after the member was restored to an earlier state."""
 
     digest: str
     spec: dict[str, object]
@@ -86,73 +87,74 @@ class SupersededContent(Struct, frozen=True):
 
 
 class PolicyRecord(Struct, frozen=True):
-    """One policy in the ledger of one member."""
+    """The record of one policy in the ledger of one member."""
 
     history: History = EMPTY_HISTORY
     here: LocalState = LocalState()
     actor: str = ""
-    """The name this record counts its own events under."""
+    """The actor id under which this record counts its own events."""
     kept: SupersededContent | None = None
     stay: int = 1
-    """Which of its member's stays in the federation it was last written in."""
+    """The stay of the member in which the record was last written."""
     schema: int = SCHEMA
 
 
 class LedgerPage(Struct, frozen=True):
-    """The ledger itself: its member has taken everything in, and remembers what was collected."""
+    """The page of a complete ledger: its member's identity, stays, and collected tombstones."""
 
     cluster: str
-    """The uid of the member's kube-system namespace: another cluster of the same id is another."""
+    """The uid of the member's kube-system namespace: it tells apart clusters of the same id."""
     stay: int = 1
-    """Which of its stays in the federation this is."""
+    """The number of this stay in the federation."""
     members: dict[ClusterId, int] = {}
-    """The stays of the other members, as far as they are known."""
+    """The current stays of the other members, as far as they are known."""
     left: dict[ClusterId, int] = {}
-    """The last stays of members that left: a ledger of such a stay is from another time."""
+    """The last stays of members that left: ledgers from such a stay do not count."""
     collected: dict[str, dict[str, int]] = {}
-    """The context of each policy whose tombstone was collected, the latest last."""
+    """The context of each policy whose tombstone was collected, the most recent last."""
     schema: int = SCHEMA
 
 
 class UnreadableRecord(Struct, frozen=True):
-    """A record that is not ours to change: it is newer than we are."""
+    """A record in a newer schema than ours: it must not be changed."""
 
-    why: str
+    reason: str
 
 
 class MissingRecord(Struct, frozen=True):
-    """No record, or one that somebody spoilt."""
+    """No record, or one that cannot be decoded."""
 
 
 def record_name(key: Key) -> str:
     """The name of a policy's record, the same in every member."""
-    told = ".".join(part for part in (key.topic, key.namespace, key.name) if part)
-    if len(told) <= _LONGEST_NAME:
-        return told
-    return unique(key.topic, key.namespace, key.name, most=_LONGEST_NAME)
+    name = ".".join(part for part in (key.topic, key.namespace, key.name) if part)
+    if len(name) <= _MAX_NAME_LENGTH:
+        return name
+    return unique(key.topic, key.namespace, key.name, most=_MAX_NAME_LENGTH)
 
 
 def record_config_map(key: Key, record: PolicyRecord) -> ConfigMap:
-    """The record as it is written."""
+    """The ConfigMap of a record."""
     winner = record.history.winner
     summary = f"{winner.state if winner else 'Forgotten'}, {record.here.phase} here"
     if record.here.reason:
         summary = f"{summary}: {record.here.reason}"
-    return _written(
+    return _config_map(
         record_name(key),
-        {_POLICY: str(key), _RECORD: _told(record), _SUMMARY: summary},
+        {_POLICY: str(key), _RECORD: _encode(record), _SUMMARY: summary},
     )
 
 
 def page_config_map(member: ClusterId, page: LedgerPage) -> ConfigMap:
-    """The page as it is written."""
-    return _written(
-        PAGE_NAME, {_POLICY: str(Key(PAGE_TOPIC, member)), _RECORD: _told(page), _SUMMARY: "whole"}
+    """The ConfigMap of a page."""
+    return _config_map(
+        PAGE_NAME,
+        {_POLICY: str(Key(PAGE_TOPIC, member)), _RECORD: _encode(page), _SUMMARY: "whole"},
     )
 
 
 def record_key(config_map: ConfigMap) -> Key | None:
-    """Which policy a record is about, or which member a page."""
+    """The key of a record's policy, or of a page's member; None for any other ConfigMap."""
     key = parse_key(config_map.data.get(_POLICY, ""))
     if key is None:
         return None
@@ -163,57 +165,57 @@ def record_key(config_map: ConfigMap) -> Key | None:
 
 
 def decode_record(config_map: ConfigMap | None) -> PolicyRecord | UnreadableRecord | MissingRecord:
-    """What a record says."""
+    """Decode the record in a ConfigMap."""
     if config_map is None:
         return MissingRecord()
-    return _read(config_map.data.get(_RECORD, ""), PolicyRecord)
+    return _decode_record(config_map.data.get(_RECORD, ""))
 
 
 def decode_page(config_map: ConfigMap | None) -> LedgerPage | UnreadableRecord | MissingRecord:
-    """What a page says."""
+    """Decode the page in a ConfigMap."""
     if config_map is None:
         return MissingRecord()
-    return _read_page(config_map.data.get(_RECORD, ""))
+    return _decode_page(config_map.data.get(_RECORD, ""))
 
 
-def new_actor_id(member: ClusterId, *what: object) -> str:
-    """A name to count under that nobody has used: it is made of the first thing counted."""
-    told = "\n".join(str(one) for one in what).encode()
-    return f"{member}~{blake2b(told, digest_size=5).hexdigest()}"
+def new_actor_id(member: ClusterId, *parts: object) -> str:
+    """An actor id that is not in use: a hash of the first event counted under it."""
+    encoded = "\n".join(str(part) for part in parts).encode()
+    return f"{member}~{blake2b(encoded, digest_size=5).hexdigest()}"
 
 
 def version_annotation(key: Key, dot: Dot, digest: str) -> dict[str, str]:
-    """The annotation that says which version a policy is, so that it is never taken for new."""
-    return {VERSION_ANNOTATION: f"{dot} {digest} {_seal(key)}"}
+    """The annotation with the version of a policy: a copy is never taken for a new policy."""
+    return {VERSION_ANNOTATION: f"{dot} {digest} {_key_checksum(key)}"}
 
 
 class VersionMark(Struct, frozen=True):
-    """Which version a policy says it is, and what it said then."""
+    """The version that a policy is annotated with, and its digest at that time."""
 
     dot: Dot
     digest: str
 
 
 def parse_version_annotation(key: Key, annotations: dict[str, str]) -> VersionMark | None:
-    """The version that a policy carries; a mark from a policy of another name is none."""
-    told = annotations.get(VERSION_ANNOTATION, "").split(" ")
-    if len(told) != 3 or told[2] != _seal(key):
+    """The version in a policy's annotations; None if it was copied from another policy."""
+    fields = annotations.get(VERSION_ANNOTATION, "").split(" ")
+    if len(fields) != 3 or fields[2] != _key_checksum(key):
         return None
-    actor, _, count = told[0].rpartition(":")
-    return VersionMark(Dot(actor, int(count)), told[1]) if actor and count.isdecimal() else None
+    actor, _, count = fields[0].rpartition(":")
+    return VersionMark(Dot(actor, int(count)), fields[1]) if actor and count.isdecimal() else None
 
 
-def _seal(key: Key) -> str:
+def _key_checksum(key: Key) -> str:
     return blake2b(str(key).encode(), digest_size=4).hexdigest()
 
 
-def _written(name: str, data: dict[str, str]) -> ConfigMap:
+def _config_map(name: str, data: dict[str, str]) -> ConfigMap:
     return ConfigMap(
         metadata=Meta(name=name, namespace=SYSTEM, labels={LEDGER_LABEL: POLICIES}), data=data
     )
 
 
-def _told(record: PolicyRecord | LedgerPage) -> str:
+def _encode(record: PolicyRecord | LedgerPage) -> str:
     return msgspec.json.encode(record).decode()
 
 
@@ -222,20 +224,19 @@ class _Schema(Struct):
 
 
 @lru_cache(maxsize=16384)
-def _read(text: str, kind: type[PolicyRecord]) -> PolicyRecord | UnreadableRecord | MissingRecord:
+def _decode_record(text: str) -> PolicyRecord | UnreadableRecord | MissingRecord:
+    return _decode(text, PolicyRecord)
+
+
+@lru_cache(maxsize=256)
+def _decode_page(text: str) -> LedgerPage | UnreadableRecord | MissingRecord:
+    return _decode(text, LedgerPage)
+
+
+def _decode(text: str, kind: type[T]) -> T | UnreadableRecord | MissingRecord:
     try:
         if msgspec.json.decode(text, type=_Schema).schema > SCHEMA:
             return UnreadableRecord("it was written by a newer version of Hanse")
         return msgspec.json.decode(text, type=kind)
-    except msgspec.DecodeError:
-        return MissingRecord()
-
-
-@lru_cache(maxsize=256)
-def _read_page(text: str) -> LedgerPage | UnreadableRecord | MissingRecord:
-    try:
-        if msgspec.json.decode(text, type=_Schema).schema > SCHEMA:
-            return UnreadableRecord("it was written by a newer version of Hanse")
-        return msgspec.json.decode(text, type=LedgerPage)
     except msgspec.DecodeError:
         return MissingRecord()

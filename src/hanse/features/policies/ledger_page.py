@@ -1,4 +1,4 @@
-"""The ledger of a member as a whole: when it has taken everything in, and what it may forget."""
+"""The ledger page of a member: when its ledger is complete, and which tombstones it collects."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -41,38 +41,38 @@ RECHECK_INTERVAL = timedelta(seconds=10)
 
 
 def plan_page(member: ClusterId, options: PolicyOptions, snapshot: Snapshot) -> Plan:
-    """Keep the page of a member that we lead; it goes first when the member leaves."""
+    """The plan for the page of a member that we lead; a leaving member has none."""
     if member in list_leaving_members(snapshot) or not is_led_by_us(member, snapshot):
         return Plan()
-    standing = snapshot.get(member, ConfigMap, PAGE_NAME, SYSTEM)
-    kept = () if standing is None else (Desired(standing, member, as_leader_of=member),)
+    stored = snapshot.get(member, ConfigMap, PAGE_NAME, SYSTEM)
+    kept = () if stored is None else (Desired(stored, member, as_leader_of=member),)
     if not all(is_fully_synced(member, kind, snapshot) for kind in KINDS.values()):
         return Plan(kept)
     ledgers = read_ledger_pages(snapshot)
     joined = ledgers.has_joined(member, snapshot)
-    if not joined and not _is_complete(member, ledgers, snapshot):
+    if not joined and not _is_ledger_complete(member, ledgers, snapshot):
         return Plan(kept, requeue_after=RECHECK_INTERVAL)
     page = ledgers.pages.get(member)
     known = page.collected if page is not None else {}
-    due = dict(_collectable(member, ledgers, options, snapshot))
-    collected = {name: context for name, context in known.items() if name not in due}
-    collected.update(due)
+    collectable = dict(_collectable(member, ledgers, options, snapshot))
+    collected = {name: context for name, context in known.items() if name not in collectable}
+    collected.update(collectable)
     latest = dict(list(collected.items())[-options.remembered :])
     stay = ledgers.current_stay(member, snapshot)
-    about = LedgerPage(cluster_uid(member, snapshot), stay, *_others(member, ledgers))
-    written = page_config_map(member, replace(about, collected=latest))
-    wait = _next_collection(member, options, snapshot)
+    current = LedgerPage(cluster_uid(member, snapshot), stay, *_other_stays(member, ledgers))
+    written = page_config_map(member, replace(current, collected=latest))
+    wait = _time_to_next_collection(member, options, snapshot)
     desired = Desired(written, member, as_leader_of=member, takes_over=True)
     return Plan((desired,), requeue_after=wait)
 
 
-class _Others(NamedTuple):
+class _OtherStays(NamedTuple):
     members: dict[ClusterId, int]
     left: dict[ClusterId, int]
 
 
-def _others(member: ClusterId, ledgers: Ledgers) -> _Others:
-    """Who is a member now and in which stay, and whose stay has ended."""
+def _other_stays(member: ClusterId, ledgers: Ledgers) -> _OtherStays:
+    """The current stays of other members, and the ended stays of those that left."""
     page = ledgers.pages.get(member)
     known = dict(page.members) if page is not None else {}
     left = dict(page.left) if page is not None else {}
@@ -81,25 +81,27 @@ def _others(member: ClusterId, ledgers: Ledgers) -> _Others:
     for other, found in ledgers.pages.items():
         if other != member and found.stay > left.get(other, 0):
             known[other] = max(found.stay, known.get(other, 0))
-    return _Others(dict(sorted(known.items())), dict(sorted(left.items())))
+    return _OtherStays(dict(sorted(known.items())), dict(sorted(left.items())))
 
 
 def is_history_collected(member: ClusterId, key: Key, history: History, ledgers: Ledgers) -> bool:
-    """Whether a member's ledger knows all of a policy's past without a record of it."""
+    """Whether a member's page covers all of a policy's history, so that no record is needed."""
     known = ledgers.collected(member, key)
     return all(known.covers(Dot(actor, count)) for actor, count in history.context.items())
 
 
-def _is_complete(member: ClusterId, ledgers: Ledgers, snapshot: Snapshot) -> bool:
-    """Whether the ledger of a member knows all that it should, as of this stay."""
+def _is_ledger_complete(member: ClusterId, ledgers: Ledgers, snapshot: Snapshot) -> bool:
+    """Whether a member's ledger has a record from this stay of every policy that it needs."""
     stay = ledgers.current_stay(member, snapshot)
     return all(
-        _is_known(member, key, stay, ledgers, snapshot)
-        for key in set(_keys_to_know(member, ledgers, snapshot))
+        _is_key_known(member, key, stay, ledgers, snapshot)
+        for key in set(_keys_to_record(member, ledgers, snapshot))
     )
 
 
-def _is_known(member: ClusterId, key: Key, stay: int, ledgers: Ledgers, snapshot: Snapshot) -> bool:
+def _is_key_known(
+    member: ClusterId, key: Key, stay: int, ledgers: Ledgers, snapshot: Snapshot
+) -> bool:
     match decode_record(snapshot.get(member, ConfigMap, record_name(key), SYSTEM)):
         case PolicyRecord() as record:
             return record.stay == stay
@@ -111,16 +113,16 @@ def _is_known(member: ClusterId, key: Key, stay: int, ledgers: Ledgers, snapshot
             )
 
 
-def _keys_to_know(member: ClusterId, ledgers: Ledgers, snapshot: Snapshot) -> Iterator[Key]:
+def _keys_to_record(member: ClusterId, ledgers: Ledgers, snapshot: Snapshot) -> Iterator[Key]:
     for kind in KINDS.values():
         yield from (policy_key(p) for p in snapshot.all(member, kind) if is_federated(p))
     for other in ledgers.members:
-        for told in snapshot.all(other, ConfigMap):
-            key = record_key(told)
+        for config_map in snapshot.all(other, ConfigMap):
+            key = record_key(config_map)
             if key is None or key.topic == PAGE_TOPIC or other == member:
                 continue
             if (
-                isinstance(decode_record(told), PolicyRecord)
+                isinstance(decode_record(config_map), PolicyRecord)
                 and merged_history(key, ledgers, snapshot).entries
             ):
                 yield key
@@ -129,56 +131,63 @@ def _keys_to_know(member: ClusterId, ledgers: Ledgers, snapshot: Snapshot) -> It
 def _collectable(
     member: ClusterId, ledgers: Ledgers, options: PolicyOptions, snapshot: Snapshot
 ) -> Iterator[tuple[str, dict[str, int]]]:
-    """The policies that are over and that every member knows to be over."""
-    for key, record in _released(member, snapshot):
-        if _age(record, snapshot.now) < options.retention:
+    """The policies whose tombstones are old enough and known to every member."""
+    for key, record in _list_tombstones(member, snapshot):
+        if _tombstone_age(record, snapshot.now) < options.retention:
             continue
         history = merge(record.history, merged_history(key, ledgers, snapshot))
         winner = history.winner
         if winner is not None and winner.state == "Present":
             continue
-        if winner is None or _all_know(key, history, ledgers, snapshot):
+        if winner is None or _is_end_known_everywhere(key, history, ledgers, snapshot):
             yield str(key), history.context
 
 
-def _all_know(key: Key, history: History, ledgers: Ledgers, snapshot: Snapshot) -> bool:
-    return all(_knows(member, key, history, ledgers, snapshot) for member in ledgers.members)
+def _is_end_known_everywhere(
+    key: Key, history: History, ledgers: Ledgers, snapshot: Snapshot
+) -> bool:
+    return all(
+        _is_end_known_by(member, key, history, ledgers, snapshot) for member in ledgers.members
+    )
 
 
-def _knows(
+def _is_end_known_by(
     member: ClusterId, key: Key, history: History, ledgers: Ledgers, snapshot: Snapshot
 ) -> bool:
-    """Whether a member has seen the end of a policy, and done what it asks for."""
+    """Whether a member knows the deletion of a policy and has carried it out."""
     if not snapshot.synced(member, ConfigMap):
         return False
-    ends = [e.dot for e in history.entries]
+    dots = [e.dot for e in history.entries]
     past = ledgers.collected(member, key)
-    if all(past.covers(dot) for dot in ends):
+    if all(past.covers(dot) for dot in dots):
         return True
     record = read_record(key, member, ledgers, snapshot)
     if not isinstance(record, PolicyRecord) or record.here.phase != "Released":
         return False
-    return all(record.history.covers(dot) for dot in ends)
+    return all(record.history.covers(dot) for dot in dots)
 
 
-def _released(member: ClusterId, snapshot: Snapshot) -> Iterator[tuple[Key, PolicyRecord]]:
-    for told in snapshot.all(member, ConfigMap):
-        key, record = record_key(told), decode_record(told)
+def _list_tombstones(member: ClusterId, snapshot: Snapshot) -> Iterator[tuple[Key, PolicyRecord]]:
+    for config_map in snapshot.all(member, ConfigMap):
+        key, record = record_key(config_map), decode_record(config_map)
         if key is None or key.topic == PAGE_TOPIC or not isinstance(record, PolicyRecord):
             continue
         if record.here.phase == "Released":
             yield key, record
 
 
-def _next_collection(
+def _time_to_next_collection(
     member: ClusterId, options: PolicyOptions, snapshot: Snapshot
 ) -> timedelta | None:
-    """When the next tombstone is old enough; what waits for other members is woken by them."""
-    waits = [options.retention - _age(r, snapshot.now) for _, r in _released(member, snapshot)]
+    """The time until the next tombstone is old enough; changes of other members requeue the key."""
+    waits = [
+        options.retention - _tombstone_age(r, snapshot.now)
+        for _, r in _list_tombstones(member, snapshot)
+    ]
     return min((wait for wait in waits if wait > timedelta(0)), default=None)
 
 
-def _age(record: PolicyRecord, now: datetime) -> timedelta:
-    """How long a policy has been over here; never negative, whatever clocks say."""
+def _tombstone_age(record: PolicyRecord, now: datetime) -> timedelta:
+    """The age of a tombstone; never negative, even if clocks disagree."""
     since = datetime.fromisoformat(record.here.since) if record.here.since else now
     return max(now - since, timedelta(0))

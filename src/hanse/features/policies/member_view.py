@@ -1,4 +1,4 @@
-"""What is seen of one policy in one member, and whether it can be relied on."""
+"""The view of one policy in one member, and the ledgers that it is judged by."""
 
 from msgspec import Struct
 
@@ -6,6 +6,7 @@ from hanse.features.policies.content import KINDS, Policy
 from hanse.features.policies.ledger import (
     PAGE_NAME,
     LedgerPage,
+    LocalState,
     MissingRecord,
     PolicyRecord,
     UnreadableRecord,
@@ -26,84 +27,83 @@ NO_UID = ""
 
 
 class MemberView(Struct, frozen=True):
-    """One policy in one member, seen whole."""
+    """One policy in one member, with all that decisions about it rest on."""
 
     key: Key
     member: ClusterId
     policy: Policy | None
     served: bool
-    home: str
-    """The uid of its namespace, `cluster` for a policy of the whole cluster; empty: none."""
-    definition: str
-    """The uid of its kind's definition; empty where there is none, or it is going."""
+    namespace_uid: str
+    """Of the policy's namespace; `cluster` for a cluster-scoped policy; empty if there is none."""
+    definition_uid: str
+    """Of its kind's CustomResourceDefinition; empty if there is none, or it is terminating."""
     joining: bool
-    """Whether the member has yet to take in what others know."""
+    """Whether the member's ledger does not contain yet what other members know."""
     alone: bool
     """Whether there is no other member."""
     joins_others: bool
-    """Whether some other member's ledger is whole already."""
+    """Whether another member's ledger is complete already."""
     known_events: History
-    """Which events were ever heard of: a name that others counted under further is not used."""
+    """The events that any ledger knows: an actor id that others have seen more of is not reused."""
     stay: int = 1
-    """Which of its stays in the federation the member is in."""
+    """The number of the member's current stay: it grows each time the member joins again."""
+
+    def has_parents_of(self, here: LocalState) -> bool:
+        """Whether the namespace and the definition are those of a recorded policy."""
+        return (self.namespace_uid, self.definition_uid) == (here.home, here.definition)
 
     @property
-    def place(self) -> ClusterObjectRef:
-        """Where the policy stands or would stand."""
+    def policy_ref(self) -> ClusterObjectRef:
+        """The policy's reference, whether it exists or not."""
         kind = KINDS[self.key.topic].kind
         return ClusterObjectRef(self.member, ObjectRef(kind, self.key.name, self.key.namespace))
 
     @property
     def record_ref(self) -> ClusterObjectRef:
-        """Where its record is."""
+        """The reference of its record."""
         return ClusterObjectRef(
             self.member, ObjectRef(ConfigMap.kind, record_name(self.key), SYSTEM)
         )
 
 
 def list_members(snapshot: Snapshot) -> tuple[ClusterId, ...]:
-    """The members of the federation, reachable or not, those that are leaving aside."""
+    """The members of the federation, reachable or not, without those that are leaving."""
     return tuple(
         s.cluster
         for s in sorted(snapshot.facts(ClusterState), key=lambda s: s.cluster)
-        if Role.MEMBER in s.roles and not is_leaving(s)
+        if Role.MEMBER in s.roles and not s.leaving
     )
 
 
 def list_leaving_members(snapshot: Snapshot) -> tuple[ClusterId, ...]:
-    """The members that we are on our way out of."""
+    """The members that are being removed from the federation."""
     return tuple(
-        s.cluster for s in snapshot.facts(ClusterState) if Role.MEMBER in s.roles and is_leaving(s)
+        s.cluster for s in snapshot.facts(ClusterState) if Role.MEMBER in s.roles and s.leaving
     )
 
 
-def is_leaving(state: ClusterState) -> bool:
-    """Whether nothing is wanted in a cluster any more."""
-    return state.leaving
-
-
 def is_led_by_us(member: ClusterId, snapshot: Snapshot) -> bool:
-    """Whether the member is ours to write to."""
+    """Whether this agent holds the leadership of a member, and so may write to it."""
     lead = snapshot.fact(Leadership, member)
     state = snapshot.fact(ClusterState, member)
     return lead is not None and lead.ours and state is not None and Role.LED in state.roles
 
 
 def is_fully_synced(member: ClusterId, kind: type[Object], snapshot: Snapshot) -> bool:
-    """Whether everything is known of a member that decisions about a kind there rest on."""
+    """Whether all informers that decisions about a kind in a member rest on are synced."""
     state = snapshot.fact(ClusterState, member)
     if state is None or state.phase is not Phase.SYNCED or state.recovering:
         return False
     needed = (ConfigMap, Namespace, CustomResourceDefinition)
-    if not all(snapshot.listed(member, one) for one in needed) or _has_unread_ledgers(snapshot):
+    if not all(snapshot.listed(member, each) for each in needed) or _has_unread_ledgers(snapshot):
         return False
     return snapshot.listed(member, kind) or not _is_served(member, kind, snapshot)
 
 
 def _has_unread_ledgers(snapshot: Snapshot) -> bool:
-    """Whether some ledger is about to be read for the first time; dead ones are not waited for.
+    """Whether a ledger is being listed for the first time; unreachable members do not count.
 
-    It may say that what this member's ledger says is of another time.
+    Its page may say that this member's ledger is from an earlier stay.
     """
     return any(
         state.phase is Phase.CONNECTING
@@ -116,7 +116,7 @@ def _has_unread_ledgers(snapshot: Snapshot) -> bool:
 def build_member_view(
     key: Key, member: ClusterId, ledgers: "Ledgers", snapshot: Snapshot
 ) -> MemberView:
-    """What is seen of a policy in a member that is whole."""
+    """The view of a policy in a member that is fully synced."""
     kind = KINDS[key.topic]
     others = [m for m in ledgers.members if m != member]
     return MemberView(
@@ -135,81 +135,80 @@ def build_member_view(
 
 
 def namespace_uid(key: Key, member: ClusterId, snapshot: Snapshot) -> str:
-    """The uid of a policy's namespace that is there and stays."""
+    """The uid of a policy's namespace; empty if it is missing or terminating."""
     if not key.namespace:
         return "cluster"
-    home = snapshot.get(member, Namespace, key.namespace)
-    return _uid_of(home)
+    return _live_uid(snapshot.get(member, Namespace, key.namespace))
 
 
 def definition_uid(key: Key, member: ClusterId, snapshot: Snapshot) -> str:
-    """The uid of the definition of a policy's kind that is there and stays."""
-    return _uid_of(snapshot.get(member, CustomResourceDefinition, definition_name(key)))
+    """The uid of the definition of a policy's kind; empty if it is missing or terminating."""
+    return _live_uid(snapshot.get(member, CustomResourceDefinition, definition_name(key)))
 
 
 def definition_name(key: Key) -> str:
-    """The name of the definition of a policy's kind."""
+    """The name of the CustomResourceDefinition of a policy's kind."""
     return KINDS[key.topic].kind.definition
 
 
 class Ledgers(Struct, frozen=True):
-    """The pages of all members, read once for a plan."""
+    """The ledger pages of all members, read once per plan."""
 
     members: tuple[ClusterId, ...]
     pages: dict[ClusterId, LedgerPage]
-    left: dict[ClusterId, int]
-    """The latest stay of each member that others saw the end of."""
+    ended_stays: dict[ClusterId, int]
+    """The latest stay of each member that has ended according to any page."""
 
     def has_joined(self, member: ClusterId, snapshot: Snapshot) -> bool:
-        """Whether a member has taken in what others knew, and has not been away since.
+        """Whether a member's ledger is complete and from its current stay.
 
-        Only its leader sees whether it is still the same cluster; others take the ledger's word.
+        Only its leader can check that it is still the same cluster; others trust the page.
         """
         page = self.pages.get(member)
-        if page is None or page.stay <= self.left.get(member, 0):
+        if page is None or page.stay <= self.ended_stays.get(member, 0):
             return False
         identity = cluster_uid(member, snapshot)
         return not identity or page.cluster == identity
 
     def current_stay(self, member: ClusterId, snapshot: Snapshot) -> int:
-        """Which of its stays a member is in; one that joins begins another than it ever told of."""
+        """The number of a member's stay; a joining member gets one that no ledger has seen."""
         page = self.pages.get(member)
-        told = page.stay if page is not None else 0
+        recorded = page.stay if page is not None else 0
         if self.has_joined(member, snapshot):
-            return told
-        return max(told, self.left.get(member, 0)) + 1
+            return recorded
+        return max(recorded, self.ended_stays.get(member, 0)) + 1
 
     def collected(self, member: ClusterId, key: Key) -> History:
-        """What a member remembers of a policy whose tombstone it collected."""
+        """The context of a policy whose tombstone a member has collected."""
         page = self.pages.get(member)
         return History(page.collected.get(str(key), {})) if page is not None else EMPTY_HISTORY
 
 
 def read_ledger_pages(snapshot: Snapshot) -> Ledgers:
-    """What the ledgers of all members say of themselves."""
+    """Read the ledger pages of all members."""
     members = list_members(snapshot)
     pages = {m: page for m in members if (page := read_page(m, snapshot)) is not None}
-    left: dict[ClusterId, int] = {}
+    ended: dict[ClusterId, int] = {}
     for page in pages.values():
         for other, stay in page.left.items():
-            left[other] = max(stay, left.get(other, 0))
-    return Ledgers(members, pages, left)
+            ended[other] = max(stay, ended.get(other, 0))
+    return Ledgers(members, pages, ended)
 
 
 def read_record(
     key: Key, member: ClusterId, ledgers: Ledgers, snapshot: Snapshot
 ) -> PolicyRecord | UnreadableRecord | MissingRecord:
-    """What a member's ledger says of a policy; what is of another stay or cluster is nothing."""
+    """A member's record of a policy; one from another stay or cluster counts as missing."""
     if member in ledgers.pages and not ledgers.has_joined(member, snapshot):
         return MissingRecord()
     return decode_record(snapshot.get(member, ConfigMap, record_name(key), SYSTEM))
 
 
 def merged_history(key: Key, ledgers: Ledgers, snapshot: Snapshot) -> History:
-    """All that ledgers remember of a policy, and what those say that can be read now.
+    """The merged history of a policy over all pages, and over the records of synced members.
 
-    A record that was read long ago may be of a policy whose end all but we have forgotten since.
-    What was collected stays true, and what a member alone knew is heard when it is back.
+    The record of an unreachable member may be of a policy whose tombstone all others have collected
+    since, so it counts again only when the member is back. Collected contexts never become wrong.
     """
     histories: list[History] = []
     for member in ledgers.members:
@@ -221,21 +220,21 @@ def merged_history(key: Key, ledgers: Ledgers, snapshot: Snapshot) -> History:
 
 
 def known_events(key: Key, ledgers: Ledgers, snapshot: Snapshot) -> History:
-    """Which events of a policy any ledger ever told of, reachable now or not."""
-    told = (read_record(key, member, ledgers, snapshot) for member in ledgers.members)
-    contexts = [History(r.history.context) for r in told if isinstance(r, PolicyRecord)]
+    """The contexts of a policy in all ledgers, of members that are unreachable too."""
+    records = (read_record(key, member, ledgers, snapshot) for member in ledgers.members)
+    contexts = [History(r.history.context) for r in records if isinstance(r, PolicyRecord)]
     return merge_all([*(ledgers.collected(m, key) for m in ledgers.members), *contexts])
 
 
 def read_page(member: ClusterId, snapshot: Snapshot) -> LedgerPage | None:
-    """What a member's ledger says of itself."""
+    """A member's ledger page; None if it is missing or unreadable."""
     found = decode_page(snapshot.get(member, ConfigMap, PAGE_NAME, SYSTEM))
     return found if isinstance(found, LedgerPage) else None
 
 
 def cluster_uid(member: ClusterId, snapshot: Snapshot) -> str:
-    """The uid that a cluster keeps for its life, where it can be seen."""
-    return _uid_of(snapshot.get(member, Namespace, "kube-system"))
+    """The uid of a cluster's kube-system namespace, which identifies it; empty if unknown."""
+    return _live_uid(snapshot.get(member, Namespace, "kube-system"))
 
 
 def _is_served(member: ClusterId, kind: type[Object], snapshot: Snapshot) -> bool:
@@ -243,7 +242,7 @@ def _is_served(member: ClusterId, kind: type[Object], snapshot: Snapshot) -> boo
     return served is None or served.served
 
 
-def _uid_of(obj: Namespace | CustomResourceDefinition | None) -> str:
+def _live_uid(obj: Namespace | CustomResourceDefinition | None) -> str:
     if obj is None or obj.metadata.deletion_timestamp is not None:
         return NO_UID
     return obj.metadata.uid

@@ -1,4 +1,4 @@
-"""What an installation chooses about replicated policies."""
+"""Options of policy replication."""
 
 from datetime import timedelta
 
@@ -6,15 +6,15 @@ from msgspec import Struct
 
 
 class PolicyOptions(Struct, frozen=True):
-    """How long is remembered, and how much is suspicious."""
+    """How long deletions are remembered, and which disappearances are held back."""
 
     retention: timedelta = timedelta(minutes=10)
-    """How long a tombstone stays at least, so that tools which undo deletions are noticed."""
+    """The minimum age of a tombstone before collection: tools that undo deletions are noticed."""
     remembered: int = 500
-    """Collected tombstones that a member's ledger still knows by their versions."""
+    """The number of collected tombstones whose versions a ledger page keeps."""
     flips: int = 3
-    """How often one version may be brought back against another before a person is asked."""
+    """How often a version may be restored against another cluster's before it is quarantined."""
     vanished: int = 20
-    """How many policies may vanish from a member at once without a person's word..."""
+    """The number of policies that may disappear from a member at once without confirmation..."""
     share: float = 0.3
-    """...and which part of all that stood there."""
+    """...and their share of all policies that were applied there; the larger bound counts."""

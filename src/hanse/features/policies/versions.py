@@ -1,9 +1,9 @@
-"""Versions of one policy: who did what knowing what, merged the same way by everybody.
+"""Versions of one policy and their merge: a multi-value register with a dotted version vector.
 
-A history is a register that keeps every version that none of the others knew of. Its context says,
-for each writer, up to which of its events everything is known; a version that the context of
-another history covers, and that this other history does not hold, was superseded there. So merging
-is commutative, associative and idempotent, and no clock takes part in it.
+A history keeps every version that no other version supersedes. Its context is a version vector: for
+each actor, the number of its events that are known. A version that the context of another history
+covers, but that the other history does not contain, was superseded there. Merging is therefore
+commutative, associative and idempotent, and uses no clock.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,20 +18,20 @@ from hanse.model.objects import ClusterId
 
 State = Literal["Present", "Deleted", "Orphaned"]
 DELETED_DIGEST = "Deleted"
-"""What stands for a digest where a policy was deleted."""
+"""The digest of a version that is a deletion."""
 
-_RANK: Mapping[State, int] = {"Orphaned": 2, "Present": 1, "Deleted": 0}
+_STATE_RANK: Mapping[State, int] = {"Orphaned": 2, "Present": 1, "Deleted": 0}
 
 
 class Dot(Struct, frozen=True, order=True, array_like=True):
-    """One event: the name a ledger counts under, and how many it had counted."""
+    """One event: the actor id under which a ledger counts, and its number."""
 
     actor: str
     count: int
 
     @property
     def cluster(self) -> ClusterId:
-        """Where it happened."""
+        """The cluster in which the event happened."""
         return self.actor.partition("~")[0]
 
     def __str__(self) -> str:
@@ -39,48 +39,49 @@ class Dot(Struct, frozen=True, order=True, array_like=True):
 
 
 class Version(Struct, frozen=True, omit_defaults=True):
-    """One version: what somebody made of a policy."""
+    """One version of a policy: the result of a user's action."""
 
     dot: Dot
     weight: int
-    """The sum of all that was known then, itself included; of what was built on, if not all was."""
+    """The number of events known when it was made, itself included; in case of concurrent versions
+    that were not known, one more than the largest weight of those that were."""
     state: State
     digest: str
     content: Content = Content()
     before: str = ""
-    """The digest of what it took the place of."""
+    """The digest of the version that it replaced."""
     flips: int = 0
-    """How many times in a row an earlier version was brought back against another cluster's."""
+    """How many times in a row an earlier version was restored against another cluster's."""
 
     @property
     def priority(self) -> tuple[int, int, str, int, str]:
-        """The fixed rule: who leaves beats who edits, who edits beats who deletes, then the sum."""
+        """The rank in a conflict: orphaning beats editing, editing beats deleting, then weight."""
         actor, count = self.dot.actor, self.dot.count
-        return (_RANK[self.state], self.weight, actor, count, self.digest)
+        return (_STATE_RANK[self.state], self.weight, actor, count, self.digest)
 
 
 class History(Struct, frozen=True):
-    """All that is known of a policy's versions."""
+    """All known versions of a policy that are not superseded."""
 
     context: dict[str, int] = {}
     entries: tuple[Version, ...] = ()
 
     def covers(self, dot: Dot) -> bool:
-        """Whether an event is known, be its version still standing or not."""
+        """Whether an event is known, superseded or not."""
         return self.context.get(dot.actor, 0) >= dot.count
 
     def entry(self, dot: Dot | None) -> Version | None:
-        """The version of that event, if nothing has taken its place."""
+        """The version of an event, if it is not superseded."""
         return next((e for e in self.entries if e.dot == dot), None)
 
     @property
     def winner(self) -> Version | None:
-        """The version that counts, the same for everybody who knows the same."""
+        """The version that wins: the same for all who have the same history."""
         return max(self.entries, key=lambda e: e.priority, default=None)
 
     @property
     def overruled(self) -> tuple[Version, ...]:
-        """The versions that do not count and say something else than the one that does."""
+        """The versions that lose against the winner and differ from it."""
         winner = self.winner
         if winner is None:
             return ()
@@ -97,13 +98,13 @@ EMPTY_HISTORY = History()
 
 
 def merge(one: History, other: History) -> History:
-    """Both histories: what either superseded is gone, what neither did stays."""
+    """Merge two histories: versions that either supersedes are dropped."""
     if one == other or other.is_empty:
         return one
     if one.is_empty:
         return other
-    kept = {e.dot: e for e in _surviving(one, other)}
-    for entry in _surviving(other, one):
+    kept = {e.dot: e for e in _not_superseded(one, other)}
+    for entry in _not_superseded(other, one):
         known = kept.get(entry.dot)
         if known is None or known.priority < entry.priority:
             kept[entry.dot] = entry
@@ -113,13 +114,13 @@ def merge(one: History, other: History) -> History:
 
 
 def merge_all(histories: Iterable[History]) -> History:
-    """All histories in one."""
+    """Merge any number of histories."""
     return reduce(merge, histories, EMPTY_HISTORY)
 
 
-def _surviving(one: History, other: History) -> Iterable[Version]:
-    held = {e.dot for e in other.entries}
-    return (e for e in one.entries if e.dot in held or not other.covers(e.dot))
+def _not_superseded(one: History, other: History) -> Iterable[Version]:
+    contained = {e.dot for e in other.entries}
+    return (e for e in one.entries if e.dot in contained or not other.covers(e.dot))
 
 
 def append_event(
@@ -130,33 +131,35 @@ def append_event(
     digest: str,
     concurrent: Iterable[Dot] = (),
 ) -> History:
-    """The history after somebody acted; `concurrent` are versions that they did not know of."""
+    """The history after an event; `concurrent` are the versions that its user did not know."""
     count = known.context.get(actor, 0) + 1
     context = dict(sorted({**known.context, actor: count}.items()))
-    unseen = frozenset(concurrent)
-    seen = [e for e in known.entries if e.dot not in unseen]
-    before = max(seen, key=lambda e: e.priority, default=None)
+    unknown = frozenset(concurrent)
+    superseded = [e for e in known.entries if e.dot not in unknown]
+    before = max(superseded, key=lambda e: e.priority, default=None)
     dot = Dot(actor, count)
     entry = Version(
         dot,
-        sum(context.values()) if not unseen else 1 + max((e.weight for e in seen), default=0),
+        sum(context.values())
+        if not unknown
+        else 1 + max((e.weight for e in superseded), default=0),
         state,
         digest,
         content,
         before.digest if before is not None else "",
         count_flips(before, dot.cluster, digest),
     )
-    kept = [e for e in known.entries if e.dot in unseen]
+    kept = [e for e in known.entries if e.dot in unknown]
     return History(context, tuple(sorted([*kept, entry], key=lambda e: e.dot)))
 
 
 def count_flips(before: Version | None, cluster: ClusterId, digest: str) -> int:
-    """How often in a row something was brought back, if this happened now."""
+    """The number of flips in a row if this digest replaced a version now."""
     if before is None or before.before != digest or before.dot.cluster == cluster:
         return 0
     return before.flips + 1
 
 
 def reset_flips(history: History) -> History:
-    """The same history with nothing counted against anybody: a person has decided."""
+    """The history with all flips reset, after a user resolved the conflict."""
     return replace(history, entries=tuple(replace(e, flips=0) for e in history.entries))

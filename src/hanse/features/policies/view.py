@@ -1,4 +1,4 @@
-"""What people want to know of every replicated policy, read from the ledgers; pure."""
+"""The view of every replicated policy for the CLI and the dashboard, read from the ledgers."""
 
 from collections.abc import Iterable, Mapping
 
@@ -20,7 +20,7 @@ TROUBLED_PHASES = ("Blocked", "Quarantined")
 
 
 class MemberStatus(Struct, frozen=True, omit_defaults=True):
-    """How a policy stands in one member."""
+    """The status of a policy in one member."""
 
     phase: str
     reason: str = ""
@@ -28,14 +28,14 @@ class MemberStatus(Struct, frozen=True, omit_defaults=True):
 
     @property
     def needs_attention(self) -> bool:
-        """Whether somebody should look at it; a namespace that is not there is no trouble."""
+        """Whether a user should look at it; a missing namespace is normal."""
         return self.reason == "Held" or (
             self.phase in TROUBLED_PHASES and self.reason != "NamespaceMissing"
         )
 
 
 class OverruledVersion(Struct, frozen=True):
-    """A version that lost against another and is kept."""
+    """A version that lost a conflict and is kept in the record."""
 
     cluster: ClusterId
     state: str
@@ -49,9 +49,9 @@ class PolicyView(Struct, frozen=True):
     namespace: str
     name: str
     state: str
-    """Present, Deleted or Orphaned, or Forgotten where nobody remembers more."""
+    """Present, Deleted or Orphaned; Forgotten if no ledger has a version of it."""
     origin: ClusterId
-    """Where the version that counts was made."""
+    """The cluster in which the winning version was made."""
     members: dict[ClusterId, MemberStatus]
     overruled: tuple[OverruledVersion, ...] = ()
 
@@ -61,12 +61,12 @@ class PolicyView(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """What people call it on the command line."""
+        """Its name on the command line."""
         return "/".join(part for part in (self.kind, self.namespace, self.name) if part)
 
 
 def parse_policy_label(label: str) -> Key | None:
-    """The policy that somebody means by `acnp/NAME` or `anp/NAMESPACE/NAME`."""
+    """The key for `acnp/NAME` or `anp/NAMESPACE/NAME`; None for anything else."""
     match label.split("/"):
         case ["acnp", name] if name:
             return Key("acnp", name)
@@ -77,20 +77,20 @@ def parse_policy_label(label: str) -> Key | None:
 
 
 def list_policies(ledgers: Mapping[ClusterId, Iterable[ConfigMap]]) -> list[PolicyView]:
-    """Every policy that some ledger knows, tombstones aside that everybody agrees on."""
+    """Every policy in any ledger, without tombstones that need no attention."""
     found: dict[Key, dict[ClusterId, PolicyRecord | UnreadableRecord]] = {}
     for cluster, records in ledgers.items():
-        for told in records:
-            key, record = record_key(told), decode_record(told)
+        for config_map in records:
+            key, record = record_key(config_map), decode_record(config_map)
             if key is None or key.topic == PAGE_TOPIC:
                 continue
             if isinstance(record, PolicyRecord | UnreadableRecord):
                 found.setdefault(key, {})[cluster] = record
-    seen = [_seen(key, found[key], sorted(ledgers)) for key in sorted(found)]
-    return [one for one in seen if one.state == "Present" or one.needs_attention]
+    views = [_policy_view(key, found[key], sorted(ledgers)) for key in sorted(found)]
+    return [view for view in views if view.state == "Present" or view.needs_attention]
 
 
-def _seen(
+def _policy_view(
     key: Key,
     records: Mapping[ClusterId, PolicyRecord | UnreadableRecord],
     clusters: Iterable[ClusterId],
@@ -103,21 +103,21 @@ def _seen(
         key.name,
         winner.state if winner is not None else "Forgotten",
         winner.dot.cluster if winner is not None else "",
-        {c: _standing(records.get(c)) for c in clusters},
-        tuple(_overruled(entry) for entry in history.overruled),
+        {c: _member_status(records.get(c)) for c in clusters},
+        tuple(_overruled_version(entry) for entry in history.overruled),
     )
 
 
-def _standing(record: PolicyRecord | UnreadableRecord | None) -> MemberStatus:
+def _member_status(record: PolicyRecord | UnreadableRecord | None) -> MemberStatus:
     match record:
         case PolicyRecord():
             here = record.here
             return MemberStatus(here.phase, here.reason, here.message)
-        case UnreadableRecord(why):
-            return MemberStatus("UnreadableRecord", "", why)
+        case UnreadableRecord(reason):
+            return MemberStatus("Unreadable", "", reason)
         case None:
             return MemberStatus("Unknown")
 
 
-def _overruled(entry: Version) -> OverruledVersion:
+def _overruled_version(entry: Version) -> OverruledVersion:
     return OverruledVersion(entry.dot.cluster, entry.state, entry.content.spec)

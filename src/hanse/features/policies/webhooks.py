@@ -1,27 +1,90 @@
-"""A word of warning at the door: a federated policy that no other cluster's traffic can match."""
+"""Admission warnings about federated policies that match no traffic between clusters."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from hanse.features.policies.content import FEDERATED
-from hanse.features.policies.peers import ignored_annotation_warning, peer_warnings
-from hanse.model.admission import Allow, Review, Verdict, WebhookRule
 from hanse.model.kinds.antrea import GROUP
-from hanse.model.kinds.federation import spelled
+from hanse.model.objects import Wire
 from hanse.model.snapshot import Snapshot
+from hanse.model.spelling import spelled, spelled_label
+from hanse.model.verdict import Allow, Review, Verdict, WebhookRule
+
+_LOCAL_PEER_FIELDS = (
+    "podSelector",
+    "namespaceSelector",
+    "namespaces",
+    "externalEntitySelector",
+    "nodeSelector",
+    "serviceAccount",
+)
+"""Fields of peers that select only objects of the policy's own cluster."""
 
 
 class PolicyPeersWebhook:
-    """Allows every policy, and warns of peers that select nothing federated."""
+    """Allows every policy, and warns about peers that select nothing in other clusters."""
 
     name = "policies-peers"
     asks: tuple[WebhookRule, ...] = (
         WebhookRule((GROUP,), ("clusternetworkpolicies", "networkpolicies"), required=False),
     )
 
-    def review(self, review: Review, snapshot: Snapshot) -> Verdict:  # noqa: ARG002 - the rules tell
+    def review(self, review: Review, snapshot: Snapshot) -> Verdict:  # noqa: ARG002 - the protocol
         metadata = review.object.get("metadata") or {}
-        marks = metadata.get("annotations") or {}
+        annotations = metadata.get("annotations") or {}
         spec = review.object.get("spec")
-        if told := ignored_annotation_warning(marks):
-            return Allow(warnings=(told,))
-        if not isinstance(spec, dict) or spelled(marks, "federated.anp") != "true":
+        if warning := ignored_annotation_warning(annotations):
+            return Allow(warnings=(warning,))
+        if not isinstance(spec, dict) or spelled(annotations, "federated.anp") != "true":
             return Allow()
-        return Allow(warnings=tuple(f"{FEDERATED}: {told}" for told in peer_warnings(spec)))
+        return Allow(warnings=tuple(f"{FEDERATED}: {warning}" for warning in peer_warnings(spec)))
+
+
+def ignored_annotation_warning(annotations: Mapping[str, str]) -> str:
+    """The warning about a value of the federation annotation that has no effect; else empty."""
+    value = spelled(annotations, "federated.anp")
+    if value in (None, "true", "false"):
+        return ""
+    name = spelled_label(annotations, "federated.anp")
+    return f"annotation {name}: {value[:40]!r} is not 'true': the policy is not federated"
+
+
+def peer_warnings(spec: Wire) -> tuple[str, ...]:
+    """Warnings to the author of a federated policy, each with the path of its field."""
+    peers = tuple(_peers(spec))
+    warnings = [
+        f"spec.{path}.scope: a federated Service is named without scope; leave it out"
+        for path, peer in _services(spec)
+        if peer.get("scope")
+    ]
+    local = [path for path, peer in peers if _is_local(peer)]
+    if local and len(local) == len(peers) and not any(True for _ in _services(spec)):
+        warnings.append(
+            f"spec.{local[0]} selects only what is in the same cluster: traffic between clusters "
+            "is matched by toServices (egress) or by a federated Service's group (ingress)"
+        )
+    return tuple(warnings)
+
+
+def _peers(spec: Wire) -> Iterator[tuple[str, Wire]]:
+    """Every peer of every rule, with its path in the spec."""
+    for direction, field in (("ingress", "from"), ("egress", "to")):
+        for index, rule in _each(spec.get(direction)):
+            for number, peer in _each(rule.get(field)):
+                yield f"{direction}[{index}].{field}[{number}]", peer
+
+
+def _services(spec: Wire) -> Iterator[tuple[str, Wire]]:
+    for index, rule in _each(spec.get("egress")):
+        for number, peer in _each(rule.get("toServices")):
+            yield f"egress[{index}].toServices[{number}]", peer
+
+
+def _is_local(peer: Wire) -> bool:
+    return any(name in peer for name in _LOCAL_PEER_FIELDS)
+
+
+def _each(value: Any) -> Iterable[tuple[int, Wire]]:
+    """The objects of a list with their indexes; empty for a value of another type."""
+    items = value if isinstance(value, list) else []
+    return ((index, item) for index, item in enumerate(items) if isinstance(item, dict))
