@@ -8,6 +8,7 @@ from hanse.cli.doctor.lists import Chart
 from hanse.cli.doctor.policies import local_peers
 from hanse.features.policies.content import FEDERATED
 from hanse.features.policies.webhooks import PolicyPeersWebhook, peer_warnings
+from hanse.model.admission import Allow, Review
 from hanse.model.facts import Facts
 from hanse.model.objects import Wire
 from hanse.model.snapshot import Snapshot

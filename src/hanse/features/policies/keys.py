@@ -31,11 +31,11 @@ from hanse.model.facts import (
     Leadership,
     WriteOutcome,
 )
-from hanse.model.keys import Key
 from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.federation import SYSTEM
+from hanse.model.plan import Key
 from hanse.model.snapshot import Change, FactChange, Index, ObjectChange, Snapshot
 
 _TOPICS_BY_DEFINITION = {definition_name(Key(topic)): topic for topic in KINDS}

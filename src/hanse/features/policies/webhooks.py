@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from hanse.features.policies.content import FEDERATED
+from hanse.model.admission import Allow, Review, Verdict, WebhookRule
 from hanse.model.kinds.antrea import GROUP
+from hanse.model.kinds.federation import spelled, spelled_label
 from hanse.model.objects import Wire
 from hanse.model.snapshot import Snapshot
-from hanse.model.spelling import spelled, spelled_label
-from hanse.model.verdict import Allow, Review, Verdict, WebhookRule
 
 _LOCAL_PEER_FIELDS = (
     "podSelector",
