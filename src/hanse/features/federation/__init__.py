@@ -1,1 +1,1 @@
-"""Federation: members, their leaders, and what spans them. Pure."""
+"""Federation membership: members, how they are reached, and who leads them. Pure."""

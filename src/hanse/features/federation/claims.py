@@ -1,4 +1,4 @@
-"""What a cluster says about itself, by ClusterClaim or by ClusterProperty (KEP-2149)."""
+"""A cluster's claims about itself, by ClusterClaim or by ClusterProperty (KEP-2149)."""
 
 from msgspec import Struct
 
@@ -9,11 +9,11 @@ from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Snapshot
 
 SUPERVISOR_MARK = "supervisor"
-"""The claim of a supervisor, before its domain."""
+"""The name of the supervisor's claim, before the domain."""
 
 
 class Claims(Struct, frozen=True):
-    """A cluster's word about itself; what it does not say is empty."""
+    """The claims of one cluster; an empty string is no claim."""
 
     cluster_id: str = ""
     cluster_set: str = ""
@@ -21,33 +21,33 @@ class Claims(Struct, frozen=True):
 
 
 def read_claims(snapshot: Snapshot, cluster: ClusterId) -> Claims | None:
-    """What a cluster claims; None while its claims were never read."""
+    """The claims of a cluster; None while its ClusterClaims are not listed."""
     if not snapshot.listed(cluster, ClusterClaim):
         return None
-    said = claim_values(cluster, snapshot)
-    told = {p.metadata.name: p.spec.value for p in snapshot.all(cluster, ClusterProperty)}
-    supervisor = spelled(said, SUPERVISOR_MARK)
+    claims = claim_values(cluster, snapshot)
+    properties = {p.metadata.name: p.spec.value for p in snapshot.all(cluster, ClusterProperty)}
+    supervisor = spelled(claims, SUPERVISOR_MARK)
     return Claims(
-        said.get(CLUSTER_ID) or told.get(about.CLUSTER_ID, ""),
-        said.get(CLUSTER_SET) or told.get(about.CLUSTER_SET, ""),
+        claims.get(CLUSTER_ID) or properties.get(about.CLUSTER_ID, ""),
+        claims.get(CLUSTER_SET) or properties.get(about.CLUSTER_SET, ""),
         supervisor is not None and supervisor.strip().lower() != "false",
     )
 
 
 def claim_values(cluster: ClusterId, snapshot: Snapshot) -> dict[str, str]:
-    """What a cluster's claims say, by what they are about."""
-    claims = sorted(snapshot.all(cluster, ClusterClaim), key=_rank)
+    """The values of a cluster's ClusterClaims, by what they are about."""
+    claims = sorted(snapshot.all(cluster, ClusterClaim), key=_precedence)
     return {claim.about: claim.value for claim in claims}
 
 
-def _rank(claim: ClusterClaim) -> tuple[bool, str]:
-    """Of several claims about one thing the last counts: the one that has its name, if there is."""
+def _precedence(claim: ClusterClaim) -> tuple[bool, str]:
+    """Sort key: of several claims about one thing the last counts, preferably the one named so."""
     return (claim.metadata.name == claim.about, claim.metadata.name)
 
 
 def possible_supervisors(
     snapshot: Snapshot, members: tuple[ClusterId, ...]
 ) -> tuple[ClusterId, ...]:
-    """The members that claim to supervise, and those that may, since they were never read."""
+    """The members that claim to supervise, and those whose claims are not listed yet."""
     known = {member: read_claims(snapshot, member) for member in members}
     return tuple(sorted(m for m, claims in known.items() if claims is None or claims.supervisor))

@@ -1,4 +1,4 @@
-"""Membership: which clusters a federation has, where they are, and how they stand."""
+"""The feature `membership`: its watches, connections to members, affected keys, and plans."""
 
 from collections.abc import Iterable, Iterator
 
@@ -33,7 +33,7 @@ _FACTS = (ClusterAbandoned, InvalidConnection, ClusterState, KindServed, Leaders
 
 
 class Membership:
-    """Tells who is in the federation, and guides the agent to its members."""
+    """Status of the Federation, connections to its members, their tokens, and an inventory."""
 
     name = FEATURE_NAME
     watches: tuple[Watch, ...] = (
@@ -54,15 +54,15 @@ class Membership:
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         match change:
             case ObjectChange(_, before, after) if isinstance(change.object, Lease):
-                return _all(snapshot) if _holder(before) != _holder(after) else ()
+                return _all_keys(snapshot) if _holder(before) != _holder(after) else ()
             case ObjectChange(_, before, after):
-                return {*_all(snapshot), *_keys_of(before), *_keys_of(after)}
+                return {*_all_keys(snapshot), *_named_keys(before), *_named_keys(after)}
             case FactChange(before, after) if isinstance(change.fact, WriteOutcome):
                 sides = (before, after)
-                told = any(isinstance(side, WriteOutcome) and is_refusal(side) for side in sides)
-                return _federations(snapshot) if told else ()
+                refused = any(isinstance(s, WriteOutcome) and is_refusal(s) for s in sides)
+                return _federation_keys(snapshot) if refused else ()
             case FactChange():
-                return _all(snapshot) if isinstance(change.fact, _FACTS) else ()
+                return _all_keys(snapshot) if isinstance(change.fact, _FACTS) else ()
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
         match key.topic:
@@ -79,21 +79,21 @@ class Membership:
                 return plan_status(federation, snapshot)
 
 
-def _all(snapshot: Snapshot) -> set[Key]:
+def _all_keys(snapshot: Snapshot) -> set[Key]:
     return {
         PROPERTIES,
-        *_federations(snapshot),
+        *_federation_keys(snapshot),
         *(Key(PROFILE, cluster) for cluster in known_clusters(snapshot)),
         *(Key(TOKEN, cluster) for cluster in clusters_with_tokens(snapshot)),
     }
 
 
-def _federations(snapshot: Snapshot) -> set[Key]:
+def _federation_keys(snapshot: Snapshot) -> set[Key]:
     return {Key(FEDERATION, f.metadata.name) for f in snapshot.all(snapshot.local, Federation)}
 
 
-def _keys_of(obj: Object | None) -> Iterator[Key]:
-    """What a Federation names, or named."""
+def _named_keys(obj: Object | None) -> Iterator[Key]:
+    """The keys of a Federation and of the members that it names."""
     if isinstance(obj, Federation):
         yield Key(FEDERATION, obj.metadata.name)
         for member in obj.spec.members:

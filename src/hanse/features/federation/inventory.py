@@ -1,8 +1,8 @@
-"""What other tools read: this cluster's properties (KEP-2149), and a profile of each cluster."""
+"""Objects for other tools: ClusterProperties (KEP-2149), and a ClusterProfile of each cluster."""
 
 from hanse.features.federation.claims import claim_values, read_claims
 from hanse.features.federation.members import current_federation
-from hanse.features.federation.status import reachable
+from hanse.features.federation.status import is_reachable
 from hanse.model.conditions import Condition, condition, merged
 from hanse.model.facts import ClusterState, KindServed
 from hanse.model.kinds import about
@@ -30,23 +30,23 @@ def plan_properties(snapshot: Snapshot) -> Plan:
     """A ClusterProperty beside each well-known ClusterClaim."""
     if not _is_served(snapshot, ClusterProperty):
         return Plan()
-    said = claim_values(snapshot.local, snapshot)
+    claims = claim_values(snapshot.local, snapshot)
     return Plan(
         tuple(
             Desired(
                 ClusterProperty(
-                    metadata=Meta(name=name), spec=ClusterPropertySpec(value=said[claim])
+                    metadata=Meta(name=name), spec=ClusterPropertySpec(value=claims[claim])
                 ),
                 snapshot.local,
             )
             for claim, name in _PROPERTIES.items()
-            if said.get(claim)
+            if claims.get(claim)
         )
     )
 
 
 def known_clusters(snapshot: Snapshot) -> tuple[ClusterId, ...]:
-    """The clusters of the federation that this one knows of, itself among them."""
+    """The clusters of the federation that this cluster knows, including itself."""
     federation = current_federation(snapshot)
     if federation is None:
         return ()
@@ -58,13 +58,13 @@ def plan_profile(cluster: ClusterId, snapshot: Snapshot) -> Plan:
     if not _is_served(snapshot, ClusterProfile) or cluster not in known_clusters(snapshot):
         return Plan()
     meta = Meta(name=cluster, namespace=SYSTEM, labels={MANAGER_LABEL: MANAGER})
-    standing = snapshot.get(snapshot.local, ClusterProfile, cluster, SYSTEM)
-    before = standing.status if standing is not None else ClusterProfileStatus()
+    current = snapshot.get(snapshot.local, ClusterProfile, cluster, SYSTEM)
+    before = current.status if current is not None else ClusterProfileStatus()
     spec = ClusterProfileSpec(cluster_manager=ClusterManager(name=MANAGER), display_name=cluster)
     status = ClusterProfileStatus(
         version=before.version,
         properties=_properties(cluster, before, snapshot),
-        conditions=merged(before.conditions, _health(cluster, snapshot), snapshot.now),
+        conditions=merged(before.conditions, _health_conditions(cluster, snapshot), snapshot.now),
     )
     profile = ClusterProfile(metadata=meta, spec=spec, status=status)
     return Plan((Desired(profile, snapshot.local),))
@@ -76,18 +76,19 @@ def _properties(
     claims = read_claims(snapshot, cluster)
     if claims is None:
         return before.properties
-    told = {about.CLUSTER_ID: claims.cluster_id, about.CLUSTER_SET: claims.cluster_set}
-    return tuple(ProfileProperty(name=n, value=v) for n, v in told.items() if v)
+    values = {about.CLUSTER_ID: claims.cluster_id, about.CLUSTER_SET: claims.cluster_set}
+    return tuple(ProfileProperty(name=n, value=v) for n, v in values.items() if v)
 
 
-def _health(cluster: ClusterId, snapshot: Snapshot) -> tuple[Condition, ...]:
-    answers = reachable(cluster, snapshot)
-    if answers is None:
+def _health_conditions(cluster: ClusterId, snapshot: Snapshot) -> tuple[Condition, ...]:
+    reachable = is_reachable(cluster, snapshot)
+    if reachable is None:
         return ()
     state = snapshot.fact(ClusterState, cluster)
-    why = state.reason if state is not None else ""
-    told = ("Healthy", "") if answers else ("Unreachable", why or "it does not answer")
-    return (condition(HEALTHY, answers, *told),)
+    reason = state.reason if state is not None else ""
+    if reachable:
+        return (condition(HEALTHY, True, "Healthy"),)
+    return (condition(HEALTHY, False, "Unreachable", reason or "it does not answer"),)
 
 
 def _is_served(snapshot: Snapshot, kind: type[Object]) -> bool:

@@ -1,4 +1,4 @@
-"""What a federation is made of, object by object, as an administrator would write it."""
+"""The manifests of a federation: accounts, claims, Secrets and the Federation itself."""
 
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
@@ -29,42 +29,42 @@ from hanse.model.rbac import Rule, rights
 from hanse.model.snapshot import Watch
 
 ACCOUNT = "hanse-supervisor"
-"""The ServiceAccount in a member by which supervisors come in, and its roles."""
+"""The ServiceAccount that supervisors use in a member, and the name of its roles."""
 
 
 def rules_for(watches: Iterable[Watch], cluster: ClusterId) -> tuple[Rule, ...]:
-    """All that supervisors may do in a member: see it, write as its leader, renew their token."""
+    """The rights of supervisors in a member: watch it, write as its leader, renew their token."""
     renewal = Rule(SYSTEM, "", f"{SERVICE_ACCOUNT.plural}/token", ("create",), (ACCOUNT,))
     return (*rights(watches, Role.MEMBER, Role.LED, leases=[(SYSTEM, cluster)]), renewal)
 
 
 def account(rules: Iterable[Rule]) -> tuple[Manifest, ...]:
-    """The account of supervisors in a member, with these rights."""
-    held = tuple(rules)
-    spaces = sorted({SYSTEM, *(rule.namespace for rule in held if rule.namespace)})
+    """The ServiceAccount of supervisors in a member, with these rights."""
+    granted = tuple(rules)
+    namespaces = sorted({SYSTEM, *(rule.namespace for rule in granted if rule.namespace)})
     return (
-        *(namespace(space) for space in spaces),
+        *(namespace(name) for name in namespaces),
         manifest(SERVICE_ACCOUNT, ACCOUNT, SYSTEM),
-        *roles(ACCOUNT, held),
-        *bindings(ACCOUNT, ACCOUNT, held, Subject(ACCOUNT, SYSTEM), {}),
+        *roles(ACCOUNT, granted),
+        *bindings(ACCOUNT, ACCOUNT, granted, Subject(ACCOUNT, SYSTEM), {}),
     )
 
 
 def claims(cluster: ClusterId, cluster_set: str, *, supervisor: bool) -> tuple[Manifest, ...]:
-    """What a member says about itself."""
-    said = {CLUSTER_ID: cluster, CLUSTER_SET: cluster_set}
+    """The ClusterClaims of a member."""
+    values = {CLUSTER_ID: cluster, CLUSTER_SET: cluster_set}
     if supervisor:
-        said[SUPERVISOR] = "true"
-    return tuple(_claim(name, value) for name, value in said.items())
+        values[SUPERVISOR] = "true"
+    return tuple(_claim(name, value) for name, value in values.items())
 
 
 def secret_name(member: ClusterId) -> str:
-    """The Secret in supervisors by which they reach a member."""
+    """The name of the Secret with a member's credentials."""
     return f"member-{member}"
 
 
 def member_secret(member: ClusterId, token: str, authority: bytes) -> Manifest:
-    """A member's credentials, as they lie in each supervisor."""
+    """The Secret with a member's credentials, for each supervisor."""
     data = {"token": b64encode(token.encode()).decode()}
     if authority:
         data["ca.crt"] = b64encode(authority).decode()
@@ -73,24 +73,24 @@ def member_secret(member: ClusterId, token: str, authority: bytes) -> Manifest:
 
 
 def federation(name: str, cluster_set: str, servers: Mapping[ClusterId, str]) -> Manifest:
-    """The federation with these members, by the URLs of their API servers."""
+    """The Federation with these members, by the URLs of their API servers."""
     members = tuple(entry(cluster, server) for cluster, server in servers.items())
     return federation_of(name, cluster_set, members)
 
 
 def federation_of(name: str, cluster_set: str, members: tuple[Member, ...]) -> Manifest:
-    """The federation with these members."""
+    """The Federation with these member entries."""
     spec = FederationSpec(cluster_set=cluster_set, members=members)
     return Manifest(Federation.kind, to_wire(Federation(metadata=Meta(name=name), spec=spec)))
 
 
 def entry(cluster: ClusterId, server: str) -> Member:
-    """A member as a Federation names it."""
+    """The entry of a member in a Federation."""
     return Member(cluster_id=cluster, server=server, secret=secret_name(cluster))
 
 
 def token_request(seconds: int) -> Wire:
-    """What is asked of a ServiceAccount's `token` subresource."""
+    """The body of a request to a ServiceAccount's `token` subresource."""
     return {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",

@@ -1,4 +1,4 @@
-"""Where the members of a federation are, as its object and their Secrets say."""
+"""The connections to members, from the Federation and the members' Secrets."""
 
 from collections.abc import Iterator
 from ipaddress import ip_address
@@ -23,16 +23,17 @@ from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Snapshot
 
 FEATURE_NAME = "membership"
+"""The name of the feature, which is the source of these connections."""
 TOKEN = "token"  # noqa: S105 - the name of a key
 CA = "ca.crt"
 ABANDONED = "hanse.dev/abandoned"
-"""Annotation of a Federation: clusters (comma-joined) that are gone for good."""
+"""Annotation of a Federation: comma-joined clusters that are lost and no longer cleaned up."""
 
 _PEM = b"-----BEGIN CERTIFICATE-----"
 
 
 class MemberFault(Struct, frozen=True):
-    """What is wrong with a member's entry, and how to mend it."""
+    """What is wrong with a member's entry in the Federation, and how to fix it."""
 
     field: str
     reason: str
@@ -40,7 +41,7 @@ class MemberFault(Struct, frozen=True):
 
 
 def current_federation(snapshot: Snapshot) -> Federation | None:
-    """The federation of this cluster: of several, which the webhook refuses, the oldest."""
+    """The Federation of this cluster: the oldest, if there are several despite the webhook."""
     found = [
         f for f in snapshot.all(snapshot.local, Federation) if f.metadata.deletion_timestamp is None
     ]
@@ -48,21 +49,21 @@ def current_federation(snapshot: Snapshot) -> Federation | None:
 
 
 def _age(federation: Federation) -> tuple[str, str]:
-    born = federation.metadata.creation_timestamp
-    return (born.isoformat() if born is not None else "~", federation.metadata.name)
+    created = federation.metadata.creation_timestamp
+    return (created.isoformat() if created is not None else "~", federation.metadata.name)
 
 
 def connection_intents(snapshot: Snapshot) -> tuple[ConnectionIntent, ...]:
-    """Every member by its way; who has no federation or is no supervisor goes nowhere."""
+    """The connections that this agent should have: to every member, if it is a supervisor."""
     if _is_unserved(snapshot):
-        return tuple(_kept(snapshot))
+        return tuple(_keep_connections(snapshot))
     federation = current_federation(snapshot)
     claims = read_claims(snapshot, snapshot.local)
     if federation is None or claims is None or not claims.supervisor:
-        return tuple(_handed_over(snapshot))
+        return tuple(_released_members(snapshot))
     members = federation.spec.members
     named = {member.cluster_id for member in members}
-    gone = [AbandonedCluster(c) for c in abandoned_clusters(federation) if c not in named]
+    abandoned = [AbandonedCluster(c) for c in abandoned_clusters(federation) if c not in named]
     if claims.cluster_id not in ("", snapshot.local):
         text = f"ClusterClaim id.k8s.io says {claims.cluster_id!r}, the agent is {snapshot.local!r}"
         return tuple(
@@ -75,52 +76,55 @@ def connection_intents(snapshot: Snapshot) -> tuple[ConnectionIntent, ...]:
             )
             for i, m in enumerate(members)
         )
-    order = _order(snapshot, tuple(sorted(named)))
-    ways = [_direction(i, m, members, snapshot, order) for i, m in enumerate(members)]
-    return (*ways, *_still_leaving(federation, snapshot), *gone)
+    order = _leader_preference(snapshot, tuple(sorted(named)))
+    connections = [
+        _member_connection(i, m, members, snapshot, order) for i, m in enumerate(members)
+    ]
+    return (*connections, *_leaving_connections(federation, snapshot), *abandoned)
 
 
 def leaving_members(federation: Federation, snapshot: Snapshot) -> Iterator[MemberState]:
-    """Members that the status still tells of, since nobody has left them for good."""
+    """Former members that are in the status, since what is ours there is not withdrawn yet."""
     named = {member.cluster_id for member in federation.spec.members}
-    gone = abandoned_clusters(federation)
+    abandoned = abandoned_clusters(federation)
     for state in federation.status.members:
         cluster = state.cluster_id
-        if cluster in named or cluster in gone or not state.secret:
+        if cluster in named or cluster in abandoned or not state.secret:
             continue
         if snapshot.fact(ClusterDeparted, cluster) is None:
             yield state
 
 
-def _still_leaving(federation: Federation, snapshot: Snapshot) -> Iterator[LeavingCluster]:
-    """An agent that starts anew goes on leaving what the one before it had begun to leave."""
+def _leaving_connections(federation: Federation, snapshot: Snapshot) -> Iterator[LeavingCluster]:
+    """Connections to members that are being left, also after a restart of the agent."""
     for state in leaving_members(federation, snapshot):
         entry = Member(cluster_id=state.cluster_id, server=state.server, secret=state.secret)
-        way = _direction(0, entry, (), snapshot, {state.cluster_id: ()})
-        if isinstance(way, ClusterConnection):
-            yield LeavingCluster(way)
+        connection = _member_connection(0, entry, (), snapshot, {state.cluster_id: ()})
+        if isinstance(connection, ClusterConnection):
+            yield LeavingCluster(connection)
 
 
 def abandoned_clusters(federation: Federation) -> tuple[ClusterId, ...]:
-    """The clusters that a person gave up."""
-    told = federation.metadata.annotations.get(ABANDONED, "")
-    return tuple(name.strip() for name in told.split(",") if name.strip())
+    """The clusters in the annotation `hanse.dev/abandoned`."""
+    value = federation.metadata.annotations.get(ABANDONED, "")
+    return tuple(name.strip() for name in value.split(",") if name.strip())
 
 
 def _is_unserved(snapshot: Snapshot) -> bool:
+    """Whether this cluster is known not to serve the kind Federation."""
     served = snapshot.fact(KindServed, (snapshot.local, Federation.kind))
     return served is not None and not served.served
 
 
-def _kept(snapshot: Snapshot) -> Iterator[InvalidConnection]:
-    """Whoever removes the kind has not asked to leave anybody: every way stays as it is."""
+def _keep_connections(snapshot: Snapshot) -> Iterator[InvalidConnection]:
+    """Keep every connection as it is: removing the CRD is no request to leave members."""
     text = "the kind Federation is served no longer; apply the definitions of Hanse again"
     for cluster in snapshot.clusters(Role.MEMBER):
         yield InvalidConnection(FEATURE_NAME, cluster, "kind", "KindNotServed", text)
 
 
-def _handed_over(snapshot: Snapshot) -> Iterator[ReleasedCluster]:
-    """Who ceases to supervise leaves members to other supervisors; the last one withdraws."""
+def _released_members(snapshot: Snapshot) -> Iterator[ReleasedCluster]:
+    """Leave all members to the other supervisors; none where this was the last supervisor."""
     connected = snapshot.clusters(Role.MEMBER)
     others = [c for c in connected if c != snapshot.local]
     if any((claims := read_claims(snapshot, c)) is not None and claims.supervisor for c in others):
@@ -128,36 +132,39 @@ def _handed_over(snapshot: Snapshot) -> Iterator[ReleasedCluster]:
             yield ReleasedCluster(cluster)
 
 
-def _direction(
+def _member_connection(
     index: int,
     member: Member,
     members: tuple[Member, ...],
     snapshot: Snapshot,
     order: dict[ClusterId, tuple[ClusterId, ...]],
 ) -> ClusterConnection | InvalidConnection:
+    """The connection to one member, or what is wrong with its entry or its Secret."""
     cluster, field = member.cluster_id, f"spec.members[{index}]"
     fault = entry_fault(index, member, members)
     secret = snapshot.get(snapshot.local, Secret, member.secret, SYSTEM)
-    if fault is None and cluster != snapshot.local:  # home needs no Secret of itself
+    if fault is None and cluster != snapshot.local:  # the local cluster needs no Secret
         fault = secret_fault(index, member, secret)
     if fault is not None:
         return InvalidConnection(FEATURE_NAME, cluster, fault.field, fault.reason, fault.message)
     data = secret.data if secret is not None else {}
     token = data.get(TOKEN, b"").decode("ascii", "replace").strip()
-    said = read_claims(snapshot, cluster)
-    turns = order[cluster]
+    claims = read_claims(snapshot, cluster)
+    preference = order[cluster]
     return ClusterConnection(
         cluster,
         frozenset({Role.MEMBER}),
         ServerCredentials(member.server, data.get(CA, b""), token),
         field=field,
-        stands=said is None or said.cluster_id in ("", cluster),  # another cluster is not led
-        rivals=turns[: turns.index(snapshot.local)] if snapshot.local in turns else turns,
+        stands=claims is None or claims.cluster_id in ("", cluster),  # never lead another cluster
+        rivals=preference[: preference.index(snapshot.local)]
+        if snapshot.local in preference
+        else preference,
     )
 
 
 def entry_fault(index: int, member: Member, members: tuple[Member, ...]) -> MemberFault | None:
-    """What is wrong with an entry as it stands, whatever its Secret holds."""
+    """What is wrong with a member's entry, regardless of its Secret."""
     field = f"spec.members[{index}]"
     earlier = members[:index]
     if not CLUSTER_ID.fullmatch(member.cluster_id):
@@ -176,7 +183,7 @@ def entry_fault(index: int, member: Member, members: tuple[Member, ...]) -> Memb
 
 
 def server_url_error(server: str) -> str:
-    """Why a URL cannot be an API server's; empty when it can."""
+    """Why a URL cannot be that of an API server; empty when it can."""
     try:
         parts = urlsplit(server)
         port = parts.port
@@ -199,7 +206,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def secret_fault(index: int, member: Member, secret: Secret | None) -> MemberFault | None:
-    """What is wrong with a member's Secret."""
+    """What is wrong with a member's Secret; None if it is usable."""
     field, name = f"spec.members[{index}].secret", f"Secret {SYSTEM}/{member.secret}"
     if secret is None:
         text = f"{name} does not exist; make it with the keys {TOKEN} and {CA}"
@@ -218,19 +225,19 @@ def secret_fault(index: int, member: Member, secret: Secret | None) -> MemberFau
     return None
 
 
-def _order(
+def _leader_preference(
     snapshot: Snapshot, members: tuple[ClusterId, ...]
 ) -> dict[ClusterId, tuple[ClusterId, ...]]:
-    """For each member, who should lead it, best first: itself, or supervisors in turn."""
-    able = possible_supervisors(snapshot, members)
+    """For each member its leaders by preference: itself, or supervisors in rotation."""
+    supervisors = possible_supervisors(snapshot, members)
     order: dict[ClusterId, tuple[ClusterId, ...]] = {}
     children = 0
     for member in members:
-        if member in able:
-            start = able.index(member)
+        if member in supervisors:
+            start = supervisors.index(member)
         else:
             start = children
             children += 1
-        turn = start % len(able) if able else 0
-        order[member] = (*able[turn:], *able[:turn])
+        turn = start % len(supervisors) if supervisors else 0
+        order[member] = (*supervisors[turn:], *supervisors[:turn])
     return order

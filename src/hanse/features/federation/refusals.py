@@ -1,4 +1,4 @@
-"""What leaders were refused in members, told where people look: on the Federation."""
+"""The condition MembersWritten: writes that API servers of led members refuse."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -13,66 +13,69 @@ from hanse.model.snapshot import Snapshot
 
 MEMBERS_WRITTEN = "MembersWritten"
 
-PATIENCE = timedelta(seconds=10)
-"""How long a refusal may last before people are told: kinds and rights come late, too."""
-CERTAIN = timedelta(seconds=60)
-"""How long a member must have been seen before nothing refused there means that all is well."""
+REPORT_AFTER = timedelta(seconds=10)
+"""How long a refusal lasts before it is reported: CRDs and rights may be applied late."""
+CLEAR_AFTER = timedelta(seconds=60)
+"""How long members must be connected without a refusal before the condition turns True."""
 MOST_NAMED = 5
 _LONGEST = 400
-_TOLD_ELSEWHERE = (AntreaNetworkPolicy.kind, ClusterNetworkPolicy.kind)
-"""Kinds that tell in records of their own where they are blocked, and why."""
+_REPORTED_ELSEWHERE = (AntreaNetworkPolicy.kind, ClusterNetworkPolicy.kind)
+"""Kinds whose refusals are reported in the policies' own records."""
 
 
 class RefusalReport(Struct, frozen=True):
-    """What is to be told of refused writes, if anything is, and when to look again."""
+    """The conditions to set, if any, and when to look again."""
 
-    told: tuple[Condition, ...] = ()
+    conditions: tuple[Condition, ...] = ()
     requeue_after: timedelta | None = None
 
 
 def refusal_report(federation: Federation, snapshot: Snapshot) -> RefusalReport:
-    """Refusals that last; once told, also that there are none any more."""
+    """False while refusals last; True only after a False, once there are none for a while."""
     refused = sorted(_refused(snapshot), key=lambda o: str((o.place.where, o.place.ref)))
-    lasting = [o for o in refused if age(o.since, snapshot.now) >= PATIENCE]
-    young = [PATIENCE - age(o.since, snapshot.now) for o in refused if o not in lasting]
+    lasting = [o for o in refused if age(o.since, snapshot.now) >= REPORT_AFTER]
+    young = [REPORT_AFTER - age(o.since, snapshot.now) for o in refused if o not in lasting]
     before = find(federation.status.conditions, MEMBERS_WRITTEN)
     if lasting:
         return RefusalReport(
-            (condition(MEMBERS_WRITTEN, False, "WriteRefused", _text(lasting)),), _next(young)
+            (condition(MEMBERS_WRITTEN, False, "WriteRefused", _message(lasting)),), _soonest(young)
         )
     if before is None or before.status == "True":
-        return RefusalReport(requeue_after=_next(young))
-    wait = max(CERTAIN - _seen_for(snapshot), *young, timedelta(0))
+        return RefusalReport(requeue_after=_soonest(young))
+    wait = max(CLEAR_AFTER - _connected_for(snapshot), *young, timedelta(0))
     if wait > timedelta(0):
         return RefusalReport(requeue_after=wait)
     return RefusalReport((condition(MEMBERS_WRITTEN, True, "AllWritten"),))
 
 
 def is_refusal(outcome: WriteOutcome) -> bool:
-    """Whether a member did not take what its leader wrote, and would not take it the next time."""
+    """Whether a member refused a write and would refuse it again."""
     kind = outcome.place.ref.kind
-    return outcome.result in ("Refused", "Forbidden") and kind not in _TOLD_ELSEWHERE
+    return outcome.result in ("Refused", "Forbidden") and kind not in _REPORTED_ELSEWHERE
 
 
 def _refused(snapshot: Snapshot) -> Iterator[WriteOutcome]:
+    """The refused writes in members that this supervisor leads."""
     for outcome in snapshot.facts(WriteOutcome):
         lead = snapshot.fact(Leadership, outcome.place.where)
         if lead is not None and lead.ours and is_refusal(outcome):
             yield outcome
 
 
-def _seen_for(snapshot: Snapshot) -> timedelta:
-    """How long the member that was connected last has been; an agent that starts knows little."""
+def _connected_for(snapshot: Snapshot) -> timedelta:
+    """How long the led member that was connected last has been connected."""
     led = {lead.member for lead in snapshot.facts(Leadership) if lead.ours}
     ages = [age(s.since, snapshot.now) for s in snapshot.facts(ClusterState) if s.cluster in led]
     return min(ages, default=timedelta(0))
 
 
-def _text(refused: list[WriteOutcome]) -> str:
-    told = [f"{o.place.where}: {o.place.ref}: {o.message[:_LONGEST]}" for o in refused[:MOST_NAMED]]
-    more = len(refused) - len(told)
-    return "; ".join([*told, *([f"and {more} more"] if more else [])])
+def _message(refused: list[WriteOutcome]) -> str:
+    shown = [
+        f"{o.place.where}: {o.place.ref}: {o.message[:_LONGEST]}" for o in refused[:MOST_NAMED]
+    ]
+    more = len(refused) - len(shown)
+    return "; ".join([*shown, *([f"and {more} more"] if more else [])])
 
 
-def _next(young: list[timedelta]) -> timedelta | None:
+def _soonest(young: list[timedelta]) -> timedelta | None:
     return min(young, default=None)

@@ -1,4 +1,4 @@
-"""What a Federation tells about its members: who is reached, who leads, what is wrong."""
+"""Status of a Federation: members, whether they are reachable, who leads them, and conditions."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -40,53 +40,56 @@ from hanse.model.plan import EventRequest, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
 VALID, REACHABLE, LED = "Valid", "MembersReachable", "Led"
-SUCCESSION = timedelta(seconds=10)
-"""How long a cluster may be between two leaders before it counts as led by nobody."""
+LEADER_CHANGE_GRACE = timedelta(seconds=10)
+"""How long a cluster may be without a leader before the condition Led turns False."""
 _LONGEST_MESSAGE = 32000
 MOST_NAMES = 100
 
 
 def plan_status(federation: Federation, snapshot: Snapshot) -> Plan:
     """The status as a patch, and an Event for each condition that turned bad."""
-    standing = federation.status
+    current = federation.status
     chosen = current_federation(snapshot)
-    first = chosen is None or chosen.metadata.name == federation.metadata.name
+    is_chosen = chosen is None or chosen.metadata.name == federation.metadata.name
     supervises = _supervises(snapshot)
-    members = tuple(_member_states(federation, snapshot)) if first and supervises else ()
+    members = tuple(_member_states(federation, snapshot)) if is_chosen and supervises else ()
     own = local_leader(snapshot, federation)
     leaders = sorted({m.leader for m in members if m.leader} | ({own.name} - {""}))
-    wanted = list(_conditions(federation, members, own, snapshot) if first else _second(chosen))
-    refused = refusal_report(federation, snapshot) if first and supervises else RefusalReport()
-    wanted += refused.told
-    told = FederationStatus(
+    conditions = list(
+        _conditions(federation, members, own, snapshot)
+        if is_chosen
+        else _second_federation_condition(chosen)
+    )
+    refusals = refusal_report(federation, snapshot) if is_chosen and supervises else RefusalReport()
+    conditions += refusals.conditions
+    status = FederationStatus(
         leaders=tuple(leaders),
         members=members,
-        abandoned=tuple(_abandoned(federation, snapshot)),
+        abandoned=tuple(_abandoned_members(federation, snapshot)),
         conditions=merged(
-            standing.conditions, wanted, snapshot.now, generation=federation.metadata.generation
+            current.conditions, conditions, snapshot.now, generation=federation.metadata.generation
         ),
     )
-    place = ClusterObjectRef(snapshot.local, object_ref(federation))
-    change = {"status": _wire(told)}
+    ref = ClusterObjectRef(snapshot.local, object_ref(federation))
     events = tuple(
-        EventRequest(place, c.reason, c.message, "Warning" if c.status == "False" else "Normal")
-        for c in wanted
-        if _turned(c, find(standing.conditions, c.type))
+        EventRequest(ref, c.reason, c.message, "Warning" if c.status == "False" else "Normal")
+        for c in conditions
+        if _is_transition(c, find(current.conditions, c.type))
     )
-    given_up = {a.cluster_id for a in standing.abandoned}
-    events += tuple(_farewell(a, place) for a in told.abandoned if a.cluster_id not in given_up)
-    patches = (Patch(place, change, "status"),)
-    waits = [wait for wait in (own.patience, refused.requeue_after) if wait is not None]
+    known = {a.cluster_id for a in current.abandoned}
+    events += tuple(_abandoned_event(a, ref) for a in status.abandoned if a.cluster_id not in known)
+    patches = (Patch(ref, {"status": _status_fields(status)}, "status"),)
+    waits = [wait for wait in (own.recheck_after, refusals.requeue_after) if wait is not None]
     return Plan(patches=patches, events=events, requeue_after=min(waits, default=None))
 
 
-def _abandoned(federation: Federation, snapshot: Snapshot) -> Iterator[AbandonedMember]:
-    """What stayed behind in clusters that were given up; it is written down once, and stays."""
+def _abandoned_members(federation: Federation, snapshot: Snapshot) -> Iterator[AbandonedMember]:
+    """What is left in abandoned clusters: recorded when they are abandoned, then kept."""
     named = {member.cluster_id for member in federation.spec.members}
-    standing = {a.cluster_id: a for a in federation.status.abandoned}
+    recorded = {a.cluster_id: a for a in federation.status.abandoned}
     for cluster in sorted(set(abandoned_clusters(federation)) - named):
         left = snapshot.fact(ClusterAbandoned, cluster)
-        known = standing.get(cluster)
+        known = recorded.get(cluster)
         if left is not None:
             names = tuple(str(place.ref) for place in left.objects[:MOST_NAMES])
             yield AbandonedMember(
@@ -99,16 +102,16 @@ def _abandoned(federation: Federation, snapshot: Snapshot) -> Iterator[Abandoned
             yield known
 
 
-def _farewell(gone: AbandonedMember, place: ClusterObjectRef) -> EventRequest:
+def _abandoned_event(member: AbandonedMember, ref: ClusterObjectRef) -> EventRequest:
     text = (
-        f"{gone.cluster_id} was given up; {gone.objects} objects of ours that were known here stay "
-        "behind there"
+        f"{member.cluster_id} was given up; {member.objects} objects of ours that were known here "
+        "stay behind there"
     )
-    return EventRequest(place, "Abandoned", text, "Warning")
+    return EventRequest(ref, "Abandoned", text, "Warning")
 
 
-def _wire(status: FederationStatus) -> dict[str, object]:
-    """All fields, also where they are empty: a merge patch takes nothing back by itself."""
+def _status_fields(status: FederationStatus) -> dict[str, object]:
+    """All fields of the status for a merge patch, which only overwrites fields that it names."""
     return {
         "leaders": list(status.leaders),
         "members": [
@@ -125,38 +128,38 @@ def _supervises(snapshot: Snapshot) -> bool:
 
 
 def _member_states(federation: Federation, snapshot: Snapshot) -> Iterator[MemberState]:
-    """One entry for each member that anything is known of; what is unknown stays as it stands."""
-    standing = {m.cluster_id: m for m in federation.status.members}
+    """One entry for each current or leaving member of which anything is known."""
+    current = {m.cluster_id: m for m in federation.status.members}
     for member in federation.spec.members:
         entry = MemberState(
             cluster_id=member.cluster_id, server=member.server, secret=member.secret
         )
-        if told := _state(entry, standing.get(member.cluster_id), snapshot):
-            yield told
+        if known := _member_state(entry, current.get(member.cluster_id), snapshot):
+            yield known
     for state in leaving_members(federation, snapshot):
-        if told := _state(replace(state, leaving=True), state, snapshot):
-            yield told
+        if known := _member_state(replace(state, leaving=True), state, snapshot):
+            yield known
 
 
-def _state(
+def _member_state(
     entry: MemberState, before: MemberState | None, snapshot: Snapshot
 ) -> MemberState | None:
-    """An entry with what is known of its member now, and since when that is so."""
-    answers = reachable(entry.cluster_id, snapshot)
-    if answers is None:
+    """The entry with reachability and leader; the state before while nothing is known."""
+    reachable = is_reachable(entry.cluster_id, snapshot)
+    if reachable is None:
         kept = before and replace(
             before, leaving=entry.leaving, server=entry.server, secret=entry.secret
         )
         return kept or None
     known = before or entry
-    leader = _leader(entry.cluster_id, known.leader, answers, snapshot)
-    same = before is not None and (before.reachable, before.leader) == (answers, leader)
+    leader = _member_leader(entry.cluster_id, known.leader, reachable=reachable, snapshot=snapshot)
+    same = before is not None and (before.reachable, before.leader) == (reachable, leader)
     since = known.since if same else snapshot.now.replace(microsecond=0)
-    return replace(entry, reachable=answers, leader=leader, since=since)
+    return replace(entry, reachable=reachable, leader=leader, since=since)
 
 
-def reachable(cluster: ClusterId, snapshot: Snapshot) -> bool | None:
-    """Whether a member answers; None while nobody knows."""
+def is_reachable(cluster: ClusterId, snapshot: Snapshot) -> bool | None:
+    """Whether a member answers; None while it is being connected."""
     state = snapshot.fact(ClusterState, cluster)
     if state is None:
         return (
@@ -171,8 +174,10 @@ def reachable(cluster: ClusterId, snapshot: Snapshot) -> bool | None:
             return True
 
 
-def _leader(cluster: ClusterId, before: str, reachable: bool, snapshot: Snapshot) -> ClusterId:
-    """Who leads a member: of one that we cannot ask, whoever led it last, but not us."""
+def _member_leader(
+    cluster: ClusterId, before: str, *, reachable: bool, snapshot: Snapshot
+) -> ClusterId:
+    """The leader of a member; of an unreachable one the last known leader, unless it was us."""
     lead = snapshot.fact(Leadership, cluster)
     if lead is None:
         return before
@@ -182,42 +187,45 @@ def _leader(cluster: ClusterId, before: str, reachable: bool, snapshot: Snapshot
 
 
 class LocalLeader(Struct, frozen=True):
-    """Who leads this cluster, or that nobody does, or that it is too early to say."""
+    """The leader of this cluster; an empty name where it has none."""
 
     name: ClusterId = ""
     known: bool = True
-    patience: timedelta | None = None
-    """When to look again."""
+    """False keeps the condition: it is too early to say."""
+    recheck_after: timedelta | None = None
 
 
 def local_leader(snapshot: Snapshot, federation: Federation) -> LocalLeader:
-    """Who leads this cluster, by the Lease that its leader renews here.
+    """The leader of this cluster, by the Lease that its leader renews here.
 
-    Leaders follow each other, and the first one comes, within seconds: what is told stands for as
-    long.
+    The condition is kept for a grace period, in which a first or a next leader usually appears.
     """
-    standing = federation.status
-    led = find(standing.conditions, LED)
+    current = federation.status
+    led = find(current.conditions, LED)
     was_led = led is not None and led.status == "True"
-    last = standing.leaders[0] if was_led and len(standing.leaders) == 1 else ""
+    last = current.leaders[0] if was_led and len(current.leaders) == 1 else ""
     lease = snapshot.get(snapshot.local, Lease, snapshot.local, SYSTEM)
     if lease is None:
-        born = federation.metadata.creation_timestamp or snapshot.now
+        created = federation.metadata.creation_timestamp or snapshot.now
         known = snapshot.synced(snapshot.local, Lease)
-        return _nobody(born, last, snapshot) if known else LocalLeader(last, known=False)
-    pulse = snapshot.fact(LeaseLiveness, (snapshot.local, SYSTEM, snapshot.local))
+        return _no_leader(created, last, snapshot) if known else LocalLeader(last, known=False)
+    liveness = snapshot.fact(LeaseLiveness, (snapshot.local, SYSTEM, snapshot.local))
     holder = cluster_of(lease.spec.holder_identity)
-    if pulse is None:  # just started: nobody has been watched for long enough
+    if liveness is None:  # just started: the Lease has not been observed for long enough
         return LocalLeader(holder if was_led else "", known=False)
-    return LocalLeader(holder) if pulse.alive and holder else _nobody(pulse.since, last, snapshot)
+    return (
+        LocalLeader(holder)
+        if liveness.alive and holder
+        else _no_leader(liveness.since, last, snapshot)
+    )
 
 
-def _nobody(since: datetime, last: str, snapshot: Snapshot) -> LocalLeader:
-    """Nobody leads, if that has been so for long enough."""
-    rest = SUCCESSION - age(since, snapshot.now)
+def _no_leader(since: datetime, last: str, snapshot: Snapshot) -> LocalLeader:
+    """No leader, or unknown during the grace period that starts at `since`."""
+    rest = LEADER_CHANGE_GRACE - age(since, snapshot.now)
     if rest <= timedelta(0):
         return LocalLeader()
-    return LocalLeader(last, known=False, patience=rest)
+    return LocalLeader(last, known=False, recheck_after=rest)
 
 
 def _conditions(
@@ -230,7 +238,7 @@ def _conditions(
     else:
         yield condition(VALID, True, "Valid")
     if _supervises(snapshot):
-        yield from _reach(federation.spec.members, members, snapshot)
+        yield from _reachable_condition(federation.spec.members, members, snapshot)
     if own.name and own.known:
         yield condition(LED, True, "Led", f"{own.name} leads {snapshot.local}")
     elif own.known:
@@ -240,23 +248,23 @@ def _conditions(
         yield condition(LED, False, "NoLeader", text)
 
 
-def _reach(
+def _reachable_condition(
     spec: tuple[Member, ...], members: tuple[MemberState, ...], snapshot: Snapshot
 ) -> Iterator[Condition]:
     named = {member.cluster_id for member in spec}
-    told = [m for m in members if m.cluster_id in named]
-    if len(told) < len(spec):
-        return  # some are still being connected: what stands, stands
-    away = [m.cluster_id for m in told if not m.reachable]
-    if not away:
+    known = [m for m in members if m.cluster_id in named]
+    if len(known) < len(spec):
+        return  # some are still being connected: keep the condition
+    unreachable = [m.cluster_id for m in known if not m.reachable]
+    if not unreachable:
         yield condition(REACHABLE, True, "AllReachable")
         return
-    reasons = [f"{c}: {_why_away(c, snapshot)}" for c in away]
+    reasons = [f"{c}: {_unreachable_reason(c, snapshot)}" for c in unreachable]
     text = "; ".join(reasons)[:_LONGEST_MESSAGE]
     yield condition(REACHABLE, False, "MemberUnreachable", text)
 
 
-def _why_away(cluster: ClusterId, snapshot: Snapshot) -> str:
+def _unreachable_reason(cluster: ClusterId, snapshot: Snapshot) -> str:
     bad = snapshot.fact(InvalidConnection, (FEATURE_NAME, cluster))
     if bad is not None:
         return f"{bad.field}: {bad.message}"
@@ -265,7 +273,7 @@ def _why_away(cluster: ClusterId, snapshot: Snapshot) -> str:
 
 
 def _faults(federation: Federation, snapshot: Snapshot) -> Iterator[InvalidConnection]:
-    """What is wrong with what people wrote, each with its field."""
+    """Faults in the Federation, its Secrets or the members' claims, each with its field."""
     claims = read_claims(snapshot, snapshot.local)
     wanted = federation.spec.cluster_set
     if claims is not None and wanted and claims.cluster_set not in ("", wanted):
@@ -278,23 +286,23 @@ def _faults(federation: Federation, snapshot: Snapshot) -> Iterator[InvalidConne
         if bad is not None:
             yield bad
             continue
-        said = read_claims(snapshot, member.cluster_id)
-        if said is not None and said.cluster_id not in ("", member.cluster_id):
+        claimed = read_claims(snapshot, member.cluster_id)
+        if claimed is not None and claimed.cluster_id not in ("", member.cluster_id):
             field = f"spec.members[{index}].clusterID"
-            text = f"the cluster at {member.server} says that it is {said.cluster_id!r}"
+            text = f"the cluster at {member.server} says that it is {claimed.cluster_id!r}"
             yield InvalidConnection(
                 FEATURE_NAME, member.cluster_id, field, "ClusterIDMismatch", text
             )
 
 
-def _second(chosen: Federation | None) -> Iterator[Condition]:
+def _second_federation_condition(chosen: Federation | None) -> Iterator[Condition]:
     name = chosen.metadata.name if chosen is not None else ""
     text = f"Federation {name} was there first and counts; a cluster has one: delete this one"
     yield condition(VALID, False, "SecondFederation", text)
 
 
-def _turned(now: Condition, before: Condition | None) -> bool:
-    """Whether a condition says something bad, or something good again, that it did not say."""
+def _is_transition(now: Condition, before: Condition | None) -> bool:
+    """Whether a condition changed its status, or is new and False."""
     if before is None:
         return now.status == "False"
     return before.status != now.status

@@ -1,6 +1,6 @@
-"""Tokens for members that end are replaced before they do, by the supervisor that uses them.
+"""Renews the tokens with which a supervisor reaches members, before they expire.
 
-A child cannot reach its supervisors, so nobody but they can renew what they hold.
+Members cannot reach their supervisors, so each supervisor renews the tokens that it has.
 """
 
 from base64 import b64encode
@@ -18,31 +18,31 @@ from hanse.model.kinds.federation import SYSTEM, Member
 from hanse.model.objects import ClusterId, ClusterObjectRef, object_ref
 from hanse.model.plan import Call, Patch, Plan, Question
 from hanse.model.snapshot import Snapshot
-from hanse.model.tokens import claims_of as token_says
+from hanse.model.tokens import claims_of as token_claims
 
 PROVIDER = "token"
-"""Asks a member for a token of an account: gives `token`."""
+"""The provider that requests a token of an account in a member: answers `token`."""
 
 ANSWER_MAX_AGE = timedelta(minutes=1)
-"""How long a new token may take to be written."""
+"""How long a new token may be used after it was issued to us."""
 
 RETRY_AFTER = timedelta(minutes=10)
-"""When to try again where no token was to be had."""
+"""When to try again after no token was issued."""
 
 _ACCOUNT = "system:serviceaccount:"
 
 
 class TokenLifetime(Struct, frozen=True):
-    """A token of a ServiceAccount that ends."""
+    """Whose token it is, and how long it is valid."""
 
     namespace: str
     account: str
-    whole: timedelta
-    left: timedelta
+    total: timedelta
+    remaining: timedelta
 
 
 def clusters_with_tokens(snapshot: Snapshot) -> Iterator[ClusterId]:
-    """The members that this cluster holds tokens for, and uses them."""
+    """The members to which this supervisor connects with a token."""
     federation, claims = current_federation(snapshot), read_claims(snapshot, snapshot.local)
     if federation is not None and claims is not None and claims.supervisor:
         for member in federation.spec.members:
@@ -51,25 +51,25 @@ def clusters_with_tokens(snapshot: Snapshot) -> Iterator[ClusterId]:
 
 
 def plan_token(cluster: ClusterId, snapshot: Snapshot) -> Plan:
-    """Another token for a member once the one there is past half its life."""
-    member = _entry(cluster, snapshot)
+    """Renew the token of a member once half of its lifetime is over."""
+    member = _member_entry(cluster, snapshot)
     secret = (
         snapshot.get(snapshot.local, Secret, member.secret, SYSTEM) if member is not None else None
     )
-    life = _life(secret, snapshot)
+    lifetime = _token_lifetime(secret, snapshot)
     state = snapshot.fact(ClusterState, cluster)
-    if secret is None or life is None or state is None or state.phase is not Phase.SYNCED:
+    if secret is None or lifetime is None or state is None or state.phase is not Phase.SYNCED:
         return Plan()
-    if life.left > life.whole / 2:
-        return Plan(requeue_after=life.left - life.whole / 2 + timedelta(seconds=1))
+    if lifetime.remaining > lifetime.total / 2:
+        return Plan(requeue_after=lifetime.remaining - lifetime.total / 2 + timedelta(seconds=1))
     former = blake2b(secret.data[TOKEN], digest_size=8).hexdigest()
     call = Call(
         PROVIDER,
         (
             ("cluster", cluster),
-            ("namespace", life.namespace),
-            ("account", life.account),
-            ("seconds", int(life.whole.total_seconds())),
+            ("namespace", lifetime.namespace),
+            ("account", lifetime.account),
+            ("seconds", int(lifetime.total.total_seconds())),
             ("replaces", former),
         ),
     )
@@ -83,23 +83,23 @@ def plan_token(cluster: ClusterId, snapshot: Snapshot) -> Plan:
     return Plan(patches=(Patch(place, change),), requeue_after=RETRY_AFTER)
 
 
-def _entry(cluster: ClusterId, snapshot: Snapshot) -> Member | None:
+def _member_entry(cluster: ClusterId, snapshot: Snapshot) -> Member | None:
     federation = current_federation(snapshot)
     if federation is None or cluster not in clusters_with_tokens(snapshot):
         return None
     return next((m for m in federation.spec.members if m.cluster_id == cluster), None)
 
 
-def _life(secret: Secret | None, snapshot: Snapshot) -> TokenLifetime | None:
-    """How long a token holds; None where it never ends, or tells nothing of itself."""
+def _token_lifetime(secret: Secret | None, snapshot: Snapshot) -> TokenLifetime | None:
+    """The lifetime of the token in a Secret; None if it never expires or is not a readable JWT."""
     if secret is None:
         return None
-    said = token_says(secret.data.get(TOKEN, b"").decode("ascii", "replace").strip())
-    if said is None or said.issued is None or said.expires is None:
+    claims = token_claims(secret.data.get(TOKEN, b"").decode("ascii", "replace").strip())
+    if claims is None or claims.issued is None or claims.expires is None:
         return None
-    namespace, _, account = said.subject.removeprefix(_ACCOUNT).partition(":")
-    if not said.subject.startswith(_ACCOUNT) or not account:
+    namespace, _, account = claims.subject.removeprefix(_ACCOUNT).partition(":")
+    if not claims.subject.startswith(_ACCOUNT) or not account:
         return None
     return TokenLifetime(
-        namespace, account, said.expires - said.issued, said.expires - snapshot.now
+        namespace, account, claims.expires - claims.issued, claims.expires - snapshot.now
     )

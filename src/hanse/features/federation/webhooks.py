@@ -1,4 +1,4 @@
-"""What people may not do to claims and federations, told before it happens."""
+"""Admission webhooks for ClusterClaims, ClusterProperties and Federations."""
 
 import msgspec
 
@@ -19,13 +19,13 @@ from hanse.model.objects import Wire
 from hanse.model.snapshot import Snapshot
 
 RESERVED = ("broker",)
-"""Ids by which agents know something else."""
+"""Ids that mean something else to agents."""
 
-_UNREAD = Deny("Hanse has not read the Federations of this cluster yet; try again", 503)
+_UNLISTED = Deny("Hanse has not read the Federations of this cluster yet; try again", 503)
 
 
 class ClusterClaimWebhook:
-    """The id of a cluster stays while a Federation goes by it."""
+    """Denies changes of the cluster id while a Federation exists, and a second id."""
 
     name = "cluster-claims"
     asks = (
@@ -38,13 +38,13 @@ class ClusterClaimWebhook:
     )
 
     def review(self, review: Review, snapshot: Snapshot) -> Verdict:
-        before, after = _id_in(review, review.before), _id_in(review, review.object)
+        before, after = _claimed_id(review, review.before), _claimed_id(review, review.object)
         if before is None:
-            return _second_id(review, after, snapshot)
-        if before == after or _says_nothing(review, before, snapshot):
+            return _review_second_id(review, after, snapshot)
+        if before == after or _is_redundant(review, before, snapshot):
             return Allow()
-        if _is_unread(snapshot):
-            return _UNREAD
+        if _is_unlisted(snapshot):
+            return _UNLISTED
         federation = current_federation(snapshot)
         if federation is None:
             return Allow()
@@ -54,43 +54,43 @@ class ClusterClaimWebhook:
 
 
 class FederationWebhook:
-    """A cluster has one Federation, and its members can be what they are said to be."""
+    """Denies a second Federation, and members that cannot be valid."""
 
     name = "federations"
     asks = (WebhookRule((GROUP,), (Federation.kind.plural,), ("CREATE", "UPDATE")),)
 
     def review(self, review: Review, snapshot: Snapshot) -> Verdict:
-        if review.operation == "CREATE" and _is_unread(snapshot):
-            return _UNREAD
-        standing = current_federation(snapshot)
+        if review.operation == "CREATE" and _is_unlisted(snapshot):
+            return _UNLISTED
+        current = current_federation(snapshot)
         if (
             review.operation == "CREATE"
-            and standing is not None
-            and standing.metadata.name != review.name
+            and current is not None
+            and current.metadata.name != review.name
         ):
-            name = standing.metadata.name
+            name = current.metadata.name
             return Deny(
                 f"metadata.name: Federation {name} exists, and a cluster has one; change that one"
             )
         if review.object.get("spec") == review.before.get("spec") and review.before:
-            return Allow()  # whatever stands may be labelled, told and deleted
+            return Allow()  # metadata and status of an invalid Federation may change
         try:
-            wanted = msgspec.convert(review.object, Federation, strict=False)
+            federation = msgspec.convert(review.object, Federation, strict=False)
         except msgspec.ValidationError as error:
             return Deny(f"not a Federation: {error}", 422)
-        return _judged(wanted, snapshot)
+        return _review_members(federation, snapshot)
 
 
-def _judged(wanted: Federation, snapshot: Snapshot) -> Allow | Deny:
+def _review_members(federation: Federation, snapshot: Snapshot) -> Allow | Deny:
     claims = read_claims(snapshot, snapshot.local)
-    named = wanted.spec.cluster_set
+    named = federation.spec.cluster_set
     if claims is not None and named and claims.cluster_set not in ("", named):
         return Deny(
             f"spec.clusterSet: {named!r} is not what ClusterClaim clusterset.k8s.io says, "
             f"{claims.cluster_set!r}; let both say the same",
             422,
         )
-    members = wanted.spec.members
+    members = federation.spec.members
     warnings: list[str] = []
     for index, member in enumerate(members):
         if member.cluster_id in RESERVED:
@@ -99,14 +99,14 @@ def _judged(wanted: Federation, snapshot: Snapshot) -> Allow | Deny:
         if fault := entry_fault(index, member, members):
             return Deny(f"{fault.field}: {fault.message}", 422)
         secret = snapshot.get(snapshot.local, Secret, member.secret, SYSTEM)
-        away = member.cluster_id != snapshot.local
-        if away and (fault := secret_fault(index, member, secret)) is not None:
+        is_remote = member.cluster_id != snapshot.local
+        if is_remote and (fault := secret_fault(index, member, secret)) is not None:
             warnings.append(f"{fault.field}: {fault.message}")
     return Allow(warnings=tuple(warnings))
 
 
-def _second_id(review: Review, after: str | None, snapshot: Snapshot) -> Allow | Deny:
-    """Refuse another id beside the one there is."""
+def _review_second_id(review: Review, after: str | None, snapshot: Snapshot) -> Allow | Deny:
+    """Deny another id beside the one that the cluster has."""
     claims = read_claims(snapshot, snapshot.local)
     known = claims.cluster_id if claims is not None else ""
     if after is None or not known or known == after:
@@ -115,28 +115,29 @@ def _second_id(review: Review, after: str | None, snapshot: Snapshot) -> Allow |
     return Deny(f"{text}; a cluster has one id")
 
 
-def _says_nothing(review: Review, before: str, snapshot: Snapshot) -> bool:
-    """Whether an id that slipped in beside the cluster's own goes, which a claim still says."""
+def _is_redundant(review: Review, before: str, snapshot: Snapshot) -> bool:
+    """Whether a wrong id is deleted beside which another claim has the cluster's own id."""
     others = (
         c for c in snapshot.all(snapshot.local, ClusterClaim) if c.metadata.name != review.name
     )
-    mine = any(c.about == CLUSTER_ID and c.value == snapshot.local for c in others)
-    return before != snapshot.local and mine and review.operation == "DELETE"
+    has_own = any(c.about == CLUSTER_ID and c.value == snapshot.local for c in others)
+    return before != snapshot.local and has_own and review.operation == "DELETE"
 
 
-def _id_in(review: Review, wire: Wire) -> str | None:
-    """The cluster id that an object tells; None where it is about something else."""
+def _claimed_id(review: Review, wire: Wire) -> str | None:
+    """The cluster id in a claim or property; None where it is about something else."""
     if not wire:
         return None
     name = str((wire.get("metadata") or {}).get("name") or review.name)
     if review.group == GROUP:
-        about_what = str(wire.get("name") or name).lower()
-        return str(wire.get("value", "")) if about_what == CLUSTER_ID else None
+        subject = str(wire.get("name") or name).lower()
+        return str(wire.get("value", "")) if subject == CLUSTER_ID else None
     spec = wire.get("spec") or {}
     return str(spec.get("value", "")) if name == about.CLUSTER_ID else None
 
 
-def _is_unread(snapshot: Snapshot) -> bool:
+def _is_unlisted(snapshot: Snapshot) -> bool:
+    """Whether the Federations of this cluster are served and not listed yet."""
     served = snapshot.fact(KindServed, (snapshot.local, Federation.kind))
     absent = served is not None and not served.served
     return not absent and not snapshot.listed(snapshot.local, Federation)
