@@ -1,1 +1,1 @@
-"""A small, honest Kubernetes API in this process: storage, semantics, HTTP, controllers."""
+"""A Kubernetes API server in a Python process, for tests and laptops; see README.md."""

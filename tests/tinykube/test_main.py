@@ -1,0 +1,50 @@
+"""`python -m tinykube`: what it says when it cannot start."""
+
+from pathlib import Path
+from socket import AF_INET, SOCK_STREAM, socket
+
+import pytest
+
+from tinykube.__main__ import main
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param(["--port", "70000"], "there is no port 70000", id="no port"),
+        pytest.param(["--nodes", "-1"], "--nodes is a number from 0 to 100", id="no number"),
+    ],
+)
+def test_a_bad_option_is_one_line(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    assert capsys.readouterr().err == f"tinykube: {message}\n"
+
+
+def test_a_word_where_a_number_is_expected_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--port", "x"])
+
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "tinykube: argument --port: invalid int value: 'x'\n"
+
+
+def test_a_port_in_use_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket(AF_INET, SOCK_STREAM) as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+
+        assert main(["--port", str(port)]) == 1
+
+    assert capsys.readouterr().err == f"tinykube: port {port}: Address already in use\n"
+
+
+def test_a_kubeconfig_that_cannot_be_written_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "missing" / "kubeconfig"
+
+    assert main(["--kubeconfig", str(file)]) == 1
+    assert capsys.readouterr().err == f"tinykube: {file}: No such file or directory\n"
