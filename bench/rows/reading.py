@@ -25,7 +25,7 @@ from hanse.kube.transport import Request, Response
 from hanse.model.facts import Role
 from hanse.model.kinds.core import Service
 from hanse.model.snapshot import Index
-from hanse.runtime.api import KubeApi
+from hanse.runtime.api import ClusterClient
 from hanse.runtime.reconciler import Reconciler
 
 SERVICES = 50_000
@@ -76,7 +76,7 @@ def queueing(events: int) -> dict[str, float]:
 async def _followed(way: "Streamed") -> float:
     """Follow a cluster as an agent does, but plan nothing: keys stay in the queue."""
     reconciler = Reconciler([Toy()], "lubeck", clock=WallClock(), random=Random(1))
-    reconciler.informers.join("lubeck", {Role.LOCAL}, KubeApi(Client(way), Random(1)))
+    reconciler.informers.join("lubeck", {Role.LOCAL}, ClusterClient(way, Random(1)))
     async with reconciler.informers.running():
         reconciler.active = True
         await way.started.wait()

@@ -39,7 +39,6 @@ from hanse.features.services.feature import BROKER_NAMESPACE, Services
 from hanse.features.statefulsets.feature import StatefulSets
 from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.features.statefulsets.webhooks import FederatedStatefulSetWebhook
-from hanse.kube.client import Client
 from hanse.kube.clock import Clock, WallClock
 from hanse.kube.lease import LeaseTimings
 from hanse.kube.transport import Transport
@@ -59,7 +58,7 @@ from hanse.providers.probe_sockets import SocketProbe
 from hanse.providers.probes import ProbeFunction, Prober
 from hanse.providers.resolver import HostResolver
 from hanse.providers.tokens import TokenIssuer
-from hanse.runtime.api import KubeApi
+from hanse.runtime.api import ClusterClient
 from hanse.runtime.connection_reconciler import (
     ConnectionReconciler,
     TransportFactory,
@@ -202,7 +201,7 @@ class Agent:
         clock = clock or WallClock()
         random = random or Random()  # noqa: S311 - spreads retries, guards nothing
         self.settings = settings
-        self._home = Client(home)
+        self._home = ClusterClient(home, random)
         self.reconciler = Reconciler(
             features,
             settings.cluster,
@@ -244,7 +243,7 @@ class Agent:
             random=random,
             terms=settings.terms,
         )
-        self.reconciler.informers.join(settings.cluster, {Role.LOCAL}, KubeApi(self._home, random))
+        self.reconciler.informers.join(settings.cluster, {Role.LOCAL}, self._home)
         guides = [feature for feature in features if isinstance(feature, ConnectionSource)]
         self.connections = ConnectionReconciler(
             self.reconciler, self.elections, self._home, guides, dial=dial, random=random
@@ -266,8 +265,8 @@ class Agent:
             )
         self._presence: HeartbeatLease | None = None
         if broker is not None:
-            client = Client(broker)
-            self.reconciler.informers.join(BROKER, {Role.BROKER}, KubeApi(client, random))
+            client = ClusterClient(broker, random)
+            self.reconciler.informers.join(BROKER, {Role.BROKER}, client)
             self._presence = HeartbeatLease(
                 client,
                 settings.options.broker_namespace,

@@ -10,13 +10,12 @@ from msgspec.structs import replace
 
 from hanse.cli.agent.log_level import following_log_level
 from hanse.features.gslb.feature import Gslb
-from hanse.kube.client import Client
-from hanse.kube.watch_events import Deleted
+from hanse.kube.events import Deleted
 from hanse.local.in_process import InProcess
 from hanse.model.facts import Role
 from hanse.model.kinds.gslb import GSLBConfig
 from hanse.model.snapshot import ObjectChange
-from hanse.runtime.api import KubeApi
+from hanse.runtime.api import ClusterClient
 from hanse.runtime.reconciler import Reconciler
 from tests.features.gslb.fleet import config
 from tinykube.apiserver import ApiServer
@@ -46,7 +45,7 @@ class Told:
     def __init__(self) -> None:
         self.reconciler = Reconciler([Gslb()], "lubeck", clock=LoopClock(), random=Random(0))
         server = ApiServer("lubeck", clock=LoopClock())
-        self.reconciler.informers.join("lubeck", {Role.LOCAL}, KubeApi(Client(InProcess(server))))
+        self.reconciler.informers.join("lubeck", {Role.LOCAL}, ClusterClient(InProcess(server)))
         self._version = 0
 
     def said(self, level: Literal["DEBUG", "INFO", "WARN", "ERROR"]) -> GSLBConfig:

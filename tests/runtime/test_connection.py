@@ -6,7 +6,6 @@ from random import Random
 
 import pytest
 
-from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
 from hanse.kube.errors import Forbidden, KubeError, Status, Unreachable
 from hanse.kube.watch_events import Interrupted
@@ -16,7 +15,7 @@ from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.objects import Object
-from hanse.runtime.api import KubeApi
+from hanse.runtime.api import ClusterClient
 from hanse.runtime.connection import Connection, Informer, Scope
 from hanse.runtime.informers import ClusterInformers
 from tinykube.apiserver import ApiServer
@@ -27,7 +26,7 @@ FORBIDDEN = Forbidden(Status(code=403, reason="Forbidden", message="you cannot l
 
 def state_of(role: Role, **failing: KubeError) -> tuple[Phase, str]:
     """How a cluster stands in which these kinds cannot be read."""
-    api = KubeApi(Client(InProcess(ApiServer("broker", clock=WallClock()))), Random(0))
+    api = ClusterClient(InProcess(ApiServer("broker", clock=WallClock())), Random(0))
     connection = Connection("broker", frozenset({role}), api, NOW)
     kinds: tuple[type[Object], ...] = (ConfigMap, Lease, ServiceImport)
     for kind in kinds:
@@ -85,10 +84,10 @@ async def test_a_way_whose_end_was_cut_short_ends_with_the_fleet(replaced: bool)
 
     async def part() -> None:
         async with informers.running():
-            informers.join("bergen", {Role.MEMBER}, KubeApi(Client(way), Random(0)))
+            informers.join("bergen", {Role.MEMBER}, ClusterClient(way, Random(0)))
             if replaced:
                 other = InProcess(ApiServer("bergen", clock=WallClock()))
-                informers.join("bergen", {Role.MEMBER}, KubeApi(Client(other), Random(0)))
+                informers.join("bergen", {Role.MEMBER}, ClusterClient(other, Random(0)))
                 await asyncio.get_running_loop().create_future()
             await informers.disconnect("bergen")
 

@@ -7,7 +7,6 @@ from datetime import timedelta
 
 import pytest
 
-from hanse.kube.client import Client
 from hanse.kube.errors import BadCredentials, NotFound
 from hanse.kube.lease import LeaseTimings
 from hanse.local.in_process import InProcess
@@ -18,7 +17,7 @@ from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import Object
 from hanse.model.snapshot import Snapshot, Watch
-from hanse.runtime.api import KubeApi
+from hanse.runtime.api import ClusterClient
 from hanse.runtime.connection_reconciler import ConnectionReconciler, cluster_access
 from hanse.runtime.leader_election import LeaderElections
 from hanse.runtime.leaving import leave
@@ -76,10 +75,10 @@ async def supervising(world: World, name: str) -> AsyncIterator[tuple[Reconciler
 async def test_joining_over_a_connected_cluster_closes_the_way_that_it_replaces() -> None:
     async with realm("lubeck") as world, supervising(world, "lubeck") as (reconciler, _):
         first, second = Closable(world.clusters["child"]), Closable(world.clusters["child"])
-        reconciler.informers.join("child", {Role.MEMBER, Role.LED}, KubeApi(Client(first)))
+        reconciler.informers.join("child", {Role.MEMBER, Role.LED}, ClusterClient(first))
         await asyncio.sleep(5)
 
-        reconciler.informers.join("child", {Role.MEMBER, Role.LED}, KubeApi(Client(second)))
+        reconciler.informers.join("child", {Role.MEMBER, Role.LED}, ClusterClient(second))
         await asyncio.sleep(5)
 
         assert first.closed

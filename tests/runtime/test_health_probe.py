@@ -8,11 +8,10 @@ from random import Random
 
 import pytest
 
-from hanse.kube.client import Client
 from hanse.kube.errors import BadCredentials, Forbidden, KubeError, Status
 from hanse.local.in_process import InProcess
 from hanse.model.facts import ClusterState, Phase, Role
-from hanse.runtime.api import KubeApi
+from hanse.runtime.api import ClusterClient
 from hanse.runtime.connection import Connection
 from hanse.runtime.health_probe import MUTE, NOTICED, PATIENCE, QUIET, listen
 from tests.runtime.town import town
@@ -34,7 +33,7 @@ class Listening:
     """A listener to a cluster that answers questions as it is told, the last way for ever."""
 
     def __init__(self, *answers: str) -> None:
-        api = KubeApi(Client(InProcess(ApiServer("bergen", clock=LoopClock()))), Random(0))
+        api = ClusterClient(InProcess(ApiServer("bergen", clock=LoopClock())), Random(0))
         now = datetime(2026, 1, 1, tzinfo=UTC)
         self.connection = Connection("bergen", frozenset({Role.MEMBER}), api, now)
         self.asked: list[float] = []
@@ -144,10 +143,10 @@ async def test_a_hung_broker_is_unreachable_until_it_answers_again() -> None:
     ids=["forbidden", "too old a token"],
 )
 async def test_a_refusal_is_an_answer(error: KubeError, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def refused(_: KubeApi) -> str:
+    async def refused(_: ClusterClient) -> str:
         raise error
 
-    monkeypatch.setattr(KubeApi, "identity", refused)
+    monkeypatch.setattr(ClusterClient, "identity", refused)
     async with town() as world:
         await asyncio.sleep(2 * NOTICED.total_seconds())
         state = world.agents["hamburg"].reconciler.informers.facts.get(ClusterState, BROKER)

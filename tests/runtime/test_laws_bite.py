@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hanse.runtime import apply, diff
-from hanse.runtime.api import KubeApi
+from hanse.runtime.api import ClusterClient
 from hanse.runtime.reconciler import Reconciler
 from hanse.runtime.workqueue import WorkQueue
 from tests.runtime import schedules
@@ -45,12 +45,12 @@ def updates_have_no_preconditions(patch: pytest.MonkeyPatch) -> None:
 
 
 def deletions_have_no_preconditions(patch: pytest.MonkeyPatch) -> None:
-    delete = KubeApi.delete
+    delete = ClusterClient.delete
 
-    async def blindly(self: KubeApi, kind: Any, name: str, space: str, **_: str) -> Any:
+    async def blindly(self: ClusterClient, kind: Any, name: str, space: str, **_: str) -> Any:
         return await delete(self, kind, name, space)
 
-    patch.setattr(KubeApi, "delete", blindly)
+    patch.setattr(ClusterClient, "delete", blindly)
 
 
 def unreachable_is_taken_for_absent(patch: pytest.MonkeyPatch) -> None:

@@ -13,13 +13,12 @@ from hanse.dns.server import ServedView, serving
 from hanse.dns.updater import ViewUpdater
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.services.zone import ServiceZone
-from hanse.kube.client import Client
 from hanse.model.dns.zones import View
 from hanse.model.facts import Facts, Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.objects import ClusterId, Object
 from hanse.model.snapshot import Change, Watch
-from hanse.runtime.api import KubeApi
+from hanse.runtime.api import ClusterClient
 from hanse.runtime.informers import ClusterInformers
 from hanse.runtime.lease_tracker import LeaseTracker
 from tests.dns.fleet import DnsAnswer, parse_answer
@@ -83,10 +82,10 @@ async def serve_names(
         for where, role in ((cluster, Role.LOCAL), (BROKER, Role.BROKER)):
             transport = scenario.testbed.connect(where)
             stack.push_async_callback(transport.close)
-            fleet.join(where, {role}, KubeApi(Client(transport), scenario.random))
-        server = await stack.enter_async_context(serving([ServedView(compiler, (listeners,))]))
-        feed = ViewUpdater(compiler, server, fleet.snapshot)
-        fleet.change_handler = _ChangeForwarder(feed, LeaseTracker(fleet, scenario.testbed.clock))
+            fleet.join(where, {role}, ClusterClient(transport, scenario.random))
+        server = await stack.enter_async_context(serving([Served(compiler, (listeners,))]))
+        feed = Feed(compiler, server, fleet.snapshot)
+        fleet.change_handler = _Telling(feed, LeaseTracker(fleet, scenario.testbed.clock))
         await stack.enter_async_context(fleet.running())
         await stack.enter_async_context(feed.running())
         yield DnsClient(*listeners.address)

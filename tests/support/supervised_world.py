@@ -15,7 +15,7 @@ from hanse.model.facts import Role
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Feature
-from hanse.runtime.api import KubeApi
+from hanse.runtime.api import ClusterClient
 from hanse.runtime.leader_election import LeaderElections
 from hanse.runtime.questions import Provider
 from hanse.runtime.reconciler import Reconciler
@@ -106,7 +106,7 @@ class SupervisedWorld:
         for member in self.names:
             roles = {Role.MEMBER} | ({Role.LOCAL} if member == name else set())
             reconciler.informers.join(
-                member, roles, KubeApi(Client(self.way(name, member)), self.random)
+                member, roles, ClusterClient(self.way(name, member), self.random)
             )
         task = asyncio.create_task(self._run(name, reconciler, elections), name=f"agent {name}")
         self.supervisors[name] = Supervisor(reconciler, elections, task)

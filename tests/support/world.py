@@ -11,7 +11,7 @@ from hanse.local.in_process import InProcess
 from hanse.model.facts import Role
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Feature
-from hanse.runtime.api import KubeApi
+from hanse.runtime.api import ClusterClient
 from hanse.runtime.guard import Guard
 from hanse.runtime.reconciler import Reconciler
 from tests.support.faults import Network
@@ -59,10 +59,10 @@ class World:
         """A client that bypasses the faulty network."""
         return Client(InProcess(self.clusters[cluster]))
 
-    def api(self, source: ClusterId, target: ClusterId) -> KubeApi:
-        """An agent's API client, through the faulty network."""
+    def api(self, source: ClusterId, target: ClusterId) -> ClusterClient:
+        """An agent's way to a cluster, through the network."""
         way = self.network.transport(source, target, InProcess(self.clusters[target]))
-        return KubeApi(Client(way), self.random)
+        return ClusterClient(way, self.random)
 
     def reconciler(self, cluster: ClusterId) -> Reconciler:
         """A new reconciler with its connections, not running yet."""

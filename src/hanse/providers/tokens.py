@@ -7,7 +7,7 @@ from hanse.kube.requests import path_of
 from hanse.kube.transport import Request
 from hanse.model.kinds.core import ServiceAccount
 from hanse.model.objects import ClusterId, Wire
-from hanse.runtime.api import KubeApi
+from hanse.runtime.api import ClusterClient
 from hanse.runtime.informers import ClusterInformers
 
 
@@ -27,7 +27,7 @@ class TokenIssuer:
         replaces: str,  # noqa: ARG002 - tells questions apart
     ) -> Wire:
         connection = self.informers.connections.get(cluster) if self.informers is not None else None
-        if connection is None or not isinstance(connection.api, KubeApi):
+        if connection is None or not isinstance(connection.api, ClusterClient):
             raise KubeError(f"{cluster} is not connected")
         wanted = {
             "apiVersion": "authentication.k8s.io/v1",
@@ -36,7 +36,7 @@ class TokenIssuer:
         }
         path = path_of(ServiceAccount.kind, namespace, account, "token")
         request = Request("POST", path, body=msgspec.json.encode(wanted))
-        answer = await connection.api.client.send(request)
+        answer = await connection.api.send(request)
         token = msgspec.json.decode(answer.body).get("status", {}).get("token", "")
         if not token:
             raise KubeError(f"{cluster} issued no token for {account}")

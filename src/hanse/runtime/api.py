@@ -1,4 +1,4 @@
-"""What the engine needs of any system it reads and writes: a cluster, or something outside."""
+"""The API that informers read and the writer writes: a cluster's, or an external system's."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -11,27 +11,31 @@ from typing import Protocol
 from hanse.kube.client import Client
 from hanse.kube.discovery import refresh
 from hanse.kube.errors import KubeError
-from hanse.kube.retry import retry_delay
-from hanse.kube.watch_events import Applied, Deleted, Event, Listed
-from hanse.kube.watcher import follow
+from hanse.kube.events import Applied, Deleted, Event, Listed
+from hanse.kube.request import Transport
+from hanse.kube.retry import delay_of
+from hanse.kube.watching import follow
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import Namespace
 from hanse.model.objects import K, Wire
 from hanse.model.rbac import IDENTITY
 
-LAG = timedelta(milliseconds=500)
-LAGS = 20
+DISCOVERY_LAG = timedelta(milliseconds=500)
+DISCOVERY_ATTEMPTS = 20
+"""How often discovery is read, a lag apart, until it names an established CRD's kind."""
 
 
 class Api(Protocol):
-    """List, create, update, delete, with versions; errors are those of `hanse.kube.errors`."""
+    """List, watch and write objects with versions; errors are those of `hanse.kube.errors`."""
 
     def follow(
-        self, kind: type[K], namespace: str, labels: str, name: str = ""
-    ) -> AsyncGenerator[Event[K], None]: ...
+        self, kind: type[K], *, namespace: str, labels: str, fields: str
+    ) -> AsyncGenerator[Event[K], None]:
+        """List and watch without end; outages are events of the stream, never raised."""
+        ...
 
     async def list(
-        self, kind: type[K], *, namespace: str = "", labels: str = "", name: str = ""
+        self, kind: type[K], *, namespace: str = "", labels: str = "", fields: str = ""
     ) -> Listed[K]: ...
 
     async def read(self, kind: type[K], name: str, namespace: str = "") -> K: ...
@@ -47,90 +51,62 @@ class Api(Protocol):
     ) -> K | None: ...
 
     async def discover(self) -> None:
-        """Keep knowing what is served, until cancelled; systems with fixed kinds just return."""
+        """Keep the served kinds up to date until cancelled; returns where kinds are fixed."""
         ...
 
     async def identity(self) -> str:
-        """What no other system has, asked of it at this moment; empty where there is none."""
+        """Read an id that no other system has; empty where there is none."""
         ...
 
     async def close(self) -> None: ...
 
 
-class KubeApi:
-    """A Kubernetes API server as the engine sees it."""
+class ClusterClient(Client):
+    """The client of a connected cluster: typed calls, list-and-watch, discovery, identity."""
 
-    def __init__(self, client: Client, random: Random | None = None) -> None:
-        self.client = client
-        self._aside = client.beside()
+    def __init__(self, transport: Transport, random: Random | None = None) -> None:
+        super().__init__(transport)
         self._random = random or Random()  # noqa: S311 - spreads retries, guards nothing
+        self._priority = self.beside()
 
     def follow(
-        self, kind: type[K], namespace: str, labels: str, name: str = ""
+        self, kind: type[K], *, namespace: str, labels: str, fields: str
     ) -> AsyncGenerator[Event[K], None]:
         return follow(
-            self.client,
-            kind,
-            namespace=namespace,
-            labels=labels,
-            fields=_named(name),
-            random=self._random,
-        )
-
-    async def list(
-        self, kind: type[K], *, namespace: str = "", labels: str = "", name: str = ""
-    ) -> Listed[K]:
-        return await self.client.list(kind, namespace=namespace, labels=labels, fields=_named(name))
-
-    async def read(self, kind: type[K], name: str, namespace: str = "") -> K:
-        return await self.client.read(kind, name, namespace)
-
-    async def create(self, obj: K) -> K:
-        return await self.client.create(obj)
-
-    async def patch(
-        self, kind: type[K], name: str, namespace: str, change: Wire, *, subresource: str = ""
-    ) -> K:
-        return await self.client.patch(kind, name, namespace, change, subresource=subresource)
-
-    async def delete(
-        self, kind: type[K], name: str, namespace: str, *, uid: str = "", resource_version: str = ""
-    ) -> K | None:
-        return await self.client.delete(
-            kind, name, namespace, uid=uid, resource_version=resource_version
+            self, kind, namespace=namespace, labels=labels, fields=fields, random=self._random
         )
 
     async def discover(self) -> None:
-        """Ask what is served now, and again whenever a CRD appears, changes or goes.
+        """Refresh the served kinds now, and again whenever a CRD appears, changes or goes.
 
-        Streams that wait for their kind wake then; without the right to see CRDs they look by
-        themselves now and then.
+        That restarts informers that wait for their kind; without the right to watch CRDs they
+        look by themselves now and then.
         """
-        await self._refresh()
-        stream = follow(self.client, CustomResourceDefinition, random=self._random)
+        await self._refresh_kinds()
+        stream = follow(self, CustomResourceDefinition, random=self._random)
         async with aclosing(stream) as events:
             async for event in events:
                 match event:
                     case Applied(definition):
-                        await self._learn(definition)
+                        await self._await_kinds_of(definition)
                     case Listed() | Deleted():
-                        await self._refresh()
+                        await self._refresh_kinds()
                     case _:
                         continue
 
-    async def _learn(self, definition: CustomResourceDefinition) -> None:
-        """Find a new kind in discovery, which tells of it a moment after its definition does."""
-        for _ in range(LAGS if definition.established else 1):
-            await self._refresh()
-            known = self.client.kinds.known
-            if known is None or definition.served_kinds <= known.kinds:
+    async def _await_kinds_of(self, definition: CustomResourceDefinition) -> None:
+        """Refresh until discovery names a CRD's kinds, which it does a moment after the CRD."""
+        for _ in range(DISCOVERY_ATTEMPTS if definition.established else 1):
+            await self._refresh_kinds()
+            known = self.kinds.known
+            if known is None or definition.kinds_served <= known.kinds:
                 return
-            await asyncio.sleep(LAG.total_seconds())
+            await asyncio.sleep(DISCOVERY_LAG.total_seconds())
 
-    async def _refresh(self) -> None:
+    async def _refresh_kinds(self) -> None:
         for attempt in count():
             try:
-                await refresh(self.client)
+                await refresh(self)
             except KubeError as error:
                 pause = retry_delay(error, attempt, self._random) or timedelta(seconds=30)
                 await asyncio.sleep(pause.total_seconds())
@@ -138,12 +114,5 @@ class KubeApi:
                 return
 
     async def identity(self) -> str:
-        """The uid of kube-system, read ahead of whatever else waits for an answer."""
-        return (await self._aside.read(Namespace, IDENTITY)).metadata.uid
-
-    async def close(self) -> None:
-        await self.client.close()
-
-
-def _named(name: str) -> str:
-    return f"metadata.name={name}" if name else ""
+        """The uid of kube-system, read ahead of the client's own queue of requests."""
+        return (await self._priority.read(Namespace, IDENTITY)).metadata.uid

@@ -32,6 +32,11 @@ class Scope(NamedTuple):
     labels: str
     name: str = ""
 
+    @property
+    def fields(self) -> str:
+        """The field selector of a scope that covers one name."""
+        return f"metadata.name={self.name}" if self.name else ""
+
 
 class Informer:
     """One list-and-watch and its store."""

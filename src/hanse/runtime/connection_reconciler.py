@@ -44,7 +44,7 @@ from hanse.model.facts import (
 )
 from hanse.model.objects import ClusterId, ClusterObjectRef, Object
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot
-from hanse.runtime.api import KubeApi
+from hanse.runtime.api import ClusterClient
 from hanse.runtime.leader_election import LeaderElections
 from hanse.runtime.leaving import force_leave, leave, owned_refs
 from hanse.runtime.ownership import owner_of, sources_of
@@ -319,9 +319,9 @@ class ConnectionReconciler:
         access = cluster_access(way.credentials)
         if cluster == self._informers.local:
             return ManagedConnection(way, access, self._home, None)
-        handed = UpdatableCredentials(access)
-        client = Client(self._dial(cluster, handed))
-        self._informers.join(cluster, way.roles, KubeApi(client, self._random))
+        handed = Handed(access)
+        client = ClusterClient(self._dial(cluster, handed), self._random)
+        self._informers.join(cluster, way.roles, client)
         log.info("cluster joined", extra={"cluster": cluster, "server": access.endpoint.url})
         return ManagedConnection(way, access, client, handed)
 

@@ -66,12 +66,12 @@ class ExternalApi:
         self._writes = 0
 
     async def follow(
-        self, kind: type[K], namespace: str, labels: str, name: str = ""
+        self, kind: type[K], *, namespace: str, labels: str, fields: str
     ) -> AsyncGenerator[Event[K], None]:
         """List again and again; selectors are left to whoever reads."""
         assert not namespace, "outside systems have no namespaces to watch by themselves"
         assert not labels, "outside systems are watched whole"
-        assert not name, "outside systems are watched whole"
+        assert not fields, "outside systems are watched whole"
         if kind not in self._system.kinds:
             yield NotServed()
             await asyncio.get_running_loop().create_future()
@@ -99,14 +99,14 @@ class ExternalApi:
         return min(delay or usual, usual).total_seconds()
 
     async def list(
-        self, kind: type[K], *, namespace: str = "", labels: str = "", name: str = ""
+        self, kind: type[K], *, namespace: str = "", labels: str = "", fields: str = ""
     ) -> Listed[K]:
         listed = await self._listed(kind)
         chosen = tuple(
             o
             for o in listed.objects
             if namespace in ("", o.metadata.namespace)
-            and name in ("", o.metadata.name)
+            and fields in ("", f"metadata.name={o.metadata.name}")
             and (not labels or labels in o.metadata.labels)
         )
         return Listed(chosen, listed.resource_version)

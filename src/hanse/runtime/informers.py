@@ -263,7 +263,9 @@ class ClusterInformers:
 
     async def _follow(self, connection: Connection, stream: Informer) -> None:
         scope = stream.scope
-        following = connection.api.follow(*scope)
+        following = connection.api.follow(
+            scope.kind, namespace=scope.namespace, labels=scope.labels, fields=scope.fields
+        )
         async with aclosing(following) as events:
             async for event in events:
                 rewinds = stream.store.rewinds

@@ -83,8 +83,9 @@ async def _ours_in(reconciler: Reconciler, cluster: ClusterId) -> tuple[Object, 
     found: list[Object] = []
     for scope in list(connection.informers):
         try:
-            kind, namespace, _, name = scope
-            listed = await connection.api.list(kind, namespace=namespace, labels=OWNER, name=name)
+            listed = await connection.api.list(
+                scope.kind, namespace=scope.namespace, labels=OWNER, fields=scope.fields
+            )
         except NotFound:
             continue  # a kind that is not served holds nothing
         except KubeError:

@@ -33,8 +33,7 @@ from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import ConfigMap, Event, Namespace
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import Meta, Wire
-from hanse.model.plan import Key
-from hanse.runtime.api import KubeApi
+from hanse.runtime.api import ClusterClient
 from hanse.runtime.leader_election import LeaderElections
 from hanse.runtime.leaving import force_leave, leave
 from hanse.runtime.reconciler import Reconciler
@@ -52,7 +51,7 @@ _NEEDED = {f"{k.kind.plural}.{k.kind.group}" for k in KINDS.values()} | {"cluste
 DEFINED = [d for d in (*crds(), *stand_ins()) if d["metadata"]["name"] in _NEEDED]
 
 
-class FixedApi(KubeApi):
+class FixedApi(ClusterClient):
     """A cluster whose kinds stay the same, so that nobody has to ask for them."""
 
     async def discover(self) -> None:
@@ -127,13 +126,13 @@ class Realm(World):
         self._starts = 0
         self.revoked: set[tuple[str, str]] = set()
         self._elections = elections
-        self._way = KubeApi if discovers else FixedApi
+        self._way = ClusterClient if discovers else FixedApi
         self.crowns: dict[str, Crown] = {}
         self.epochs: dict[str, int] = {}
 
-    def api(self, source: str, target: str) -> KubeApi:
+    def api(self, source: str, target: str) -> ClusterClient:
         inner = Guarded(InProcess(self.clusters[target]), (source, target), self.revoked)
-        return self._way(Client(self.network.transport(source, target, inner)), self.random)
+        return self._way(self.network.transport(source, target, inner), self.random)
 
     # -- clusters
 

@@ -8,7 +8,6 @@ import pytest
 
 from hanse.features.services.feature import BROKER_NAMESPACE, Services
 from hanse.features.services.names import SERVICE_NAME, SOURCE_CLUSTER
-from hanse.kube.client import Client
 from hanse.kube.errors import Unreachable
 from hanse.kube.transport import Request, Response, Transport
 from hanse.local.in_process import InProcess
@@ -18,7 +17,7 @@ from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, Profile
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.objects import Meta
-from hanse.runtime.api import KubeApi
+from hanse.runtime.api import ClusterClient
 from tests.features.services.given import backends
 from tests.support.builders import namespace
 from tests.support.faults import READ_METHODS
@@ -73,9 +72,9 @@ class UnluckyWorld(World):
         self.status = status
         self.writes = 0
 
-    def api(self, source: str, target: str) -> KubeApi:
+    def api(self, source: str, target: str) -> ClusterClient:
         inner = Failing(self, InProcess(self.clusters[target]))
-        return KubeApi(Client(self.network.transport(source, target, inner)), self.random)
+        return ClusterClient(self.network.transport(source, target, inner), self.random)
 
     async def found(self, profile: Profile = "lighthouse") -> None:
         """Three clusters that export shop/web, and no agent yet."""

@@ -15,10 +15,9 @@ from hanse.cli.errors import bad_credentials
 from hanse.dns.compiler import Compiler
 from hanse.dns.health import readiness
 from hanse.dns.listeners import Listeners
-from hanse.dns.server import DnsServer, ServedView, ServerSettings, serving
-from hanse.dns.updater import ViewUpdater
-from hanse.kube.client import Client
-from hanse.kube.client_config import Credentials
+from hanse.dns.server import DnsServer, Served, Serving, serving
+from hanse.dns.updater import Feed
+from hanse.kube.access import Credentials
 from hanse.kube.clock import WallClock
 from hanse.kube.errors import BadCredentials
 from hanse.kube.http_transport import HttpTransport
@@ -27,7 +26,7 @@ from hanse.model.facts import Facts, Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.objects import ClusterId, Object
 from hanse.model.snapshot import Change, Watch
-from hanse.runtime.api import KubeApi
+from hanse.runtime.api import ClusterClient
 from hanse.runtime.informers import ClusterInformers
 from hanse.runtime.lease_tracker import LeaseTracker
 
@@ -142,4 +141,4 @@ async def _join(
         await way.access()
     except BadCredentials as error:
         raise bad_credentials(error) from None
-    informers.join(name, {role}, KubeApi(Client(HttpTransport(way)), random))
+    informers.join(name, {role}, ClusterClient(HttpTransport(way), random))

@@ -23,7 +23,7 @@ from hanse.model.kinds.federation import SYSTEM
 from hanse.model.naming import cluster_of
 from hanse.model.objects import ClusterId, Object
 from hanse.model.plan import Feature
-from hanse.runtime.api import KubeApi
+from hanse.runtime.api import ClusterClient
 from hanse.runtime.reconciler import Reconciler
 
 
@@ -205,8 +205,9 @@ def _supervise(reconciler: Reconciler, fleet: Fleet) -> None:
         if member == home:
             reconciler.informers.set_roles(home, {Role.LOCAL} | roles)
         else:
-            client = Client(HttpTransport(fleet.members[member].credentials))
-            reconciler.informers.join(member, roles, KubeApi(client))
+            reconciler.informers.join(
+                member, roles, ClusterClient(HttpTransport(fleet.members[member].credentials))
+            )
         reconciler.informers.put_fact(
             Leadership(member, lease.holder_identity, lease.lease_transitions, ours=ours)
         )
