@@ -232,7 +232,7 @@ class Agent:
             random=random,
             terms=settings.terms,
         )
-        self.reconciler.fence(self.elections)
+        self.reconciler.set_fence(self.elections)
         self._answers = bool(hooks)
         self._places = ReplicaSlots(
             self._home,

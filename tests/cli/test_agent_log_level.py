@@ -53,7 +53,7 @@ class Told:
         self._version += 1
         meta = replace(made.metadata, uid="1", resource_version=str(self._version))
         obj = replace(made, metadata=meta, spec=replace(made.spec, log_level=level))
-        self.reconciler.informers.wrote("lubeck", obj)
+        self.reconciler.informers.observe_write("lubeck", obj)
         return obj
 
     def gone(self, obj: GSLBConfig) -> None:

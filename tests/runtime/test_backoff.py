@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.plan import Key
 from hanse.runtime.apply import WriteReport
-from hanse.runtime.backoff import AT_WORK, SETTLE, WHILE, BackoffTracker
+from hanse.runtime.backoff import CONTEST_WINDOW, OTHERS_ACTIVE, SHARED_DELAY, BackoffTracker
 from hanse.runtime.diff import Action, Create, Update
 from hanse.runtime.workqueue import Item
 from tests.support.builders import configmap
@@ -57,23 +57,23 @@ def test_what_is_shared_waits_a_moment_and_a_second_for_each_who_is_before_us(ra
     waiting = Waiting()
 
     assert not waiting.ripe_at(0, create(rank))
-    assert waiting.asked == [pytest.approx(SETTLE + rank)]
-    assert waiting.ripe_at(SETTLE + rank, create(rank))
+    assert waiting.asked == [pytest.approx(SHARED_DELAY + rank)]
+    assert waiting.ripe_at(SHARED_DELAY + rank, create(rank))
 
 
 def test_while_somebody_writes_the_next_in_the_order_stays_back() -> None:
     waiting = Waiting()
     waiting.ripe_at(0, update("1", rank=1))
 
-    assert not waiting.ripe_at(1 + SETTLE, update("2", rank=1))
-    assert waiting.ripe_at(2 * (1 + SETTLE), update("2", rank=1))
+    assert not waiting.ripe_at(1 + SHARED_DELAY, update("2", rank=1))
+    assert waiting.ripe_at(2 * (1 + SHARED_DELAY), update("2", rank=1))
 
 
 def test_the_first_in_the_order_is_not_held_up_by_what_others_write() -> None:
     waiting = Waiting()
     waiting.ripe_at(0, update("1", rank=0))
 
-    assert waiting.ripe_at(SETTLE, update("2", rank=0))
+    assert waiting.ripe_at(SHARED_DELAY, update("2", rank=0))
 
 
 def test_in_a_crowd_others_get_more_time() -> None:
@@ -88,8 +88,8 @@ def test_in_a_crowd_the_first_waits_a_little_longer_for_what_is_about_to_change(
     crowded = Waiting(load=1.0)
     crowded.ripe_at(0, create(0))
 
-    assert not crowded.ripe_at(3 * SETTLE, create(0))
-    assert crowded.ripe_at(5 * SETTLE, create(0))
+    assert not crowded.ripe_at(3 * SHARED_DELAY, create(0))
+    assert crowded.ripe_at(5 * SHARED_DELAY, create(0))
 
 
 def test_while_others_work_through_their_backlog_nobody_steps_in_for_them() -> None:
@@ -100,16 +100,16 @@ def test_while_others_work_through_their_backlog_nobody_steps_in_for_them() -> N
         waiting.others_write_at(second)
 
     assert not waiting.ripe_at(9.5, create(1))
-    assert waiting.ripe_at(9 + SETTLE + 1, create(1))
+    assert waiting.ripe_at(9 + SHARED_DELAY + 1, create(1))
 
 
 def test_somebody_steps_in_at_last_for_one_who_never_writes_though_others_do() -> None:
     waiting = Waiting()
     waiting.ripe_at(0, create(1))
 
-    waiting.others_write_at(2 * AT_WORK)
+    waiting.others_write_at(2 * OTHERS_ACTIVE)
 
-    assert waiting.ripe_at(2 * AT_WORK, create(1))
+    assert waiting.ripe_at(2 * OTHERS_ACTIVE, create(1))
 
 
 def test_what_others_wait_for_does_not_wait_for_those_who_write_something_else() -> None:
@@ -145,7 +145,9 @@ class Writing(Waiting):
         while not self.ripe_at(self.now, action):
             self.now += self.asked[-1]
         self.version += 1
-        self.patience.record(ITEM, [WriteReport(action, "Done", left=str(self.version))])
+        self.patience.record(
+            ITEM, [WriteReport(action, "Done", resource_version=str(self.version))]
+        )
         return self.now - began
 
     def somebody_writes(self, spec: bool = False) -> None:
@@ -200,9 +202,9 @@ def test_a_plan_that_never_makes_up_its_mind_slows_down_too() -> None:
 def test_what_was_written_is_remembered_for_as_long_as_a_repetition_would_count() -> None:
     waiting = Waiting()
     for number in range(3):
-        waiting.now = number * WHILE * 0.6
+        waiting.now = number * CONTEST_WINDOW * 0.6
         action = Create("broker", configmap(f"sum-{number}"), 0)
-        waiting.patience.record(ITEM, [WriteReport(action, "Done", left="1")])
+        waiting.patience.record(ITEM, [WriteReport(action, "Done", resource_version="1")])
 
     remembered = {place.ref.name for place in waiting.patience._repeats}
     assert remembered == {"sum-1", "sum-2"}

@@ -66,7 +66,7 @@ async def supervising(world: World, name: str) -> AsyncIterator[tuple[Reconciler
     elections = LeaderElections(
         reconciler.informers, f"{name}_1", clock=world.clock, random=world.random, terms=TERMS
     )
-    reconciler.fence(elections)
+    reconciler.set_fence(elections)
     async with reconciler.running(), elections.running():
         elections.contend("child", world.client("child"))
         yield reconciler, elections

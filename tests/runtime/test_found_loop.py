@@ -64,7 +64,7 @@ async def test_wishes_for_a_far_future_that_are_overtaken_do_not_pile_up() -> No
         queue.done(turn.item)
         now += 1.0
 
-    assert len(queue._due) < 2_000
+    assert len(queue._heap) < 2_000
 
 
 class Restless:

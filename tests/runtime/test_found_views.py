@@ -181,7 +181,7 @@ async def test_a_new_leader_withdraws_what_nobody_wanted_while_nobody_led() -> N
         await world.client("child").create(with_owner(configmap("law", SHOP), owner))
         reconciler = world.reconciler("lubeck")
         reconciler.informers.join("child", {Role.MEMBER}, world.api("lubeck", "child"))
-        reconciler.fence(Anyone())
+        reconciler.set_fence(Anyone())
         async with reconciler.running():
             await asyncio.sleep(60)
 
@@ -208,7 +208,7 @@ async def test_a_replica_that_takes_over_looks_at_facts_it_learned_while_it_stoo
         await world.client("lubeck").create(configmap("law", SHOP, of="lubeck"))
         reconciler = world.reconciler("lubeck")
         reconciler.informers.join("child", {Role.MEMBER}, world.api("lubeck", "child"))
-        reconciler.fence(Anyone())
+        reconciler.set_fence(Anyone())
         async with reconciler.running(active=False):
             await asyncio.sleep(5)
             reconciler.informers.put_fact(Leadership("child", "lubeck_1", 3, ours=True))
@@ -278,5 +278,7 @@ async def test_an_engine_ends_although_a_second_look_waits() -> None:
             async with reconciler.running():
                 await asyncio.sleep(5)
                 world.network.link("lubeck", BROKER).faults = LinkFaults(refused=1.0)
-                reconciler._start(reconciler._suspicion._look_again(BROKER, "toy"), "second look")
+                reconciler.start_background(
+                    reconciler.mass_deletion.confirm(BROKER, "toy"), "second look"
+                )
                 await asyncio.sleep(30)

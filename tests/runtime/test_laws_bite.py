@@ -11,7 +11,7 @@ import pytest
 
 from hanse.runtime import apply, diff
 from hanse.runtime.api import ClusterClient
-from hanse.runtime.reconciler import Reconciler
+from hanse.runtime.enqueue import Enqueuer
 from hanse.runtime.workqueue import WorkQueue
 from tests.runtime import schedules
 
@@ -62,7 +62,7 @@ def steps_go_all_at_once(patch: pytest.MonkeyPatch) -> None:
         return [await self._write(action) for action in several]
 
     patch.setattr(diff.DiffBuilder, "stops", whatever(False))
-    patch.setattr(apply.Writer, "_in_steps", at_once)
+    patch.setattr(apply.Writer, "_apply_in_steps", at_once)
 
 
 def nothing_is_tried_later(patch: pytest.MonkeyPatch) -> None:
@@ -70,8 +70,8 @@ def nothing_is_tried_later(patch: pytest.MonkeyPatch) -> None:
 
 
 def who_waits_is_not_woken(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Reconciler, "_wake_waiting", whatever(None))
-    patch.setattr(Reconciler, "_wake_owner", whatever(None))
+    patch.setattr(Enqueuer, "_enqueue_waiting", whatever(None))
+    patch.setattr(Enqueuer, "_enqueue_owner", whatever(None))
 
 
 def what_is_so_already_is_written_again(patch: pytest.MonkeyPatch) -> None:

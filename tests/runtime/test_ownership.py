@@ -77,15 +77,15 @@ def test_the_index_follows_creation_change_of_owner_and_deletion() -> None:
     first = stored(with_owner(configmap("shop"), OWNER_ONE))
     second = stored(with_owner(configmap("shop"), other))
 
-    owned.change("lubeck", None, first)
+    owned.update("lubeck", None, first)
     assert [o for _, _, o in owned.of("toy", OWNER_ONE.key)] == [first]
     assert owned.count("lubeck", "toy") == 1
 
-    owned.change("lubeck", first, second)
+    owned.update("lubeck", first, second)
     assert list(owned.of("toy", OWNER_ONE.key)) == []
     assert owned.count("lubeck", "toy") == 1
 
-    owned.change("lubeck", second, None)
+    owned.update("lubeck", second, None)
     assert owned.count("lubeck", "toy") == 0
     assert list(owned.items()) == []
 
@@ -93,6 +93,6 @@ def test_the_index_follows_creation_change_of_owner_and_deletion() -> None:
 def test_a_label_alone_counts_for_nothing() -> None:
     owned = OwnershipIndex()
 
-    owned.change("lubeck", None, labelled(configmap("shop"), hanse__dev_owner=OWNER_ONE.label))
+    owned.update("lubeck", None, labelled(configmap("shop"), hanse__dev_owner=OWNER_ONE.label))
 
     assert list(owned.items()) == []

@@ -261,7 +261,7 @@ async def test_rule_9_own_writes_are_seen_at_once() -> None:
         link = world.network.link("lubeck", BROKER)
         reconciler = world.agents["lubeck"].reconciler
         for stream in reconciler.informers.connections[BROKER].informers.values():
-            reconciler.informers._tasks[
+            reconciler.informers._informer_tasks[
                 BROKER, stream.scope
             ].cancel()  # the watch tells nothing more
         with world.network.counting_writes() as writes:

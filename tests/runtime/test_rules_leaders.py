@@ -44,7 +44,7 @@ def supervisor(world: World, name: str, member: str) -> tuple[Reconciler, Leader
     elections = LeaderElections(
         reconciler.informers, f"{name}_1", clock=world.clock, random=world.random, terms=TERMS
     )
-    reconciler.fence(elections)
+    reconciler.set_fence(elections)
     return reconciler, elections
 
 

@@ -122,5 +122,5 @@ async def test_rule_13_deletions_seen_on_a_live_watch_are_no_surprise() -> None:
             await world.client("lubeck").delete(ConfigMap, f"bread-{number}", SHOP)
         await asyncio.sleep(10)
 
-        assert reconciler.guard.holds == ()
+        assert reconciler.mass_deletion.holds == ()
         assert await found(world, BROKER, "shop.bread-79.lubeck", HOME) is None

@@ -85,11 +85,11 @@ async def test_a_removal_as_seen_spares_what_was_edited_meanwhile() -> None:
         Delete(HOME, seen, "deleted elsewhere", 0, as_seen=True),
         Delete(HOME, seen, "deleted elsewhere", 0, as_seen=False),
     ]
-    first = await reconciler._writer.carry_out(deleting[:1])
+    first = await reconciler._writer.apply(deleting[:1])
     assert [w.result for w in first] == ["Failed"]
     assert (await admin.read(ConfigMap, "gift", SHOP)).data == {"of": "salt"}
 
-    second = await reconciler._writer.carry_out(deleting[1:])
+    second = await reconciler._writer.apply(deleting[1:])
     assert [w.result for w in second] == ["Done"]
     with pytest.raises(NotFound):
         await admin.read(ConfigMap, "gift", SHOP)

@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from hanse.model.plan import Key
-from hanse.runtime.workqueue import COALESCE_MOST, FEW, Item, Priority, WorkQueue
-from tinykube.virtual_time import ON_VIRTUAL_TIME
+from hanse.model.keys import Key
+from hanse.runtime.workqueue import COALESCE_MOST, LIGHT_LOAD, Item, Priority, WorkQueue
+from tests.support.time import ON_VIRTUAL_TIME
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ async def test_what_follows_from_one_change_goes_on_at_once() -> None:
 
 async def test_under_load_changes_coalesce_for_20_to_100_ms() -> None:
     keys = queue()
-    await work_on(keys, FEW)
+    await work_on(keys, LIGHT_LOAD)
     start = now()
 
     keys.add(item("a"))
@@ -120,7 +120,7 @@ async def test_under_load_changes_coalesce_for_20_to_100_ms() -> None:
 
 async def test_a_key_that_keeps_waking_is_not_put_off_for_ever() -> None:
     keys = queue()
-    await work_on(keys, FEW)
+    await work_on(keys, LIGHT_LOAD)
     start = now()
 
     async def pester() -> None:
@@ -176,7 +176,7 @@ async def test_a_wait_shorter_than_the_loop_can_tell_still_ends() -> None:
     several = [WorkQueue(counted_time) for _ in range(3)]
     tasks = []
     for keys in several:
-        keys._wait(item("a"), Priority.FRESH, 5e-10)
+        keys._schedule(item("a"), Priority.FRESH, 5e-10)
         tasks.append(asyncio.create_task(keys.take()))
         await asyncio.sleep(0)
 

@@ -10,8 +10,8 @@ from hanse.features.federated.feature import FederatedServices
 from hanse.features.federation.feature import Membership
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.federation import SYSTEM
-from hanse.runtime.concurrency import HELD, MOST_AT_ONCE
-from hanse.runtime.health_probe import NOTICED
+from hanse.runtime.concurrency import MAX_CONCURRENT, PERMIT_TIMEOUT
+from hanse.runtime.health_probe import DETECTION_TIME
 from hanse.runtime.readiness import report
 from tests.scenarios.federated import GLOBAL, FederatedScenario, address, federated_scenario
 from tests.support.faults import LinkFaults
@@ -19,7 +19,7 @@ from tests.support.scenario import Features, Scenario
 
 pytestmark = pytest.mark.virtual
 
-SERVICES = 3 * MOST_AT_ONCE
+SERVICES = 3 * MAX_CONCURRENT
 """More than are worked on at a time, several times over."""
 TRIP = timedelta(milliseconds=20)
 SOON = timedelta(seconds=5)
@@ -49,14 +49,14 @@ async def test_the_others_keep_their_pace_while_one_answers_nothing(
     meanwhile = await seconds_until_federated(federated, "late", "hamburg")
 
     assert await federated_names(federated, "late", "bergen") == set()
-    assert meanwhile <= 1.5 * before + HELD.total_seconds()
+    assert meanwhile <= 1.5 * before + PERMIT_TIMEOUT.total_seconds()
 
 
 async def test_the_hung_one_is_told_and_catches_up(federated: FederatedScenario) -> None:
     scenario = federated.scenario
     hang(federated, "bergen")
     await federated.pods("lubeck", 1, 2)
-    await asyncio.sleep((NOTICED + SOON).total_seconds())
+    await asyncio.sleep((DETECTION_TIME + SOON).total_seconds())
     for supervisor in federated.membership.supervisors:
         await federated.membership.has_conditions(
             supervisor, MembersReachable="MemberUnreachable"

@@ -18,7 +18,7 @@ from hanse.model.kinds.stateful import StatefulSetShares
 from hanse.model.objects import Meta
 from hanse.model.ownership import OWNER
 from hanse.runtime.leaving import leave
-from hanse.runtime.workqueue import UNHURRIED
+from hanse.runtime.workqueue import COALESCE_DEFERRED
 from tests.scenarios.statefulsets import StatefulSetsScenario, spec_of
 from tests.support.faults import LinkFaults
 from tests.support.scenario import Check
@@ -85,7 +85,7 @@ async def test_a_scaling_waits_for_no_status_that_is_about_to_be_told(
         await scenario.eventually(copies(sets, replicas // 3))
         took.append(time() - began)
 
-    assert max(took) < UNHURRIED / 2
+    assert max(took) < COALESCE_DEFERRED / 2
 
 
 async def test_a_dead_cluster_keeps_its_share_through_a_scaling_and_comes_back_to_it(

@@ -102,7 +102,7 @@ class SupervisedWorld:
         elections = LeaderElections(
             reconciler.informers, f"{name}_1", clock=self.clock, random=self.random, terms=TERMS
         )
-        reconciler.fence(elections)
+        reconciler.set_fence(elections)
         for member in self.names:
             roles = {Role.MEMBER} | ({Role.LOCAL} if member == name else set())
             reconciler.informers.join(

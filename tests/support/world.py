@@ -12,7 +12,6 @@ from hanse.model.facts import Role
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Feature
 from hanse.runtime.api import ClusterClient
-from hanse.runtime.guard import Guard
 from hanse.runtime.reconciler import Reconciler
 from tests.support.faults import Network
 from tinykube.apiserver import ApiServer
@@ -40,7 +39,6 @@ class World:
         features: Features,
         *,
         seed: int = 0,
-        guard: Callable[[], Guard] | None = None,
         skews: Mapping[ClusterId, timedelta] | None = None,
     ) -> None:
         self.random = Random(seed)
@@ -53,7 +51,6 @@ class World:
         }
         self.agents: dict[ClusterId, Agent] = {}
         self._features = features
-        self._guard = guard
 
     def client(self, cluster: ClusterId) -> Client:
         """A client that bypasses the faulty network."""
@@ -71,7 +68,6 @@ class World:
             cluster,
             clock=self._clock_of(cluster),
             random=self.random,
-            guard=self._guard() if self._guard is not None else None,
         )
         reconciler.informers.join(cluster, {Role.LOCAL}, self.api(cluster, cluster))
         reconciler.informers.join(BROKER, {Role.BROKER}, self.api(cluster, BROKER))

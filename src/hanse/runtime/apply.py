@@ -1,4 +1,4 @@
-"""Carries out actions: step by step in each destination, each write with its precondition."""
+"""Applies actions: step by step in each cluster, every write with its precondition."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from hanse.kube.clock import Clock
 from hanse.kube.errors import (
     AlreadyExists,
     ApiError,
@@ -16,17 +17,28 @@ from hanse.kube.errors import (
     KubeError,
     NotFound,
 )
-from hanse.model.facts import WriteResult
+from hanse.model.facts import WriteOutcome, WriteResult
 from hanse.model.objects import ClusterId, ClusterObjectRef, Object, Wire
-from hanse.runtime.diff import Action, Create, Delete, Update, is_omission, target_ref
+from hanse.runtime.api import Api
+from hanse.runtime.diff import Action, Create, Delete, Diff, Update, is_omission, target_ref
 from hanse.runtime.informers import ClusterInformers
 from hanse.runtime.ownership import owner_of
+from hanse.runtime.workqueue import Item
 
 
 class Fence(Protocol):
-    """Whether we may still write, as a member's leader or as this agent, at this very moment."""
+    """Decides at the moment of a write whether this agent still may send it."""
 
-    def may_write(self, member: ClusterId | None) -> bool: ...
+    def may_write(self, member: ClusterId | None) -> bool:
+        """Whether we may write as the leader of a member, or with None as this agent."""
+        ...
+
+
+class NoFence:
+    """The fence of an agent that has no replicas and leads no member."""
+
+    def may_write(self, member: ClusterId | None) -> bool:
+        return member is None
 
 
 class WriteReport(Struct, frozen=True):
@@ -36,8 +48,8 @@ class WriteReport(Struct, frozen=True):
     result: WriteResult
     message: str = ""
     error: KubeError | None = None
-    left: str = ""
-    """The version that a write left behind; empty where nothing was left."""
+    resource_version: str = ""
+    """The version that a create or update returned; else empty."""
 
     @property
     def place(self) -> ClusterObjectRef:
@@ -45,97 +57,104 @@ class WriteReport(Struct, frozen=True):
 
 
 class Writer:
-    """The only thing in Hanse that writes to clusters."""
+    """The only part of Hanse that writes to clusters."""
 
     def __init__(
-        self, informers: ClusterInformers, fence: Fence, count: Callable[[WriteReport], None]
+        self,
+        informers: ClusterInformers,
+        fence: Fence,
+        on_write: Callable[[WriteReport], None],
     ) -> None:
         self._informers = informers
         self._fence = fence
-        self._count = count
+        self._on_write = on_write
 
-    async def carry_out(
-        self, actions: Sequence[Action], ended: Callable[[ClusterId], None] = lambda _: None
+    async def apply(
+        self, actions: Sequence[Action], finished: Callable[[ClusterId], None] = lambda _: None
     ) -> list[WriteReport]:
-        """Do all of it as far as it goes; a failure stops its own destination alone.
+        """Apply actions as far as possible; a failure stops the actions of its own cluster alone.
 
-        `ended` is told of each destination with which nothing more is to be done.
+        `finished` is called with each cluster that nothing more is to be written to.
         """
-        by_destination: dict[ClusterId, list[Action]] = {}
+        by_cluster: dict[ClusterId, list[Action]] = {}
         for action in actions:
-            by_destination.setdefault(action.where, []).append(action)
+            by_cluster.setdefault(action.where, []).append(action)
 
-        async def there(where: ClusterId, several: list[Action]) -> list[WriteReport]:
-            done = await self._in_steps(several)
-            ended(where)
-            return done
+        async def apply_to(where: ClusterId, several: list[Action]) -> list[WriteReport]:
+            reports = await self._apply_in_steps(several)
+            finished(where)
+            return reports
 
-        parts = await _all([there(where, several) for where, several in by_destination.items()])
-        return [written for several in parts for written in several]
+        parts = await _gather([apply_to(where, several) for where, several in by_cluster.items()])
+        return [report for reports in parts for report in reports]
 
-    async def _in_steps(self, actions: Iterable[Action]) -> list[WriteReport]:
-        done: list[WriteReport] = []
+    async def _apply_in_steps(self, actions: Iterable[Action]) -> list[WriteReport]:
+        """Apply step after step; after a refusal only deletions by omission go on."""
+        reports: list[WriteReport] = []
         steps: dict[int, list[Action]] = {}
         for action in actions:
             steps.setdefault(action.step, []).append(action)
         refused = False
         for step in sorted(steps):
             due = [a for a in steps[step] if not refused or is_omission(a)]
-            ended = await _all([self._write(action) for action in due])
-            done.extend(ended)
-            if any(w.result == "Failed" for w in ended):
+            step_reports = await _gather([self._write(action) for action in due])
+            reports.extend(step_reports)
+            if any(report.result == "Failed" for report in step_reports):
                 break
-            refused = refused or any(w.result != "Done" for w in ended)
-        return done
+            refused = refused or any(report.result != "Done" for report in step_reports)
+        return reports
 
     async def _write(self, action: Action) -> WriteReport:
         if not self._fence.may_write(action.as_leader_of):
             led = action.as_leader_of or "this agent's replicas"
-            written = WriteReport(action, "Fenced", f"no longer the leader of {led}")
+            report = WriteReport(action, "Fenced", f"no longer the leader of {led}")
         else:
-            written = await self._send(action)
-        self._count(written)
-        return written
+            report = await self._send(action)
+        self._on_write(report)
+        return report
 
     async def _send(self, action: Action) -> WriteReport:
         connection = self._informers.connections.get(action.where)
         if connection is None:
-            return WriteReport(action, "Failed", f"{action.where} is not connected")
-        left = ""
+            return _not_connected(action)
+        version = ""
         try:
             match action:
                 case Create(where, obj):
-                    made = await connection.api.create(obj)
-                    left = made.metadata.resource_version
-                    self._informers.wrote(where, made)
-                case Update(where, base):
-                    meta = base.metadata
-                    after = await connection.api.patch(
-                        type(base),
-                        meta.name,
-                        meta.namespace,
-                        with_preconditions(action.change, base),
-                        subresource=action.subresource,
-                    )
-                    left = after.metadata.resource_version
-                    if action.subresource != "scale":
-                        self._informers.wrote(where, after)
+                    created = await connection.api.create(obj)
+                    version = created.metadata.resource_version
+                    self._informers.observe_write(where, created)
+                case Update():
+                    version = await self._patch(action, connection.api)
                 case Delete():
                     await self._delete(action, connection.api)
         except AlreadyExists as error:
-            return await self._found_another(action, error)
+            return await self._report_existing(action, error)
         except NotFound as error:
-            if isinstance(action, Update):  # gone meanwhile: its deletion is about to be told
+            if isinstance(action, Update):  # deleted meanwhile: its watch event is about to come
                 return WriteReport(action, "Failed", str(error), Conflict(error.status))
             return WriteReport(action, result_of(error), str(error), error)
         except KubeError as error:
             return WriteReport(action, result_of(error), str(error), error)
-        return WriteReport(action, "Done", left=left)
+        return WriteReport(action, "Done", resource_version=version)
 
-    async def _delete(self, action: Delete, api: Any) -> None:
+    async def _patch(self, action: Update, api: Api) -> str:
+        base = action.base
+        patched = await api.patch(
+            type(base),
+            base.metadata.name,
+            base.metadata.namespace,
+            with_preconditions(action.change, base),
+            subresource=action.subresource,
+        )
+        if action.subresource != "scale":
+            self._informers.observe_write(action.where, patched)
+        return patched.metadata.resource_version
+
+    async def _delete(self, action: Delete, api: Api) -> None:
         meta = action.base.metadata
         try:
-            left: Object | None = await api.delete(
+            remaining: Object | None = await api.delete(
                 type(action.base),
                 meta.name,
                 meta.namespace,
@@ -143,38 +162,42 @@ class Writer:
                 resource_version=meta.resource_version if action.as_seen else "",
             )
         except NotFound:
-            left = None
-        if left is None:
-            self._informers.deleted(action.where, action.base)
-        else:
-            self._informers.wrote(action.where, left)
+            remaining = None
+        if remaining is None:
+            self._informers.observe_deletion(action.where, action.base)
+        else:  # finalizers hold it
+            self._informers.observe_write(action.where, remaining)
 
-    async def _found_another(self, action: Action, error: AlreadyExists) -> WriteReport:
-        """A create found an object that we had not seen: look whose it is."""
-        assert isinstance(action, Create), "only creates find something"
+    async def _report_existing(self, action: Action, error: AlreadyExists) -> WriteReport:
+        """Report a create that found an object which no informer had seen: ours, or foreign."""
+        assert isinstance(action, Create), "only creates find an object"
         obj, connection = action.object, self._informers.connections.get(action.where)
         if connection is None:
-            return WriteReport(action, "Failed", f"{action.where} is not connected")
+            return _not_connected(action)
         try:
             found = await connection.api.read(type(obj), obj.metadata.name, obj.metadata.namespace)
         except KubeError as failed:
             return WriteReport(action, "Failed", str(failed), failed)
-        self._informers.wrote(action.where, found)
+        self._informers.observe_write(action.where, found)
         if owner_of(found) == owner_of(obj):
             return WriteReport(action, "Failed", "it was there already", error)
         message = f"{target_ref(action).ref} exists already and was not made for this"
         return WriteReport(action, "Foreign", message)
 
 
+def _not_connected(action: Action) -> WriteReport:
+    return WriteReport(action, "Failed", f"{action.where} is not connected")
+
+
 def with_preconditions(change: Wire, base: Object) -> Wire:
-    """The change, to be refused unless the object is still the one that was seen."""
+    """The merge patch, to be refused unless the object has the version that was observed."""
     meta = base.metadata
     precondition = {"resourceVersion": meta.resource_version, "uid": meta.uid}
     return {**change, "metadata": {**change.get("metadata", {}), **precondition}}
 
 
 def result_of(error: KubeError) -> WriteResult:
-    """What an error means for the object: refused for what it is, forbidden, or just not yet."""
+    """The result that an error means for the object: refused, forbidden, or failed for now."""
     match error:
         case Forbidden() | BadCredentials():
             return "Forbidden"
@@ -186,17 +209,53 @@ def result_of(error: KubeError) -> WriteResult:
             return "Failed"
 
 
-async def _all(several: Sequence[Any]) -> list[Any]:
-    """Every result in order; most plans have one write, which needs no task of its own."""
+async def _gather(several: Sequence[Any]) -> list[Any]:
+    """Every result in order; a single awaitable, as most plans have, gets no task of its own."""
     if len(several) == 1:
         return [await several[0]]
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(one, name="write") for one in several]
+        tasks = [group.create_task(awaitable, name="write") for awaitable in several]
     return [task.result() for task in tasks]
 
 
-class NoFence:
-    """For an agent that is alone and leads nobody."""
+class WriteOutcomes:
+    """Keeps a `WriteOutcome` fact for each object that could not be written."""
 
-    def may_write(self, member: ClusterId | None) -> bool:
-        return member is None
+    def __init__(self, informers: ClusterInformers, clock: Clock) -> None:
+        self._informers = informers
+        self._clock = clock
+        self._by_item: dict[Item, set[ClusterObjectRef]] = {}
+
+    def record(
+        self,
+        item: Item,
+        found: Diff,
+        reports: Iterable[WriteReport],
+        tried: set[ClusterObjectRef],
+    ) -> None:
+        """Put and drop facts after one plan of a key.
+
+        An action of the diff that was not `tried`, because it is backed off, keeps its fact.
+        """
+        failures: dict[ClusterObjectRef, tuple[WriteResult, str]] = {
+            obstacle.place: (obstacle.result, obstacle.message) for obstacle in found.obstacles
+        }
+        for report in reports:
+            if report.result != "Done" and not isinstance(report.error, Conflict | AlreadyExists):
+                failures[report.place] = (report.result, report.message)
+        before = self._by_item.pop(item, set())
+        planned = {target_ref(action) for action in found.actions}
+        pending = {place for place in planned if place in before and place not in tried}
+        for place in before - failures.keys() - pending:
+            self._informers.drop_fact(WriteOutcome, place)
+        for place, (result, message) in failures.items():
+            self._put(place, result, message)
+        if kept := failures.keys() | pending:
+            self._by_item[item] = set(kept)
+
+    def _put(self, place: ClusterObjectRef, result: WriteResult, message: str) -> None:
+        known = self._informers.facts.get(WriteOutcome, place)
+        if known is not None and known.result == result == "Failed":
+            return  # a failing server's message may differ each time: no reason to enqueue a key
+        if known is None or (known.result, known.message) != (result, message):
+            self._informers.put_fact(WriteOutcome(place, result, message, self._clock.now()))

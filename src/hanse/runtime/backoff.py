@@ -1,4 +1,4 @@
-"""When to try again: after failures, after refusals, and when another agent was to write first."""
+"""When to retry: after failures, after refusals, and when another agent is to write first."""
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
@@ -16,38 +16,40 @@ from hanse.runtime.diff import Action, Create, Delete, Update, is_omission, targ
 from hanse.runtime.workqueue import Item
 
 REFUSED = Backoff(timedelta(seconds=5), timedelta(minutes=10))
-"""What a cluster refuses is not sent again as it is, but now and then: its rules may change."""
+"""For a write that a cluster refused: its validation may change."""
 
-HINDERED = Backoff(timedelta(seconds=5), timedelta(minutes=1))
-"""Missing rights and names taken by others are mended by people, whom no watch tells of."""
+FORBIDDEN = Backoff(timedelta(seconds=5), timedelta(minutes=1))
+"""For missing rights and names in use: people fix these, and no watch event says so."""
 
 CONTESTED = Backoff(timedelta(seconds=1), timedelta(minutes=2))
-"""Somebody undoes what we write, again and again: neither side wins by being faster."""
+"""For a write that somebody else undoes again and again: neither side wins by being faster."""
 
-REPEATS = 5
-"""How often somebody may undo the very same write within a while before it counts as contested."""
+ERRORS = Backoff(timedelta(seconds=1), timedelta(minutes=5))
+"""For a plan that raised an unexpected error."""
 
-OWN = 0.2
-"""What a repetition counts that nobody else is behind: we decided otherwise, or a person did."""
+CONTEST_REPEATS = 5
+"""How often the very same write may be undone within the window before it is contested."""
 
-WHILE = 300.0
-MOST_PLACES = 20_000
-SETTLE = 0.3
-"""Seconds that a shared object waits for what else is about to change it, where nobody waits."""
+OWN_REPEAT = 0.2
+"""What a repeated write counts when nobody else changed the object in between."""
 
-UNSETTLED = 4.0
-"""How many times longer it waits where keys crowd: what else is about to change it comes later."""
+CONTEST_WINDOW = 300.0
+MAX_TRACKED = 20_000
 
-CROWDED = 9.0
-"""Seconds more for each who is before us where keys crowd: others have a backlog as we have."""
+SHARED_DELAY = 0.3
+"""Seconds that a shared object waits for further changes, unless others wait for it."""
 
-AT_WORK = 30.0
-"""Seconds for which nobody steps in where shared objects are being written, if not this one."""
+SHARED_DELAY_GROWTH = 4.0
+"""How many times longer it waits in addition under full load."""
+
+RANK_DELAY_GROWTH = 9.0
+"""Seconds more for each agent before us under full load: others have a backlog as we have."""
+
+OTHERS_ACTIVE = 30.0
+"""Seconds for which we leave shared objects to the agents before us while these write others."""
 
 ROUNDING = 0.001
-"""What a delay may lose on its way through a timedelta."""
-
-CRASHED = Backoff(timedelta(seconds=1), timedelta(minutes=5))
+"""What a delay may lose when it becomes a timedelta."""
 
 
 class _Refusal(Struct, frozen=True):
@@ -58,74 +60,79 @@ class _Refusal(Struct, frozen=True):
 
 
 class _Repeats(Struct, frozen=True, gc=False):
+    """How often one write of an object was sent within the window."""
+
     digest: bytes
     count: float
     last: float
     until: float
-    left: str
-    """The version after it."""
+    resource_version: str
+    """The version that the write returned."""
     generation: int
 
 
-class _Need(Struct, frozen=True, gc=False):
+class _Pending(Struct, frozen=True, gc=False):
     """Since when a shared object needs a write, and the version that it had then."""
 
     since: float
-    version: str
+    resource_version: str
 
 
 class BackoffTracker:
-    """The engine's memory of what did not work, lost without harm when the agent ends."""
+    """Remembers what did not work, in memory only: an agent that restarts loses it without harm."""
 
     def __init__(
         self, time: Callable[[], float], random: Random, load: Callable[[], float] = lambda: 0.0
     ) -> None:
         self._time = time
-        self._crowd = load
+        self._load = load
         self._random = random
         self._attempts: dict[Item, int] = {}
-        self._crashes: dict[Item, int] = {}
+        self._errors: dict[Item, int] = {}
         self._refusals: dict[ClusterObjectRef, _Refusal] = {}
-        self._noticed: dict[Item, dict[ClusterObjectRef, _Need]] = {}
+        self._pending: dict[Item, dict[ClusterObjectRef, _Pending]] = {}
         self._others_wrote_at = float("-inf")
         self._repeats: dict[ClusterObjectRef, tuple[_Repeats, ...]] = {}
 
     def due(
-        self, item: Item, actions: Iterable[Action], later: Callable[[Item, timedelta], None]
+        self, item: Item, actions: Iterable[Action], retry_after: Callable[[Item, timedelta], None]
     ) -> list[Action]:
-        """The actions whose time has come; for the others `later` is asked to come back."""
+        """The actions that may be sent now; `retry_after` is called for the others.
+
+        An action that has to wait holds back the later steps of its cluster.
+        """
         now = self._time()
         several = list(actions)
-        self._notice(item, several, now)
+        self._track_pending(item, several, now)
         due: list[Action] = []
         stopped: dict[ClusterId, int] = {}
         for action in several:
             wait = max(
-                self._out_of_turn(item, action, now),
-                self._refused(action, now),
-                self._contested(action, now),
+                self._rank_wait(item, action, now),
+                self._refusal_wait(action, now),
+                self._contest_wait(action, now),
             )
             if wait > ROUNDING:
-                later(item, timedelta(seconds=wait))
+                retry_after(item, timedelta(seconds=wait))
                 stopped[action.where] = min(action.step, stopped.get(action.where, action.step))
             else:
                 due.append(action)
         return [a for a in due if is_omission(a) or a.step <= stopped.get(a.where, a.step)]
 
-    def record(self, item: Item, written: Iterable[WriteReport]) -> timedelta | None:
-        """Take in how writes ended; gives when to try the key again, if anything failed."""
+    def record(self, item: Item, reports: Iterable[WriteReport]) -> timedelta | None:
+        """Record how writes ended; returns when to retry the key, or None if nothing failed."""
         delays: list[timedelta] = []
         attempt = self._attempts.get(item, 0)
-        for one in written:
-            if one.result == "Done":
-                self._refusals.pop(one.place, None)
-                self._count_repeat(one.action, one.left)
-            elif one.result in ("Refused", "Forbidden", "Foreign"):
-                delays.append(self._remember_refusal(item, one))
-            elif one.error is not None and not isinstance(one.error, Unreachable):
-                delays.append(retry_delay(one.error, attempt, self._random) or timedelta(seconds=1))
-            elif one.result == "Failed":
-                delays.append(retry_delay(Unreachable(), attempt, self._random) or timedelta(0))
+        for report in reports:
+            if report.result == "Done":
+                self._refusals.pop(report.place, None)
+                self._count_repeat(report.action, report.resource_version)
+            elif report.result in ("Refused", "Forbidden", "Foreign"):
+                delays.append(self._record_refusal(item, report))
+            elif report.error is not None and not isinstance(report.error, Unreachable):
+                delays.append(delay_of(report.error, attempt, self._random) or timedelta(seconds=1))
+            elif report.result == "Failed":
+                delays.append(delay_of(Unreachable(), attempt, self._random) or timedelta(0))
         if not delays:
             self._attempts.pop(item, None)
             return None
@@ -133,11 +140,11 @@ class BackoffTracker:
         return min(delays)
 
     def record_others_write(self) -> None:
-        """Take in that another agent wrote something shared: they are at work, one by one."""
+        """Record that another agent wrote a shared object: the agents before us are active."""
         self._others_wrote_at = self._time()
 
     def forget_refusals(self, where: ClusterId, namespace: str | None = None) -> set[Item]:
-        """Forget what a cluster refused, there or in one of its namespaces; gives who wished it."""
+        """Forget refusals by a cluster, or by one of its namespaces; returns their keys."""
         if not self._refusals:
             return set()
         forgotten = [
@@ -148,104 +155,104 @@ class BackoffTracker:
         return {self._refusals.pop(place).item for place in forgotten}
 
     def delay_after_error(self, item: Item) -> timedelta:
-        """When to try a key again whose plan raised an error that nobody expected."""
-        self._crashes[item] = self._crashes.get(item, -1) + 1
-        return CRASHED.delay(self._crashes[item], self._random)
+        """When to retry a key whose plan raised an unexpected error."""
+        self._errors[item] = self._errors.get(item, -1) + 1
+        return ERRORS.delay(self._errors[item], self._random)
 
-    def recovered(self, item: Item) -> None:
-        """A plan of the key went through."""
-        self._crashes.pop(item, None)
+    def forget_errors(self, item: Item) -> None:
+        """Begin anew with the delays of a key whose plan raised nothing."""
+        self._errors.pop(item, None)
 
-    def _notice(self, item: Item, actions: Iterable[Action], now: float) -> None:
-        """Remember since when a key's shared objects need a write, and no longer than they do.
+    def _track_pending(self, item: Item, actions: Iterable[Action], now: float) -> None:
+        """Keep since when each shared object of a key needs a write, and drop the others.
 
-        For all but the first in the order that begins anew when somebody writes: he is at work.
+        For all but the first in rank that begins anew with every write of somebody before us.
         """
-        known = self._noticed.pop(item, {})
-        needed: dict[ClusterObjectRef, _Need] = {}
+        known = self._pending.pop(item, {})
+        pending: dict[ClusterObjectRef, _Pending] = {}
         for action in actions:
             if isinstance(action, Delete) or action.rank is None:
                 continue
             place = target_ref(action)
             version = action.base.metadata.resource_version if isinstance(action, Update) else ""
             before = known.get(place)
-            if before is None or (action.rank and before.version != version):
-                before = _Need(now, version)
-            needed[place] = before
-        if needed:
-            self._noticed[item] = needed
+            if before is None or (action.rank and before.resource_version != version):
+                before = _Pending(now, version)
+            pending[place] = before
+        if pending:
+            self._pending[item] = pending
 
-    def _out_of_turn(self, item: Item, action: Action, now: float) -> float:
-        """Seconds to leave a shared object to those before us in the order."""
+    def _rank_wait(self, item: Item, action: Action, now: float) -> float:
+        """Seconds to leave a shared object to the agents before us in rank."""
         if isinstance(action, Delete) or action.rank is None:
             return 0.0
-        load = self._crowd()
-        others = action.rank * (1 + CROWDED * load)
-        since = self._noticed[item][target_ref(action)].since
+        load = self._load()
+        others = action.rank * (1 + RANK_DELAY_GROWTH * load)
+        since = self._pending[item][target_ref(action)].since
         if action.awaited:
             return since + others - now
         if action.rank:
-            since = max(since, min(self._others_wrote_at, since + AT_WORK))
-        return since + SETTLE * (1 + UNSETTLED * load) + others - now
+            since = max(since, min(self._others_wrote_at, since + OTHERS_ACTIVE))
+        return since + SHARED_DELAY * (1 + SHARED_DELAY_GROWTH * load) + others - now
 
-    def _refused(self, action: Action, now: float) -> float:
+    def _refusal_wait(self, action: Action, now: float) -> float:
         refusal = self._refusals.get(target_ref(action))
         if refusal is None or refusal.digest != _digest(action):
             return 0.0
         return refusal.until - now
 
-    def _contested(self, action: Action, now: float) -> float:
-        known = [r for r in self._repeats.get(target_ref(action), ()) if r.until > now]
-        if not known:
-            return 0.0  # few are: what an action says is read only where it matters
+    def _contest_wait(self, action: Action, now: float) -> float:
+        contested = [r for r in self._repeats.get(target_ref(action), ()) if r.until > now]
+        if not contested:
+            return 0.0  # the usual case: no need to compute the digest
         digest = _digest(action)
-        return max((r.until - now for r in known if r.digest == digest), default=0.0)
+        return max((r.until - now for r in contested if r.digest == digest), default=0.0)
 
-    def _count_repeat(self, action: Action, left: str) -> None:
-        """Count the same write of the same object; the few last different ones are remembered."""
+    def _count_repeat(self, action: Action, resource_version: str) -> None:
+        """Count the same write of the same object; the last few different ones are kept."""
         place, digest, now = target_ref(action), _digest(action), self._time()
-        young = [r for r in self._repeats.get(place, ()) if now - r.last < WHILE]
-        same = next((r for r in young if r.digest == digest), None)
+        recent = [r for r in self._repeats.get(place, ()) if now - r.last < CONTEST_WINDOW]
+        same = next((r for r in recent if r.digest == digest), None)
         before = same.count if same is not None else 0.0
-        count = before + (1 if not young or _is_undone(action, young[-1]) else OWN)
+        count = before + (1 if not recent or _was_undone(action, recent[-1]) else OWN_REPEAT)
         until = now
-        if count > REPEATS:
-            until += CONTESTED.delay(int(count - REPEATS), self._random).total_seconds()
-        others = [r for r in young if r.digest != digest][-3:]
-        newest = _Repeats(digest, count, now, until, left, _generation(action))
-        self._repeats.pop(place, None)  # so that the oldest stand first
+        if count > CONTEST_REPEATS:
+            until += CONTESTED.delay(int(count - CONTEST_REPEATS), self._random).total_seconds()
+        others = [r for r in recent if r.digest != digest][-3:]
+        newest = _Repeats(digest, count, now, until, resource_version, _generation(action))
+        self._repeats.pop(place, None)  # so that the dictionary stays in order of age
         self._repeats[place] = (*others, newest)
-        self._forget_repeats(now)
+        self._drop_old_repeats(now)
 
-    def _forget_repeats(self, now: float) -> None:
-        """Drop what is too old to count, and the oldest of what is too much."""
+    def _drop_old_repeats(self, now: float) -> None:
+        """Drop what is outside the window, and the oldest of what is too much."""
         while True:
             place, repeats = next(iter(self._repeats.items()))
-            if now - repeats[-1].last < WHILE and len(self._repeats) <= MOST_PLACES:
+            if now - repeats[-1].last < CONTEST_WINDOW and len(self._repeats) <= MAX_TRACKED:
                 return
             del self._repeats[place]
 
-    def _remember_refusal(self, item: Item, written: WriteReport) -> timedelta:
-        digest = _digest(written.action)
-        known = self._refusals.get(written.place)
+    def _record_refusal(self, item: Item, report: WriteReport) -> timedelta:
+        digest = _digest(report.action)
+        known = self._refusals.get(report.place)
         attempt = known.attempt + 1 if known is not None and known.digest == digest else 0
-        backoff = REFUSED if written.result == "Refused" else HINDERED
+        backoff = REFUSED if report.result == "Refused" else FORBIDDEN
         delay = backoff.delay(attempt, self._random)
         until = self._time() + delay.total_seconds()
-        self._refusals[written.place] = _Refusal(item, digest, attempt, until)
+        self._refusals[report.place] = _Refusal(item, digest, attempt, until)
         return delay
 
 
-def _is_undone(action: Action, last: _Repeats) -> bool:
+def _was_undone(action: Action, last: _Repeats) -> bool:
     """Whether somebody else changed what our last write of an object left.
 
-    What a person changed in its spec is no contest about its status.
+    A write of status is not undone by a change of the spec.
     """
-    about_status = isinstance(action, Update) and action.subresource == "status"
-    if about_status and _generation(action) != last.generation:
+    of_status = isinstance(action, Update) and action.subresource == "status"
+    if of_status and _generation(action) != last.generation:
         return False
-    found = "" if isinstance(action, Create) else action.base.metadata.resource_version
-    return found != last.left
+    observed = "" if isinstance(action, Create) else action.base.metadata.resource_version
+    return observed != last.resource_version
 
 
 def _generation(action: Action) -> int:
@@ -253,18 +260,19 @@ def _generation(action: Action) -> int:
 
 
 def only_deferrable(actions: Sequence[Action]) -> bool:
-    """Whether a plan wishes nothing but what is shared, and nobody waits for."""
+    """Whether all actions write shared objects that nobody waits for."""
     return bool(actions) and all(
         not isinstance(a, Delete) and a.rank is not None and not a.awaited for a in actions
     )
 
 
 def _digest(action: Action) -> bytes:
+    """A hash of what an action writes."""
     match action:
         case Create(_, obj):
-            told = msgspec.json.encode(("create", obj))
+            content = msgspec.json.encode(("create", obj))
         case Update(_, base, change, subresource):
-            told = msgspec.json.encode(("update", base.metadata.uid, change, subresource))
+            content = msgspec.json.encode(("update", base.metadata.uid, change, subresource))
         case Delete(_, base):
-            told = msgspec.json.encode(("delete", base.metadata.name))
-    return blake2b(told, digest_size=8).digest()
+            content = msgspec.json.encode(("delete", base.metadata.name))
+    return blake2b(content, digest_size=8).digest()

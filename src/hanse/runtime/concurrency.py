@@ -1,4 +1,4 @@
-"""How many keys are worked on at a time: few, so that those who wait gather what else happens."""
+"""Limits how many keys are applied at a time, without waiting for clusters that do not answer."""
 
 import asyncio
 from collections.abc import Iterable
@@ -6,76 +6,75 @@ from datetime import timedelta
 
 from hanse.model.objects import ClusterId
 
-MOST_AT_ONCE = 64
-"""As many as one cluster's own limit lets through: more would only write what soon changes."""
+MAX_CONCURRENT = 64
+"""As many as one cluster's client sends at a time: keys that wait gather further changes."""
 
-HELD = timedelta(seconds=1)
-"""How long a key may keep others waiting, and how long a cluster that is written to may say nothing
-before nobody waits for it."""
+PERMIT_TIMEOUT = timedelta(seconds=1)
+"""How long a key may hold a permit, and a cluster may leave writes unanswered."""
 
 
 class Permit:
-    """One key's place among those worked on, given back when it is done or takes too long.
+    """One key's share of the limit, released when its writes end or take too long.
 
-    It is done as soon as only clusters are left that answer nobody.
+    They count as ended as soon as only unresponsive clusters are left.
     """
 
-    def __init__(self, slots: "ConcurrencyLimit", clusters: Iterable[ClusterId]) -> None:
-        self._slots: ConcurrencyLimit | None = slots
-        self._left = set(clusters)
+    def __init__(self, limit: "ConcurrencyLimit", clusters: Iterable[ClusterId]) -> None:
+        self._limit: ConcurrencyLimit | None = limit
+        self._unfinished = set(clusters)
         loop = asyncio.get_running_loop()
-        self._alarm = loop.call_later(HELD.total_seconds(), self._took_long)
-        self._look()
+        self._timer = loop.call_later(PERMIT_TIMEOUT.total_seconds(), self._time_out)
+        self._release_if_finished()
 
-    def ended(self, cluster: ClusterId) -> None:
-        """The key has done what it had to do in one cluster."""
-        self._left.discard(cluster)
-        self._look()
+    def finish(self, cluster: ClusterId) -> None:
+        """Note that the key has nothing more to write to a cluster."""
+        self._unfinished.discard(cluster)
+        self._release_if_finished()
 
-    def give_back(self) -> None:
-        """Let another key begin; what this one waits for goes on."""
-        if self._slots is not None:
-            self._alarm.cancel()
-            self._slots.free.release()
-            self._slots = None
+    def release(self) -> None:
+        """Let another key begin; unfinished writes go on."""
+        if self._limit is not None:
+            self._timer.cancel()
+            self._limit.free.release()
+            self._limit = None
 
-    def _look(self) -> None:
-        if self._slots is not None and self._left <= self._slots.silent:
-            self.give_back()
+    def _release_if_finished(self) -> None:
+        if self._limit is not None and self._unfinished <= self._limit.unresponsive:
+            self.release()
 
-    def _took_long(self) -> None:
-        if self._slots is not None:
-            self._slots.suspect(self._left)
-        self.give_back()
+    def _time_out(self) -> None:
+        if self._limit is not None:
+            self._limit.suspect(self._unfinished)
+        self.release()
 
 
 class ConcurrencyLimit:
-    """The places there are, and the clusters that are not worth one."""
+    """A semaphore over keys that knows which clusters are unresponsive."""
 
-    def __init__(self, most: int = MOST_AT_ONCE) -> None:
+    def __init__(self, most: int = MAX_CONCURRENT) -> None:
         self.free = asyncio.Semaphore(most)
-        self.silent: set[ClusterId] = set()
-        """Clusters that were written to for a while and have not answered anything since."""
+        self.unresponsive: set[ClusterId] = set()
+        """Clusters that have answered no write for a while, although some were sent."""
         self._answered_at: dict[ClusterId, float] = {}
 
-    async def wait(self) -> None:
-        """Wait until a place is free; whoever waited takes it by `take`."""
+    async def acquire(self) -> None:
+        """Wait until another key may begin; the caller then makes its permit or releases `free`."""
         await self.free.acquire()
 
-    def take(self, clusters: Iterable[ClusterId]) -> Permit:
-        """The place of a key that writes to these clusters."""
+    def permit(self, clusters: Iterable[ClusterId]) -> Permit:
+        """The permit of a key that writes to these clusters."""
         return Permit(self, clusters)
 
-    def answered(self, cluster: ClusterId) -> None:
-        """A cluster has answered, whatever it said."""
+    def record_answer(self, cluster: ClusterId) -> None:
+        """Note that a cluster has answered a write, with success or not."""
         self._answered_at[cluster] = asyncio.get_running_loop().time()
-        self.silent.discard(cluster)
+        self.unresponsive.discard(cluster)
 
     def suspect(self, clusters: Iterable[ClusterId]) -> None:
-        """Somebody waited long for these: those that answered nobody meanwhile are silent.
+        """Mark those clusters unresponsive that answered no write within the timeout.
 
-        One that is merely busy answers some; keys go on waiting for it, so that it is written to
-        no more often than it has to be.
+        A busy cluster answers some writes; keys go on waiting for it, so that it is written to no
+        more often than it has to be.
         """
-        since = asyncio.get_running_loop().time() - HELD.total_seconds()
-        self.silent.update(c for c in clusters if self._answered_at.get(c, since) <= since)
+        since = asyncio.get_running_loop().time() - PERMIT_TIMEOUT.total_seconds()
+        self.unresponsive.update(c for c in clusters if self._answered_at.get(c, since) <= since)

@@ -1,7 +1,7 @@
-"""One connected cluster: what is watched in it, and how far what is known can be relied on."""
+"""One connected cluster: its informers, and how far their stores can be relied on."""
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from hanse.model.objects import ClusterId, Kind, Object
 from hanse.model.snapshot import Index, Watch
 from hanse.runtime.api import Api
 
-_RIGHTS = {
+_REMEDIES = {
     Role.LOCAL: "apply what `hanse manifests` prints once more",
     Role.BROKER: "let it `hanse join --broker` once more",
     Role.SITE: "apply what `hanse gslb rights` prints once more",
@@ -25,7 +25,7 @@ _RIGHTS = {
 
 
 class Scope(NamedTuple):
-    """What one list-and-watch covers."""
+    """What one informer lists and watches."""
 
     kind: type[Object]
     namespace: str
@@ -37,6 +37,23 @@ class Scope(NamedTuple):
         """The field selector of a scope that covers one name."""
         return f"metadata.name={self.name}" if self.name else ""
 
+    def selects(self, obj: Object) -> bool:
+        """Whether an object of the kind is in the scope."""
+        if self.namespace and self.namespace != obj.metadata.namespace:
+            return False
+        if self.name and self.name != obj.metadata.name:
+            return False
+        terms = (term.strip() for term in self.labels.split(","))
+        return all(_term_matches(term, obj.metadata.labels) for term in terms if term)
+
+
+def _term_matches(term: str, labels: dict[str, str]) -> bool:
+    """Match one term of a label selector, by equality or by existence."""
+    name, equals, value = term.partition("=")
+    if equals and not name.endswith("!"):
+        return labels.get(name.strip()) == value.lstrip("=").strip()
+    return name.strip() in labels
+
 
 class Informer:
     """One list-and-watch and its store."""
@@ -46,18 +63,18 @@ class Informer:
         self.store: Store[Any] = Store(tuple(indexes))
         self.error: KubeError | None = None
         self.open = True
-        self.reopened = False
-        """Whether it was begun anew, so that nobody will tell the end of an earlier outage."""
+        self.restarted = False
+        """Whether it was restarted: then no `Alive` ends an outage that began before."""
         self.served: bool | None = None
         self.unreadable = 0
 
     @property
-    def settled(self) -> bool:
-        """Whether it is known what there is, or that there is no such kind."""
+    def synced(self) -> bool:
+        """Whether everything was listed once, or the kind is known not to be served."""
         return self.served is False or self.store.synced
 
-    def take(self, event: Event[Any]) -> Iterable[StoreChange[Any]]:
-        """Follow what the stream tells."""
+    def take(self, event: Event[Any]) -> Iterable[Transition[Any]]:
+        """Take in an event of the stream; returns what changed in the store."""
         match event:
             case Interrupted(error):
                 self.error = error
@@ -65,8 +82,8 @@ class Informer:
                 self.served, self.error, self.store.synced = False, None, False
             case Listed():
                 self.served = True
-                if self.reopened:  # else an outage ends only when the watch stands again
-                    self.error, self.reopened = None, False
+                if self.restarted:  # else an outage ends only when the watch is up again
+                    self.error, self.restarted = None, False
                 self.unreadable = len(event.unreadable)
             case Applied() | Deleted() | Alive():
                 self.error = None
@@ -74,7 +91,7 @@ class Informer:
 
 
 class Connection:
-    """A cluster in its roles. Its state is told as a fact; nothing else decides on it."""
+    """A cluster in its roles; its state is published as a `ClusterState` fact."""
 
     def __init__(self, cluster: ClusterId, roles: frozenset[Role], api: Api, now: datetime) -> None:
         self.cluster = cluster
@@ -83,28 +100,27 @@ class Connection:
         self.informers: dict[Scope, Informer] = {}
         self.leaving = False
         self.identity = ""
-        self.looking = asyncio.Lock()
-        self.came_back = 0
-        """How often a stream has come to see the cluster, or to see it again."""
-        self.looked_after = 0
-        """How many of these there had been when its identity was last looked at."""
-        self.restored_at: dict[Scope, int] = {}
-        """Lists of each stream when a restore was noticed: all must list again."""
+        self.identity_lock = asyncio.Lock()
+        self.syncs = 0
+        """How often an informer has synced, for the first time or after an outage."""
+        self.identified_syncs = 0
+        """How many of these syncs there had been when the identity was last read."""
+        self.relists_pending: dict[Scope, int] = {}
+        """After a restore: the informers that must list again, with their lists until then."""
         self.recovering = False
-        self.heard_at = float("-inf")
-        """The loop's time when it last answered anything."""
-        self.doubted = asyncio.Event()
-        """Set by whoever has to know at once whether it answers."""
-        self.silent = ""
-        """Why nothing that is asked is answered, however well its watches stand; empty: it is."""
+        self.answered_at = float("-inf")
+        """The loop's time when the cluster last answered anything."""
+        self.suspected = asyncio.Event()
+        """Set to have the cluster probed at once."""
+        self.unresponsive = ""
+        """Why the cluster answers no request although its watches are up; empty: it does."""
         self.state = ClusterState(cluster, roles, Phase.CONNECTING, now)
 
     def next_state(self, now: datetime) -> ClusterState:
-        """The state as it is now; `since` moves only with what it says."""
+        """The state as it is now; `since` changes only with the phase."""
         phase, reason = self._phase()
-        known = self.state
-        since = known.since if known.phase == phase else now
-        listed = all(s.settled for s in self.informers.values())
+        since = self.state.since if self.state.phase == phase else now
+        listed = all(informer.synced for informer in self.informers.values())
         return ClusterState(
             self.cluster,
             self.roles,
@@ -118,67 +134,62 @@ class Connection:
 
     @property
     def interrupted(self) -> bool:
-        """Whether a stream is down; it asks again by itself."""
-        return any(s.error is not None for s in self.informers.values())
+        """Whether an informer is down, which then retries by itself."""
+        return any(informer.error is not None for informer in self.informers.values())
 
     @property
-    def refused(self) -> tuple[Kind, ...]:
-        """The kinds that may not be read, where that is all that is wrong."""
-        failing = [s for s in self.informers.values() if s.error is not None]
-        if not all(isinstance(s.error, Forbidden) for s in failing):
+    def forbidden(self) -> tuple[Kind, ...]:
+        """The kinds that we may not read, if missing rights are all that is wrong."""
+        failing = [i for i in self.informers.values() if i.error is not None]
+        if not all(isinstance(i.error, Forbidden) for i in failing):
             return ()
-        return tuple(s.scope.kind.kind for s in failing)
+        return tuple(i.scope.kind.kind for i in failing)
 
     def mark_restored(self) -> None:
-        """Nothing known of the cluster holds until every stream has listed once more."""
-        self.restored_at = {scope: s.store.lists for scope, s in self.informers.items()}
+        """Trust nothing known of the cluster until every informer has listed once more."""
+        self.relists_pending = {scope: i.store.lists for scope, i in self.informers.items()}
         self.recovering = True
 
-    @property
-    def stores(self) -> Iterator[tuple[Kind, Store[Any]]]:
-        for scope, stream in self.informers.items():
-            yield scope.kind.kind, stream.store
-
     def _phase(self) -> tuple[Phase, str]:
-        self.restored_at = {
+        self.relists_pending = {
             scope: lists
-            for scope, lists in self.restored_at.items()
-            if (stream := self.informers.get(scope)) is not None
-            and stream.served is not False
-            and stream.store.lists <= lists
+            for scope, lists in self.relists_pending.items()
+            if (informer := self.informers.get(scope)) is not None
+            and informer.served is not False
+            and informer.store.lists <= lists
         }
-        if self.silent:
-            return Phase.UNREACHABLE, self.silent
-        if self.refused:
-            return Phase.UNREACHABLE, _no_rights(self.refused, self.roles)
-        failing = [s for s in self.informers.values() if s.error is not None]
+        if self.unresponsive:
+            return Phase.UNREACHABLE, self.unresponsive
+        if self.forbidden:
+            return Phase.UNREACHABLE, _missing_rights(self.forbidden, self.roles)
+        failing = [i for i in self.informers.values() if i.error is not None]
         if failing:
-            first = next(s for s in failing if not isinstance(s.error, Forbidden))
+            first = next(i for i in failing if not isinstance(i.error, Forbidden))
             return Phase.UNREACHABLE, f"{first.scope.kind.kind}: {first.error}"
-        if self.restored_at:
+        if self.relists_pending:
             return Phase.RESTORED, "it was restored to an earlier state; everything is read again"
         if self.leaving and Role.LOCAL not in self.roles:
             return Phase.LEAVING, ""
-        if all(s.settled for s in self.informers.values()):
+        if all(i.synced for i in self.informers.values()):
             return Phase.SYNCED, ""
         return Phase.CONNECTING, ""
 
 
-def _no_rights(kinds: tuple[Kind, ...], roles: frozenset[Role]) -> str:
+def _missing_rights(kinds: tuple[Kind, ...], roles: frozenset[Role]) -> str:
     listed = ", ".join(str(kind) for kind in kinds[:3])
     more = f" and {len(kinds) - 3} more" if len(kinds) > 3 else ""
-    remedy = next((how for role, how in _RIGHTS.items() if role in roles), "give it the rights")
+    remedy = next((how for role, how in _REMEDIES.items() if role in roles), "give it the rights")
     return f"the agent's account may not read {listed}{more}; {remedy}"
 
 
-class Wanted(Struct, frozen=True):
-    """The scopes to watch in a cluster, with the indexes of everyone who reads them."""
+class WatchedScopes(Struct, frozen=True):
+    """The scopes to watch in a cluster, with the indexes of every feature that reads them."""
 
     scopes: dict[Scope, tuple[Index[Any], ...]]
 
 
-def wanted_scopes(watches: Iterable[Watch], roles: frozenset[Role]) -> Wanted:
-    """What to watch: all of a kind where someone wants all, else each selection by itself."""
+def wanted_scopes(watches: Iterable[Watch], roles: frozenset[Role]) -> WatchedScopes:
+    """The scopes of watches in a cluster; one that covers a whole kind replaces its others."""
     indexes: dict[Kind, dict[str, Index[Any]]] = {}
     scopes: dict[Kind, list[Scope]] = {}
     for watch in watches:
@@ -194,4 +205,4 @@ def wanted_scopes(watches: Iterable[Watch], roles: frozenset[Role]) -> Wanted:
         whole = [s for s in several if not (s.namespace or s.labels or s.name)]
         for scope in whole or several:
             chosen[scope] = tuple(indexes[kind].values())
-    return Wanted(chosen)
+    return WatchedScopes(chosen)

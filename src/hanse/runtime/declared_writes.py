@@ -1,4 +1,4 @@
-"""A feature writes only what it says it writes: its rights are made from the same words."""
+"""Checks that a feature writes only what its watches declare, which its RBAC rules come from."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -17,14 +17,13 @@ class UndeclaredWrite(Exception):
 def require_declared_writes(
     actions: Iterable[Action], watches: Iterable[Watch], roles: dict[str, frozenset[Role]]
 ) -> None:
-    """Stop a plan that would need rights nobody gave it."""
-    watched = tuple(watches)
+    """Raise `UndeclaredWrite` for an action that no watch of the feature declares."""
+    declared = tuple(watches)
     for action in actions:
-        obj, needed = _needs(action)
-        here = roles.get(action.where, frozenset())
+        obj, needed = _needed_right(action)
         granted = Writes.NOTHING
-        for watch in watched:
-            if watch.role in here and watch.kind is type(obj) and _covers(watch, obj):
+        for watch in declared:
+            if _covers(watch, obj, roles.get(action.where, frozenset())):
                 granted |= watch.writes
         if not granted & needed:
             verb = type(action).__name__.lower()
@@ -32,26 +31,38 @@ def require_declared_writes(
 
 
 def managed_watches(feature: Feature) -> tuple[Watch, ...]:
-    """The watches of what a feature makes."""
+    """The watches of the objects that a feature creates and deletes."""
     return tuple(watch for watch in feature.watches if Writes.OBJECTS in watch.writes)
 
 
 def managed_objects(
-    owned: Iterable[tuple[ClusterId, Owner, Object]], makes: Sequence[Watch], snapshot: Snapshot
+    owned: Iterable[tuple[ClusterId, Owner, Object]], managed: Sequence[Watch], snapshot: Snapshot
 ) -> Iterator[tuple[ClusterId, Owner, Object]]:
-    """What a key owns, by the ways on which its feature writes.
+    """The objects of a key that it owns through a connection that its feature writes to.
 
-    One cluster may be connected under several names and roles: what is merely seen on another way,
-    for another feature's sake, is not to be judged there.
+    A cluster may be connected under several ids and roles: an object that is only watched through
+    a connection, for another feature, is not to be deleted through it.
     """
     for where, owner, obj in owned:
         state = snapshot.fact(ClusterState, where)
         roles = state.roles if state is not None else frozenset()
-        if any(w.role in roles and w.kind is type(obj) and _covers(w, obj) for w in makes):
+        if any(_covers(watch, obj, roles) for watch in managed):
             yield where, owner, obj
 
 
-def _needs(action: Action) -> tuple[Object, Writes]:
+def features_by_kind(
+    features: Sequence[Feature],
+) -> dict[type[Object], list[tuple[Feature, frozenset[Role]]]]:
+    """For each kind, the features that watch it, with the roles of the clusters they watch."""
+    by_kind: dict[type[Object], list[tuple[Feature, frozenset[Role]]]] = {}
+    for feature in features:
+        for kind in {w.kind for w in feature.watches}:
+            roles = frozenset(w.role for w in feature.watches if w.kind is kind)
+            by_kind.setdefault(kind, []).append((feature, roles))
+    return by_kind
+
+
+def _needed_right(action: Action) -> tuple[Object, Writes]:
     match action:
         case Create(_, obj):
             ours = owner_of(obj) is not None
@@ -65,18 +76,12 @@ def _needs(action: Action) -> tuple[Object, Writes]:
             return base, Writes.OBJECTS if ours else Writes.OBJECTS | Writes.FIELDS
 
 
-def _covers(watch: Watch, obj: Object) -> bool:
+def _covers(watch: Watch, obj: Object, roles: frozenset[Role]) -> bool:
+    """Whether a watch covers an object in a cluster of these roles."""
     meta = obj.metadata
-    return watch.namespace in ("", meta.namespace) and watch.name in ("", meta.name)
-
-
-def features_by_kind(
-    features: Sequence[Feature],
-) -> dict[type[Object], list[tuple[Feature, frozenset[Role]]]]:
-    """For each kind, the features that watch it, and in clusters of which roles."""
-    watchers: dict[type[Object], list[tuple[Feature, frozenset[Role]]]] = {}
-    for feature in features:
-        for kind in {w.kind for w in feature.watches}:
-            roles = frozenset(w.role for w in feature.watches if w.kind is kind)
-            watchers.setdefault(kind, []).append((feature, roles))
-    return watchers
+    return (
+        watch.role in roles
+        and watch.kind is type(obj)
+        and watch.namespace in ("", meta.namespace)
+        and watch.name in ("", meta.name)
+    )

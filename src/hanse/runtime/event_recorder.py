@@ -1,4 +1,4 @@
-"""Kubernetes Events about what changed: only with a write that was needed, never on their own."""
+"""Records Kubernetes Events, and only those about objects that were written in the same pass."""
 
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
@@ -17,7 +17,7 @@ REPORTER = "hanse"
 
 
 class EventRecorder:
-    """Writes Events; one that cannot be written is let go, since the condition tells the same."""
+    """Writes Events; one that cannot be written is dropped, since a condition says the same."""
 
     def __init__(
         self,
@@ -29,31 +29,31 @@ class EventRecorder:
         self._clock = clock
         self._event_handlers = event_handlers
 
-    async def tell(self, events: Iterable[EventRequest], written: Iterable[WriteReport]) -> None:
-        """Tell the notices about objects that were really written in this pass."""
-        changed = {w.place for w in written if w.result == "Done"}
-        for notice in events:
-            if (notice.recorded_with or notice.place) in changed:
-                await self._send(notice)
+    async def record(
+        self, requests: Iterable[EventRequest], reports: Iterable[WriteReport]
+    ) -> None:
+        """Record the Events whose objects the reported writes have changed."""
+        written = {report.place for report in reports if report.result == "Done"}
+        for request in requests:
+            if (request.told_with or request.place) in written:
+                await self._record(request)
 
-    async def _send(self, notice: EventRequest) -> None:
-        connection = self._informers.connections.get(notice.place.where)
-        about = self._informers.snapshot().find(notice.place)
-        if connection is None or (about is None and notice.recorded_with is None):
+    async def _record(self, request: EventRequest) -> None:
+        connection = self._informers.connections.get(request.place.where)
+        regarding = self._informers.snapshot().find(request.place)
+        if connection is None or (regarding is None and request.told_with is None):
             return
-        event = self._event(notice, about)
-        for (
-            follower
-        ) in self._event_handlers:  # nobody watches Events: this is where they are heard of
-            follower(ObjectChange(notice.place.where, None, event))
+        event = self._event(request, regarding)
+        for handle in self._event_handlers:  # no informer watches Events
+            handle(ObjectChange(request.place.where, None, event))
         try:
             await connection.api.create(event)
         except AlreadyExists:
-            await self._repeat(connection, event)
+            await self._increment_count(connection, event)
         except KubeError:
             return
 
-    async def _repeat(self, connection: Connection, event: Event) -> None:
+    async def _increment_count(self, connection: Connection, event: Event) -> None:
         name, namespace = event.metadata.name, event.metadata.namespace
         try:
             known = await connection.api.read(Event, name, namespace)
@@ -66,23 +66,21 @@ class EventRecorder:
         except KubeError:
             return
 
-    def _event(self, notice: EventRequest, about: Object | None) -> Event:
+    def _event(self, request: EventRequest, regarding: Object | None) -> Event:
         now = self._clock.now().replace(microsecond=0)
-        ref = notice.place.ref
-        namespace = ref.namespace or "default"
-        regarding = ObjectReference(
-            api_version=ref.kind.api_version,
-            kind=ref.kind.name,
-            namespace=ref.namespace,
-            name=ref.name,
-            uid=about.metadata.uid if about is not None else "",
-        )
+        ref = request.place.ref
         return Event(
-            metadata=Meta(name=_name_of(notice), namespace=namespace),
-            involved_object=regarding,
-            reason=notice.reason,
-            message=notice.message[:1024],
-            type=notice.type,
+            metadata=Meta(name=_event_name(request), namespace=ref.namespace or "default"),
+            involved_object=ObjectReference(
+                api_version=ref.kind.api_version,
+                kind=ref.kind.name,
+                namespace=ref.namespace,
+                name=ref.name,
+                uid=regarding.metadata.uid if regarding is not None else "",
+            ),
+            reason=request.reason,
+            message=request.message[:1024],
+            type=request.type,
             count=1,
             first_timestamp=now,
             last_timestamp=now,
@@ -91,7 +89,7 @@ class EventRecorder:
         )
 
 
-def _name_of(notice: EventRequest) -> str:
-    """One name per object, reason and message: the same again is counted, not repeated."""
-    told = f"{notice.place}\n{notice.reason}\n{notice.message}".encode()
-    return f"{notice.place.ref.name[:230]}.{blake2b(told, digest_size=8).hexdigest()}"
+def _event_name(request: EventRequest) -> str:
+    """One name per object, reason and message, so that a repeated Event is counted."""
+    content = f"{request.place}\n{request.reason}\n{request.message}".encode()
+    return f"{request.place.ref.name[:230]}.{blake2b(content, digest_size=8).hexdigest()}"

@@ -1,4 +1,4 @@
-"""Noticing a cluster that takes everything and answers nothing, long before its watches run out."""
+"""Probes a cluster that accepts requests and answers none, before its watches time out."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,62 +7,62 @@ from datetime import timedelta
 
 from hanse.runtime.connection import Connection
 
-QUIET = timedelta(seconds=15)
-"""How long nothing may be heard of a cluster before it is asked whether it is there."""
+QUIET_PERIOD = timedelta(seconds=15)
+"""How long a cluster may answer nothing before it is probed."""
 
-PATIENCE = timedelta(seconds=7)
-"""What an answer to that may take, and how long after one question the next one is asked."""
+PROBE_TIMEOUT = timedelta(seconds=7)
+"""How long a probe waits for its answer, and the next one is sent after it."""
 
-QUESTIONS = 2
-"""How many of them go unanswered before the cluster counts as silent: one may be lost."""
+FAILURE_THRESHOLD = 2
+"""How many probes fail in a row before the cluster is unresponsive."""
 
-NOTICED = QUIET + QUESTIONS * PATIENCE
-"""When a cluster that answers nothing any more is known to be silent."""
+DETECTION_TIME = QUIET_PERIOD + FAILURE_THRESHOLD * PROBE_TIMEOUT
+"""When a cluster that stops answering is known to be unresponsive."""
+
+NO_ANSWER = "it takes requests and answers none of them"
+
+Probe = Callable[[Connection], Awaitable[str]]
+"""Sends any request to a cluster; returns why there was no answer, or an empty string."""
 
 
-MUTE = "it takes requests and answers none of them"
-
-Ask = Callable[[Connection], Awaitable[str]]
-"""Asks a cluster anything; gives why there was no answer, or nothing."""
-
-
-async def listen(
-    connection: Connection, ask: Ask, fell_silent: Callable[[Connection], None]
+async def run_probe(
+    connection: Connection, probe: Probe, on_unresponsive: Callable[[Connection], None]
 ) -> None:
-    """Ask a cluster whenever it has been quiet for a while, or is doubted, until cancelled.
+    """Probe a cluster whenever it is quiet for a while or suspected, until cancelled.
 
-    One of which anything is heard is not asked, nor one whose streams are down: they ask.
+    A cluster with an informer that is down is not probed: the informer itself retries.
     """
-    connection.heard_at = max(connection.heard_at, _now())
+    connection.answered_at = max(connection.answered_at, _now())
     while True:
-        early = connection.heard_at + QUIET.total_seconds() - _now()
-        if early > 0 and not connection.doubted.is_set():
+        wait = connection.answered_at + QUIET_PERIOD.total_seconds() - _now()
+        if wait > 0 and not connection.suspected.is_set():
             with suppress(TimeoutError):
-                async with asyncio.timeout(early):
-                    await connection.doubted.wait()
+                async with asyncio.timeout(wait):
+                    await connection.suspected.wait()
             continue
-        connection.doubted.clear()
-        if connection.interrupted and not connection.silent:
-            await asyncio.sleep(QUIET.total_seconds())
+        connection.suspected.clear()
+        if connection.interrupted and not connection.unresponsive:
+            await asyncio.sleep(QUIET_PERIOD.total_seconds())
             continue
-        why = await _why_unanswered(connection, ask)
-        if why and not connection.silent:
-            connection.silent = why
-            fell_silent(connection)
+        failure = await _probe_failure(connection, probe)
+        if failure and not connection.unresponsive:
+            connection.unresponsive = failure
+            on_unresponsive(connection)
 
 
-async def _why_unanswered(connection: Connection, ask: Ask) -> str:
-    why = ""
-    for _ in range(QUESTIONS):
-        asked, why = _now(), MUTE
+async def _probe_failure(connection: Connection, probe: Probe) -> str:
+    """Why as many probes as the threshold failed; empty as soon as the cluster answers anything."""
+    failure = ""
+    for _ in range(FAILURE_THRESHOLD):
+        sent_at, failure = _now(), NO_ANSWER
         with suppress(TimeoutError):
-            async with asyncio.timeout(PATIENCE.total_seconds()):
-                why = await ask(connection)
-                if why:  # refused at once: the next may be taken
-                    await asyncio.sleep(PATIENCE.total_seconds())
-        if connection.heard_at >= asked:
+            async with asyncio.timeout(PROBE_TIMEOUT.total_seconds()):
+                failure = await probe(connection)
+                if failure:  # it failed at once: the next probe may succeed
+                    await asyncio.sleep(PROBE_TIMEOUT.total_seconds())
+        if connection.answered_at >= sent_at:
             return ""
-    return why
+    return failure
 
 
 def _now() -> float:

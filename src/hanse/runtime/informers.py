@@ -1,4 +1,4 @@
-"""The connected clusters by role: joining and leaving at run time, and what each tells."""
+"""The informers of all connected clusters, which join and leave while the agent runs."""
 
 import asyncio
 import logging
@@ -18,26 +18,26 @@ from hanse.model.objects import ClusterId, Kind, Object
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch
 from hanse.runtime.api import Api
 from hanse.runtime.connection import Connection, Informer, Scope, wanted_scopes
-from hanse.runtime.health_probe import listen
+from hanse.runtime.health_probe import run_probe
 
 log = logging.getLogger(__name__)
 
 RECOVERY = timedelta(seconds=30)
-"""How long after a restore nothing is done on the strength of what the cluster lacks."""
+"""How long after a restore nothing is deleted or written because the cluster lacks something."""
 
 
 class ChangeHandler(Protocol):
-    """Who is told of every change; `listed` when it is one of a list's many."""
+    """Handles every change of an object or fact; `listed` for those that a list brings."""
 
     def on_change(self, change: Change, *, listed: bool = False) -> None: ...
 
     def on_unwatched(self, where: ClusterId, obj: Object) -> None:
-        """An object is no longer watched: it may well exist."""
+        """Handle that no informer covers an object any longer, which may well exist."""
         ...
 
 
 class ClusterInformers:
-    """Connections, their streams and stores, and the facts about them."""
+    """Connections to clusters, their informers and stores, and the facts about them."""
 
     def __init__(
         self, watches: Iterable[Watch], facts: Facts, clock: Clock, local: ClusterId
@@ -50,345 +50,325 @@ class ClusterInformers:
         self.on_watch_event: Callable[[ClusterId, Scope, Event[Any]], None] | None = None
         self._watches = tuple(watches)
         self._clock = clock
-        self._tasks: dict[tuple[ClusterId, Scope], asyncio.Task[None]] = {}
-        self._attending: dict[ClusterId, tuple[asyncio.Task[None], ...]] = {}
+        self._informer_tasks: dict[tuple[ClusterId, Scope], asyncio.Task[None]] = {}
+        self._cluster_tasks: dict[ClusterId, tuple[asyncio.Task[None], ...]] = {}
         self._group: asyncio.TaskGroup | None = None
         self._listed = Notifier()
-        self._parted: list[Api] = []
-        """Ways to clusters that are no longer connected, until they have ended."""
+        self._closing: list[Api] = []
+        """APIs of clusters that are no longer connected, until they are closed."""
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Follow everything that is joined, until the block ends."""
+        """Run the informers of every joined cluster until the block ends."""
         async with asyncio.TaskGroup() as group:
             self._group = group
             for connection in self.connections.values():
-                self._open_streams(connection)
+                self._start_informers(connection)
             try:
                 yield
             finally:
                 self._group = None
-                attending = (task for tasks in self._attending.values() for task in tasks)
-                for task in (*self._tasks.values(), *attending):
+                cluster_tasks = (task for tasks in self._cluster_tasks.values() for task in tasks)
+                for task in (*self._informer_tasks.values(), *cluster_tasks):
                     task.cancel()
-                self._tasks.clear()
-                self._attending.clear()
+                self._informer_tasks.clear()
+                self._cluster_tasks.clear()
 
     def snapshot(self) -> Snapshot:
         """Everything as it is known now."""
         return Snapshot(self.stores, self.facts, self._clock.now(), self.local)
 
     def join(self, cluster: ClusterId, roles: Iterable[Role], api: Api) -> None:
-        """Connect a cluster; joining one that is connected replaces the way to it."""
+        """Connect a cluster; joining one that is connected replaces its API."""
         if cluster in self.connections:
             former = self.connections[cluster]
             self._disconnect(former)
-            self._let_go(former.api)
+            self._close_replaced(former.api)
         connection = Connection(cluster, frozenset(roles), api, self._clock.now())
         self.connections[cluster] = connection
-        self.drop_fact(ClusterDeparted, cluster)
-        self._adjust_streams(connection)
-        self._tell(FactChange(None, connection.state), put=connection.state)
+        self.drop_fact(Departed, cluster)
+        self._adjust_informers(connection)
+        self._notify(FactChange(None, connection.state), put=connection.state)
 
     def set_roles(self, cluster: ClusterId, roles: Iterable[Role]) -> None:
-        """Give a cluster other roles: streams start and stop with them."""
+        """Give a cluster other roles: its informers start and stop with them."""
         connection = self.connections[cluster]
         connection.roles = frozenset(roles)
-        self._adjust_streams(connection)
+        self._adjust_informers(connection)
         self._update_state(connection)
 
     def set_leaving(self, cluster: ClusterId, leaving: bool = True) -> None:
-        """Mark a cluster as one that we leave, where nothing is wanted any more, or take it back.
+        """Mark a cluster as one that we leave, where nothing is desired any more, or unmark it.
 
-        At home that means the federation: home goes on being home.
+        The local cluster stays connected: it leaves the federation only.
         """
         connection = self.connections[cluster]
         connection.leaving = leaving
         self._update_state(connection)
 
     def restart_informers(self, cluster: ClusterId) -> None:
-        """Begin every stream of a cluster anew, at once: the way to it is another now."""
+        """Restart every informer of a cluster at once: its server or credentials have changed."""
         connection = self.connections[cluster]
         for scope in list(connection.informers):
-            self._restart(connection, scope)
+            self._restart_informer(connection, scope)
 
     async def disconnect(self, cluster: ClusterId) -> None:
-        """Let go of a cluster for good."""
+        """Disconnect a cluster that has departed for good."""
         connection = self.connections.pop(cluster)
         self._disconnect(connection)
         self.drop_fact(ClusterState, cluster)
-        self.put_fact(ClusterDeparted(cluster, self._clock.now()))
-        self._parted.append(connection.api)
-        await self._end(connection.api)
+        self.put_fact(Departed(cluster, self._clock.now()))
+        self._closing.append(connection.api)
+        await self._close_api(connection.api)
 
     async def close(self) -> None:
-        """End every way, also those whose end somebody began and was kept from waiting for."""
-        for api in [*(c.api for c in self.connections.values()), *self._parted]:
+        """Close every API, also those whose closing was cancelled."""
+        for api in [*(c.api for c in self.connections.values()), *self._closing]:
             await api.close()
-        self._parted.clear()
+        self._closing.clear()
 
-    def heard_at(self, cluster: ClusterId) -> float:
-        """The loop's time when a cluster last answered anything; it is asked at once.
-
-        Whoever holds silence against others has to know that they could have been heard.
-        """
+    def suspect(self, cluster: ClusterId) -> float:
+        """Have a cluster probed at once; returns the loop's time when it last answered."""
         connection = self.connections[cluster]
-        connection.doubted.set()
-        return connection.heard_at
+        connection.suspected.set()
+        return connection.answered_at
 
     def put_fact(self, fact: Fact) -> None:
-        """Keep a fact and tell of it, if it says anything new."""
+        """Store a fact, and notify the handler if it differs from the one before."""
         before = self.facts.put(fact)
         if before != fact:
-            self._tell(FactChange(before, fact))
+            self._notify(FactChange(before, fact))
 
     def drop_fact(self, type_: type[Fact], key: object) -> None:
-        """Forget a fact and tell of it, if it was there."""
+        """Delete a fact, and notify the handler if there was one."""
         before = self.facts.drop(type_, key)
         if before is not None:
-            self._tell(FactChange(before, None))
+            self._notify(FactChange(before, None))
 
     async def relist(self) -> None:
-        """List everything once more, and wait until every stream that can has done so."""
+        """List everything once more, and wait until every informer that can has done so."""
         before: dict[Informer, int] = {}
         for connection in self.connections.values():
-            for scope, stream in connection.informers.items():
-                if stream.error is None:
-                    before[stream] = stream.store.lists
-                    self._restart(connection, scope)
+            for scope, informer in connection.informers.items():
+                if informer.error is None:
+                    before[informer] = informer.store.lists
+                    self._restart_informer(connection, scope)
         while any(
-            s.store.lists <= n and s.open and s.served is not False for s, n in before.items()
+            i.store.lists <= n and i.open and i.served is not False for i, n in before.items()
         ):
             await self._listed.since(self._listed.rung)
 
-    def _let_go(self, api: Api) -> None:
-        """End a way that was replaced; before we run there is nobody to wait for that."""
-        self._parted.append(api)
+    def _close_replaced(self, api: Api) -> None:
+        """Close an API in the background; before we run, `close` does."""
+        self._closing.append(api)
         if self._group is not None:
-            self._group.create_task(self._end(api), name="close a replaced way")
+            self._group.create_task(self._close_api(api), name="close a replaced API")
 
-    async def _end(self, api: Api) -> None:
+    async def _close_api(self, api: Api) -> None:
         await api.close()
-        if api in self._parted:
-            self._parted.remove(api)
+        if api in self._closing:
+            self._closing.remove(api)
 
-    def _restart(self, connection: Connection, scope: Scope) -> None:
-        task = self._tasks.pop((connection.cluster, scope), None)
+    def _restart_informer(self, connection: Connection, scope: Scope) -> None:
+        task = self._informer_tasks.pop((connection.cluster, scope), None)
         if task is not None:
             task.cancel()
-        connection.informers[scope].reopened = True
+        connection.informers[scope].restarted = True
         if self._group is not None:
-            self._open_streams(connection)
+            self._start_informers(connection)
 
     def stores_of(self, cluster: ClusterId, kind: Kind) -> Sequence[Store[Any]]:
         """The stores that hold a kind of a cluster."""
         return self.stores.get((cluster, kind), ())
 
-    def wrote(self, cluster: ClusterId, obj: Object) -> None:
-        """Take in the answer to our own write, as if the watch had told it already."""
-        self._heard(cluster)
-        for stream in self._streams_for(cluster, type(obj)):
-            store = stream.store
-            for change in store.put(obj) if _selects(stream, obj) else store.forget(obj):
-                self._tell(ObjectChange(cluster, change.before, change.after))
+    def observe_write(self, cluster: ClusterId, obj: Object) -> None:
+        """Store the answer to our own write, as its watch event will."""
+        self._record_answer(cluster)
+        for informer in self._informers_of(cluster, type(obj)):
+            store = informer.store
+            changes = store.put(obj) if informer.scope.selects(obj) else store.forget(obj)
+            for change in changes:
+                self._notify(ObjectChange(cluster, change.before, change.after))
 
-    def deleted(self, cluster: ClusterId, obj: Object) -> None:
-        """Take in that our own deletion went through; its watch tells when it is time to act."""
-        self._heard(cluster)
-        for stream in self._streams_for(cluster, type(obj)):
-            stream.store.mark_deleting(obj)
+    def observe_deletion(self, cluster: ClusterId, obj: Object) -> None:
+        """Note that our own deletion succeeded; keys are enqueued by its watch event."""
+        self._record_answer(cluster)
+        for informer in self._informers_of(cluster, type(obj)):
+            informer.store.expect_end(obj)
 
-    def is_deleting(self, cluster: ClusterId, obj: Object) -> bool:
-        """Whether we deleted an object, and only its watch has not told yet."""
-        return any(s.is_deleting(obj) for s in self.stores_of(cluster, type(obj).kind))
+    def is_deletion_pending(self, cluster: ClusterId, obj: Object) -> bool:
+        """Whether we deleted an object, and its watch event has not come yet."""
+        return any(s.is_ending(obj) for s in self.stores_of(cluster, type(obj).kind))
 
-    def _streams_for(self, cluster: ClusterId, kind: type[Object]) -> Iterable[Informer]:
+    def _informers_of(self, cluster: ClusterId, kind: type[Object]) -> Iterable[Informer]:
         connection = self.connections.get(cluster)
         if connection is None:
             return ()
-        return [s for s in connection.informers.values() if s.scope.kind is kind]
+        return [i for i in connection.informers.values() if i.scope.kind is kind]
 
-    def _adjust_streams(self, connection: Connection) -> None:
+    def _adjust_informers(self, connection: Connection) -> None:
         wanted = wanted_scopes(self._watches, connection.roles).scopes
         for scope in [s for s in connection.informers if s not in wanted]:
-            self._close_stream(connection, scope)
+            self._stop_informer(connection, scope)
         for scope, indexes in wanted.items():
             if scope not in connection.informers:
-                stream = Informer(scope, indexes)
-                connection.informers[scope] = stream
+                informer = Informer(scope, indexes)
+                connection.informers[scope] = informer
                 place = (connection.cluster, scope.kind.kind)
-                self.stores.setdefault(place, []).append(stream.store)
+                self.stores.setdefault(place, []).append(informer.store)
             else:
                 connection.informers[scope].store.add_indexes(indexes)
         if self._group is not None:
-            self._open_streams(connection)
+            self._start_informers(connection)
 
-    def _open_streams(self, connection: Connection) -> None:
+    def _start_informers(self, connection: Connection) -> None:
         assert self._group is not None
         cluster = connection.cluster
-        if cluster not in self._attending:
-            hearing = listen(connection, self._identify, self._update_state)
-            self._attending[cluster] = (
+        if cluster not in self._cluster_tasks:
+            probe = run_probe(connection, self._check_identity, self._update_state)
+            self._cluster_tasks[cluster] = (
                 self._group.create_task(connection.api.discover(), name=f"discover {cluster}"),
-                self._group.create_task(hearing, name=f"listen to {cluster}"),
+                self._group.create_task(probe, name=f"probe {cluster}"),
             )
-        for scope, stream in connection.informers.items():
-            if (connection.cluster, scope) not in self._tasks:
+        for scope, informer in connection.informers.items():
+            if (connection.cluster, scope) not in self._informer_tasks:
                 name = f"watch {connection.cluster} {scope.kind.kind}"
-                self._tasks[connection.cluster, scope] = self._group.create_task(
-                    self._follow(connection, stream), name=name
+                self._informer_tasks[connection.cluster, scope] = self._group.create_task(
+                    self._run_informer(connection, informer), name=name
                 )
 
-    def _close_stream(self, connection: Connection, scope: Scope) -> None:
-        stream = connection.informers.pop(scope)
-        stream.open = False
-        self._listed.ring()  # nobody is to wait for it any longer
+    def _stop_informer(self, connection: Connection, scope: Scope) -> None:
+        informer = connection.informers.pop(scope)
+        informer.open = False
+        self._listed.ring()  # nobody waits for its list any longer
         place = (connection.cluster, scope.kind.kind)
-        self.stores[place].remove(stream.store)
+        self.stores[place].remove(informer.store)
         if not self.stores[place]:
             del self.stores[place]
             self.facts.drop(KindServed, place)
-        task = self._tasks.pop((connection.cluster, scope), None)
+        task = self._informer_tasks.pop((connection.cluster, scope), None)
         if task is not None:
             task.cancel()
         if self.change_handler is not None:
-            for obj in stream.store.all():
+            for obj in informer.store.all():
                 self.change_handler.on_unwatched(connection.cluster, obj)
 
     def _disconnect(self, connection: Connection) -> None:
-        for task in self._attending.pop(connection.cluster, ()):
+        for task in self._cluster_tasks.pop(connection.cluster, ()):
             task.cancel()
         for scope in list(connection.informers):
-            self._close_stream(connection, scope)
+            self._stop_informer(connection, scope)
 
-    async def _follow(self, connection: Connection, stream: Informer) -> None:
-        scope = stream.scope
-        following = connection.api.follow(
+    async def _run_informer(self, connection: Connection, informer: Informer) -> None:
+        """Feed one list-and-watch into its store; notice restores and changed identities."""
+        scope = informer.scope
+        stream = connection.api.follow(
             scope.kind, namespace=scope.namespace, labels=scope.labels, fields=scope.fields
         )
-        async with aclosing(following) as events:
+        async with aclosing(stream) as events:
             async for event in events:
-                rewinds = stream.store.rewinds
-                recovering = stream.error is not None or not stream.settled
-                self._take(connection, stream, event)
-                if stream.store.rewinds > rewinds:
-                    self._restored(connection, scope)
-                elif recovering and stream.error is None:
-                    await self._recognize(connection)
+                rewinds = informer.store.rewinds
+                recovering = informer.error is not None or not informer.synced
+                self._handle_event(connection, informer, event)
+                if informer.store.rewinds > rewinds:
+                    self._begin_recovery(connection, scope)
+                elif recovering and informer.error is None:
+                    await self._check_identity_after_sync(connection)
 
-    def _take(self, connection: Connection, stream: Informer, event: Event[Any]) -> None:
+    def _handle_event(self, connection: Connection, informer: Informer, event: Event[Any]) -> None:
         if self.on_watch_event is not None:
-            self.on_watch_event(connection.cluster, stream.scope, event)
+            self.on_watch_event(connection.cluster, informer.scope, event)
         if not isinstance(event, Interrupted):
-            self._heard(connection.cluster)
-        troubled = stream.error is not None or not stream.settled
-        changes = stream.take(event)
+            self._record_answer(connection.cluster)
+        recovering = informer.error is not None or not informer.synced
+        changes = informer.take(event)
         if isinstance(event, Listed | NotServed):
             self._listed.ring()
-        if troubled or not isinstance(event, Applied | Deleted):
-            self._update_served(connection, stream)
+        if recovering or not isinstance(event, Applied | Deleted):
+            self._update_served(connection, informer)
             self._update_state(connection)
         listed = isinstance(event, Listed)
         for change in changes:
-            self._tell(
+            self._notify(
                 ObjectChange(connection.cluster, change.before, change.after, change.live),
                 listed=listed,
             )
 
-    def _update_served(self, connection: Connection, stream: Informer) -> None:
-        if stream.served is not None:
-            kind = stream.scope.kind.kind
-            self.put_fact(KindServed(connection.cluster, kind, stream.served))
+    def _update_served(self, connection: Connection, informer: Informer) -> None:
+        if informer.served is not None:
+            kind = informer.scope.kind.kind
+            self.put_fact(KindServed(connection.cluster, kind, informer.served))
 
     def _update_state(self, connection: Connection) -> None:
         before, after = connection.state, connection.next_state(self._clock.now())
         if after != before:
             connection.state = after
             if after.phase != before.phase:
-                _log(connection)
-            self._tell(FactChange(before, after), put=after)
+                _log_state(connection)
+            self._notify(FactChange(before, after), put=after)
 
-    def _heard(self, cluster: ClusterId) -> None:
-        """Take in that a cluster has answered something."""
+    def _record_answer(self, cluster: ClusterId) -> None:
+        """Note that a cluster has answered something."""
         connection = self.connections.get(cluster)
         if connection is not None:
-            connection.heard_at = asyncio.get_running_loop().time()
-            if connection.silent:
-                connection.silent = ""
+            connection.answered_at = asyncio.get_running_loop().time()
+            if connection.unresponsive:
+                connection.unresponsive = ""
                 self._update_state(connection)
 
-    def _restored(self, connection: Connection, noticed_by: Scope) -> None:
-        """The cluster went back in time: hold everything until each stream has listed again."""
-        if connection.restored_at:
+    def _begin_recovery(self, connection: Connection, noticed_by: Scope) -> None:
+        """Handle that a cluster was restored from a backup: relist everything before any write."""
+        if connection.relists_pending:
             return
         log.warning("cluster was restored", extra={"cluster": connection.cluster})
         connection.mark_restored()
-        connection.restored_at.pop(noticed_by, None)
+        connection.relists_pending.pop(noticed_by, None)
         loop = asyncio.get_running_loop()
-        loop.call_later(RECOVERY.total_seconds(), self._recovered, connection)
+        loop.call_later(RECOVERY.total_seconds(), self._end_recovery, connection)
         self._update_state(connection)
-        for scope in list(connection.restored_at):
-            self._restart(connection, scope)
+        for scope in list(connection.relists_pending):
+            self._restart_informer(connection, scope)
 
-    def _recovered(self, connection: Connection) -> None:
-        """What others had to put back into a restored cluster is there by now."""
+    def _end_recovery(self, connection: Connection) -> None:
+        """Trust a restored cluster again: other agents had time to write their objects back."""
         if self.connections.get(connection.cluster) is connection:
             connection.recovering = False
             self._update_state(connection)
 
-    async def _recognize(self, connection: Connection) -> None:
-        """Look who answers once for all streams that came back before: they do so together."""
-        came_back = connection.came_back = connection.came_back + 1
-        async with connection.looking:
-            if connection.looked_after < came_back:
-                all_so_far = connection.came_back
-                await self._identify(connection)
-                connection.looked_after = all_so_far
+    async def _check_identity_after_sync(self, connection: Connection) -> None:
+        """Check the identity once for all informers that synced until now: they do so together."""
+        sync = connection.syncs = connection.syncs + 1
+        async with connection.identity_lock:
+            if connection.identified_syncs < sync:
+                syncs = connection.syncs
+                await self._check_identity(connection)
+                connection.identified_syncs = syncs
 
-    async def _identify(self, connection: Connection) -> str:
-        """Notice another cluster behind the same address; gives why there was no answer, if so."""
+    async def _check_identity(self, connection: Connection) -> str:
+        """Notice another cluster behind the address; returns why there was no answer, if so."""
         try:
             found = await connection.api.identity()
         except Unreachable as error:
             return str(error)
         except KubeError:
-            self._heard(connection.cluster)  # whatever it says, it has answered
+            self._record_answer(connection.cluster)  # an error is an answer, too
             return ""
-        self._heard(connection.cluster)
+        self._record_answer(connection.cluster)
         known, connection.identity = connection.identity, found
         if known and known != found:
-            self._restored(connection, Scope(Namespace, "", "-"))
+            self._begin_recovery(connection, Scope(Namespace, "", "-"))
         return ""
 
-    def _tell(self, change: Change, *, put: Fact | None = None, listed: bool = False) -> None:
+    def _notify(self, change: Change, *, put: Fact | None = None, listed: bool = False) -> None:
+        """Store a fact, if there is one to `put`, and pass a change to the handler."""
         if put is not None:
             self.facts.put(put)
         if self.change_handler is not None:
             self.change_handler.on_change(change, listed=listed)
 
 
-def _selects(stream: Informer, obj: Object) -> bool:
-    """Whether a stream will tell of an object; a label selector is matched by equality alone."""
-    scope = stream.scope
-    if scope.namespace and scope.namespace != obj.metadata.namespace:
-        return False
-    if scope.name and scope.name != obj.metadata.name:
-        return False
-    labels = obj.metadata.labels
-    return all(
-        _term_holds(term.strip(), labels) for term in scope.labels.split(",") if term.strip()
-    )
-
-
-def _term_holds(term: str, labels: dict[str, str]) -> bool:
-    name, equals, value = term.partition("=")
-    if equals and not name.endswith("!"):
-        return labels.get(name.strip()) == value.lstrip("=").strip()
-    return name.strip() in labels
-
-
-def _log(connection: Connection) -> None:
-    """Say how a cluster stands now; an outage ends by itself, missing rights need somebody."""
+def _log_state(connection: Connection) -> None:
+    """Log a new phase; missing rights are a warning, since people have to fix them."""
     state = connection.state
-    told = {"cluster": state.cluster, "phase": state.phase.value, "why": state.reason}
-    log.log(logging.WARNING if connection.refused else logging.INFO, "cluster seen", extra=told)
+    fields = {"cluster": state.cluster, "phase": state.phase.value, "why": state.reason}
+    log.log(logging.WARNING if connection.forbidden else logging.INFO, "cluster seen", extra=fields)

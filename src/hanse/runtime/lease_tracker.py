@@ -1,4 +1,4 @@
-"""Who is alive, as facts: told by the Leases that features watch, judged by our own observation."""
+"""Publishes which parties are alive, by the Leases that features watch and our own clock."""
 
 import asyncio
 
@@ -10,87 +10,91 @@ from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Change, FactChange, ObjectChange
 from hanse.runtime.informers import ClusterInformers
 
-LOOK_AGAIN = 0.25
-"""Seconds between two looks at a Lease that ran out, while its cluster has not answered since."""
+RECHECK_INTERVAL = 0.25
+"""Seconds between two checks of an expired Lease while its cluster has not answered since."""
 
-TARDY = 1.0
-"""Seconds that an answer may take before nobody could have renewed a Lease in time."""
+LATE_ANSWER = 1.0
+"""Seconds after which a late answer means that nobody could have renewed a Lease in time."""
 
 
 class LeaseTracker:
-    """Keeps a `LeaseLiveness` fact per watched Lease whose holder is known to be alive or not."""
+    """Keeps a `Liveness` fact for each watched Lease whose holder is known to be alive or dead."""
 
     def __init__(self, informers: ClusterInformers, clock: Clock) -> None:
         self._informers = informers
         self._clock = clock
-        self._beats: dict[ClusterId, LeaseObserver] = {}
-        self._alarm: asyncio.TimerHandle | None = None
+        self._heartbeats: dict[ClusterId, Heartbeats] = {}
+        self._timer: asyncio.TimerHandle | None = None
 
     def on_change(self, change: Change) -> None:
-        """Follow Leases, and whether the clusters that hold them can be seen."""
+        """Track changes of Leases, and of the state of the clusters that hold them."""
         match change:
             case ObjectChange(where, before, after) if isinstance(change.object, Lease):
-                beats = self._beats.setdefault(where, LeaseObserver())
+                heartbeats = self._heartbeats.setdefault(where, Heartbeats())
                 if isinstance(after, Lease):
-                    beats.see(after, _now())
-                    self._tell(where, after)
+                    heartbeats.see(after, _now())
+                    self._publish(where, after)
                 elif isinstance(before, Lease):
                     meta = before.metadata
-                    beats.forget(meta.namespace, meta.name)
-                    self._informers.drop_fact(LeaseLiveness, (where, meta.namespace, meta.name))
+                    heartbeats.forget(meta.namespace, meta.name)
+                    self._informers.drop_fact(Liveness, (where, meta.namespace, meta.name))
             case FactChange(_, after) if isinstance(change.fact, ClusterState):
-                self._look(change.fact.cluster, after)
+                self._track_visibility(change.fact.cluster, after)
             case _:
                 return
-        self._set_alarm()
+        self._set_timer()
 
-    def _look(self, cluster: ClusterId, state: object) -> None:
-        beats = self._beats.get(cluster)
-        if beats is None:
+    def _track_visibility(self, cluster: ClusterId, state: object) -> None:
+        """Let Leases expire only while the watch of their cluster is up."""
+        heartbeats = self._heartbeats.get(cluster)
+        if heartbeats is None:
             return
         if isinstance(state, ClusterState) and state.phase in (Phase.SYNCED, Phase.LEAVING):
-            beats.mark_reachable(_now())
+            heartbeats.regain_sight(_now())
         else:
-            beats.mark_unreachable()
+            heartbeats.lose_sight()
 
-    def _set_alarm(self) -> None:
-        """See to it that somebody looks in time; an alarm that comes too early does no harm."""
-        lapses = [b.next_expiry for b in self._beats.values()]
-        due = min((t for t in lapses if t is not None), default=None)
+    def _set_timer(self) -> None:
+        """Check again when the next Lease may expire; a timer that fires early does no harm."""
+        expiries = [heartbeats.next_lapse for heartbeats in self._heartbeats.values()]
+        due = min((expiry for expiry in expiries if expiry is not None), default=None)
         if due is None:
             return
-        due = max(due, _now() + LOOK_AGAIN)
-        if self._alarm is not None:
-            if self._alarm.when() <= due:
+        due = max(due, _now() + RECHECK_INTERVAL)
+        if self._timer is not None:
+            if self._timer.when() <= due:
                 return
-            self._alarm.cancel()
-        self._alarm = asyncio.get_running_loop().call_at(due, self._lapse)
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_at(due, self._publish_expired)
 
-    def _lapse(self) -> None:
-        self._alarm = None
-        for where, beats in self._beats.items():
-            for namespace, name in self._lapsed(where, beats):
+    def _publish_expired(self) -> None:
+        self._timer = None
+        for where, heartbeats in self._heartbeats.items():
+            for namespace, name in self._expired(where, heartbeats):
                 for store in self._informers.stores_of(where, Lease.kind):
                     lease = store.get(namespace, name)
                     if isinstance(lease, Lease):
-                        self._tell(where, lease)
-        self._set_alarm()
+                        self._publish(where, lease)
+        self._set_timer()
 
-    def _lapsed(self, where: ClusterId, beats: LeaseObserver) -> tuple[Name, ...]:
-        """What has lapsed before a cluster that answered since; after a delay all begin anew."""
-        due = beats.next_expiry
+    def _expired(self, where: ClusterId, heartbeats: Heartbeats) -> tuple[Name, ...]:
+        """The Leases that expired before their cluster last answered.
+
+        After a late answer every Lease has its full duration again.
+        """
+        due = heartbeats.next_lapse
         if due is None or due > _now():
             return ()
-        heard = self._informers.heard_at(where)
-        if heard - due > TARDY:
-            beats.mark_unreachable()
-            beats.mark_reachable(heard)
-        return beats.lapse(heard)
+        answered_at = self._informers.suspect(where)
+        if answered_at - due > LATE_ANSWER:
+            heartbeats.lose_sight()
+            heartbeats.regain_sight(answered_at)
+        return heartbeats.lapse(answered_at)
 
-    def _tell(self, where: ClusterId, lease: Lease) -> None:
+    def _publish(self, where: ClusterId, lease: Lease) -> None:
         namespace, name = lease.metadata.namespace, lease.metadata.name
-        pulse = self._beats[where].liveness(namespace, name)
-        if pulse is HolderLiveness.UNKNOWN:
+        pulse = self._heartbeats[where].pulse_of(namespace, name)
+        if pulse is Pulse.UNKNOWN:
             return
         alive = pulse is HolderLiveness.ALIVE
         holder = lease.spec.holder_identity

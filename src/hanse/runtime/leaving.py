@@ -1,4 +1,4 @@
-"""Leaving a cluster: what we made there goes first, or is written down as left behind."""
+"""Leaving a cluster: our objects are deleted first, or recorded as abandoned."""
 
 import asyncio
 import logging
@@ -15,48 +15,52 @@ from hanse.runtime.reconciler import Reconciler
 
 log = logging.getLogger(__name__)
 
-LOOK_AGAIN = 0.5
+POLL_INTERVAL = 0.5
 
 
 class LeaveResult(Struct, frozen=True):
-    """A cluster was left; what could not be withdrawn from it is named."""
+    """A cluster that was left, and our objects that stay behind in it."""
 
     cluster: ClusterId
     abandoned: tuple[ClusterObjectRef, ...] = ()
 
 
-async def _nothing_to_do() -> None:
+async def _do_nothing() -> None:
     return
 
 
 async def leave(
-    reconciler: Reconciler, cluster: ClusterId, last: Callable[[], Awaitable[None]] = _nothing_to_do
+    reconciler: Reconciler,
+    cluster: ClusterId,
+    before_disconnect: Callable[[], Awaitable[None]] = _do_nothing,
 ) -> LeaveResult:
-    """Withdraw everything of ours from a cluster, see for ourselves that it is gone, let go of it.
+    """Delete our objects from a cluster, verify by live lists that they are gone, disconnect.
 
-    This lasts until the cluster can be reached; cancelling it leaves the cluster in state Leaving.
-    `last` is done while the cluster can still be reached. What another supervisor leads is its to
-    withdraw. Of home we leave only what it was as a member.
+    This waits until the cluster can be reached; when cancelled, the cluster stays in Leaving. The
+    objects of a member that another supervisor leads are left to that one. The local cluster
+    stays connected and ceases to be a member only.
     """
-    reconciler.informers.set_leaving(cluster)
-    reconciler.enqueue_owners_in(cluster)
-    while await _ours_in(reconciler, cluster) != ():  # noqa: ASYNC110 - the cluster must be asked
-        await asyncio.sleep(LOOK_AGAIN)
-    await last()
-    if cluster == reconciler.informers.local:
-        reconciler.informers.set_roles(cluster, {Role.LOCAL})
-        reconciler.informers.set_leaving(cluster, False)
-    elif cluster in reconciler.informers.connections:
-        await reconciler.informers.disconnect(cluster)
+    informers = reconciler.informers
+    informers.set_leaving(cluster)
+    reconciler.enqueuer.enqueue_owners_in(cluster)
+    while await _list_ours(reconciler, cluster) != ():  # noqa: ASYNC110 - the cluster must be read
+        await asyncio.sleep(POLL_INTERVAL)
+    await before_disconnect()
+    if cluster == informers.local:
+        informers.set_roles(cluster, {Role.LOCAL})
+        informers.set_leaving(cluster, False)
+    elif cluster in informers.connections:
+        await informers.disconnect(cluster)
     return LeaveResult(cluster)
 
 
 async def force_leave(
     reconciler: Reconciler, cluster: ClusterId, last_known: Iterable[ClusterObjectRef] = ()
 ) -> LeaveResult:
-    """Let go of a cluster that is dead or lost, and say what stays behind in it as far as known.
+    """Disconnect a cluster that is dead or lost, and record our objects in it as abandoned.
 
-    `last_known` is what was ours there when we saw it last: of what nobody leads we see less.
+    `last_known` are objects that were ours when we last saw them: in a member that we no longer
+    lead, informers do not see them.
     """
     abandoned = tuple(sorted({*owned_refs(reconciler, cluster), *last_known}))
     await reconciler.informers.disconnect(cluster)
@@ -66,20 +70,20 @@ async def force_leave(
 
 
 def owned_refs(reconciler: Reconciler, cluster: ClusterId) -> Iterator[ClusterObjectRef]:
-    """Where in a cluster something of ours is, as far as we see it."""
+    """Our objects in a cluster, as far as informers see them."""
     for where, obj in reconciler.owned.objects():
         if where == cluster:
             yield ClusterObjectRef(where, object_ref(obj))
 
 
-async def _ours_in(reconciler: Reconciler, cluster: ClusterId) -> tuple[Object, ...] | None:
-    """What a labelled list finds of ours; None while it cannot be asked or is without leader."""
+async def _list_ours(reconciler: Reconciler, cluster: ClusterId) -> tuple[Object, ...] | None:
+    """List our objects live; None while the cluster cannot be read or has no leader."""
     connection = reconciler.informers.connections.get(cluster)
     if connection is None:
-        return ()  # somebody let go of it by force
-    lead = reconciler.informers.facts.get(Leadership, cluster)
-    if lead is not None and not lead.ours and not lead.holder:
-        return None  # whoever is elected next withdraws, and that may be us
+        return ()  # it was disconnected by force meanwhile
+    leadership = reconciler.informers.facts.get(Leadership, cluster)
+    if leadership is not None and not leadership.ours and not leadership.holder:
+        return None  # the next leader deletes, and that may be us
     found: list[Object] = []
     for scope in list(connection.informers):
         try:
@@ -87,19 +91,19 @@ async def _ours_in(reconciler: Reconciler, cluster: ClusterId) -> tuple[Object, 
                 scope.kind, namespace=scope.namespace, labels=OWNER, fields=scope.fields
             )
         except NotFound:
-            continue  # a kind that is not served holds nothing
+            continue  # the kind is not served
         except KubeError:
             return None
-        found += [o for o in listed.objects if _is_ours(o, reconciler, cluster)]
+        found += [obj for obj in listed.objects if _is_ours(obj, reconciler, cluster)]
     return tuple(found)
 
 
 def _is_ours(obj: Object, reconciler: Reconciler, leaving: ClusterId) -> bool:
-    """Whether it is ours to withdraw: as what our own cluster wrote, or as the cluster's leader."""
+    """Whether we have to delete an object: as our own cluster's agent, or as the leader."""
     owner = owner_of(obj)
     if owner is None:
         return False
     if not owner.led:
         return owner.serves == reconciler.informers.local != leaving
-    lead = reconciler.informers.facts.get(Leadership, leaving)
-    return owner.serves == leaving and lead is not None and lead.ours
+    leadership = reconciler.informers.facts.get(Leadership, leaving)
+    return owner.serves == leaving and leadership is not None and leadership.ours

@@ -1,63 +1,137 @@
-"""Deletions that came too many at once wait here until a second look agrees with the first."""
+"""Holds deletions when too many come at once, until a second full list confirms them."""
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable
+from datetime import timedelta
+
+from msgspec import Struct
 
 from hanse.model.objects import ClusterId
 from hanse.runtime.diff import Action, is_omission
-from hanse.runtime.guard import Guard
 from hanse.runtime.informers import ClusterInformers
 from hanse.runtime.metrics import Metrics
 from hanse.runtime.ownership import OwnershipIndex
-from hanse.runtime.questions import Start
+from hanse.runtime.questions import StartTask
 from hanse.runtime.workqueue import Item
 
 log = logging.getLogger(__name__)
 
 
-class Suspicion:
-    """The keys whose deletions a guard holds, and the second look at their clusters."""
+class DeletionLimit(Struct, frozen=True):
+    """How many objects of a feature may be deleted by omission in one cluster within a while.
+
+    Deletions are held once they exceed both the number of objects and the share of all owned.
+    """
+
+    objects: int = 50
+    share: float = 0.3
+    within: timedelta = timedelta(minutes=1)
+
+
+class Hold(Struct, frozen=True):
+    """Deletions that are held in one cluster for one feature: since when, and how many."""
+
+    where: ClusterId
+    feature: str
+    since: float
+    deletions: int
+
+
+class DeletionCounter:
+    """Counts deletions per cluster and feature in a sliding window, and holds the excess."""
+
+    def __init__(self, time: Callable[[], float], limit: DeletionLimit | None = None) -> None:
+        self._time = time
+        self._limit = limit or DeletionLimit()
+        self._recent: dict[tuple[ClusterId, str], deque[tuple[float, int]]] = {}
+        self._holds: dict[tuple[ClusterId, str], Hold] = {}
+        self._released_until: dict[tuple[ClusterId, str], float] = {}
+
+    @property
+    def holds(self) -> tuple[Hold, ...]:
+        return tuple(self._holds.values())
+
+    def admits(self, where: ClusterId, feature: str, deletions: int, owned: int) -> bool:
+        """Whether so many more objects may be deleted, of all that the feature owns there now."""
+        place = (where, feature)
+        now = self._time()
+        if now < self._released_until.get(place, 0.0):
+            return True
+        if place in self._holds:
+            return False
+        recent = self._recent.setdefault(place, deque())
+        while recent and recent[0][0] < now - self._limit.within.total_seconds():
+            recent.popleft()
+        deleted = sum(n for _, n in recent)
+        total = deleted + deletions
+        if total > max(self._limit.objects, self._limit.share * (owned + deleted)):
+            self._holds[place] = Hold(where, feature, now, total)
+            return False
+        recent.append((now, deletions))
+        return True
+
+    def release(self, where: ClusterId, feature: str) -> None:
+        """End a hold, and admit everything for one more window."""
+        self._holds.pop((where, feature), None)
+        self._recent.pop((where, feature), None)
+        within = self._limit.within.total_seconds()
+        self._released_until[where, feature] = self._time() + within
+
+
+class MassDeletionGuard:
+    """Keeps back the deletions of keys while too many objects vanish at once.
+
+    A hold ends when every cluster has been listed in full once more, or when a person allows it
+    by an annotation; the keys are then planned again, and what is still to be deleted is deleted.
+    """
 
     def __init__(
         self,
-        guard: Guard,
+        counter: DeletionCounter,
         informers: ClusterInformers,
         owned: OwnershipIndex,
         metrics: Metrics,
-        again: Callable[[set[Item]], None],
+        enqueue: Callable[[set[Item]], None],
     ) -> None:
-        self.guard = guard
+        self._counter = counter
         self._informers = informers
         self._owned = owned
         self._metrics = metrics
-        self._again = again
+        self._enqueue = enqueue
         self._held: dict[tuple[ClusterId, str], set[Item]] = {}
 
+    @property
+    def holds(self) -> tuple[Hold, ...]:
+        """What is held now."""
+        return self._counter.holds
+
     def admitted(
-        self, item: Item, actions: list[Action], lifted: frozenset[str], start: Start
+        self, item: Item, actions: list[Action], allowed: frozenset[str], start: StartTask
     ) -> list[Action]:
-        """The actions without deletions that are suspicious; what a person lifted is not."""
-        omitted: dict[ClusterId, list[Action]] = {}
+        """The actions without deletions that are held; `allowed` features are never held."""
+        feature = item[0]
+        if _is_allowed(feature, allowed):
+            return actions
+        deletions: dict[ClusterId, list[Action]] = {}
         for action in actions:
             if is_omission(action):
-                omitted.setdefault(action.where, []).append(action)
+                deletions.setdefault(action.where, []).append(action)
         held: set[int] = set()
-        for where, several in omitted.items():
-            owned = self._owned.count(where, item[0])
-            if _is_lifted(item[0], lifted):
-                continue
-            if not self.guard.admits(where, item[0], len(several), owned):
+        for where, several in deletions.items():
+            owned = self._owned.count(where, feature)
+            if not self._counter.admits(where, feature, len(several), owned):
                 self._hold(where, item, len(several), start)
                 held.update(map(id, several))
         return [a for a in actions if id(a) not in held] if held else actions
 
-    def lift(self, lifted: Iterable[str]) -> None:
-        """Release what a person allows."""
+    def release_allowed(self, allowed: Iterable[str]) -> None:
+        """End the holds of features for which a person allows mass deletion."""
         for where, feature in list(self._held):
-            if _is_lifted(feature, lifted):
+            if _is_allowed(feature, allowed):
                 self._release(where, feature, "somebody allows them")
 
-    def _hold(self, where: ClusterId, item: Item, deletions: int, start: Start) -> None:
+    def _hold(self, where: ClusterId, item: Item, deletions: int, start: StartTask) -> None:
         self._metrics.held(where, item[0], deletions)
         items = self._held.setdefault((where, item[0]), set())
         if not items:
@@ -65,21 +139,22 @@ class Suspicion:
                 "deletions held: too much vanished at once",
                 extra={"cluster": where, "feature": item[0]},
             )
-            start(self._look_again(where, item[0]), "second look")
+            start(self.confirm(where, item[0]), "second look")
         items.add(item)
 
-    async def _look_again(self, where: ClusterId, feature: str) -> None:
+    async def confirm(self, where: ClusterId, feature: str) -> None:
+        """Relist every cluster, then end the hold."""
         await self._informers.relist()
         self._release(where, feature, "a second look agreed")
 
     def _release(self, where: ClusterId, feature: str, why: str) -> None:
-        """End a hold, once: whichever of a person and a second look comes first."""
+        """End a hold, once: by a person or by the second list, whichever comes first."""
         if (where, feature) not in self._held:
             return
-        self.guard.release(where, feature)
+        self._counter.release(where, feature)
         log.warning("deletions go on", extra={"cluster": where, "feature": feature, "why": why})
-        self._again(self._held.pop((where, feature)))
+        self._enqueue(self._held.pop((where, feature)))
 
 
-def _is_lifted(feature: str, lifted: Iterable[str]) -> bool:
-    return feature in lifted or "*" in lifted
+def _is_allowed(feature: str, allowed: Iterable[str]) -> bool:
+    return feature in allowed or "*" in allowed

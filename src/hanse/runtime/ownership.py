@@ -145,7 +145,7 @@ class OwnershipIndex:
         ] = {}
         self._count: dict[tuple[ClusterId, str], int] = {}
 
-    def change(self, where: ClusterId, before: Object | None, after: Object | None) -> None:
+    def update(self, where: ClusterId, before: Object | None, after: Object | None) -> None:
         """Follow one object's change."""
         old = owner_of(before) if before is not None else None
         new = owner_of(after) if after is not None else None
@@ -187,4 +187,4 @@ class OwnershipIndex:
         for held in list(self._by_key.values()):
             for place, (_, obj) in list(held.items()):
                 if place[0] == where:
-                    self.change(where, obj, None)
+                    self.update(where, obj, None)

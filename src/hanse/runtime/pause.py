@@ -1,4 +1,4 @@
-"""The brake: a person's word that stops our writes, and the one that lifts a hold."""
+"""Reads what people say with annotations and ClusterSets: pause writes, allow mass deletion."""
 
 from hanse.model.facts import ClusterState, KindServed, Phase, Role
 from hanse.model.kinds.core import Namespace
@@ -13,29 +13,30 @@ PAUSE_WATCHES = (Watch(Role.LOCAL, Namespace), Watch(Role.BROKER, ClusterSet))
 
 def pause_reason(snapshot: Snapshot, system_namespace: str) -> str:
     """Why writes are paused; empty when they are not."""
-    home = snapshot.get(snapshot.local, Namespace, system_namespace)
-    if home is not None and is_paused(home):
+    system = snapshot.get(snapshot.local, Namespace, system_namespace)
+    if system is not None and is_paused(system):
         return f"namespace {system_namespace} of {snapshot.local} is annotated as paused"
     brokers = sorted(s.cluster for s in snapshot.facts(ClusterState) if Role.BROKER in s.roles)
-    for broker in brokers:  # one that we are leaving, too
-        for informers in snapshot.all(broker, ClusterSet):
-            if informers.spec.paused:
-                return f"ClusterSet {informers.metadata.name} says paused"
-    for broker in _unread(snapshot, Phase.UNREACHABLE):
+    for broker in brokers:  # also one that we are leaving
+        for cluster_set in snapshot.all(broker, ClusterSet):
+            if cluster_set.spec.paused:
+                return f"ClusterSet {cluster_set.metadata.name} says paused"
+    for broker in _brokers_in(snapshot, Phase.UNREACHABLE):
         return f"{broker} cannot be reached to say whether writes are paused"
     return ""
 
 
 def brokers_to_read(snapshot: Snapshot) -> tuple[ClusterId, ...]:
-    """The brokers that are about to tell whether writes are paused.
+    """The brokers that are being connected, whose ClusterSets may pause writes.
 
-    Without this an agent that starts in a paused fleet would write until it has read the broker.
-    One that cannot be reached when an agent starts counts as paused: only status is told.
+    An agent that starts in a paused fleet must not write before it has read them. A broker that
+    cannot be reached by then counts as paused: only status is written.
     """
-    return _unread(snapshot, Phase.CONNECTING)
+    return _brokers_in(snapshot, Phase.CONNECTING)
 
 
-def _unread(snapshot: Snapshot, phase: Phase) -> tuple[ClusterId, ...]:
+def _brokers_in(snapshot: Snapshot, phase: Phase) -> tuple[ClusterId, ...]:
+    """The brokers in a phase whose ClusterSets were never listed."""
     return tuple(
         state.cluster
         for state in snapshot.facts(ClusterState)
@@ -48,6 +49,6 @@ def _unread(snapshot: Snapshot, phase: Phase) -> tuple[ClusterId, ...]:
 
 def allowed_mass_deletions(snapshot: Snapshot, system_namespace: str) -> frozenset[str]:
     """The features for which a person allows mass deletion."""
-    home = snapshot.get(snapshot.local, Namespace, system_namespace)
-    told = home.metadata.annotations.get(ALLOW_MASS_DELETION, "") if home is not None else ""
-    return frozenset(name.strip() for name in told.split(",") if name.strip())
+    system = snapshot.get(snapshot.local, Namespace, system_namespace)
+    value = system.metadata.annotations.get(ALLOW_MASS_DELETION, "") if system is not None else ""
+    return frozenset(name.strip() for name in value.split(",") if name.strip())

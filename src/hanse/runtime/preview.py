@@ -97,7 +97,7 @@ class _Simulation:
         self._seen = Snapshot(self._stores, reconciler.informers.facts, live.now, live.local)
         self._owned = OwnershipIndex()
         for where, obj in reconciler.owned.objects():
-            self._owned.change(where, None, obj)
+            self._owned.update(where, None, obj)
         self._due: dict[Item, None] = {}
 
     def after(self, applied: Iterable[tuple[ClusterId, Object]]) -> Preview:
@@ -154,9 +154,9 @@ class _Simulation:
                 store.put(after)
             else:
                 store.remove(known)
-        self._owned.change(where, before, after)
+        self._owned.update(where, before, after)
         change = ObjectChange(where, before, after)
-        for feature in self._reconciler.features_watching(change):
+        for feature in self._reconciler.enqueuer.features_watching(change):
             self._due.update(
                 {(feature.name, key): None for key in feature.keys_for(change, self._seen)}
             )

@@ -1,4 +1,4 @@
-"""Live reads and provider calls that plans asked for; their answers are facts of the next plan."""
+"""Answers the questions of plans by live reads and provider calls; answers become facts."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, TypeAlias
@@ -14,85 +14,86 @@ from hanse.runtime.informers import ClusterInformers
 from hanse.runtime.workqueue import Item
 
 Provider: TypeAlias = Callable[..., Awaitable[Wire]]
-"""Answers calls by name; what it raises as `KubeError` or `OSError` becomes the answer's error."""
+"""Answers calls; a `KubeError` or `OSError` that it raises becomes the answer's error."""
 
-Start: TypeAlias = Callable[[Coroutine[Any, Any, None], str], None]
-"""Runs something beside everything else, under a name, for as long as the engine runs."""
+StartTask: TypeAlias = Callable[[Coroutine[Any, Any, None], str], None]
+"""Starts a named background task, which ends with the reconciler at the latest."""
 
-MOST_ANSWERS = 10_000
+MAX_ANSWERS = 10_000
 
 
 class Questions:
-    """Asks each question once at a time and not while a young enough answer stands."""
+    """Answers each question once at a time, and not while its last answer is recent enough."""
 
     def __init__(
         self,
         informers: ClusterInformers,
         providers: dict[str, Provider],
         clock: Clock,
-        answered: Callable[[Item], None],
+        enqueue: Callable[[Item], None],
     ) -> None:
         self._informers = informers
         self._providers = providers
         self._clock = clock
-        self._answered = answered
-        self._asking: dict[str, set[Item]] = {}
-        self._order: dict[str, None] = {}
+        self._enqueue = enqueue
+        self._in_flight: dict[str, set[Item]] = {}
+        self._by_age: dict[str, None] = {}
 
-    def ask(self, item: Item, questions: Iterable[Question], start: Start) -> None:
-        """See to it that a key's questions are answered; it wakes when they are."""
+    def ask(self, item: Item, questions: Iterable[Question], start: StartTask) -> None:
+        """Start to answer the questions of a key; the key is enqueued with each answer."""
         for question in questions:
             known = self._informers.facts.get(Answer, question.ask.id)
             if known is not None and self._clock.now() - known.at < question.max_age:
                 continue
-            askers = self._asking.get(question.ask.id)
+            askers = self._in_flight.get(question.ask.id)
             if askers is not None:
                 askers.add(item)
                 continue
-            self._asking[question.ask.id] = {item}
+            self._in_flight[question.ask.id] = {item}
             start(self.answer(question.ask), f"ask {question.ask.id}")
 
-    async def answer(self, ask: Read | Call) -> None:
-        """Ask now, keep the answer as a fact, and wake who waits for it."""
+    async def answer(self, query: Read | Call) -> None:
+        """Answer now, store the answer as a fact, and enqueue the keys that asked."""
         value: Wire | None = None
         error = ""
         try:
-            value = await (self._read(ask) if isinstance(ask, Read) else self._call(ask))
+            value = await (self._read(query) if isinstance(query, Read) else self._call(query))
         except (KubeError, OSError, TimeoutError) as failed:
             error = str(failed) or type(failed).__name__
-        self._remember(ask.id)
-        self._informers.put_fact(Answer(ask.id, value, error, self._clock.now()))
-        for item in sorted(self._asking.pop(ask.id, set())):
-            self._answered(item)
+        self._limit_answers(query.id)
+        self._informers.put_fact(Answer(query.id, value, error, self._clock.now()))
+        for item in sorted(self._in_flight.pop(query.id, set())):
+            self._enqueue(item)
 
-    async def _read(self, ask: Read) -> Wire | None:
-        place = ask.place
+    async def _read(self, query: Read) -> Wire | None:
+        place = query.place
         connection = self._informers.connections.get(place.where)
-        kind = self._kind_of(ask)
+        kind = self._kind_of(query)
         if connection is None or kind is None:
             raise KubeError(f"{place.where} is not connected")
         try:
             found = await connection.api.read(kind, place.ref.name, place.ref.namespace)
         except NotFound:
             return None
-        told: Any = msgspec.to_builtins(found, str_keys=True)
-        return dict(told)
+        wire: Any = msgspec.to_builtins(found, str_keys=True)
+        return dict(wire)
 
-    async def _call(self, ask: Call) -> Wire:
-        provider = self._providers.get(ask.provider)
+    async def _call(self, query: Call) -> Wire:
+        provider = self._providers.get(query.provider)
         if provider is None:
-            raise KubeError(f"no provider {ask.provider} is configured")
-        return await provider(**dict(ask.arguments))
+            raise KubeError(f"no provider {query.provider} is configured")
+        return await provider(**dict(query.arguments))
 
-    def _kind_of(self, ask: Read) -> type[Object] | None:
-        connection = self._informers.connections.get(ask.place.where)
+    def _kind_of(self, query: Read) -> type[Object] | None:
+        connection = self._informers.connections.get(query.place.where)
         scopes = connection.informers if connection is not None else ()
-        return next((s.kind for s in scopes if s.kind.kind == ask.place.ref.kind), None)
+        return next((s.kind for s in scopes if s.kind.kind == query.place.ref.kind), None)
 
-    def _remember(self, question: str) -> None:
-        self._order.pop(question, None)
-        self._order[question] = None
-        if len(self._order) > MOST_ANSWERS:
-            oldest = next(iter(self._order))
-            del self._order[oldest]
+    def _limit_answers(self, question: str) -> None:
+        """Drop the oldest answer when there are too many."""
+        self._by_age.pop(question, None)
+        self._by_age[question] = None
+        if len(self._by_age) > MAX_ANSWERS:
+            oldest = next(iter(self._by_age))
+            del self._by_age[oldest]
             self._informers.facts.drop(Answer, oldest)

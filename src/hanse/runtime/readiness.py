@@ -1,4 +1,4 @@
-"""How the agent is, for those who ask over HTTP."""
+"""Serves an agent's health, readiness and metrics over HTTP."""
 
 import socket
 from collections.abc import AsyncIterator
@@ -12,35 +12,35 @@ from hanse.runtime.reconciler import Reconciler
 
 @asynccontextmanager
 async def serving(reconciler: Reconciler, listener: socket.socket) -> AsyncIterator[None]:
-    """Tell how an engine is on a socket until the block ends."""
+    """Serve `/healthz`, `/readyz` and `/metrics` of a reconciler until the block ends."""
     registry = reconciler.metrics.registry
     async with health.serving(listener, registry, lambda: _readiness(reconciler)):
         yield
 
 
 def not_ready_reason(reconciler: Reconciler) -> str:
-    """What is missing for the agent to serve; empty when nothing is.
+    """Why the agent is not ready; empty when it is.
 
     Only its own cluster counts: an agent serves without a broker, and catches up later.
     """
-    home = reconciler.informers.facts.get(ClusterState, reconciler.informers.local)
-    if home is None:
+    local = reconciler.informers.facts.get(ClusterState, reconciler.informers.local)
+    if local is None:
         return f"{reconciler.informers.local} is not connected"
-    if not home.listed:
-        reason = f": {home.reason}" if home.reason else ""
-        return f"{home.cluster} was not read in full yet{reason}"
+    if not local.listed:
+        reason = f": {local.reason}" if local.reason else ""
+        return f"{local.cluster} was not read in full yet{reason}"
     return ""
 
 
 def report(reconciler: Reconciler) -> list[str]:
-    """One line per cluster, for people who ask."""
+    """One line per cluster, pause and hold, for people."""
     states = sorted(reconciler.informers.facts.all(ClusterState), key=lambda s: s.cluster)
     lines = [f"{_sign(s.phase)} {s.cluster}: {s.phase} {s.reason}".rstrip() for s in states]
     if reconciler.paused:
         lines.append(f"[!] writes are paused: {reconciler.paused}")
     lines += [
-        f"[!] deletions held in {h.where} for {h.feature}: {h.wished} at once"
-        for h in reconciler.guard.holds
+        f"[!] deletions held in {hold.where} for {hold.feature}: {hold.deletions} at once"
+        for hold in reconciler.mass_deletion.holds
     ]
     return lines
 

@@ -1,4 +1,4 @@
-"""Keys waiting for their plan: each once, fresh ones before a backlog, none twice at a time."""
+"""The work queue of keys: deduplicated, fresh changes before a backlog, one worker per key."""
 
 import asyncio
 import heapq
@@ -17,181 +17,184 @@ Item: TypeAlias = tuple[str, Key]
 
 COALESCE_LEAST = 0.020
 COALESCE_MOST = 0.100
-UNHURRIED = 0.300
-"""Seconds for which a key gathers changes while all that it wishes is others' to write first."""
+COALESCE_DEFERRED = 0.300
+"""Seconds for which a key gathers changes while other agents are to write its objects first."""
 
 TICK = 1e-5
-"""The least that is waited: a wait lost in rounding would never end where time only jumps."""
+"""The shortest wait: one lost in rounding would never end on virtual time."""
 
-FEW = 8
-"""Keys at a time that do not make a load: what follows from one change goes on at once."""
+LIGHT_LOAD = 8
+"""Keys at a time that are not coalesced: what follows from one change goes on at once."""
 
-CROWD = 500
-"""As many waiting keys as make the longest coalescing."""
+FULL_LOAD = 500
+"""Waiting keys that make the longest coalescing."""
 
 
 class Priority(IntEnum):
-    """Fresh changes overtake a backlog: lists, restarts, retries."""
+    """Fresh changes overtake the backlog of lists, restarts and retries."""
 
     FRESH = 0
     BACKLOG = 1
 
 
 class Dequeued(Struct, frozen=True):
-    """A key whose turn it is, and whether a deletion seen on a live watch is among its causes."""
+    """A key taken off the queue, and whether a live watch event of a deletion enqueued it."""
 
     item: Item
     deletion_seen: bool
 
 
 class WorkQueue:
-    """The keys to plan. A key that is being worked on and wakes again comes back when it is done.
+    """The keys to plan. One that is added while it is processed comes back when it is done.
 
-    While few keys are there a key's turn comes at once; under load it waits 20 to 100 ms, so that
-    one plan serves many changes. A key that waits keeps its place when it wakes again.
+    Under a light load a key is ready at once; else it waits 20 to 100 ms, so that one plan serves
+    many changes. A waiting key keeps its time when it is added again.
     """
 
     def __init__(self, time: Callable[[], float]) -> None:
         self._time = time
-        self._due: list[tuple[float, int, Item]] = []
+        self._heap: list[tuple[float, int, Item]] = []
+        self._scheduled: dict[Item, tuple[float, Priority]] = {}
         self._ready: tuple[dict[Item, None], dict[Item, None]] = ({}, {})
-        self._waiting: dict[Item, tuple[float, Priority]] = {}
-        self._busy: set[Item] = set()
-        self._again: dict[Item, Priority] = {}
+        self._processing: set[Item] = set()
+        self._dirty: dict[Item, Priority] = {}
+        """Keys that were added while they were processed."""
         self._deletions: set[Item] = set()
-        self._unhurried: set[Item] = set()
+        self._deferred: set[Item] = set()
         self._order = count()
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
 
     def __len__(self) -> int:
-        """How many keys wait for a turn that is due or nearly so; retries in the future are not."""
-        return len(self._ready[0]) + len(self._ready[1]) + len(self._again)
+        """How many keys are ready or dirty; those scheduled for later do not count."""
+        return len(self._ready[0]) + len(self._ready[1]) + len(self._dirty)
 
     @property
     def load(self) -> float:
-        """How many keys are due, as a share of what makes a crowd."""
-        return min(len(self) / CROWD, 1.0)
+        """The length as a share of the full load, at most 1."""
+        return min(len(self) / FULL_LOAD, 1.0)
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing is being done, is due, or is about to be within the coalescing time."""
+        """Whether no key is processed, ready, or scheduled within the coalescing time."""
         soon = self._time() + COALESCE_MOST
-        return self.idle and not (self._due and self._due[0][0] <= soon)
+        return self.is_idle and not (self._heap and self._heap[0][0] <= soon)
 
     @property
-    def idle(self) -> bool:
-        """Whether nothing is to be done now."""
-        return not self._busy and not any(self._ready)
+    def is_idle(self) -> bool:
+        """Whether no key is processed or ready."""
+        return not self._processing and not any(self._ready)
 
     def add(
-        self, item: Item, lane: Priority = Priority.FRESH, *, deletion_seen: bool = False
+        self, item: Item, priority: Priority = Priority.FRESH, *, deletion_seen: bool = False
     ) -> None:
-        """Ask for a plan soon."""
+        """Enqueue a key, coalesced with what is added soon after."""
         if deletion_seen:
             self._deletions.add(item)
-        if item in self._busy:
-            self._again[item] = min(lane, self._again.get(item, lane))
-        elif item in self._ready[Priority.BACKLOG] and lane is Priority.FRESH:
+        if item in self._processing:
+            self._dirty[item] = min(priority, self._dirty.get(item, priority))
+        elif item in self._ready[Priority.BACKLOG] and priority is Priority.FRESH:
             del self._ready[Priority.BACKLOG][item]
             self._ready[Priority.FRESH][item] = None
         elif item not in self._ready[Priority.FRESH] and item not in self._ready[Priority.BACKLOG]:
-            self._wait(item, lane, UNHURRIED if item in self._unhurried else self._coalescing())
-
-    def set_urgent(self, item: Item, needed: bool) -> None:
-        """Whether a key that wakes is to be planned soon, or is left to gather what happens."""
-        if needed:
-            self._unhurried.discard(item)
-        else:
-            self._unhurried.add(item)
-
-    def is_processing(self, item: Item) -> bool:
-        """Whether a key is being worked on."""
-        return item in self._busy
+            delay = COALESCE_DEFERRED if item in self._deferred else self._coalescing()
+            self._schedule(item, priority, delay)
 
     def add_after(self, item: Item, delay: timedelta) -> None:
-        """Ask for a plan later; an earlier wish stands."""
-        self._wait(item, Priority.BACKLOG, max(delay.total_seconds(), 0.0))
+        """Enqueue a key after a delay, unless it is scheduled earlier."""
+        self._schedule(item, Priority.BACKLOG, max(delay.total_seconds(), 0.0))
+
+    def set_urgent(self, item: Item, urgent: bool) -> None:
+        """Say whether a key is planned soon after a change, or gathers changes for longer."""
+        if urgent:
+            self._deferred.discard(item)
+        else:
+            self._deferred.add(item)
+
+    def is_processing(self, item: Item) -> bool:
+        """Whether a key was taken and is not done."""
+        return item in self._processing
 
     async def take(self) -> Dequeued:
-        """The next key, when there is one."""
+        """Take the next ready key off the queue; waits until there is one."""
         while True:
-            self._promote()
+            self._promote_due()
             for ready in self._ready:
                 if ready:
-                    return self._begin(next(iter(ready)), ready)
-            self._news.clear()
+                    return self._dequeue(next(iter(ready)), ready)
+            self._changed.clear()
             try:
-                async with asyncio.timeout(self._until_next()):
-                    await self._news.wait()
+                async with asyncio.timeout(self._seconds_to_next()):
+                    await self._changed.wait()
             except TimeoutError:
                 continue
 
     def done(self, item: Item) -> None:
-        """The plan of a key was carried out, as far as it went."""
-        self._busy.discard(item)
-        if item in self._again:
-            self.add(item, self._again.pop(item))
+        """End the processing of a key; a dirty one is added again."""
+        self._processing.discard(item)
+        if item in self._dirty:
+            self.add(item, self._dirty.pop(item))
 
-    def forget(self) -> None:
-        """Drop everything that waits; what is being worked on goes on."""
-        self._due.clear()
-        self._waiting.clear()
-        self._again.clear()
+    def clear(self) -> None:
+        """Drop every key that waits; those in processing go on."""
+        self._heap.clear()
+        self._scheduled.clear()
+        self._dirty.clear()
         self._deletions.clear()
-        self._unhurried.clear()
+        self._deferred.clear()
         for ready in self._ready:
             ready.clear()
 
     def _coalescing(self) -> float:
-        if len(self._busy) + len(self) < FEW:
+        if len(self._processing) + len(self) < LIGHT_LOAD:
             return 0.0
-        share = min(len(self._waiting) / CROWD, 1.0)
+        share = min(len(self._scheduled) / FULL_LOAD, 1.0)
         return COALESCE_LEAST + (COALESCE_MOST - COALESCE_LEAST) * share
 
-    def _wait(self, item: Item, lane: Priority, delay: float) -> None:
+    def _schedule(self, item: Item, priority: Priority, delay: float) -> None:
         due = self._time() + delay
-        known = self._waiting.get(item)
+        known = self._scheduled.get(item)
         if known is not None:
-            lane = min(lane, known[1])
+            priority = min(priority, known[1])
             if known[0] <= due:
-                self._waiting[item] = (known[0], lane)
+                self._scheduled[item] = (known[0], priority)
                 return
-        self._waiting[item] = (due, lane)
-        heapq.heappush(self._due, (due, next(self._order), item))
-        if len(self._due) > 2 * len(self._waiting) + CROWD:
-            self._tidy()
-        self._news.set()
+        self._scheduled[item] = (due, priority)
+        heapq.heappush(self._heap, (due, next(self._order), item))
+        if len(self._heap) > 2 * len(self._scheduled) + FULL_LOAD:
+            self._compact_heap()
+        self._changed.set()
 
-    def _tidy(self) -> None:
-        """Drop the wishes that an earlier one for the same key has replaced."""
-        standing = (
+    def _compact_heap(self) -> None:
+        """Drop the entries that an earlier one of the same key has replaced."""
+        current = (
             (due, n, item)
-            for due, n, item in self._due
-            if (known := self._waiting.get(item)) is not None and known[0] == due
+            for due, n, item in self._heap
+            if (known := self._scheduled.get(item)) is not None and known[0] == due
         )
-        self._due = list({item: (due, n, item) for due, n, item in standing}.values())
-        heapq.heapify(self._due)
+        self._heap = list({item: (due, n, item) for due, n, item in current}.values())
+        heapq.heapify(self._heap)
 
-    def _promote(self) -> None:
+    def _promote_due(self) -> None:
+        """Make the keys ready whose time has come."""
         now = self._time()
-        while self._due and self._due[0][0] <= now:
-            due, _, item = heapq.heappop(self._due)
-            known = self._waiting.get(item)
+        while self._heap and self._heap[0][0] <= now:
+            due, _, item = heapq.heappop(self._heap)
+            known = self._scheduled.get(item)
             if known is None or known[0] != due:
-                continue  # an earlier wish for the same key came first
-            del self._waiting[item]
-            lane = known[1]
-            if item in self._busy:
-                self._again[item] = min(lane, self._again.get(item, lane))
+                continue  # an earlier entry of the same key came first
+            del self._scheduled[item]
+            priority = known[1]
+            if item in self._processing:
+                self._dirty[item] = min(priority, self._dirty.get(item, priority))
             elif not any(item in ready for ready in self._ready):
-                self._ready[lane][item] = None
+                self._ready[priority][item] = None
 
-    def _until_next(self) -> float | None:
-        return max(self._due[0][0] - self._time(), TICK) if self._due else None
+    def _seconds_to_next(self) -> float | None:
+        return max(self._heap[0][0] - self._time(), TICK) if self._heap else None
 
-    def _begin(self, item: Item, ready: dict[Item, None]) -> Dequeued:
+    def _dequeue(self, item: Item, ready: dict[Item, None]) -> Dequeued:
         del ready[item]
-        self._busy.add(item)
+        self._processing.add(item)
         deletion_seen = item in self._deletions
         self._deletions.discard(item)
         return Dequeued(item, deletion_seen)

@@ -175,22 +175,20 @@ class Realm(World):
 
     def reconciler(self, cluster: str) -> Supervisor:
         self._starts += 1
-        reconciler = Supervisor(
-            self._features(), cluster, clock=self.clock, random=self.random, guard=None
-        )
+        reconciler = Supervisor(self._features(), cluster, clock=self.clock, random=self.random)
         for member in sorted(self.members[cluster] | {cluster}):
             reconciler.informers.join(
                 member, self._roles(cluster, member), self.api(cluster, member)
             )
         if not self._elections:
             self.crowns[cluster] = Crown(cluster)
-            reconciler.fence(self.crowns[cluster])
+            reconciler.set_fence(self.crowns[cluster])
             return reconciler
         identity = f"{cluster}_{self._starts}"
         reconciler.leaders = LeaderElections(
             reconciler.informers, identity, clock=self.clock, random=self.random
         )
-        reconciler.fence(reconciler.leaders)
+        reconciler.set_fence(reconciler.leaders)
         return reconciler
 
     def crown(self, supervisor: str, member: str) -> None:

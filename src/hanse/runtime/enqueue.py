@@ -1,0 +1,174 @@
+"""Maps changes of objects and facts to the keys that they concern, and enqueues these."""
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from hanse.model.facts import (
+    Answer,
+    ClusterState,
+    Departed,
+    Fact,
+    KindServed,
+    Leadership,
+    Liveness,
+    WriteOutcome,
+)
+from hanse.model.kinds.core import Namespace
+from hanse.model.objects import ClusterId, ClusterObjectRef, ref_of
+from hanse.model.plan import Feature
+from hanse.model.snapshot import Change, FactChange, ObjectChange
+from hanse.runtime.backoff import BackoffTracker
+from hanse.runtime.declared_writes import features_by_kind
+from hanse.runtime.informers import ClusterInformers
+from hanse.runtime.metrics import Metrics
+from hanse.runtime.ownership import SHARED, OwnershipIndex, owner_of
+from hanse.runtime.workqueue import Item, Priority, WorkQueue
+
+log = logging.getLogger(__name__)
+
+FACTS: tuple[type[Fact], ...] = (
+    ClusterState,
+    Departed,
+    KindServed,
+    Leadership,
+    Liveness,
+    Answer,
+    WriteOutcome,
+)
+"""The facts that a replica maps to keys when it becomes active."""
+
+
+class Enqueuer:
+    """Enqueues keys by feature mapping, by ownership, and by what keys wait for."""
+
+    def __init__(
+        self,
+        features: Mapping[str, Feature],
+        informers: ClusterInformers,
+        owned: OwnershipIndex,
+        queue: WorkQueue,
+        backoff: BackoffTracker,
+        metrics: Metrics,
+    ) -> None:
+        self._features = features
+        self._informers = informers
+        self._owned = owned
+        self._queue = queue
+        self._backoff = backoff
+        self._metrics = metrics
+        self._by_kind = features_by_kind(tuple(features.values()))
+        self._waiting: dict[ClusterId | ClusterObjectRef, set[Item]] = {}
+
+    def on_change(self, change: Change, priority: Priority) -> None:
+        """Enqueue every key that a change concerns."""
+        self.enqueue_mapped(change, priority)
+        if isinstance(change, ObjectChange):
+            self._enqueue_owner(change, priority)
+        if self._waiting:
+            self._enqueue_waiting(change)
+        if isinstance(change, FactChange):
+            self._requeue_dependents(change)
+
+    def enqueue_everything(self) -> None:
+        """Enqueue every key that any known object or fact concerns, or that owns anything."""
+        for cluster in list(self._informers.connections):
+            self._enqueue_cluster(cluster)
+        for type_ in FACTS:
+            for fact in list(self._informers.facts.all(type_)):
+                self.enqueue_mapped(FactChange(None, fact), Priority.BACKLOG)
+        self._enqueue_all_owners()
+
+    def enqueue_mapped(self, change: Change, priority: Priority) -> None:
+        """Enqueue the keys that features map a change to (controller-runtime's MapFunc)."""
+        deletion = isinstance(change, ObjectChange) and change.after is None and change.live
+        snapshot = self._informers.snapshot()
+        for feature in self.features_watching(change):
+            try:
+                keys = tuple(feature.keys_for(change, snapshot))
+            except Exception:  # one feature's mistake about one object must not end the others
+                log.exception("keys_for failed", extra={"feature": feature.name})
+                self._metrics.mapping_failed(feature.name)
+                continue
+            for key in keys:
+                self._queue.add((feature.name, key), priority, deletion_seen=deletion)
+
+    def features_watching(self, change: Change) -> Iterable[Feature]:
+        """The features that watch the changed object; facts concern every feature."""
+        if isinstance(change, FactChange):
+            return self._features.values()
+        connection = self._informers.connections.get(change.where)
+        roles = connection.roles if connection is not None else frozenset()
+        watching = self._by_kind.get(type(change.object), ())
+        return [feature for feature, of in watching if not of.isdisjoint(roles)]
+
+    def enqueue_owners_in(self, cluster: ClusterId) -> None:
+        """Enqueue every key that owns an object in a cluster."""
+        for name, key in self._owned.items():
+            if any(where == cluster for where, _, _ in self._owned.of(name, key)):
+                self._queue.add((name, key), Priority.BACKLOG)
+
+    def enqueue_all(self, items: set[Item]) -> None:
+        """Enqueue items that waited, and clear the set."""
+        again = sorted(items)
+        items.clear()
+        for item in again:
+            self._queue.add(item, Priority.BACKLOG)
+
+    def wait_for(self, item: Item, blockers: Iterable[ClusterId | ClusterObjectRef]) -> None:
+        """Enqueue an item again when any of these clusters or objects changes."""
+        for blocker in blockers:
+            self._waiting.setdefault(blocker, set()).add(item)
+
+    def retry_refused(self, change: Change) -> None:
+        """Retry refused writes at once when their namespace, kind or cluster has changed."""
+        if isinstance(change, FactChange):
+            if isinstance(change.after, ClusterState | KindServed):
+                self.enqueue_all(self._backoff.forget_refusals(change.after.cluster))
+        elif isinstance(change.object, Namespace):
+            name = change.object.metadata.name
+            self.enqueue_all(self._backoff.forget_refusals(change.where, name))
+
+    def _enqueue_owner(self, change: ObjectChange, priority: Priority) -> None:
+        for obj in (change.before, change.after):
+            owner = owner_of(obj) if obj is not None else None
+            if owner is None or owner.feature not in self._features:
+                continue
+            item = (owner.feature, owner.key)
+            by_others = priority is Priority.FRESH and not self._queue.is_processing(item)
+            if owner.serves == SHARED and by_others:
+                self._backoff.record_others_write()
+            self._queue.add(item, priority)
+
+    def _enqueue_waiting(self, change: Change) -> None:
+        """Enqueue the items that wait for the cluster or object that changed."""
+        blocker: ClusterId | ClusterObjectRef
+        if isinstance(change, ObjectChange):
+            blocker = ClusterObjectRef(change.where, ref_of(change.object))
+        elif isinstance(change.fact, ClusterState | KindServed):
+            blocker = change.fact.cluster
+        else:
+            return
+        self.enqueue_all(self._waiting.pop(blocker, set()))
+
+    def _requeue_dependents(self, change: FactChange) -> None:
+        """Enqueue what depends on a cluster that departed, got another phase or leader."""
+        match change.before, change.after:
+            case _, Departed():
+                self._enqueue_all_owners()
+            case _, Leadership(member):
+                self.enqueue_owners_in(member)
+            case ClusterState(_, before), ClusterState(cluster, after) if before != after:
+                self._enqueue_cluster(cluster)
+                self.enqueue_owners_in(cluster)
+
+    def _enqueue_cluster(self, cluster: ClusterId) -> None:
+        """Enqueue every key that any known object of a cluster concerns."""
+        for (where, _), stores in list(self._informers.stores.items()):
+            for store in stores if where == cluster else ():
+                for obj in list(store.all()):
+                    change = ObjectChange(where, None, obj, live=False)
+                    self.enqueue_mapped(change, Priority.BACKLOG)
+
+    def _enqueue_all_owners(self) -> None:
+        for item in self._owned.items():
+            self._queue.add(item, Priority.BACKLOG)
