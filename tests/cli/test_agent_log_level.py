@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from hanse.cli.agent.log_level import following_log_level
 from hanse.features.gslb.feature import Gslb
-from hanse.kube.events import Deleted
+from hanse.kube.watch_events import Deleted
 from hanse.local.in_process import InProcess
 from hanse.model.facts import Role
 from hanse.model.kinds.gslb import GSLBConfig

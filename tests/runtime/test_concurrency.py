@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from hanse.runtime.concurrency import PERMIT_TIMEOUT, ConcurrencyLimit
-from tests.support.time import ON_VIRTUAL_TIME
+from tinykube.virtual_time import ON_VIRTUAL_TIME
 
 pytestmark = pytest.mark.anyio
 

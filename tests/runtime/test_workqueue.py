@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from hanse.model.keys import Key
+from hanse.model.plan import Key
 from hanse.runtime.workqueue import COALESCE_MOST, LIGHT_LOAD, Item, Priority, WorkQueue
-from tests.support.time import ON_VIRTUAL_TIME
+from tinykube.virtual_time import ON_VIRTUAL_TIME
 
 
 @pytest.fixture

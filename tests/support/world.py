@@ -57,7 +57,7 @@ class World:
         return Client(InProcess(self.clusters[cluster]))
 
     def api(self, source: ClusterId, target: ClusterId) -> ClusterClient:
-        """An agent's way to a cluster, through the network."""
+        """An agent's API client, through the faulty network."""
         way = self.network.transport(source, target, InProcess(self.clusters[target]))
         return ClusterClient(way, self.random)
 

@@ -11,10 +11,10 @@ from typing import Protocol
 from hanse.kube.client import Client
 from hanse.kube.discovery import refresh
 from hanse.kube.errors import KubeError
-from hanse.kube.events import Applied, Deleted, Event, Listed
-from hanse.kube.request import Transport
-from hanse.kube.retry import delay_of
-from hanse.kube.watching import follow
+from hanse.kube.retry import retry_delay
+from hanse.kube.transport import Transport
+from hanse.kube.watch_events import Applied, Deleted, Event, Listed
+from hanse.kube.watcher import follow
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import Namespace
 from hanse.model.objects import K, Wire
@@ -99,7 +99,7 @@ class ClusterClient(Client):
         for _ in range(DISCOVERY_ATTEMPTS if definition.established else 1):
             await self._refresh_kinds()
             known = self.kinds.known
-            if known is None or definition.kinds_served <= known.kinds:
+            if known is None or definition.served_kinds <= known.kinds:
                 return
             await asyncio.sleep(DISCOVERY_LAG.total_seconds())
 

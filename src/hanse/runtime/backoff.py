@@ -130,9 +130,11 @@ class BackoffTracker:
             elif report.result in ("Refused", "Forbidden", "Foreign"):
                 delays.append(self._record_refusal(item, report))
             elif report.error is not None and not isinstance(report.error, Unreachable):
-                delays.append(delay_of(report.error, attempt, self._random) or timedelta(seconds=1))
+                delays.append(
+                    retry_delay(report.error, attempt, self._random) or timedelta(seconds=1)
+                )
             elif report.result == "Failed":
-                delays.append(delay_of(Unreachable(), attempt, self._random) or timedelta(0))
+                delays.append(retry_delay(Unreachable(), attempt, self._random) or timedelta(0))
         if not delays:
             self._attempts.pop(item, None)
             return None

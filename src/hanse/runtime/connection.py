@@ -73,7 +73,7 @@ class Informer:
         """Whether everything was listed once, or the kind is known not to be served."""
         return self.served is False or self.store.synced
 
-    def take(self, event: Event[Any]) -> Iterable[Transition[Any]]:
+    def take(self, event: Event[Any]) -> Iterable[StoreChange[Any]]:
         """Take in an event of the stream; returns what changed in the store."""
         match event:
             case Interrupted(error):

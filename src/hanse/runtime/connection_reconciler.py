@@ -319,7 +319,7 @@ class ConnectionReconciler:
         access = cluster_access(way.credentials)
         if cluster == self._informers.local:
             return ManagedConnection(way, access, self._home, None)
-        handed = Handed(access)
+        handed = UpdatableCredentials(access)
         client = ClusterClient(self._dial(cluster, handed), self._random)
         self._informers.join(cluster, way.roles, client)
         log.info("cluster joined", extra={"cluster": cluster, "server": access.endpoint.url})

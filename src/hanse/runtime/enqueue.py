@@ -5,16 +5,16 @@ from collections.abc import Iterable, Mapping
 
 from hanse.model.facts import (
     Answer,
+    ClusterDeparted,
     ClusterState,
-    Departed,
     Fact,
     KindServed,
     Leadership,
-    Liveness,
+    LeaseLiveness,
     WriteOutcome,
 )
 from hanse.model.kinds.core import Namespace
-from hanse.model.objects import ClusterId, ClusterObjectRef, ref_of
+from hanse.model.objects import ClusterId, ClusterObjectRef, object_ref
 from hanse.model.plan import Feature
 from hanse.model.snapshot import Change, FactChange, ObjectChange
 from hanse.runtime.backoff import BackoffTracker
@@ -28,10 +28,10 @@ log = logging.getLogger(__name__)
 
 FACTS: tuple[type[Fact], ...] = (
     ClusterState,
-    Departed,
+    ClusterDeparted,
     KindServed,
     Leadership,
-    Liveness,
+    LeaseLiveness,
     Answer,
     WriteOutcome,
 )
@@ -143,7 +143,7 @@ class Enqueuer:
         """Enqueue the items that wait for the cluster or object that changed."""
         blocker: ClusterId | ClusterObjectRef
         if isinstance(change, ObjectChange):
-            blocker = ClusterObjectRef(change.where, ref_of(change.object))
+            blocker = ClusterObjectRef(change.where, object_ref(change.object))
         elif isinstance(change.fact, ClusterState | KindServed):
             blocker = change.fact.cluster
         else:
@@ -153,7 +153,7 @@ class Enqueuer:
     def _requeue_dependents(self, change: FactChange) -> None:
         """Enqueue what depends on a cluster that departed, got another phase or leader."""
         match change.before, change.after:
-            case _, Departed():
+            case _, ClusterDeparted():
                 self._enqueue_all_owners()
             case _, Leadership(member):
                 self.enqueue_owners_in(member)

@@ -35,13 +35,13 @@ class EventRecorder:
         """Record the Events whose objects the reported writes have changed."""
         written = {report.place for report in reports if report.result == "Done"}
         for request in requests:
-            if (request.told_with or request.place) in written:
+            if (request.recorded_with or request.place) in written:
                 await self._record(request)
 
     async def _record(self, request: EventRequest) -> None:
         connection = self._informers.connections.get(request.place.where)
         regarding = self._informers.snapshot().find(request.place)
-        if connection is None or (regarding is None and request.told_with is None):
+        if connection is None or (regarding is None and request.recorded_with is None):
             return
         event = self._event(request, regarding)
         for handle in self._event_handlers:  # no informer watches Events

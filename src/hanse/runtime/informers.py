@@ -86,7 +86,7 @@ class ClusterInformers:
             self._close_replaced(former.api)
         connection = Connection(cluster, frozenset(roles), api, self._clock.now())
         self.connections[cluster] = connection
-        self.drop_fact(Departed, cluster)
+        self.drop_fact(ClusterDeparted, cluster)
         self._adjust_informers(connection)
         self._notify(FactChange(None, connection.state), put=connection.state)
 
@@ -117,7 +117,7 @@ class ClusterInformers:
         connection = self.connections.pop(cluster)
         self._disconnect(connection)
         self.drop_fact(ClusterState, cluster)
-        self.put_fact(Departed(cluster, self._clock.now()))
+        self.put_fact(ClusterDeparted(cluster, self._clock.now()))
         self._closing.append(connection.api)
         await self._close_api(connection.api)
 
@@ -194,11 +194,11 @@ class ClusterInformers:
         """Note that our own deletion succeeded; keys are enqueued by its watch event."""
         self._record_answer(cluster)
         for informer in self._informers_of(cluster, type(obj)):
-            informer.store.expect_end(obj)
+            informer.store.mark_deleting(obj)
 
     def is_deletion_pending(self, cluster: ClusterId, obj: Object) -> bool:
         """Whether we deleted an object, and its watch event has not come yet."""
-        return any(s.is_ending(obj) for s in self.stores_of(cluster, type(obj).kind))
+        return any(s.is_deleting(obj) for s in self.stores_of(cluster, type(obj).kind))
 
     def _informers_of(self, cluster: ClusterId, kind: type[Object]) -> Iterable[Informer]:
         connection = self.connections.get(cluster)

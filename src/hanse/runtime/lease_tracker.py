@@ -18,26 +18,26 @@ LATE_ANSWER = 1.0
 
 
 class LeaseTracker:
-    """Keeps a `Liveness` fact for each watched Lease whose holder is known to be alive or dead."""
+    """Keeps a `LeaseLiveness` fact for each watched Lease whose holder is known alive or dead."""
 
     def __init__(self, informers: ClusterInformers, clock: Clock) -> None:
         self._informers = informers
         self._clock = clock
-        self._heartbeats: dict[ClusterId, Heartbeats] = {}
+        self._heartbeats: dict[ClusterId, LeaseObserver] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def on_change(self, change: Change) -> None:
         """Track changes of Leases, and of the state of the clusters that hold them."""
         match change:
             case ObjectChange(where, before, after) if isinstance(change.object, Lease):
-                heartbeats = self._heartbeats.setdefault(where, Heartbeats())
+                heartbeats = self._heartbeats.setdefault(where, LeaseObserver())
                 if isinstance(after, Lease):
                     heartbeats.see(after, _now())
                     self._publish(where, after)
                 elif isinstance(before, Lease):
                     meta = before.metadata
                     heartbeats.forget(meta.namespace, meta.name)
-                    self._informers.drop_fact(Liveness, (where, meta.namespace, meta.name))
+                    self._informers.drop_fact(LeaseLiveness, (where, meta.namespace, meta.name))
             case FactChange(_, after) if isinstance(change.fact, ClusterState):
                 self._track_visibility(change.fact.cluster, after)
             case _:
@@ -50,13 +50,13 @@ class LeaseTracker:
         if heartbeats is None:
             return
         if isinstance(state, ClusterState) and state.phase in (Phase.SYNCED, Phase.LEAVING):
-            heartbeats.regain_sight(_now())
+            heartbeats.mark_reachable(_now())
         else:
-            heartbeats.lose_sight()
+            heartbeats.mark_unreachable()
 
     def _set_timer(self) -> None:
         """Check again when the next Lease may expire; a timer that fires early does no harm."""
-        expiries = [heartbeats.next_lapse for heartbeats in self._heartbeats.values()]
+        expiries = [heartbeats.next_expiry for heartbeats in self._heartbeats.values()]
         due = min((expiry for expiry in expiries if expiry is not None), default=None)
         if due is None:
             return
@@ -77,24 +77,24 @@ class LeaseTracker:
                         self._publish(where, lease)
         self._set_timer()
 
-    def _expired(self, where: ClusterId, heartbeats: Heartbeats) -> tuple[Name, ...]:
+    def _expired(self, where: ClusterId, heartbeats: LeaseObserver) -> tuple[Name, ...]:
         """The Leases that expired before their cluster last answered.
 
         After a late answer every Lease has its full duration again.
         """
-        due = heartbeats.next_lapse
+        due = heartbeats.next_expiry
         if due is None or due > _now():
             return ()
         answered_at = self._informers.suspect(where)
         if answered_at - due > LATE_ANSWER:
-            heartbeats.lose_sight()
-            heartbeats.regain_sight(answered_at)
+            heartbeats.mark_unreachable()
+            heartbeats.mark_reachable(answered_at)
         return heartbeats.lapse(answered_at)
 
     def _publish(self, where: ClusterId, lease: Lease) -> None:
         namespace, name = lease.metadata.namespace, lease.metadata.name
-        pulse = self._heartbeats[where].pulse_of(namespace, name)
-        if pulse is Pulse.UNKNOWN:
+        pulse = self._heartbeats[where].liveness(namespace, name)
+        if pulse is HolderLiveness.UNKNOWN:
             return
         alive = pulse is HolderLiveness.ALIVE
         holder = lease.spec.holder_identity

@@ -322,7 +322,7 @@ class Reconciler:
         """Record how the writes of a plan ended, and schedule the next plan of its key."""
         item, tried = work.item, {target_ref(action) for action in work.actions}
         self._outcomes.record(item, work.diff, reports, tried)
-        for delay in (self._backoff.record(item, reports), work.plan.again_after):
+        for delay in (self._backoff.record(item, reports), work.plan.requeue_after):
             if delay is not None:
                 self.queue.add_after(item, delay)
         self._backoff.forget_errors(item)

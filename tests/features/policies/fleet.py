@@ -33,6 +33,7 @@ from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import ConfigMap, Event, Namespace
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import Meta, Wire
+from hanse.model.plan import Key
 from hanse.runtime.api import ClusterClient
 from hanse.runtime.leader_election import LeaderElections
 from hanse.runtime.leaving import force_leave, leave

@@ -15,9 +15,9 @@ from hanse.cli.errors import bad_credentials
 from hanse.dns.compiler import Compiler
 from hanse.dns.health import readiness
 from hanse.dns.listeners import Listeners
-from hanse.dns.server import DnsServer, Served, Serving, serving
-from hanse.dns.updater import Feed
-from hanse.kube.access import Credentials
+from hanse.dns.server import DnsServer, ServedView, ServerSettings, serving
+from hanse.dns.updater import ViewUpdater
+from hanse.kube.client_config import Credentials
 from hanse.kube.clock import WallClock
 from hanse.kube.errors import BadCredentials
 from hanse.kube.http_transport import HttpTransport
