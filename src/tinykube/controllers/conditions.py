@@ -1,4 +1,4 @@
-"""Status conditions of built-in kinds: one per type, times that move only with what they time."""
+"""Status conditions of built-in kinds, and status patches."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -11,53 +11,57 @@ from tinykube.resources import Object
 _TIMES = ("lastTransitionTime", "lastUpdateTime", "lastProbeTime", "lastHeartbeatTime")
 
 
-def condition(type_: str, holds: bool | None, reason: str = "", message: str = "") -> Object:
-    """A wanted condition, before its times are known; None is Unknown."""
+def new_condition(type_: str, holds: bool | None, reason: str = "", message: str = "") -> Object:
+    """A desired condition without timestamps; `holds` None is Unknown."""
     status = "Unknown" if holds is None else str(bool(holds))
-    wanted = {"type": type_, "status": status, "reason": reason, "message": message}
-    return {name: value for name, value in wanted.items() if value}
+    desired = {"type": type_, "status": status, "reason": reason, "message": message}
+    return {name: value for name, value in desired.items() if value}
 
 
 def merge_conditions(
-    standing: Iterable[Object],
-    wanted: Iterable[Object],
+    existing: Iterable[Object],
+    desired: Iterable[Object],
     now: datetime,
     *,
     updated: bool = False,
     probed: bool = False,
 ) -> list[Object]:
-    """Wanted conditions with their times, those already standing first and in their places.
+    """Desired conditions with timestamps, existing ones first and in their order.
 
-    A condition that says what it said keeps its times; `updated` conditions also carry a
-    lastUpdateTime (Deployments), `probed` ones a null lastProbeTime (pods). What stands and is not
-    wanted goes.
+    An unchanged condition keeps its timestamps; `updated` conditions also have a lastUpdateTime
+    (Deployments), `probed` ones a null lastProbeTime (pods). Others are removed.
     """
-    fresh = {one["type"]: one for one in wanted}
-    before = {one["type"]: one for one in standing if one.get("type") in fresh}
-    order = [*before, *(kind for kind in fresh if kind not in before)]
-    return [_timed(before.get(kind), fresh[kind], now, updated, probed) for kind in order]
+    desired_by_type = {one["type"]: one for one in desired}
+    existing_by_type = {one["type"]: one for one in existing if one.get("type") in desired_by_type}
+    order = [*existing_by_type, *(kind for kind in desired_by_type if kind not in existing_by_type)]
+    return [
+        _with_timestamps(existing_by_type.get(kind), desired_by_type[kind], now, updated, probed)
+        for kind in order
+    ]
 
 
-def _timed(old: Object | None, new: Object, now: datetime, updated: bool, probed: bool) -> Object:
-    if old is not None and _said(old) == _said(new):
+def _with_timestamps(
+    old: Object | None, new: Object, now: datetime, updated: bool, probed: bool
+) -> Object:
+    if old is not None and _without_timestamps(old) == _without_timestamps(new):
         return old
-    moment = format_time(now)
+    timestamp = format_time(now)
     times: dict[str, Any] = {"lastProbeTime": None} if probed else {}
     if updated:
-        times["lastUpdateTime"] = moment
+        times["lastUpdateTime"] = timestamp
     same_status = old is not None and old.get("status") == new["status"]
-    began = old.get("lastTransitionTime") if old is not None and same_status else None
-    return {**new, **times, "lastTransitionTime": began or moment}
+    transitioned = old.get("lastTransitionTime") if old is not None and same_status else None
+    return {**new, **times, "lastTransitionTime": transitioned or timestamp}
 
 
-def _said(one: Object) -> Object:
+def _without_timestamps(one: Object) -> Object:
     return {name: value for name, value in one.items() if name not in _TIMES and value}
 
 
 def status_patch(store: str, obj: Object, status: Object) -> tuple[Patch, ...]:
-    """The write that gives an object a status; none when it has it."""
-    wanted = {name: value for name, value in status.items() if value is not None}
-    changes = merge_patch(status_of(obj), wanted)
+    """The patch that sets an object's status; empty when it is up to date."""
+    desired = {name: value for name, value in status.items() if value is not None}
+    changes = merge_patch(status_of(obj), desired)
     if not changes:
         return ()
     return (Patch(store, obj, {"status": changes}, subresource="status"),)

@@ -1,4 +1,4 @@
-"""What a controller is: a pure function from a key and what is observed to the writes it wants."""
+"""The interface of controllers: from a key and a lister to the writes that are needed."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
@@ -30,7 +30,7 @@ VOLUME_CLAIMS = "persistentvolumeclaims"
 
 
 class Key(Struct, frozen=True, gc=False):
-    """One object to look at again: its store (`pods`, `deployments.apps`), namespace and name."""
+    """A workqueue key: the store (`pods`, `deployments.apps`), namespace and name of an object."""
 
     store: str
     namespace: str
@@ -38,7 +38,7 @@ class Key(Struct, frozen=True, gc=False):
 
 
 class Create(Struct, frozen=True):
-    """A new object, or a POST to a subresource of the object it names."""
+    """Create an object, or POST to a subresource of the object that it names."""
 
     store: str
     object: Object
@@ -46,7 +46,7 @@ class Create(Struct, frozen=True):
 
 
 class Patch(Struct, frozen=True):
-    """A merge patch, refused when the target is no longer as it was observed."""
+    """Merge-patch an object; fails with a conflict if the target has changed since it was read."""
 
     store: str
     target: Object
@@ -55,7 +55,7 @@ class Patch(Struct, frozen=True):
 
 
 class Replace(Struct, frozen=True):
-    """A PUT of a whole object, with the resourceVersion it carries as its precondition."""
+    """PUT a whole object; its resourceVersion is the precondition."""
 
     store: str
     object: Object
@@ -63,7 +63,7 @@ class Replace(Struct, frozen=True):
 
 
 class Delete(Struct, frozen=True):
-    """A deletion of exactly the object observed; without a grace its own is kept."""
+    """Delete exactly the object that was read (by uid); None keeps its own grace period."""
 
     store: str
     target: Object
@@ -72,12 +72,12 @@ class Delete(Struct, frozen=True):
 
 
 class RecordEvent(Struct, frozen=True):
-    """An Event for people; repeated ones are counted, not written again."""
+    """Record an Event; a repeated one increments the count."""
 
-    about: Object
+    regarding: Object
     reason: str
     message: str
-    by: str
+    component: str
     warning: bool = False
 
 
@@ -85,17 +85,18 @@ Write = Create | Patch | Replace | Delete | RecordEvent
 
 
 class Result(Struct, frozen=True):
-    """Writes in the order in which they must happen, and when to look again without a change."""
+    """The result of a reconcile: writes in order, and when to requeue the key without a change."""
 
     writes: tuple[Write, ...] = ()
     requeue_after: timedelta | None = None
 
 
 DONE = Result()
+"""Nothing to write."""
 
 
 class Lister(Protocol):
-    """What a controller may read; the present state, valid during one reconcile."""
+    """Read access to the current objects and their indexes; valid during one reconcile."""
 
     registry: Registry
 
@@ -107,45 +108,49 @@ class Lister(Protocol):
     def objects(self, store: str, namespace: str = "") -> Iterator[Object]: ...
 
     def dependents(self, uid: str) -> tuple[Key, ...]:
-        """Whatever names that uid among its owners."""
+        """The keys of all objects that name the uid in an owner reference."""
         ...
 
     def controlled(self, store: str, owner: Object) -> list[Object]:
-        """The objects of one store whose controller is that owner."""
+        """The objects of a store whose controller is the owner."""
         ...
 
     def orphans(self, store: str, namespace: str) -> list[Object]:
-        """Pods, ReplicaSets and ControllerRevisions that have no controller."""
+        """The pods, ReplicaSets or ControllerRevisions of a namespace that have no controller."""
         ...
 
     def pods_on(self, node: str) -> tuple[Key, ...]:
-        """The pods assigned to a node."""
+        """The keys of the pods assigned to a node; unassigned ones for an empty name."""
         ...
 
     def pods_with_labels(self, namespace: str, labels: Mapping[str, str]) -> list[Object]:
-        """The pods of a namespace that have all of some labels, of which there is at least one."""
+        """The pods of a namespace that have all the given labels; at least one must be given."""
         ...
 
     def services_selecting(self, namespace: str, labels: Mapping[str, str]) -> list[Object]:
-        """The Services of a namespace whose selectors match some labels."""
+        """The Services of a namespace whose selectors match the labels."""
         ...
 
     def is_pod_ip_used(self, address: str) -> bool:
-        """Whether a pod that has not ended has that address."""
+        """Whether a pod that has not finished has the address."""
         ...
 
     def last_error(self, controller: str, key: Key) -> str:
-        """Why the last write for a key was refused; empty when none was."""
+        """The error of the last failed write for a key; empty after a success."""
         ...
 
 
 class Controller(Protocol):
-    """One concern: which keys a change concerns, and what is to be written for a key."""
+    """A controller: maps changes to keys, and a key to the writes that are needed."""
 
     name: str
     watches: frozenset[str]
-    """The stores whose changes it is told of; empty means every store."""
+    """The stores whose changes it receives; empty means all stores."""
 
-    def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]: ...
+    def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
+        """The keys to enqueue for a change."""
+        ...
 
-    def reconcile(self, key: Key, lister: Lister) -> Result: ...
+    def reconcile(self, key: Key, lister: Lister) -> Result:
+        """The writes that bring a key to its desired state; no I/O."""
+        ...

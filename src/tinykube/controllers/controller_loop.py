@@ -1,4 +1,4 @@
-"""One small work loop for all controllers of a cluster: keys in, writes out, nothing when idle."""
+"""The workqueue-driven loop that runs all controllers of one cluster."""
 
 import asyncio
 import logging
@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from datetime import timedelta
 
-from tinykube.controllers.controller import Controller, Key, Result, Write
+from tinykube.controllers.controller import Controller, Key, Write
 from tinykube.controllers.events import EventRecorder
 from tinykube.controllers.indexer import Indexer
 from tinykube.controllers.objects import name_of, namespace_of
@@ -17,15 +17,15 @@ from tinykube.storage import Change, Restored, StorageEvent
 log = logging.getLogger(__name__)
 
 WorkItem = tuple[Controller, Key]
-_AT_ONCE = 16
-_BREATH = 32
-_LONGEST = timedelta(seconds=30)
+_MAX_CONCURRENT = 16
+_YIELD_INTERVAL = 32
+_MAX_BACKOFF = timedelta(seconds=30)
 
 
-def pause_after(error: Exception, attempt: int) -> timedelta:
-    """How long to wait before a key is tried again; one that was overtaken hardly waits."""
-    first = timedelta(milliseconds=1 if _is_conflict(error) else 20)
-    return min(first * 2.0 ** min(attempt, 20), _LONGEST)
+def backoff_delay(error: Exception, attempt: int) -> timedelta:
+    """The exponential backoff of a key after an error; short after a conflict."""
+    initial = timedelta(milliseconds=1 if _is_conflict(error) else 20)
+    return min(initial * 2.0 ** min(attempt, 20), _MAX_BACKOFF)
 
 
 def _is_conflict(error: Exception) -> bool:
@@ -33,44 +33,45 @@ def _is_conflict(error: Exception) -> bool:
 
 
 class ControllerLoop:
-    """Wakes controllers by storage's changes and sends what they want written.
+    """Enqueues keys for the changes of a storage, reconciles them and sends the writes.
 
-    Keys are queued once however often they are woken, and a key is never worked on twice at the
-    same time. While nothing happens there is one waiting task and no timer.
+    As in client-go's workqueue, a key is queued once however often it is added, and is never
+    processed twice at the same time: one that is added while it is processed is queued afterwards.
+    An idle loop is one waiting task without timers.
     """
 
     def __init__(self, api: ControlledApi, controllers: Sequence[Controller]) -> None:
         self._storage = api.storage
-        self._view = Indexer(api.storage, api.registry, api.clock)
+        self._indexer = Indexer(api.storage, api.registry, api.clock)
         self._recorder = EventRecorder(api.clock)
         self._writer = Writer(api, self._recorder)
-        self._everywhere = [one for one in controllers if not one.watches]
-        self._by_store: dict[str, list[Controller]] = {}
+        self._watching_all = [one for one in controllers if not one.watches]
+        self._controllers_by_store: dict[str, list[Controller]] = {}
         self._controllers = controllers
-        self._inbox: deque[StorageEvent] = deque()
+        self._events: deque[StorageEvent] = deque()
         self._queue: deque[WorkItem] = deque()
         self._queued: set[WorkItem] = set()
-        self._active: set[WorkItem] = set()
-        self._again: set[WorkItem] = set()
+        self._processing: set[WorkItem] = set()
+        self._dirty: set[WorkItem] = set()
         self._attempts: dict[WorkItem, int] = {}
         self._timers: dict[WorkItem, asyncio.TimerHandle] = {}
-        self._stirred = asyncio.Event()
-        self._freed = asyncio.Event()
+        self._wakeup = asyncio.Event()
+        self._slot_freed = asyncio.Event()
         self._idle = asyncio.Event()
 
-    async def run(self, first: Sequence[WorkItem] = ()) -> None:
-        """Work until cancelled; `first` is done before anything that storage already holds."""
-        unsubscribe = self._storage.subscribe(self._hear)
+    async def run(self, initial: Sequence[WorkItem] = ()) -> None:
+        """Run until cancelled; `initial` items are processed before those of existing objects."""
+        unsubscribe = self._storage.subscribe(self._on_event)
         try:
             async with asyncio.TaskGroup() as group:
-                for work in first:
-                    self._enqueue(work)
-                self._inbox.append(Restored(self._storage.version))
-                self._stirred.set()
+                for item in initial:
+                    self._enqueue(item)
+                self._events.append(Restored(self._storage.version))
+                self._wakeup.set()
                 while True:
-                    await self._stirred.wait()
-                    self._stirred.clear()
-                    await self._work(group)
+                    await self._wakeup.wait()
+                    self._wakeup.clear()
+                    await self._drain(group)
         finally:
             unsubscribe()
             for timer in self._timers.values():
@@ -78,98 +79,100 @@ class ControllerLoop:
             self._timers.clear()
 
     async def idle(self) -> None:
-        """Wait until nothing is queued or under way; what waits for a time does not count."""
+        """Wait until nothing is queued or processing; delayed keys do not count."""
         await self._idle.wait()
 
-    def _hear(self, notice: StorageEvent) -> None:
-        self._inbox.append(notice)
+    def _on_event(self, event: StorageEvent) -> None:
+        self._events.append(event)
         self._idle.clear()
-        self._stirred.set()
+        self._wakeup.set()
 
-    async def _work(self, group: asyncio.TaskGroup) -> None:
-        done = 0
-        while self._read() or self._queue or await self._told_or_done():
+    async def _drain(self, group: asyncio.TaskGroup) -> None:
+        """Process storage events and keys until nothing is queued."""
+        processed = 0
+        while self._process_events() or self._queue or await self._write_next_event():
             if not self._queue:
                 continue
-            if len(self._active) >= _AT_ONCE:
-                self._freed.clear()
-                await self._freed.wait()
+            if len(self._processing) >= _MAX_CONCURRENT:
+                self._slot_freed.clear()
+                await self._slot_freed.wait()
                 continue
-            self._take_up(self._queue.popleft(), group)
-            done += 1
-            if done % _BREATH == 0:
+            self._process(self._queue.popleft(), group)
+            processed += 1
+            if processed % _YIELD_INTERVAL == 0:
                 await asyncio.sleep(0)
-        if not self._active:
+        if not self._processing:
             self._idle.set()
 
-    async def _told_or_done(self) -> bool:
-        """Tell one event while nothing else is to be done; whether there may be more to do."""
-        if self._active or not self._recorder:
+    async def _write_next_event(self) -> bool:
+        """Write one recorded Event while nothing is processing; returns whether to go on."""
+        if self._processing or not self._recorder:
             return False
-        write = self._recorder.next_write(self._standing_event)
+        write = self._recorder.next_write(self._stored_event)
         if write is not None:
             try:
                 await self._writer.send_all((write,))
             except WriteError:
-                log.debug("an event was refused", exc_info=True)
+                log.debug("writing an Event failed", exc_info=True)
         await asyncio.sleep(0)
         return True
 
-    def _standing_event(self, event: Object) -> Object | None:
+    def _stored_event(self, event: Object) -> Object | None:
         return self._storage.get("events", namespace_of(event), name_of(event))
 
-    def _read(self) -> bool:
-        """Take in what storage told; whether there was anything."""
-        read = bool(self._inbox)
-        while self._inbox:
-            match self._inbox.popleft():
+    def _process_events(self) -> bool:
+        """Index changes and enqueue their keys; returns whether there was an event."""
+        had_events = bool(self._events)
+        while self._events:
+            match self._events.popleft():
                 case Change() as change:
-                    self._view.take(change)
-                    self._wake(change)
+                    self._indexer.apply(change)
+                    self._enqueue_for(change)
                 case Restored():
-                    self._inbox.clear()
-                    for change in self._view.start_over():
-                        self._wake(change)
-        return read
+                    self._events.clear()
+                    for change in self._indexer.resync():
+                        self._enqueue_for(change)
+        return had_events
 
-    def _wake(self, change: Change) -> None:
-        followers = self._by_store.get(change.store)
-        if followers is None:
-            followers = [one for one in self._controllers if change.store in one.watches]
-            followers = self._by_store[change.store] = [*self._everywhere, *followers]
-        for controller in followers:
-            for key in controller.keys_for(change, self._view):
+    def _enqueue_for(self, change: Change) -> None:
+        watching = self._controllers_by_store.get(change.store)
+        if watching is None:
+            watching = [one for one in self._controllers if change.store in one.watches]
+            watching = self._controllers_by_store[change.store] = [*self._watching_all, *watching]
+        for controller in watching:
+            for key in controller.keys_for(change, self._indexer):
                 self._enqueue((controller, key))
 
-    def _enqueue(self, work: WorkItem) -> None:
-        if work in self._active:
-            self._again.add(work)
-        elif work not in self._queued:
-            self._queued.add(work)
-            self._queue.append(work)
+    def _enqueue(self, item: WorkItem) -> None:
+        if item in self._processing:
+            self._dirty.add(item)
+        elif item not in self._queued:
+            self._queued.add(item)
+            self._queue.append(item)
 
-    def _take_up(self, work: WorkItem, group: asyncio.TaskGroup) -> None:
-        self._queued.discard(work)
-        controller, key = work
-        timer = self._timers.pop(work, None)
+    def _process(self, item: WorkItem, group: asyncio.TaskGroup) -> None:
+        self._queued.discard(item)
+        controller, key = item
+        timer = self._timers.pop(item, None)
         if timer is not None:
             timer.cancel()
         try:
-            result = controller.reconcile(key, self._view)
+            result = controller.reconcile(key, self._indexer)
         except Exception as error:
             log.exception("a controller failed", extra={"controller": controller.name, "key": key})
-            self._retry(work, error)
+            self._requeue_with_backoff(item, error)
             return
-        self._look_again(work, result)
+        if result.requeue_after is not None:
+            self._enqueue_after(item, result.requeue_after)
         if result.writes:
-            self._active.add(work)
+            self._processing.add(item)
             self._idle.clear()
-            group.create_task(self._send(work, result.writes), name=f"{controller.name} writes")
+            group.create_task(self._send(item, result.writes), name=f"{controller.name} writes")
         else:
-            self._succeeded(work)
+            self._forget_failures(item)
 
-    async def _send(self, work: WorkItem, writes: Sequence[Write]) -> None:
-        controller, key = work
+    async def _send(self, item: WorkItem, writes: Sequence[Write]) -> None:
+        controller, key = item
         failed: Exception | None = None
         try:
             await self._writer.send_all(writes)
@@ -179,43 +182,39 @@ class ControllerLoop:
             log.exception("a write failed", extra={"controller": controller.name, "key": key})
             failed = error
         finally:
-            self._active.discard(work)
+            self._processing.discard(item)
         if failed is None:
-            self._succeeded(work)
+            self._forget_failures(item)
         else:
             if not _is_conflict(failed):
-                self._view.last_errors[(controller.name, key)] = str(failed)
-            self._retry(work, failed)
-        if work in self._again:
-            self._again.discard(work)
+                self._indexer.last_errors[(controller.name, key)] = str(failed)
+            self._requeue_with_backoff(item, failed)
+        if item in self._dirty:
+            self._dirty.discard(item)
             if failed is None:
-                self._enqueue(work)
-        self._freed.set()
-        self._stirred.set()
+                self._enqueue(item)
+        self._slot_freed.set()
+        self._wakeup.set()
 
-    def _succeeded(self, work: WorkItem) -> None:
-        controller, key = work
-        self._attempts.pop(work, None)
-        self._view.last_errors.pop((controller.name, key), None)
+    def _forget_failures(self, item: WorkItem) -> None:
+        controller, key = item
+        self._attempts.pop(item, None)
+        self._indexer.last_errors.pop((controller.name, key), None)
 
-    def _look_again(self, work: WorkItem, result: Result) -> None:
-        if result.requeue_after is not None:
-            self._later(work, result.requeue_after)
+    def _requeue_with_backoff(self, item: WorkItem, error: Exception) -> None:
+        attempt = self._attempts.get(item, 0)
+        self._attempts[item] = attempt + 1
+        self._enqueue_after(item, backoff_delay(error, attempt))
 
-    def _retry(self, work: WorkItem, error: Exception) -> None:
-        attempt = self._attempts.get(work, 0)
-        self._attempts[work] = attempt + 1
-        self._later(work, pause_after(error, attempt))
-
-    def _later(self, work: WorkItem, wait: timedelta) -> None:
-        before = self._timers.pop(work, None)
+    def _enqueue_after(self, item: WorkItem, delay: timedelta) -> None:
+        before = self._timers.pop(item, None)
         if before is not None:
             before.cancel()
         loop = asyncio.get_running_loop()
-        self._timers[work] = loop.call_later(wait.total_seconds(), self._due, work)
+        self._timers[item] = loop.call_later(delay.total_seconds(), self._on_timer, item)
 
-    def _due(self, work: WorkItem) -> None:
-        self._timers.pop(work, None)
-        self._enqueue(work)
+    def _on_timer(self, item: WorkItem) -> None:
+        self._timers.pop(item, None)
+        self._enqueue(item)
         self._idle.clear()
-        self._stirred.set()
+        self._wakeup.set()

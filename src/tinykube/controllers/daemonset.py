@@ -1,4 +1,4 @@
-"""DaemonSets: one pod of a template on every node that fits."""
+"""The DaemonSet controller: one pod of a template on every node that fits."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -27,11 +27,12 @@ from tinykube.controllers.objects import (
     is_deleting,
     is_ready,
     labels_of,
+    min_ready_seconds,
     name_of,
     namespace_of,
     spec_of,
     status_of,
-    time_until_available,
+    time_until_next_available,
 )
 from tinykube.controllers.owner_references import (
     claim_objects,
@@ -39,14 +40,14 @@ from tinykube.controllers.owner_references import (
     potential_owner_keys,
 )
 from tinykube.controllers.pod_template import REVISION_LABEL, pod_from_template
-from tinykube.controllers.revisions import find_revisions, new_revision_name, revisions_to_delete
+from tinykube.controllers.revisions import find_revisions, revisions_to_delete
 from tinykube.controllers.scheduler import node_fits
 from tinykube.resources import Object
 from tinykube.storage import Change
 
-_TOLERATED = tuple(
-    {"key": f"node.kubernetes.io/{trouble}", "operator": "Exists", "effect": effect}
-    for trouble, effect in (
+_DEFAULT_TOLERATIONS = tuple(
+    {"key": f"node.kubernetes.io/{condition}", "operator": "Exists", "effect": effect}
+    for condition, effect in (
         ("not-ready", "NoExecute"),
         ("unreachable", "NoExecute"),
         ("disk-pressure", "NoSchedule"),
@@ -58,7 +59,7 @@ _TOLERATED = tuple(
 
 
 class DaemonSetController:
-    """Wakes with a DaemonSet and its pods, and all of them with a node."""
+    """Keys: a DaemonSet, the owner of a pod or revision, and all DaemonSets for a node."""
 
     name = "daemonset"
     watches = frozenset((DAEMON_SETS, PODS, NODES, CONTROLLER_REVISIONS))
@@ -82,14 +83,12 @@ class DaemonSetController:
         revisions = claim_objects(daemon_set, CONTROLLER_REVISIONS, lister)
         if pods.writes or revisions.writes:
             return Result((*pods.writes, *revisions.writes))
-        taken = lister.get(CONTROLLER_REVISIONS, key.namespace, new_revision_name(daemon_set))
-        occupied = taken is not None and all(one is not taken for one in revisions.held)
-        history = find_revisions(daemon_set, revisions.held, occupied=occupied)
+        history = find_revisions(daemon_set, revisions.claimed, lister)
         update = history.update
         result = sync_daemon_set(
-            daemon_set, update, pods.held, tuple(lister.objects(NODES)), lister.now
+            daemon_set, update, pods.claimed, tuple(lister.objects(NODES)), lister.now
         )
-        old = revisions_to_delete(daemon_set, revisions.held, (name_of(update),), pods.held)
+        old = revisions_to_delete(daemon_set, revisions.claimed, (name_of(update),), pods.claimed)
         return Result((*history.writes, *result.writes, *old), result.requeue_after)
 
 
@@ -100,7 +99,7 @@ def sync_daemon_set(
     nodes: Sequence[Object],
     now: datetime,
 ) -> Result:
-    """Pods for nodes that lack one, away with those that should not be, then the update."""
+    """Create pods on nodes without one, delete surplus pods, then roll out the update."""
     fitting = {name_of(node) for node in nodes if node_fits(node, _pod(daemon_set, revision, node))}
     active = sorted((pod for pod in pods if is_active(pod)), key=creation_timestamp)
     on_node: dict[str, Object] = {}
@@ -116,43 +115,44 @@ def sync_daemon_set(
         for pod in pods
         if status_of(pod).get("phase") in ("Failed", "Succeeded") and not is_deleting(pod)
     ]
-    going = {spec_of(pod).get("nodeName") for pod in pods if pod not in active}
+    terminating = {spec_of(pod).get("nodeName") for pod in pods if pod not in active}
     writes += [
         Create(PODS, _pod(daemon_set, revision, node))
         for node in nodes
-        if name_of(node) in fitting - going and name_of(node) not in on_node
+        if name_of(node) in fitting - terminating and name_of(node) not in on_node
     ]
-    writes += _updates(daemon_set, name_of(revision), on_node, len(fitting), now)
+    writes += _rolling_update_deletions(daemon_set, name_of(revision), on_node, len(fitting), now)
     status = _status(daemon_set, name_of(revision), on_node, fitting, active, now)
-    waits = (time_until_available(pod, _min_ready(daemon_set), now) for pod in active)
     if is_deleting(daemon_set):
         writes = []
     return Result(
         (*writes, *status_patch(DAEMON_SETS, daemon_set, status)),
-        min((wait for wait in waits if wait), default=None),
+        time_until_next_available(active, min_ready_seconds(daemon_set), now),
     )
 
 
 def _pod(daemon_set: Object, revision: Object, node: Object) -> Object:
     template = spec_of(daemon_set)["template"]
     given = (template.get("spec") or {}).get("tolerations") or []
-    spec = {"nodeName": name_of(node), "tolerations": [*given, *_TOLERATED]}
+    spec = {"nodeName": name_of(node), "tolerations": [*given, *_DEFAULT_TOLERATIONS]}
     labels = {REVISION_LABEL: name_of(revision)}
     metadata = {"generateName": f"{name_of(daemon_set)}-", "labels": labels}
     return pod_from_template(template, daemon_set, metadata, spec)
 
 
-def _updates(
+def _rolling_update_deletions(
     daemon_set: Object, revision: str, on_node: dict[str, Object], wanted: int, now: datetime
 ) -> list[Write]:
     strategy = spec_of(daemon_set).get("updateStrategy") or {}
     if strategy.get("type") == "OnDelete":
         return []
     rolling = strategy.get("rollingUpdate") or {}
-    may_miss = max(1, ceil(resolve_int_or_percent(rolling.get("maxUnavailable") or 1, wanted)))
-    min_ready = _min_ready(daemon_set)
-    good = sum(is_available(pod, min_ready, now) for pod in on_node.values())
-    budget = max(0, may_miss - (wanted - good))
+    max_unavailable = max(
+        1, ceil(resolve_int_or_percent(rolling.get("maxUnavailable") or 1, wanted))
+    )
+    min_ready = min_ready_seconds(daemon_set)
+    available = sum(is_available(pod, min_ready, now) for pod in on_node.values())
+    budget = max(0, max_unavailable - (wanted - available))
     writes: list[Write] = []
     for pod in on_node.values():
         if labels_of(pod).get(REVISION_LABEL) == revision:
@@ -173,7 +173,9 @@ def _status(
     active: Sequence[Object],
     now: datetime,
 ) -> Object:
-    available = sum(is_available(pod, _min_ready(daemon_set), now) for pod in on_node.values())
+    available = sum(
+        is_available(pod, min_ready_seconds(daemon_set), now) for pod in on_node.values()
+    )
     updated = sum(labels_of(pod).get(REVISION_LABEL) == revision for pod in on_node.values())
     optional = {
         "updatedNumberScheduled": updated,
@@ -188,7 +190,3 @@ def _status(
         "numberReady": sum(map(is_ready, on_node.values())),
         **{name: count for name, count in optional.items() if count},
     }
-
-
-def _min_ready(daemon_set: Object) -> int:
-    return int(spec_of(daemon_set).get("minReadySeconds") or 0)

@@ -1,4 +1,4 @@
-"""Deployments: one ReplicaSet per template, rolled from the old to the new."""
+"""The Deployment controller: one ReplicaSet per template, and rollouts between them."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -19,12 +19,12 @@ from tinykube.controllers.controller import (
     Write,
 )
 from tinykube.controllers.deployment_rollout import (
-    DESIRED,
-    MAXIMUM,
+    DESIRED_REPLICAS,
+    MAX_REPLICAS,
     ReplicaTarget,
     is_scaling,
     max_pods,
-    new_size,
+    new_replica_set_size,
     rolling_targets,
     scaling_targets,
 )
@@ -63,21 +63,21 @@ from tinykube.storage import Change
 
 REVISION = "deployment.kubernetes.io/revision"
 HISTORY = "deployment.kubernetes.io/revision-history"
-_NOT_COPIED = frozenset(
+_NOT_INHERITED = frozenset(
     (
         "kubectl.kubernetes.io/last-applied-configuration",
         "deprecated.deployment.rollback.to",
         REVISION,
         HISTORY,
-        DESIRED,
-        MAXIMUM,
+        DESIRED_REPLICAS,
+        MAX_REPLICAS,
     )
 )
-_BY = "deployment-controller"
+_COMPONENT = "deployment-controller"
 
 
 class DeploymentController:
-    """Wakes with a Deployment, its ReplicaSets, and (for Recreate) the end of its pods."""
+    """Keys: a Deployment, the owner of a ReplicaSet, and (for Recreate) of a finished pod."""
 
     name = "deployment"
     watches = frozenset((DEPLOYMENTS, REPLICA_SETS, PODS))
@@ -91,16 +91,18 @@ class DeploymentController:
                 yield from potential_owner_keys(change, DEPLOYMENTS, lister)
             case _:
                 if change.type == "DELETED" or is_finished(change.object):
-                    yield from self._grandparent(change.object, lister)
+                    yield from self._keys_for_pod(change.object, lister)
 
-    def _grandparent(self, pod: Object, lister: Lister) -> Iterable[Key]:
+    def _keys_for_pod(self, pod: Object, lister: Lister) -> Iterable[Key]:
         refs = pod["metadata"].get("ownerReferences") or ()
         for ref in refs:
             if ref.get("kind") == "ReplicaSet":
                 parent = lister.get(REPLICA_SETS, namespace_of(pod), ref["name"])
-                for above in (parent or {"metadata": {}})["metadata"].get("ownerReferences") or ():
-                    if above.get("kind") == "Deployment":
-                        yield Key(DEPLOYMENTS, namespace_of(pod), above["name"])
+                for reference in (parent or {"metadata": {}})["metadata"].get(
+                    "ownerReferences"
+                ) or ():
+                    if reference.get("kind") == "Deployment":
+                        yield Key(DEPLOYMENTS, namespace_of(pod), reference["name"])
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
         deployment = lister.get(DEPLOYMENTS, key.namespace, key.name)
@@ -109,104 +111,114 @@ class DeploymentController:
         claims = claim_objects(deployment, REPLICA_SETS, lister)
         if claims.writes:
             return Result(claims.writes)
-        new, old = _split(deployment, claims.held)
-        if new is None and lister.get(REPLICA_SETS, key.namespace, _name_of_new(deployment)):
-            return _collided(deployment)
+        new, old = _split(deployment, claims.claimed)
+        if new is None and lister.get(
+            REPLICA_SETS, key.namespace, _new_replica_set_name(deployment)
+        ):
+            return _increment_collision_count(deployment)
         old_pods = any(not is_finished(pod) for one in old for pod in lister.controlled(PODS, one))
         return sync_deployment(
-            deployment, claims.held, lister.now, old_pods, lister.last_error(self.name, key)
+            deployment, claims.claimed, lister.now, old_pods, lister.last_error(self.name, key)
         )
 
 
 def sync_deployment(
     deployment: Object,
-    held: Sequence[Object],
+    replica_sets: Sequence[Object],
     now: datetime,
     old_pods: bool = False,
     last_error: str = "",
 ) -> Result:
-    """One step of a Deployment; `old_pods` says whether pods of earlier templates still run."""
-    new, old = _split(deployment, held)
-    seen = ReplicaSetState(new, old, last_error=last_error)
+    """The next step of a rollout; `old_pods` says whether pods of older templates still run."""
+    new, old = _split(deployment, replica_sets)
+    state = ReplicaSetState(new, old, last_error=last_error)
     if is_deleting(deployment):
-        return _told(deployment, seen, (), now)
-    if spec_of(deployment).get("paused") or is_scaling(deployment, held):
+        return _with_status(deployment, state, (), now)
+    if spec_of(deployment).get("paused") or is_scaling(deployment, replica_sets):
         targets = scaling_targets(deployment, new, old)
-        return _told(deployment, seen, _scale(deployment, targets), now)
+        return _with_status(deployment, state, _scale_patches(deployment, targets), now)
     recreate = (spec_of(deployment).get("strategy") or {}).get("type") == "Recreate"
-    shrinking = (
+    scale_down = (
         [ReplicaTarget(one, 0) for one in old if desired_replicas(one) > 0] if recreate else []
     )
-    if recreate and (shrinking or (old_pods and new is None)):
-        return _told(deployment, seen, _scale(deployment, shrinking), now)
+    if recreate and (scale_down or (old_pods and new is None)):
+        return _with_status(deployment, state, _scale_patches(deployment, scale_down), now)
     if new is None:
-        return _begin(deployment, seen, now)
-    numbered = _numbered(deployment, new, old)
+        return _create_replica_set(deployment, state, now)
+    revision_writes = _sync_revision(deployment, new, old)
     if recreate:
         targets = [ReplicaTarget(new, desired_replicas(deployment))]
     else:
         targets = rolling_targets(deployment, new, old)
-    return _told(deployment, seen, (*numbered, *_scale(deployment, targets)), now)
+    return _with_status(
+        deployment, state, (*revision_writes, *_scale_patches(deployment, targets)), now
+    )
 
 
-def _split(deployment: Object, held: Iterable[Object]) -> tuple[Object | None, list[Object]]:
-    """The ReplicaSet of the present template (the oldest, should there be several) and the rest."""
-    wanted = normalized_template(spec_of(deployment).get("template") or {})
-    by_age = sorted(held, key=lambda one: (creation_timestamp(one), name_of(one)))
+def _split(
+    deployment: Object, replica_sets: Iterable[Object]
+) -> tuple[Object | None, list[Object]]:
+    """The ReplicaSet of the current template (the oldest if there are several) and the others."""
+    desired = normalized_template(spec_of(deployment).get("template") or {})
+    by_age = sorted(replica_sets, key=lambda one: (creation_timestamp(one), name_of(one)))
     new = next(
         (
             one
             for one in by_age
-            if normalized_template(spec_of(one).get("template") or {}) == wanted
+            if normalized_template(spec_of(one).get("template") or {}) == desired
         ),
         None,
     )
     return new, [one for one in by_age if one is not new]
 
 
-def _begin(deployment: Object, seen: ReplicaSetState, now: datetime) -> Result:
-    """Make the ReplicaSet of a template that has none."""
-    total = sum(map(desired_replicas, seen.old))
-    made = _replica_set(deployment, seen.old, new_size(deployment, 0, total))
-    revision = annotations_of(made)[REVISION]
-    steps: list[Write] = [Create(REPLICA_SETS, made)]
+def _create_replica_set(deployment: Object, state: ReplicaSetState, now: datetime) -> Result:
+    """Create the ReplicaSet of the current template."""
+    total = sum(map(desired_replicas, state.old))
+    created = _new_replica_set(deployment, state.old, new_replica_set_size(deployment, 0, total))
+    revision = annotations_of(created)[REVISION]
+    steps: list[Write] = [Create(REPLICA_SETS, created)]
     if annotations_of(deployment).get(REVISION) != revision:
         steps.append(_revision_patch(deployment, revision))
-    if size := desired_replicas(made):
-        text = f"Scaled up replica set {name_of(made)} from 0 to {size}"
-        steps.append(RecordEvent(deployment, "ScalingReplicaSet", text, _BY))
-    # a refused create is told on the next attempt; otherwise the condition names what was made
-    making = "" if seen.last_error else name_of(made)
-    told = _told(deployment, ReplicaSetState(seen.new, seen.old, making, seen.last_error), (), now)
-    return Result((*told.writes, *steps) if seen.last_error else (*steps, *told.writes))
+    if size := desired_replicas(created):
+        text = f"Scaled up replica set {name_of(created)} from 0 to {size}"
+        steps.append(RecordEvent(deployment, "ScalingReplicaSet", text, _COMPONENT))
+    # after a failed attempt the status is written first, since the create may fail again
+    creating = "" if state.last_error else name_of(created)
+    with_status = _with_status(
+        deployment, ReplicaSetState(state.new, state.old, creating, state.last_error), (), now
+    )
+    return Result(
+        (*with_status.writes, *steps) if state.last_error else (*steps, *with_status.writes)
+    )
 
 
-def _suffix(deployment: Object) -> str:
+def _template_hash(deployment: Object) -> str:
     collisions = int(status_of(deployment).get("collisionCount") or 0)
     return template_hash(spec_of(deployment)["template"], collisions)
 
 
-def _name_of_new(deployment: Object) -> str:
-    return f"{name_of(deployment)}-{_suffix(deployment)}"
+def _new_replica_set_name(deployment: Object) -> str:
+    return f"{name_of(deployment)}-{_template_hash(deployment)}"
 
 
-def _collided(deployment: Object) -> Result:
-    """Somebody else's ReplicaSet has the name: another hash is tried."""
+def _increment_collision_count(deployment: Object) -> Result:
+    """Another owner's ReplicaSet has the name: the next hash includes the collision count."""
     count = int(status_of(deployment).get("collisionCount") or 0) + 1
     body = {"status": {"collisionCount": count}}
     return Result((Patch(DEPLOYMENTS, deployment, body, subresource="status"),))
 
 
-def _replica_set(deployment: Object, old: Sequence[Object], size: int) -> Object:
+def _new_replica_set(deployment: Object, old: Sequence[Object], size: int) -> Object:
     template = spec_of(deployment)["template"]
-    suffix = _suffix(deployment)
-    labelled = with_label(template, HASH_LABEL, suffix)
+    suffix = _template_hash(deployment)
+    labelled_template = with_label(template, HASH_LABEL, suffix)
     selector = spec_of(deployment).get("selector") or {}
     matched = {**(selector.get("matchLabels") or {}), HASH_LABEL: suffix}
     spec: Object = {
         "replicas": size,
         "selector": {**selector, "matchLabels": matched},
-        "template": labelled,
+        "template": labelled_template,
     }
     if ready := spec_of(deployment).get("minReadySeconds"):
         spec["minReadySeconds"] = ready
@@ -216,11 +228,11 @@ def _replica_set(deployment: Object, old: Sequence[Object], size: int) -> Object
         "metadata": {
             "name": f"{name_of(deployment)}-{suffix}",
             "namespace": namespace_of(deployment),
-            "labels": labelled["metadata"]["labels"],
+            "labels": labelled_template["metadata"]["labels"],
             "annotations": {
-                **_copied(deployment),
-                DESIRED: str(desired_replicas(deployment)),
-                MAXIMUM: str(max_pods(deployment)),
+                **_inherited_annotations(deployment),
+                DESIRED_REPLICAS: str(desired_replicas(deployment)),
+                MAX_REPLICAS: str(max_pods(deployment)),
                 REVISION: str(max(map(_revision, old), default=0) + 1),
             },
             "ownerReferences": [owner_reference(deployment)],
@@ -229,17 +241,17 @@ def _replica_set(deployment: Object, old: Sequence[Object], size: int) -> Object
     }
 
 
-def _numbered(deployment: Object, new: Object, old: Sequence[Object]) -> list[Write]:
-    """Keep the newest ReplicaSet's revision above all others', as `rollout undo` counts."""
+def _sync_revision(deployment: Object, new: Object, old: Sequence[Object]) -> list[Write]:
+    """Keep the revision of the newest ReplicaSet above all others, as `rollout undo` expects."""
     latest = max(map(_revision, old), default=0) + 1
     revision = str(max(latest, _revision(new)))
-    given = annotations_of(new)
-    wanted = {**given, **_copied(deployment), REVISION: revision}
-    if given.get(REVISION) not in (None, revision):
-        earlier = given.get(HISTORY)
-        wanted[HISTORY] = f"{earlier},{given[REVISION]}" if earlier else given[REVISION]
+    existing = annotations_of(new)
+    desired = {**existing, **_inherited_annotations(deployment), REVISION: revision}
+    if existing.get(REVISION) not in (None, revision):
+        earlier = existing.get(HISTORY)
+        desired[HISTORY] = f"{earlier},{existing[REVISION]}" if earlier else existing[REVISION]
     body: Object = {}
-    if changes := merge_patch(given, wanted):
+    if changes := merge_patch(existing, desired):
         body["metadata"] = {"annotations": changes}
     if spec_of(new).get("minReadySeconds", 0) != spec_of(deployment).get("minReadySeconds", 0):
         body["spec"] = {"minReadySeconds": spec_of(deployment).get("minReadySeconds", 0)}
@@ -253,9 +265,12 @@ def _revision_patch(deployment: Object, revision: str) -> Patch:
     return Patch(DEPLOYMENTS, deployment, {"metadata": {"annotations": {REVISION: revision}}})
 
 
-def _scale(deployment: Object, targets: Sequence[ReplicaTarget]) -> list[Write]:
+def _scale_patches(deployment: Object, targets: Sequence[ReplicaTarget]) -> list[Write]:
     writes: list[Write] = []
-    sizes = {DESIRED: str(desired_replicas(deployment)), MAXIMUM: str(max_pods(deployment))}
+    sizes = {
+        DESIRED_REPLICAS: str(desired_replicas(deployment)),
+        MAX_REPLICAS: str(max_pods(deployment)),
+    }
     for target in targets:
         one, before = target.replica_set, desired_replicas(target.replica_set)
         body: Object = {}
@@ -267,24 +282,26 @@ def _scale(deployment: Object, targets: Sequence[ReplicaTarget]) -> list[Write]:
             continue
         writes.append(Patch(REPLICA_SETS, one, body))
         if target.replicas != before:
-            way = "up" if target.replicas > before else "down"
-            text = f"Scaled {way} replica set {name_of(one)} from {before} to {target.replicas}"
-            writes.append(RecordEvent(deployment, "ScalingReplicaSet", text, _BY))
+            direction = "up" if target.replicas > before else "down"
+            text = (
+                f"Scaled {direction} replica set {name_of(one)} from {before} to {target.replicas}"
+            )
+            writes.append(RecordEvent(deployment, "ScalingReplicaSet", text, _COMPONENT))
     return writes
 
 
-def _told(
-    deployment: Object, seen: ReplicaSetState, writes: Sequence[Write], now: datetime
+def _with_status(
+    deployment: Object, state: ReplicaSetState, writes: Sequence[Write], now: datetime
 ) -> Result:
-    """The given writes, then the status, then the removal of history that is too old."""
-    judged = deployment_status(deployment, seen, now)
-    steps = [*writes, *status_patch(DEPLOYMENTS, deployment, judged.status)]
-    if not is_deleting(deployment) and is_complete(deployment, judged.status):
-        steps += _forgotten(deployment, seen.old)
-    return Result(tuple(steps), judged.requeue_after)
+    """The writes, then the status, then deletions of ReplicaSets above the history limit."""
+    status_result = deployment_status(deployment, state, now)
+    steps = [*writes, *status_patch(DEPLOYMENTS, deployment, status_result.status)]
+    if not is_deleting(deployment) and is_complete(deployment, status_result.status):
+        steps += _cleanup_history(deployment, state.old)
+    return Result(tuple(steps), status_result.requeue_after)
 
 
-def _forgotten(deployment: Object, old: Sequence[Object]) -> list[Write]:
+def _cleanup_history(deployment: Object, old: Sequence[Object]) -> list[Write]:
     limit = spec_of(deployment).get("revisionHistoryLimit", 10)
     idle = [
         one
@@ -294,14 +311,14 @@ def _forgotten(deployment: Object, old: Sequence[Object]) -> list[Write]:
         and not is_deleting(one)
         and status_of(one).get("observedGeneration", 0) >= generation_of(one)
     ]
-    revisions_to_delete = len(old) - int(limit)
-    if revisions_to_delete <= 0:
+    surplus = len(old) - int(limit)
+    if surplus <= 0:
         return []
-    return [Delete(REPLICA_SETS, one) for one in sorted(idle, key=_revision)[:revisions_to_delete]]
+    return [Delete(REPLICA_SETS, one) for one in sorted(idle, key=_revision)[:surplus]]
 
 
-def _copied(deployment: Object) -> dict[str, str]:
-    return {k: v for k, v in annotations_of(deployment).items() if k not in _NOT_COPIED}
+def _inherited_annotations(deployment: Object) -> dict[str, str]:
+    return {k: v for k, v in annotations_of(deployment).items() if k not in _NOT_INHERITED}
 
 
 def _revision(replica_set: Object) -> int:

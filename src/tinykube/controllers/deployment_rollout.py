@@ -1,4 +1,4 @@
-"""How many replicas each ReplicaSet of a Deployment should have; arithmetic only."""
+"""The desired replicas of each ReplicaSet during a rollout or when scaling; pure."""
 
 from collections.abc import Iterable, Sequence
 from math import ceil, floor
@@ -14,100 +14,100 @@ from tinykube.controllers.objects import (
 )
 from tinykube.resources import Object
 
-DESIRED = "deployment.kubernetes.io/desired-replicas"
-MAXIMUM = "deployment.kubernetes.io/max-replicas"
+DESIRED_REPLICAS = "deployment.kubernetes.io/desired-replicas"
+MAX_REPLICAS = "deployment.kubernetes.io/max-replicas"
 
 
 class RolloutBounds(Struct, frozen=True):
-    """How far a rollout may go above and below the wanted number of pods."""
+    """maxSurge and maxUnavailable as numbers of pods."""
 
     surge: int
     unavailable: int
 
 
 class ReplicaTarget(Struct, frozen=True):
-    """A ReplicaSet and the number of replicas it should have."""
+    """A ReplicaSet and its desired replicas."""
 
     replica_set: Object
     replicas: int
 
 
 def rollout_bounds(deployment: Object) -> RolloutBounds:
-    """The strategy's limits as numbers of pods; were both zero, nothing could ever move."""
+    """The bounds of the strategy; if both are zero, one pod may be unavailable."""
     strategy = spec_of(deployment).get("strategy") or {}
     if strategy.get("type") == "Recreate":
         return RolloutBounds(0, 0)
     rolling = strategy.get("rollingUpdate") or {}
-    wanted = desired_replicas(deployment)
-    surge = ceil(resolve_int_or_percent(rolling.get("maxSurge", "25%"), wanted))
-    unavailable = floor(resolve_int_or_percent(rolling.get("maxUnavailable", "25%"), wanted))
+    desired = desired_replicas(deployment)
+    surge = ceil(resolve_int_or_percent(rolling.get("maxSurge", "25%"), desired))
+    unavailable = floor(resolve_int_or_percent(rolling.get("maxUnavailable", "25%"), desired))
     if not surge and not unavailable:
         unavailable = 1
-    return RolloutBounds(surge, min(unavailable, wanted))
+    return RolloutBounds(surge, min(unavailable, desired))
 
 
-def resolve_int_or_percent(value: int | str, whole: int) -> float:
-    """An int-or-percent of a whole, not yet rounded."""
+def resolve_int_or_percent(value: int | str, total: int) -> float:
+    """An IntOrString of a total, not rounded."""
     if isinstance(value, str) and value.endswith("%"):
         percent = int(value[:-1])
-        return whole * percent / 100
+        return total * percent / 100
     return int(value)
 
 
 def max_pods(deployment: Object) -> int:
-    """The most pods that a rollout may have at one time."""
-    wanted = desired_replicas(deployment)
-    return wanted + rollout_bounds(deployment).surge if wanted else 0
+    """The maximum number of pods during a rollout."""
+    desired = desired_replicas(deployment)
+    return desired + rollout_bounds(deployment).surge if desired else 0
 
 
 def is_scaling(deployment: Object, replica_sets: Iterable[Object]) -> bool:
-    """Whether the number of replicas was changed since the ReplicaSets were last sized."""
-    wanted = str(desired_replicas(deployment))
+    """Whether `spec.replicas` has changed since the ReplicaSets were last scaled."""
+    desired = str(desired_replicas(deployment))
     return any(
-        annotations_of(one).get(DESIRED, wanted) != wanted
+        annotations_of(one).get(DESIRED_REPLICAS, desired) != desired
         for one in replica_sets
         if desired_replicas(one) > 0
     )
 
 
-def new_size(deployment: Object, present: int, total: int) -> int:
-    """The size of the newest ReplicaSet, given its present one and that of all together."""
-    wanted = desired_replicas(deployment)
+def new_replica_set_size(deployment: Object, current: int, total: int) -> int:
+    """The desired replicas of the newest ReplicaSet, given its current ones and the total."""
+    desired = desired_replicas(deployment)
     if (spec_of(deployment).get("strategy") or {}).get("type") == "Recreate":
-        return wanted
-    if present > wanted:
-        return wanted
-    room = wanted + rollout_bounds(deployment).surge - total
-    return present + max(0, min(room, wanted - present))
+        return desired
+    if current > desired:
+        return desired
+    allowed = desired + rollout_bounds(deployment).surge - total
+    return current + max(0, min(allowed, desired - current))
 
 
 def rolling_targets(deployment: Object, new: Object, old: Sequence[Object]) -> list[ReplicaTarget]:
-    """One step of a rolling update: first the new one grows, then the old ones shrink."""
+    """One step of a rolling update: scale the new ReplicaSet up, then the old ones down."""
     total = sum(desired_replicas(one) for one in (new, *old))
-    size = new_size(deployment, desired_replicas(new), total)
+    size = new_replica_set_size(deployment, desired_replicas(new), total)
     if size != desired_replicas(new):
         return [ReplicaTarget(new, size)]
-    return _shrink(deployment, new, [one for one in old if desired_replicas(one) > 0])
+    return _scale_down_old(deployment, new, [one for one in old if desired_replicas(one) > 0])
 
 
-def _shrink(deployment: Object, new: Object, old: Sequence[Object]) -> list[ReplicaTarget]:
-    """Old ReplicaSets lose broken pods first, then as many good ones as availability allows."""
-    least = desired_replicas(deployment) - rollout_bounds(deployment).unavailable
+def _scale_down_old(deployment: Object, new: Object, old: Sequence[Object]) -> list[ReplicaTarget]:
+    """Scale old ReplicaSets down: unhealthy pods first, then as many as availability allows."""
+    min_available = desired_replicas(deployment) - rollout_bounds(deployment).unavailable
     total = sum(desired_replicas(one) for one in (new, *old))
-    spare = total - least - (desired_replicas(new) - _available(new))
-    if spare <= 0:
+    removable = total - min_available - (desired_replicas(new) - _available(new))
+    if removable <= 0:
         return []
     sizes = {id(one): desired_replicas(one) for one in old}
     by_age = sorted(old, key=creation_timestamp)
     for one in by_age:
-        broken = min(spare, max(0, sizes[id(one)] - _available(one)))
-        sizes[id(one)] -= broken
-        spare -= broken
-    good = sum(_available(one) for one in (new, *old)) - least
+        unhealthy = min(removable, max(0, sizes[id(one)] - _available(one)))
+        sizes[id(one)] -= unhealthy
+        removable -= unhealthy
+    removable_healthy = sum(_available(one) for one in (new, *old)) - min_available
     for one in by_age:
-        fewer = min(sizes[id(one)], max(0, good))
-        sizes[id(one)] -= fewer
-        good -= fewer
+        removed = min(sizes[id(one)], max(0, removable_healthy))
+        sizes[id(one)] -= removed
+        removable_healthy -= removed
     return [
         ReplicaTarget(one, sizes[id(one)])
         for one in by_age
@@ -118,54 +118,56 @@ def _shrink(deployment: Object, new: Object, old: Sequence[Object]) -> list[Repl
 def scaling_targets(
     deployment: Object, new: Object | None, old: Sequence[Object]
 ) -> list[ReplicaTarget]:
-    """Spread a changed number of replicas over ReplicaSets in the proportions they have."""
-    everyone = [*old, *([new] if new is not None else [])]
-    active = [one for one in everyone if desired_replicas(one) > 0]
-    wanted = desired_replicas(deployment)
+    """Distribute a changed number of replicas over ReplicaSets in proportion to their sizes."""
+    replica_sets = [*old, *([new] if new is not None else [])]
+    active = [one for one in replica_sets if desired_replicas(one) > 0]
+    desired = desired_replicas(deployment)
     if len(active) <= 1:
         chosen = active or ([new] if new is not None else sorted(old, key=creation_timestamp)[-1:])
-        return [ReplicaTarget(one, wanted) for one in chosen]
+        return [ReplicaTarget(one, desired) for one in chosen]
     if new is not None and _is_saturated(deployment, new):
         return [ReplicaTarget(one, 0) for one in active if one is not new]
     if (spec_of(deployment).get("strategy") or {}).get("type") == "Recreate":
         return []
-    return _proportional(deployment, active)
+    return _scale_proportionally(deployment, active)
 
 
-def _proportional(deployment: Object, active: Sequence[Object]) -> list[ReplicaTarget]:
+def _scale_proportionally(deployment: Object, active: Sequence[Object]) -> list[ReplicaTarget]:
     total = sum(desired_replicas(one) for one in active)
     allowed = max_pods(deployment)
     to_add = allowed - total
-    # the largest are changed first; among equals the newest grows and the oldest shrinks
+    # largest first; of equal ones the newest grows and the oldest shrinks
     by_age = sorted(active, key=creation_timestamp, reverse=to_add > 0)
     order = sorted(by_age, key=desired_replicas, reverse=True)
     sizes: list[int] = []
     added = 0
     for one in order:
-        part = _part(deployment, one, to_add, added) if to_add else 0
-        sizes.append(desired_replicas(one) + part)
-        added += part
+        change = _proportional_change(deployment, one, to_add, added) if to_add else 0
+        sizes.append(desired_replicas(one) + change)
+        added += change
     sizes[0] = max(0, sizes[0] + to_add - added)
     return [ReplicaTarget(one, size) for one, size in zip(order, sizes, strict=True)]
 
 
-def _part(deployment: Object, one: Object, to_add: int, added: int) -> int:
-    """A ReplicaSet's own part of what is added or taken, never more than what is left."""
-    before = int(annotations_of(one).get(MAXIMUM) or status_of(deployment).get("replicas") or 0)
-    if not before or to_add == added:
+def _proportional_change(deployment: Object, one: Object, to_add: int, added: int) -> int:
+    """The proportional change of a ReplicaSet, at most the rest that is not distributed yet."""
+    previous_max = int(
+        annotations_of(one).get(MAX_REPLICAS) or status_of(deployment).get("replicas") or 0
+    )
+    if not previous_max or to_add == added:
         return 0
-    exact = desired_replicas(one) * max_pods(deployment) / before
-    part = floor(exact + 0.5) - desired_replicas(one)
-    left = to_add - added
-    return min(part, left) if to_add > 0 else max(part, left)
+    scaled = desired_replicas(one) * max_pods(deployment) / previous_max
+    change = floor(scaled + 0.5) - desired_replicas(one)
+    rest = to_add - added
+    return min(change, rest) if to_add > 0 else max(change, rest)
 
 
 def _is_saturated(deployment: Object, new: Object) -> bool:
-    wanted = desired_replicas(deployment)
+    desired = desired_replicas(deployment)
     return (
-        desired_replicas(new) == wanted
-        and annotations_of(new).get(DESIRED) == str(wanted)
-        and _available(new) == wanted
+        desired_replicas(new) == desired
+        and annotations_of(new).get(DESIRED_REPLICAS) == str(desired)
+        and _available(new) == desired
     )
 
 

@@ -1,4 +1,4 @@
-"""Events for people: written when nothing else is to be done, repeated ones only counted."""
+"""Recording Events: written when controllers are idle; repeated ones increment a count."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -16,21 +16,21 @@ from tinykube.controllers.objects import (
 )
 from tinykube.resources import Object
 
-_WAITING = 256
-_REMEMBERED = 1024
-_SIMILAR = 10
-_MEMORY = timedelta(minutes=10)
-"""How long events of one object and reason count as similar."""
+_MAX_PENDING = 256
+_MAX_CACHED = 1024
+_MAX_SIMILAR = 10
+_SIMILAR_WINDOW = timedelta(minutes=10)
+"""How long Events of one object and reason count as similar."""
 
 Lookup = Callable[[Object], Object | None]
-"""An event as it stands now, by the one that was written."""
+"""Returns the stored version of an Event that was written."""
 
-Said = tuple[str, str, str]
-"""Uid, reason and message: what makes two events the same."""
+EventKey = tuple[str, str, str]
+"""Uid, reason and message; two Events with the same key are the same."""
 
 
 class _Pending(Struct):
-    tell: RecordEvent
+    event: RecordEvent
     at: datetime
     count: int = 1
 
@@ -41,89 +41,87 @@ class _Similar(Struct):
 
 
 class EventRecorder:
-    """What is to be told; under load the oldest ordinary news is dropped, warnings are kept."""
+    """Pending Events, without spam; under load the oldest Normal ones are dropped first."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._pending: OrderedDict[Said, _Pending] = OrderedDict()
-        self._told: OrderedDict[Said, Object] = OrderedDict()
+        self._pending: OrderedDict[EventKey, _Pending] = OrderedDict()
+        self._written: OrderedDict[EventKey, Object] = OrderedDict()
         self._similar: OrderedDict[tuple[str, str], _Similar] = OrderedDict()
-        self._numbers = 0
+        self._counter = 0
 
     def __len__(self) -> int:
         return len(self._pending)
 
-    def tell(self, tell: RecordEvent) -> None:
-        """Note an event, unless too many like it were told of the same object."""
-        said = (uid_of(tell.about), tell.reason, tell.message)
-        known = self._pending.get(said)
-        if known is not None:
-            known.count += 1
+    def record(self, event: RecordEvent) -> None:
+        """Add an Event, unless there were too many similar ones of the same object."""
+        key = (uid_of(event.regarding), event.reason, event.message)
+        previous = self._pending.get(key)
+        if previous is not None:
+            previous.count += 1
             return
-        if self._is_too_many(said):
+        if self._is_spam(key):
             return
-        self._pending[said] = _Pending(tell, self._clock.now())
-        if len(self._pending) > _WAITING:
-            ordinary = (one for one, kept in self._pending.items() if not kept.tell.warning)
-            self._pending.pop(next(ordinary, next(iter(self._pending))))
+        self._pending[key] = _Pending(event, self._clock.now())
+        if len(self._pending) > _MAX_PENDING:
+            normal = (one for one, pending in self._pending.items() if not pending.event.warning)
+            self._pending.pop(next(normal, next(iter(self._pending))))
 
-    def next_write(self, standing: Lookup) -> Create | Patch | None:
-        """The next event to be written: a new one, or one more of a kind already told."""
+    def next_write(self, lookup: Lookup) -> Create | Patch | None:
+        """The write of the next Event: a new one, or a higher count of an existing one."""
         if not self._pending:
             return None
-        said, pending = self._pending.popitem(last=False)
-        before = self._told.get(said)
-        present = standing(before) if before is not None else None
-        if present is not None:
-            count = int(present.get("count") or 1) + pending.count
-            return Patch(
-                EVENTS, present, {"count": count, "lastTimestamp": format_time(pending.at)}
-            )
+        key, pending = self._pending.popitem(last=False)
+        before = self._written.get(key)
+        stored = lookup(before) if before is not None else None
+        if stored is not None:
+            count = int(stored.get("count") or 1) + pending.count
+            return Patch(EVENTS, stored, {"count": count, "lastTimestamp": format_time(pending.at)})
         event = self._event(pending)
-        self._told[said] = event
-        if len(self._told) > _REMEMBERED:
-            self._told.popitem(last=False)
+        self._written[key] = event
+        if len(self._written) > _MAX_CACHED:
+            self._written.popitem(last=False)
         return Create(EVENTS, event)
 
-    def _is_too_many(self, said: Said) -> bool:
-        uid, reason, message = said
+    def _is_spam(self, key: EventKey) -> bool:
+        uid, reason, message = key
         now = self._clock.now()
-        known = self._similar.pop((uid, reason), None)
-        if known is None or now - known.since > _MEMORY:
-            known = _Similar(now, set())
-        self._similar[(uid, reason)] = known
-        if len(self._similar) > _REMEMBERED:
+        previous = self._similar.pop((uid, reason), None)
+        if previous is None or now - previous.since > _SIMILAR_WINDOW:
+            previous = _Similar(now, set())
+        self._similar[(uid, reason)] = previous
+        if len(self._similar) > _MAX_CACHED:
             self._similar.popitem(last=False)
-        if message not in known.messages and len(known.messages) >= _SIMILAR:
+        if message not in previous.messages and len(previous.messages) >= _MAX_SIMILAR:
             return True
-        known.messages.add(message)
+        previous.messages.add(message)
         return False
 
     def _event(self, pending: _Pending) -> Object:
-        about = pending.tell.about
-        moment = format_time(pending.at)
-        self._numbers += 1
-        suffix = f"{int(pending.at.timestamp() * 1_000_000):x}{self._numbers:04x}"
-        namespace = namespace_of(about) or "default"
+        regarding = pending.event.regarding
+        timestamp = format_time(pending.at)
+        self._counter += 1
+        suffix = f"{int(pending.at.timestamp() * 1_000_000):x}{self._counter:04x}"
+        namespace = namespace_of(regarding) or "default"
         return {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": f"{name_of(about)}.{suffix}", "namespace": namespace},
+            "metadata": {"name": f"{name_of(regarding)}.{suffix}", "namespace": namespace},
             "involvedObject": {
-                "apiVersion": about.get("apiVersion", ""),
-                "kind": about.get("kind", ""),
-                "namespace": namespace_of(about),
-                "name": name_of(about),
-                "uid": uid_of(about),
-                "resourceVersion": about["metadata"].get("resourceVersion", ""),
+                "apiVersion": regarding.get("apiVersion", ""),
+                "kind": regarding.get("kind", ""),
+                "namespace": namespace_of(regarding),
+                "name": name_of(regarding),
+                "uid": uid_of(regarding),
+                "resourceVersion": regarding["metadata"].get("resourceVersion", ""),
             },
-            "reason": pending.tell.reason,
-            "message": pending.tell.message,
-            "type": "Warning" if pending.tell.warning else "Normal",
-            "source": {"component": pending.tell.by},
-            "reportingComponent": pending.tell.by,
+            "reason": pending.event.reason,
+            "message": pending.event.message,
+            "type": "Warning" if pending.event.warning else "Normal",
+            "source": {"component": pending.event.component},
+            "reportingComponent": pending.event.component,
             "reportingInstance": "",
-            "firstTimestamp": moment,
-            "lastTimestamp": moment,
+            "firstTimestamp": timestamp,
+            "lastTimestamp": timestamp,
             "count": pending.count,
         }

@@ -1,4 +1,4 @@
-"""What controllers see of one cluster: its storage, and indexes kept up with its changes."""
+"""The lister of controllers: a storage with indexes that follow its changes."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -30,26 +30,26 @@ _ADOPTABLE = frozenset((PODS, REPLICA_SETS, CONTROLLER_REVISIONS))
 
 K = TypeVar("K")
 Label = tuple[str, str, str]
-"""Namespace, name and value."""
+"""Namespace, label name and label value."""
 
-Shelf = dict[Key, None]
-"""Keys in the order in which they came."""
+KeySet = dict[Key, None]
+"""A set of keys in insertion order."""
 
 
 class Indexer:
-    """A view over a storage; `take` must be given every change before the view is used."""
+    """A `Lister` over a storage; `apply` must get every change before it is read."""
 
     def __init__(self, storage: Storage, registry: Registry, clock: Clock) -> None:
         self.registry = registry
         self.last_errors: dict[tuple[str, Key], str] = {}
         self._storage = storage
         self._clock = clock
-        self._dependents: dict[str, Shelf] = {}
-        self._orphans: dict[tuple[str, str], Shelf] = {}
-        self._on_node: dict[str, Shelf] = {}
-        self._addresses: dict[str, Shelf] = {}
-        self._labelled: dict[Label, Shelf] = {}
-        self._selecting: dict[Label, Shelf] = {}
+        self._dependents: dict[str, KeySet] = {}
+        self._orphans: dict[tuple[str, str], KeySet] = {}
+        self._by_node: dict[str, KeySet] = {}
+        self._by_pod_ip: dict[str, KeySet] = {}
+        self._pods_by_label: dict[Label, KeySet] = {}
+        self._services_by_selector: dict[Label, KeySet] = {}
 
     @property
     def now(self) -> datetime:
@@ -66,90 +66,98 @@ class Indexer:
 
     def controlled(self, store: str, owner: Object) -> list[Object]:
         keys = self._dependents.get(uid_of(owner), ())
-        found = self._found(key for key in keys if key.store == store)
+        found = self._get_all(key for key in keys if key.store == store)
         return [obj for obj in found if is_controlled_by(obj, owner)]
 
     def orphans(self, store: str, namespace: str) -> list[Object]:
-        return self._found(iter(self._orphans.get((store, namespace), ())))
+        return self._get_all(iter(self._orphans.get((store, namespace), ())))
 
     def pods_on(self, node: str) -> tuple[Key, ...]:
-        return tuple(self._on_node.get(node, ()))
+        return tuple(self._by_node.get(node, ()))
 
     def pods_with_labels(self, namespace: str, labels: Mapping[str, str]) -> list[Object]:
-        shelves = [self._labelled.get((namespace, *one), {}) for one in labels.items()]
-        fewest = min(shelves, key=len)
-        found = self._found(iter(sorted(fewest, key=lambda key: key.name)))
+        candidates = [self._pods_by_label.get((namespace, *one), {}) for one in labels.items()]
+        fewest = min(candidates, key=len)
+        found = self._get_all(iter(sorted(fewest, key=lambda key: key.name)))
         return [pod for pod in found if labels.items() <= labels_of(pod).items()]
 
     def services_selecting(self, namespace: str, labels: Mapping[str, str]) -> list[Object]:
-        keys = (key for one in labels.items() for key in self._selecting.get((namespace, *one), ()))
+        keys = (
+            key
+            for one in labels.items()
+            for key in self._services_by_selector.get((namespace, *one), ())
+        )
         return [
-            service for service in self._found(keys) if _selector(service).items() <= labels.items()
+            service
+            for service in self._get_all(keys)
+            if _selector(service).items() <= labels.items()
         ]
 
     def is_pod_ip_used(self, address: str) -> bool:
-        return address in self._addresses
+        return address in self._by_pod_ip
 
     def last_error(self, controller: str, key: Key) -> str:
         return self.last_errors.get((controller, key), "")
 
-    def take(self, change: Change) -> None:
-        """Follow one change in every index."""
+    def apply(self, change: Change) -> None:
+        """Update every index for one change."""
         if change.before is not None:
             self._index(change.store, change.before, add=False)
         if change.type != "DELETED":
             self._index(change.store, change.object, add=True)
 
-    def start_over(self) -> list[Change]:
-        """Index everything anew, and tell it as if it had just been added."""
+    def resync(self) -> list[Change]:
+        """Rebuild all indexes; returns every object as an ADDED change."""
         self._dependents.clear()
         self._orphans.clear()
-        self._on_node.clear()
-        self._addresses.clear()
-        self._labelled.clear()
-        self._selecting.clear()
+        self._by_node.clear()
+        self._by_pod_ip.clear()
+        self._pods_by_label.clear()
+        self._services_by_selector.clear()
         self.last_errors.clear()
-        told = [
+        changes = [
             Change("ADDED", store, self._storage.version, obj)
             for store in self._storage.stores()
             for obj in self._storage.objects(store)
         ]
-        for change in told:
-            self.take(change)
-        return told
+        for change in changes:
+            self.apply(change)
+        return changes
 
-    def _found(self, keys: Iterator[Key]) -> list[Object]:
+    def _get_all(self, keys: Iterator[Key]) -> list[Object]:
         found = (self._storage.get(key.store, key.namespace, key.name) for key in keys)
         return [obj for obj in found if obj is not None]
 
     def _index(self, store: str, obj: Object, *, add: bool) -> None:
         key = key_of(store, obj)
         for reference in owner_references_of(obj):
-            _file(self._dependents, reference.get("uid", ""), key, add=add)
+            _update_index(self._dependents, reference.get("uid", ""), key, add=add)
         if store in _ADOPTABLE and controller_reference_of(obj) is None:
-            _file(self._orphans, (store, key.namespace), key, add=add)
+            _update_index(self._orphans, (store, key.namespace), key, add=add)
         if store == SERVICES and (selector := _selector(obj)):
-            # found by one of its labels: whoever has all of them has that one
-            _file(self._selecting, (key.namespace, *min(selector.items())), key, add=add)
+            # indexed by one label of the selector: a pod that matches has it
+            _update_index(
+                self._services_by_selector, (key.namespace, *min(selector.items())), key, add=add
+            )
         if store == PODS:
             for label in labels_of(obj).items():
-                _file(self._labelled, (key.namespace, *label), key, add=add)
-            _file(self._on_node, spec_of(obj).get("nodeName", ""), key, add=add)
+                _update_index(self._pods_by_label, (key.namespace, *label), key, add=add)
+            _update_index(self._by_node, spec_of(obj).get("nodeName", ""), key, add=add)
             if not is_finished(obj):
                 for address in status_of(obj).get("podIPs") or ():
-                    _file(self._addresses, address["ip"], key, add=add)
+                    _update_index(self._by_pod_ip, address["ip"], key, add=add)
 
 
 def _selector(service: Object) -> dict[str, str]:
     return spec_of(service).get("selector") or {}
 
 
-def _file(index: dict[K, Shelf], at: K, key: Key, *, add: bool) -> None:
+def _update_index(index: dict[K, KeySet], value: K, key: Key, *, add: bool) -> None:
     if add:
-        index.setdefault(at, {})[key] = None
+        index.setdefault(value, {})[key] = None
         return
-    shelf = index.get(at)
-    if shelf is not None:
-        shelf.pop(key, None)
-        if not shelf:
-            del index[at]
+    keys = index.get(value)
+    if keys is not None:
+        keys.pop(key, None)
+        if not keys:
+            del index[value]

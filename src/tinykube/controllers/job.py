@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
-from tinykube.controllers.conditions import condition, merge_conditions, status_patch
+from tinykube.controllers.conditions import merge_conditions, new_condition, status_patch
 from tinykube.controllers.controller import (
     DONE,
     JOBS,
@@ -17,10 +17,8 @@ from tinykube.controllers.controller import (
     Write,
 )
 from tinykube.controllers.objects import (
-    condition as standing_condition,
-)
-from tinykube.controllers.objects import (
     format_time,
+    get_condition,
     is_active,
     is_deleting,
     key_of,
@@ -35,7 +33,7 @@ from tinykube.controllers.pod_template import pod_from_template
 from tinykube.resources import Object
 from tinykube.storage import Change
 
-_BY = "job-controller"
+_COMPONENT = "job-controller"
 
 
 class JobController:
@@ -72,13 +70,13 @@ def sync_job(job: Object, pods: Sequence[Object], now: datetime) -> Result:
     wanted = min(parallelism, max(0, needed - succeeded))
     if succeeded >= needed and not active:
         ending = [
-            condition("SuccessCriteriaMet", True, "CompletionsReached", _REACHED),
-            condition("Complete", True, "CompletionsReached", _REACHED),
+            new_condition("SuccessCriteriaMet", True, "CompletionsReached", _REACHED),
+            new_condition("Complete", True, "CompletionsReached", _REACHED),
         ]
     elif failed > int(spec.get("backoffLimit", 6)):
         ending = [
-            condition("FailureTarget", True, "BackoffLimitExceeded", _EXCEEDED),
-            condition("Failed", True, "BackoffLimitExceeded", _EXCEEDED),
+            new_condition("FailureTarget", True, "BackoffLimitExceeded", _EXCEEDED),
+            new_condition("Failed", True, "BackoffLimitExceeded", _EXCEEDED),
         ]
         wanted = 0
     if spec.get("suspend"):
@@ -107,7 +105,7 @@ def _sized(job: Object, active: Sequence[Object], wanted: int) -> list[Write]:
     ]
     if missing > 0:
         text = f"Created {missing} pods" if missing > 1 else "Created 1 pod"
-        writes.append(RecordEvent(job, "SuccessfulCreate", text, _BY))
+        writes.append(RecordEvent(job, "SuccessfulCreate", text, _COMPONENT))
     revisions_to_delete = active[: max(0, -missing)]
     return [*writes, *(Delete(PODS, pod) for pod in revisions_to_delete)]
 
@@ -129,7 +127,7 @@ def _status(
 
 
 def _verdict(job: Object) -> Object | None:
-    return standing_condition(job, "Complete") or standing_condition(job, "Failed")
+    return get_condition(job, "Complete") or get_condition(job, "Failed")
 
 
 def _expiry(job: Object, now: datetime) -> Result:

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from tinykube.controllers.conditions import condition, merge_conditions, status_patch
+from tinykube.controllers.conditions import merge_conditions, new_condition, status_patch
 from tinykube.controllers.controller import (
     DONE,
     NAMESPACES,
@@ -138,7 +138,9 @@ def _told(
         text = f"Failed to delete all resource types, 1 remaining: {last_error}"
         bad["NamespaceDeletionContentFailure"] = ("ContentDeletionFailed", text)
     wanted = [
-        condition(kind, True, *bad[kind]) if kind in bad else condition(kind, False, reason, text)
+        new_condition(kind, True, *bad[kind])
+        if kind in bad
+        else new_condition(kind, False, reason, text)
         for kind, reason, text in _FINE
     ]
     standing = status_of(namespace)

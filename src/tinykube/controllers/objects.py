@@ -1,4 +1,4 @@
-"""Reading Kubernetes objects: identity, owners, selectors, readiness, times."""
+"""Accessors of Kubernetes objects: metadata, owners, selectors, conditions, timestamps."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -49,7 +49,7 @@ def is_deleting(obj: Object) -> bool:
 
 
 def creation_timestamp(obj: Object) -> str:
-    """When it was created, in a form that sorts by time."""
+    """The creation timestamp as text, which sorts by time."""
     return str(obj["metadata"].get("creationTimestamp") or "")
 
 
@@ -58,7 +58,7 @@ def owner_references_of(obj: Object) -> list[Object]:
 
 
 def controller_reference_of(obj: Object) -> Object | None:
-    """The owner reference of whatever controls it."""
+    """The owner reference with `controller: true`."""
     return next((ref for ref in owner_references_of(obj) if ref.get("controller")), None)
 
 
@@ -68,7 +68,7 @@ def is_controlled_by(obj: Object, owner: Object) -> bool:
 
 
 def owner_reference(owner: Object, *, controller: bool = True) -> Object:
-    """The reference by which an object belongs to its owner."""
+    """An owner reference to an object."""
     reference = {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],
@@ -81,13 +81,13 @@ def owner_reference(owner: Object, *, controller: bool = True) -> Object:
 
 
 def desired_replicas(obj: Object) -> int:
-    """The number of replicas asked for; one when nothing is said."""
-    wanted = spec_of(obj).get("replicas")
-    return 1 if wanted is None else int(wanted)
+    """`spec.replicas`, 1 by default."""
+    replicas = spec_of(obj).get("replicas")
+    return 1 if replicas is None else int(replicas)
 
 
 def selector_matches(selector: Object | None, labels: Mapping[str, str]) -> bool:
-    """Whether a LabelSelector matches; an absent or empty one selects nothing here."""
+    """Whether a LabelSelector matches; here an absent or empty one matches nothing."""
     if not selector or not (selector.get("matchLabels") or selector.get("matchExpressions")):
         return False
     if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
@@ -116,22 +116,22 @@ def requirement_matches(rule: Object, labels: Mapping[str, str]) -> bool:
             return False
 
 
-def condition(obj: Object, kind: str) -> Object | None:
-    """The condition of that type in an object's status."""
-    return find_condition(status_of(obj).get("conditions") or (), kind)
+def get_condition(obj: Object, type_: str) -> Object | None:
+    """The condition of a type in an object's status."""
+    return find_condition(status_of(obj).get("conditions") or (), type_)
 
 
-def find_condition(conditions: Iterable[Object], kind: str) -> Object | None:
-    return next((one for one in conditions if one.get("type") == kind), None)
+def find_condition(conditions: Iterable[Object], type_: str) -> Object | None:
+    return next((one for one in conditions if one.get("type") == type_), None)
 
 
-def is_condition_true(obj: Object, kind: str) -> bool:
-    found = condition(obj, kind)
+def is_condition_true(obj: Object, type_: str) -> bool:
+    found = get_condition(obj, type_)
     return found is not None and found.get("status") == "True"
 
 
 def is_active(pod: Object) -> bool:
-    """Whether a pod counts as a replica: neither finished nor going."""
+    """Whether a pod counts as a replica: neither finished nor terminating."""
     return not is_deleting(pod) and not is_finished(pod)
 
 
@@ -144,8 +144,8 @@ def is_ready(pod: Object) -> bool:
 
 
 def time_until_available(pod: Object, min_ready: int, now: datetime) -> timedelta | None:
-    """How long until a pod has been ready for long enough; zero if it has, None if not ready."""
-    ready = condition(pod, "Ready")
+    """How long until a ready pod is available; zero if it is, None if it is not ready."""
+    ready = get_condition(pod, "Ready")
     if ready is None or ready.get("status") != "True":
         return None
     if not min_ready:
@@ -156,17 +156,29 @@ def time_until_available(pod: Object, min_ready: int, now: datetime) -> timedelt
     return max(timedelta(), since + timedelta(seconds=min_ready) - now)
 
 
+def min_ready_seconds(owner: Object) -> int:
+    return int(spec_of(owner).get("minReadySeconds") or 0)
+
+
+def time_until_next_available(
+    pods: Iterable[Object], min_ready: int, now: datetime
+) -> timedelta | None:
+    """How long until the next ready pod becomes available; None if there is none."""
+    waits = (time_until_available(pod, min_ready, now) for pod in pods)
+    return min((wait for wait in waits if wait), default=None)
+
+
 def is_available(pod: Object, min_ready: int, now: datetime) -> bool:
     return time_until_available(pod, min_ready, now) == timedelta()
 
 
 def format_time(now: datetime) -> str:
-    """A moment as Kubernetes writes it, to the second."""
+    """A timestamp in the format of Kubernetes, to the second."""
     return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def parse_time(text: Any) -> datetime | None:
-    """A moment as Kubernetes writes it, or None for what is not one."""
+    """Parse a timestamp of Kubernetes; None if it is not one."""
     if not isinstance(text, str):
         return None
     try:
@@ -176,7 +188,7 @@ def parse_time(text: Any) -> datetime | None:
 
 
 def merge_patch(before: Object, after: Object) -> Object:
-    """The merge patch that turns one object into another; empty when there is nothing to do."""
+    """The merge patch that turns one object into another; empty if they are equal."""
     changes: Object = {}
     for name, value in after.items():
         old = before.get(name)

@@ -22,14 +22,14 @@ from tinykube.storage import Change
 
 
 class ClaimResult(Struct, frozen=True):
-    """What a controller object holds, and the writes by which it takes and releases."""
+    """The objects that an owner controls, and the writes that adopt or release others."""
 
-    held: tuple[Object, ...]
+    claimed: tuple[Object, ...]
     writes: tuple[Patch, ...] = ()
 
 
 def claim_objects(owner: Object, store: str, lister: Lister) -> ClaimResult:
-    """Claim the objects of one store that an owner's selector matches."""
+    """Adopt matching orphans of a store, and release objects that no longer match the selector."""
     orphans = lister.orphans(store, namespace_of(owner))
     return plan_claims(owner, store, lister.controlled(store, owner), orphans)
 
@@ -37,54 +37,54 @@ def claim_objects(owner: Object, store: str, lister: Lister) -> ClaimResult:
 def plan_claims(
     owner: Object, store: str, controlled: Iterable[Object], orphans: Iterable[Object]
 ) -> ClaimResult:
-    """Keep what is controlled and matches, let go what no longer does, adopt matching orphans.
+    """Keep controlled objects that match, release those that do not, adopt matching orphans.
 
-    An adopted object counts as held from the next look on, when it carries its owner.
+    An adopted object counts as claimed from the next reconcile on, when it has the reference.
     """
     selector = spec_of(owner).get("selector")
-    held: list[Object] = []
+    claimed: list[Object] = []
     writes: list[Patch] = []
-    for one in controlled:
-        if selector_matches(selector, labels_of(one)):
-            held.append(one)
-        elif not is_deleting(one):
-            writes.append(release_patch(owner, store, one))
+    for obj in controlled:
+        if selector_matches(selector, labels_of(obj)):
+            claimed.append(obj)
+        elif not is_deleting(obj):
+            writes.append(release_patch(owner, store, obj))
     if not is_deleting(owner):
         writes += [
-            adoption_patch(owner, store, one)
-            for one in orphans
-            if not is_deleting(one)
-            and controller_reference_of(one) is None
-            and selector_matches(selector, labels_of(one))
+            adoption_patch(owner, store, obj)
+            for obj in orphans
+            if not is_deleting(obj)
+            and controller_reference_of(obj) is None
+            and selector_matches(selector, labels_of(obj))
         ]
-    return ClaimResult(tuple(held), tuple(writes))
+    return ClaimResult(tuple(claimed), tuple(writes))
 
 
-def adoption_patch(owner: Object, store: str, one: Object) -> Patch:
-    """The write that makes an owner the controller of an orphan."""
-    references = [*owner_references_of(one), owner_reference(owner)]
-    return Patch(store, one, {"metadata": {"ownerReferences": references}})
+def adoption_patch(owner: Object, store: str, obj: Object) -> Patch:
+    """The write that adds the controller reference to an orphan."""
+    references = [*owner_references_of(obj), owner_reference(owner)]
+    return Patch(store, obj, {"metadata": {"ownerReferences": references}})
 
 
-def release_patch(owner: Object, store: str, one: Object) -> Patch:
-    """The write that takes an owner's reference from an object."""
-    kept = [ref for ref in owner_references_of(one) if ref.get("uid") != uid_of(owner)]
-    return Patch(store, one, {"metadata": {"ownerReferences": kept or None}})
+def release_patch(owner: Object, store: str, obj: Object) -> Patch:
+    """The write that removes an owner's reference from an object."""
+    kept = [ref for ref in owner_references_of(obj) if ref.get("uid") != uid_of(owner)]
+    return Patch(store, obj, {"metadata": {"ownerReferences": kept or None}})
 
 
 def controller_keys(change: Change, kind: str, store: str) -> Iterator[Key]:
-    """The controller of the given kind, of the object as it is and as it was."""
-    named: set[str] = set()
+    """The key of the object's controller of the given kind, before and after the change."""
+    names: set[str] = set()
     for obj in (change.object, change.before):
         ref = controller_reference_of(obj) if obj is not None else None
         if ref is not None and ref.get("kind") == kind:
-            named.add(ref["name"])
-    for name in named:
+            names.add(ref["name"])
+    for name in names:
         yield Key(store, namespace_of(change.object), name)
 
 
 def potential_owner_keys(change: Change, store: str, lister: Lister) -> Iterator[Key]:
-    """The owners whose selectors match an object that has no controller, and so may adopt it."""
+    """The keys of owners whose selectors match an orphan, which may adopt it."""
     obj = change.object
     if change.type == "DELETED" or controller_reference_of(obj) is not None:
         return

@@ -7,7 +7,7 @@ from typing import Literal, assert_never
 
 from msgspec import Struct
 
-from tinykube.controllers.conditions import condition, merge_conditions
+from tinykube.controllers.conditions import merge_conditions, new_condition
 from tinykube.controllers.objects import (
     annotations_of,
     controller_reference_of,
@@ -135,16 +135,16 @@ def _conditions(pod: Object, now: datetime, state: State, *, ready: bool) -> lis
     unready = "" if ended else f"containers with unready status: [{names}]"
     reason = ended or "ContainersNotReady"
     containers = (
-        condition("ContainersReady", True)
+        new_condition("ContainersReady", True)
         if ready
-        else condition("ContainersReady", False, reason, unready)
+        else new_condition("ContainersReady", False, reason, unready)
     )
     wanted = [
-        condition("PodReadyToStartContainers", state in ("Running", "Crashing")),
-        condition("Initialized", True, "PodCompleted" if state == "Succeeded" else ""),
+        new_condition("PodReadyToStartContainers", state in ("Running", "Crashing")),
+        new_condition("Initialized", True, "PodCompleted" if state == "Succeeded" else ""),
         _gated(pod, {**containers, "type": "Ready"}, standing),
         containers,
-        condition("PodScheduled", True),
+        new_condition("PodScheduled", True),
     ]
     others = [one for one in standing if one.get("type") not in _OURS]
     return [*others, *merge_conditions(standing, wanted, now, probed=True)]
@@ -164,7 +164,7 @@ def _gated(pod: Object, ready: Object, standing: Sequence[Object]) -> Object:
             text = f'the status of pod readiness gate "{kind}" is not "True", but {found["status"]}'
         else:
             continue
-        return condition("Ready", False, "ReadinessGatesNotReady", text)
+        return new_condition("Ready", False, "ReadinessGatesNotReady", text)
     return ready
 
 

@@ -1,6 +1,6 @@
 """ControllerRevisions: the numbered history of a StatefulSet's or DaemonSet's template."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
@@ -8,6 +8,7 @@ from tinykube.controllers.controller import (
     CONTROLLER_REVISIONS,
     Create,
     Delete,
+    Lister,
     Patch,
     Write,
 )
@@ -26,23 +27,32 @@ HASH = "controller.kubernetes.io/hash"
 
 
 class RevisionHistory(Struct, frozen=True):
-    """The revision that the present template is, the one pods were rolled to last, and the writes
-    that record them."""
+    """The revisions of an owner, and the writes that record them."""
 
     current: Object
+    """The revision of the last completed rollout."""
     update: Object
+    """The revision of the current template."""
     writes: tuple[Write, ...] = ()
 
 
-def find_revisions(
-    owner: Object, revisions: Iterable[Object], *, occupied: bool = False
-) -> RevisionHistory:
-    """Find or make the revision of the present template; an earlier one is renumbered as newest.
+def find_revisions(owner: Object, revisions: Sequence[Object], lister: Lister) -> RevisionHistory:
+    """Like `plan_revisions`; looks up whether another owner's revision has the new name."""
+    existing = lister.get(CONTROLLER_REVISIONS, namespace_of(owner), new_revision_name(owner))
+    own = {name_of(one) for one in revisions}
+    collides = existing is not None and name_of(existing) not in own
+    return plan_revisions(owner, revisions, collides=collides)
 
-    `occupied` says that the name the new revision would get is somebody else's.
+
+def plan_revisions(
+    owner: Object, revisions: Iterable[Object], *, collides: bool = False
+) -> RevisionHistory:
+    """Find or create the revision of the current template; an older one is renumbered as newest.
+
+    `collides` says that another owner's revision has the name of the new one.
     """
-    by_number = sorted(revisions, key=_age)
-    data = recorded(spec_of(owner)["template"])
+    by_number = sorted(revisions, key=_sort_key)
+    data = revision_data(spec_of(owner)["template"])
     latest = int(by_number[-1].get("revision", 0)) if by_number else 0
     same = [one for one in by_number if one.get("data") == data]
     writes: tuple[Write, ...] = ()
@@ -52,25 +62,25 @@ def find_revisions(
         update = {**same[-1], "revision": latest + 1}
         writes = (Patch(CONTROLLER_REVISIONS, same[-1], {"revision": latest + 1}),)
     else:
-        update = _revision(owner, data, latest + 1, int(occupied))
+        update = _new_revision(owner, data, latest + 1, int(collides))
         writes = (Create(CONTROLLER_REVISIONS, update),)
-    wanted = status_of(owner).get("currentRevision")
-    current = next((one for one in by_number if name_of(one) == wanted), update)
+    current_name = status_of(owner).get("currentRevision")
+    current = next((one for one in by_number if name_of(one) == current_name), update)
     return RevisionHistory(current, update, writes)
 
 
 def new_revision_name(owner: Object) -> str:
-    """The name that a revision of the present template gets."""
-    return f"{name_of(owner)}-{_hash(owner, recorded(spec_of(owner)['template']), 0)}"
+    """The name of a new revision of the current template."""
+    return f"{name_of(owner)}-{_hash(owner, revision_data(spec_of(owner)['template']), 0)}"
 
 
-def recorded(template: Object) -> Object:
-    """What a revision keeps: a patch that puts its template back."""
+def revision_data(template: Object) -> Object:
+    """The data of a revision: a patch that restores its template."""
     return {"spec": {"template": {**template, "$patch": "replace"}}}
 
 
 def template_of(revision: Object) -> Object:
-    """The template that a revision keeps."""
+    """The pod template of a revision."""
     template = revision["data"]["spec"]["template"]
     return {name: value for name, value in template.items() if name != "$patch"}
 
@@ -78,14 +88,14 @@ def template_of(revision: Object) -> Object:
 def revisions_to_delete(
     owner: Object, revisions: Iterable[Object], live: Iterable[str], pods: Iterable[Object]
 ) -> list[Write]:
-    """Deletions of the oldest revisions that nothing uses, beyond the history limit."""
+    """Deletions of the oldest unused revisions above the history limit."""
     limit = spec_of(owner).get("revisionHistoryLimit", 10)
     used = {*live, *((pod["metadata"].get("labels") or {}).get(REVISION_LABEL) for pod in pods)}
-    idle = [one for one in sorted(revisions, key=_age) if name_of(one) not in used]
-    return [Delete(CONTROLLER_REVISIONS, one) for one in idle[: max(0, len(idle) - int(limit))]]
+    unused = [one for one in sorted(revisions, key=_sort_key) if name_of(one) not in used]
+    return [Delete(CONTROLLER_REVISIONS, one) for one in unused[: max(0, len(unused) - int(limit))]]
 
 
-def _revision(owner: Object, data: Object, number: int, collisions: int) -> Object:
+def _new_revision(owner: Object, data: Object, number: int, collisions: int) -> Object:
     suffix = _hash(owner, data, collisions)
     labels = (spec_of(owner)["template"].get("metadata") or {}).get("labels") or {}
     return {
@@ -103,9 +113,9 @@ def _revision(owner: Object, data: Object, number: int, collisions: int) -> Obje
 
 
 def _hash(owner: Object, data: Object, collisions: int) -> str:
-    seen = int(status_of(owner).get("collisionCount") or 0) + collisions
-    return template_hash({"spec": data}, seen)
+    count = int(status_of(owner).get("collisionCount") or 0) + collisions
+    return template_hash({"spec": data}, count)
 
 
-def _age(revision: Object) -> tuple[int, str, str]:
+def _sort_key(revision: Object) -> tuple[int, str, str]:
     return int(revision.get("revision", 0)), creation_timestamp(revision), name_of(revision)

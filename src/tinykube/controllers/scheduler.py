@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from tinykube.controllers.conditions import condition, merge_conditions, status_patch
+from tinykube.controllers.conditions import merge_conditions, new_condition, status_patch
 from tinykube.controllers.controller import (
     DONE,
     NODES,
@@ -31,7 +31,7 @@ from tinykube.controllers.objects import (
 from tinykube.resources import Object
 from tinykube.storage import Change
 
-_BY = "default-scheduler"
+_COMPONENT = "default-scheduler"
 _GATED = "Scheduling is blocked due to non-empty scheduling gates"
 
 
@@ -97,7 +97,10 @@ def bind(pod: Object, node: str) -> Result:
     }
     text = f"Successfully assigned {namespace_of(pod)}/{name_of(pod)} to {node}"
     return Result(
-        (Create(PODS, binding, subresource="binding"), RecordEvent(pod, "Scheduled", text, _BY))
+        (
+            Create(PODS, binding, subresource="binding"),
+            RecordEvent(pod, "Scheduled", text, _COMPONENT),
+        )
     )
 
 
@@ -105,7 +108,7 @@ def unschedulable(pod: Object, nodes: int, now: datetime) -> Result:
     """Say once that no node takes a pod."""
     text = f"0/{nodes} nodes are available: {nodes} node(s) didn't match what the pod asks for."
     told = _unassigned(pod, "Unschedulable", text, now)
-    event = RecordEvent(pod, "FailedScheduling", text, _BY, warning=True)
+    event = RecordEvent(pod, "FailedScheduling", text, _COMPONENT, warning=True)
     return Result((*told.writes, event)) if told.writes else told
 
 
@@ -165,9 +168,9 @@ def _tolerates(toleration: Object, taint: Object) -> bool:
 
 
 def _is_ours(pod: Object) -> bool:
-    named = spec_of(pod).get("schedulerName") or _BY
+    named = spec_of(pod).get("schedulerName") or _COMPONENT
     assigned = spec_of(pod).get("nodeName")
-    return named == _BY and not assigned and not is_deleting(pod) and not is_finished(pod)
+    return named == _COMPONENT and not assigned and not is_deleting(pod) and not is_finished(pod)
 
 
 def _claim_trouble(pod: Object, lister: Lister) -> str:
@@ -186,7 +189,7 @@ def _claim_trouble(pod: Object, lister: Lister) -> str:
 
 def _unassigned(pod: Object, reason: str, message: str, now: datetime) -> Result:
     standing = status_of(pod).get("conditions") or []
-    wanted = condition("PodScheduled", False, reason, message)
+    wanted = new_condition("PodScheduled", False, reason, message)
     others = [one for one in standing if one.get("type") != "PodScheduled"]
     told = merge_conditions(standing, [wanted], now, probed=True)
     status = {**status_of(pod), "phase": "Pending", "conditions": [*others, *told]}

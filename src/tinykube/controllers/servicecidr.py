@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from ipaddress import ip_address, ip_network
 
-from tinykube.controllers.conditions import condition, merge_conditions, status_patch
+from tinykube.controllers.conditions import merge_conditions, new_condition, status_patch
 from tinykube.controllers.controller import DONE, Key, Lister, Patch, Result
 from tinykube.controllers.objects import is_deleting, name_of, status_of
 from tinykube.resources import Object
@@ -45,7 +45,7 @@ class ServiceCIDRController:
             return _finalized(cidr, add=False)
         told = merge_conditions(
             status_of(cidr).get("conditions") or (),
-            [condition("Ready", False, "Terminating", _ENDING)],
+            [new_condition("Ready", False, "Terminating", _ENDING)],
             lister.now,
         )
         return Result(status_patch(SERVICE_CIDRS, cidr, {"conditions": told}))
@@ -53,7 +53,7 @@ class ServiceCIDRController:
 
 def _readied(cidr: Object, lister: Lister) -> Result:
     standing = status_of(cidr).get("conditions") or ()
-    told = merge_conditions(standing, [condition("Ready", True, "", _READY)], lister.now)
+    told = merge_conditions(standing, [new_condition("Ready", True, "", _READY)], lister.now)
     return Result(status_patch(SERVICE_CIDRS, cidr, {"conditions": told}))
 
 

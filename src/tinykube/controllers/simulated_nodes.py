@@ -7,7 +7,7 @@ from itertools import islice
 
 from msgspec import Struct
 
-from tinykube.controllers.conditions import condition, merge_conditions, status_patch
+from tinykube.controllers.conditions import merge_conditions, new_condition, status_patch
 from tinykube.controllers.controller import (
     DONE,
     NODES,
@@ -125,12 +125,14 @@ def node_status(node: Object, now: datetime) -> Object:
     room = {"cpu": "32", "memory": "128Gi", "pods": "5000", "ephemeral-storage": "512Gi"}
     standing = status_of(node)
     ready = annotations_of(node).get(READY) != "false"
-    wanted = [condition(kind, not ready and None, why, text) for kind, why, text in _QUIET]
+    wanted = [new_condition(kind, not ready and None, why, text) for kind, why, text in _QUIET]
     if ready:
-        wanted.append(condition("Ready", True, "KubeletReady", "kubelet is posting ready status"))
+        wanted.append(
+            new_condition("Ready", True, "KubeletReady", "kubelet is posting ready status")
+        )
     else:
         text = f"node is held unready by the annotation {READY}"
-        wanted.append(condition("Ready", False, "KubeletNotReady", text))
+        wanted.append(new_condition("Ready", False, "KubeletNotReady", text))
     return {
         **standing,
         "capacity": standing.get("capacity") or room,

@@ -1,4 +1,4 @@
-"""The pods and volume claims of a StatefulSet: names, identities, who owns the claims."""
+"""The pods and volume claims of a StatefulSet: names, ordinals, and owners of the claims."""
 
 from collections.abc import Mapping
 
@@ -26,19 +26,19 @@ def first_ordinal(stateful_set: Object) -> int:
 
 
 def ordinals_of(stateful_set: Object) -> range:
-    """The ordinals that should have a pod."""
+    """The ordinals of the desired pods."""
     start = first_ordinal(stateful_set)
     return range(start, start + desired_replicas(stateful_set))
 
 
 def ordinal_of(stateful_set: Object, pod: Object) -> int | None:
-    """A pod's ordinal, or None when its name is not one the set gives."""
+    """A pod's ordinal; None if its name is not one of the StatefulSet."""
     parent, _, number = name_of(pod).rpartition("-")
     return int(number) if parent == name_of(stateful_set) and number.isdecimal() else None
 
 
 def stateful_pod(stateful_set: Object, revision: Object, ordinal: int) -> Object:
-    """The pod of one ordinal as a revision's template says."""
+    """The pod of an ordinal by a revision's template."""
     name = f"{name_of(stateful_set)}-{ordinal}"
     template = template_of(revision)
     labels = {NAME_LABEL: name, INDEX_LABEL: str(ordinal), REVISION_LABEL: name_of(revision)}
@@ -52,39 +52,39 @@ def stateful_pod(stateful_set: Object, revision: Object, ordinal: int) -> Object
 
 
 def _volumes(stateful_set: Object, template: Object, ordinal: int) -> list[Object]:
-    """The claims' volumes, in place of any the template has under the same names."""
+    """The volumes of the claims, which replace those of the same names in the template."""
     claims = claim_names(stateful_set, ordinal)
     mounted = [
         {"name": volume, "persistentVolumeClaim": {"claimName": claim}}
         for volume, claim in claims.items()
     ]
-    given = (template.get("spec") or {}).get("volumes") or ()
-    return mounted + [volume for volume in given if volume["name"] not in claims]
+    template_volumes = (template.get("spec") or {}).get("volumes") or ()
+    return mounted + [volume for volume in template_volumes if volume["name"] not in claims]
 
 
 def claim_names(stateful_set: Object, ordinal: int) -> dict[str, str]:
-    """The names of one ordinal's claims by the names of their templates."""
+    """The names of an ordinal's claims, by the names of their templates."""
     templates = spec_of(stateful_set).get("volumeClaimTemplates") or ()
     owner = name_of(stateful_set)
     return {name_of(one): f"{name_of(one)}-{owner}-{ordinal}" for one in templates}
 
 
 def missing_claims(stateful_set: Object, ordinal: int, claims: Mapping[str, Object]) -> list[Write]:
-    """The claims of one ordinal that are not there yet."""
+    """Creations of the missing claims of an ordinal."""
     names = claim_names(stateful_set, ordinal)
     return [
-        Create(VOLUME_CLAIMS, _claim(stateful_set, template, names[name_of(template)]))
+        Create(VOLUME_CLAIMS, _new_claim(stateful_set, template, names[name_of(template)]))
         for template in spec_of(stateful_set).get("volumeClaimTemplates") or ()
         if names[name_of(template)] not in claims
     ]
 
 
-def _claim(stateful_set: Object, template: Object, name: str) -> Object:
-    selected = (spec_of(stateful_set).get("selector") or {}).get("matchLabels") or {}
+def _new_claim(stateful_set: Object, template: Object, name: str) -> Object:
+    match_labels = (spec_of(stateful_set).get("selector") or {}).get("matchLabels") or {}
     metadata: Object = {
         "name": name,
         "namespace": namespace_of(stateful_set),
-        "labels": {**labels_of(template), **selected},
+        "labels": {**labels_of(template), **match_labels},
     }
     if annotations := template["metadata"].get("annotations"):
         metadata["annotations"] = annotations
@@ -98,25 +98,27 @@ def _claim(stateful_set: Object, template: Object, name: str) -> Object:
     }
 
 
-def claim_owners(
+def claim_owner_patches(
     stateful_set: Object, ordinal: int, pod: Object, claims: Mapping[str, Object]
 ) -> list[Write]:
-    """The writes that make a pod's claims live as long as the retention policy says."""
+    """The writes that set the owners of a pod's claims by the retention policy."""
     writes: list[Write] = []
     for name in claim_names(stateful_set, ordinal).values():
         claim = claims.get(name)
         if claim is None:
             continue
-        wanted = _owners(stateful_set, ordinal, pod, claim)
-        if wanted != owner_references_of(claim):
-            body = {"metadata": {"ownerReferences": wanted or None}}
+        desired = _claim_owner_references(stateful_set, ordinal, pod, claim)
+        if desired != owner_references_of(claim):
+            body = {"metadata": {"ownerReferences": desired or None}}
             writes.append(Patch(VOLUME_CLAIMS, claim, body))
     return writes
 
 
-def _owners(stateful_set: Object, ordinal: int, pod: Object, claim: Object) -> list[Object]:
-    ours = {uid_of(stateful_set), uid_of(pod)}
-    others = [ref for ref in owner_references_of(claim) if ref.get("uid") not in ours]
+def _claim_owner_references(
+    stateful_set: Object, ordinal: int, pod: Object, claim: Object
+) -> list[Object]:
+    own_uids = {uid_of(stateful_set), uid_of(pod)}
+    others = [ref for ref in owner_references_of(claim) if ref.get("uid") not in own_uids]
     if any(ref.get("controller") for ref in others):
         return others
     scaled_down = ordinal not in ordinals_of(stateful_set)
@@ -127,6 +129,6 @@ def _owners(stateful_set: Object, ordinal: int, pod: Object, claim: Object) -> l
     return others
 
 
-def _policy(stateful_set: Object, moment: str) -> str:
+def _policy(stateful_set: Object, event: str) -> str:
     policy = spec_of(stateful_set).get("persistentVolumeClaimRetentionPolicy") or {}
-    return str(policy.get(moment) or "Retain")
+    return str(policy.get(event) or "Retain")

@@ -1,4 +1,4 @@
-"""Writes as requests to the cluster's own API, so that its validation and admission apply."""
+"""Sending writes of controllers through the API, so that validation and admission apply."""
 
 from collections.abc import Sequence
 from typing import Protocol, assert_never
@@ -29,11 +29,11 @@ class _Metadata(Struct, frozen=True, rename="camel", gc=False):
     resource_version: str = ""
 
 
-class _Answer(Struct, frozen=True, gc=False):
+class _ObjectVersion(Struct, frozen=True, gc=False):
     metadata: _Metadata = _Metadata()
 
 
-_answer = msgspec.json.Decoder(_Answer)
+_decode_version = msgspec.json.Decoder(_ObjectVersion).decode
 
 
 class _Status(Struct, frozen=True):
@@ -41,11 +41,11 @@ class _Status(Struct, frozen=True):
     message: str = ""
 
 
-_status = msgspec.json.Decoder(_Status)
+_decode_status = msgspec.json.Decoder(_Status).decode
 
 
 class WriteError(Exception):
-    """The API server refused a write of a controller."""
+    """The API server rejected a write of a controller."""
 
     def __init__(self, code: int, reason: str, message: str) -> None:
         super().__init__(message or reason or f"status {code}")
@@ -54,12 +54,12 @@ class WriteError(Exception):
 
     @property
     def is_conflict(self) -> bool:
-        """Whether a precondition failed: the object is not as it was observed."""
+        """Whether a precondition failed: the object has changed since it was read."""
         return self.code == 409 and self.reason != "AlreadyExists"
 
 
 class ControlledApi(Protocol):
-    """What controllers need of a cluster: its objects, what it serves, and a way to write."""
+    """The part of an API server that controllers use: stored objects, resources and writes."""
 
     @property
     def storage(self) -> Storage: ...
@@ -74,7 +74,7 @@ class ControlledApi(Protocol):
 
 
 class Writer:
-    """Sends the writes of one cluster's controllers, in order, until one is refused."""
+    """Sends the writes of one cluster's controllers."""
 
     def __init__(self, api: ControlledApi, recorder: EventRecorder) -> None:
         self._api = api
@@ -83,12 +83,12 @@ class Writer:
         self._generation = -1
 
     async def send_all(self, writes: Sequence[Write]) -> None:
-        """Send writes one after the other; raises the first refusal that is not moot."""
+        """Send writes in order; raises `WriteError` at the first that fails."""
         versions: dict[str, str] = {}
         for write in writes:
             match write:
                 case RecordEvent():
-                    self._recorder.tell(write)
+                    self._recorder.record(write)
                 case Create():
                     await self._send(self._create(write))
                 case Replace():
@@ -107,7 +107,7 @@ class Writer:
         return response.body
 
     async def _patch(self, write: Patch, versions: dict[str, str]) -> None:
-        """A later patch of the same object in one outcome rests on the earlier one's result."""
+        """Send a patch; a later patch of the same object uses the resourceVersion of this one."""
         target = write.target
         resource = self.resource(write.store)
         version = versions.get(uid_of(target)) or target["metadata"].get("resourceVersion")
@@ -117,12 +117,14 @@ class Writer:
         path = resource.path(namespace_of(target), name_of(target), write.subresource)
         body = _encode({**write.body, "metadata": metadata})
         try:
-            answer = await self._send(Request("PATCH", path, body=body, content_type=MERGE_PATCH))
+            response_body = await self._send(
+                Request("PATCH", path, body=body, content_type=MERGE_PATCH)
+            )
         except WriteError as error:
             if error.code != 404:
                 raise
-            return  # gone in the meantime, which wakes whoever cares
-        versions[uid_of(target)] = _answer.decode(answer).metadata.resource_version
+            return  # deleted meanwhile; that change enqueues its keys
+        versions[uid_of(target)] = _decode_version(response_body).metadata.resource_version
 
     async def _delete(self, write: Delete) -> None:
         options: Object = {
@@ -140,7 +142,7 @@ class Writer:
         except WriteError as error:
             if error.code != 404 and not error.is_conflict:
                 raise
-            return  # it is gone, or another has its name: both are what was wanted
+            return  # already deleted, or recreated with another uid
 
     def _create(self, write: Create) -> Request:
         namespace = namespace_of(write.object)
@@ -154,7 +156,7 @@ class Writer:
         return Request("PUT", path, body=_encode(write.object))
 
     def resource(self, store: str) -> Resource:
-        """The resource whose objects a store keeps."""
+        """The resource of the objects in a store."""
         registry = self._api.registry
         if self._generation != registry.generation:
             self._resources = {one.store: one for one in reversed(list(registry.stored()))}
@@ -167,7 +169,7 @@ class Writer:
 
 def _write_error(response: Response) -> WriteError:
     try:
-        status = _status.decode(response.body)
+        status = _decode_status(response.body)
     except msgspec.DecodeError:
         status = _Status(message=response.body.decode("utf-8", "replace").strip())
     return WriteError(response.status, status.reason, status.message)

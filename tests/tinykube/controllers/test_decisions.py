@@ -185,11 +185,11 @@ def recorder() -> EventRecorder:
 
 def test_a_repeated_event_is_counted() -> None:
     notes = recorder()
-    notes.tell(tell("hello"))
-    notes.tell(tell("hello"))
+    notes.record(tell("hello"))
+    notes.record(tell("hello"))
 
     first = notes.next_write(lambda event: event)
-    notes.tell(tell("hello"))
+    notes.record(tell("hello"))
     second = notes.next_write(lambda event: event)
 
     assert isinstance(first, Create)
@@ -203,18 +203,18 @@ def test_a_flood_of_similar_events_is_cut_short() -> None:
     notes = recorder()
 
     for number in range(100):
-        notes.tell(tell(f"attempt {number}"))
+        notes.record(tell(f"attempt {number}"))
 
     assert len(notes) == 10
 
 
 def test_under_load_warnings_outlive_ordinary_news() -> None:
     notes = recorder()
-    notes.tell(tell("trouble", warning=True))
+    notes.record(tell("trouble", warning=True))
 
     for number in range(1000):
         about = {**pod(f"p{number}"), "metadata": metadata(f"p{number}")}
-        notes.tell(RecordEvent(about, "Started", "Started container", "kubelet"))
+        notes.record(RecordEvent(about, "Started", "Started container", "kubelet"))
 
     first = notes.next_write(lambda event: event)
     assert len(notes) < 300

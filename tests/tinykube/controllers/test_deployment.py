@@ -5,7 +5,7 @@ from typing import Any
 
 from tinykube.controllers.controller import Create, Delete, Patch, RecordEvent, Result, Write
 from tinykube.controllers.deployment import REVISION, sync_deployment
-from tinykube.controllers.deployment_rollout import DESIRED, MAXIMUM
+from tinykube.controllers.deployment_rollout import DESIRED_REPLICAS, MAX_REPLICAS
 from tinykube.controllers.objects import find_condition, format_time, name_of
 from tinykube.resources import Object
 
@@ -30,7 +30,7 @@ def conditions(result: Result) -> list[Object]:
 
 
 def numbered(name: str, revision: int, replicas: int = 3, **more: Any) -> Object:
-    notes = {REVISION: str(revision), DESIRED: "3", MAXIMUM: "4"}
+    notes = {REVISION: str(revision), DESIRED_REPLICAS: "3", MAX_REPLICAS: "4"}
     return replica_set(name, replicas, annotations=notes, **more)
 
 

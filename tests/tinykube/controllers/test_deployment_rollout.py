@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tinykube.controllers.deployment_rollout import (
-    DESIRED,
-    MAXIMUM,
+    DESIRED_REPLICAS,
+    MAX_REPLICAS,
     RolloutBounds,
     is_scaling,
     max_pods,
@@ -86,7 +86,7 @@ def test_a_rollout_ends_and_never_leaves_its_limits(
 
 
 def sized(name: str, replicas: int, desired: int, maximum: int, age: int = 100) -> Object:
-    notes = {DESIRED: str(desired), MAXIMUM: str(maximum)}
+    notes = {DESIRED_REPLICAS: str(desired), MAX_REPLICAS: str(maximum)}
     return replica_set(name, replicas, age=age, annotations=notes)
 
 

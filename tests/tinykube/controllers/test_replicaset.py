@@ -96,7 +96,7 @@ def test_matching_orphans_are_adopted_and_strangers_released() -> None:
 
     claims = plan_claims(owner, PODS, [stranger], [pod("a"), pod("c", labels={"app": "db"})])
 
-    assert claims.held == ()
+    assert claims.claimed == ()
     bodies = {name_of(one.target): one.body for one in claims.writes}
     assert set(bodies) == {"a", "b"}
     assert bodies["a"]["metadata"]["ownerReferences"][0]["uid"] == "uid-web-1"

@@ -7,7 +7,7 @@ import pytest
 
 from tinykube.controllers.controller import Create, Delete, Patch, Result
 from tinykube.controllers.objects import name_of, owner_reference
-from tinykube.controllers.revisions import RevisionHistory, find_revisions, revisions_to_delete
+from tinykube.controllers.revisions import RevisionHistory, plan_revisions, revisions_to_delete
 from tinykube.controllers.statefulset import stateful_set_status, sync_stateful_set
 from tinykube.controllers.statefulset_pods import stateful_pod
 from tinykube.resources import Object
@@ -35,7 +35,7 @@ CLAIMS = [{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce
 
 
 def revision_of(owner: Object, number: int = 1) -> Object:
-    made = find_revisions(owner, []).update
+    made = plan_revisions(owner, []).update
     return {**made, "revision": number, "metadata": {**made["metadata"], "uid": f"rev-{number}"}}
 
 
@@ -238,7 +238,7 @@ def test_an_earlier_template_gets_the_newest_number() -> None:
     first, second = stateful_set(), stateful_set(image="web:2")
     known = [revision_of(first, 1), revision_of(second, 2)]
 
-    history = find_revisions(first, known)
+    history = plan_revisions(first, known)
 
     assert name_of(history.update) == name_of(known[0])
     (write,) = history.writes
