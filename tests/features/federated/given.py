@@ -191,9 +191,13 @@ def told_by(plan: Plan, where: ClusterId = HERE) -> list[MemberRecord]:
 def addresses(plan: Plan) -> dict[str, list[str]]:
     """The addresses in the slices of a plan, by the cluster they come from."""
     told: dict[str, list[str]] = {}
-    for piece in wanted(plan, EndpointSlice):
-        source = piece.metadata.annotations["cluster.federated.antreaplus.vmware-tanzu.com"]
-        told.setdefault(source, []).extend(a for e in piece.endpoints or () for a in e.addresses)
+    for endpoint_slice in wanted(plan, EndpointSlice):
+        source = endpoint_slice.metadata.annotations[
+            "cluster.federated.antreaplus.vmware-tanzu.com"
+        ]
+        told.setdefault(source, []).extend(
+            a for e in endpoint_slice.endpoints or () for a in e.addresses
+        )
     return {c: sorted(a) for c, a in told.items()}
 
 

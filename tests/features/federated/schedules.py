@@ -186,10 +186,10 @@ class History:
             EndpointSlice, namespace=SYSTEM, labels=f"{KUBE_SERVICE}={of}"
         )
         told: dict[str, set[str]] = {}
-        for piece in listed.objects:
-            source = piece.metadata.annotations[CLUSTER]
+        for endpoint_slice in listed.objects:
+            source = endpoint_slice.metadata.annotations[CLUSTER]
             told.setdefault(source, set()).update(
-                a for e in piece.endpoints or () for a in e.addresses
+                a for e in endpoint_slice.endpoints or () for a in e.addresses
             )
         return told
 

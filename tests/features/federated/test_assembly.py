@@ -39,9 +39,11 @@ async def world() -> AsyncIterator[SupervisedWorld]:
 async def endpoints(world: SupervisedWorld, where: ClusterId) -> dict[str, list[str]]:
     listed = await world.admin(where).list(EndpointSlice, namespace=SYSTEM)
     told: dict[str, list[str]] = {}
-    for piece in listed.objects:
-        source = piece.metadata.annotations[CLUSTER]
-        told.setdefault(source, []).extend(a for e in piece.endpoints or () for a in e.addresses)
+    for endpoint_slice in listed.objects:
+        source = endpoint_slice.metadata.annotations[CLUSTER]
+        told.setdefault(source, []).extend(
+            a for e in endpoint_slice.endpoints or () for a in e.addresses
+        )
     return {c: sorted(a) for c, a in told.items()}
 
 

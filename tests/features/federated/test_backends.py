@@ -55,7 +55,7 @@ NODES = (
 
 
 def reach(*objects: Object, **view: Any) -> list[tuple[str, tuple[str, ...], list[int | None]]]:
-    """Family, ready addresses and port numbers of each piece that the record tells."""
+    """Family, ready addresses and port numbers of each endpoint_slice that the record tells."""
     [told] = told_by(planned(recording(), seen({HERE: objects}, **view)))
     return [(b.family, b.ready, [p.port for p in b.ports]) for b in told.backends]
 
@@ -146,8 +146,8 @@ def test_endpoints_are_told_by_how_they_are() -> None:
         )
     )
 
-    [piece] = told.backends
-    assert (piece.ready, piece.unready) == (("10.2.0.1",), ("10.2.0.9",))
+    [endpoint_slice] = told.backends
+    assert (endpoint_slice.ready, endpoint_slice.unready) == (("10.2.0.1",), ("10.2.0.9",))
 
 
 def test_dual_stack_is_a_piece_for_each_family() -> None:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hanse.features.federated.merge import merge
+from hanse.features.federated.merge import merge_members
 from hanse.features.federated.records import MemberPort, Origin
 from hanse.model.kinds.core import Protocol
 from hanse.model.naming import is_label
@@ -30,14 +30,14 @@ def test_ports_are_the_union_and_the_oldest_member_names_them() -> None:
     old = origin("lubeck", port(80, "http"), age=9)
     young = origin("bergen", port(80, "web"), port(443, "tls"), age=1)
 
-    together = merge([young, old])
+    together = merge_members([young, old])
 
     assert told(together.ports) == [("http", 80, "TCP"), ("tls", 443, "TCP")]
     assert [m.cluster for m in together.members] == ["lubeck", "bergen"]
 
 
 def test_members_of_one_age_count_by_their_cluster() -> None:
-    together = merge([origin("lubeck", port(80, "a")), origin("bergen", port(80, "b"))])
+    together = merge_members([origin("lubeck", port(80, "a")), origin("bergen", port(80, "b"))])
 
     assert told(together.ports) == [("b", 80, "TCP")]
 
@@ -46,20 +46,25 @@ def test_one_name_for_two_ports_becomes_two_names() -> None:
     old = origin("lubeck", port(80, "http"), age=9)
     young = origin("bergen", port(8080, "http"), age=1)
 
-    assert told(merge([old, young]).ports) == [("http", 80, "TCP"), ("http-tcp-8080", 8080, "TCP")]
+    assert told(merge_members([old, young]).ports) == [
+        ("http", 80, "TCP"),
+        ("http-tcp-8080", 8080, "TCP"),
+    ]
 
 
 def test_a_single_port_may_have_no_name_and_several_may_not() -> None:
-    assert told(merge([origin("lubeck", port(80))]).ports) == [("", 80, "TCP")]
-    both = merge([origin("lubeck", port(80), age=2), origin("bergen", port(53, "", "UDP"))])
+    assert told(merge_members([origin("lubeck", port(80))]).ports) == [("", 80, "TCP")]
+    both = merge_members([origin("lubeck", port(80), age=2), origin("bergen", port(53, "", "UDP"))])
     assert told(both.ports) == [("udp-53", 53, "UDP"), ("tcp-80", 80, "TCP")]
 
 
 def test_a_name_that_no_port_may_have_keeps_nobody_out() -> None:
-    assert told(merge([origin("lubeck", port(5432, "SQL_Port!"))]).ports) == [("", 5432, "TCP")]
+    assert told(merge_members([origin("lubeck", port(5432, "SQL_Port!"))]).ports) == [
+        ("", 5432, "TCP")
+    ]
     good = origin("bergen", port(80, "http"), age=9)
     bad = origin("lubeck", port(5432, "SQL_Port!"), port(5433, "\u00fc" * 63))
-    assert told(merge([good, bad]).ports) == [
+    assert told(merge_members([good, bad]).ports) == [
         ("http", 80, "TCP"),
         ("tcp-5432", 5432, "TCP"),
         ("tcp-5433", 5433, "TCP"),
@@ -70,7 +75,7 @@ def test_whoever_joins_later_with_another_protocol_is_left_out() -> None:
     old = origin("lubeck", port(53, "dns", "UDP"), age=9)
     young = origin("bergen", port(53, "dns", "TCP"), age=1)
 
-    together = merge([young, old])
+    together = merge_members([young, old])
 
     assert told(together.ports) == [("dns", 53, "UDP")]
     assert [m.cluster for m in together.members] == ["lubeck"]
@@ -82,7 +87,7 @@ def test_one_protocol_in_common_is_enough() -> None:
     both = origin("lubeck", port(53, "dns", "UDP"), port(53, "dns-tcp", "TCP"), age=9)
     one = origin("bergen", port(53, "dns", "TCP"), age=1)
 
-    together = merge([one, both])
+    together = merge_members([one, both])
 
     assert together.left_out == {}
     assert told(together.ports) == [("dns-tcp", 53, "TCP"), ("dns", 53, "UDP")]
@@ -107,13 +112,13 @@ def test_the_order_of_members_is_irrelevant(several: list[Origin], random: objec
     shuffled = list(several)
     random.shuffle(shuffled)  # type: ignore[attr-defined]  # a Random of hypothesis
 
-    assert merge(shuffled) == merge(several)
+    assert merge_members(shuffled) == merge_members(several)
 
 
 @settings(max_examples=60)
 @given(members)
 def test_ports_are_told_apart_by_name_and_by_number(several: list[Origin]) -> None:
-    together = merge(several)
+    together = merge_members(several)
 
     found = [p.name for p in together.ports]
     assert len(set(found)) == len(found)
@@ -125,7 +130,7 @@ def test_ports_are_told_apart_by_name_and_by_number(several: list[Origin]) -> No
 @settings(max_examples=60)
 @given(members)
 def test_everybody_is_part_of_it_or_told_why_not(several: list[Origin]) -> None:
-    together = merge(several)
+    together = merge_members(several)
 
     assert {m.identity for m in together.members} | set(together.left_out) == {
         o.identity for o in several
@@ -138,6 +143,6 @@ def test_everybody_is_part_of_it_or_told_why_not(several: list[Origin]) -> None:
 @settings(max_examples=60)
 @given(members)
 def test_who_left_out_is_leaves_no_trace(several: list[Origin]) -> None:
-    together = merge(several)
+    together = merge_members(several)
 
-    assert merge(together.members).ports == together.ports
+    assert merge_members(together.members).ports == together.ports

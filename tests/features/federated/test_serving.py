@@ -58,8 +58,8 @@ def test_the_service_is_a_selectorless_cluster_ip_with_everybodys_slices() -> No
     assert made.metadata.annotations == {FEDERATED: "true"}
     assert (made.spec.type, made.spec.selector) == ("ClusterIP", {})
     assert addresses(plan) == {HERE: ["10.1.0.1"], "bergen": ["10.3.0.1"]}
-    for piece in wanted(plan, EndpointSlice):
-        assert piece.metadata.labels["kubernetes.io/service-name"] == "web"
+    for endpoint_slice in wanted(plan, EndpointSlice):
+        assert endpoint_slice.metadata.labels["kubernetes.io/service-name"] == "web"
     assert {d.as_leader_of for d in plan.desired} == {HERE}
 
 

@@ -1,7 +1,7 @@
-"""A cluster's part in federated Services as Antrea Multi-cluster would be told of it.
+"""Translates a cluster's member Services into ServiceExports of Antrea Multi-cluster.
 
-Exports merge by namespace and name there: where a member Service is called otherwise, a Service of
-the federated name stands for it, by the same selector where one reaches, else with the endpoints.
+Antrea merges exports by namespace and name: where a member Service has another name, a Service of
+the federated name is added, with the same selector where that is possible, else with the endpoints.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +20,7 @@ EXPORTS = "multicluster.x-k8s.io/v1alpha1"
 
 
 class MigratedObjects(Struct, frozen=True):
-    """What one cluster holds that takes part."""
+    """The objects of one cluster that take part in federated Services."""
 
     services: tuple[Service, ...] = ()
     slices: tuple[EndpointSlice, ...] = ()
@@ -29,18 +29,18 @@ class MigratedObjects(Struct, frozen=True):
 
 
 class AntreaManifests(Struct, frozen=True):
-    """The objects to apply, and what a person should know about them."""
+    """The objects to apply, and notes for the user about them."""
 
     objects: tuple[Wire, ...]
     notes: tuple[str, ...] = ()
 
 
 def antrea_manifests(held: MigratedObjects, namespace: str) -> AntreaManifests:
-    """Everything for one cluster; global federated Services come together in a namespace."""
+    """The objects for one cluster; global federated Services move to `namespace`."""
     objects: list[Wire] = []
     notes: list[str] = []
     for federated, members in sorted(_members(held, namespace).items()):
-        objects += _standing_for(federated, members, held, notes)
+        objects += _stand_in_objects(federated, members, held, notes)
         objects.append(
             {
                 "apiVersion": EXPORTS,
@@ -66,10 +66,10 @@ def _members(held: MigratedObjects, namespace: str) -> dict[FederatedName, list[
     return found
 
 
-def _standing_for(
+def _stand_in_objects(
     federated: FederatedName, members: Sequence[Joinable], held: MigratedObjects, notes: list[str]
 ) -> Iterator[Wire]:
-    """What must be there for the export to have something to export."""
+    """The Service and slices that the export needs, if no member Service has its name."""
     first = members[0]
     alone = len(members) == 1 and isinstance(first, Service)
     here = first.metadata.namespace == federated.namespace
@@ -80,14 +80,14 @@ def _standing_for(
         return
     notes.append(
         f"Service {federated}: its endpoints are as they were when this was written, since no "
-        f"selector reaches {', '.join(_called(m) for m in members)}"
+        f"selector reaches {', '.join(_format_member(m) for m in members)}"
     )
-    yield _service(federated, _union(members), {})
+    yield _service(federated, _union_ports(members), {})
     for member in members:
         yield from _endpoints(federated, member, held)
 
 
-def _called(member: Joinable) -> str:
+def _format_member(member: Joinable) -> str:
     return f"{type(member).kind.name} {member.metadata.namespace}/{member.metadata.name}"
 
 
@@ -113,12 +113,12 @@ def _service(
     }
 
 
-def _union(members: Iterable[Joinable]) -> Iterator[ServicePort]:
-    told: set[tuple[str, int]] = set()
+def _union_ports(members: Iterable[Joinable]) -> Iterator[ServicePort]:
+    known: set[tuple[str, int]] = set()
     for member in members:
         for port in member.spec.ports:
-            if (port.protocol, port.port) not in told:
-                told.add((port.protocol, port.port))
+            if (port.protocol, port.port) not in known:
+                known.add((port.protocol, port.port))
                 yield ServicePort(port=port.port, name=port.name, protocol=port.protocol)
 
 
@@ -126,9 +126,11 @@ def _endpoints(federated: FederatedName, member: Joinable, held: MigratedObjects
     meta = member.metadata
     if isinstance(member, NativeService):
         for interface in held.interfaces:
-            identity = (interface.metadata.namespace, interface.metadata.name)
-            if identity == (meta.namespace, member.spec.network_interface):
-                yield _piece(federated, f"{meta.namespace}/{meta.name}", _at(interface, member))
+            ref = (interface.metadata.namespace, interface.metadata.name)
+            if ref == (meta.namespace, member.spec.network_interface):
+                yield _endpoint_slice(
+                    federated, f"{meta.namespace}/{meta.name}", _interface_slice(interface, member)
+                )
         return
     for endpoint_slice in held.slices:
         labels = endpoint_slice.metadata.labels
@@ -136,15 +138,17 @@ def _endpoints(federated: FederatedName, member: Joinable, held: MigratedObjects
             meta.namespace,
             meta.name,
         ):
-            told = to_wire(endpoint_slice)
-            told["endpoints"] = [
+            wire = to_wire(endpoint_slice)
+            wire["endpoints"] = [
                 {"addresses": list(e.addresses), "conditions": {"ready": e.ready}}
                 for e in endpoint_slice.endpoints or ()
             ]
-            yield _piece(federated, f"{meta.namespace}/{endpoint_slice.metadata.name}", told)
+            yield _endpoint_slice(
+                federated, f"{meta.namespace}/{endpoint_slice.metadata.name}", wire
+            )
 
 
-def _at(interface: NetworkInterface, native: NativeService) -> Wire:
+def _interface_slice(interface: NetworkInterface, native: NativeService) -> Wire:
     return {
         "addressType": "IPv6" if ":" in interface.address else "IPv4",
         "endpoints": [{"addresses": [interface.address], "conditions": {"ready": True}}],
@@ -163,7 +167,7 @@ def _port_name(name: str, number: int, protocol: str) -> str:
     return name or f"{protocol.lower()}-{number}"
 
 
-def _piece(federated: FederatedName, slot: str, told: Wire) -> Wire:
+def _endpoint_slice(federated: FederatedName, slot: str, wire: Wire) -> Wire:
     return {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
@@ -172,7 +176,7 @@ def _piece(federated: FederatedName, slot: str, told: Wire) -> Wire:
             "namespace": federated.namespace,
             "labels": {KUBE_SERVICE: federated.name},
         },
-        "addressType": told["addressType"],
-        "endpoints": told["endpoints"],
-        "ports": told.get("ports", []),
+        "addressType": wire["addressType"],
+        "endpoints": wire["endpoints"],
+        "ports": wire.get("ports", []),
     }

@@ -1,4 +1,4 @@
-"""Where a member Service is reached from other clusters, by its type, and from its own."""
+"""The addresses at which a member Service is reached, by its type."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
@@ -25,18 +25,18 @@ from hanse.model.questions import host_lookup
 from hanse.model.snapshot import Index, Snapshot
 
 
-def _behind(endpoint_slice: EndpointSlice) -> Iterator[str]:
+def _backed_service(endpoint_slice: EndpointSlice) -> Iterator[str]:
     labels = endpoint_slice.metadata.labels
     if KUBE_SERVICE in labels and labels.get(MANAGED_BY) != DOMAIN:
         yield f"{endpoint_slice.metadata.namespace}/{labels[KUBE_SERVICE]}"
 
 
-BACKEND_SLICES = Index(EndpointSlice, "federated-behind", _behind)
-"""The slices of Services that are not federated ones."""
+BACKEND_SLICES = Index(EndpointSlice, "federated-behind", _backed_service)
+"""The slices of Services other than federated ones, by Service."""
 
 
 class ResolvedBackends(Struct, frozen=True):
-    """Where a member Service is reached, and what must be asked to know it better."""
+    """The backends of a member Service, and the host names to look up for them."""
 
     backends: tuple[Backends, ...] = ()
     questions: tuple[Question, ...] = ()
@@ -54,15 +54,15 @@ def service_ports(service: Service) -> tuple[MemberPort, ...]:
 def resolve_backends(
     service: Service, where: ClusterId, snapshot: Snapshot, before: Sequence[Backends] = ()
 ) -> ResolvedBackends:
-    """Where other clusters reach a Service; `before` is what was told of it last."""
+    """The backends of a Service for other clusters; `before` are those of its current record."""
     spec = service.spec
     if spec.type == "LoadBalancer":
-        return _load_balanced(service, snapshot, before)
+        return _load_balancer_backends(service, snapshot, before)
     if spec.type == "NodePort":
-        return ResolvedBackends(tuple(_by_nodes(service, where, snapshot)))
+        return ResolvedBackends(tuple(_node_backends(service, where, snapshot)))
     if spec.external_ips:
         return ResolvedBackends(
-            tuple(_by_addresses("external", spec.external_ips, _own_ports(service)))
+            tuple(_address_backends("external", spec.external_ips, _endpoint_ports(service)))
         )
     return ResolvedBackends(pod_backends(service, where, snapshot))
 
@@ -72,7 +72,7 @@ def pod_backends(service: Service, where: ClusterId, snapshot: Snapshot) -> tupl
     meta = service.metadata
     slices = snapshot.by(where, BACKEND_SLICES, f"{meta.namespace}/{meta.name}")
     return tuple(
-        _from_slice(endpoint_slice)
+        _slice_backends(endpoint_slice)
         for endpoint_slice in sorted(slices, key=lambda s: s.metadata.name)
         if endpoint_slice.address_type != "FQDN" and endpoint_slice.endpoints
     )
@@ -81,7 +81,7 @@ def pod_backends(service: Service, where: ClusterId, snapshot: Snapshot) -> tupl
 def resolve_native_backends(
     native: NativeService, where: ClusterId, snapshot: Snapshot
 ) -> ResolvedBackends:
-    """Where a native service is reached: at its interface."""
+    """The backends of a native service: the address of its NetworkInterface."""
     meta, spec = native.metadata, native.spec
     interface = snapshot.get(where, NetworkInterface, spec.network_interface, meta.namespace)
     if interface is None:
@@ -89,22 +89,22 @@ def resolve_native_backends(
     ports = tuple(
         EndpointPort(port=p.port, name=p.name, protocol=p.protocol) for p in native_ports(native)
     )
-    return ResolvedBackends(tuple(_by_addresses("interface", (interface.address,), ports)))
+    return ResolvedBackends(tuple(_address_backends("interface", (interface.address,), ports)))
 
 
 def native_ports(native: NativeService) -> tuple[MemberPort, ...]:
-    """The ports of a native service, each once, by names that tell them apart."""
+    """The ports of a native service, each once, with unique names."""
     ports: dict[Number, MemberPort] = {}
     for p in native.spec.ports:
-        told = MemberPort(port=p.port, name=p.name, protocol=p.protocol)
-        ports.setdefault((p.protocol, p.port), told)
+        port = MemberPort(port=p.port, name=p.name, protocol=p.protocol)
+        ports.setdefault((p.protocol, p.port), port)
     return tuple(
         MemberPort(port=p.port, name=p.name, protocol=p.protocol) for p in named(ports.values())
     )
 
 
 def unreachable_reason(native: NativeService, where: ClusterId, snapshot: Snapshot) -> str:
-    """What keeps a native service from being reached; empty where nothing does, or nobody knows."""
+    """Why a native service has no usable address; empty where it has one, or it is not known."""
     if not snapshot.listed(where, NetworkInterface):
         return ""
     name, namespace = native.spec.network_interface, native.metadata.namespace
@@ -119,7 +119,7 @@ def unreachable_reason(native: NativeService, where: ClusterId, snapshot: Snapsh
     return ""
 
 
-def _from_slice(endpoint_slice: EndpointSlice) -> Backends:
+def _slice_backends(endpoint_slice: EndpointSlice) -> Backends:
     by_state: dict[str, set[str]] = {}
     for endpoint in endpoint_slice.endpoints or ():
         by_state.setdefault(_state(endpoint), set()).update(endpoint.addresses[:1])
@@ -140,28 +140,28 @@ def _state(endpoint: Endpoint) -> str:
     return "draining" if endpoint.serving and endpoint.terminating else "unready"
 
 
-def _own_ports(service: Service) -> tuple[EndpointPort, ...]:
+def _endpoint_ports(service: Service) -> tuple[EndpointPort, ...]:
     return tuple(
         EndpointPort(port=p.port, name=p.name, protocol=p.protocol, app_protocol=p.app_protocol)
         for p in service.spec.ports
     )
 
 
-def _by_addresses(
+def _address_backends(
     slot: str, addresses: Iterable[str], ports: tuple[EndpointPort, ...]
 ) -> Iterator[Backends]:
-    """One piece for each family, of the addresses that an endpoint may have."""
+    """Backends for each family of the addresses that an endpoint may have."""
     families: dict[AddressType, set[str]] = {}
     for text in addresses:
         family = family_of(text)
         if family is not None:
             families.setdefault(family, set()).add(text)
-    for family, several in sorted(families.items()):
-        yield Backends(f"{slot} {family}", family, ports, ready=tuple(sorted(several)))
+    for family, texts in sorted(families.items()):
+        yield Backends(f"{slot} {family}", family, ports, ready=tuple(sorted(texts)))
 
 
-def _by_nodes(service: Service, where: ClusterId, snapshot: Snapshot) -> Iterator[Backends]:
-    """The nodes that take the Service's traffic, at its node ports."""
+def _node_backends(service: Service, where: ClusterId, snapshot: Snapshot) -> Iterator[Backends]:
+    """The nodes that accept the Service's traffic, at its node ports."""
     ports = tuple(
         EndpointPort(port=p.node_port, name=p.name, protocol=p.protocol)
         for p in service.spec.ports
@@ -171,7 +171,7 @@ def _by_nodes(service: Service, where: ClusterId, snapshot: Snapshot) -> Iterato
     if service.spec.external_traffic_policy == "Local":
         used = _nodes_with_endpoints(service, where, snapshot)
         nodes = [n for n in nodes if n.metadata.name in used]
-    yield from _by_addresses("nodes", (a for n in nodes for a in _node_addresses(n)), ports)
+    yield from _address_backends("nodes", (a for n in nodes for a in _node_addresses(n)), ports)
 
 
 def _nodes_with_endpoints(service: Service, where: ClusterId, snapshot: Snapshot) -> set[str]:
@@ -185,7 +185,7 @@ def _nodes_with_endpoints(service: Service, where: ClusterId, snapshot: Snapshot
 
 
 def _node_addresses(node: Node) -> Iterator[str]:
-    """One address for each family: the external one where there is one."""
+    """One address of each family: the ExternalIP if there is one."""
     for family in ("IPv4", "IPv6"):
         for type_ in ("ExternalIP", "InternalIP"):
             found = [
@@ -198,34 +198,34 @@ def _node_addresses(node: Node) -> Iterator[str]:
                 break
 
 
-def _load_balanced(
+def _load_balancer_backends(
     service: Service, snapshot: Snapshot, before: Sequence[Backends]
 ) -> ResolvedBackends:
-    told: list[Backends] = []
+    backends: list[Backends] = []
     questions: list[Question] = []
     again: list[timedelta] = []
     for number, ingress in enumerate(service.status.load_balancer.ingress):
         ports = _ingress_ports(service, ingress)
         slot = f"ingress {number}"
         if ingress.ip:
-            told += _by_addresses(slot, (ingress.ip,), ports)
+            backends += _address_backends(slot, (ingress.ip,), ports)
         elif ingress.hostname:
             found = host_lookup(ingress.hostname, snapshot)
             questions.append(found.question)
             again.append(found.requeue_after)
             host = ingress.hostname.rstrip(".").lower()
-            if "." in host:  # no API server takes another, such as localhost, as a whole name
-                told.append(Backends(f"{slot} FQDN", "FQDN", ports, ready=(host,)))
+            if "." in host:  # an FQDN slice needs a name with a dot
+                backends.append(Backends(f"{slot} FQDN", "FQDN", ports, ready=(host,)))
             if found.addresses is not None:
-                told += _by_addresses(slot, found.addresses, ports)
-            else:  # not known now: what was known stands
-                told += [b for b in before if b.slot in (f"{slot} IPv4", f"{slot} IPv6")]
-    return ResolvedBackends(tuple(told), tuple(questions), min(again, default=None))
+                backends += _address_backends(slot, found.addresses, ports)
+            else:  # not resolved now: keep the recorded addresses
+                backends += [b for b in before if b.slot in (f"{slot} IPv4", f"{slot} IPv6")]
+    return ResolvedBackends(tuple(backends), tuple(questions), min(again, default=None))
 
 
 def _ingress_ports(service: Service, ingress: LoadBalancerIngress) -> tuple[EndpointPort, ...]:
-    """The ports that a load balancer says it serves, else all of the Service's."""
-    own = _own_ports(service)
+    """The ports in the load balancer's status, else all ports of the Service."""
+    own = _endpoint_ports(service)
     if not ingress.ports:
         return own
     served = {(p.protocol, p.port) for p in ingress.ports if not p.error}

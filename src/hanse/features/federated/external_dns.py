@@ -1,4 +1,4 @@
-"""Names for the world outside: annotations that ExternalDNS reads, and a DNSEndpoint."""
+"""External DNS names of federated Services: ExternalDNS annotations, and a DNSEndpoint."""
 
 from collections.abc import Iterable, Sequence
 from itertools import chain, zip_longest
@@ -16,27 +16,27 @@ from hanse.model.naming import unique
 from hanse.model.objects import Meta
 
 MOST_TARGETS = 32
-"""Addresses of one outside name: more do not fit an answer that everybody takes."""
+"""Addresses of one external name: more would not fit a DNS answer over UDP."""
 TTL = 30
 
 
 class ExternalHostname(Struct, frozen=True):
-    """The name outside, and the annotations that say it."""
+    """The external host name, and the annotations with which ExternalDNS reads it."""
 
     hostname: str = ""
-    marks: dict[str, str] = {}
+    annotations: dict[str, str] = {}
 
 
 def external_hostname(
     federated: FederatedName,
     records: Iterable[MemberRecord],
-    standing: Service | None,
+    current: Service | None,
     options: FederatedOptions,
 ) -> ExternalHostname:
-    """A person's name as it stands, else a member's, else one by the template."""
-    theirs = _of_a_person(standing.metadata.annotations if standing is not None else {})
-    if theirs:
-        return ExternalHostname(next(iter(theirs.values())), theirs)
+    """The host name that a user set on the Service, else a member's, else one by the template."""
+    by_user = _user_hostnames(current.metadata.annotations if current is not None else {})
+    if by_user:
+        return ExternalHostname(next(iter(by_user.values())), by_user)
     copied = next((r.hostname for r in records if r.hostname), "")
     template = options.hostname.replace("{name}", federated.name).replace(
         "{namespace}", federated.namespace
@@ -44,28 +44,28 @@ def external_hostname(
     hostname = copied or template
     if not hostname:
         return ExternalHostname()
-    marks = {f"{prefix}/hostname": hostname for prefix in EXTERNAL_DNS}
-    return ExternalHostname(hostname, {**marks, MANAGED_HOSTNAME: hostname})
+    annotations = {f"{prefix}/hostname": hostname for prefix in EXTERNAL_DNS}
+    return ExternalHostname(hostname, {**annotations, MANAGED_HOSTNAME: hostname})
 
 
-def _of_a_person(marks: dict[str, str]) -> dict[str, str]:
-    """The annotations with names that we did not set; the newer prefix first."""
+def _user_hostnames(annotations: dict[str, str]) -> dict[str, str]:
+    """The host name annotations that we did not set; the newer prefix first."""
     names = [f"{prefix}/hostname" for prefix in reversed(EXTERNAL_DNS)]
-    ours = marks.get(MANAGED_HOSTNAME, "")
-    return {n: marks[n] for n in names if marks.get(n, "") not in ("", ours)}
+    ours = annotations.get(MANAGED_HOSTNAME, "")
+    return {n: annotations[n] for n in names if annotations.get(n, "") not in ("", ours)}
 
 
-def target_annotations(outside: ExternalHostname, targets: Sequence[str]) -> dict[str, str]:
-    """What lets ExternalDNS publish a ClusterIP Service at its members' real addresses."""
-    if not outside.hostname or not targets:
+def target_annotations(external: ExternalHostname, targets: Sequence[str]) -> dict[str, str]:
+    """The annotations that make ExternalDNS publish members' addresses for a ClusterIP Service."""
+    if not external.hostname or not targets:
         return {}
     return {f"{prefix}/target": ",".join(targets) for prefix in EXTERNAL_DNS}
 
 
 def external_targets(records: Sequence[MemberRecord]) -> tuple[str, ...]:
-    """Where members are reached from outside, each member in turn; a name only where no address is.
+    """The ready addresses of members, taken from each in turn; else one host name.
 
-    An address cannot stand beside a name, which would be a CNAME.
+    Addresses and a host name cannot be combined: the name becomes a CNAME record.
     """
     ready = [
         [a for b in r.backends if b.family != "FQDN" for a in b.ready if family_of(a)]
@@ -80,7 +80,7 @@ def external_targets(records: Sequence[MemberRecord]) -> tuple[str, ...]:
 
 
 def dns_endpoint(federated: FederatedName, hostname: str, targets: Sequence[str]) -> DNSEndpoint:
-    """The same as records of their own, for those who let ExternalDNS read these."""
+    """The DNSEndpoint with the same records, for ExternalDNS with the CRD source."""
     by_type: dict[str, list[str]] = {}
     for target in targets:
         family = family_of(target)
@@ -92,9 +92,9 @@ def dns_endpoint(federated: FederatedName, hostname: str, targets: Sequence[str]
         metadata=Meta(name=unique("fed", federated.name), namespace=federated.namespace),
         spec=DNSEndpointSpec(
             endpoints=tuple(
-                DNSRecord(dns_name=name, record_type=type_, record_ttl=TTL, targets=tuple(several))
+                DNSRecord(dns_name=name, record_type=type_, record_ttl=TTL, targets=tuple(values))
                 for name in names
-                for type_, several in sorted(by_type.items())
+                for type_, values in sorted(by_type.items())
             )
         ),
     )

@@ -1,4 +1,4 @@
-"""The feature: what it watches, what wakes which decision, and the two decisions."""
+"""The feature `federated`: its watches, the keys that a change affects, and the plan of each."""
 
 from collections.abc import Iterable, Iterator
 
@@ -12,7 +12,7 @@ from hanse.features.federated.join_requests import (
     join_request,
 )
 from hanse.features.federated.member_service import NATIVE_PREFIX, plan_record
-from hanse.features.federated.members import is_led, led_members, members, service_key
+from hanse.features.federated.members import active_members, is_led, led_members, service_key
 from hanse.features.federated.names import (
     DOMAIN,
     RECORD,
@@ -73,13 +73,13 @@ class FederatedServices:
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         match change:
             case ObjectChange() if isinstance(change.object, ConfigMap):
-                return _woken_by_record(change, snapshot)
+                return _keys_for_record(change, snapshot)
             case ObjectChange(where) if is_led(where, snapshot):
-                return _woken_in(where, change, snapshot)
+                return _keys_for_led_object(where, change, snapshot)
             case ObjectChange():
                 return ()
             case FactChange():
-                return _woken_by_fact(change, snapshot)
+                return _keys_for_fact(change, snapshot)
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
         if key.topic.startswith(member_topic(RECORD_TOPIC, "")):
@@ -87,22 +87,26 @@ class FederatedServices:
         return plan_service(key, snapshot, self._options)
 
 
-def _woken_in(where: ClusterId, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-    """What a change in a member that we lead concerns."""
+def _keys_for_led_object(
+    where: ClusterId, change: ObjectChange, snapshot: Snapshot
+) -> Iterator[Key]:
+    """The keys that a change in a member that we lead affects."""
     obj = change.object
     meta = obj.metadata
     match obj:
         case Service() | NativeService():
-            yield from _of_sides(change, where)
+            for side in (change.before, change.after):
+                if isinstance(side, Service | NativeService):
+                    yield from _joinable_keys(side, where)
         case EndpointSlice():
-            yield from _of_slice(obj, where, snapshot)
-        case Node() if _says_anew(change):
+            yield from _slice_keys(obj, where, snapshot)
+        case Node() if _is_node_change(change):
             yield from (
-                _recording_key(s, where) for s in snapshot.by(where, JOINING_SERVICES, "NodePort")
+                _record_key(s, where) for s in snapshot.by(where, JOINING_SERVICES, "NodePort")
             )
         case NetworkInterface():
             natives = snapshot.by(where, NATIVE_SERVICES, f"{meta.namespace}/{meta.name}")
-            yield from (key for native in natives for key in _of_joinable(native, where))
+            yield from (key for native in natives for key in _joinable_keys(native, where))
         case Namespace():
             yield from (
                 service_key(federated, where) for federated in _federated_in(meta.name, snapshot)
@@ -111,14 +115,8 @@ def _woken_in(where: ClusterId, change: ObjectChange, snapshot: Snapshot) -> Ite
             return
 
 
-def _of_sides(change: ObjectChange, where: ClusterId) -> Iterator[Key]:
-    for side in (change.before, change.after):
-        if isinstance(side, Service | NativeService):
-            yield from _of_joinable(side, where)
-
-
-def _says_anew(change: ObjectChange) -> bool:
-    """Whether a node's addresses or readiness changed: its heartbeats are no news."""
+def _is_node_change(change: ObjectChange) -> bool:
+    """Whether a node's addresses or readiness changed, and not only its heartbeat."""
     sides = [
         (side.ready, side.status.addresses, side.metadata.deletion_timestamp)
         if isinstance(side, Node)
@@ -128,51 +126,54 @@ def _says_anew(change: ObjectChange) -> bool:
     return sides[0] != sides[1]
 
 
-def _of_joinable(obj: Joinable, where: ClusterId) -> Iterator[Key]:
-    wish = join_request(obj)
-    if wish.any:
-        yield _recording_key(obj, where)
-        for federated in wish.joins:
+def _joinable_keys(obj: Joinable, where: ClusterId) -> Iterator[Key]:
+    """The record of an object that joins, and the federated Services that it joins."""
+    request = join_request(obj)
+    if request.any:
+        yield _record_key(obj, where)
+        for federated in request.joins:
             yield service_key(federated, where)
 
 
-def _of_slice(endpoint_slice: EndpointSlice, where: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
+def _slice_keys(
+    endpoint_slice: EndpointSlice, where: ClusterId, snapshot: Snapshot
+) -> Iterator[Key]:
     labels = endpoint_slice.metadata.labels
     if labels.get(MANAGED_BY) == DOMAIN or KUBE_SERVICE not in labels:
         return
     service = snapshot.get(where, Service, labels[KUBE_SERVICE], endpoint_slice.metadata.namespace)
     if service is not None:
-        yield from _of_joinable(service, where)
+        yield from _joinable_keys(service, where)
 
 
-def _woken_by_record(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-    """A record concerns its federated Service wherever we lead, and members that share it."""
-    for told in (change.before, change.after):
-        federated = _federated_by(told) if isinstance(told, ConfigMap) else None
+def _keys_for_record(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
+    """The record's federated Service in each led member, and the other records of that Service."""
+    for side in (change.before, change.after):
+        federated = _federated_name(side) if isinstance(side, ConfigMap) else None
         if federated is not None:
             for member in led_members(snapshot):
                 yield service_key(federated, member)
-                yield from _members_of(federated, member, snapshot)
+                yield from _record_keys(federated, member, snapshot)
 
 
-def _members_of(federated: FederatedName, member: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
-    """The records of a member that have a say in a federated Service."""
-    for told in snapshot.by(member, BY_SERVICE, str(federated)):
-        found = read_record(told, member)
-        if found is not None:
-            record = found.record
+def _record_keys(federated: FederatedName, member: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
+    """The records in a member that belong to a federated Service."""
+    for configmap in snapshot.by(member, BY_SERVICE, str(federated)):
+        stored = read_record(configmap, member)
+        if stored is not None:
+            record = stored.record
             prefix = NATIVE_PREFIX if record.kind == "NativeService" else ""
             yield Key(
                 member_topic(RECORD_TOPIC, member), f"{prefix}{record.name}", record.namespace
             )
 
 
-def _woken_by_fact(change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
+def _keys_for_fact(change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
     match change.fact:
-        case ClusterState(cluster) if _stands_otherwise(change):
-            yield from _of_cluster(cluster, snapshot)
+        case ClusterState(cluster) if _is_state_change(change):
+            yield from _cluster_keys(cluster, snapshot)
         case KindServed(where, kind) if kind in _OPTIONAL and is_led(where, snapshot):
-            yield from _all_in(where, snapshot)
+            yield from _member_keys(where, snapshot)
         case WriteOutcome(place) if place.ref.kind == Service.kind and is_led(
             place.where, snapshot
         ):
@@ -181,7 +182,8 @@ def _woken_by_fact(change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
             return
 
 
-def _stands_otherwise(change: FactChange) -> bool:
+def _is_state_change(change: FactChange) -> bool:
+    """Whether a field of the cluster's state changed that plans depend on."""
     sides = [
         (side.roles, side.phase, side.listed, side.recovering)
         if isinstance(side, ClusterState)
@@ -191,23 +193,23 @@ def _stands_otherwise(change: FactChange) -> bool:
     return sides[0] != sides[1]
 
 
-def _of_cluster(cluster: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
-    """All that rests on a cluster: what it gives to others, and what it is given."""
-    ours = led_members(snapshot)
-    given = {_federated_by(told) for told in snapshot.all(cluster, ConfigMap)} - {None}
+def _cluster_keys(cluster: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
+    """The federated Services that a cluster's records belong to, and all keys of the cluster."""
+    led = led_members(snapshot)
+    joined = {_federated_name(c) for c in snapshot.all(cluster, ConfigMap)} - {None}
     yield from (
-        service_key(federated, m) for federated in given if federated is not None for m in ours
+        service_key(federated, m) for federated in joined if federated is not None for m in led
     )
-    if cluster in ours:
-        yield from _all_in(cluster, snapshot)
+    if cluster in led:
+        yield from _member_keys(cluster, snapshot)
 
 
-def _all_in(member: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
-    """Every decision about a member that we lead."""
+def _member_keys(member: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
+    """Every key of a member that we lead."""
     for service in snapshot.by(member, JOINING_SERVICES, ""):
-        yield _recording_key(service, member)
+        yield _record_key(service, member)
     for native in snapshot.all(member, NativeService):
-        yield from _of_joinable(native, member)
+        yield from _joinable_keys(native, member)
     for federated in _all_federated(snapshot):
         yield service_key(federated, member)
 
@@ -215,29 +217,30 @@ def _all_in(member: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
 def _all_federated(snapshot: Snapshot) -> set[FederatedName]:
     return {
         federated
-        for member in members(snapshot)
-        for told in snapshot.all(member, ConfigMap)
-        if (federated := _federated_by(told)) is not None
+        for member in active_members(snapshot)
+        for configmap in snapshot.all(member, ConfigMap)
+        if (federated := _federated_name(configmap)) is not None
     }
 
 
 def _federated_in(namespace: str, snapshot: Snapshot) -> set[FederatedName]:
     return {
         federated
-        for member in members(snapshot)
-        for told in snapshot.by(member, BY_NAMESPACE, namespace)
-        if (federated := _federated_by(told)) is not None
+        for member in active_members(snapshot)
+        for configmap in snapshot.by(member, BY_NAMESPACE, namespace)
+        if (federated := _federated_name(configmap)) is not None
     }
 
 
-def _federated_by(told: ConfigMap) -> FederatedName | None:
-    labels = told.metadata.labels
+def _federated_name(configmap: ConfigMap) -> FederatedName | None:
+    """The federated Service that a record belongs to, by its labels."""
+    labels = configmap.metadata.labels
     if RECORD not in labels or RECORD_NAMESPACE not in labels:
         return None
     return FederatedName(labels[RECORD_NAMESPACE], labels[RECORD])
 
 
-def _recording_key(obj: Joinable, member: ClusterId) -> Key:
+def _record_key(obj: Joinable, member: ClusterId) -> Key:
     prefix = NATIVE_PREFIX if isinstance(obj, NativeService) else ""
     meta = obj.metadata
     return Key(member_topic(RECORD_TOPIC, member), f"{prefix}{meta.name}", meta.namespace)

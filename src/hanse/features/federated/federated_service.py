@@ -1,6 +1,6 @@
-"""One federated Service in one member: the Service, its slices, and what goes with it."""
+"""Plans one federated Service in one member: Service, EndpointSlices, groups, DNSEndpoint."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,7 +12,6 @@ from hanse.features.federated.external_dns import (
     external_targets,
     target_annotations,
 )
-from hanse.features.federated.groups import address_groups
 from hanse.features.federated.join_requests import FederatedName
 from hanse.features.federated.members import (
     all_records_complete,
@@ -23,7 +22,7 @@ from hanse.features.federated.members import (
     serves,
     unreadable_members,
 )
-from hanse.features.federated.merge import MergedService, merge
+from hanse.features.federated.merge import MergedService, merge_members
 from hanse.features.federated.names import CLUSTER, FEDERATED, topic_member
 from hanse.features.federated.options import FederatedOptions
 from hanse.features.federated.records import MemberRecord, Origin
@@ -35,81 +34,86 @@ from hanse.features.federated.slices import (
     slice_addresses,
     slice_origin,
 )
-from hanse.features.federated.status import NAME_FREE_CONDITION, name_conditions, told
+from hanse.features.federated.status import NAME_FREE_CONDITION, name_conditions, status_plan
 from hanse.model.conditions import find
 from hanse.model.facts import WriteOutcome
-from hanse.model.kinds.antrea import ClusterGroup, Group
+from hanse.model.kinds.antrea import AddressBlock, ClusterGroup, Group, GroupSpec
 from hanse.model.kinds.core import Namespace, Service, ServiceSpec
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.externaldns import DNSEndpoint
+from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, Object, object_ref
 from hanse.model.plan import Desired, Key, Plan
 from hanse.model.snapshot import Snapshot
 
 
-class _Here(Struct, frozen=True):
-    """One federated Service as it will be in one member."""
+class _ServiceState(Struct, frozen=True):
+    """One federated Service in one member, with everything its objects depend on."""
 
     federated: FederatedName
     member: ClusterId
     merged: MergedService
     records: tuple[MemberRecord, ...]
-    """Of members that are part of it, the first to join first."""
+    """Of the members that are part of it, in the order of joining."""
     slices: tuple[EndpointSlice, ...]
+    """Built from records."""
     kept: tuple[EndpointSlice, ...]
-    """Slices of clusters out of sight, which stand as they are."""
-    standing: Service | None
+    """Current slices of clusters whose records are not known at the moment."""
+    current: Service | None
+    """The Service of that name in the member now, ours or not."""
 
     @property
-    def everything(self) -> tuple[EndpointSlice, ...]:
+    def all_slices(self) -> tuple[EndpointSlice, ...]:
         return (*self.slices, *self.kept)
 
 
 def plan_service(key: Key, snapshot: Snapshot, options: FederatedOptions) -> Plan:
-    """A federated Service in a member that we lead, as all records say."""
+    """A federated Service in a member that we lead, merged from all records."""
     member = topic_member(key.topic)
     if not is_led(member, snapshot):
         return Plan()
     federated = FederatedName(key.namespace, key.name)
-    standing = snapshot.get(member, Service, federated.name, federated.namespace)
-    if not _has_place(federated, member, snapshot):
+    current = snapshot.get(member, Service, federated.name, federated.namespace)
+    if not _has_namespace(federated, member, snapshot):
         return Plan()
-    here = _gathered(federated, member, snapshot, standing, options)
-    if not here.merged.members:
-        return (
-            _told_of_name(here, snapshot, "", Plan()) if all_records_complete(snapshot) else Plan()
-        )
-    if standing is not None and _must_be_made_anew(standing, here.merged):
-        return Plan()
+    state = _service_state(federated, member, snapshot, current, options)
+    if not state.merged.members:
+        if not all_records_complete(snapshot):
+            return Plan()
+        return _with_name_conditions(Plan(), state, "", snapshot)
+    if current is not None and _must_be_recreated(current, state.merged):
+        return Plan()  # nothing desired: the Service is deleted, and created by the next plan
     desired = [
         Desired(obj, member, step, frozenset(sources), as_leader_of=member)
-        for obj, step, sources in _objects(here, snapshot, options)
+        for obj, step, sources in _objects(state, snapshot, options)
     ]
-    return _told_of_name(here, snapshot, _in_the_way(here, snapshot), Plan(tuple(desired)))
+    return _with_name_conditions(
+        Plan(tuple(desired)), state, _name_conflict(state, snapshot), snapshot
+    )
 
 
-def _has_place(federated: FederatedName, member: ClusterId, snapshot: Snapshot) -> bool:
-    """Whether the namespace is there; where it is not, the Service is left out."""
-    space = snapshot.get(member, Namespace, federated.namespace)
-    return space is not None and not space.terminating
+def _has_namespace(federated: FederatedName, member: ClusterId, snapshot: Snapshot) -> bool:
+    """Whether the member has the namespace of the Service and does not delete it."""
+    namespace = snapshot.get(member, Namespace, federated.namespace)
+    return namespace is not None and not namespace.terminating
 
 
-def _gathered(
+def _service_state(
     federated: FederatedName,
     member: ClusterId,
     snapshot: Snapshot,
-    standing: Service | None,
+    current: Service | None,
     options: FederatedOptions,
-) -> _Here:
-    known = {j.origin.identity: j for j in list_records(federated, snapshot)}
+) -> _ServiceState:
+    known = {r.origin.identity: r for r in list_records(federated, snapshot)}
     kept = [
         (origin, endpoint_slice)
         for endpoint_slice in snapshot.by(member, GENERATED_SLICES, str(federated))
         if (origin := slice_origin(endpoint_slice)) is not None
         and origin.identity not in known
-        and _is_out_of_sight(origin.cluster, federated, snapshot)
+        and _keeps_slices(origin.cluster, federated, snapshot)
     ]
-    merged = merge([*(j.origin for j in known.values()), *dict(kept)])
+    merged = merge_members([*(r.origin for r in known.values()), *dict(kept)])
     records = tuple(known[o.identity].record for o in merged.members if o.identity in known)
     names = merged.names
     slices = [
@@ -118,24 +122,24 @@ def _gathered(
         if origin.identity in known
         for endpoint_slice in build_slices(
             federated,
-            _part(known[origin.identity].record, member, snapshot, origin),
+            _member_endpoints(known[origin.identity].record, member, snapshot, origin),
             names,
             options.slice_size,
         )
     ]
-    return _Here(
+    return _ServiceState(
         federated=federated,
         member=member,
         merged=merged,
         records=records,
         slices=tuple(slices),
         kept=tuple(as_applied(endpoint_slice) for _, endpoint_slice in kept),
-        standing=standing,
+        current=current,
     )
 
 
-def _is_out_of_sight(cluster: ClusterId, federated: FederatedName, snapshot: Snapshot) -> bool:
-    """Whether what came from a cluster stands, since nobody can say that it ended."""
+def _keeps_slices(cluster: ClusterId, federated: FederatedName, snapshot: Snapshot) -> bool:
+    """Whether slices of a cluster are kept, since it is not known whether its records ended."""
     if has_left(cluster, snapshot):
         return False
     return not has_complete_records(cluster, snapshot) or cluster in unreadable_members(
@@ -143,79 +147,113 @@ def _is_out_of_sight(cluster: ClusterId, federated: FederatedName, snapshot: Sna
     )
 
 
-def _part(
-    record: MemberRecord, member: ClusterId, snapshot: Snapshot, joined_as: Origin
+def _member_endpoints(
+    record: MemberRecord, member: ClusterId, snapshot: Snapshot, origin: Origin
 ) -> MemberEndpoints:
-    """A member Service's endpoints as this cluster reaches them: its own, by their pods."""
+    """The endpoints of a member Service as this cluster reaches them: a local one by its pods."""
     if record.cluster == member and record.kind == "Service":
         local = snapshot.get(member, Service, record.name, record.namespace)
         if local is not None:
-            return MemberEndpoints(joined_as, pod_backends(local, member, snapshot))
-    return MemberEndpoints(joined_as, record.backends)
+            return MemberEndpoints(origin, pod_backends(local, member, snapshot))
+    return MemberEndpoints(origin, record.backends)
 
 
-def _must_be_made_anew(standing: Service, merged: MergedService) -> bool:
-    """Whether the Service has an address and must have none, or the other way round."""
-    return FEDERATED in standing.metadata.annotations and standing.headless == bool(merged.ports)
+def _must_be_recreated(current: Service, merged: MergedService) -> bool:
+    """Whether our Service must change between headless and not, which no update can do."""
+    return FEDERATED in current.metadata.annotations and current.headless == bool(merged.ports)
 
 
 def _objects(
-    here: _Here, snapshot: Snapshot, options: FederatedOptions
+    state: _ServiceState, snapshot: Snapshot, options: FederatedOptions
 ) -> Iterator[tuple[Object, int, set[ClusterId]]]:
-    """Each object with its step and whose observation it rests on."""
-    federated, member = here.federated, here.member
-    outside = external_hostname(federated, here.records, here.standing, options)
-    targets = external_targets(here.records)
-    yield _service(here, {**outside.marks, **target_annotations(outside, targets)}), 0, {member}
-    for endpoint_slice in here.everything:
+    """Each object with its step and its source clusters."""
+    federated, member = state.federated, state.member
+    external = external_hostname(federated, state.records, state.current, options)
+    targets = external_targets(state.records)
+    yield (
+        _service(state, {**external.annotations, **target_annotations(external, targets)}),
+        0,
+        {member},
+    )
+    for endpoint_slice in state.all_slices:
         yield endpoint_slice, 1, {member, endpoint_slice.metadata.annotations[CLUSTER]}
-    if outside.hostname and targets and serves(member, DNSEndpoint, snapshot):
-        yield dns_endpoint(federated, outside.hostname, targets), 1, {member}
+    if external.hostname and targets and serves(member, DNSEndpoint, snapshot):
+        yield dns_endpoint(federated, external.hostname, targets), 1, {member}
     kinds = [kind for kind in (ClusterGroup, Group) if serves(member, kind, snapshot)]
-    for group in address_groups(federated, slice_addresses(here.everything), kinds):
+    for group in _address_groups(federated, slice_addresses(state.all_slices), kinds):
         yield group, 1, {member}
 
 
-def _service(here: _Here, marks: dict[str, str]) -> Service:
-    ports = here.merged.ports
+def _service(state: _ServiceState, annotations: dict[str, str]) -> Service:
+    ports = state.merged.ports
     return Service(
         metadata=Meta(
-            name=here.federated.name,
-            namespace=here.federated.namespace,
-            annotations={FEDERATED: "true", **marks},
+            name=state.federated.name,
+            namespace=state.federated.namespace,
+            annotations={FEDERATED: "true", **annotations},
         ),
         spec=ServiceSpec(
             ports=ports,
             cluster_ip="" if ports else "None",
-            ip_family_policy="PreferDualStack",  # all that the cluster has; a family too many rests
+            ip_family_policy="PreferDualStack",  # an extra family does no harm
         ),
     )
 
 
-def _in_the_way(here: _Here, snapshot: Snapshot) -> str:
-    """What a Service of the same name that is not ours keeps from being."""
-    standing = here.standing
-    if standing is None:
+def _name_conflict(state: _ServiceState, snapshot: Snapshot) -> str:
+    """The message for a foreign Service that has the name; empty where there is none."""
+    current = state.current
+    if current is None:
         return ""
-    outcome = snapshot.fact(WriteOutcome, ClusterObjectRef(here.member, object_ref(standing)))
-    told = find(standing.status.conditions, NAME_FREE_CONDITION) if outcome is None else None
-    still = (
-        told is not None
-        and told.status == "False"
-        and FEDERATED not in standing.metadata.annotations
+    outcome = snapshot.fact(WriteOutcome, ClusterObjectRef(state.member, object_ref(current)))
+    reported = find(current.status.conditions, NAME_FREE_CONDITION) if outcome is None else None
+    is_still_foreign = (
+        reported is not None
+        and reported.status == "False"
+        and FEDERATED not in current.metadata.annotations
     )
-    if not still and (outcome is None or outcome.result != "Foreign"):
+    if not is_still_foreign and (outcome is None or outcome.result != "Foreign"):
         return ""
-    first = here.merged.members[0]
+    first = state.merged.members[0]
     return (
-        f"this Service has the name of the federated Service {here.federated}, which {first} "
+        f"this Service has the name of the federated Service {state.federated}, which {first} "
         "joins: it is left alone, and the federated one is not in this cluster until one of them "
         "is renamed"
     )
 
 
-def _told_of_name(here: _Here, snapshot: Snapshot, fault: str, plan: Plan) -> Plan:
-    if here.standing is None:
+def _with_name_conditions(
+    plan: Plan, state: _ServiceState, conflict: str, snapshot: Snapshot
+) -> Plan:
+    """The plan with the status of the Service that has the name now."""
+    if state.current is None:
         return plan
-    telling = told(here.standing, here.member, name_conditions(here.standing, fault), snapshot)
-    return replace(plan, patches=telling.patches, events=telling.events)
+    conditions = name_conditions(state.current, conflict)
+    status = status_plan(state.current, state.member, conditions, snapshot)
+    return replace(plan, patches=status.patches, events=status.events)
+
+
+def _address_groups(
+    federated: FederatedName, addresses: Iterable[str], kinds: Iterable[type[Object]]
+) -> Iterator[ClusterGroup | Group]:
+    """The groups of addresses that Antrea policies name: cluster-wide, and in the namespace."""
+    spec = GroupSpec(
+        ip_blocks=tuple(
+            AddressBlock(cidr=f"{address}/{128 if ':' in address else 32}")
+            for address in sorted(set(addresses))
+        )
+    )
+    served = frozenset(kinds)
+    if ClusterGroup in served:
+        yield ClusterGroup(metadata=Meta(name=_cluster_group_name(federated)), spec=spec)
+    if Group in served:
+        yield Group(metadata=Meta(name=federated.name, namespace=federated.namespace), spec=spec)
+
+
+def _cluster_group_name(federated: FederatedName) -> str:
+    """`NAME` for a global federated Service, `NAME.NAMESPACE` for one of a namespace."""
+    return (
+        federated.name
+        if federated.namespace == SYSTEM
+        else f"{federated.name}.{federated.namespace}"
+    )

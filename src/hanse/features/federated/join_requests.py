@@ -1,4 +1,4 @@
-"""What a Service or native service asks for by annotations: federated Services to join."""
+"""The annotations by which Services and native services join federated Services."""
 
 from collections.abc import Iterator
 from typing import Any, TypeAlias
@@ -15,7 +15,7 @@ Joinable: TypeAlias = Service | NativeService
 
 
 class FederatedName(Struct, frozen=True, order=True):
-    """A federated Service, by the name that it has in every member."""
+    """Namespace and name of a federated Service, the same in every member."""
 
     namespace: str
     name: str
@@ -25,49 +25,51 @@ class FederatedName(Struct, frozen=True, order=True):
 
 
 class JoinRequest(Struct, frozen=True):
-    """What an object asks for: federated Services to join, and names that cannot be."""
+    """The federated Services that an object joins, and what is wrong with its annotations."""
 
     joins: tuple[FederatedName, ...] = ()
     faults: tuple[str, ...] = ()
 
     @property
     def any(self) -> bool:
+        """Whether the object has one of the annotations."""
         return bool(self.joins or self.faults)
 
 
 def join_request(obj: Joinable) -> JoinRequest:
-    """What an object asks for; what we generate ourselves joins nothing."""
-    marks = obj.metadata.annotations
-    if FEDERATED in marks:
+    """The request in an object's annotations; federated Services themselves join nothing."""
+    annotations = obj.metadata.annotations
+    if FEDERATED in annotations:
         return JoinRequest()
     joins: dict[FederatedName, None] = {}
     faults: list[str] = []
     for mark, namespace in ((GLOBAL, SYSTEM), (NAMESPACED, obj.metadata.namespace)):
-        name = spelled(marks, mark)
+        name = spelled(annotations, mark)
         if name is None:
             continue
         if is_service_name(name):
             joins[FederatedName(namespace, name)] = None
         else:
             faults.append(
-                f"annotation {spelled_label(marks, mark)}: {name[:63]!r} cannot be the name of a "
-                "Service: use up to 63 small letters, digits and dashes, beginning with a letter"
+                f"annotation {spelled_label(annotations, mark)}: {name[:63]!r} cannot be the name "
+                "of a Service: use up to 63 small letters, digits and dashes, beginning with a "
+                "letter"
             )
     return JoinRequest(tuple(joins), tuple(faults))
 
 
-def _joining(obj: Any) -> Iterator[str]:
+def _joining_types(obj: Any) -> Iterator[str]:
     if join_request(obj).any:
         yield ""
         if isinstance(obj, Service):
             yield obj.spec.type
 
 
-def _interface(native: NativeService) -> Iterator[str]:
+def _native_interface(native: NativeService) -> Iterator[str]:
     yield f"{native.metadata.namespace}/{native.spec.network_interface}"
 
 
-JOINING_SERVICES = Index(Service, "federated-joining", _joining)
-"""Services that ask to join, all under the empty value and again by their type."""
-NATIVE_SERVICES = Index(NativeService, "federated-native", _interface)
+JOINING_SERVICES = Index(Service, "federated-joining", _joining_types)
+"""Services that join, all under the empty value and again by their type."""
+NATIVE_SERVICES = Index(NativeService, "federated-native", _native_interface)
 """Native services by the interface they listen on."""

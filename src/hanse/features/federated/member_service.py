@@ -1,4 +1,4 @@
-"""The record of one member Service, written by the leader of its cluster for all others."""
+"""Plans the record of one member Service, which its leader writes for all other leaders."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ from hanse.features.federated.join_requests import (
     join_request,
 )
 from hanse.features.federated.members import all_records_complete, is_led, list_records
-from hanse.features.federated.merge import merge
+from hanse.features.federated.merge import merge_members
 from hanse.features.federated.names import EXTERNAL_DNS, topic_member
 from hanse.features.federated.records import (
     SCHEMA,
@@ -30,7 +30,7 @@ from hanse.features.federated.status import (
     PROTOCOL_CONFLICT,
     cleared_status,
     membership_conditions,
-    told,
+    status_plan,
 )
 from hanse.model.kinds.core import ConfigMap, Service
 from hanse.model.kinds.federation import SYSTEM, NativeService
@@ -38,44 +38,48 @@ from hanse.model.objects import ClusterId
 from hanse.model.plan import Desired, Key, Plan
 from hanse.model.snapshot import Snapshot
 
-NAME_ONLY = (
+EXTERNAL_NAME_MESSAGE = (
     "a Service of type ExternalName has no endpoints and joins no federated Service: choose "
     "another type, or take the annotation away"
 )
 NATIVE_PREFIX = "native."
-"""Of the names of keys about native services: no Service's name has a dot."""
+"""Prefix of names in keys of native services: the name of a Service has no dot."""
 
 
 def plan_record(key: Key, snapshot: Snapshot) -> Plan:
-    """What the leader of a member says of one Service or native service there."""
+    """The records of one Service or native service in a member that we lead, and its status."""
     member = topic_member(key.topic)
     if not is_led(member, snapshot):
         return Plan()
     obj = _member_service(key, member, snapshot)
     if obj is None or obj.metadata.deletion_timestamp is not None:
         return Plan()
-    wish = join_request(obj)
-    if not wish.any:
+    request = join_request(obj)
+    if not request.any:
         return cleared_status(obj, member)
     if isinstance(obj, Service) and obj.spec.type == "ExternalName":
-        return told(
-            obj, member, membership_conditions(obj, [("ExternalName", NAME_ONLY)]), snapshot
+        return status_plan(
+            obj,
+            member,
+            membership_conditions(obj, [("ExternalName", EXTERNAL_NAME_MESSAGE)]),
+            snapshot,
         )
-    reach = _reach(obj, member, snapshot, _told_before(obj, wish, member, snapshot))
+    before = _recorded_backends(obj, request, member, snapshot)
+    resolved = _resolve(obj, member, snapshot, before)
     desired = tuple(
         Desired(
-            record_configmap(_record(obj, federated, member, reach)),
+            record_configmap(_record(obj, federated, member, resolved)),
             member,
             sources=frozenset({member}),
             as_leader_of=member,
         )
-        for federated in wish.joins
+        for federated in request.joins
     )
-    faults = [("InvalidName", text) for text in wish.faults]
-    if isinstance(obj, NativeService) and (why := unreachable_reason(obj, member, snapshot)):
-        faults.append(("NoAddress", why))
-    faults += _left_out(obj, wish.joins, member, snapshot)
-    telling = told(
+    faults = [("InvalidName", text) for text in request.faults]
+    if isinstance(obj, NativeService) and (reason := unreachable_reason(obj, member, snapshot)):
+        faults.append(("NoAddress", reason))
+    faults += _conflicts(obj, request.joins, member, snapshot)
+    status = status_plan(
         obj,
         member,
         membership_conditions(obj, faults, certain=all_records_complete(snapshot)),
@@ -83,10 +87,10 @@ def plan_record(key: Key, snapshot: Snapshot) -> Plan:
     )
     return Plan(
         desired,
-        patches=telling.patches,
-        events=telling.events,
-        questions=reach.questions,
-        requeue_after=reach.requeue_after,
+        patches=status.patches,
+        events=status.events,
+        questions=resolved.questions,
+        requeue_after=resolved.requeue_after,
     )
 
 
@@ -97,7 +101,7 @@ def _member_service(key: Key, member: ClusterId, snapshot: Snapshot) -> Joinable
     return snapshot.get(member, Service, key.name, key.namespace)
 
 
-def _reach(
+def _resolve(
     obj: Joinable, member: ClusterId, snapshot: Snapshot, before: Sequence[Backends]
 ) -> ResolvedBackends:
     if isinstance(obj, NativeService):
@@ -106,7 +110,7 @@ def _reach(
 
 
 def _record(
-    obj: Joinable, federated: FederatedName, member: ClusterId, reach: ResolvedBackends
+    obj: Joinable, federated: FederatedName, member: ClusterId, resolved: ResolvedBackends
 ) -> MemberRecord:
     meta = obj.metadata
     return MemberRecord(
@@ -117,39 +121,41 @@ def _record(
         of_namespace=federated.namespace,
         of_name=federated.name,
         ports=native_ports(obj) if isinstance(obj, NativeService) else service_ports(obj),
-        backends=reach.backends,
+        backends=resolved.backends,
         hostname=annotated_hostname(meta.annotations),
         schema=SCHEMA,
     )
 
 
-def annotated_hostname(marks: dict[str, str]) -> str:
-    """The outside name that ExternalDNS would read, in either of its prefixes."""
-    names = (marks.get(f"{prefix}/hostname", "").strip() for prefix in reversed(EXTERNAL_DNS))
+def annotated_hostname(annotations: dict[str, str]) -> str:
+    """The host name that ExternalDNS would read, under either of its prefixes."""
+    names = (annotations.get(f"{prefix}/hostname", "").strip() for prefix in reversed(EXTERNAL_DNS))
     return next((name for name in names if name), "")
 
 
-def _told_before(
-    obj: Joinable, wish: JoinRequest, member: ClusterId, snapshot: Snapshot
+def _recorded_backends(
+    obj: Joinable, request: JoinRequest, member: ClusterId, snapshot: Snapshot
 ) -> Sequence[Backends]:
-    """The endpoints that the standing record tells, for what cannot be known now."""
-    for federated in wish.joins:
+    """The backends in the current record, for host names that do not resolve now."""
+    for federated in request.joins:
         name = record_configmap(_record(obj, federated, member, ResolvedBackends())).metadata.name
-        standing = snapshot.get(member, ConfigMap, name, SYSTEM)
-        found = read_record(standing, member) if standing is not None else None
-        if found is not None:
-            return found.record.backends
+        configmap = snapshot.get(member, ConfigMap, name, SYSTEM)
+        stored = read_record(configmap, member) if configmap is not None else None
+        if stored is not None:
+            return stored.record.backends
     return ()
 
 
-def _left_out(
+def _conflicts(
     obj: Joinable, joins: Sequence[FederatedName], member: ClusterId, snapshot: Snapshot
 ) -> list[tuple[str, str]]:
+    """Reason and message for each federated Service that leaves the object out."""
     kind = "NativeService" if isinstance(obj, NativeService) else "Service"
     identity = (member, kind, obj.metadata.namespace, obj.metadata.name)
     faults: list[tuple[str, str]] = []
     for federated in joins:
-        fault = merge(j.origin for j in list_records(federated, snapshot)).left_out.get(identity)
+        merged = merge_members(r.origin for r in list_records(federated, snapshot))
+        fault = merged.left_out.get(identity)
         if fault:
             faults.append((PROTOCOL_CONFLICT, f"left out of {federated}: {fault}"))
     return faults

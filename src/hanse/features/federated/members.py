@@ -1,4 +1,4 @@
-"""What the feature knows of the federation: who is led, who can be relied on, who has left."""
+"""Look-ups about members: who is led, whose records are complete, who has left."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ from hanse.model.snapshot import Snapshot
 
 
 def is_led(member: ClusterId, snapshot: Snapshot) -> bool:
-    """Whether we lead a member that is not about to leave."""
+    """Whether we lead a member that is not leaving."""
     state = snapshot.fact(ClusterState, member)
     return state is not None and Role.LED in state.roles and state.phase is not Phase.LEAVING
 
@@ -23,15 +23,15 @@ def led_members(snapshot: Snapshot) -> list[ClusterId]:
     return [m for m in snapshot.clusters(Role.LED) if is_led(m, snapshot)]
 
 
-def members(snapshot: Snapshot) -> Iterator[ClusterId]:
-    """The members whose records count: those that leave take theirs with them."""
+def active_members(snapshot: Snapshot) -> Iterator[ClusterId]:
+    """The members whose records count, which excludes those that are leaving."""
     for state in snapshot.facts(ClusterState):
         if Role.MEMBER in state.roles and state.phase is not Phase.LEAVING:
             yield state.cluster
 
 
 def has_complete_records(member: ClusterId, snapshot: Snapshot) -> bool:
-    """Whether a record that is not seen in a member is not there."""
+    """Whether the records of a member are listed completely: one that is missing does not exist."""
     state = snapshot.fact(ClusterState, member)
     return (
         state is not None
@@ -42,12 +42,12 @@ def has_complete_records(member: ClusterId, snapshot: Snapshot) -> bool:
 
 
 def all_records_complete(snapshot: Snapshot) -> bool:
-    """Whether every member's records are known: before that, nobody can say that there are none."""
-    return all(has_complete_records(member, snapshot) for member in members(snapshot))
+    """Whether the records of every member are listed completely."""
+    return all(has_complete_records(member, snapshot) for member in active_members(snapshot))
 
 
 def has_left(member: ClusterId, snapshot: Snapshot) -> bool:
-    """Whether a cluster is known to be no member any more, or about to be none."""
+    """Whether a cluster is a former or leaving member."""
     if snapshot.fact(ClusterDeparted, member) is not None:
         return True
     state = snapshot.fact(ClusterState, member)
@@ -55,22 +55,22 @@ def has_left(member: ClusterId, snapshot: Snapshot) -> bool:
 
 
 def list_records(federated: FederatedName, snapshot: Snapshot) -> list[StoredRecord]:
-    """Every sound record of one federated Service."""
+    """All valid records of one federated Service."""
     return [
-        found
-        for member in members(snapshot)
-        for told in snapshot.by(member, BY_SERVICE, str(federated))
-        if (found := read_record(told, member)) is not None
+        stored
+        for member in active_members(snapshot)
+        for configmap in snapshot.by(member, BY_SERVICE, str(federated))
+        if (stored := read_record(configmap, member)) is not None
     ]
 
 
 def unreadable_members(federated: FederatedName, snapshot: Snapshot) -> frozenset[ClusterId]:
-    """Members whose word on a federated Service is of a later version than we can read."""
+    """Members with a record of a federated Service in a newer schema."""
     return frozenset(
         member
-        for member in members(snapshot)
-        for told in snapshot.by(member, BY_SERVICE, str(federated))
-        if has_newer_schema(told)
+        for member in active_members(snapshot)
+        for configmap in snapshot.by(member, BY_SERVICE, str(federated))
+        if has_newer_schema(configmap)
     )
 
 
@@ -81,5 +81,5 @@ def serves(member: ClusterId, kind: type[Object], snapshot: Snapshot) -> bool:
 
 
 def service_key(federated: FederatedName, member: ClusterId) -> Key:
-    """The decision about one federated Service in one member."""
+    """The key of one federated Service in one member."""
     return Key(member_topic(SERVICE_TOPIC, member), federated.name, federated.namespace)

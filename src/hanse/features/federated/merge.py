@@ -1,6 +1,6 @@
-"""One federated Service of all its members: ports, their names, and who is left out.
+"""Merges member Services into one federated Service: ports, their names, and who is left out.
 
-It depends on the members alone, in any order: all leaders come to the same result.
+The order of the members is irrelevant, so all leaders come to the same result.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,28 +17,28 @@ MOST_OF_A_PORT_NAME = 63
 
 
 class MergedService(Struct, frozen=True):
-    """What all members agree on."""
+    """The federated Service that all members make together."""
 
     ports: tuple[ServicePort, ...] = ()
     members: tuple[Origin, ...] = ()
-    """Those that are part of it, the first to join first."""
+    """Those that are part of it, in the order of joining."""
     left_out: Mapping[tuple[str, str, str, str], str] = {}
-    """Why others are not, by whose they are."""
+    """Why others are not part of it, by their identity."""
 
     @property
     def names(self) -> dict[Number, str]:
-        """The name of each port, by which slices are joined to it."""
+        """The name of each port, by which its slices refer to it."""
         return {(p.protocol, p.port): p.name for p in self.ports}
 
 
-def merge(origins: Iterable[Origin]) -> MergedService:
-    """The union of ports by protocol and number; whoever joins later gives way."""
+def merge_members(origins: Iterable[Origin]) -> MergedService:
+    """The union of ports by protocol and number; a later member with a conflict is left out."""
     members: list[Origin] = []
     left_out: dict[tuple[str, str, str, str], str] = {}
     protocols: dict[int, tuple[set[Protocol], Origin]] = {}
     ports: dict[Number, MemberPort] = {}
     for origin in sorted(origins, key=lambda o: o.age):
-        fault = _fault(origin, protocols)
+        fault = _protocol_conflict(origin, protocols)
         if fault:
             left_out[origin.identity] = fault
             continue
@@ -49,12 +49,14 @@ def merge(origins: Iterable[Origin]) -> MergedService:
     return MergedService(named(ports.values()), tuple(members), left_out)
 
 
-def _fault(origin: Origin, protocols: Mapping[int, tuple[set[Protocol], Origin]]) -> str:
-    """What keeps a member out: a port that it serves by other protocols than all before it."""
-    mine: dict[int, set[Protocol]] = {}
+def _protocol_conflict(
+    origin: Origin, protocols: Mapping[int, tuple[set[Protocol], Origin]]
+) -> str:
+    """The message for a port under other protocols than in all earlier members; else empty."""
+    own_ports: dict[int, set[Protocol]] = {}
     for port in origin.ports:
-        mine.setdefault(port.port, set()).add(port.protocol)
-    for number, own in sorted(mine.items()):
+        own_ports.setdefault(port.port, set()).add(port.protocol)
+    for number, own in sorted(own_ports.items()):
         if number in protocols and own.isdisjoint(protocols[number][0]):
             theirs, first = protocols[number]
             return (

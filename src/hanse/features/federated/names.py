@@ -1,10 +1,10 @@
-"""Marks and names of federated Services."""
+"""Names, labels, annotations and key topics of federated Services."""
 
 from hanse.model.objects import ClusterId
 
 GLOBAL = "svc.global.federated"
 NAMESPACED = "svc.federated"
-"""Marks of members, in any spelling of the domain."""
+"""Annotations of member Services, under any spelling of the domain."""
 
 FEDERATED = "fed-svc.antreaplus.vmware-tanzu.com"
 """Annotation of every federated Service."""
@@ -12,15 +12,16 @@ CLUSTER = "cluster.federated.antreaplus.vmware-tanzu.com"
 """Annotation of its slices: the cluster they come from."""
 
 DOMAIN = "federated.hanse.dev"
+"""Prefix of our labels and annotations, and the manager of our EndpointSlices."""
 
 RECORD = f"{DOMAIN}/record"
 """Label of records, by which they are watched: the name of the federated Service."""
 RECORD_NAMESPACE = f"{DOMAIN}/namespace"
 """Label of records: the namespace of the federated Service."""
 ORIGIN = f"{DOMAIN}/origin"
-"""Annotation of slices: whose they are, as much as is needed while that cluster is out of sight."""
+"""Annotation of slices: the encoded Origin, to keep them while their cluster is unreachable."""
 MANAGED_HOSTNAME = f"{DOMAIN}/hostname"
-"""Annotation of federated Services: the outside name that we set, to know a person's from it."""
+"""Annotation of federated Services: the host name that we set, to tell it from a user's."""
 
 EXTERNAL_DNS = ("external-dns.alpha.kubernetes.io", "external-dns.kubernetes.io")
 """Both prefixes of ExternalDNS: the first was read until 0.21, the second since."""
@@ -30,10 +31,10 @@ SERVICE_TOPIC = "service"
 
 
 def member_topic(topic: str, member: ClusterId) -> str:
-    """Keys part by the member they serve, so that no plan grows with the federation."""
+    """The topic of keys for one member: a plan per member does not grow with the federation."""
     return f"{topic}@{member}"
 
 
 def topic_member(topic: str) -> ClusterId:
-    """The member that a key serves."""
+    """The member in the topic of a key."""
     return topic.partition("@")[2]

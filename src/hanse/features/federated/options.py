@@ -1,12 +1,12 @@
-"""What an installation chooses for federated Services."""
+"""Options of federated Services."""
 
 from msgspec import Struct
 
 
 class FederatedOptions(Struct, frozen=True):
-    """How federated Services are named outside, and how they are cut into slices."""
+    """External host names of federated Services, and the size of their slices."""
 
     hostname: str = ""
-    """A template of outside names, such as `{name}.{namespace}.example.org`; none: only copied."""
+    """Template, such as `{name}.{namespace}.example.org`; empty: only names of members."""
     slice_size: int = 100
-    """The most endpoints of one slice; an API server takes up to 1000."""
+    """Most endpoints of one slice; an API server accepts up to 1000."""

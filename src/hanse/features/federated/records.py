@@ -1,7 +1,7 @@
-"""What the leader of a member says of one Service there: all that other leaders need to know.
+"""The record of a member Service, which its leader writes for the leaders of other members.
 
-Records are ConfigMaps with a label, so that others watch them alone; the design gives leaders
-a right to ConfigMaps, and no kind has to be installed first.
+Records are ConfigMaps with a label by which they are watched: leaders have a right to ConfigMaps
+by design, and no CRD has to be installed first.
 """
 
 from collections.abc import Iterator
@@ -36,21 +36,21 @@ class MemberPort(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class Backends(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """Addresses of one family that serve the same ports, by how they are."""
+    """Addresses of one family that serve the same ports, by their state."""
 
     slot: str
-    """What tells them from others of the same member: where they were read."""
+    """Where they were read; unique in the record."""
     family: AddressType
     ports: tuple[EndpointPort, ...] = ()
     """Named as the member Service's own ports."""
     ready: tuple[str, ...] = ()
     unready: tuple[str, ...] = ()
     draining: tuple[str, ...] = ()
-    """Still serving, on their way out."""
+    """Terminating, and still serving."""
 
 
 class Origin(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """A member Service as the merge needs it."""
+    """A member Service without its endpoints, as the merge needs it."""
 
     cluster: ClusterId
     kind: Literal["Service", "NativeService"]
@@ -61,11 +61,12 @@ class Origin(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
     @property
     def age(self) -> tuple[datetime, ClusterId, str, str, str]:
-        """The order in which members count: the first to join, then by cluster and name."""
+        """The precedence of members: the first to join, then by cluster and name."""
         return (self.since, self.cluster, self.namespace, self.name, self.kind)
 
     @property
     def identity(self) -> tuple[ClusterId, str, str, str]:
+        """Cluster, kind, namespace and name of the member Service."""
         return (self.cluster, self.kind, self.namespace, self.name)
 
     def __str__(self) -> str:
@@ -73,7 +74,7 @@ class Origin(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class MemberRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """One member Service of one federated Service, as its own cluster's leader sees it."""
+    """One member Service of one federated Service, as the leader of its cluster records it."""
 
     cluster: ClusterId
     kind: Literal["Service", "NativeService"]
@@ -84,7 +85,7 @@ class MemberRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
     ports: tuple[MemberPort, ...] = ()
     backends: tuple[Backends, ...] = ()
     hostname: str = ""
-    """The outside name that it carries for ExternalDNS."""
+    """The host name in its annotations for ExternalDNS."""
     schema: int = 1
 
     @property
@@ -92,12 +93,12 @@ class MemberRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
         return FederatedName(self.of_namespace, self.of_name)
 
     def origin(self, since: datetime) -> Origin:
-        """The record without its endpoints."""
+        """The record without its endpoints, with the time of joining."""
         return Origin(self.cluster, self.kind, self.namespace, self.name, since, self.ports)
 
 
 class StoredRecord(Struct, frozen=True):
-    """A record as it stands: since when, and what it says."""
+    """A record in a member, and when it was created."""
 
     record: MemberRecord
     since: datetime
@@ -108,7 +109,7 @@ class StoredRecord(Struct, frozen=True):
 
 
 def record_configmap(record: MemberRecord) -> ConfigMap:
-    """The record as it is written in its member."""
+    """The ConfigMap of a record."""
     federated = record.federated
     name = unique(
         "fed", federated.name, record.name, federated.namespace, record.namespace, record.kind
@@ -118,34 +119,35 @@ def record_configmap(record: MemberRecord) -> ConfigMap:
     return ConfigMap(metadata=Meta(name=name, namespace=SYSTEM, labels=labels), data={MEMBER: text})
 
 
-def read_record(told: ConfigMap, where: ClusterId) -> StoredRecord | None:
-    """What a ConfigMap in a member says, if it is a sound record of that member."""
-    labels = told.metadata.labels
-    record = _read(told.data.get(MEMBER, ""))
+def read_record(configmap: ConfigMap, where: ClusterId) -> StoredRecord | None:
+    """The record in a ConfigMap of a member; None if it is not a valid record of that member."""
+    labels = configmap.metadata.labels
+    record = _decode(configmap.data.get(MEMBER, ""))
     if record is None or record.cluster != where:
         return None
     if (labels.get(RECORD), labels.get(RECORD_NAMESPACE)) != (record.of_name, record.of_namespace):
         return None
     return StoredRecord(
-        record, told.metadata.creation_timestamp or datetime.max.replace(tzinfo=UTC)
+        record, configmap.metadata.creation_timestamp or datetime.max.replace(tzinfo=UTC)
     )
 
 
-def has_newer_schema(told: ConfigMap) -> bool:
-    """Whether a record is of a later version than we know: then its cluster is out of our sight."""
+def has_newer_schema(configmap: ConfigMap) -> bool:
+    """Whether a record has a newer schema: its cluster is treated as out of reach."""
     try:
-        return _versions.decode(told.data.get(MEMBER, "")).schema > SCHEMA
+        return _versions.decode(configmap.data.get(MEMBER, "")).schema > SCHEMA
     except msgspec.DecodeError:
         return False
 
 
-def _of_service(told: ConfigMap) -> Iterator[str]:
-    labels = told.metadata.labels
+def _record_service(configmap: ConfigMap) -> Iterator[str]:
+    labels = configmap.metadata.labels
     if RECORD in labels:
         yield f"{labels.get(RECORD_NAMESPACE, '')}/{labels[RECORD]}"
 
 
-BY_SERVICE = Index(ConfigMap, "federated-records", _of_service)
+BY_SERVICE = Index(ConfigMap, "federated-records", _record_service)
+"""Records by federated Service."""
 BY_NAMESPACE = Index(
     ConfigMap, "federated-namespaces", lambda c: [c.metadata.labels.get(RECORD_NAMESPACE, "")]
 )
@@ -156,8 +158,11 @@ class _Version(Struct, frozen=True):
 
 
 @lru_cache(maxsize=8192)
-def _read(text: str) -> MemberRecord | None:
-    """One record is read by a plan for each member that is led, and whenever another changes."""
+def _decode(text: str) -> MemberRecord | None:
+    """The valid record in a text, or None.
+
+    Cached: every led member's plan reads the same records.
+    """
     if not text:
         return None
     try:
@@ -166,11 +171,11 @@ def _read(text: str) -> MemberRecord | None:
         record = _decoder.decode(text)
     except msgspec.DecodeError:
         return None
-    return record if _is_sound(record) else None
+    return record if _is_valid(record) else None
 
 
-def _is_sound(record: MemberRecord) -> bool:
-    """Whether a Service can be made of it: what no API server took would hold up all others."""
+def _is_valid(record: MemberRecord) -> bool:
+    """Whether an API server would accept a Service of it; one it refuses would block all others."""
     return (
         is_service_name(record.of_name)
         and len(record.ports) <= MOST_PORTS

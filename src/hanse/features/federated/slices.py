@@ -1,4 +1,4 @@
-"""The slices of a federated Service in one member: each member Service's endpoints, as they are."""
+"""Builds the EndpointSlices of a federated Service in one member."""
 
 from collections.abc import Iterable, Iterator
 
@@ -26,18 +26,18 @@ _UNREADY = EndpointConditions(ready=False)
 _DRAINING = EndpointConditions(ready=False, serving=True, terminating=True)
 
 
-def _generated(endpoint_slice: EndpointSlice) -> Iterator[str]:
+def _generated_for(endpoint_slice: EndpointSlice) -> Iterator[str]:
     labels = endpoint_slice.metadata.labels
     if labels.get(MANAGED_BY) == DOMAIN and KUBE_SERVICE in labels:
         yield f"{endpoint_slice.metadata.namespace}/{labels[KUBE_SERVICE]}"
 
 
-GENERATED_SLICES = Index(EndpointSlice, "federated-generated", _generated)
-"""The slices that we made, by their federated Service."""
+GENERATED_SLICES = Index(EndpointSlice, "federated-generated", _generated_for)
+"""The slices that this feature generates, by their federated Service."""
 
 
 class MemberEndpoints(Struct, frozen=True):
-    """A member Service's share of a federated Service in one cluster."""
+    """The backends of one member Service, as one cluster reaches them."""
 
     origin: Origin
     backends: tuple[Backends, ...]
@@ -46,9 +46,9 @@ class MemberEndpoints(Struct, frozen=True):
 def build_slices(
     federated: FederatedName, part: MemberEndpoints, names: dict[Number, str], most: int
 ) -> Iterator[EndpointSlice]:
-    """The slices of one member Service, with ports by the names of the federated Service."""
+    """The slices of one member Service, with the port names of the federated Service."""
     for backends in part.backends:
-        ports, told = _renamed(backends.ports, part.origin, names)
+        ports, renamed = _rename_ports(backends.ports, part.origin, names)
         endpoints = [
             Endpoint(addresses=(address,), conditions=conditions)
             for addresses, conditions in (
@@ -59,15 +59,15 @@ def build_slices(
             for address in addresses
         ]
         for start in range(0, len(endpoints), most):
-            endpoint_slice = tuple(endpoints[start : start + most])
-            meta = _meta(federated, part.origin, f"{backends.slot} {start}", told)
+            chunk = tuple(endpoints[start : start + most])
+            meta = _meta(federated, part.origin, f"{backends.slot} {start}", renamed)
             yield EndpointSlice(
-                metadata=meta, address_type=backends.family, endpoints=endpoint_slice, ports=ports
+                metadata=meta, address_type=backends.family, endpoints=chunk, ports=ports
             )
 
 
 def slice_origin(endpoint_slice: EndpointSlice) -> Origin | None:
-    """Whose a slice of ours is, as it says itself."""
+    """The member Service that a generated slice belongs to, by its annotation."""
     try:
         return _decoder.decode(endpoint_slice.metadata.annotations.get(ORIGIN, ""))
     except msgspec.DecodeError:
@@ -75,7 +75,7 @@ def slice_origin(endpoint_slice: EndpointSlice) -> Origin | None:
 
 
 def as_applied(endpoint_slice: EndpointSlice) -> EndpointSlice:
-    """A slice as we wrote it, to be kept while nobody can say anything new about it."""
+    """A slice with only what we wrote, to keep it unchanged."""
     meta = endpoint_slice.metadata
     return EndpointSlice(
         metadata=Meta(
@@ -92,22 +92,24 @@ def as_applied(endpoint_slice: EndpointSlice) -> EndpointSlice:
     )
 
 
-def slice_addresses(slices: Iterable[EndpointSlice], *, ready: bool = False) -> Iterator[str]:
-    """Every address in slices of an address family; only ready ones, if asked so."""
+def slice_addresses(slices: Iterable[EndpointSlice]) -> Iterator[str]:
+    """Every IP address in slices."""
     for endpoint_slice in slices:
         if endpoint_slice.address_type != "FQDN":
             for endpoint in endpoint_slice.endpoints or ():
-                if endpoint.ready or not ready:
-                    yield from endpoint.addresses
+                yield from endpoint.addresses
 
 
-def _renamed(
+def _rename_ports(
     ports: Iterable[EndpointPort], origin: Origin, names: dict[Number, str]
 ) -> tuple[tuple[EndpointPort, ...], tuple[MemberPort, ...]]:
-    """Ports by the federated names, since kube-proxy joins by name; and what they stand for."""
+    """The ports under their federated names, by which kube-proxy matches them.
+
+    The member's own ports under the same names come second.
+    """
     own = {p.name: p for p in origin.ports}
     served: list[EndpointPort] = []
-    told: list[MemberPort] = []
+    renamed: list[MemberPort] = []
     for port in ports:
         member = own.get(port.name)
         name = names.get((member.protocol, member.port)) if member is not None else None
@@ -120,20 +122,20 @@ def _renamed(
                     app_protocol=port.app_protocol or member.app_protocol,
                 )
             )
-            told.append(msgspec.structs.replace(member, name=name))
-    return tuple(served), tuple(told)
+            renamed.append(msgspec.structs.replace(member, name=name))
+    return tuple(served), tuple(renamed)
 
 
 def _meta(
     federated: FederatedName, origin: Origin, slot: str, ports: tuple[MemberPort, ...]
 ) -> Meta:
     name = unique(federated.name, origin.cluster, origin.namespace, origin.name, origin.kind, slot)
-    told = msgspec.json.encode(msgspec.structs.replace(origin, ports=ports)).decode()
+    encoded = msgspec.json.encode(msgspec.structs.replace(origin, ports=ports)).decode()
     return Meta(
         name=name,
         namespace=federated.namespace,
         labels={KUBE_SERVICE: federated.name, MANAGED_BY: DOMAIN},
-        annotations={CLUSTER: origin.cluster, ORIGIN: told},
+        annotations={CLUSTER: origin.cluster, ORIGIN: encoded},
     )
 
 

@@ -1,4 +1,4 @@
-"""What is told to people, as conditions of their own Services, with an Event when it turns bad."""
+"""Conditions of users' Services and native services, with an Event when one turns bad."""
 
 from collections.abc import Sequence
 
@@ -12,18 +12,18 @@ from hanse.model.plan import EventRequest, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
 FEDERATED_CONDITION = "Federated"
-"""Of a member Service: whether it is part of what it asks to join."""
+"""Of a member Service: whether it is part of the federated Services that it joins."""
 PROTOCOL_CONFLICT = "ProtocolConflict"
 NAME_FREE_CONDITION = "FederatedNameFree"
-"""Of a Service that is in the way of a federated one, which has the same name."""
+"""Of a foreign Service that has the name of a federated one."""
 
 
 def membership_conditions(
     obj: Joinable, faults: Sequence[tuple[str, str]], *, certain: bool = True
 ) -> list[Condition]:
-    """What keeps a member out, as (reason, sentence); once told, also that it is mended.
+    """Federated: False with the (reason, message) faults, True only after a False.
 
-    While not all members are seen nobody is certain that a conflict with one has ended.
+    `certain` is False while the records of some members are unknown: then a conflict may last.
     """
     if faults:
         message = "; ".join(text for _, text in faults)[:32000]
@@ -34,37 +34,39 @@ def membership_conditions(
     return []
 
 
-def name_conditions(service: Service, fault: str) -> list[Condition]:
-    """What a Service is in the way of; once told, also that it no longer is."""
-    if fault:
-        return [condition(NAME_FREE_CONDITION, False, "NameTaken", fault)]
+def name_conditions(service: Service, conflict: str) -> list[Condition]:
+    """FederatedNameFree: False with the conflict as its message, True only after a False."""
+    if conflict:
+        return [condition(NAME_FREE_CONDITION, False, "NameTaken", conflict)]
     if find(service.status.conditions, NAME_FREE_CONDITION) is not None:
         return [condition(NAME_FREE_CONDITION, True, "Free")]
     return []
 
 
-def told(obj: Joinable, where: ClusterId, wanted: Sequence[Condition], snapshot: Snapshot) -> Plan:
-    """The conditions as a patch of the object's status, and an Event for those that turned bad."""
-    if not wanted:
+def status_plan(
+    obj: Joinable, where: ClusterId, conditions: Sequence[Condition], snapshot: Snapshot
+) -> Plan:
+    """The conditions as a status patch, and an Event for each that turned bad."""
+    if not conditions:
         return Plan()
-    standing = obj.status.conditions
-    after = merged(standing, wanted, snapshot.now, obj.metadata.generation)
-    place = ClusterObjectRef(where, object_ref(obj))
-    change = {"status": {"conditions": msgspec.to_builtins(after)}}
+    current = obj.status.conditions
+    after = merged(current, conditions, snapshot.now, obj.metadata.generation)
+    ref = ClusterObjectRef(where, object_ref(obj))
+    patch = {"status": {"conditions": msgspec.to_builtins(after)}}
     events = tuple(
-        EventRequest(place, c.reason, c.message, "Warning")
-        for c in wanted
-        if _turned_bad(c, standing)
+        EventRequest(ref, c.reason, c.message, "Warning")
+        for c in conditions
+        if _turned_bad(c, current)
     )
-    return Plan(patches=(Patch(place, change, "status", as_leader_of=where),), events=events)
+    return Plan(patches=(Patch(ref, patch, "status", as_leader_of=where),), events=events)
 
 
 def cleared_status(obj: Joinable, where: ClusterId) -> Plan:
-    """Nothing is said any more of an object that asks for nothing."""
-    standing = obj.status.conditions
-    if find(standing, FEDERATED_CONDITION) is None:
+    """Remove the condition of an object that no longer joins anything."""
+    current = obj.status.conditions
+    if find(current, FEDERATED_CONDITION) is None:
         return Plan()
-    left = [c for c in standing if c.type != FEDERATED_CONDITION]
+    left = [c for c in current if c.type != FEDERATED_CONDITION]
     change = {"status": {"conditions": msgspec.to_builtins(left)}}
     return Plan(
         patches=(
@@ -73,11 +75,11 @@ def cleared_status(obj: Joinable, where: ClusterId) -> Plan:
     )
 
 
-def _turned_bad(wanted: Condition, standing: Sequence[Condition]) -> bool:
-    before = find(standing, wanted.type)
+def _turned_bad(condition_: Condition, current: Sequence[Condition]) -> bool:
+    before = find(current, condition_.type)
     same = before is not None and (before.status, before.reason, before.message) == (
-        wanted.status,
-        wanted.reason,
-        wanted.message,
+        condition_.status,
+        condition_.reason,
+        condition_.message,
     )
-    return wanted.status == "False" and not same
+    return condition_.status == "False" and not same
