@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from tinykube import custom, serializer
+from tinykube import custom_resources, serializer
 from tinykube.builtin_types import type_of
 from tinykube.conversion import to_served
 from tinykube.errors import StatusError, bad_request, internal_error
@@ -34,7 +34,7 @@ from tinykube.webhook_client import (
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 _MUTATING = "mutatingwebhookconfigurations.admissionregistration.k8s.io"
 _VALIDATING = "validatingwebhookconfigurations.admissionregistration.k8s.io"
-_NEVER_ASKED = frozenset((_MUTATING, _VALIDATING))
+_EXEMPT = frozenset((_MUTATING, _VALIDATING))
 _DRY_RUN_SAFE = ("None", "NoneOnDryRun")
 
 
@@ -68,54 +68,56 @@ class WebhookAdmission:
         self._storage = storage
         self._registry = registry
         self._random = random
-        self._call = call
+        self._caller = call
         self._resolve = resolve
 
     async def mutate(self, attributes: AdmissionAttributes) -> Object:
         """The object as the mutating webhooks leave it, each seeing what those before it did."""
         obj = attributes.object
-        for hook in [*self._hooks(_MUTATING, attributes)]:
+        for hook in [*self._matching_hooks(_MUTATING, attributes)]:
             current = AdmissionAttributes(
                 attributes.call, attributes.operation, obj, attributes.old
             )
-            response = await self._ask(hook, current)
+            response = await self._call_hook(hook, current)
             if response is not None and response.get("patch") and obj is not None:
                 obj = _patched(hook, attributes.call.resource, obj, response)
         return obj if obj is not None else {}
 
     async def validate(self, attributes: AdmissionAttributes) -> None:
         """Ask the validating webhooks, all at once; the first that denies refuses the change."""
-        hooks = [*self._hooks(_VALIDATING, attributes)]
+        hooks = [*self._matching_hooks(_VALIDATING, attributes)]
         if not hooks:
             return
         results = await asyncio.gather(
-            *(self._ask(hook, attributes) for hook in hooks), return_exceptions=True
+            *(self._call_hook(hook, attributes) for hook in hooks), return_exceptions=True
         )
         for result in results:
             if isinstance(result, BaseException):
                 raise result
 
-    def _hooks(self, store: str, attributes: AdmissionAttributes) -> Iterator[_Hook]:
-        if attributes.call.resource.store in _NEVER_ASKED or not self._storage.count(store):
+    def _matching_hooks(self, store: str, attributes: AdmissionAttributes) -> Iterator[_Hook]:
+        if attributes.call.resource.store in _EXEMPT or not self._storage.count(store):
             return
         for configuration in [*self._storage.objects(store)]:
             for spec in configuration.get("webhooks") or ():
-                resource = self._matching(spec, attributes)
-                if resource is not None and self._selected(spec, attributes):
+                resource = self._matching_resource(spec, attributes)
+                if resource is not None and self._selectors_match(spec, attributes):
                     yield _Hook(spec, resource)
 
-    def _matching(self, spec: dict[str, Any], attributes: AdmissionAttributes) -> Resource | None:
+    def _matching_resource(
+        self, spec: dict[str, Any], attributes: AdmissionAttributes
+    ) -> Resource | None:
         """The resource in the version that a webhook's rules name, if they name it."""
-        asked = attributes.call.resource
-        variants = [asked]
+        requested = attributes.call.resource
+        variants = [requested]
         if spec.get("matchPolicy") != "Exact":
-            variants += [r for r in self._registry.in_store(asked.store) if r is not asked]
+            variants += [r for r in self._registry.in_store(requested.store) if r is not requested]
         for variant in variants:
             if any(_rule_matches(rule, variant, attributes) for rule in spec.get("rules") or ()):
                 return variant
         return None
 
-    def _selected(self, spec: dict[str, Any], attributes: AdmissionAttributes) -> bool:
+    def _selectors_match(self, spec: dict[str, Any], attributes: AdmissionAttributes) -> bool:
         sides = [side for side in (attributes.object, attributes.old) if side is not None]
         labels = [side["metadata"].get("labels") or {} for side in sides]
         chosen = spec.get("objectSelector") or {}
@@ -132,14 +134,16 @@ class WebhookAdmission:
             return not spaces
         return matches_labels(spaces, found_space["metadata"].get("labels") or {})
 
-    async def _ask(self, hook: _Hook, attributes: AdmissionAttributes) -> dict[str, Any] | None:
+    async def _call_hook(
+        self, hook: _Hook, attributes: AdmissionAttributes
+    ) -> dict[str, Any] | None:
         """The webhook's answer, or nothing when it may be passed over."""
         name = hook.spec["name"]
         if attributes.call.dry_run and hook.spec.get("sideEffects") not in _DRY_RUN_SAFE:
             raise bad_request(f'admission webhook "{name}" does not support dry run')
         uid = new_uid(self._random)
         try:
-            response = await self._answer(hook, attributes, uid)
+            response = await self._review(hook, attributes, uid)
         except WebhookFailed as error:
             if hook.spec.get("failurePolicy") == "Ignore":
                 return None
@@ -149,13 +153,13 @@ class WebhookAdmission:
         for warning in response.get("warnings") or ():
             attributes.call.warn(warning)
         if not response.get("allowed"):
-            raise _denial(name, response.get("status") or {})
+            raise _denied(name, response.get("status") or {})
         return response
 
-    async def _answer(
+    async def _review(
         self, hook: _Hook, attributes: AdmissionAttributes, uid: str
     ) -> dict[str, Any]:
-        request = _review(hook, attributes, uid)
+        request = _admission_review(hook, attributes, uid)
         client = hook.spec.get("clientConfig") or {}
         seconds = hook.spec.get("timeoutSeconds", 10)
         try:
@@ -173,15 +177,15 @@ class WebhookAdmission:
             call = self._resolve(service, call)
         try:
             async with asyncio.timeout(seconds):
-                answered = await self._call(call)
+                body = await self._caller(call)
         except TimeoutError as error:
             raise WebhookFailed("context deadline exceeded") from error
-        return _response(answered, uid)
+        return _read_response(body, uid)
 
 
-def _response(answered: bytes, uid: str) -> dict[str, Any]:
+def _read_response(body: bytes, uid: str) -> dict[str, Any]:
     try:
-        review = msgspec.json.decode(answered, type=dict[str, Any])
+        review = msgspec.json.decode(body, type=dict[str, Any])
         response = msgspec.convert(review.get("response"), dict[str, Any])
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise WebhookFailed("received invalid webhook response") from error
@@ -206,13 +210,13 @@ def _rule_matches(
         and named("apiGroups", resource.group)
         and named("apiVersions", resource.version)
         and scope in ("*", wanted)
-        and _resource_named(
+        and _resource_matches(
             rule.get("resources") or (), resource, attributes.call.target.subresource
         )
     )
 
 
-def _resource_named(patterns: Iterable[str], resource: Resource, subresource: str) -> bool:
+def _resource_matches(patterns: Iterable[str], resource: Resource, subresource: str) -> bool:
     for pattern in patterns:
         parent, slash, endpoint = pattern.partition("/")
         if parent not in ("*", resource.plural):
@@ -222,9 +226,9 @@ def _resource_named(patterns: Iterable[str], resource: Resource, subresource: st
     return False
 
 
-def _review(hook: _Hook, attributes: AdmissionAttributes, uid: str) -> dict[str, Any]:
+def _admission_review(hook: _Hook, attributes: AdmissionAttributes, uid: str) -> dict[str, Any]:
     call, resource = attributes.call, hook.resource
-    asked = call.resource
+    requested = call.resource
     sides = [side for side in (attributes.object, attributes.old) if side is not None]
     metadata = sides[0]["metadata"]
     request: dict[str, Any] = {
@@ -235,11 +239,15 @@ def _review(hook: _Hook, attributes: AdmissionAttributes, uid: str) -> dict[str,
             "version": resource.version,
             "resource": resource.plural,
         },
-        "requestKind": {"group": asked.group, "version": asked.version, "kind": asked.kind},
+        "requestKind": {
+            "group": requested.group,
+            "version": requested.version,
+            "kind": requested.kind,
+        },
         "requestResource": {
-            "group": asked.group,
-            "version": asked.version,
-            "resource": asked.plural,
+            "group": requested.group,
+            "version": requested.version,
+            "resource": requested.plural,
         },
         "name": metadata.get("name", ""),
         "operation": attributes.operation,
@@ -249,7 +257,7 @@ def _review(hook: _Hook, attributes: AdmissionAttributes, uid: str) -> dict[str,
         "dryRun": call.dry_run,
         "options": call.options_object(),
     }
-    namespace = metadata["name"] if asked.store == "namespaces" else call.target.namespace
+    namespace = metadata["name"] if requested.store == "namespaces" else call.target.namespace
     if namespace:
         request["namespace"] = namespace
     if call.target.subresource:
@@ -257,16 +265,16 @@ def _review(hook: _Hook, attributes: AdmissionAttributes, uid: str) -> dict[str,
     return {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
 
 
-def _denial(name: str, status: dict[str, Any]) -> StatusError:
+def _denied(name: str, status: dict[str, Any]) -> StatusError:
     denied = f'admission webhook "{name}" denied the request'
     reason = status.get("reason") or ""
-    told = status.get("message") or reason
-    message = f"{denied}: {told}" if told else f"{denied} without explanation"
+    text = status.get("message") or reason
+    message = f"{denied}: {text}" if text else f"{denied} without explanation"
     code = status.get("code") or 0
     return StatusError(max(code, 400), reason, message, status.get("details"))
 
 
-def _patched(hook: _Hook, asked: Resource, obj: Object, response: dict[str, Any]) -> Object:
+def _patched(hook: _Hook, requested: Resource, obj: Object, response: dict[str, Any]) -> Object:
     """The object with a webhook's patch, read again as its kind has it."""
     name = hook.spec["name"]
     if response.get("patchType") not in (None, "JSONPatch"):
@@ -276,15 +284,15 @@ def _patched(hook: _Hook, asked: Resource, obj: Object, response: dict[str, Any]
         patched = apply_json_patch(serializer.clone(to_served(hook.resource, obj)), operations)
     except (BadBase64, bodies.DecodeError, PatchFailed, TypeError) as error:
         raise internal_error(str(error)) from error
-    patched = {**patched, "apiVersion": asked.api_version, "kind": asked.kind}
-    return _read_again(asked, patched)
+    patched = {**patched, "apiVersion": requested.api_version, "kind": requested.kind}
+    return _decode_patched(requested, patched)
 
 
-def _read_again(resource: Resource, patched: Object) -> Object:
+def _decode_patched(resource: Resource, patched: Object) -> Object:
     if resource.custom is not None:
-        return custom.shaped(resource, patched)[0]
+        return custom_resources.prune_and_default(resource, patched)[0]
     try:
-        made, _ = serializer.read(type_of(resource.api_version, resource.kind), patched)
+        made, _ = serializer.decode(type_of(resource.api_version, resource.kind), patched)
     except serializer.TypeMismatch as error:
         raise internal_error(str(error)) from error
     made = {"kind": resource.kind, "apiVersion": resource.api_version, **made}

@@ -1,4 +1,4 @@
-"""One cluster's API: everything about a request is decided here; HTTP only carries it."""
+"""The API server of one cluster: one request in, one response out, without HTTP."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,9 +20,9 @@ from tinykube.errors import (
 from tinykube.handlers import bodies, reads
 from tinykube.handlers.calls import Call
 from tinykube.handlers.deletion import DeleteHandler
-from tinykube.handlers.negotiation import answer, list_response
+from tinykube.handlers.negotiation import list_response, object_response
 from tinykube.handlers.paths import is_resource_path, resolve_path
-from tinykube.handlers.reviews import reviewed
+from tinykube.handlers.reviews import complete_review
 from tinykube.handlers.subresources import SubresourceHandler
 from tinykube.handlers.watch import WatchHandler
 from tinykube.handlers.writes import WriteHandler
@@ -41,7 +41,7 @@ from tinykube.webhook_client import (
 
 
 class ApiServer:
-    """A Kubernetes API over one storage; `service_range` is one CIDR or two, parted by a comma."""
+    """A Kubernetes API over one storage; `service_range` is one CIDR, or two with a comma."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class ApiServer:
         self.clock = clock
         self.storage = Storage(history=history)
         self.registry = Registry(BUILTINS)
-        start = None if seed is None else f"{name} {seed}"  # or two clusters had the same uids
+        start = None if seed is None else f"{name} {seed}"  # clusters have different uids
         random = Random(start)  # noqa: S311 -- names and uids, not secrets; seeded runs replay
         allocator = ServiceAllocator(self.storage, clock, random)
         admission = WebhookAdmission(
@@ -80,15 +80,15 @@ class ApiServer:
         )
         if snapshot is None:
             bootstrap = Bootstrap(self.storage, clock, random, allocator)
-            bootstrap.fill(service_range, advertise, port)
-            self.storage.compact()  # nobody has seen what came before the first request
+            bootstrap.create_initial_objects(service_range, advertise, port)
+            self.storage.compact()  # no client has seen a version before the first request
         else:
             self.storage.restore(snapshot)
 
     async def send(self, request: RequestLike, user: User = ADMIN) -> Response:
-        """Answer one request that is not a watch; any status, never a refusal as an exception."""
+        """Answer one request that is not a watch; errors are responses, never exceptions."""
         try:
-            return await self._answer(request, user)
+            return await self._handle(request, user)
         except StatusError as error:
             return error.response
 
@@ -97,7 +97,7 @@ class ApiServer:
         self, request: RequestLike, user: User = ADMIN
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Answer one watch, line by line; raises `StatusError` on entry for any status but 200."""
-        call = self._call(request, user)
+        call = self._resolve(request, user)
         if call.verb != "watch" or "watch" not in call.resource.verbs:
             raise method_not_allowed()
         watch = self._watch_handler.open(call)
@@ -107,27 +107,28 @@ class ApiServer:
             watch.close()
 
     def authenticate(self, token: str) -> User | None:
-        """Whose bearer token this is, if TokenRequest issued it here and it still holds."""
+        """The user of a ServiceAccount token that this server issued; None if it is not valid."""
         return self._tokens.authenticate(token)
 
     def drop_watches(self) -> None:
-        """End every watch, as a server that restarts does."""
-        self._watch_handler.drop()
+        """End every watch, as a restart of the server does."""
+        self._watch_handler.end_all()
 
-    def _call(self, request: RequestLike, user: User) -> Call:
+    def _resolve(self, request: RequestLike, user: User) -> Call:
+        """The resource that a request names, and the user on whose behalf it is made."""
         if not is_resource_path(request.path):
             raise NoSuchPath
         target = resolve_path(self.registry, request.path)
         return Call(request, target, effective_user(request.headers, user), self.clock.now())
 
-    async def _answer(self, request: RequestLike, user: User) -> Response:
+    async def _handle(self, request: RequestLike, user: User) -> Response:
         if not is_resource_path(request.path):
             document = discovery.respond(self.registry, request)
             if document is None:
                 raise NoSuchPath
             return document
-        call = self._call(request, user)
-        match self._checked_verb(call):
+        call = self._resolve(request, user)
+        match self._check_verb(call):
             case "get" if call.target.subresource != "scale":
                 return reads.get(self.storage, call, call.now)
             case "list":
@@ -135,40 +136,40 @@ class ApiServer:
             case _:
                 pass
         try:
-            return await self._answer_write(call)
+            return await self._handle_write(call)
         finally:
-            self._crd_registrar.settle(call.resource)
+            self._crd_registrar.after_write(call.resource)
 
-    async def _answer_write(self, call: Call) -> Response:
+    async def _handle_write(self, call: Call) -> Response:
         now = call.now
-        outcome = await self._subresource_handler.answer(call)
-        if outcome is not None:
-            return answer(call, outcome.code, outcome.object, now)
+        result = await self._subresource_handler.handle(call)
+        if result is not None:
+            return object_response(call, result.code, result.object, now)
         if "list" not in call.resource.verbs:
-            review = reviewed(bodies.decode_object(call), call.user, self._tokens, now)
-            return answer(call, 201, review, now)
+            review = complete_review(bodies.decode_object(call), call.user, self._tokens, now)
+            return object_response(call, 201, review, now)
         match call.verb:
             case "create":
-                outcome = await self._write_handler.create(call)
-                if outcome.object.get("type") == SECRET_TYPE and not call.dry_run:
-                    self._tokens.fill(outcome.object)
+                result = await self._write_handler.create(call)
+                if result.object.get("type") == SECRET_TYPE and not call.dry_run:
+                    self._tokens.populate_secret(result.object)
             case "update":
-                outcome = await self._write_handler.update(call)
+                result = await self._write_handler.update(call)
             case "patch":
-                outcome = await self._write_handler.patch(call)
+                result = await self._write_handler.patch(call)
             case "delete":
-                removed = await self._delete_handler.delete(call)
-                return answer(call, removed.code, removed.object, now)
+                deleted = await self._delete_handler.delete(call)
+                return object_response(call, deleted.code, deleted.object, now)
             case "deletecollection":
-                items = await self._delete_handler.delete_many(call)
+                items = await self._delete_handler.delete_collection(call)
                 return list_response(
                     call, items, {"resourceVersion": str(self.storage.version)}, now
                 )
             case _:
                 raise method_not_allowed()
-        return answer(call, outcome.code, outcome.object, now)
+        return object_response(call, result.code, result.object, now)
 
-    def _checked_verb(self, call: Call) -> str:
+    def _check_verb(self, call: Call) -> str:
         subresource = call.resource.subresource(call.target.subresource)
         verbs = subresource.verbs if subresource is not None else call.resource.verbs
         if call.verb not in verbs:
@@ -184,7 +185,7 @@ class ApiServer:
 
 
 def is_watch(request: RequestLike) -> bool:
-    """Whether a request asks for a stream."""
+    """Whether a request is a watch."""
     if request.method != "GET":
         return False
     return "/watch/" in request.path or any(

@@ -38,7 +38,7 @@ class Bootstrap:
         self._random = random
         self._allocator = allocator
 
-    def fill(self, service_range: str, advertise: str, port: int) -> None:
+    def create_initial_objects(self, service_range: str, advertise: str, port: int) -> None:
         """Make the namespaces, the service range, and the API's own Service at `advertise`."""
         for name in _NAMESPACES:
             self._create(
@@ -60,10 +60,10 @@ class Bootstrap:
                     "preemptionPolicy": "PreemptLowerPriority",
                 },
             )
-        self._service_range(service_range)
-        self._own_service(service_range, advertise, port)
+        self._create_service_cidr(service_range)
+        self._create_api_service(service_range, advertise, port)
 
-    def _service_range(self, service_range: str) -> None:
+    def _create_service_cidr(self, service_range: str) -> None:
         ready = {
             "type": "Ready",
             "status": "True",
@@ -80,7 +80,7 @@ class Bootstrap:
             {"spec": {"cidrs": cidrs}, "status": {"conditions": [ready]}},
         )
 
-    def _own_service(self, service_range: str, advertise: str, port: int) -> None:
+    def _create_api_service(self, service_range: str, advertise: str, port: int) -> None:
         first = str(ip_network(service_range.split(",", maxsplit=1)[0].strip())[1])
         labels = {"component": "apiserver", "provider": "kubernetes"}
         metadata = {"name": "kubernetes", "namespace": "default", "labels": labels}

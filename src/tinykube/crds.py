@@ -45,17 +45,17 @@ class CrdRegistrar:
         self._clock = clock
         self._remove = remove
         self._terminating: set[str] = set()
-        self._unsettled: set[str] = set()
+        self._changed_groups: set[str] = set()
         """Groups in which a CRD came, changed or went: names are taken within their group."""
-        storage.subscribe(self._note, CRDS)
+        storage.subscribe(self._on_storage_event, CRDS)
 
-    def settle(self, resource: Resource) -> None:
+    def after_write(self, resource: Resource) -> None:
         """After a write: accept a CRD's names, or go on cleaning up one that is leaving."""
         if resource.store == CRDS:
-            groups, self._unsettled = self._unsettled, set()
+            groups, self._changed_groups = self._changed_groups, set()
             for crd in [*self._storage.objects(CRDS)]:
                 if crd["spec"]["group"] in groups:
-                    self._settle_one(crd)
+                    self._accept_names(crd)
         if self._terminating and (resource.store == CRDS or resource.store in self._terminating):
             for name in [*self._terminating]:
                 self._clean_up(name)
@@ -64,10 +64,10 @@ class CrdRegistrar:
         """Whether a resource's CRD is being deleted, so that nothing new may come."""
         return resource.store in self._terminating
 
-    def _settle_one(self, crd: Object) -> None:
+    def _accept_names(self, crd: Object) -> None:
         if crd["metadata"].get("deletionTimestamp"):
             return
-        settled = accepted(crd, self._registry, self._clock)
+        settled = with_accepted_names(crd, self._registry, self._clock)
         if settled != crd:
             self._storage.replace(CRDS, settled)
 
@@ -91,9 +91,9 @@ class CrdRegistrar:
         else:
             self._storage.remove(CRDS, "", name, {**crd, "metadata": metadata})
 
-    def _note(self, notice: StorageEvent) -> None:
-        if isinstance(notice, Change):
-            self._serve(notice.object, gone=notice.type == "DELETED")
+    def _on_storage_event(self, event: StorageEvent) -> None:
+        if isinstance(event, Change):
+            self._update_registry(event.object, gone=event.type == "DELETED")
             return
         self._terminating.clear()
         present = {crd["metadata"]["name"]: crd for crd in self._storage.objects(CRDS)}
@@ -101,11 +101,11 @@ class CrdRegistrar:
             if served not in present:
                 self._registry.withdraw(served)
         for crd in present.values():
-            self._serve(crd, gone=False)
+            self._update_registry(crd, gone=False)
 
-    def _serve(self, crd: Object, *, gone: bool) -> None:
+    def _update_registry(self, crd: Object, *, gone: bool) -> None:
         name = crd["metadata"]["name"]
-        self._unsettled.add(crd["spec"]["group"])
+        self._changed_groups.add(crd["spec"]["group"])
         if gone:
             self._terminating.discard(name)
         elif crd["metadata"].get("deletionTimestamp"):
@@ -179,69 +179,69 @@ def with_defaults(crd: Object) -> None:
     spec.setdefault("conversion", {"strategy": "None"})
 
 
-def accepted(crd: Object, registry: Registry, clock: Clock) -> Object:
+def with_accepted_names(crd: Object, registry: Registry, clock: Clock) -> Object:
     """The CRD with the status that says whether its names are free and it is served."""
     before = crd.get("status") or {}
-    taken = _taken_name(crd, registry)
+    conflict = _name_conflict(crd, registry)
     stored = next(version["name"] for version in crd["spec"]["versions"] if version.get("storage"))
     history = list(before.get("storedVersions") or ())
     if stored not in history:
         history.append(stored)
     names = crd["spec"]["names"]
-    if taken is not None:
+    if conflict is not None:
         names = before.get("acceptedNames", {"plural": "", "kind": ""})
-    conditions = _conditions(before.get("conditions") or [], taken, timestamp(clock.now()))
+    conditions = _conditions(before.get("conditions") or [], conflict, timestamp(clock.now()))
     status = {"conditions": conditions, "acceptedNames": names, "storedVersions": history}
     return {**crd, "status": status}
 
 
-class _Verdict(Struct, frozen=True):
+class _Reason(Struct, frozen=True):
     """Why a name is taken."""
 
     reason: str
     message: str
 
 
-def _conditions(before: list[Object], taken: _Verdict | None, now: str) -> list[Object]:
+def _conditions(before: list[Object], conflict: _Reason | None, now: str) -> list[Object]:
     known = {condition["type"]: condition for condition in before}
-    free = "True" if taken is None else "False"
-    verdict = taken or _Verdict("NoConflicts", "no conflicts found")
-    made = [_condition("NamesAccepted", free, verdict, known, now)]
+    free = "True" if conflict is None else "False"
+    reason = conflict or _Reason("NoConflicts", "no conflicts found")
+    made = [_condition("NamesAccepted", free, reason, known, now)]
     established = known.get("Established")
     if established is None or established["status"] != "True":
-        told = _Verdict("InitialNamesAccepted", "the initial names have been accepted")
-        if taken is not None:
-            told = _Verdict("NotAccepted", "not all names are accepted")
-        established = _condition("Established", free, told, known, now)
+        reason = _Reason("InitialNamesAccepted", "the initial names have been accepted")
+        if conflict is not None:
+            reason = _Reason("NotAccepted", "not all names are accepted")
+        established = _condition("Established", free, reason, known, now)
     others = [c for c in before if c["type"] not in ("NamesAccepted", "Established")]
     return [*others, *made, established]
 
 
 def _condition(
-    kind: str, status: str, verdict: _Verdict, known: dict[str, Object], now: str
+    kind: str, status: str, reason: _Reason, known: dict[str, Object], now: str
 ) -> Object:
     old = known.get(kind)
     return {
         "type": kind,
         "status": status,
         "lastTransitionTime": old["lastTransitionTime"] if old and old["status"] == status else now,
-        "reason": verdict.reason,
-        "message": verdict.message,
+        "reason": reason.reason,
+        "message": reason.message,
     }
 
 
-def _taken_name(crd: Object, registry: Registry) -> _Verdict | None:
+def _name_conflict(crd: Object, registry: Registry) -> _Reason | None:
     spec, name = crd["spec"], crd["metadata"]["name"]
     names = spec["names"]
     for other in registry:
         if other.group != spec["group"] or other.store == name:
             continue
         if names["plural"] == other.plural:
-            return _Verdict("PluralConflict", f'"{names["plural"]}" is already in use')
+            return _Reason("PluralConflict", f'"{names["plural"]}" is already in use')
         if names["kind"] == other.kind:
-            return _Verdict("KindConflict", f'"{names["kind"]}" is already in use')
+            return _Reason("KindConflict", f'"{names["kind"]}" is already in use')
         if names.get("listKind") == other.list_kind:
-            return _Verdict("ListKindConflict", f'"{names["listKind"]}" is already in use')
+            return _Reason("ListKindConflict", f'"{names["listKind"]}" is already in use')
     return None
 
 
@@ -326,13 +326,13 @@ def _structure_errors(schema: dict[str, Any], field: str) -> Iterator[FieldError
     """Every value has a type, or says that it has none."""
     for key, inner in (schema.get("properties") or {}).items():
         spot = f"{field}.properties[{key}]"
-        yield from _typed_errors(inner, spot)
+        yield from _type_errors(inner, spot)
         yield from _structure_errors(inner, spot)
     items = schema.get("items")
     if schema.get("type") == "array" and not items:
         yield required(f"{field}.items", "must be specified")
     if isinstance(items, dict):
-        yield from _typed_errors(items, f"{field}.items")
+        yield from _type_errors(items, f"{field}.items")
         yield from _structure_errors(items, f"{field}.items")
     more = schema.get("additionalProperties")
     if isinstance(more, dict):
@@ -341,11 +341,11 @@ def _structure_errors(schema: dict[str, Any], field: str) -> Iterator[FieldError
                 f"{field}.additionalProperties",
                 "additionalProperties and properties are mutual exclusive",
             )
-        yield from _typed_errors(more, f"{field}.additionalProperties")
+        yield from _type_errors(more, f"{field}.additionalProperties")
         yield from _structure_errors(more, f"{field}.additionalProperties")
 
 
-def _typed_errors(schema: dict[str, Any], field: str) -> Iterator[FieldError]:
+def _type_errors(schema: dict[str, Any], field: str) -> Iterator[FieldError]:
     untyped = ("x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields")
     if "default" in schema:
         for error in schema_errors({**schema, "default": None}, schema["default"]):

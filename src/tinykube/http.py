@@ -1,4 +1,4 @@
-"""An embedded cluster over HTTP: requests become values, and what the API answers goes back."""
+"""The API server over HTTP."""
 
 import asyncio
 import logging
@@ -20,21 +20,21 @@ from tinykube.users import ANONYMOUS, User, effective_user
 log = logging.getLogger(__name__)
 
 BODY_LIMIT = 3 * 1024 * 1024
-"""The API server's limit; one byte more is read, so that the API sees that it was passed."""
+"""The size limit of a request body; one byte more is read, for the API server to refuse it."""
 
-_OPEN = ("/version", "/healthz", "/livez", "/readyz")
-_PASSED_ON = ("If-None-Match", "User-Agent")
-_IDLE = timedelta(minutes=5)
+_PUBLIC_PATHS = ("/version", "/healthz", "/livez", "/readyz")
+_FORWARDED_HEADERS = ("If-None-Match", "User-Agent")
+_KEEPALIVE = timedelta(minutes=5)
 _NO_CACHE = "no-cache, private"
-_FAULT = StatusError(500, "InternalError", "Internal error occurred: see the server's log")
+_INTERNAL_ERROR = StatusError(500, "InternalError", "Internal error occurred: see the server's log")
 
 
-_NOBODY_LISTENS = 499
-"""The client went away: whatever is answered, nobody reads it."""
+_CLIENT_CLOSED_REQUEST = 499
+"""The status, which is not sent, of a request whose client has disconnected."""
 
 
 class Api(Protocol):
-    """What is served: an ApiServer, or one with faults before it."""
+    """What can be served: an `ApiServer`, or a wrapper that injects faults."""
 
     async def send(self, request: RequestLike, user: User) -> Response: ...
 
@@ -53,16 +53,16 @@ async def serve(
     tls: ssl.SSLContext | None = None,
     grace: timedelta = timedelta(seconds=1),
 ) -> AsyncIterator[None]:
-    """Serve an API on a bound socket until the context ends; then watches end and nothing is held.
+    """Serve an API on a bound socket until the context ends, which also ends every watch.
 
-    Callers show a bearer token: one of `tokens`, or one that the API itself issued.
+    Clients authenticate by bearer token: one of `tokens`, or one that the API issued.
     """
-    door = _Door(api, tokens)
+    handler = _HttpHandler(api, tokens)
     server = web.Server(
-        door.answer,
+        handler.handle,
         access_log=None,
-        handler_cancellation=True,  # or an idle watch would outlive its client
-        keepalive_timeout=_IDLE.total_seconds(),
+        handler_cancellation=True,  # an idle watch ends when its client disconnects
+        keepalive_timeout=_KEEPALIVE.total_seconds(),
     )
     loop = asyncio.get_running_loop()
     listener = await loop.create_server(server, sock=sock, ssl=tls, backlog=1024)
@@ -70,47 +70,47 @@ async def serve(
         yield
     finally:
         listener.close()
-        door.end_watches()
+        handler.end_watches()
         await server.shutdown(grace.total_seconds())
 
 
-class _Door:
-    """Turns HTTP requests into values, for callers that it knows."""
+class _HttpHandler:
+    """Authenticates HTTP requests and passes them to the API."""
 
     def __init__(self, api: Api, tokens: Mapping[str, User]) -> None:
         self._api = api
         self._tokens = tokens
         self._watches: set[asyncio.Timeout] = set()
 
-    async def answer(self, http: BaseRequest) -> web.StreamResponse:
-        """One request, whatever happens."""
+    async def handle(self, http: BaseRequest) -> web.StreamResponse:
+        """Answer one request; an unexpected error is logged and answered with 500."""
         try:
-            user = self._caller(http)
+            user = self._authenticate(http)
             request = _request(http, await _body(http))
             if is_watch(request):
                 return await self._watch(http, request, user)
-            return _whole(http, await self._api.send(request, user))
+            return _http_response(http, await self._api.send(request, user))
         except StatusError as error:
-            return _whole(http, error.response)
+            return _http_response(http, error.response)
         except ConnectionError:
-            return web.Response(status=_NOBODY_LISTENS)
+            return web.Response(status=_CLIENT_CLOSED_REQUEST)
         except Exception:
             log.exception("request failed", extra={"method": http.method, "path": http.path})
-            return _whole(http, _FAULT.response)
+            return _http_response(http, _INTERNAL_ERROR.response)
 
     def end_watches(self) -> None:
-        """End every watch as the API server does when it stops: cleanly, so that clients resume."""
+        """End every watch cleanly, so that clients resume it."""
         now = asyncio.get_running_loop().time()
         for scope in self._watches:
             scope.reschedule(now)
 
-    def _caller(self, http: BaseRequest) -> User:
+    def _authenticate(self, http: BaseRequest) -> User:
         scheme, _, token = http.headers.get("Authorization", "").partition(" ")
         if scheme.lower() == "bearer" and (token := token.strip()):
             user = self._tokens.get(token) or self._api.authenticate(token)
             if user is not None:
                 return effective_user(http.headers.items(), user)
-        elif not scheme and http.path.startswith(_OPEN):
+        elif not scheme and http.path.startswith(_PUBLIC_PATHS):
             return ANONYMOUS
         raise StatusError(401, "Unauthorized", "Unauthorized")
 
@@ -122,7 +122,7 @@ class _Door:
             async with asyncio.timeout(None) as scope, self._api.stream(request, user) as lines:
                 self._watches.add(scope)
                 await response.prepare(http)
-                await _pour(lines, response)
+                await _write_lines(lines, response)
         except TimeoutError:
             if not scope.expired():
                 raise
@@ -131,8 +131,8 @@ class _Door:
         return response
 
 
-async def _pour(lines: AsyncIterator[bytes], response: web.StreamResponse) -> None:
-    """Send events as they come; a fault of ours ends the stream, for clients to resume it."""
+async def _write_lines(lines: AsyncIterator[bytes], response: web.StreamResponse) -> None:
+    """Send events as they come; an unexpected error ends the stream."""
     try:
         async for line in lines:
             await response.write(line if line.endswith(b"\n") else line + b"\n")
@@ -143,7 +143,7 @@ async def _pour(lines: AsyncIterator[bytes], response: web.StreamResponse) -> No
 
 
 async def _body(http: BaseRequest) -> bytes:
-    """The body, or as much of it as shows that it is too large."""
+    """The body, cut one byte after the limit."""
     if not http.can_read_body:
         return b""
     size = http.content_length
@@ -166,13 +166,13 @@ def _request(http: BaseRequest, body: bytes) -> Request:
         body=body,
         content_type=headers.get("Content-Type", ""),
         accept=headers.get("Accept", ""),
-        headers=tuple((name, headers[name]) for name in _PASSED_ON if name in headers),
+        headers=tuple((name, headers[name]) for name in _FORWARDED_HEADERS if name in headers),
     )
 
 
-def _whole(http: BaseRequest, response: Response) -> web.Response:
-    answer = web.Response(status=response.status, body=response.body, headers=response.headers)
-    answer.headers.setdefault("Cache-Control", _NO_CACHE)
+def _http_response(http: BaseRequest, response: Response) -> web.Response:
+    handle = web.Response(status=response.status, body=response.body, headers=response.headers)
+    handle.headers.setdefault("Cache-Control", _NO_CACHE)
     if not http.content.at_eof():
-        answer.force_close()  # the rest of a refused body is not read
-    return answer
+        handle.force_close()  # the rest of a body over the limit is not read
+    return handle

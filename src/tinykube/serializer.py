@@ -1,7 +1,7 @@
-"""Reading objects of the built-in kinds as Go does: typed, with unknown fields dropped.
+"""Decoding of built-in kinds as Go does it: by type, without unknown fields.
 
-What comes out is what the API server would write again: empty values are left out where Go leaves
-them out, and structs that Go always writes are there even when nothing was given for them.
+The result is what the API server would encode again: empty values are left out inner_path Go has
+omitempty, and structs that Go always writes are there even when they were not given.
 """
 
 import re
@@ -20,33 +20,23 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/]")
 
 
 class TypeMismatch(Exception):
-    """A value is not of its field's type; the message is Go's."""
+    """A value does not have the type of its field; the message is Go's."""
 
     def __init__(self, message: str, in_conversion: str = "") -> None:
         super().__init__(message)
         self.in_conversion = in_conversion or message
-        """What Go says when the value did not come from text but from a patched object."""
+        """The message for a value that comes from a patched object and not from text."""
 
 
-class _Reading:
-    """One object being read: what was found that its type does not know."""
-
-    __slots__ = ("unknown",)
-
-    def __init__(self) -> None:
-        self.unknown: list[str] = []
-
-
-def read(type_name: str, value: Object) -> tuple[Object, list[str]]:
-    """The object as its built-in type has it, and the paths of the fields that were dropped."""
-    reading = _Reading()
-    shaped = _message(type_name, value, "", "", reading)
-    unknown = [path for path in reading.unknown if path not in _TYPE_META]
-    return shaped, unknown
+def decode(type_name: str, value: Object) -> tuple[Object, list[str]]:
+    """The object decoded as its built-in type, and the paths of its unknown fields."""
+    unknown: list[str] = []
+    decoded = _decode_struct(type_name, value, "", "", unknown)
+    return decoded, [path for path in unknown if path not in _TYPE_META]
 
 
 def clone(value: Any) -> Any:
-    """A copy that shares nothing that can change."""
+    """A deep copy."""
     if isinstance(value, dict):
         return {key: clone(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -54,25 +44,25 @@ def clone(value: Any) -> Any:
     return value
 
 
-def _message(type_name: str, value: Any, path: str, place: str, reading: _Reading) -> Object:
-    """`path` is Go's (no indices), `place` is the one in strict errors (with them)."""
+def _decode_struct(type_name: str, value: Any, path: str, place: str, unknown: list[str]) -> Object:
+    """`path` is for type errors (without indices), `place` for strict errors (with indices)."""
     known = json_fields(type_name)
-    shaped: Object = clone(_zero(type_name))
+    decoded: Object = clone(_zero(type_name))
     for name, inner in value.items():
         field = known.get(name)
         if field is None and name in _TYPE_META and is_kind(type_name):
-            continue  # claims in a StatefulSet may say what they are
+            continue  # volumeClaimTemplates may have apiVersion and kind
         if field is None:
-            reading.unknown.append(f"{place}.{name}" if place else name)
+            unknown.append(f"{place}.{name}" if place else name)
             continue
         if inner is None:
             continue
-        where = f"{path}.{name}" if path else name
-        spot = f"{place}.{name}" if place else name
-        read_value = _read_field(field, inner, type_name, where, spot, reading)
-        if read_value or _written_when_empty(field):
-            shaped[name] = read_value
-    return shaped
+        inner_path = f"{path}.{name}" if path else name
+        inner_place = f"{place}.{name}" if place else name
+        decoded_value = _decode_field(field, inner, type_name, inner_path, inner_place, unknown)
+        if decoded_value or _written_when_empty(field):
+            decoded[name] = decoded_value
+    return decoded
 
 
 def _written_when_empty(field: Field) -> bool:
@@ -81,35 +71,37 @@ def _written_when_empty(field: Field) -> bool:
     return field.shape == "one" and (field.is_message or field.type in ("any", "intorstring"))
 
 
-def _read_field(
-    field: Field, value: Any, owner: str, path: str, place: str, reading: _Reading
+def _decode_field(
+    field: Field, value: Any, owner: str, path: str, place: str, unknown: list[str]
 ) -> Any:
     match field.shape:
         case "one":
-            return _one(field, value, owner, path, place, reading)
+            return _decode_value(field, value, owner, path, place, unknown)
         case "list":
             if not isinstance(value, list):
                 raise _mismatch(value, owner, path, _go_type(field))
             return [
-                _one(field, inner, owner, path, f"{place}[{index}]", reading)
+                _decode_value(field, inner, owner, path, f"{place}[{index}]", unknown)
                 for index, inner in enumerate(value)
             ]
         case "map":
             if not isinstance(value, dict):
                 raise _mismatch(value, owner, path, _go_type(field))
             return {
-                key: _one(field, inner, owner, path, f"{place}.{key}", reading)
+                key: _decode_value(field, inner, owner, path, f"{place}.{key}", unknown)
                 for key, inner in value.items()
             }
 
 
-def _one(field: Field, value: Any, owner: str, path: str, place: str, reading: _Reading) -> Any:
+def _decode_value(
+    field: Field, value: Any, owner: str, path: str, place: str, unknown: list[str]
+) -> Any:
     if field.is_message:
         if value is None:
             return clone(_zero(field.type))
         if not isinstance(value, dict):
             raise _mismatch(value, owner, path, _go_name(field.type))
-        return _message(field.type, value, path, place, reading)
+        return _decode_struct(field.type, value, path, place, unknown)
     scalar = _SCALARS.get(field.type)
     return value if scalar is None else scalar(value, owner, path)
 
@@ -206,7 +198,7 @@ _SCALARS: dict[str, Callable[[Any, str, str], Any]] = {
 
 @cache
 def _zero(type_name: str) -> Object:
-    """What Go writes for a type when nothing is set."""
+    """The zero value of a type as Go encodes it."""
     zero: Object = {}
     for field in fields_of(type_name) or ():
         if not field.name:
@@ -214,17 +206,17 @@ def _zero(type_name: str) -> Object:
         elif field.is_message and field.shape == "one" and not field.pointer:
             zero[field.name] = _zero(field.type)
         elif field.kept or _always_written(field):
-            zero[field.name] = _zero_scalar(field)
+            zero[field.name] = _zero_value(field)
     return zero
 
 
 def _always_written(field: Field) -> bool:
-    """Go cannot tell an empty time from none; only that of creation is left out."""
+    """Go encodes a zero time as null; only creationTimestamp is left out."""
     is_time = field.type in ("time", "microtime") and field.shape == "one" and not field.pointer
     return is_time and field.name != "creationTimestamp"
 
 
-def _zero_scalar(field: Field) -> Any:
+def _zero_value(field: Field) -> Any:
     if field.pointer or field.shape != "one":
         return None
     match field.type:
@@ -294,5 +286,5 @@ _GO_SCALARS = {
 
 
 def empty_status(type_name: str) -> Any:
-    """The status that Go writes for an object that has none yet."""
+    """The status that Go encodes for an object that has none."""
     return clone(_zero(type_name)).get("status", {})

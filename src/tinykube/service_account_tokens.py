@@ -18,7 +18,7 @@ from tinykube.users import User
 
 _ISSUER = "https://kubernetes.default.svc.cluster.local"
 _HEADER = {"alg": "HS256", "kid": "embedded"}
-_SHORTEST, _USUAL, _LONGEST = 600, 3600, 2**32
+_SHORTEST, _DEFAULT, _LONGEST = 600, 3600, 2**32
 SECRET_TYPE = "kubernetes.io/service-account-token"  # noqa: S105 -- the name of a type
 
 
@@ -37,7 +37,7 @@ class TokenIssuer:
         if account is None:
             raise not_found(resource, name)
         spec = request.get("spec") or {}
-        seconds = spec.get("expirationSeconds") or _USUAL
+        seconds = spec.get("expirationSeconds") or _DEFAULT
         if seconds < _SHORTEST:
             detail = "may not specify a duration less than 10 minutes"
             raise _invalid_request("spec.expirationSeconds", seconds, detail)
@@ -50,7 +50,7 @@ class TokenIssuer:
         audiences = spec.get("audiences") or [_ISSUER]
         now = self._clock.now()
         expires = now + timedelta(seconds=seconds)
-        token = self._signed(account, {"aud": audiences, "exp": int(expires.timestamp())}, now)
+        token = self._sign(account, {"aud": audiences, "exp": int(expires.timestamp())}, now)
         return {
             "kind": "TokenRequest",
             "apiVersion": "authentication.k8s.io/v1",
@@ -68,7 +68,7 @@ class TokenIssuer:
             "status": {"token": token, "expirationTimestamp": timestamp(expires)},
         }
 
-    def fill(self, secret: Object) -> None:
+    def populate_secret(self, secret: Object) -> None:
         """Put a lasting token into a Secret that was made for one."""
         metadata = secret["metadata"]
         namespace = metadata["namespace"]
@@ -77,7 +77,7 @@ class TokenIssuer:
         if account is None or "token" in (secret.get("data") or {}):
             return
         claims = {"secret": {"name": metadata["name"], "uid": metadata["uid"]}}
-        token = self._signed(account, claims, self._clock.now())
+        token = self._sign(account, claims, self._clock.now())
         data = {
             **(secret.get("data") or {}),
             "token": b64encode(token.encode()).decode(),
@@ -115,10 +115,10 @@ class TokenIssuer:
         )
         return User(claims["sub"], groups, account["uid"])
 
-    def _signed(self, account: Object, claims: dict[str, Any], now: datetime) -> str:
+    def _sign(self, account: Object, claims: dict[str, Any], now: datetime) -> str:
         metadata = account["metadata"]
         namespace, name = metadata["namespace"], metadata["name"]
-        told = {
+        payload = {
             "iss": _ISSUER,
             "iat": int(now.timestamp()),
             "nbf": int(now.timestamp()),
@@ -129,7 +129,7 @@ class TokenIssuer:
             },
             **claims,
         }
-        text = f"{_part(_HEADER)}.{_part(told)}"
+        text = f"{_encode_part(_HEADER)}.{_encode_part(payload)}"
         return f"{text}.{self._signature(text)}"
 
     def _signature(self, text: str) -> str:
@@ -147,7 +147,7 @@ class TokenIssuer:
         return claims
 
 
-def _part(value: dict[str, Any]) -> str:
+def _encode_part(value: dict[str, Any]) -> str:
     return urlsafe_b64encode(msgspec.json.encode(value)).rstrip(b"=").decode()
 
 

@@ -1,7 +1,7 @@
-"""The objects of one cluster, their versions, and what changed; pure, synchronous, no I/O.
+"""The objects of one cluster with their versions and history, in memory; synchronous, no I/O.
 
-Every write raises one cluster-wide version, as etcd's revision does. A stored object is never
-changed, only replaced, so readers may keep what they were given.
+Every write increments one version for the whole cluster, like etcd's revision. Stored objects are
+replaced, never modified, so readers may keep references to them.
 """
 
 from collections import deque
@@ -27,7 +27,7 @@ class Change(Struct, frozen=True):
 
 
 class Restored(Struct, frozen=True):
-    """Everything was replaced by a snapshot; whoever follows must read again."""
+    """Everything was replaced by a snapshot; listeners must read again."""
 
     version: int
 
@@ -44,11 +44,11 @@ class Snapshot(Struct, frozen=True):
 
 
 class StorageError(Exception):
-    """A write or a read that the present state does not allow.
+    """A write or a read that the current state does not allow.
 
-    Taken        a create found an object of that name
-    Absent       there is no such object
-    Compacted    the version asked for is no longer in the history
+    KeyExists    a create found an object of that name
+    KeyNotFound  there is no such object
+    Compacted    the requested version is no longer in the history
     """
 
 
@@ -61,7 +61,7 @@ class KeyNotFound(StorageError):
 
 
 class Compacted(StorageError):
-    """The version asked for is older than the history goes; `oldest` is the first still there."""
+    """The requested version is older than the history; `oldest` is the first still there."""
 
     def __init__(self, asked: int, oldest: int) -> None:
         super().__init__(f"version {asked} is older than {oldest}")
@@ -70,7 +70,7 @@ class Compacted(StorageError):
 
 
 class _Bucket:
-    """The objects of one store by namespace, and the changes that led to them."""
+    """The objects of one store by namespace, and its history of changes."""
 
     __slots__ = ("changes", "floor", "listeners", "namespaces")
 
@@ -101,7 +101,7 @@ class Storage:
         return self._version
 
     def get(self, store: str, namespace: str, name: str) -> Object | None:
-        """One object, if it is there."""
+        """One object, or None."""
         bucket = self._buckets.get(store)
         return bucket.namespaces.get(namespace, {}).get(name) if bucket is not None else None
 
@@ -118,7 +118,7 @@ class Storage:
                 yield named[name]
 
     def count(self, store: str, namespace: str = "") -> int:
-        """How many objects there are, without ordering them."""
+        """How many objects a store holds."""
         bucket = self._buckets.get(store)
         if bucket is None:
             return 0
@@ -127,11 +127,11 @@ class Storage:
         return sum(len(named) for named in bucket.namespaces.values())
 
     def stores(self) -> tuple[str, ...]:
-        """The stores that hold or held anything."""
+        """The stores that hold or once held an object."""
         return tuple(self._buckets)
 
     def create(self, store: str, obj: Object) -> Object:
-        """Store a new object, which storage owns from now on; returns it with its version."""
+        """Store a new object, not to be modified afterwards; returns it with its version."""
         namespace, name = name_of(obj)
         named = self._bucket(store).namespaces.setdefault(namespace, {})
         if name in named:
@@ -142,7 +142,7 @@ class Storage:
         return stored
 
     def replace(self, store: str, obj: Object) -> Object:
-        """Put a new state in the place of an object's present one; returns it with its version."""
+        """Replace an object by its new state; returns it with its version."""
         namespace, name = name_of(obj)
         named = self._bucket(store).namespaces.get(namespace, {})
         before = named.get(name)
@@ -154,7 +154,7 @@ class Storage:
         return stored
 
     def remove(self, store: str, namespace: str, name: str, last: Object | None = None) -> Object:
-        """Take an object away; returns its last state with the version of its removal."""
+        """Remove an object; returns its last state with the version of the removal."""
         bucket = self._bucket(store)
         named = bucket.namespaces.get(namespace, {})
         before = named.pop(name, None)
@@ -167,7 +167,7 @@ class Storage:
         return gone
 
     def since(self, store: str, version: int) -> list[Change]:
-        """The changes after a version, oldest first; raises `Compacted` when some are lost."""
+        """The changes after a version, oldest first; raises `Compacted` when some are not kept."""
         bucket = self._bucket(store)
         if version < bucket.floor:
             raise Compacted(version, bucket.floor)
@@ -196,7 +196,7 @@ class Storage:
         return [present[key] for key in sorted(present, key=lambda k: f"{k[0]}/{k[1]}")]
 
     def subscribe(self, listener: Listener, store: str = "") -> Callable[[], None]:
-        """Tell every later change, of one store or of all; returns the way to end it."""
+        """Call a listener on every later event, of one store or of all; returns the unsubscribe."""
         if not store:
             self._listeners = (*self._listeners, listener)
         else:
@@ -212,19 +212,19 @@ class Storage:
         return unsubscribe
 
     def compact(self) -> None:
-        """Forget every past change, so that whoever resumes from one must list again."""
+        """Drop the history, so that a watch that resumes from an older version must list again."""
         self._floor = self._version
         for bucket in self._buckets.values():
             bucket.changes.clear()
             bucket.floor = self._version
 
     def snapshot(self) -> Snapshot:
-        """All objects as they are now."""
+        """All current objects."""
         held = {store: list(self.objects(store)) for store in self._buckets}
         return Snapshot(self._version, {store: objs for store, objs in held.items() if objs})
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Go back to a snapshot, its version included, as a cluster restored from a backup does."""
+        """Go back to a snapshot, its version included, like a cluster restored from a backup."""
         for bucket in self._buckets.values():
             bucket.namespaces = {}
         self._version = snapshot.version

@@ -1,4 +1,4 @@
-"""What a kind adds to the rules that hold for all: defaults, preparation, validation."""
+"""What is specific to a kind when its objects are written: defaults, preparation, validation."""
 
 from collections.abc import Callable, Iterable
 
@@ -8,61 +8,50 @@ from tinykube.errors import FieldError
 from tinykube.resources import Object
 from tinykube.validation import dns1123_subdomain_problems
 
-Shape = Callable[[Object], None]
-"""Changes a fresh object in place."""
+Mutation = Callable[[Object], None]
+"""Changes a new object in place."""
 
 
-def nothing(_: Object) -> None:
-    """Leave the object as it is."""
+def _nothing(*_: Object) -> None:
+    return
 
 
-def keep(_new: Object, _old: Object) -> None:
-    """Leave the new object as it is."""
-
-
-def faultless(_: Object) -> Iterable[FieldError]:
-    """Find nothing wrong."""
+def _no_errors(*_: Object) -> Iterable[FieldError]:
     return ()
 
 
-def changeable(_new: Object, _old: Object) -> Iterable[FieldError]:
-    """Find nothing wrong with any change."""
-    return ()
-
-
-def silent(_: Object) -> Iterable[str]:
-    """Say nothing to the author of a new object."""
+def _no_warnings(_: Object) -> Iterable[str]:
     return ()
 
 
 class Strategy(Struct, frozen=True):
-    """One kind's rules; the defaults are those of a kind that has none of its own."""
+    """How objects of one kind are created, updated and deleted."""
 
-    default: Shape = nothing
-    prepare_for_create: Shape = nothing
-    prepare_for_update: Callable[[Object, Object], None] = keep
-    validate: Callable[[Object], Iterable[FieldError]] = faultless
-    validate_update: Callable[[Object, Object], Iterable[FieldError]] = changeable
-    warnings: Callable[[Object], Iterable[str]] = silent
+    default: Mutation = _nothing
+    prepare_for_create: Mutation = _nothing
+    prepare_for_update: Callable[[Object, Object], None] = _nothing
+    validate: Callable[[Object], Iterable[FieldError]] = _no_errors
+    validate_update: Callable[[Object, Object], Iterable[FieldError]] = _no_errors
+    warnings: Callable[[Object], Iterable[str]] = _no_warnings
     name_problems: Callable[[str], list[str]] = dns1123_subdomain_problems
     tracks_generation: bool = False
-    """Whether its objects count the changes of what is wanted."""
+    """Whether metadata.generation counts the changes of the spec."""
     counts_annotations: bool = False
-    """Whether a change of annotations counts as one."""
+    """Whether a change of annotations increments the generation."""
     accepts_status_on_create: bool = False
-    """Whether a new object may bring its status."""
+    """Whether the status of a new object is kept."""
     allow_create_on_update: bool = False
-    """Whether a PUT to a name that is free makes the object."""
+    """Whether a PUT creates an object that does not exist."""
     allow_unconditional_update: bool = True
-    """Whether a PUT may leave out the resourceVersion."""
+    """Whether an update may omit the resourceVersion."""
     returns_deleted_object: bool = False
-    """Whether a DELETE answers with the object and not with a Status."""
+    """Whether a DELETE answers with the object instead of a Status."""
 
 
 DEFAULT_STRATEGY = Strategy()
 
 
-def wanted(obj: Object) -> Object:
-    """The part of an object that its generation counts."""
-    unwanted = ("kind", "apiVersion", "metadata", "status")
-    return {key: value for key, value in obj.items() if key not in unwanted}
+def desired_state(obj: Object) -> Object:
+    """The fields of an object whose changes increment its generation."""
+    excluded = ("kind", "apiVersion", "metadata", "status")
+    return {key: value for key, value in obj.items() if key not in excluded}

@@ -8,7 +8,7 @@ from typing import Any
 import aiohttp
 from msgspec import Struct
 
-KEPT = timedelta(seconds=15)
+IDLE_TIMEOUT = timedelta(seconds=15)
 """How long a connection is kept that nobody uses."""
 
 
@@ -66,9 +66,9 @@ class HttpsCaller:
         session = self._session(call.authority)
         try:
             try:
-                return await _posted(session, call)
+                return await _post(session, call)
             except aiohttp.ServerDisconnectedError:  # a kept connection that had ended meanwhile
-                return await _posted(session, call)
+                return await _post(session, call)
         except (aiohttp.ClientError, OSError) as error:
             raise WebhookFailed(f'Post "{call.url}": {error}') from error
 
@@ -86,12 +86,14 @@ class HttpsCaller:
             context = ssl.create_default_context(cadata=authority.decode() or None)
         except (ssl.SSLError, UnicodeDecodeError) as error:
             raise WebhookFailed(f"unable to load root certificates: {error}") from error
-        connector = aiohttp.TCPConnector(ssl=context, keepalive_timeout=KEPT.total_seconds())
+        connector = aiohttp.TCPConnector(
+            ssl=context, keepalive_timeout=IDLE_TIMEOUT.total_seconds()
+        )
         made = self._sessions[authority] = aiohttp.ClientSession(connector=connector)
         return made
 
 
-async def _posted(session: aiohttp.ClientSession, call: WebhookCall) -> bytes:
+async def _post(session: aiohttp.ClientSession, call: WebhookCall) -> bytes:
     async with session.post(
         call.url,
         data=call.body,

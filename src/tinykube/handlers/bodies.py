@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from tinykube import custom, protobuf, serializer
+from tinykube import custom_resources, protobuf, serializer
 from tinykube.builtin_types import fields_of, type_of
 from tinykube.errors import bad_request, too_large, unsupported_media_type
 from tinykube.handlers.calls import Call
@@ -101,7 +101,7 @@ def decode_object(call: Call) -> Object:
 
     Custom resources come as they were sent: their schema decides what is kept.
     """
-    value = _sent_value(call)
+    value = _parse_object(call)
     resource = call.resource
     subresource = resource.subresource(call.target.subresource)
     kind, api_version = resource.kind, resource.api_version
@@ -112,11 +112,11 @@ def decode_object(call: Call) -> Object:
     if (resource.custom is not None and subresource is None) or fields_of(
         type_of(api_version, kind)
     ) is None:
-        return _custom(call, value)
-    return _builtin(call, value, kind, api_version)
+        return _decode_custom(call, value)
+    return _decode_builtin(call, value, kind, api_version)
 
 
-def _sent_value(call: Call) -> Object:
+def _parse_object(call: Call) -> Object:
     kind = call.resource.kind
     try:
         value = parse(call.request)
@@ -146,41 +146,41 @@ def _sent_value(call: Call) -> Object:
 def _summary(body: bytes) -> str:
     if not body:
         return "<empty>"
-    told = body[:30].decode("utf-8", "replace") if body[:1] == b"{" else body[:30].hex()
-    return f"{told} ..." if len(body) > 30 else told
+    text = body[:30].decode("utf-8", "replace") if body[:1] == b"{" else body[:30].hex()
+    return f"{text} ..." if len(body) > 30 else text
 
 
-def _builtin(call: Call, value: Object, kind: str, api_version: str) -> Object:
+def _decode_builtin(call: Call, value: Object, kind: str, api_version: str) -> Object:
     sent_kind = value.get("kind") or kind
     sent_version = value.get("apiVersion") or api_version
     version = str(sent_version).rpartition("/")[2]
-    handled = f'{sent_kind} in version "{version}" cannot be handled as a {kind}'
+    prefix = f'{sent_kind} in version "{version}" cannot be handled as a {kind}'
     if sent_kind == kind and sent_version in _FORMER_VERSIONS:
         raise bad_request(
             f"the API version in the data ({sent_version}) does not match the expected "
             f"API version ({api_version})"
         )
     if (sent_kind, sent_version) != (kind, api_version):
-        raise bad_request(f"{handled}: {_wrong_kind(sent_kind, str(sent_version), kind)}")
+        raise bad_request(f"{prefix}: {_kind_mismatch(sent_kind, str(sent_version), kind)}")
     type_name = type_of(api_version, kind)
     try:
-        shaped, unknown = serializer.read(type_name, value)
+        shaped, unknown = serializer.decode(type_name, value)
     except serializer.TypeMismatch as error:
-        raise bad_request(f"{handled}: {error}") from error
+        raise bad_request(f"{prefix}: {error}") from error
     problems = [f'unknown field "{path}"' for path in unknown]
     if call.field_validation != "Ignore" and media_type(call.request) == JSON:
         problems = duplicate_fields(call.request.body) + problems
-    report_strict_errors(call, problems, handled)
+    report_strict_errors(call, problems, prefix)
     return {"kind": kind, "apiVersion": api_version, **shaped}
 
 
-def report_strict_errors(call: Call, problems: list[str], handled: str) -> None:
+def report_strict_errors(call: Call, problems: list[str], prefix: str) -> None:
     """Refuse, warn of or pass over fields that are unknown or given twice."""
     if not problems:
         return
     match call.field_validation:
         case "Strict":
-            raise bad_request(f"{handled}: strict decoding error: {', '.join(problems)}")
+            raise bad_request(f"{prefix}: strict decoding error: {', '.join(problems)}")
         case "Warn":
             for problem in problems:
                 call.warn(problem)
@@ -208,7 +208,7 @@ def duplicate_fields(body: bytes) -> list[str]:
     return found
 
 
-def _wrong_kind(sent_kind: str, sent_version: str, kind: str) -> str:
+def _kind_mismatch(sent_kind: str, sent_version: str, kind: str) -> str:
     if fields_of(type_of(sent_version, sent_kind)) is None:
         return (
             f'no kind "{sent_kind}" is registered for version "{sent_version}" '
@@ -218,7 +218,7 @@ def _wrong_kind(sent_kind: str, sent_version: str, kind: str) -> str:
     return f"converting ({version}.{sent_kind}) to (core.{kind}): unknown conversion"
 
 
-def _custom(call: Call, value: Object) -> Object:
+def _decode_custom(call: Call, value: Object) -> Object:
     resource = call.resource
     kind = resource.kind
     if not value.get("kind"):
@@ -233,7 +233,7 @@ def _custom(call: Call, value: Object) -> Object:
             f"the API version in the data ({sent_version}) does not match the expected "
             f"API version ({resource.api_version})"
         )
-    shaped, unknown = custom.shaped(resource, value)
+    shaped, unknown = custom_resources.prune_and_default(resource, value)
     problems = [f'unknown field "{path}"' for path in unknown]
     if call.field_validation != "Ignore" and media_type(call.request) == JSON:
         problems = duplicate_fields(call.request.body) + problems

@@ -1,4 +1,4 @@
-"""Deleting: preconditions, grace, finalizers, and what is to become of dependents."""
+"""DELETE of objects and collections: preconditions, grace periods, finalizers, propagation."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -21,7 +21,7 @@ from tinykube.errors import (
 )
 from tinykube.handlers import bodies
 from tinykube.handlers.calls import Call
-from tinykube.handlers.reads import check_list_options, selected_by
+from tinykube.handlers.reads import check_list_options, selector_for
 from tinykube.namespace_lifecycle import IMMORTAL
 from tinykube.object_meta import timestamp
 from tinykube.resources import Object, Resource
@@ -34,14 +34,14 @@ _POLICIES = ("Foreground", "Background", "Orphan", "nil")
 
 
 class Preconditions(Struct, frozen=True, rename="camel"):
-    """What must still be true of an object that is to go."""
+    """What must be true of an object for it to be deleted."""
 
     uid: str | None = None
     resource_version: str | None = None
 
 
 class DeleteOptions(Struct, frozen=True, rename="camel"):
-    """How to delete."""
+    """The meta/v1 DeleteOptions."""
 
     grace_period_seconds: int | None = None
     propagation_policy: str | None = None
@@ -50,28 +50,28 @@ class DeleteOptions(Struct, frozen=True, rename="camel"):
     dry_run: list[str] | None = None
 
 
-PLAIN = DeleteOptions()
+NO_OPTIONS = DeleteOptions()
 
 
-class Removed(Struct, frozen=True):
-    """What a deletion answers, and whether the object is gone."""
+class DeleteResult(Struct, frozen=True):
+    """The object to answer with, and whether the deletion is complete."""
 
     object: Object
     gone: bool
     code: int = 200
 
 
-def read_options(call: Call) -> DeleteOptions:
-    """The options of a DELETE, from its body or else from its query."""
+def decode_options(call: Call) -> DeleteOptions:
+    """The options of a DELETE request, from its body or else from its query."""
     try:
-        value = bodies.parse(call.request) if call.request.body else _from_query(call)
+        value = bodies.parse(call.request) if call.request.body else _query_options(call)
     except bodies.DecodeError as error:
         raise bad_request(str(error)) from error
-    return read_value(value)
+    return parse_options(value)
 
 
-def read_value(value: object) -> DeleteOptions:
-    """Delete options from their object; refuses what contradicts itself."""
+def parse_options(value: object) -> DeleteOptions:
+    """Delete options from their decoded body; raises `StatusError` for invalid ones."""
     kind = value.get("kind", "DeleteOptions") if isinstance(value, dict) else "DeleteOptions"
     if kind != "DeleteOptions" and isinstance(value, dict):
         version = value.get("apiVersion", "v1")
@@ -97,7 +97,7 @@ def read_value(value: object) -> DeleteOptions:
     return options
 
 
-def _from_query(call: Call) -> dict[str, Any]:
+def _query_options(call: Call) -> dict[str, Any]:
     value: dict[str, Any] = {}
     if call.option("gracePeriodSeconds"):
         value["gracePeriodSeconds"] = call.number("gracePeriodSeconds")
@@ -111,7 +111,7 @@ def _from_query(call: Call) -> dict[str, Any]:
 
 
 class DeleteHandler:
-    """The deleting verbs over one cluster's storage."""
+    """The verbs delete and deletecollection."""
 
     def __init__(
         self,
@@ -125,18 +125,18 @@ class DeleteHandler:
         self._admission = admission
         self._allocator = allocator
 
-    async def delete(self, call: Call) -> Removed:
+    async def delete(self, call: Call) -> DeleteResult:
         """DELETE of one object."""
-        options = read_options(call)
+        options = decode_options(call)
         target = call.target
-        removed = await self.delete_object(call, target.namespace, target.name, options)
-        accepted = not removed.gone and options.orphan_dependents is False
-        return Removed(removed.object, removed.gone, 202 if accepted else 200)
+        result = await self.delete_object(call, target.namespace, target.name, options)
+        accepted = not result.gone and options.orphan_dependents is False
+        return DeleteResult(result.object, result.gone, 202 if accepted else 200)
 
-    async def delete_many(self, call: Call) -> list[Object]:
-        """DELETE of a collection, or of what the selectors leave of it."""
+    async def delete_collection(self, call: Call) -> list[Object]:
+        """DELETE of a collection, or of the objects that the selectors match."""
         check_list_options(call)
-        options, selected = read_options(call), selected_by(call)
+        options, selected = decode_options(call), selector_for(call)
         store = call.resource.store
         chosen = [
             obj
@@ -156,8 +156,8 @@ class DeleteHandler:
 
     async def delete_object(
         self, call: Call, namespace: str, name: str, options: DeleteOptions
-    ) -> Removed:
-        """Delete one object once admission agreed."""
+    ) -> DeleteResult:
+        """Delete one object after admission."""
         resource = call.resource
         while True:
             stored = self._storage.get(resource.store, namespace, name)
@@ -173,27 +173,31 @@ class DeleteHandler:
             if self._storage.get(resource.store, namespace, name) is stored:
                 return self.remove(resource, stored, options)
 
-    def remove(self, resource: Resource, stored: Object, options: DeleteOptions = PLAIN) -> Removed:
-        """Delete a stored object as far as finalizers and grace allow, at once."""
+    def remove(
+        self, resource: Resource, stored: Object, options: DeleteOptions = NO_OPTIONS
+    ) -> DeleteResult:
+        """Remove a stored object, or mark it deleted where finalizers or a grace period hold it."""
         dry = bool(options.dry_run)
         now = self._clock.now()
         metadata = stored["metadata"]
-        finalizers = _finalizers(resource, metadata, options)
-        grace = _grace(resource, stored, options)
+        finalizers = _deletion_finalizers(resource, metadata, options)
+        grace = _grace_period(resource, stored, options)
         if grace is not UNSET and grace is None:
-            return Removed(to_served(resource, stored), gone=False)
-        held = bool(finalizers) or _held_by_spec(resource, stored)
+            return DeleteResult(to_served(resource, stored), gone=False)
+        held = bool(finalizers) or _has_spec_finalizers(resource, stored)
         if isinstance(grace, UnsetType) and not held:
-            return self._gone(resource, stored, dry=dry)
+            return self._remove_from_storage(resource, stored, dry=dry)
         seconds = 0 if isinstance(grace, UnsetType) or grace is None else grace
-        marked = _marked(resource, stored, finalizers, seconds, now)
+        marked = _mark_deleted(resource, stored, finalizers, seconds, now)
         if not dry and marked != stored:
             marked = self._storage.replace(resource.store, marked)
         if held or seconds:
-            return Removed(to_served(resource, marked), gone=False)
-        return self._gone(resource, marked, dry=dry)
+            return DeleteResult(to_served(resource, marked), gone=False)
+        return self._remove_from_storage(resource, marked, dry=dry)
 
-    def _gone(self, resource: Resource, stored: Object, *, dry: bool) -> Removed:
+    def _remove_from_storage(
+        self, resource: Resource, stored: Object, *, dry: bool
+    ) -> DeleteResult:
         metadata = stored["metadata"]
         last = stored
         if not dry:
@@ -202,7 +206,7 @@ class DeleteHandler:
             if resource.store == "services":
                 self._allocator.release(stored)
         if strategy_for(resource).returns_deleted_object:
-            return Removed(to_served(resource, last), gone=True)
+            return DeleteResult(to_served(resource, last), gone=True)
         details = {
             "name": metadata["name"],
             "group": resource.group,
@@ -216,7 +220,7 @@ class DeleteHandler:
             "status": "Success",
             "details": {key: value for key, value in details.items() if value},
         }
-        return Removed(status, gone=True)
+        return DeleteResult(status, gone=True)
 
 
 def _check_preconditions(resource: Resource, obj: Object, options: DeleteOptions) -> None:
@@ -247,22 +251,24 @@ def _check_preconditions(resource: Resource, obj: Object, options: DeleteOptions
         )
 
 
-def _finalizers(resource: Resource, metadata: dict[str, Any], options: DeleteOptions) -> list[str]:
-    """The object's finalizers, with the garbage collector's own as the options ask."""
+def _deletion_finalizers(
+    resource: Resource, metadata: dict[str, Any], options: DeleteOptions
+) -> list[str]:
+    """The object's finalizers, with that of the garbage collector for the propagation policy."""
     present = metadata.get("finalizers") or []
-    kept_on = [finalizer for finalizer in present if finalizer not in (ORPHAN, FOREGROUND)]
+    others = [finalizer for finalizer in present if finalizer not in (ORPHAN, FOREGROUND)]
     if resource.store == CRDS:
-        kept_on = list(dict.fromkeys([*kept_on, CRD_CLEANUP]))
-    match _dependents(resource, present, options):
+        others = list(dict.fromkeys([*others, CRD_CLEANUP]))
+    match _propagation(resource, present, options):
         case "orphan":
-            return [*kept_on, ORPHAN]
+            return [*others, ORPHAN]
         case "foreground":
-            return [*kept_on, FOREGROUND]
+            return [*others, FOREGROUND]
         case _:
-            return kept_on
+            return others
 
 
-def _dependents(resource: Resource, present: list[str], options: DeleteOptions) -> str:
+def _propagation(resource: Resource, present: list[str], options: DeleteOptions) -> str:
     if resource.store == "events":
         return ""
     if options.orphan_dependents is not None:
@@ -281,8 +287,10 @@ def _dependents(resource: Resource, present: list[str], options: DeleteOptions) 
     return "orphan" if resource.store == "jobs.batch" else ""
 
 
-def _grace(resource: Resource, obj: Object, options: DeleteOptions) -> int | UnsetType | None:
-    """Seconds that a pod is given; none when it is going already, unset for what has no grace."""
+def _grace_period(
+    resource: Resource, obj: Object, options: DeleteOptions
+) -> int | UnsetType | None:
+    """The grace period of a pod; None when its deletion is under way, UNSET for other kinds."""
     if resource.store != "pods":
         return UNSET
     asked = options.grace_period_seconds
@@ -301,15 +309,15 @@ def _grace(resource: Resource, obj: Object, options: DeleteOptions) -> int | Uns
     return int(period)
 
 
-def _held_by_spec(resource: Resource, obj: Object) -> bool:
-    """A namespace waits for its content to go."""
+def _has_spec_finalizers(resource: Resource, obj: Object) -> bool:
+    """Whether a namespace still waits for its content to be deleted."""
     return resource.store == "namespaces" and bool((obj.get("spec") or {}).get("finalizers"))
 
 
-def _marked(
+def _mark_deleted(
     resource: Resource, stored: Object, finalizers: list[str], grace: int, now: datetime
 ) -> Object:
-    """The object as one that is being deleted."""
+    """The object with a deletionTimestamp and the finalizers given."""
     metadata = dict(stored["metadata"])
     if not metadata.get("deletionTimestamp") and metadata.get("generation"):
         metadata["generation"] += 1
@@ -325,11 +333,11 @@ def _marked(
     if resource.store == "namespaces":
         marked["status"] = {**stored.get("status", {}), "phase": "Terminating"}
     if resource.store == CRDS and first:
-        marked["status"] = _terminating(stored.get("status", {}), now)
+        marked["status"] = _with_terminating_condition(stored.get("status", {}), now)
     return to_stored(resource, marked) if resource.custom else marked
 
 
-def _terminating(status: Object, now: datetime) -> Object:
+def _with_terminating_condition(status: Object, now: datetime) -> Object:
     condition = {
         "type": "Terminating",
         "status": "True",

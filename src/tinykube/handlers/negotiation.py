@@ -41,7 +41,7 @@ def warning_headers(warnings: Sequence[str]) -> dict[str, str]:
     return {"warning": ", ".join(f'299 - "{text}"' for text in shown)}
 
 
-def answer(call: Call, code: int, obj: Object, now: datetime) -> Response:
+def object_response(call: Call, code: int, obj: Object, now: datetime) -> Response:
     """One object as an answer."""
     match negotiate_form(call.request.accept):
         case "table" if obj.get("kind") != "Status":

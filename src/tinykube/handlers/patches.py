@@ -1,11 +1,11 @@
-"""The three kinds of patch: JSON patch, merge patch, strategic merge patch."""
+"""PATCH bodies: JSON patch, merge patch and strategic merge patch."""
 
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from tinykube import custom, serializer
+from tinykube import custom_resources, serializer
 from tinykube.builtin_types import type_of
 from tinykube.errors import (
     FieldError,
@@ -26,8 +26,8 @@ from tinykube.strategic_merge import BadDirective, KeyMissing, go_text, strategi
 _OPERATIONS_LIMIT = 10_000
 
 
-def reader(call: Call) -> Callable[[Object], Object]:
-    """Read the patch of a request; what comes back applies it to an object."""
+def patch_for(call: Call) -> Callable[[Object], Object]:
+    """The patch of a request as a function from the current object to the patched one."""
     kind = media_type(call.request)
     accepted = [JSON_PATCH, MERGE_PATCH]
     if call.resource.custom is None:
@@ -40,7 +40,7 @@ def reader(call: Call) -> Callable[[Object], Object]:
 
 
 def patch_function(kind: str, body: bytes, type_name: str) -> Callable[[Object], Object]:
-    """The change that a patch of that media type describes; refuses a body that is none."""
+    """A patch of one media type as a function; raises `StatusError` for a malformed body."""
     try:
         patch = parse_json(body)
     except DecodeError as error:
@@ -110,19 +110,19 @@ def _kind_of(call: Call) -> tuple[str, str]:
     return call.resource.api_version, call.resource.kind
 
 
-def settled(call: Call, patched: Object) -> Object:
-    """A patched object as its kind has it, sharing nothing with what was patched."""
+def decode_patched(call: Call, patched: Object) -> Object:
+    """A patched object decoded as its kind; shares nothing with the object before."""
     resource = call.resource
     api_version, kind = _kind_of(call)
     if resource.custom is not None and (api_version, kind) == (resource.api_version, resource.kind):
-        shaped, unknown = custom.shaped(resource, patched)
+        shaped, unknown = custom_resources.prune_and_default(resource, patched)
     else:
         sent = (patched.get("apiVersion", api_version), patched.get("kind", kind))
         if sent != (api_version, kind):
             detail = f'no kind "{sent[1]}" can stand for {kind} of version "{api_version}"'
             raise _bad_patch(_json(patched), detail)
         try:
-            shaped, unknown = serializer.read(type_of(api_version, kind), patched)
+            shaped, unknown = serializer.decode(type_of(api_version, kind), patched)
         except serializer.TypeMismatch as error:
             if media_type(call.request) == STRATEGIC_MERGE_PATCH:
                 text = go_text(parse_json(call.request.body))

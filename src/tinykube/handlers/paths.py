@@ -17,7 +17,7 @@ class Target(Struct, frozen=True):
     subresource: str = ""
 
 
-class _Place(Struct, frozen=True):
+class _PathParts(Struct, frozen=True):
     """The path of a group and version, and what follows it."""
 
     group: str
@@ -33,16 +33,16 @@ def is_resource_path(path: str) -> bool:
 
 def resolve_path(registry: Registry, path: str) -> Target:
     """What a resource path points at; refuses one that points nowhere."""
-    place = _place(path)
-    namespace, rest = _split_namespace(place)
+    parts = _parse_path(path)
+    namespace, rest = _split_namespace(parts)
     if not 1 <= len(rest) <= 3:
-        raise _nowhere(registry, place)
-    resource = registry.find(place.group, place.version, rest[0])
+        raise _path_not_found(registry, parts)
+    resource = registry.find(parts.group, parts.version, rest[0])
     if resource is None or (namespace and not resource.namespaced):
-        raise _nowhere(registry, place)
+        raise _path_not_found(registry, parts)
     name, subresource = (*rest[1:], "", "")[:2]
     if resource.namespaced and name and not namespace:
-        raise _nowhere(registry, place)
+        raise _path_not_found(registry, parts)
     if subresource and resource.subresource(subresource) is None:
         raise not_found(resource, name) if resource.custom else unknown_resource()
     if name and "list" not in resource.verbs:
@@ -50,11 +50,11 @@ def resolve_path(registry: Registry, path: str) -> Target:
     return Target(resource, namespace, name, subresource)
 
 
-def _place(path: str) -> _Place:
+def _parse_path(path: str) -> _PathParts:
     parts = [unquote(part) if "%" in part else part for part in path.strip("/").split("/")]
     if parts[0] == "api":
-        return _Place("", parts[1], _without_watch(parts[2:]))
-    return _Place(parts[1], parts[2], _without_watch(parts[3:]))
+        return _PathParts("", parts[1], _without_watch(parts[2:]))
+    return _PathParts(parts[1], parts[2], _without_watch(parts[3:]))
 
 
 def _without_watch(rest: list[str]) -> tuple[str, ...]:
@@ -62,18 +62,18 @@ def _without_watch(rest: list[str]) -> tuple[str, ...]:
     return tuple(rest[1:] if rest[:1] == ["watch"] else rest)
 
 
-def _split_namespace(place: _Place) -> tuple[str, tuple[str, ...]]:
+def _split_namespace(parts: _PathParts) -> tuple[str, tuple[str, ...]]:
     """A namespace's own path and endpoints are not those of something inside it."""
-    rest = place.rest
+    rest = parts.rest
     if rest[0] != "namespaces" or len(rest) < 3:
         return "", rest
-    if len(rest) == 3 and not place.group and rest[2] in ("status", "finalize"):
+    if len(rest) == 3 and not parts.group and rest[2] in ("status", "finalize"):
         return "", rest
     return rest[1], rest[2:]
 
 
-def _nowhere(registry: Registry, place: _Place) -> StatusError:
+def _path_not_found(registry: Registry, parts: _PathParts) -> StatusError:
     builtin = any(
-        resource.group == place.group and resource.custom is None for resource in registry
+        resource.group == parts.group and resource.custom is None for resource in registry
     )
     return unknown_resource() if builtin else NoSuchPath()

@@ -21,7 +21,7 @@ from tinykube.errors import (
 )
 from tinykube.handlers.bodies import syntax_problem
 from tinykube.handlers.calls import Call
-from tinykube.handlers.negotiation import answer, list_response
+from tinykube.handlers.negotiation import list_response, object_response
 from tinykube.request import Response
 from tinykube.resources import Object
 from tinykube.selectors import Selector, parse_selectors
@@ -36,7 +36,7 @@ _PAGE_TOO_OLD = (
 )
 
 
-class _Token(Struct, frozen=True):
+class _ContinueToken(Struct, frozen=True):
     """Where the next page starts, and at which version; -1 means whatever is current."""
 
     v: str
@@ -46,14 +46,14 @@ class _Token(Struct, frozen=True):
 
 def get(storage: Storage, call: Call, now: datetime) -> Response:
     """One object by its name."""
-    obj = found(storage, call)
+    obj = read_object(storage, call)
     wanted = version_of(call.option("resourceVersion"))
     if wanted > storage.version:
         raise too_large_version(wanted, storage.version)
-    return answer(call, 200, obj, now)
+    return object_response(call, 200, obj, now)
 
 
-def found(storage: Storage, call: Call) -> Object:
+def read_object(storage: Storage, call: Call) -> Object:
     """The object that a request names; refuses when it is not there."""
     target = call.target
     stored = storage.get(target.resource.store, target.namespace, target.name)
@@ -65,28 +65,28 @@ def found(storage: Storage, call: Call) -> Object:
 def list_objects(storage: Storage, call: Call, now: datetime) -> Response:
     """A list, or the page of one that limit and continue ask for."""
     check_list_options(call)
-    selected = selected_by(call)
-    token = _token(call.option("continue"))
+    selector = selector_for(call)
+    token = _decode_token(call.option("continue"))
     version = _list_version(storage, call, token)
     objects = _objects(storage, call, version, token)
     if token is not None:
-        objects = [obj for obj in objects if _key(obj) >= token.start]
-    if not selected.matches_all:
-        objects = [obj for obj in objects if selected.matches(obj)]
-    shown_version = storage.version if version < 0 else version
-    metadata: dict[str, Any] = {"resourceVersion": str(shown_version)}
+        objects = [obj for obj in objects if _list_key(obj) >= token.start]
+    if not selector.matches_all:
+        objects = [obj for obj in objects if selector.matches(obj)]
+    list_version = storage.version if version < 0 else version
+    metadata: dict[str, Any] = {"resourceVersion": str(list_version)}
     limit = 0 if call.option("resourceVersion") == "0" else call.number("limit")
     if 0 < limit < len(objects):
-        start = _key(objects[limit - 1]) + "\0"
-        metadata["continue"] = _text(_Token("meta.k8s.io/v1", shown_version, start))
-        if selected.matches_all:
+        start = _list_key(objects[limit - 1]) + "\0"
+        metadata["continue"] = _encode_token(_ContinueToken("meta.k8s.io/v1", list_version, start))
+        if selector.matches_all:
             metadata["remainingItemCount"] = len(objects) - limit
         objects = objects[:limit]
     resource = call.resource
     return list_response(call, [to_served(resource, obj) for obj in objects], metadata, now)
 
 
-def selected_by(call: Call) -> Selector:
+def selector_for(call: Call) -> Selector:
     """The selection that a list, a watch or a deletion of many asks for."""
     labels, fields = call.option("labelSelector"), call.option("fieldSelector")
     return parse_selectors(call.resource, labels, fields) if labels or fields else Selector()
@@ -145,7 +145,7 @@ def version_of(text: str) -> int:
     return int(text)
 
 
-def _list_version(storage: Storage, call: Call, token: _Token | None) -> int:
+def _list_version(storage: Storage, call: Call, token: _ContinueToken | None) -> int:
     """The version to show; negative for the current one."""
     if token is not None:
         if call.option("resourceVersion") not in ("", "0"):
@@ -159,7 +159,9 @@ def _list_version(storage: Storage, call: Call, token: _Token | None) -> int:
     return wanted if pinned else -1
 
 
-def _objects(storage: Storage, call: Call, version: int, token: _Token | None) -> list[Object]:
+def _objects(
+    storage: Storage, call: Call, version: int, token: _ContinueToken | None
+) -> list[Object]:
     store, namespace = call.resource.store, call.target.namespace
     if version < 0 or version == storage.version:
         return list(storage.objects(store, namespace))
@@ -172,9 +174,9 @@ def _objects(storage: Storage, call: Call, version: int, token: _Token | None) -
         raise _page_expired(token) from None
 
 
-def _page_expired(token: _Token) -> StatusError:
+def _page_expired(token: _ContinueToken) -> StatusError:
     error = _PageExpired(410, "Expired", _PAGE_TOO_OLD)
-    error.token = _text(_Token(token.v, -1, token.start))
+    error.token = _encode_token(_ContinueToken(token.v, -1, token.start))
     return error
 
 
@@ -188,24 +190,24 @@ class _PageExpired(StatusError):
         return {**super().status, "metadata": {"continue": self.token}}
 
 
-def _key(obj: Object) -> str:
+def _list_key(obj: Object) -> str:
     metadata = obj["metadata"]
     namespace = metadata.get("namespace")
     return f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"])
 
 
-def _text(token: _Token) -> str:
+def _encode_token(token: _ContinueToken) -> str:
     return base64.urlsafe_b64encode(msgspec.json.encode(token)).rstrip(b"=").decode()
 
 
-def _token(text: str) -> _Token | None:
+def _decode_token(text: str) -> _ContinueToken | None:
     if not text:
         return None
     problem = ""
     read = b""
     try:
         read = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        return msgspec.json.decode(read, type=_Token)
+        return msgspec.json.decode(read, type=_ContinueToken)
     except msgspec.DecodeError:
         problem = syntax_problem(read)
     except ValueError:

@@ -25,7 +25,7 @@ def user_info(user: User) -> dict[str, Any]:
     return info
 
 
-def reviewed(review: Object, user: User, tokens: TokenIssuer, now: datetime) -> Object:
+def complete_review(review: Object, user: User, tokens: TokenIssuer, now: datetime) -> Object:
     """A review with its answer."""
     status: dict[str, Any]
     _check_attributes(review)
@@ -35,7 +35,7 @@ def reviewed(review: Object, user: User, tokens: TokenIssuer, now: datetime) -> 
             review = {**review, "metadata": metadata}
             status = {"userInfo": user_info(user)}
         case "TokenReview":
-            status = _token_status((review.get("spec") or {}).get("token", ""), tokens)
+            status = _token_review_status((review.get("spec") or {}).get("token", ""), tokens)
         case "SelfSubjectRulesReview":
             status = {
                 "resourceRules": _EVERYTHING,
@@ -58,7 +58,7 @@ def _check_attributes(review: Object) -> None:
         raise invalid_object("", "authorization.k8s.io", "", [error])
 
 
-def _token_status(token: str, tokens: TokenIssuer) -> dict[str, Any]:
+def _token_review_status(token: str, tokens: TokenIssuer) -> dict[str, Any]:
     user = tokens.authenticate(token)
     if user is None:
         return {"user": {}, "error": "invalid bearer token"}

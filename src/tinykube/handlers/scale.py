@@ -2,18 +2,18 @@
 
 from typing import Any
 
-from tinykube.custom import at_path
+from tinykube.custom_resources import at_path
 from tinykube.errors import internal_error, invalid, invalid_object
 from tinykube.resources import Object, Resource
 from tinykube.selectors import selector_text
 
-_SHOWN = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+_METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
 def scale_of(resource: Resource, obj: Object) -> Object:
     """An object's replicas, wanted and present, as a Scale."""
-    metadata = {key: obj["metadata"][key] for key in _SHOWN if key in obj["metadata"]}
-    wanted, present, selector = _counts(resource, obj)
+    metadata = {key: obj["metadata"][key] for key in _METADATA if key in obj["metadata"]}
+    wanted, present, selector = _replica_counts(resource, obj)
     status: dict[str, Any] = {"replicas": present}
     if selector:
         status["selector"] = selector
@@ -26,7 +26,7 @@ def scale_of(resource: Resource, obj: Object) -> Object:
     }
 
 
-def _counts(resource: Resource, obj: Object) -> tuple[int, int, str]:
+def _replica_counts(resource: Resource, obj: Object) -> tuple[int, int, str]:
     if resource.custom is None:
         selector = selector_text(obj["spec"].get("selector") or {})
         present = (obj.get("status") or {}).get("replicas", 0)
@@ -40,7 +40,7 @@ def _counts(resource: Resource, obj: Object) -> tuple[int, int, str]:
     return wanted, at_path(obj, paths.status_replicas_path) or 0, selector or ""
 
 
-def rescaled(resource: Resource, obj: Object, scale: Object) -> Object:
+def with_replicas(resource: Resource, obj: Object, scale: Object) -> Object:
     """The object with the replicas that a Scale asks for; a copy where it differs."""
     replicas = (scale.get("spec") or {}).get("replicas", 0)
     name = obj["metadata"]["name"]
@@ -50,7 +50,7 @@ def rescaled(resource: Resource, obj: Object, scale: Object) -> Object:
     path = ".spec.replicas"
     if resource.custom is not None and resource.custom.scale is not None:
         path = resource.custom.scale.spec_replicas_path
-    made = _with(obj, path.strip(".").split("."), replicas)
+    made = _set_path(obj, path.strip(".").split("."), replicas)
     sent = scale.get("metadata") or {}
     metadata = dict(obj["metadata"])
     for key in ("resourceVersion", "uid"):
@@ -62,7 +62,7 @@ def rescaled(resource: Resource, obj: Object, scale: Object) -> Object:
     return {**made, "metadata": metadata}
 
 
-def _with(value: Any, path: list[str], leaf: Any) -> Any:
+def _set_path(value: Any, path: list[str], leaf: Any) -> Any:
     held = value if isinstance(value, dict) else {}
-    inner = leaf if len(path) == 1 else _with(held.get(path[0]), path[1:], leaf)
+    inner = leaf if len(path) == 1 else _set_path(held.get(path[0]), path[1:], leaf)
     return {**held, path[0]: inner}

@@ -1,12 +1,12 @@
-"""The endpoints below objects: scale, token, binding, eviction."""
+"""Subresources with an answer of their own: scale, token, binding, eviction."""
 
 from tinykube.errors import conflict, not_found
 from tinykube.handlers import bodies
 from tinykube.handlers.calls import Call
-from tinykube.handlers.deletion import PLAIN, DeleteHandler, DeleteOptions, read_value
-from tinykube.handlers.reads import found
+from tinykube.handlers.deletion import NO_OPTIONS, DeleteHandler, DeleteOptions, parse_options
+from tinykube.handlers.reads import read_object
 from tinykube.handlers.scale import scale_of
-from tinykube.handlers.writes import Outcome, WriteHandler
+from tinykube.handlers.writes import WriteHandler, WriteResult
 from tinykube.object_meta import timestamp
 from tinykube.resources import Object
 from tinykube.service_account_tokens import TokenIssuer
@@ -22,7 +22,7 @@ _SUCCESS: Object = {
 
 
 class SubresourceHandler:
-    """Answers what is asked of an object's endpoints."""
+    """Serves the subresources that are not a part of their object."""
 
     def __init__(
         self, storage: Storage, writes: WriteHandler, deletion: DeleteHandler, tokens: TokenIssuer
@@ -32,18 +32,18 @@ class SubresourceHandler:
         self._delete_handler = deletion
         self._tokens = tokens
 
-    async def answer(self, call: Call) -> Outcome | None:
-        """The endpoint's own answer, or nothing where the object's rules serve."""
+    async def handle(self, call: Call) -> WriteResult | None:
+        """The result of a subresource, or None where the verbs of the object itself apply."""
         match call.target.subresource, call.verb:
             case "scale", "get":
-                return Outcome(scale_of(call.resource, found(self._storage, call)))
+                return WriteResult(scale_of(call.resource, read_object(self._storage, call)))
             case "scale", _:
                 return await self._write_handler.scale(call)
             case "token", _:
                 request = bodies.decode_object(call)
                 target = call.target
                 issued = self._tokens.issue(call.resource, target.namespace, target.name, request)
-                return Outcome(issued, 201)
+                return WriteResult(issued, 201)
             case "binding", _:
                 return await self._bind(call)
             case "eviction", _:
@@ -51,7 +51,7 @@ class SubresourceHandler:
             case _:
                 return None
 
-    async def _bind(self, call: Call) -> Outcome:
+    async def _bind(self, call: Call) -> WriteResult:
         target = bodies.decode_object(call).get("target") or {}
         node = target.get("name", "")
         now = timestamp(call.now)
@@ -76,17 +76,17 @@ class SubresourceHandler:
                 "status": {**status, "conditions": [*others, scheduled]},
             }
 
-        await self._write_handler.change(call, bound)
-        return Outcome(_SUCCESS, 201)
+        await self._write_handler.update_with(call, bound)
+        return WriteResult(_SUCCESS, 201)
 
-    async def _evict(self, call: Call) -> Outcome:
+    async def _evict(self, call: Call) -> WriteResult:
         sent = bodies.decode_object(call)
         target = call.target
         pod = self._storage.get("pods", target.namespace, target.name)
         if pod is None:
             raise not_found(call.resource, target.name)
-        options: DeleteOptions = PLAIN
+        options: DeleteOptions = NO_OPTIONS
         if sent.get("deleteOptions"):
-            options = read_value(sent["deleteOptions"])
+            options = parse_options(sent["deleteOptions"])
         await self._delete_handler.delete_object(call, target.namespace, target.name, options)
-        return Outcome(_SUCCESS, 201)
+        return WriteResult(_SUCCESS, 201)

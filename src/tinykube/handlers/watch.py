@@ -15,7 +15,7 @@ from tinykube.conversion import to_served
 from tinykube.errors import StatusError, expired, too_large_version
 from tinykube.handlers.calls import Call
 from tinykube.handlers.negotiation import Form, negotiate_form, partial_metadata, table_for
-from tinykube.handlers.reads import check_list_options, selected_by
+from tinykube.handlers.reads import check_list_options, selector_for
 from tinykube.resources import Object, Resource
 from tinykube.selectors import FieldTerm, Selector
 from tinykube.storage import Change, Compacted, Restored, Storage, StorageEvent
@@ -23,7 +23,7 @@ from tinykube.storage import Change, Compacted, Restored, Storage, StorageEvent
 _BOOKMARK_EVERY = 60.0
 _LONGEST = 3600.0
 _END_OF_INITIAL = {"k8s.io/initial-events-end": "true"}
-_KEPT_LINES = 1024
+_CACHED_EVENTS = 1024
 
 
 class _Bookmark(Struct, frozen=True):
@@ -33,13 +33,13 @@ class _Bookmark(Struct, frozen=True):
     initial: bool = False
 
 
-class _Failed(Struct, frozen=True):
+class _WatchError(Struct, frozen=True):
     """The watch cannot go on."""
 
     error: StatusError
 
 
-_Entry = Change | _Bookmark | _Failed
+_Entry = Change | _Bookmark | _WatchError
 
 
 class WatchHandler:
@@ -49,27 +49,27 @@ class WatchHandler:
         self._storage = storage
         self._clock = clock
         self._open: set[_Watch] = set()
-        self._lines = _Lines()
-        storage.subscribe(self._note)  # for as long as both live
+        self._encoded = _EncodedEvents()
+        storage.subscribe(self._on_storage_event)  # for as long as both live
 
     def open(self, call: Call) -> "_Watch":
         """Start following what a call asks for; it is followed until the watch is closed."""
         check_list_options(call)
-        watch = _Watch(self._storage, self._clock, call, self._lines, self._open.discard)
+        watch = _Watch(self._storage, self._clock, call, self._encoded, self._open.discard)
         self._open.add(watch)
         return watch
 
-    def drop(self) -> None:
+    def end_all(self) -> None:
         """End every watch, as a server that stops does."""
         for watch in tuple(self._open):
             watch.end()
 
-    def _note(self, notice: StorageEvent) -> None:
-        if isinstance(notice, Restored):
-            self._lines.forget()
+    def _on_storage_event(self, event: StorageEvent) -> None:
+        if isinstance(event, Restored):
+            self._encoded.clear()
 
 
-class _Lines:
+class _EncodedEvents:
     """The latest events as bytes, shared by watches that show them in the same way."""
 
     def __init__(self) -> None:
@@ -80,18 +80,18 @@ class _Lines:
         key = (kind, version, resource.api_version)
         known = self._known.get(key)
         if known is None:
-            known = event_line(kind, to_served(resource, obj))
-            if len(self._known) >= _KEPT_LINES:
+            known = encode_event(kind, to_served(resource, obj))
+            if len(self._known) >= _CACHED_EVENTS:
                 del self._known[next(iter(self._known))]
             self._known[key] = known
         return known
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Versions mean something else from now on."""
         self._known.clear()
 
 
-def event_line(kind: str, obj: Object) -> bytes:
+def encode_event(kind: str, obj: Object) -> bytes:
     """An event as it travels."""
     return b'{"type":"%b","object":%b}\n' % (kind.encode(), msgspec.json.encode(obj))
 
@@ -104,13 +104,13 @@ class _Watch:
         storage: Storage,
         clock: Clock,
         call: Call,
-        lines: _Lines,
+        lines: _EncodedEvents,
         closed: Callable[["_Watch"], None],
     ) -> None:
         self._storage = storage
         self._clock = clock
         self._call = call
-        self._lines = lines
+        self._encoded = lines
         self._closed = closed
         self._namespace = call.target.namespace
         self._selected = _selection(call)
@@ -122,24 +122,24 @@ class _Watch:
         self._sent = storage.version
         self._after = 0
         self._start()
-        self._unsubscribe = storage.subscribe(self._note, call.resource.store)
+        self._unsubscribe = storage.subscribe(self._on_storage_event, call.resource.store)
 
     def _start(self) -> None:
         call, storage = self._call, self._storage
         version = _version(call)
         initial = call.flag("sendInitialEvents")
         if initial and version > storage.version:
-            self._queue.append(_Failed(too_large_version(version, storage.version)))
+            self._queue.append(_WatchError(too_large_version(version, storage.version)))
             self._ended = True
         elif initial or (version == 0 and not call.option("sendInitialEvents")):
-            self._queue.extend(self._present())
+            self._queue.extend(self._initial_events())
             if initial and call.flag("allowWatchBookmarks"):
                 self._queue.append(_Bookmark(storage.version, initial=True))
         elif version:
             self._after = version
             self._replay(version)
 
-    def _present(self) -> Iterator[Change]:
+    def _initial_events(self) -> Iterator[Change]:
         store = self._call.resource.store
         for obj in self._storage.objects(store, self._namespace):
             yield Change("ADDED", store, int(obj["metadata"]["resourceVersion"]), obj)
@@ -149,19 +149,19 @@ class _Watch:
             self._queue.extend(self._storage.since(self._call.resource.store, version))
         except Compacted as error:
             message = f"too old resource version: {error.asked} ({error.oldest})"
-            self._queue.append(_Failed(expired(message)))
+            self._queue.append(_WatchError(expired(message)))
             self._ended = True
 
-    def _note(self, notice: StorageEvent) -> None:
-        match notice:
+    def _on_storage_event(self, event: StorageEvent) -> None:
+        match event:
             case Change():
-                if not self._ended and notice.version > self._after:
-                    self._queue.append(notice)
+                if not self._ended and event.version > self._after:
+                    self._queue.append(event)
                     self._wake()
             case Restored():
                 self.end()
             case _:
-                assert_never(notice)
+                assert_never(event)
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -186,7 +186,7 @@ class _Watch:
         next_mark = loop.time() + _BOOKMARK_EVERY
         while True:
             while self._queue:
-                line = self._line(self._queue.popleft())
+                line = self._encode_entry(self._queue.popleft())
                 if line:
                     yield line
             if self._ended:
@@ -210,32 +210,32 @@ class _Watch:
             timer.cancel()
             self._waiter = None
 
-    def _line(self, entry: _Entry) -> bytes:
+    def _encode_entry(self, entry: _Entry) -> bytes:
         """An entry's line, or nothing when this watch does not ask for it."""
         match entry:
             case Change():
-                return self._change_line(entry)
+                return self._encode_change(entry)
             case _Bookmark():
-                return self._shown_line("BOOKMARK", self._bookmark(entry))
-            case _Failed():
-                return event_line("ERROR", entry.error.status)
+                return self._encode_object("BOOKMARK", self._bookmark(entry))
+            case _WatchError():
+                return encode_event("ERROR", entry.error.status)
             case _:
                 assert_never(entry)
 
-    def _change_line(self, change: Change) -> bytes:
+    def _encode_change(self, change: Change) -> bytes:
         if self._namespace and change.object["metadata"].get("namespace") != self._namespace:
             return b""
         kind, obj = change.type, change.object
         if not self._selected.matches_all:
-            found = self._seen_as(change)
+            found = self._as_selected(change)
             if found is None:
                 return b""
             kind, obj = found
         if self._form == "object" and obj is change.object:
-            return self._lines.line(kind, change.version, self._call.resource, obj)
-        return self._shown_line(kind, to_served(self._call.resource, obj))
+            return self._encoded.line(kind, change.version, self._call.resource, obj)
+        return self._encode_object(kind, to_served(self._call.resource, obj))
 
-    def _seen_as(self, change: Change) -> tuple[Any, Object] | None:
+    def _as_selected(self, change: Change) -> tuple[Any, Object] | None:
         """A change as a selection sees it: what starts to match appears, what stops is deleted."""
         selected = self._selected
         if change.type == "DELETED":
@@ -264,22 +264,22 @@ class _Watch:
         typed_as = {"kind": resource.kind, "apiVersion": resource.api_version}
         type_name = type_of(resource.api_version, resource.kind)
         if resource.custom is None and fields_of(type_name) is not None:
-            return {**typed_as, **serializer.read(type_name, {})[0], "metadata": metadata}
+            return {**typed_as, **serializer.decode(type_name, {})[0], "metadata": metadata}
         return {**typed_as, "metadata": metadata}
 
-    def _shown_line(self, kind: str, obj: Object) -> bytes:
+    def _encode_object(self, kind: str, obj: Object) -> bytes:
         match self._form:
             case "object":
-                return event_line(kind, obj)
+                return encode_event(kind, obj)
             case "metadata":
-                return event_line(kind, partial_metadata(obj))
+                return encode_event(kind, partial_metadata(obj))
             case "table":
                 table = table_for(self._call, [obj], self._clock.now())
                 table["metadata"] = {"resourceVersion": obj["metadata"]["resourceVersion"]}
                 if not self._with_columns:
                     table["columnDefinitions"] = None
                 self._with_columns = False
-                return event_line(kind, table)
+                return encode_event(kind, table)
             case _:
                 assert_never(self._form)
 
@@ -294,7 +294,7 @@ def _version(call: Call) -> int:
 
 def _selection(call: Call) -> Selector:
     """A watch of one object's own path is a watch of its name."""
-    selected = selected_by(call)
+    selected = selector_for(call)
     if not call.target.name:
         return selected
     named = FieldTerm("metadata.name", call.target.name)

@@ -1,11 +1,11 @@
-"""Creating and changing objects: nothing is stored before everything about it was found right."""
+"""The verbs create, update and patch, for objects and their status and scale."""
 
 from collections.abc import Callable
 from random import Random
 
 from msgspec import Struct
 
-from tinykube import custom, object_meta, serializer
+from tinykube import custom_resources, object_meta, serializer
 from tinykube.admission import AdmissionAttributes, WebhookAdmission
 from tinykube.builtin_types import type_of
 from tinykube.clock import Clock
@@ -24,32 +24,32 @@ from tinykube.errors import (
 )
 from tinykube.handlers import bodies, patches
 from tinykube.handlers.calls import Call
-from tinykube.handlers.scale import rescaled, scale_of
+from tinykube.handlers.scale import scale_of, with_replicas
 from tinykube.namespace_lifecycle import check_namespace
 from tinykube.resources import Object, Resource
 from tinykube.service_allocator import ServiceAllocator
 from tinykube.storage import KeyExists, Storage
 from tinykube.strategies import strategy_for
-from tinykube.strategy import Strategy, wanted
+from tinykube.strategy import Strategy, desired_state
 
-Build = Callable[[Object], Object]
-"""The object that a change asks for, made from the present one."""
+UpdateFunc = Callable[[Object], Object]
+"""Returns the updated object for the current one."""
 
 _NAME_ATTEMPTS = 8
-_WHOLE = ("", "scale", "binding")
-"""The endpoints that write what is wanted of an object."""
-_LABELS_KEPT = frozenset(("deployments.apps", "replicasets.apps", "daemonsets.apps"))
+_SPEC_ENDPOINTS = ("", "scale", "binding")
+"""The object itself and the subresources that write its spec."""
+_STATUS_KEEPS_LABELS = frozenset(("deployments.apps", "replicasets.apps", "daemonsets.apps"))
 
 
-class Outcome(Struct, frozen=True):
-    """An answer that is an object."""
+class WriteResult(Struct, frozen=True):
+    """The object and the status code to answer with."""
 
     object: Object
     code: int = 200
 
 
 class WriteHandler:
-    """The writing verbs over one cluster's storage."""
+    """The verbs create, update and patch over one storage, with defaulting and admission."""
 
     def __init__(
         self,
@@ -65,14 +65,14 @@ class WriteHandler:
         self._allocator = allocator
         self._random = random
 
-    async def create(self, call: Call) -> Outcome:
+    async def create(self, call: Call) -> WriteResult:
         """POST to a collection."""
         obj = bodies.decode_object(call)
         return await self._create(call, obj)
 
-    async def update(self, call: Call) -> Outcome:
+    async def update(self, call: Call) -> WriteResult:
         """PUT of an object, or of its status."""
-        _check_named(call)
+        _require_name(call)
         sent = bodies.decode_object(call)
         resource, target = call.resource, call.target
         meta = object_meta.metadata_of(sent)
@@ -81,42 +81,44 @@ class WriteHandler:
         old = self._storage.get(resource.store, target.namespace, target.name)
         if old is None and strategy_for(resource).allow_create_on_update and not target.subresource:
             return await self._create(call, sent)
-        return await self._modify(call, lambda _: sent)
+        return await self._guaranteed_update(call, lambda _: sent)
 
-    async def patch(self, call: Call) -> Outcome:
+    async def patch(self, call: Call) -> WriteResult:
         """PATCH of an object, or of its status."""
-        _check_named(call)
-        apply = patches.reader(call)
-        return await self._modify(call, lambda old: self._patched(call, old, apply))
+        _require_name(call)
+        apply = patches.patch_for(call)
+        return await self._guaranteed_update(call, lambda old: self._patched(call, old, apply))
 
-    async def scale(self, call: Call) -> Outcome:
-        """PUT or PATCH of an object's replicas."""
+    async def scale(self, call: Call) -> WriteResult:
+        """PUT or PATCH of the scale subresource."""
         resource = call.resource
         if call.verb == "update":
             sent = bodies.decode_object(call)
-            outcome = await self._modify(call, lambda old: rescaled(resource, old, sent))
+            result = await self._guaranteed_update(
+                call, lambda old: with_replicas(resource, old, sent)
+            )
         else:
-            apply = patches.reader(call)
+            apply = patches.patch_for(call)
 
-            def build(old: Object) -> Object:
-                wanted = patches.settled(call, apply(scale_of(resource, old)))
-                return rescaled(resource, old, wanted)
+            def update(old: Object) -> Object:
+                wanted = patches.decode_patched(call, apply(scale_of(resource, old)))
+                return with_replicas(resource, old, wanted)
 
-            outcome = await self._modify(call, build)
-        return Outcome(scale_of(resource, outcome.object), outcome.code)
+            result = await self._guaranteed_update(call, update)
+        return WriteResult(scale_of(resource, result.object), result.code)
 
-    async def change(self, call: Call, build: Build) -> Outcome:
-        """A change that an endpoint of an object makes to the object itself."""
-        return await self._modify(call, build)
+    async def update_with(self, call: Call, update: UpdateFunc) -> WriteResult:
+        """Update an object on behalf of a subresource."""
+        return await self._guaranteed_update(call, update)
 
-    def _patched(self, call: Call, old: Object, apply: Build) -> Object:
-        new = patches.settled(call, apply(old))
+    def _patched(self, call: Call, old: Object, apply: UpdateFunc) -> Object:
+        new = patches.decode_patched(call, apply(old))
         meta = object_meta.metadata_of(new)
         object_meta.ensure_namespace_matches(meta, call.resource, call.target.namespace)
         _check_name(meta, call.target.name)
         return new
 
-    async def _create(self, call: Call, obj: Object) -> Outcome:
+    async def _create(self, call: Call, obj: Object) -> WriteResult:
         resource, target = call.resource, call.target
         strategy = strategy_for(resource)
         meta = object_meta.metadata_of(obj)
@@ -128,13 +130,13 @@ class WriteHandler:
         attributes = AdmissionAttributes(call, "CREATE", obj, None)
         obj = await self._admission.mutate(attributes)
         for attempt in range(_NAME_ATTEMPTS):
-            candidate = self._prepared(resource, strategy, obj)
-            self._check_new(resource, strategy, candidate)
+            candidate = self._before_create(resource, strategy, obj)
+            self._validate_new(resource, strategy, candidate)
             await self._admission.validate(AdmissionAttributes(call, "CREATE", candidate, None))
             for warning in strategy.warnings(candidate):
                 call.warn(warning)
             try:
-                return Outcome(self._store_new(call, resource, candidate), 201)
+                return WriteResult(self._store_new(call, resource, candidate), 201)
             except KeyExists:
                 taken = candidate["metadata"]["name"]
                 if named:
@@ -143,8 +145,8 @@ class WriteHandler:
                     raise name_not_generated(resource, taken) from None
         raise AssertionError("every attempt returned or raised")
 
-    def _prepared(self, resource: Resource, strategy: Strategy, obj: Object) -> Object:
-        """A new object with its system fields, as a copy whose top and metadata are its own."""
+    def _before_create(self, resource: Resource, strategy: Strategy, obj: Object) -> Object:
+        """The new object with its system fields; a copy of the object and its metadata."""
         meta = dict(obj["metadata"])
         made = {**obj, "metadata": meta}
         if meta.get("generateName") and not meta.get("name"):
@@ -158,13 +160,17 @@ class WriteHandler:
         strategy.prepare_for_create(made)
         return made
 
-    def _check_new(self, resource: Resource, strategy: Strategy, obj: Object) -> None:
+    def _validate_new(self, resource: Resource, strategy: Strategy, obj: Object) -> None:
         meta = obj["metadata"]
         if meta.get("resourceVersion"):
             raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
         builtin = resource.custom is None
         errors = [*object_meta.metadata_errors(meta, strategy.name_problems, builtin=builtin)]
-        errors += custom.errors(resource, obj) if resource.custom else strategy.validate(obj)
+        errors += (
+            custom_resources.validation_errors(resource, obj)
+            if resource.custom
+            else strategy.validate(obj)
+        )
         errors = errors or [*object_meta.path_segment_errors(meta)]
         if errors:
             kind = obj.get("kind") or resource.kind
@@ -182,8 +188,8 @@ class WriteHandler:
             return obj
         return to_served(resource, self._storage.create(resource.store, to_stored(resource, obj)))
 
-    async def _modify(self, call: Call, build: Build) -> Outcome:
-        """Change one object; a change that came between is read and the whole thing done again."""
+    async def _guaranteed_update(self, call: Call, update: UpdateFunc) -> WriteResult:
+        """Update one object; starts again when another write came between."""
         resource, target = call.resource, call.target
         strategy = strategy_for(resource)
         while True:
@@ -191,21 +197,21 @@ class WriteHandler:
             if stored is None:
                 raise not_found(resource, target.name)
             old = to_served(resource, stored)
-            new = self._narrowed(call, build(old), old)
+            new = self._restrict_to_endpoint(call, update(old), old)
             new = await self._admission.mutate(AdmissionAttributes(call, "UPDATE", new, old))
             self._check_preconditions(resource, strategy, new, old)
-            new = self._carried(call, strategy, new, old)
-            self._check_change(call, strategy, new, old)
+            new = self._before_update(call, strategy, new, old)
+            self._validate_update(call, strategy, new, old)
             await self._admission.validate(AdmissionAttributes(call, "UPDATE", new, old))
             if self._storage.get(resource.store, target.namespace, target.name) is stored:
-                return Outcome(self._store_change(call, new, old))
+                return WriteResult(self._store_change(call, new, old))
 
-    def _narrowed(self, call: Call, new: Object, old: Object) -> Object:
-        """Only the part that the endpoint may write."""
+    def _restrict_to_endpoint(self, call: Call, new: Object, old: Object) -> Object:
+        """The update without the fields that the endpoint may not write."""
         match call.target.subresource:
             case "status":
                 strategy_for(call.resource).default(new)
-                return _status_only(call.resource, new, old)
+                return _with_new_status(call.resource, new, old)
             case "finalize":
                 spec = {**old.get("spec", {}), "finalizers": new.get("spec", {}).get("finalizers")}
                 kept_spec = {key: value for key, value in spec.items() if value}
@@ -241,19 +247,19 @@ class WriteHandler:
         elif version != present["resourceVersion"]:
             raise stale(resource, present["name"])
 
-    def _carried(self, call: Call, strategy: Strategy, new: Object, old: Object) -> Object:
+    def _before_update(self, call: Call, strategy: Strategy, new: Object, old: Object) -> Object:
         meta = dict(new["metadata"])
         made = {**new, "metadata": meta}
         object_meta.keep_system_fields(meta, old["metadata"])
         meta["resourceVersion"] = old["metadata"]["resourceVersion"]
-        if call.target.subresource in _WHOLE:
+        if call.target.subresource in _SPEC_ENDPOINTS:
             strategy.prepare_for_update(made, old)
             counted = strategy.tracks_generation and call.target.subresource != "binding"
-            if counted and _wants_otherwise(call.resource, strategy, made, old):
+            if counted and _spec_changed(call.resource, strategy, made, old):
                 meta["generation"] = old["metadata"].get("generation", 0) + 1
         return made
 
-    def _check_change(self, call: Call, strategy: Strategy, new: Object, old: Object) -> None:
+    def _validate_update(self, call: Call, strategy: Strategy, new: Object, old: Object) -> None:
         resource = call.resource
         errors = [
             *object_meta.metadata_update_errors(
@@ -264,7 +270,9 @@ class WriteHandler:
             )
         ]
         if resource.custom is not None:
-            errors += custom.errors(resource, new, old, call.target.subresource)
+            errors += custom_resources.validation_errors(
+                resource, new, old, call.target.subresource
+            )
         elif call.target.subresource in ("", "scale"):
             errors += strategy.validate_update(new, old)
             errors = errors or [*strategy.validate(new)]
@@ -274,11 +282,11 @@ class WriteHandler:
 
     def _store_change(self, call: Call, new: Object, old: Object) -> Object:
         resource, dry = call.resource, call.dry_run
-        if resource.store == "services" and call.target.subresource in _WHOLE:
+        if resource.store == "services" and call.target.subresource in _SPEC_ENDPOINTS:
             new = self._allocator.allocate(new, old, dry_run=dry)
         if dry:
             return new
-        if _is_finished(resource, new, old):
+        if _deletion_is_complete(resource, new, old):
             meta = old["metadata"]
             self._storage.remove(resource.store, meta.get("namespace", ""), meta["name"])
             if resource.store == "services":
@@ -289,8 +297,8 @@ class WriteHandler:
         return to_served(resource, self._storage.replace(resource.store, to_stored(resource, new)))
 
 
-def _check_named(call: Call) -> None:
-    """A collection as a whole can be neither put nor patched."""
+def _require_name(call: Call) -> None:
+    """PUT and PATCH of a collection are not allowed."""
     if not call.target.name:
         raise method_not_allowed()
 
@@ -315,7 +323,7 @@ def _reset_status(resource: Resource, obj: Object) -> None:
         obj["status"] = serializer.empty_status(type_of(resource.api_version, resource.kind))
 
 
-def _status_only(resource: Resource, new: Object, old: Object) -> Object:
+def _with_new_status(resource: Resource, new: Object, old: Object) -> Object:
     status = {"status": new["status"]} if "status" in new else {}
     rest = {key: value for key, value in old.items() if key not in ("status", "metadata")}
     if resource.custom is not None:
@@ -328,25 +336,25 @@ def _status_only(resource: Resource, new: Object, old: Object) -> Object:
         meta.pop("resourceVersion", None)
         return {**rest, "metadata": {**meta, **versions}, **status}
     meta = dict(new["metadata"])
-    if resource.store in _LABELS_KEPT:
+    if resource.store in _STATUS_KEEPS_LABELS:
         meta.pop("labels", None)
         if "labels" in old["metadata"]:
             meta["labels"] = old["metadata"]["labels"]
     return {**rest, "metadata": meta, **status}
 
 
-def _wants_otherwise(resource: Resource, strategy: Strategy, new: Object, old: Object) -> bool:
+def _spec_changed(resource: Resource, strategy: Strategy, new: Object, old: Object) -> bool:
     if resource.custom is not None and resource.subresource("status") is None:
         return {**new, "metadata": None} != {**old, "metadata": None}
     if strategy.counts_annotations:
         notes = [side["metadata"].get("annotations") for side in (new, old)]
         if notes[0] != notes[1]:
             return True
-    return wanted(new) != wanted(old)
+    return desired_state(new) != desired_state(old)
 
 
-def _is_finished(resource: Resource, new: Object, old: Object) -> bool:
-    """Whether a change took the last hold off an object that was to be deleted."""
+def _deletion_is_complete(resource: Resource, new: Object, old: Object) -> bool:
+    """Whether an update removed the last finalizer of an object that is being deleted."""
     before = old["metadata"]
     if not before.get("deletionTimestamp") or new["metadata"].get("finalizers"):
         return False

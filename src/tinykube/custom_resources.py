@@ -1,4 +1,4 @@
-"""Custom resources: shaped and checked by the schema of their CRD."""
+"""Custom resources: pruned, defaulted and validated by the structural schema of their CRD."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,12 +11,12 @@ from tinykube.structural_schema import fill_defaults, prune, schema_errors
 _INT32_MAX = 2**31 - 1
 
 
-def shaped(resource: Resource, value: Object) -> tuple[Object, list[str]]:
-    """The object with unknown fields dropped (and named) and defaults filled in; a copy."""
+def prune_and_default(resource: Resource, value: Object) -> tuple[Object, list[str]]:
+    """A copy without unknown fields and with defaults, and the paths of the fields pruned."""
     custom = _custom(resource)
     made: Object = serializer.clone(value)
     try:
-        metadata, unknown_metadata = serializer.read(
+        metadata, unknown_metadata = serializer.decode(
             "meta/v1.ObjectMeta", made.pop("metadata", {}) or {}
         )
     except (serializer.TypeMismatch, AttributeError) as error:
@@ -36,10 +36,10 @@ def _custom(resource: Resource) -> CustomVersion:
     return resource.custom
 
 
-def errors(
+def validation_errors(
     resource: Resource, obj: Object, old: Object | None = None, subresource: str = ""
 ) -> list[FieldError]:
-    """What the schema finds wrong with an object, or with its status alone."""
+    """The schema violations of an object, or of its status for that subresource."""
     custom = _custom(resource)
     wrong_kind = [*_kind_errors(resource, obj)]
     if wrong_kind:
@@ -53,7 +53,7 @@ def errors(
         found = [*schema_errors(custom.schema, obj)]
         found += _scale_errors(custom, obj)
     if old is not None and found:
-        # what was wrong before may stay as it is (ratcheting)
+        # ratcheting: violations that were there before are accepted
         before = {error.text for error in schema_errors(custom.schema, old)}
         found = [error for error in found if error.text not in before]
     return found
@@ -78,7 +78,7 @@ def _scale_errors(custom: CustomVersion, obj: Object) -> Iterator[FieldError]:
 
 
 def at_path(obj: Object, path: str) -> Any:
-    """The value at a simple JSON path like `.spec.replicas`, None when nothing is there."""
+    """The value at a simple JSON path like `.spec.replicas`, or None."""
     value: Any = obj
     for part in path.strip(".").split("."):
         if not isinstance(value, dict):
