@@ -246,7 +246,7 @@ class Agent:
         self.reconciler.informers.join(settings.cluster, {Role.LOCAL}, self._home)
         guides = [feature for feature in features if isinstance(feature, ConnectionSource)]
         self.connections = ConnectionReconciler(
-            self.reconciler, self.elections, self._home, guides, dial=dial, random=random
+            self.reconciler, self.elections, self._home, guides, new_transport=dial, random=random
         )
         self._sockets = SocketProbe()
         self._prober = Prober(
@@ -312,7 +312,7 @@ class Agent:
     @property
     def shown(self) -> bool:
         """Whether the fleet can see that this cluster is one of it."""
-        return self._presence is None or self._presence.shown
+        return self._presence is None or self._presence.is_published
 
     @asynccontextmanager
     async def serving_names(self, compiler: "Compiler", server: "DnsServer") -> AsyncIterator[None]:
@@ -361,7 +361,7 @@ class Agent:
         """Keep to a new duration at once: others judge us by the one in our Lease."""
         told = isinstance(change, ObjectChange) and isinstance(change.object, ClusterSet)
         if told and self._presence is not None:
-            self._presence.look_again()
+            self._presence.renew_soon()
 
     def _at_slot(self, number: int | None) -> None:
         """Give addresses out of the residue of every pool that this replica holds."""
@@ -376,10 +376,10 @@ class Agent:
             self.reconciler.activate()
         elif not chosen and self.reconciler.active:
             self.reconciler.deactivate()
-        self.connections.look_again()
+        self.connections.enqueue()
         self._prober.look_again()
         if self._presence is not None:
-            self._presence.look_again()
+            self._presence.renew_soon()
 
 
 @asynccontextmanager

@@ -18,7 +18,8 @@ from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import Object
 from hanse.model.snapshot import Snapshot, Watch
 from hanse.runtime.api import ClusterClient
-from hanse.runtime.connection_reconciler import ConnectionReconciler, cluster_access
+from hanse.runtime.connection_reconciler import ConnectionReconciler
+from hanse.runtime.desired_connections import client_config
 from hanse.runtime.leader_election import LeaderElections
 from hanse.runtime.leaving import leave
 from hanse.runtime.reconciler import Reconciler
@@ -162,10 +163,10 @@ users: [{{name: agent, user: {{{user}}}}}]
 )
 def test_a_kubeconfig_out_of_a_secret_uses_nothing_of_this_machine(text: bytes, field: str) -> None:
     with pytest.raises(BadCredentials, match=field):
-        cluster_access(KubeconfigCredentials(text, "bergen", "Secret gslb-config-secret"))
+        client_config(KubeconfigCredentials(text, "bergen", "Secret gslb-config-secret"))
 
 
-def test_secrets_never_show_in_a_way() -> None:
+def test_secrets_never_show_in_credentials() -> None:
     direct = ServerCredentials("https://bergen.example:6443", token="hush")
     text = KubeconfigCredentials(b"token: hush", "bergen", "a Secret")
 
@@ -173,7 +174,7 @@ def test_secrets_never_show_in_a_way() -> None:
 
 
 class Confused:
-    """A guide that fails on what it reads."""
+    """A connection source that fails on what it reads."""
 
     name = "confused"
     watches: tuple[Watch, ...] = (Watch(Role.LOCAL, ConfigMap),)
@@ -183,15 +184,17 @@ class Confused:
         raise ValueError("a sign that nobody can read")
 
 
-async def test_a_guide_that_fails_ends_neither_the_agent_nor_what_stands(
+async def test_a_connection_source_that_fails_ends_neither_the_agent_nor_its_connections(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with realm("lubeck") as world, supervising(world, "lubeck") as (reconciler, elections):
         home = world.client("lubeck")
-        roads = ConnectionReconciler(reconciler, elections, home, [Confused()], random=world.random)
-        async with roads.running():
+        connections = ConnectionReconciler(
+            reconciler, elections, home, [Confused()], random=world.random
+        )
+        async with connections.running():
             await home.create(configmap("sign", SHOP, text="?"))
             await asyncio.sleep(30)
 
             assert "child" in reconciler.informers.connections
-            assert "guide failed" in caplog.text
+            assert "connection source failed" in caplog.text

@@ -50,13 +50,13 @@ async def test_it_is_shown_as_soon_as_the_replica_works() -> None:
     party = Party()
     async with party.running():
         await asyncio.sleep(60)
-        before = party.presence.shown
+        before = party.presence.is_published
 
         party.working = True
-        party.presence.look_again()
+        party.presence.renew_soon()
         await asyncio.sleep(SOON)
 
-        assert (before, party.presence.shown) == (False, True)
+        assert (before, party.presence.is_published) == (False, True)
         assert (await party.told()).holder_identity == "oslo"
 
 
@@ -67,7 +67,7 @@ async def test_a_new_duration_is_kept_to_at_once() -> None:
         assert (await party.told()).lease_duration_seconds == 30
 
         party.duration = timedelta(seconds=3)
-        party.presence.look_again()
+        party.presence.renew_soon()
         await asyncio.sleep(SOON)
         first = await party.told()
         await asyncio.sleep(1 + SOON)

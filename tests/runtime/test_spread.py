@@ -14,7 +14,7 @@ from hanse.kube.leader_election import STEADY
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId
-from hanse.runtime.leader_election import PACE
+from hanse.runtime.leader_election import REQUEST_INTERVAL
 from tests.support.supervised_world import SupervisedWorld
 from tinykube.virtual_time import ON_VIRTUAL_TIME
 
@@ -50,7 +50,7 @@ def best(world: SupervisedWorld) -> dict[ClusterId, ClusterId]:
 
 
 async def converged(world: SupervisedWorld) -> dict[ClusterId, tuple[str, int]]:
-    moves = len(world.names) * PACE.total_seconds()
+    moves = len(world.names) * REQUEST_INTERVAL.total_seconds()
     await asyncio.sleep(2 * STEADY.total_seconds() + moves + 30)
     found = await holders(world)
     assert {name: holder for name, (holder, _) in found.items()} == best(world)
@@ -70,7 +70,7 @@ async def test_who_comes_back_gets_its_members_one_after_the_other_and_then_nobo
         world.start("lubeck")
         await asyncio.sleep(STEADY.total_seconds() - 5)
         assert not world.supervisors["lubeck"].leads, "it has to stand by for a while"
-        await asyncio.sleep(5 + PACE.total_seconds() / 2)
+        await asyncio.sleep(5 + REQUEST_INTERVAL.total_seconds() / 2)
         assert len(world.supervisors["lubeck"].leads) == 1, "one at a time"
 
         after = await converged(world)

@@ -96,8 +96,8 @@ async def test_a_new_token_is_used_without_losing_sight(
     await create_or_patch(membership.admin("lubeck"), secret)
 
     async def uses_it() -> None:
-        road = agent.connections.known["bergen"]
-        assert road.access.identity.token == secret.data["token"].decode()
+        managed = agent.connections.managed["bergen"]
+        assert managed.config.identity.token == secret.data["token"].decode()
         assert agent.reconciler.informers.connections["bergen"].state.phase is Phase.SYNCED
 
     await scenario.eventually(uses_it)

@@ -1,4 +1,4 @@
-"""Keeps the fleet's connections equal to what guides read out of objects at home."""
+"""Reconciles the connected clusters with the connections that features read from local objects."""
 
 import asyncio
 import logging
@@ -6,32 +6,21 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from random import Random
-from typing import Protocol, assert_never
-
-from msgspec import Struct
-from msgspec.structs import replace
+from typing import Protocol
 
 from hanse.kube.client import Client
 from hanse.kube.client_config import (
     ClientConfig,
     Credentials,
-    Endpoint,
-    Identity,
     UpdatableCredentials,
 )
-from hanse.kube.credentials import config_from_kubeconfig
-from hanse.kube.errors import BadCredentials, KubeError
+from hanse.kube.errors import KubeError
 from hanse.kube.http_transport import HttpTransport
 from hanse.kube.rest_mapper import Notifier
 from hanse.kube.transport import Transport
 from hanse.model.connections import (
-    AbandonedCluster,
     ClusterConnection,
     ConnectionSource,
-    KubeconfigCredentials,
-    LeavingCluster,
-    ReleasedCluster,
-    ServerCredentials,
 )
 from hanse.model.facts import (
     ClusterDeparted,
@@ -45,6 +34,12 @@ from hanse.model.facts import (
 from hanse.model.objects import ClusterId, ClusterObjectRef, Object
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot
 from hanse.runtime.api import ClusterClient
+from hanse.runtime.desired_connections import (
+    DesiredConnections,
+    client_config,
+    evaluate,
+    merge_connections,
+)
 from hanse.runtime.leader_election import LeaderElections
 from hanse.runtime.leaving import force_leave, leave, owned_refs
 from hanse.runtime.ownership import owner_of, sources_of
@@ -52,370 +47,307 @@ from hanse.runtime.reconciler import Reconciler
 
 log = logging.getLogger(__name__)
 
-DOUBT = timedelta(seconds=5)
-"""How long it takes until it counts that all clusters are gone at once."""
+EMPTY_GRACE_PERIOD = timedelta(seconds=5)
+"""How long a source must name no cluster, after several, before they are left."""
 
 
 class TransportFactory(Protocol):
-    """Makes the way to a cluster; credentials are asked for at each request."""
+    """Makes the transport to a cluster; it reads the credentials at each request."""
 
     def __call__(self, cluster: ClusterId, credentials: Credentials, /) -> Transport: ...
 
 
 def http_transport(cluster: ClusterId, credentials: Credentials, /) -> Transport:  # noqa: ARG001 - a `TransportFactory`
-    """The way to a cluster by its URL."""
+    """The transport to a cluster by the URL in its credentials."""
     return HttpTransport(credentials)
 
 
-class Told(Struct, frozen=True):
-    """What one guide said last."""
-
-    ways: dict[ClusterId, ClusterConnection] = {}
-    leaving: dict[ClusterId, ClusterConnection] = {}
-    retired: frozenset[ClusterId] = frozenset()
-    abandoned: frozenset[ClusterId] = frozenset()
-    troubles: dict[ClusterId, InvalidConnection] = {}
-
-
 class ManagedConnection:
-    """A connection that was made on a guide's word."""
+    """A connection that was made for a connection source."""
 
     def __init__(
         self,
-        way: ClusterConnection,
-        access: ClientConfig,
+        desired: ClusterConnection,
+        config: ClientConfig,
         client: Client,
-        handed: UpdatableCredentials | None,
+        credentials: UpdatableCredentials | None,
     ) -> None:
-        self.way = way
-        self.access = access
+        self.desired = desired
+        self.config = config
         self.client = client
-        self.handed = handed
-        """How new credentials get to it; home has its own."""
+        self.credentials = credentials
+        """The credentials to rotate; None for the local cluster, which has its own."""
 
 
 class ConnectionReconciler:
-    """Connects, stands for election, reconnects and leaves as guides say, while the agent works.
+    """Connects and leaves clusters, rotates credentials and contends for leadership as desired.
 
-    A guide is asked only when all that it goes by was read; a cluster that it can say nothing good
-    about any more keeps the way it has.
+    A source is evaluated only when all kinds that it reads are listed; a cluster whose desired
+    connection becomes invalid keeps the connection that it has.
     """
 
     def __init__(
         self,
         reconciler: Reconciler,
         elections: LeaderElections,
-        home: Client,
-        guides: Sequence[ConnectionSource],
+        local_client: Client,
+        sources: Sequence[ConnectionSource],
         *,
-        dial: TransportFactory = http_transport,
+        new_transport: TransportFactory = http_transport,
         random: Random,
     ) -> None:
         self._reconciler = reconciler
         self._informers = reconciler.informers
         self._elections = elections
-        self._home = home
-        self._guides = tuple(guides)
-        self._dial = dial
+        self._local_client = local_client
+        self._sources = tuple(sources)
+        self._new_transport = new_transport
         self._random = random
-        self._kinds = frozenset(kind for guide in guides for kind in guide.source_kinds)
-        self._told: dict[str, Told] = {}
-        self.known: dict[ClusterId, ManagedConnection] = {}
-        """The connections that were made, by cluster."""
-        self._partings: dict[ClusterId, asyncio.Task[None]] = {}
-        self._led: dict[ClusterId, tuple[ClusterObjectRef, ...]] = {}
-        """What was ours in a member when we ceased to lead it: from then on we do not see it."""
-        self._doubts: dict[str, float] = {}
-        """Since when a guide names none of several clusters any more."""
-        self._news = Notifier()
+        self._kinds = frozenset(kind for source in sources for kind in source.source_kinds)
+        self._desired: dict[str, DesiredConnections] = {}
+        """By the name of the source."""
+        self.managed: dict[ClusterId, ManagedConnection] = {}
+        self._leave_tasks: dict[ClusterId, asyncio.Task[None]] = {}
+        self._last_owned: dict[ClusterId, tuple[ClusterObjectRef, ...]] = {}
+        """Our objects in a member when we ceased to lead it: from then on we do not watch them."""
+        self._empty_since: dict[str, float] = {}
+        """Since when a source names no cluster, after it named several."""
+        self._changed = Notifier()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Follow the guides until the block ends; connections stay, elections end elsewhere."""
-        if not self._guides:
+        """Reconcile connections until the block ends; connections stay, elections end elsewhere."""
+        if not self._sources:
             yield
             return
-        self._reconciler.event_handlers.append(self._saw)
+        self._reconciler.event_handlers.append(self._on_change)
         async with asyncio.TaskGroup() as group:
-            keeping = group.create_task(self._keep(group), name="roads")
+            loop = group.create_task(self._run(group), name="reconcile connections")
             try:
                 yield
             finally:
-                self._reconciler.event_handlers.remove(self._saw)
-                keeping.cancel()
-                for parting in self._partings.values():
-                    parting.cancel()
+                self._reconciler.event_handlers.remove(self._on_change)
+                loop.cancel()
+                for task in self._leave_tasks.values():
+                    task.cancel()
 
-    def look_again(self) -> None:
-        """Something that guides do not see has changed: whether this replica works."""
-        self._news.ring()
+    def enqueue(self) -> None:
+        """Reconcile soon: for changes that no source sees, as whether this replica is active."""
+        self._changed.ring()
 
-    def _saw(self, change: Change) -> None:
+    def _on_change(self, change: Change) -> None:
         match change:
             case ObjectChange():
                 if type(change.object) in self._kinds:
-                    self._news.ring()
+                    self.enqueue()
             case FactChange(Leadership(member, ours=True), _):
-                self._led[member] = tuple(owned_refs(self._reconciler, member))
-                self._news.ring()
+                self._last_owned[member] = tuple(owned_refs(self._reconciler, member))
+                self.enqueue()
             case FactChange():
                 if isinstance(change.fact, ClusterState | Leadership):
-                    self._news.ring()
+                    self.enqueue()
 
-    async def _keep(self, group: asyncio.TaskGroup) -> None:
+    async def _run(self, group: asyncio.TaskGroup) -> None:
         while True:
-            heard = self._news.rung
+            seen = self._changed.rung
             if self._reconciler.active:
-                await self._follow_guides(group)
+                await self._reconcile(group)
             else:
                 for member in self._elections.members:
                     await self._elections.resign(member)
-            await self._news.since(heard)
-            await asyncio.sleep(0)  # so that changes that come together are one
+            await self._changed.since(seen)
+            await asyncio.sleep(0)  # so that changes that come together are handled once
 
-    async def _follow_guides(self, group: asyncio.TaskGroup) -> None:
-        seen = self._reconciler.snapshot()
-        for guide in self._guides:
-            if all(_is_known(kind, seen) for kind in guide.source_kinds):
+    async def _reconcile(self, group: asyncio.TaskGroup) -> None:
+        snapshot = self._reconciler.snapshot()
+        for source in self._sources:
+            if all(_is_listed(kind, snapshot) for kind in source.source_kinds):
+                before = self._desired.get(source.name, DesiredConnections())
                 try:
-                    said = self._asked(guide, seen)
-                    self._told[guide.name] = await self._believed(guide, said)
-                except Exception:  # one guide's mistake must not end the agent: what stands, stands
-                    log.exception("guide failed", extra={"guide": guide.name})
-        self._tell_troubles()
-        wanted = self._wanted()
-        for cluster, way in self._left_over(wanted):
-            await self._go(cluster, way)  # somebody has to go there to leave it
-        for cluster in sorted(self.known.keys() - wanted.keys()):
-            await self._part(cluster, group)
-        for cluster, way in sorted(wanted.items()):
-            await self._go(cluster, way)
-        if len(self._told) == len(self._guides):
-            self._forget_the_unnamed(wanted)
+                    desired = evaluate(source, snapshot, before, self._is_taken)
+                    self._desired[source.name] = await self._confirm_empty(source, desired, before)
+                except Exception:  # one source's mistake must not end the agent: nothing changes
+                    log.exception("connection source failed", extra={"source": source.name})
+        self._publish_invalid()
+        desired_connections = merge_connections(self._desired.values())
+        for cluster, connection in self._unfinished_leaves(desired_connections):
+            await self._connect(cluster, connection)
+        for cluster in sorted(self.managed.keys() - desired_connections.keys()):
+            await self._disconnect(cluster, group)
+        for cluster, connection in sorted(desired_connections.items()):
+            await self._connect(cluster, connection)
+        if len(self._desired) == len(self._sources):
+            self._publish_departed(desired_connections)
 
-    async def _believed(self, guide: ConnectionSource, said: Told) -> Told:
-        """What a guide says; that all clusters are gone at once, only after a second look.
+    def _is_taken(self, cluster: ClusterId) -> bool:
+        """Whether an id is in use by a connection that no source has made, as the broker's."""
+        ours = cluster in self.managed or cluster == self._informers.local
+        return cluster in self._informers.connections and not ours
 
-        Whoever removes a kind deletes its objects first: that is no wish to leave everybody.
+    async def _confirm_empty(
+        self, source: ConnectionSource, desired: DesiredConnections, before: DesiredConnections
+    ) -> DesiredConnections:
+        """The desired connections; if all vanish at once, those before, until that is confirmed.
+
+        Whoever uninstalls a CRD deletes its objects first: that must not leave every cluster.
         """
-        before = self._told.get(guide.name, Told())
-        if said.ways or said.troubles or len(before.ways) < 2:
-            self._doubts.pop(guide.name, None)
-            return said
+        if desired.connections or desired.invalid or len(before.connections) < 2:
+            self._empty_since.pop(source.name, None)
+            return desired
         loop = asyncio.get_running_loop()
-        rest = self._doubts.setdefault(guide.name, loop.time()) - loop.time()
-        if rest + DOUBT.total_seconds() <= 0:
-            if await self._is_sure_of(guide):
-                del self._doubts[guide.name]
-                return said
-            self._doubts[guide.name], rest = loop.time(), 0.0
-        loop.call_later(rest + DOUBT.total_seconds(), self.look_again)
+        wait = self._empty_since.setdefault(source.name, loop.time()) - loop.time()
+        if wait + EMPTY_GRACE_PERIOD.total_seconds() <= 0:
+            if await self._are_kinds_served(source):
+                del self._empty_since[source.name]
+                return desired
+            self._empty_since[source.name], wait = loop.time(), 0.0
+        loop.call_later(wait + EMPTY_GRACE_PERIOD.total_seconds(), self.enqueue)
         return before
 
-    async def _is_sure_of(self, guide: ConnectionSource) -> bool:
-        """Whether home answers, at this very moment, for all that a guide goes by."""
+    async def _are_kinds_served(self, source: ConnectionSource) -> bool:
+        """Whether the local cluster serves every kind that a source reads, by live lists."""
         try:
-            for watch in guide.watches:
-                if watch.role is Role.LOCAL and watch.kind in guide.source_kinds:
-                    await self._home.newest(watch.kind, namespace=watch.namespace)
+            for watch in source.watches:
+                if watch.role is Role.LOCAL and watch.kind in source.source_kinds:
+                    await self._local_client.newest(watch.kind, namespace=watch.namespace)
         except KubeError:
             return False
         return True
 
-    def _asked(self, guide: ConnectionSource, snapshot: Snapshot) -> Told:
-        """What a guide says now; where it knows no good way, the one before stays."""
-        before = self._told.get(guide.name, Told())
-        ways: dict[ClusterId, ClusterConnection] = {}
-        leaving: dict[ClusterId, ClusterConnection] = {}
-        troubles: dict[ClusterId, InvalidConnection] = {}
-        retired: set[ClusterId] = set()
-        abandoned: set[ClusterId] = set()
-        for said in guide.connection_intents(snapshot):
-            match said:
-                case ClusterConnection(cluster):
-                    trouble = self._trouble_with(guide, said)
-                    if trouble is None:
-                        ways[cluster] = said
-                    else:
-                        troubles[cluster] = trouble
-                case InvalidConnection(_, cluster):
-                    troubles[cluster] = said
-                case LeavingCluster(way):
-                    if self._trouble_with(guide, way) is None:
-                        leaving[way.cluster] = way
-                case ReleasedCluster(cluster):
-                    retired.add(cluster)
-                case AbandonedCluster(cluster):
-                    abandoned.add(cluster)
-                case _:
-                    assert_never(said)
-        kept = {c: before.ways[c] for c in troubles.keys() & before.ways.keys() - ways.keys()}
-        return Told({**kept, **ways}, leaving, frozenset(retired), frozenset(abandoned), troubles)
-
-    def _trouble_with(
-        self, guide: ConnectionSource, way: ClusterConnection
-    ) -> InvalidConnection | None:
-        ours = way.cluster in self.known or way.cluster == self._informers.local
-        if way.cluster in self._informers.connections and not ours:
-            text = f"{way.cluster!r} is something else here; give the cluster another id"
-            return InvalidConnection(guide.name, way.cluster, way.field, "NameTaken", text)
-        try:
-            cluster_access(way.credentials)
-        except BadCredentials as error:
-            return InvalidConnection(
-                guide.name, way.cluster, way.field, "BadCredentials", str(error)
-            )
-        return None
-
-    def _tell_troubles(self) -> None:
-        now = {t.key: t for told in self._told.values() for t in told.troubles.values()}
+    def _publish_invalid(self) -> None:
+        """Keep one `InvalidConnection` fact for each connection that cannot be made."""
+        invalid = {
+            error.key: error
+            for desired in self._desired.values()
+            for error in desired.invalid.values()
+        }
         for known in list(self._informers.facts.all(InvalidConnection)):
-            if known.key not in now:
+            if known.key not in invalid:
                 self._informers.drop_fact(InvalidConnection, known.key)
-        for trouble in now.values():
-            self._informers.put_fact(trouble)
+        for error in invalid.values():
+            self._informers.put_fact(error)
 
-    def _wanted(self) -> dict[ClusterId, ClusterConnection]:
-        """All ways by cluster; of several guides the first says how, and roles add up."""
-        wanted: dict[ClusterId, ClusterConnection] = {}
-        for told in self._told.values():
-            for cluster, way in told.ways.items():
-                known = wanted.get(cluster, way)
-                wanted[cluster] = replace(
-                    known, roles=known.roles | way.roles, stands=known.stands or way.stands
-                )
-        return wanted
-
-    def _left_over(
-        self, wanted: dict[ClusterId, ClusterConnection]
+    def _unfinished_leaves(
+        self, desired_connections: dict[ClusterId, ClusterConnection]
     ) -> list[tuple[ClusterId, ClusterConnection]]:
-        """Clusters that an agent before us was about to leave."""
+        """The clusters that an earlier agent began to leave: they are connected to be left."""
         return [
-            (cluster, way)
-            for told in self._told.values()
-            for cluster, way in told.leaving.items()
-            if cluster not in wanted and cluster not in self.known
+            (cluster, connection)
+            for desired in self._desired.values()
+            for cluster, connection in desired.leaving.items()
+            if cluster not in desired_connections and cluster not in self.managed
         ]
 
-    async def _go(self, cluster: ClusterId, way: ClusterConnection) -> None:
-        """Make a connection what its way says."""
-        await self._stay(cluster)
-        road = self.known.get(cluster)
-        if road is None:
-            road = self.known[cluster] = self._new_road(cluster, way)
+    async def _connect(self, cluster: ClusterId, desired: ClusterConnection) -> None:
+        """Connect a cluster, or bring its connection up to date."""
+        await self._cancel_leave(cluster)
+        managed = self.managed.get(cluster)
+        if managed is None:
+            managed = self.managed[cluster] = self._new_connection(cluster, desired)
         else:
-            self._mend(road, way)
-        connection = self._informers.connections[cluster]
-        led = {Role.LED} & connection.roles
-        home = {Role.LOCAL} if cluster == self._informers.local else set()
-        if connection.roles != way.roles | led | home:
-            self._informers.set_roles(cluster, way.roles | led | home)
-        if way.stands:
-            self._elections.contend(cluster, road.client, lambda: road.way.rivals)
+            self._rotate_credentials(managed, desired)
+        known = self._informers.connections[cluster]
+        led = {Role.LED} & known.roles
+        local = {Role.LOCAL} if cluster == self._informers.local else set()
+        if known.roles != desired.roles | led | local:
+            self._informers.set_roles(cluster, desired.roles | led | local)
+        if desired.stands:
+            self._elections.contend(cluster, managed.client, lambda: managed.desired.rivals)
         elif cluster in self._elections.members:
             await self._elections.resign(cluster)
 
-    def _new_road(self, cluster: ClusterId, way: ClusterConnection) -> ManagedConnection:
-        access = cluster_access(way.credentials)
+    def _new_connection(self, cluster: ClusterId, desired: ClusterConnection) -> ManagedConnection:
+        config = client_config(desired.credentials)
         if cluster == self._informers.local:
-            return ManagedConnection(way, access, self._home, None)
-        handed = UpdatableCredentials(access)
-        client = ClusterClient(self._dial(cluster, handed), self._random)
-        self._informers.join(cluster, way.roles, client)
-        log.info("cluster joined", extra={"cluster": cluster, "server": access.endpoint.url})
-        return ManagedConnection(way, access, client, handed)
+            return ManagedConnection(desired, config, self._local_client, None)
+        credentials = UpdatableCredentials(config)
+        client = ClusterClient(self._new_transport(cluster, credentials), self._random)
+        self._informers.join(cluster, desired.roles, client)
+        log.info("cluster joined", extra={"cluster": cluster, "server": config.endpoint.url})
+        return ManagedConnection(desired, config, client, credentials)
 
-    def _mend(self, road: ManagedConnection, way: ClusterConnection) -> None:
-        """Hand changed credentials on; streams begin anew only where they could not go on."""
-        cluster, access = way.cluster, cluster_access(way.credentials)
-        before, road.way, road.access = road.access, way, access
-        if road.handed is None or access == before:
+    def _rotate_credentials(self, managed: ManagedConnection, desired: ClusterConnection) -> None:
+        """Use changed credentials; informers restart only if the old ones or the server failed."""
+        cluster, config = desired.cluster, client_config(desired.credentials)
+        before, managed.desired, managed.config = managed.config, desired, config
+        if managed.credentials is None or config == before:
             return
-        road.handed.hand(access)
+        managed.credentials.hand(config)
         state = self._informers.facts.get(ClusterState, cluster)
-        moved = access.endpoint != before.endpoint
+        moved = config.endpoint != before.endpoint
         if moved or state is None or state.phase is not Phase.SYNCED:
             self._informers.restart_informers(cluster)
-        log.info("way changed", extra={"cluster": cluster, "server": access.endpoint.url})
+        fields = {"cluster": cluster, "server": config.endpoint.url}
+        log.info("connection changed", extra=fields)
 
-    async def _stay(self, cluster: ClusterId) -> None:
-        """Take a parting back."""
-        parting = self._partings.pop(cluster, None)
-        if parting is None or parting.done():
+    async def _cancel_leave(self, cluster: ClusterId) -> None:
+        task = self._leave_tasks.pop(cluster, None)
+        if task is None or task.done():
             return
-        parting.cancel()
-        await asyncio.wait({parting})
+        task.cancel()
+        await asyncio.wait({task})
         if cluster in self._informers.connections:
             self._informers.set_leaving(cluster, False)
 
-    async def _part(self, cluster: ClusterId, group: asyncio.TaskGroup) -> None:
-        """Leave a cluster that is no longer wanted, as it was said that it be left."""
-        given_up = any(cluster in told.abandoned for told in self._told.values())
-        if given_up and cluster != self._informers.local:  # nobody gives up home
-            await self._part_by_force(cluster)
-        elif any(cluster in told.retired for told in self._told.values()):
-            await self._let_go(cluster)
-        elif cluster not in self._partings:
+    async def _disconnect(self, cluster: ClusterId, group: asyncio.TaskGroup) -> None:
+        """Abandon, release or leave a cluster that is no longer desired."""
+        abandoned = any(cluster in desired.abandoned for desired in self._desired.values())
+        if abandoned and cluster != self._informers.local:  # the local cluster is never abandoned
+            await self._abandon(cluster)
+        elif any(cluster in desired.released for desired in self._desired.values()):
+            await self._release(cluster)
+        elif cluster not in self._leave_tasks:
             log.info("leaving cluster", extra={"cluster": cluster})
-            self._partings[cluster] = group.create_task(
-                self._take_leave(cluster), name=f"leave {cluster}"
+            self._leave_tasks[cluster] = group.create_task(
+                self._leave(cluster), name=f"leave {cluster}"
             )
 
-    async def _take_leave(self, cluster: ClusterId) -> None:
+    async def _leave(self, cluster: ClusterId) -> None:
+        """Delete our objects from a cluster, resign and disconnect."""
         await leave(self._reconciler, cluster, lambda: self._elections.resign(cluster))
-        self.known.pop(cluster, None)
-        self._partings.pop(cluster, None)
+        self.managed.pop(cluster, None)
+        self._leave_tasks.pop(cluster, None)
         log.info("cluster left", extra={"cluster": cluster})
 
-    async def _part_by_force(self, cluster: ClusterId) -> None:
-        await self._stay(cluster)
+    async def _abandon(self, cluster: ClusterId) -> None:
+        """Disconnect a cluster at once, and record our objects in it as abandoned."""
+        await self._cancel_leave(cluster)
         await self._elections.resign(cluster)
-        await force_leave(self._reconciler, cluster, self._led.pop(cluster, ()))
-        self.known.pop(cluster, None)
+        await force_leave(self._reconciler, cluster, self._last_owned.pop(cluster, ()))
+        self.managed.pop(cluster, None)
 
-    async def _let_go(self, cluster: ClusterId) -> None:
-        """Go without a word: what was written there is others' to look after."""
-        await self._stay(cluster)
+    async def _release(self, cluster: ClusterId) -> None:
+        """Disconnect a cluster at once; other supervisors look after our objects in it."""
+        await self._cancel_leave(cluster)
         await self._elections.resign(cluster)
         if cluster == self._informers.local:
             self._informers.set_roles(cluster, {Role.LOCAL})
         else:
             await self._informers.disconnect(cluster)
-        self.known.pop(cluster, None)
+        self.managed.pop(cluster, None)
         log.info("cluster given up to others", extra={"cluster": cluster})
 
-    def _forget_the_unnamed(self, wanted: dict[ClusterId, ClusterConnection]) -> None:
-        """A cluster that leaders' objects rest on and nobody names has left, maybe before us."""
-        named = {c for told in self._told.values() for c in (*told.ways, *told.troubles)}
-        known = self._informers.connections.keys() | wanted.keys() | named
-        for cluster in _rested_on(self._reconciler.owned.objects()) - known:
+    def _publish_departed(self, desired_connections: dict[ClusterId, ClusterConnection]) -> None:
+        """Publish as departed the sources of leaders' objects that no connection source names."""
+        named = {c for d in self._desired.values() for c in (*d.connections, *d.invalid)}
+        known = self._informers.connections.keys() | desired_connections.keys() | named
+        for cluster in _sources_of_led(self._reconciler.owned.objects()) - known:
             if self._informers.facts.get(ClusterDeparted, cluster) is None:
-                self._informers.put_fact(ClusterDeparted(cluster, self._reconciler.snapshot().now))
+                now = self._reconciler.snapshot().now
+                self._informers.put_fact(ClusterDeparted(cluster, now))
 
 
-def _is_known(kind: type[Object], snapshot: Snapshot) -> bool:
-    """Whether it is known what there is of a kind at home; where it is not served, nothing is."""
+def _is_listed(kind: type[Object], snapshot: Snapshot) -> bool:
+    """Whether all local objects of a kind are known; there are none where it is not served."""
     served = snapshot.fact(KindServed, (snapshot.local, kind.kind))
     return snapshot.listed(snapshot.local, kind) or (served is not None and not served.served)
 
 
-def cluster_access(credentials: ServerCredentials | KubeconfigCredentials) -> ClientConfig:
-    """What an entrance comes to; raises `BadCredentials` for what may not be or cannot be read."""
-    match credentials:
-        case ServerCredentials(server, ca, token, certificate, key):
-            identity = Identity(token=token, certificate=certificate, key=key)
-            return ClientConfig(Endpoint(server.rstrip("/"), ca), identity)
-        case KubeconfigCredentials(text, context, origin):
-            return config_from_kubeconfig(text, origin=origin, context=context)
-        case _:
-            assert_never(credentials)
-
-
-def _rested_on(owned: Iterable[tuple[ClusterId, Object]]) -> set[ClusterId]:
+def _sources_of_led(owned: Iterable[tuple[ClusterId, Object]]) -> set[ClusterId]:
     """The clusters that objects written by leaders rest on."""
-    rested: set[ClusterId] = set()
+    sources: set[ClusterId] = set()
     for _, obj in owned:
         owner = owner_of(obj)
         if owner is not None and owner.led:
-            rested |= sources_of(obj)
-    return rested
+            sources |= sources_of(obj)
+    return sources

@@ -1,4 +1,4 @@
-"""This cluster's sign of life: a Lease in a cluster that others watch, renewed while we work."""
+"""The Lease by which other clusters see that this one is alive."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,12 +12,12 @@ from hanse.kube.lease import change_to, format_micro_time, new_lease
 from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.model.objects import ClusterId
 
-SHARE = 3
-"""Renewals within one duration: two may be lost without harm."""
+RENEWALS_PER_DURATION = 3
+"""Two of them may be lost without harm."""
 
 
 class HeartbeatLease:
-    """Renews the Lease named like this cluster; never given back, since a restart is no death."""
+    """Renews the Lease named like this cluster; never releases it, so that agents may restart."""
 
     def __init__(
         self,
@@ -33,41 +33,41 @@ class HeartbeatLease:
         self._clock = clock
         self._duration = duration
         self._known: Lease | None = None
-        self._stirred = asyncio.Event()
+        self._renew_requested = asyncio.Event()
 
     @property
-    def shown(self) -> bool:
-        """Whether others can see that we work: we renewed it, and nobody has touched it since."""
+    def is_published(self) -> bool:
+        """Whether we renewed the Lease, and nobody else has changed it since."""
         return self._known is not None
 
-    def look_again(self) -> None:
-        """Say that this replica may have begun to work, or that the duration may be another."""
-        self._stirred.set()
+    def renew_soon(self) -> None:
+        """Renew at once: this replica may have become active, or the duration may have changed."""
+        self._renew_requested.set()
 
-    async def run(self, working: Callable[[], bool]) -> None:
-        """Renew for as long as we run, whenever this replica is the one that works."""
+    async def run(self, is_active: Callable[[], bool]) -> None:
+        """Renew while this replica is active, until cancelled."""
         while True:
             pause = None
-            if working():
+            if is_active():
                 await self._renew()
-                pause = self._duration().total_seconds() / SHARE
+                pause = self._duration().total_seconds() / RENEWALS_PER_DURATION
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
-                    await self._stirred.wait()
-            self._stirred.clear()
+                    await self._renew_requested.wait()
+            self._renew_requested.clear()
 
     async def _renew(self) -> None:
-        """One renewal; what fails is tried again in its time."""
+        """Renew once; a failure waits for the next renewal."""
         try:
-            known = self._known or await self._found_or_made()
+            known = self._known or await self._read_or_create()
             change = change_to(known, self._spec(known.spec))
             self._known = await self._client.patch(Lease, self._cluster, self._namespace, change)
         except (Conflict, NotFound, AlreadyExists):
-            self._known = None  # somebody else touched it: look at it anew next time
+            self._known = None  # somebody else changed it: read it again next time
         except KubeError:
             return
 
-    async def _found_or_made(self) -> Lease:
+    async def _read_or_create(self) -> Lease:
         try:
             return await self._client.read(Lease, self._cluster, self._namespace)
         except NotFound:

@@ -1,4 +1,4 @@
-"""Leadership over members, and of one replica among several: who may write, at this very moment."""
+"""Leader elections: over members among supervisors, and over the agent among its replicas."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -17,37 +17,40 @@ from hanse.model.naming import AGENT, cluster_of
 from hanse.model.objects import ClusterId
 from hanse.runtime.informers import ClusterInformers
 
-COURTESY = 0.75
-"""The part of a retry for which a free lease is left to each one that goes before us."""
+DEFERENCE = 0.75
+"""The part of a retry period for which a free Lease is left to each preferred supervisor."""
+
+REQUEST_INTERVAL = timedelta(seconds=10)
+"""How long after one Lease was requested of its holder the next one is."""
+
+PreferredLeaders: TypeAlias = Callable[[], tuple[ClusterId, ...]]
+"""Returns the clusters whose agents should lead a member rather than we."""
 
 
-PACE = timedelta(seconds=10)
-"""How long after one lease was asked for the next one is."""
-
-Rivals: TypeAlias = Callable[[], tuple[ClusterId, ...]]
-
-
-class _Turns:
-    """The order of supervisors in one member, as far as it comes before us."""
+class _SupervisorOrder:
+    """The order of one member's supervisors, as far as it comes before us."""
 
     def __init__(
-        self, rivals: Rivals, terms: LeaseTimings, may_request: Callable[[], bool]
+        self,
+        preferred: PreferredLeaders,
+        terms: LeaseTimings,
+        may_request: Callable[[], bool],
     ) -> None:
-        self._rivals = rivals
+        self._preferred = preferred
         self._terms = terms
         self.may_request = may_request
 
     def acquire_delay(self) -> timedelta:
-        return self._terms.retry * (COURTESY * len(self._rivals()))
+        return self._terms.retry * (DEFERENCE * len(self._preferred()))
 
     def prefers(self, candidate: str) -> bool:
-        return cluster_of(candidate) in self._rivals()
+        return cluster_of(candidate) in self._preferred()
 
 
 class LeaderElections:
-    """Stands for election in members, and in its own cluster among the agent's replicas.
+    """Contends for the Leases of members, and for that of the agent among its replicas.
 
-    Without a lease of its own the agent is taken to be the only one.
+    It is the writer's fence. An agent that does not contend among replicas counts as the only one.
     """
 
     def __init__(
@@ -66,13 +69,13 @@ class LeaderElections:
         self._terms = terms
         self._electors: dict[ClusterId, LeaderElector] = {}
         self._tasks: dict[ClusterId, asyncio.Task[None]] = {}
-        self._own: LeaderElector | None = None
-        self._next_wish = 0.0
+        self._replica_elector: LeaderElector | None = None
+        self._next_request_at = 0.0
         self._group: asyncio.TaskGroup | None = None
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Take part in elections until the block ends; then every lease is given back."""
+        """Run elections until the block ends; then every Lease is released."""
         async with asyncio.TaskGroup() as group:
             self._group = group
             try:
@@ -83,42 +86,48 @@ class LeaderElections:
                     task.cancel()
 
     def may_write(self, member: ClusterId | None) -> bool:
-        """Whether a write is ours to send now: as the leader of a member, or as this agent."""
-        if self._own is not None and not self._own.may_write():
+        """Whether we may send a write now: as the leader of a member, or with None as the agent."""
+        if self._replica_elector is not None and not self._replica_elector.may_write():
             return False
         if member is None:
             return True
         elector = self._electors.get(member)
         return elector is not None and elector.may_write()
 
-    def contend(self, member: ClusterId, client: Client, rivals: Rivals | None = None) -> None:
-        """Stand for election in a connected member; who stands there already goes on doing so.
+    def contend(
+        self, member: ClusterId, client: Client, preferred: PreferredLeaders | None = None
+    ) -> None:
+        """Contend for the leadership of a connected member, unless we do already.
 
-        `rivals` says which clusters' agents should rather lead it: they are given a little time
-        each, and the lease when they ask for it. Without it whoever leads goes on.
+        A free Lease is left to `preferred` supervisors for a moment, and released when one of them
+        requests it; with None whoever leads keeps the Lease.
         """
         assert self._group is not None, "elections run while the agent does"
         if member in self._electors:
             return
-        order = _Turns(rivals, self._terms, self._may_ask) if rivals is not None else None
-        elector = self._elector(client, SYSTEM, member, order)
+        order = None
+        if preferred is not None:
+            order = _SupervisorOrder(preferred, self._terms, self._may_request)
+        elector = self._new_elector(client, SYSTEM, member, order)
         self._electors[member] = elector
         if self._informers.facts.get(Leadership, member) is None:
             self._informers.put_fact(Leadership(member, "", 0, ours=False))
 
-        def tell(standing: Standing) -> None:
+        def on_state(state: Standing) -> None:
             if self._electors.get(member) is elector:
-                self._stands(member, standing)
+                self._publish(member, state)
 
-        self._tasks[member] = self._group.create_task(elector.run(tell), name=f"stand in {member}")
+        self._tasks[member] = self._group.create_task(
+            elector.run(on_state), name=f"contend for {member}"
+        )
 
     @property
     def members(self) -> frozenset[ClusterId]:
-        """Where we stand for election."""
+        """The members for whose leadership we contend."""
         return frozenset(self._electors)
 
     async def resign(self, member: ClusterId) -> None:
-        """Stand no longer in a member; a lease that is ours is given back."""
+        """Stop contending for a member, and release its Lease if it is ours."""
         task = self._tasks.pop(member, None)
         if task is not None:
             task.cancel()
@@ -127,29 +136,28 @@ class LeaderElections:
         self._informers.drop_fact(Leadership, member)
 
     def contend_among_replicas(
-        self, client: Client, namespace: str, tell: Callable[[bool], None]
+        self, client: Client, namespace: str, set_active: Callable[[bool], None]
     ) -> None:
-        """Be one of several replicas: `tell` says when this one is to work and when not."""
+        """Contend among the agent's replicas: `set_active` is called with whether we lead."""
         assert self._group is not None, "elections run while the agent does"
-        self._own = self._elector(client, namespace, AGENT)
+        self._replica_elector = self._new_elector(client, namespace, AGENT)
 
-        def told(standing: Standing) -> None:
-            tell(isinstance(standing, Leading))
+        def on_state(state: Standing) -> None:
+            set_active(isinstance(state, Leading))
 
-        home = self._informers.local
-        self._tasks[f"{home} (replicas)"] = self._group.create_task(
-            self._own.run(told), name="stand among replicas"
+        self._tasks[f"{self._informers.local} (replicas)"] = self._group.create_task(
+            self._replica_elector.run(on_state), name="contend among replicas"
         )
 
-    def _may_ask(self) -> bool:
-        """One lease at a time comes back to us: what it brings is taken up before the next."""
+    def _may_request(self) -> bool:
+        """Whether we may request a Lease of its holder now: one at a time, so that load spreads."""
         now = asyncio.get_running_loop().time()
-        if now < self._next_wish:
+        if now < self._next_request_at:
             return False
-        self._next_wish = now + PACE.total_seconds()
+        self._next_request_at = now + REQUEST_INTERVAL.total_seconds()
         return True
 
-    def _elector(
+    def _new_elector(
         self, client: Client, namespace: str, name: str, order: Order | None = None
     ) -> LeaderElector:
         return LeaderElector(
@@ -163,8 +171,9 @@ class LeaderElections:
             order=order,
         )
 
-    def _stands(self, member: ClusterId, standing: Standing) -> None:
-        match standing:
+    def _publish(self, member: ClusterId, state: Standing) -> None:
+        """Publish a `Leadership` fact, and give or take the role of a led cluster."""
+        match state:
             case Leading(epoch):
                 self._informers.put_fact(Leadership(member, self._identity, epoch, ours=True))
             case Following(holder):
@@ -173,5 +182,5 @@ class LeaderElections:
                 self._informers.put_fact(Leadership(member, holder, epoch, ours=False))
         connection = self._informers.connections.get(member)
         if connection is not None:
-            led = {Role.LED} if isinstance(standing, Leading) else set()
+            led = {Role.LED} if isinstance(state, Leading) else set()
             self._informers.set_roles(member, (connection.roles - {Role.LED}) | led)

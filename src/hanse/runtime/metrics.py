@@ -1,4 +1,4 @@
-"""What the engine does, in numbers that Prometheus reads."""
+"""The Prometheus metrics of one agent."""
 
 import logging
 import time
@@ -23,7 +23,7 @@ _COARSE = (0.005, 0.02, 0.1, 0.5, 2.0, 10.0)
 
 
 class Metrics:
-    """One registry per engine, so that several agents can live in one process."""
+    """One registry per reconciler, so that several agents can run in one process."""
 
     def __init__(self) -> None:
         registry = self.registry = CollectorRegistry()
@@ -37,7 +37,7 @@ class Metrics:
         self._failed = Counter(
             "hanse_failed_plans", "Plans that raised.", ["feature"], registry=registry
         )
-        self._unwoken = Counter(
+        self._failed_mappings = Counter(
             "hanse_failed_wakes",
             "Changes that a feature failed to take in.",
             ["feature"],
@@ -87,7 +87,7 @@ class Metrics:
             registry=registry,
         )
         self.writes = 0
-        self._written: dict[tuple[str, ...], Counter] = {}
+        self._counters: dict[tuple[str, ...], Counter] = {}
         self._by_feature: dict[tuple[int, str], Histogram] = {}
 
     def queue_depth(self, depth: int) -> None:
@@ -97,24 +97,24 @@ class Metrics:
         self._failed.labels(feature).inc()
 
     def mapping_failed(self, feature: str) -> None:
-        self._unwoken.labels(feature).inc()
+        self._failed_mappings.labels(feature).inc()
 
     def held(self, where: ClusterId, feature: str, deletions: int) -> None:
         self._held.labels(where, feature).inc(deletions)
 
-    def written(self, written: WriteReport) -> None:
-        """Count one write that was sent, or stopped by the fence."""
-        verb = type(written.action).__name__.lower()
-        place = written.place
-        told = (place.where, place.ref.kind.name, verb, written.result)
-        counted = self._written.get(told)
-        if counted is None:
-            counted = self._written[told] = self._writes.labels(*told)
-        counted.inc()
-        self.writes += written.result != "Fenced"
+    def written(self, report: WriteReport) -> None:
+        """Count one write that was sent or fenced."""
+        verb = type(report.action).__name__.lower()
+        place = report.place
+        labels = (place.where, place.ref.kind.name, verb, report.result)
+        counter = self._counters.get(labels)
+        if counter is None:
+            counter = self._counters[labels] = self._writes.labels(*labels)
+        counter.inc()
+        self.writes += report.result != "Fenced"
 
     def on_watch_event(self, cluster: ClusterId, scope: Scope, event: Any) -> None:
-        """Follow the state of one list-and-watch."""
+        """Count an event of one list-and-watch."""
         kind = scope.kind.kind.name
         if isinstance(event, Interrupted):
             self._restarts.labels(cluster, kind).inc()
@@ -124,7 +124,7 @@ class Metrics:
             self._unreadable.labels(cluster, kind).set(len(event.unreadable))
 
     def on_cluster_state(self, before: Fact | None, after: Fact | None) -> None:
-        """Follow how a cluster stands."""
+        """Publish whether a cluster is reachable."""
         match before, after:
             case _, ClusterState(cluster, phase=phase):
                 self._reachable.labels(cluster).set(phase is not Phase.UNREACHABLE)
@@ -133,11 +133,11 @@ class Metrics:
 
     @contextmanager
     def planning(self, item: Item, slow: timedelta) -> Iterator[None]:
-        """Time one synchronous plan; a slow one holds everything else up and is told."""
+        """Time one synchronous plan; a slow one delays everything else and is logged."""
         started = time.perf_counter()
         yield
         seconds = time.perf_counter() - started
-        self._timed(self._plans, item[0]).observe(seconds)
+        self._histogram(self._plans, item[0]).observe(seconds)
         if seconds > slow.total_seconds():
             self._slow.labels(item[0]).inc()
             log.debug("slow plan", extra={"feature": item[0], "key": str(item[1]), "s": seconds})
@@ -147,11 +147,11 @@ class Metrics:
         """Time the writes of one plan."""
         started = time.perf_counter()
         yield
-        self._timed(self._applies, feature).observe(time.perf_counter() - started)
+        self._histogram(self._applies, feature).observe(time.perf_counter() - started)
 
-    def _timed(self, what: Histogram, feature: str) -> Histogram:
-        """The times of one feature: looked up once, since each look takes a lock and a copy."""
-        found = self._by_feature.get((id(what), feature))
+    def _histogram(self, parent: Histogram, feature: str) -> Histogram:
+        """The child of one feature, cached: `labels` takes a lock and a copy each time."""
+        found = self._by_feature.get((id(parent), feature))
         if found is None:
-            found = self._by_feature[id(what), feature] = what.labels(feature)
+            found = self._by_feature[id(parent), feature] = parent.labels(feature)
         return found

@@ -1,4 +1,4 @@
-"""One of a few numbered places, claimed by Lease, so that replicas which share keep apart."""
+"""Numbered slots that replicas hold by Lease, so that each allocates from a part of its own."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -10,12 +10,12 @@ from hanse.kube.clock import Clock
 from hanse.kube.leader_election import Following, LeaderElector, Leading, Standing
 from hanse.kube.lease import LeaseTimings
 
-ALL_TAKEN = timedelta(seconds=10)
-"""How long to wait where every place is somebody's: until then we share one."""
+RETRY_INTERVAL = timedelta(seconds=10)
+"""How long to wait while every slot is held by another replica."""
 
 
 class ReplicaSlots:
-    """Holds the first free place, and another one if that is lost."""
+    """Holds the first free slot, and another one if it loses that."""
 
     def __init__(
         self,
@@ -36,17 +36,17 @@ class ReplicaSlots:
         self._random = random
         self._terms = terms
 
-    async def run(self, tell: Callable[[int | None], None]) -> None:
-        """Hold a place until cancelled; `tell` hears its number, or None while there is none."""
+    async def run(self, on_slot: Callable[[int | None], None]) -> None:
+        """Hold a slot until cancelled; `on_slot` gets its number, or None when it is lost."""
         while True:
             for number, _ in enumerate(self._leases):
-                if await self._hold(number, tell):
+                if await self._hold(number, on_slot):
                     break
             else:
-                await asyncio.sleep(ALL_TAKEN.total_seconds())
+                await asyncio.sleep(RETRY_INTERVAL.total_seconds())
 
-    async def _hold(self, number: int, tell: Callable[[int | None], None]) -> bool:
-        """Hold one place for as long as it is ours; whether it ever was."""
+    async def _hold(self, number: int, on_slot: Callable[[int | None], None]) -> bool:
+        """Hold one slot until it is lost; returns whether it was ever ours."""
         elector = LeaderElector(
             self._client,
             self._namespace,
@@ -56,23 +56,23 @@ class ReplicaSlots:
             random=self._random,
             terms=self._terms,
         )
-        over = asyncio.Event()
+        lost = asyncio.Event()
         held = False
 
-        def heard(standing: Standing) -> None:
+        def on_state(state: Standing) -> None:
             nonlocal held
-            match standing:
+            match state:
                 case Leading():
                     held = True
-                    tell(number)
+                    on_slot(number)
                 case Following(holder):
                     if held or holder:
-                        over.set()
+                        lost.set()
 
         async with asyncio.TaskGroup() as group:
-            standing = group.create_task(elector.run(heard), name=f"slot {number}")
-            await over.wait()
-            standing.cancel()
+            election = group.create_task(elector.run(on_state), name=f"slot {number}")
+            await lost.wait()
+            election.cancel()
         if held:
-            tell(None)
+            on_slot(None)
         return held

@@ -1,0 +1,116 @@
+"""Evaluates connection sources to the clusters that should be connected; pure."""
+
+from collections.abc import Callable, Iterable
+from typing import assert_never
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hanse.kube.client_config import ClientConfig, Endpoint, Identity
+from hanse.kube.credentials import config_from_kubeconfig
+from hanse.kube.errors import BadCredentials
+from hanse.model.connections import (
+    AbandonedCluster,
+    ClusterConnection,
+    ConnectionSource,
+    KubeconfigCredentials,
+    LeavingCluster,
+    ReleasedCluster,
+    ServerCredentials,
+)
+from hanse.model.facts import InvalidConnection
+from hanse.model.objects import ClusterId
+from hanse.model.snapshot import Snapshot
+
+
+class DesiredConnections(Struct, frozen=True):
+    """The last valid answer of one connection source."""
+
+    connections: dict[ClusterId, ClusterConnection] = {}
+    leaving: dict[ClusterId, ClusterConnection] = {}
+    released: frozenset[ClusterId] = frozenset()
+    abandoned: frozenset[ClusterId] = frozenset()
+    invalid: dict[ClusterId, InvalidConnection] = {}
+
+
+def evaluate(
+    source: ConnectionSource,
+    snapshot: Snapshot,
+    before: DesiredConnections,
+    is_taken: Callable[[ClusterId], bool],
+) -> DesiredConnections:
+    """What a source desires now; where that is invalid, the connection of `before` is kept."""
+    connections: dict[ClusterId, ClusterConnection] = {}
+    leaving: dict[ClusterId, ClusterConnection] = {}
+    invalid: dict[ClusterId, InvalidConnection] = {}
+    released: set[ClusterId] = set()
+    abandoned: set[ClusterId] = set()
+    for intent in source.connection_intents(snapshot):
+        match intent:
+            case ClusterConnection(cluster):
+                error = _validate(source.name, intent, is_taken)
+                if error is None:
+                    connections[cluster] = intent
+                else:
+                    invalid[cluster] = error
+            case InvalidConnection(_, cluster):
+                invalid[cluster] = intent
+            case LeavingCluster(connection):
+                if _validate(source.name, connection, is_taken) is None:
+                    leaving[connection.cluster] = connection
+            case ReleasedCluster(cluster):
+                released.add(cluster)
+            case AbandonedCluster(cluster):
+                abandoned.add(cluster)
+            case _:
+                assert_never(intent)
+    kept = invalid.keys() & before.connections.keys() - connections.keys()
+    return DesiredConnections(
+        {**{cluster: before.connections[cluster] for cluster in kept}, **connections},
+        leaving,
+        frozenset(released),
+        frozenset(abandoned),
+        invalid,
+    )
+
+
+def _validate(
+    source: str, connection: ClusterConnection, is_taken: Callable[[ClusterId], bool]
+) -> InvalidConnection | None:
+    cluster, field = connection.cluster, connection.field
+    if is_taken(cluster):
+        text = f"{cluster!r} is something else here; give the cluster another id"
+        return InvalidConnection(source, cluster, field, "NameTaken", text)
+    try:
+        client_config(connection.credentials)
+    except BadCredentials as error:
+        return InvalidConnection(source, cluster, field, "BadCredentials", str(error))
+    return None
+
+
+def merge_connections(
+    sources: Iterable[DesiredConnections],
+) -> dict[ClusterId, ClusterConnection]:
+    """The connections of all sources by cluster: the first source's, with the roles of all."""
+    merged: dict[ClusterId, ClusterConnection] = {}
+    for desired in sources:
+        for cluster, connection in desired.connections.items():
+            first = merged.get(cluster, connection)
+            merged[cluster] = replace(
+                first,
+                roles=first.roles | connection.roles,
+                stands=first.stands or connection.stands,
+            )
+    return merged
+
+
+def client_config(credentials: ServerCredentials | KubeconfigCredentials) -> ClientConfig:
+    """The client configuration for credentials; raises `BadCredentials` for unusable ones."""
+    match credentials:
+        case ServerCredentials(server, ca, token, certificate, key):
+            identity = Identity(token=token, certificate=certificate, key=key)
+            return ClientConfig(Endpoint(server.rstrip("/"), ca), identity)
+        case KubeconfigCredentials(text, context, origin):
+            return config_from_kubeconfig(text, origin=origin, context=context)
+        case _:
+            assert_never(credentials)
