@@ -1,7 +1,6 @@
 """Why a global host name is answered as it is: who serves, by which rule, and who does not."""
 
-from hanse.features.gslb.external_dns import list_serving_members
-from hanse.features.gslb.health import current_health
+from hanse.features.gslb.health import current_health, list_serving_members
 from hanse.features.gslb.zone import HASH, HOST, NEAR, GlobalZone
 from hanse.model.dns.records import RRset
 from hanse.model.dns.zones import View

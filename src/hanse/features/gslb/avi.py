@@ -1,4 +1,4 @@
-"""Global services as an Avi controller has them, and which controller that is."""
+"""The objects of global services at an Avi controller, and the access to the controller."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -28,11 +28,11 @@ from hanse.model.objects import Meta, Object
 from hanse.model.snapshot import Snapshot
 
 CONTROLLER = "avi"
-"""The name of the connection to the controller."""
+"""The cluster id of the connection to the controller."""
 
 
 class AviAccess(Struct, frozen=True):
-    """What the configuration says of the controller, and the Secret of its user."""
+    """Address and credentials of the controller, from the configuration and its Secret."""
 
     address: str
     version: str
@@ -46,7 +46,7 @@ class AviAccess(Struct, frozen=True):
 
 
 def configured_controller(snapshot: Snapshot) -> AviAccess | InvalidConfiguration:
-    """The controller that leads, as this cluster's GSLBConfig has it."""
+    """The leader controller in this cluster's GSLBConfig."""
     config = read_configuration(snapshot)
     if isinstance(config, InvalidConfiguration):
         return config
@@ -61,30 +61,32 @@ def configured_controller(snapshot: Snapshot) -> AviAccess | InvalidConfiguratio
             f"spec.gslbLeader.credentials: there is no Secret {leader.credentials!r} in "
             f"{NAMESPACE}; create it with username and password"
         )
-    told = {name: value.decode("utf-8", "replace") for name, value in secret.data.items()}
+    fields = {name: value.decode("utf-8", "replace") for name, value in secret.data.items()}
     return AviAccess(
         leader.controller_ip,
         leader.controller_version or "22.1.3",
         leader.tenant or "admin",
-        told.get("username", ""),
-        told.get("password", ""),
-        told.get("certificateAuthorityData", ""),
+        fields.get("username", ""),
+        fields.get("password", ""),
+        fields.get("certificateAuthorityData", ""),
     )
 
 
 def configured_refresh_interval(snapshot: Snapshot) -> timedelta | None:
-    """How often the controller is to be read, if anybody said."""
+    """The configured interval between reads of the controller; None if it is not set."""
     config = read_configuration(snapshot)
-    said = config.object.spec.refresh_interval if isinstance(config, ValidConfiguration) else None
-    return timedelta(seconds=said) if said else None
+    created_by = (
+        config.object.spec.refresh_interval if isinstance(config, ValidConfiguration) else None
+    )
+    return timedelta(seconds=created_by) if created_by else None
 
 
 def avi_objects(service: GlobalService, snapshot: Snapshot) -> Iterator[tuple[int, Object]]:
-    """What the controller should hold for a service, with the step in which it is written."""
+    """The desired objects of a service at the controller, each with its step of writing."""
     config = read_configuration(snapshot)
     if isinstance(config, InvalidConfiguration):
         return
-    said = f"amko-{config.object.metadata.annotations.get(UUID, '')}"
+    created_by = f"amko-{config.object.metadata.annotations.get(UUID, '')}"
     host = service.spec.host
     policy = read_deployment_policy(snapshot, named_monitors=False)
     rule = find_host_rule(host, snapshot)
@@ -96,41 +98,41 @@ def avi_objects(service: GlobalService, snapshot: Snapshot) -> Iterator[tuple[in
         refs = spec.health_monitor_refs
     monitors: tuple[str, ...] = refs
     if not refs:
-        made = _monitors(service)
-        monitors = tuple(made)
-        for name, monitor in made.items():
+        generated = _monitors_by_name(service)
+        monitors = tuple(generated)
+        for name, monitor in generated.items():
             meta = Meta(name=name)
-            yield 0, AviHealthMonitor(metadata=meta, spec=_monitor(monitor, host))
+            yield 0, AviHealthMonitor(metadata=meta, spec=_avi_monitor_spec(monitor, host))
     persistence = rule.spec.site_persistence if rule is not None else None
     profile = persistence.profile_ref if persistence is not None and persistence.enabled else ""
-    wanted = AviServiceSpec(
+    desired = AviServiceSpec(
         domain_names=(host,),
-        groups=tuple(_pools(service)),
+        groups=tuple(_avi_pools(service)),
         ttl=service.spec.ttl,
         down_response=service.spec.when_down or "",
         fallback_ip=service.spec.fallback_ip,
         health_monitors=monitors,
-        created_by=said,
+        created_by=created_by,
         site_persistence=profile or (spec.site_persistence_ref if spec is not None else ""),
         pki_profile=spec.pki_profile_ref if spec is not None else "",
     )
-    yield 1, AviGslbService(metadata=Meta(name=host), spec=wanted)
+    yield 1, AviGslbService(metadata=Meta(name=host), spec=desired)
 
 
-def _pools(service: GlobalService) -> Iterator[AviPool]:
+def _avi_pools(service: GlobalService) -> Iterator[AviPool]:
     """A pool per priority, the highest first."""
     spec = service.spec
     by_priority: dict[int, list[GlobalMember]] = {}
     for member in spec.members:
         by_priority.setdefault(member.priority, []).append(member)
-    near = spec.algorithm in ("GSLB_ALGORITHM_GEO", "GSLB_ALGORITHM_TOPOLOGY")
+    is_geographic = spec.algorithm in ("GSLB_ALGORITHM_GEO", "GSLB_ALGORITHM_TOPOLOGY")
     for priority in sorted(by_priority, reverse=True):
         yield AviPool(
             name=f"amko-gs-group-{priority}",
             priority=priority,
             algorithm=spec.algorithm,
             consistent_hash_mask=spec.hash_mask,
-            fallback_algorithm=spec.fallback if near else "",
+            fallback_algorithm=spec.fallback if is_geographic else "",
             members=tuple(
                 AviMember(
                     ip=member.address,
@@ -144,7 +146,7 @@ def _pools(service: GlobalService) -> Iterator[AviPool]:
         )
 
 
-def _monitors(service: GlobalService) -> dict[str, Monitor]:
+def _monitors_by_name(service: GlobalService) -> dict[str, Monitor]:
     """The monitors that the members of a service need, each once, by name."""
     found: dict[str, Monitor] = {}
     for member in service.spec.members:
@@ -154,9 +156,9 @@ def _monitors(service: GlobalService) -> dict[str, Monitor]:
     return found
 
 
-def _monitor(monitor: Monitor, host: str) -> AviMonitorSpec:
-    asks = monitor.type in ("HTTP", "HTTPS")
-    request = f"HEAD {monitor.path or '/'} HTTP/1.1\r\nHost: {host}\r\n" if asks else ""
+def _avi_monitor_spec(monitor: Monitor, host: str) -> AviMonitorSpec:
+    is_http = monitor.type in ("HTTP", "HTTPS")
+    request = f"HEAD {monitor.path or '/'} HTTP/1.1\r\nHost: {host}\r\n" if is_http else ""
     return AviMonitorSpec(
         type=f"HEALTH_MONITOR_{monitor.type}",
         port=monitor.port,

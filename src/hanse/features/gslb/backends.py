@@ -1,4 +1,4 @@
-"""What clusters bring: Services, Ingresses and Routes with a host name and an address."""
+"""Backends of hosts: Services, Ingresses and Routes with a host name and an address."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -22,54 +22,54 @@ from hanse.model.snapshot import Index, Snapshot
 SOURCE_KINDS: tuple[type[Object], ...] = (Service, Ingress, Route, HTTPRoute)
 _HOST = re.compile(f"(?=.{{1,253}}$){SUBDOMAIN}")
 UNNAMED_PREFIX = "~"
-"""Before `<name>.<namespace>`: a Service that has no host name unless a domain is given."""
+"""The prefix of `<name>.<namespace>` for a Service that has a host name only with a domain."""
 
 
 class HostBackend(Struct, frozen=True):
-    """One way in that serves a host: where, watched how, and whether anything is behind it."""
+    """One address that serves a host: its source, its monitor, and whether endpoints are ready."""
 
     address: str
-    """Empty where it has but a name, and that has no address or none that is known now."""
+    """Empty for a load balancer with only a name that has no known address."""
     source: Object
     monitor: Monitor | None
     ready: bool
     hostname: str = ""
-    """The name that was looked up for the address, as load balancers of some clouds have one."""
+    """The load balancer's name that the address was looked up from."""
 
 
 def list_hosts(obj: Object) -> Iterator[str]:
-    """The host names that an object serves, in lower case; a Service may have but a front part.
+    """The host names that an object serves, in lower case; a Service may have only a prefix.
 
-    What is no name of one host, a wildcard among them, gets no global service.
+    Wildcards and invalid names are left out.
     """
-    return (h for h in _told_hosts(obj) if h.startswith(UNNAMED_PREFIX) or is_host_name(h))
+    return (h for h in _declared_hosts(obj) if h.startswith(UNNAMED_PREFIX) or is_host_name(h))
 
 
-def is_host_name(told: str) -> bool:
-    """Whether a name is that of one host, however it is written."""
-    return _HOST.fullmatch(told.strip().lower().removesuffix(".")) is not None
+def is_host_name(text: str) -> bool:
+    """Whether a text is the name of one host, in any case and with or without a final dot."""
+    return _HOST.fullmatch(text.strip().lower().removesuffix(".")) is not None
 
 
 class InvalidName(Struct, frozen=True):
-    """What is written where a host's name should be."""
+    """A field that should be a host name and is none."""
 
     field: str
     name: str
 
 
 def invalid_names(obj: Object) -> Iterator[InvalidName]:
-    """What an object has for host names and what is none."""
-    for field, name in _names_in(obj):
+    """The invalid host names of an object."""
+    for field, name in _declared_names(obj):
         if name.strip() and not is_host_name(name):
             yield InvalidName(field, name.strip())
 
 
-def _names_in(obj: Object) -> Iterator[tuple[str, str]]:
-    """Host names as people wrote them, each with its field."""
+def _declared_names(obj: Object) -> Iterator[tuple[str, str]]:
+    """Host names as users wrote them, each with its field."""
     match obj:
         case Service() if obj.spec.type == "LoadBalancer":
-            told = obj.metadata.annotations.get(HOSTNAMES, "")
-            yield from ((f"annotation {HOSTNAMES}", name) for name in told.split(","))
+            names = obj.metadata.annotations.get(HOSTNAMES, "")
+            yield from ((f"annotation {HOSTNAMES}", name) for name in names.split(","))
         case Ingress():
             yield from ((f"spec.rules[{n}].host", r.host) for n, r in enumerate(obj.spec.rules))
         case Route():
@@ -80,17 +80,17 @@ def _names_in(obj: Object) -> Iterator[tuple[str, str]]:
             return
 
 
-def _told_hosts(obj: Object) -> Iterator[str]:
+def _declared_hosts(obj: Object) -> Iterator[str]:
     match obj:
         case Service() if obj.spec.type == "LoadBalancer":
-            named = list(_service_hosts(obj))
-            yield from named
-            if not named:
+            hosts = list(_service_host_names(obj))
+            yield from hosts
+            if not hosts:
                 yield f"{UNNAMED_PREFIX}{obj.metadata.name}.{obj.metadata.namespace}"
         case Service():
             return
         case _:
-            yield from dict.fromkeys(name.lower() for _, name in _names_in(obj) if name)
+            yield from dict.fromkeys(name.lower() for _, name in _declared_names(obj) if name)
 
 
 SERVICE_HOSTS = Index(Service, "gslb-host", list_hosts)
@@ -100,7 +100,7 @@ HTTPROUTE_HOSTS = Index(HTTPRoute, "gslb-host", list_hosts)
 
 
 def list_backend_services(obj: Object) -> Iterator[str]:
-    """The Services that an object leads to, as `<namespace>/<name>`."""
+    """The Services that an object routes to, as `<namespace>/<name>`."""
     names: Iterable[str] = ()
     match obj:
         case Ingress():
@@ -108,7 +108,7 @@ def list_backend_services(obj: Object) -> Iterator[str]:
         case Route():
             names = [obj.spec.to.name]
         case HTTPRoute():
-            names = _backends(obj)
+            names = _httproute_backends(obj)
         case _:
             return
     yield from (f"{obj.metadata.namespace}/{name}" for name in dict.fromkeys(names))
@@ -117,7 +117,7 @@ def list_backend_services(obj: Object) -> Iterator[str]:
 INGRESS_BACKENDS = Index(Ingress, "gslb-backend", list_backend_services)
 ROUTE_BACKENDS = Index(Route, "gslb-backend", list_backend_services)
 HTTPROUTE_BACKENDS = Index(HTTPRoute, "gslb-backend", list_backend_services)
-SLICES = Index(
+SLICES_BY_SERVICE = Index(
     EndpointSlice,
     "gslb-service",
     lambda s: [f"{s.metadata.namespace}/{s.metadata.labels.get(KUBE_SERVICE, '')}"],
@@ -138,18 +138,18 @@ def list_objects_for(
     yield from snapshot.by(where, HTTPROUTE_HOSTS, host)
 
 
-def find_source(told: str, where: ClusterId, snapshot: Snapshot) -> Object | None:
-    """The object of a cluster that brought a member, by the words that the member has for it."""
+def find_source(ref: str, where: ClusterId, snapshot: Snapshot) -> Object | None:
+    """The source object of a member, by the reference in the member."""
     for kind in SOURCE_KINDS:
         title = f"{kind.kind} "
-        if told.startswith(title):
-            namespace, _, name = told.removeprefix(title).partition("/")
+        if ref.startswith(title):
+            namespace, _, name = ref.removeprefix(title).partition("/")
             return snapshot.get(where, kind, name, namespace)
     return None
 
 
 def list_dependents(service: str, where: ClusterId, snapshot: Snapshot) -> Iterator[Object]:
-    """The objects of a cluster whose readiness is that of a Service, itself among them."""
+    """The objects whose readiness depends on a Service, itself included."""
     namespace, _, name = service.partition("/")
     own = snapshot.get(where, Service, name, namespace)
     if own is not None:
@@ -159,71 +159,85 @@ def list_dependents(service: str, where: ClusterId, snapshot: Snapshot) -> Itera
     yield from snapshot.by(where, HTTPROUTE_BACKENDS, service)
 
 
-def full_host(told: str, domain: str) -> str | None:
-    """The whole host name of an index's value; None for a Service that has none."""
-    if not told.startswith(UNNAMED_PREFIX):
-        return told
-    return f"{told.removeprefix(UNNAMED_PREFIX)}.{domain.lower()}" if domain else None
+def full_host(name: str, domain: str) -> str | None:
+    """The full host name for a value of the index; None for a Service without one."""
+    if not name.startswith(UNNAMED_PREFIX):
+        return name
+    return f"{name.removeprefix(UNNAMED_PREFIX)}.{domain.lower()}" if domain else None
 
 
 def find_backends(
     obj: Object, host: str, where: ClusterId, snapshot: Snapshot
 ) -> Iterator[HostBackend]:
-    """The ways in that an object gives a host; one for each address it has."""
+    """The backends that an object has for a host, one for each of its addresses."""
     namespace = obj.metadata.namespace
     monitor: Monitor | None
     match obj:
         case Service():
-            behind, monitor = [obj.metadata.name], _service_monitor(obj)
+            services, monitor = [obj.metadata.name], _service_monitor(obj)
         case Ingress():
-            paths, behind = _ingress_paths(obj, host)
+            paths, services = _ingress_paths(obj, host)
             monitor = _http_monitor(paths, any(host in t.hosts for t in obj.spec.tls))
         case Route():
-            behind = [obj.spec.to.name]
+            services = [obj.spec.to.name]
             monitor = _http_monitor([obj.spec.path], obj.spec.tls is not None)
         case HTTPRoute():
-            behind = list(_backends(obj))
+            services = list(_httproute_backends(obj))
             paths = [m.path.value for r in obj.spec.rules for m in r.matches]
-            monitor = _http_monitor(paths, any(map(_is_encrypted, _gateways(obj, where, snapshot))))
+            monitor = _http_monitor(
+                paths, any(map(_is_https_only, _accepting_gateways(obj, where, snapshot)))
+            )
         case _:
             return
-    ways_in = list(_ways_in(obj, host, where, snapshot))
-    ready = bool(ways_in) and _is_ready(behind, namespace, where, snapshot)
-    for told in ways_in:
-        yield HostBackend(told.address, obj, monitor, ready, told.hostname)
+    resolved = list(_resolve_addresses(obj, host, where, snapshot))
+    ready = bool(resolved) and _has_ready_endpoint(services, namespace, where, snapshot)
+    for each in resolved:
+        yield HostBackend(each.address, obj, monitor, ready, each.hostname)
 
 
-class _WayIn(Struct, frozen=True):
+class _ResolvedAddress(Struct, frozen=True):
     address: str
     hostname: str = ""
 
 
-def _ways_in(obj: Object, host: str, where: ClusterId, snapshot: Snapshot) -> Iterator[_WayIn]:
-    """Each address once; what is told as a name is looked up."""
-    told = list(list_status_addresses(obj, host, where, snapshot))
-    met = {text for text in told if is_address(text)}
-    yield from (_WayIn(address) for address in dict.fromkeys(told) if address in met)
-    for name in list_load_balancer_names(told, host, snapshot):
+def _resolve_addresses(
+    obj: Object, host: str, where: ClusterId, snapshot: Snapshot
+) -> Iterator[_ResolvedAddress]:
+    """The addresses in an object's status, each once; names are looked up."""
+    addresses = list(list_status_addresses(obj, host, where, snapshot))
+    seen = {text for text in addresses if is_address(text)}
+    yield from (
+        _ResolvedAddress(address) for address in dict.fromkeys(addresses) if address in seen
+    )
+    for name in list_load_balancer_names(addresses, host, snapshot):
         found = routable_addresses(host_lookup(name, snapshot).addresses or ())
-        yield from (_WayIn(address, name) for address in found or ("",) if address not in met)
-        met.update(found)
+        yield from (
+            _ResolvedAddress(address, name) for address in found or ("",) if address not in seen
+        )
+        seen.update(found)
 
 
-def list_load_balancer_names(told: Iterable[str], host: str, snapshot: Snapshot) -> Iterator[str]:
-    """The names among the addresses of a way in; what we answer ourselves is not asked for."""
-    for name in dict.fromkeys(text.lower().removesuffix(".") for text in told):
-        if not is_address(name) and is_host_name(name) and not _is_ours(name, host, snapshot):
+def list_load_balancer_names(
+    addresses: Iterable[str], host: str, snapshot: Snapshot
+) -> Iterator[str]:
+    """The names among status addresses that are looked up: global hosts of our own are not."""
+    for name in dict.fromkeys(text.lower().removesuffix(".") for text in addresses):
+        if (
+            not is_address(name)
+            and is_host_name(name)
+            and not _is_global_host(name, host, snapshot)
+        ):
             yield name
 
 
-def _is_ours(name: str, host: str, snapshot: Snapshot) -> bool:
+def _is_global_host(name: str, host: str, snapshot: Snapshot) -> bool:
     return name == host or snapshot.get(snapshot.local, GlobalService, name, NAMESPACE) is not None
 
 
 def list_status_addresses(
     obj: Object, host: str, where: ClusterId, snapshot: Snapshot
 ) -> Iterator[str]:
-    """What an object's status has for addresses of a host, names of load balancers among them."""
+    """The addresses for a host in an object's status, which may be names of load balancers."""
     match obj:
         case Service() | Ingress():
             entries = obj.status.load_balancer.ingress
@@ -232,22 +246,22 @@ def list_status_addresses(
         case Route():
             yield from _route_addresses(obj)
         case HTTPRoute():
-            for gateway in _gateways(obj, where, snapshot):
+            for gateway in _accepting_gateways(obj, where, snapshot):
                 addresses = gateway.status.addresses
                 yield from (a.value for a in addresses if a.type in ("IPAddress", "Hostname"))
         case _:
             return
 
 
-def _service_hosts(service: Service) -> Iterator[str]:
-    told = service.metadata.annotations.get(HOSTNAMES, "")
+def _service_host_names(service: Service) -> Iterator[str]:
+    annotated = service.metadata.annotations.get(HOSTNAMES, "")
     entries = service.status.load_balancer.ingress
-    names = [e.hostname for e in entries if e.hostname and e.ip] or told.split(",")
+    names = [e.hostname for e in entries if e.hostname and e.ip] or annotated.split(",")
     yield from dict.fromkeys(n.strip().lower().removesuffix(".") for n in names if n.strip())
 
 
 def _service_monitor(service: Service) -> Monitor | None:
-    """A connection to its lowest port; what speaks UDP alone is not tried."""
+    """A TCP monitor of the lowest port; None for a Service with UDP ports only."""
     ports = [p.port for p in service.spec.ports if p.protocol == "TCP"]
     return Monitor(type="TCP", port=min(ports)) if ports else None
 
@@ -266,20 +280,22 @@ def _ingress_paths(ingress: Ingress, host: str) -> tuple[list[str], list[str]]:
         if rule.host.lower() == host.lower() and rule.http is not None
         for path in rule.http.paths or ()
     ]
-    behind = [p.backend.service.name for p in paths if p.backend.service is not None]
-    return [p.path for p in paths], behind
+    services = [p.backend.service.name for p in paths if p.backend.service is not None]
+    return [p.path for p in paths], services
 
 
 def _route_addresses(route: Route) -> Iterator[str]:
-    """The address of each router that admitted it: as some tell it, a message; else its name."""
+    """The address of each router that admitted a Route, from its condition; else its name."""
     for entry in route.status.ingress:
         for condition in entry.conditions:
             if condition.type == "Admitted" and condition.status == "True":
-                told = condition.message
-                yield told if is_address(told) else entry.router_canonical_hostname
+                message = condition.message
+                yield message if is_address(message) else entry.router_canonical_hostname
 
 
-def _gateways(route: HTTPRoute, where: ClusterId, snapshot: Snapshot) -> Iterator[Gateway]:
+def _accepting_gateways(
+    route: HTTPRoute, where: ClusterId, snapshot: Snapshot
+) -> Iterator[Gateway]:
     for parent in route.status.parents:
         ref = parent.parent_ref
         accepted = any(c.type == "Accepted" and c.status == "True" for c in parent.conditions)
@@ -289,27 +305,27 @@ def _gateways(route: HTTPRoute, where: ClusterId, snapshot: Snapshot) -> Iterato
             yield gateway
 
 
-def _is_encrypted(gateway: Gateway) -> bool:
+def _is_https_only(gateway: Gateway) -> bool:
     protocols = {listener.protocol for listener in gateway.spec.listeners}
     return "HTTPS" in protocols and "HTTP" not in protocols
 
 
-def _backends(route: HTTPRoute) -> Iterator[str]:
+def _httproute_backends(route: HTTPRoute) -> Iterator[str]:
     for rule in route.spec.rules:
         for ref in rule.backend_refs:
             if ref.kind == "Service" and ref.namespace in ("", route.metadata.namespace):
                 yield ref.name
 
 
-def _is_ready(
+def _has_ready_endpoint(
     services: Iterable[str], namespace: str, where: ClusterId, snapshot: Snapshot
 ) -> bool:
-    """Whether a Service behind it has a ready endpoint; where none has slices, nobody knows."""
+    """Whether any of the Services has a ready endpoint; True if none has EndpointSlices."""
     known = False
     for name in dict.fromkeys(services):
-        for piece in snapshot.by(where, SLICES, f"{namespace}/{name}"):
+        for endpoint_slice in snapshot.by(where, SLICES_BY_SERVICE, f"{namespace}/{name}"):
             known = True
-            if any(endpoint.ready for endpoint in piece.endpoints or ()):
+            if any(endpoint.ready for endpoint in endpoint_slice.endpoints or ()):
                 return True
     return not known
 
@@ -324,11 +340,11 @@ def is_address(text: str) -> bool:
 
 
 def routable_addresses(addresses: Iterable[str]) -> list[str]:
-    """The addresses of a name that clients anywhere may be sent to."""
-    return [address for address in addresses if _is_elsewhere(address)]
+    """The addresses that clients in any cluster may be sent to."""
+    return [address for address in addresses if _is_routable(address)]
 
 
-def _is_elsewhere(text: str) -> bool:
+def _is_routable(text: str) -> bool:
     if not is_address(text):
         return False
     ip = ip_address(text)

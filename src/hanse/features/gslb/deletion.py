@@ -1,7 +1,7 @@
-"""Whether what this cluster lacks was deleted by somebody, or went with its namespace or kind.
+"""Whether objects that the leader lacks were deleted, or removed with their namespace or kind.
 
-Who deletes the namespace or a definition where the leader is, by mistake or to leave, does not
-mean the configuration of all other clusters: that is what they have it for.
+Deleting the namespace or a CustomResourceDefinition in the leader's cluster, by mistake or to
+uninstall, must not delete the configuration of all followers: copies exist for that case.
 """
 
 from collections.abc import Iterable, Iterator
@@ -37,19 +37,19 @@ DEFINITION_WATCHES: tuple[Watch, ...] = tuple(
 
 
 class ParentsExist(Struct, frozen=True):
-    """What is gone was deleted by somebody, or while another namespace or definition stood."""
+    """Both exist: what is gone was deleted, or belonged to their predecessors."""
 
-    home: str
+    parents: str
 
 
 class ParentGone(Struct, frozen=True):
-    """The namespace or the definition is gone, and has taken along what was in it."""
+    """The namespace or the definition is gone, and its objects with it."""
 
-    why: str
+    message: str
 
 
 class ParentsUnknown(Struct, frozen=True):
-    """It has to be asked for."""
+    """Live reads have to answer first."""
 
     questions: tuple[Question, ...]
 
@@ -58,34 +58,36 @@ ParentsCheck: TypeAlias = ParentsExist | ParentGone | ParentsUnknown
 
 
 def parent_uids(kind: type[Object], snapshot: Snapshot) -> str:
-    """The namespace and the definition that objects of a kind live by, as copies remember them."""
-    space = snapshot.get(snapshot.local, Namespace, NAMESPACE)
+    """The uids of the namespace and the definition of a kind, as they are annotated on copies."""
+    namespace = snapshot.get(snapshot.local, Namespace, NAMESPACE)
     definition = snapshot.get(snapshot.local, CustomResourceDefinition, kind.kind.definition)
-    return _home(*(one.metadata.uid if one is not None else "" for one in (space, definition)))
+    return _join_uids(
+        *(each.metadata.uid if each is not None else "" for each in (namespace, definition))
+    )
 
 
-def has_other_parents(copy: Object, home: str) -> bool:
-    """Whether a copy is of what stood here in a namespace or by a definition before these."""
-    return copy.metadata.annotations.get(PARENTS, home) != home
+def has_other_parents(copy: Object, parents: str) -> bool:
+    """Whether the original of a copy belonged to an earlier namespace or definition."""
+    return copy.metadata.annotations.get(PARENTS, parents) != parents
 
 
 def lost_parent_message(snapshot: Snapshot) -> str:
-    """What this cluster's configuration has lost its place by; empty where it has not."""
-    space = snapshot.get(snapshot.local, Namespace, NAMESPACE)
-    if space is None or space.terminating:
-        return _no_namespace()
+    """The message about a missing or terminating namespace or definition; else empty."""
+    namespace = snapshot.get(snapshot.local, Namespace, NAMESPACE)
+    if namespace is None or namespace.terminating:
+        return _no_namespace_message()
     for kind in REPLICATED_KINDS:
         definition = snapshot.get(snapshot.local, CustomResourceDefinition, kind.kind.definition)
         if definition is None:
-            if any(True for _ in _copies(kind, snapshot)):
-                return _no_definition(kind)
+            if any(True for _ in _list_copies(kind, snapshot)):
+                return _no_definition_message(kind)
         elif definition.metadata.deletion_timestamp is not None:
-            return _no_definition(kind)
+            return _no_definition_message(kind)
     return ""
 
 
 def check_parents(kind: type[Object], gone: Iterable[str], snapshot: Snapshot) -> ParentsCheck:
-    """Look whether what is gone may have been deleted; watches may lag behind each other."""
+    """Check by live reads whether what is gone may have been deleted: watches may lag."""
     since = f"{', '.join(sorted(set(gone)))} were gone"
     reads = [
         Read(ClusterObjectRef(snapshot.local, ObjectRef(Namespace.kind, NAMESPACE)), since),
@@ -96,34 +98,36 @@ def check_parents(kind: type[Object], gone: Iterable[str], snapshot: Snapshot) -
             since,
         ),
     ]
-    known = fresh_values(reads, snapshot)
-    if known is None:
+    results = fresh_values(reads, snapshot)
+    if results is None:
         return ParentsUnknown(fresh_read_questions(reads))
-    space, definition = (live_uid(one) for one in known)
-    if not space:
-        return ParentGone(_no_namespace())
+    namespace, definition = (live_uid(each) for each in results)
+    if not namespace:
+        return ParentGone(_no_namespace_message())
     return (
-        ParentsExist(_home(space, definition)) if definition else ParentGone(_no_definition(kind))
+        ParentsExist(_join_uids(namespace, definition))
+        if definition
+        else ParentGone(_no_definition_message(kind))
     )
 
 
-def _copies(kind: type[Object], snapshot: Snapshot) -> Iterator[Object]:
+def _list_copies(kind: type[Object], snapshot: Snapshot) -> Iterator[Object]:
     for where in snapshot.clusters(Role.SITE):
         yield from snapshot.all(where, kind)
 
 
-def _home(space: str, definition: str) -> str:
-    return f"{space}/{definition}"
+def _join_uids(namespace: str, definition: str) -> str:
+    return f"{namespace}/{definition}"
 
 
-def _no_namespace() -> str:
+def _no_namespace_message() -> str:
     return (
         f"namespace {NAMESPACE} is being deleted here, so nothing is federated and followers keep "
         "what they have; promote one of them"
     )
 
 
-def _no_definition(kind: type[Object]) -> str:
+def _no_definition_message(kind: type[Object]) -> str:
     return (
         f"the definition {kind.kind.definition} is gone here or is being deleted, so nothing is "
         f"federated and followers keep what they have; run `hanse crds | kubectl apply -f -`"

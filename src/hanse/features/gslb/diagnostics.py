@@ -1,7 +1,7 @@
-"""What a policy chooses and what is not balanced all the same, in one sentence each.
+"""Why objects that a policy selects are not balanced, in one sentence each.
 
-Also what cannot be written for a host that is: somebody else's object stands in its place, or a
-cluster or a controller refuses it.
+Also what cannot be written for a host: an object of the same name is not ours, or a cluster or a
+controller refuses the write.
 """
 
 from collections.abc import Iterator
@@ -35,21 +35,21 @@ from hanse.model.questions import host_lookup
 from hanse.model.snapshot import Index, Snapshot
 
 MAX_WARNINGS = 100
-"""How many faults are told of at once."""
+"""The number of warnings in a status."""
 _SUSPECT = "odd"
-_TROUBLE = ("Foreign", "Refused", "Forbidden")
-_WRITTEN = (GlobalService.kind, DNSEndpoint.kind, AviGslbService.kind, AviHealthMonitor.kind)
+_FAILED_RESULTS = ("Foreign", "Refused", "Forbidden")
+_HOST_OUTPUTS = (GlobalService.kind, DNSEndpoint.kind, AviGslbService.kind, AviHealthMonitor.kind)
 
 
 class Diagnostic(Struct, frozen=True):
-    """An object that is chosen and not balanced, or not as its owner thinks."""
+    """A message about an object that is selected and not balanced, or not written."""
 
     place: ClusterObjectRef
-    sentence: str
+    message: str
 
 
 def is_suspect(obj: Object) -> bool:
-    """Whether an object is worth a look: a bad name, or an address that is but a name."""
+    """Whether an object may have a problem: an invalid host name, or a load balancer by name."""
     if any(True for _ in invalid_names(obj)):
         return True
     match obj:
@@ -77,34 +77,35 @@ SUSPECT_GATEWAYS = Index(Gateway, "gslb-odd", _suspect_keys)
 def diagnose_objects(
     policy: GlobalDeploymentPolicySpec, leading: Leading, snapshot: Snapshot
 ) -> Iterator[Diagnostic]:
-    """What is wrong with the objects that a policy chooses, cluster by cluster."""
+    """The problems of all objects that a policy selects, cluster by cluster."""
     for match in policy.match_clusters:
         where = cluster_of_context(match.cluster, leading, snapshot)
         if is_unobserved(where, snapshot):
             continue
-        chosen = [
+        selected = [
             o for o in _suspect_objects(where, snapshot) if is_selected(o, policy, where, snapshot)
         ]
-        chosen += snapshot.all(where, AkoHostRule) if uses_host_rules(snapshot) else ()
-        for obj in sorted(chosen, key=lambda o: str(object_ref(o))):
+        selected += snapshot.all(where, AkoHostRule) if uses_host_rules(snapshot) else ()
+        for obj in sorted(selected, key=lambda o: str(object_ref(o))):
             place = ClusterObjectRef(where, object_ref(obj))
             name = f"{obj.metadata.namespace}/{obj.metadata.name}"
-            about = f"{match.cluster}: {type(obj).kind.name} {name}"
+            subject = f"{match.cluster}: {type(obj).kind.name} {name}"
             yield from (
-                Diagnostic(place, f"{about}: {told}") for told in _problems(obj, where, snapshot)
+                Diagnostic(place, f"{subject}: {addresses}")
+                for addresses in _problems(obj, where, snapshot)
             )
 
 
 def is_host_output(place: ClusterObjectRef) -> bool:
-    """Whether something is what hosts are served by, and not what people configure."""
-    return place.ref.kind in _WRITTEN and place.ref.namespace in ("", NAMESPACE)
+    """Whether an object is one that we write for hosts, and not configuration."""
+    return place.ref.kind in _HOST_OUTPUTS and place.ref.namespace in ("", NAMESPACE)
 
 
 def diagnose_writes(leading: Leading, snapshot: Snapshot) -> Iterator[Diagnostic]:
-    """What was to be written for hosts and is not there, or not as it should be."""
+    """The failed writes of objects for hosts."""
     for outcome in sorted(snapshot.facts(WriteOutcome), key=lambda o: str(o.place)):
         place = outcome.place
-        if outcome.result in _TROUBLE and is_host_output(place):
+        if outcome.result in _FAILED_RESULTS and is_host_output(place):
             where = leading.context if place.where == snapshot.local else context_of(place.where)
             remedy = "; delete it" if outcome.result == "Foreign" else ""
             yield Diagnostic(place, f"{where}: {outcome.message}{remedy}")
@@ -128,19 +129,19 @@ def _problems(obj: Object, where: ClusterId, snapshot: Snapshot) -> Iterator[str
             f"{bad.field}: {bad.name[:100]!r} is no name of one host, so it is not balanced; "
             "write it as shop.example.org"
         )
-    told = list(list_status_addresses(obj, "", where, snapshot))
-    asked = set(list_load_balancer_names(told, "", snapshot)).difference(list_hosts(obj))
-    for text in dict.fromkeys(told):
+    addresses = list(list_status_addresses(obj, "", where, snapshot))
+    names = set(list_load_balancer_names(addresses, "", snapshot)).difference(list_hosts(obj))
+    for text in dict.fromkeys(addresses):
         name = text.lower().removesuffix(".")
-        if name and not is_address(name) and (fault := _hostname_problem(name, asked, snapshot)):
-            yield f"its load balancer has no address but the name {name}, and {fault}"
+        if name and not is_address(name) and (problem := _hostname_problem(name, names, snapshot)):
+            yield f"its load balancer has no address but the name {name}, and {problem}"
 
 
-def _hostname_problem(name: str, asked: set[str], snapshot: Snapshot) -> str:
-    """Why a load balancer's name brings no member; empty where it does, or is not known yet."""
+def _hostname_problem(name: str, names: set[str], snapshot: Snapshot) -> str:
+    """Why a load balancer's name gives no member; empty if it does, or is not looked up yet."""
     if not is_host_name(name):
         return "that is no name of a host; see to what set its status"
-    if name not in asked:
+    if name not in names:
         return "that is a global host itself; give it an address of its own"
     found = host_lookup(name, snapshot)
     if found.error:

@@ -1,4 +1,4 @@
-"""The feature: what it watches, what wakes which decision, and which clusters it connects."""
+"""The feature: its watches and keys, its plans, its connections to clusters, and its probes."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -31,7 +31,7 @@ from hanse.features.gslb.leadership import (
 )
 from hanse.features.gslb.names import SECRET, SECRET_KEY, UUID, site_of
 from hanse.features.gslb.options import GslbOptions
-from hanse.features.gslb.replication import plan_federation
+from hanse.features.gslb.replication import as_desired, plan_federation
 from hanse.features.gslb.status import plan_policy_status, plan_without_warnings, rule_status_patch
 from hanse.features.gslb.watches import (
     CONTROLLER_WATCHES,
@@ -51,7 +51,7 @@ from hanse.model.kinds.core import Secret
 from hanse.model.kinds.externaldns import DNSEndpoint
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import NAMESPACE, AMKOCluster, GSLBConfig, GSLBHostRule
-from hanse.model.objects import ClusterObjectRef, Meta, Object, object_ref
+from hanse.model.objects import ClusterObjectRef, Object, object_ref
 from hanse.model.plan import Desired, Key, Patch, Plan
 from hanse.model.probes import Probe
 from hanse.model.questions import host_lookup
@@ -59,7 +59,7 @@ from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch
 
 
 class Gslb:
-    """AMKO federation and global load balancing. It also guides to clusters and wants probes."""
+    """AMKO federation and global load balancing; also a source of connections and of probes."""
 
     name = CONNECTION_SOURCE
     source_kinds: tuple[type[Object], ...] = (AMKOCluster, GSLBConfig, Secret)
@@ -91,12 +91,12 @@ class Gslb:
     # -- global services
 
     def _plan_policy(self, snapshot: Snapshot) -> Plan:
-        standing = leader_state(snapshot)
-        if not isinstance(standing, Leading):
-            return Plan() if _means_to_lead(snapshot) else plan_without_warnings(snapshot)
-        marks = _uuid(snapshot) if "avi" in self.options.providers else ()
-        told = plan_policy_status(standing, snapshot, self.options)
-        return replace(told, patches=(*marks, *told.patches))
+        state = leader_state(snapshot)
+        if not isinstance(state, Leading):
+            return Plan() if _is_configured_leader(snapshot) else plan_without_warnings(snapshot)
+        uuid = _uuid_patches(snapshot) if "avi" in self.options.providers else ()
+        plan = plan_policy_status(state, snapshot, self.options)
+        return replace(plan, patches=(*uuid, *plan.patches))
 
     def _plan_rule(self, key: Key, snapshot: Snapshot) -> Plan:
         rule = snapshot.get(snapshot.local, GSLBHostRule, key.name, key.namespace)
@@ -106,27 +106,27 @@ class Gslb:
         return Plan(patches=(rule_status_patch(rule, error, snapshot),))
 
     def _plan_host(self, host: str, snapshot: Snapshot) -> Plan:
-        standing = leader_state(snapshot)
-        if not isinstance(standing, Leading) or _is_inherited(host, standing, snapshot):
-            return Plan(desired=tuple(self._kept(host, snapshot)))
-        match decide_host(host, standing, snapshot, self.options):
+        state = leader_state(snapshot)
+        if not isinstance(state, Leading) or _belongs_to_previous_leader(host, state, snapshot):
+            return Plan(desired=tuple(self._desired_unchanged(host, snapshot)))
+        match decide_host(host, state, snapshot, self.options):
             case NoMembers(names):
-                return _asking(names, snapshot)
+                return _plan_lookups(names, snapshot)
             case Unchanged():
-                standing_service = snapshot.get(snapshot.local, GlobalService, host, NAMESPACE)
-                if standing_service is None:
+                current = snapshot.get(snapshot.local, GlobalService, host, NAMESPACE)
+                if current is None:
                     return Plan()
-                spec, names = refresh_readiness(standing_service, standing, snapshot), ()
+                spec, names = refresh_readiness(current, state, snapshot), ()
             case ServedHost(spec, names):
                 pass
-        service = build_global_service(spec, standing.mark, snapshot)
-        desired = tuple(self._everywhere(service, standing, snapshot))
-        return replace(_asking(names, snapshot), desired=desired)
+        service = build_global_service(spec, state.term_annotation, snapshot)
+        desired = tuple(self._desired_everywhere(service, state, snapshot))
+        return replace(_plan_lookups(names, snapshot), desired=desired)
 
-    def _everywhere(
-        self, service: GlobalService, standing: Leading, snapshot: Snapshot
+    def _desired_everywhere(
+        self, service: GlobalService, state: Leading, snapshot: Snapshot
     ) -> Iterator[Desired]:
-        """The service here, its records, and its copies: those follow once it is published."""
+        """The service here, its records, and its copies, which wait until records are published."""
         host = service.metadata.name
         yield Desired(service, snapshot.local, shared=True)
         published = True
@@ -134,69 +134,73 @@ class Gslb:
             published = snapshot.get(snapshot.local, DNSEndpoint, host, NAMESPACE) is not None
             yield Desired(build_dns_endpoint(service, snapshot, self.options), snapshot.local)
         elif "externaldns" not in self.options.withdraw:
-            yield from _as_it_is(DNSEndpoint, host, snapshot.local, snapshot, shared=False)
+            yield from _unchanged(DNSEndpoint, host, snapshot.local, snapshot, shared=False)
         if "avi" in self.options.providers:
             for step, obj in avi_objects(service, snapshot):
                 yield Desired(obj, CONTROLLER, step=step, shared=True)
         for where in snapshot.clusters(Role.SITE):
-            if where in standing.followers and published:
+            if where in state.followers and published:
                 yield Desired(service, where, shared=True)
             else:
-                yield from _as_it_is(GlobalService, host, where, snapshot)
+                yield from _unchanged(GlobalService, host, where, snapshot)
 
-    def _kept(self, host: str, snapshot: Snapshot) -> Iterator[Desired]:
-        """All of a host as it stands; its records go when another leader has published it."""
+    def _desired_unchanged(self, host: str, snapshot: Snapshot) -> Iterator[Desired]:
+        """All objects of a host as they are; records go once another leader has published it."""
         for where in (snapshot.local, *snapshot.clusters(Role.SITE)):
-            yield from _as_it_is(GlobalService, host, where, snapshot)
-        yield from _as_it_is(AviGslbService, host, CONTROLLER, snapshot, namespace="")
+            yield from _unchanged(GlobalService, host, where, snapshot)
+        yield from _unchanged(AviGslbService, host, CONTROLLER, snapshot, namespace="")
         for monitor in snapshot.all(CONTROLLER, AviHealthMonitor):
             if monitor.metadata.name.startswith(f"amko--{host}--"):
                 name = monitor.metadata.name
-                yield from _as_it_is(AviHealthMonitor, name, CONTROLLER, snapshot, namespace="")
-        own = local_amko_cluster(snapshot)
-        standing = snapshot.get(snapshot.local, GlobalService, host, NAMESPACE)
-        term = leader_term(standing) if standing is not None else None
-        follows = own is not None and not own.spec.is_leader
-        another = term is not None and own is not None and term.context != own.spec.cluster_context
-        if not (follows and another):
-            yield from _as_it_is(DNSEndpoint, host, snapshot.local, snapshot, shared=False)
+                yield from _unchanged(AviHealthMonitor, name, CONTROLLER, snapshot, namespace="")
+        local = local_amko_cluster(snapshot)
+        service = snapshot.get(snapshot.local, GlobalService, host, NAMESPACE)
+        term = leader_term(service) if service is not None else None
+        follows = local is not None and not local.spec.is_leader
+        from_other_leader = (
+            term is not None and local is not None and term.context != local.spec.cluster_context
+        )
+        if not (follows and from_other_leader):
+            yield from _unchanged(DNSEndpoint, host, snapshot.local, snapshot, shared=False)
 
-    # -- a guide to clusters
+    # -- connections to clusters
 
     def connection_intents(self, snapshot: Snapshot) -> tuple[ConnectionIntent, ...]:
-        """While this cluster leads: every follower and every cluster that is load balanced."""
-        wanted = dict.fromkeys(self._contexts(snapshot))
+        """While this cluster leads: connections to all followers and load balanced clusters."""
+        contexts = dict.fromkeys(self._site_contexts(snapshot))
         secret = snapshot.get(snapshot.local, Secret, SECRET, NAMESPACE)
         text = secret.data.get(SECRET_KEY) if secret is not None else None
-        said: list[ConnectionIntent] = []
-        for context in wanted:
+        intents: list[ConnectionIntent] = []
+        for context in contexts:
             site, origin = site_of(context), f"Secret {NAMESPACE}/{SECRET}"
             field = "spec.clusters"
             if secret is None:
-                trouble = f"{origin} is not there; create it with a kubeconfig in {SECRET_KEY}"
-                said.append(InvalidConnection(CONNECTION_SOURCE, site, field, "NoSecret", trouble))
+                message = f"{origin} is not there; create it with a kubeconfig in {SECRET_KEY}"
+                intents.append(
+                    InvalidConnection(CONNECTION_SOURCE, site, field, "NoSecret", message)
+                )
             elif not text:
-                trouble = f"{origin} has no key {SECRET_KEY}; put a kubeconfig there"
-                said.append(
-                    InvalidConnection(CONNECTION_SOURCE, site, field, "NoKubeconfig", trouble)
+                message = f"{origin} has no key {SECRET_KEY}; put a kubeconfig there"
+                intents.append(
+                    InvalidConnection(CONNECTION_SOURCE, site, field, "NoKubeconfig", message)
                 )
             else:
                 credentials = KubeconfigCredentials(text, context, origin)
-                said.append(ClusterConnection(site, frozenset({Role.SITE}), credentials, field))
+                intents.append(ClusterConnection(site, frozenset({Role.SITE}), credentials, field))
         known = {
             state.cluster for state in snapshot.facts(ClusterState) if Role.SITE in state.roles
         }
-        said += [ReleasedCluster(site) for site in sorted(known - set(map(site_of, wanted)))]
-        return tuple(said)
+        intents += [ReleasedCluster(site) for site in sorted(known - set(map(site_of, contexts)))]
+        return tuple(intents)
 
-    def _contexts(self, snapshot: Snapshot) -> Iterator[str]:
-        own = local_amko_cluster(snapshot)
-        if own is None or not own.spec.is_leader:
+    def _site_contexts(self, snapshot: Snapshot) -> Iterator[str]:
+        local = local_amko_cluster(snapshot)
+        if local is None or not local.spec.is_leader:
             return
-        yield from (c for c in own.spec.clusters if c != own.spec.cluster_context)
+        yield from (c for c in local.spec.clusters if c != local.spec.cluster_context)
         for config in snapshot.in_namespace(snapshot.local, GSLBConfig, NAMESPACE):
             for member in config.spec.member_clusters:
-                if member.cluster_context != own.spec.cluster_context:
+                if member.cluster_context != local.spec.cluster_context:
                     yield member.cluster_context
 
     # -- probes
@@ -216,9 +220,9 @@ class Gslb:
                 return ()
 
     def probes(self, key: Key, snapshot: Snapshot) -> Sequence[Probe]:
-        """Only who is meant to lead tries members; conflicts do not end that."""
+        """Only the configured leader probes members, even while another cluster claims to lead."""
         service = snapshot.get(snapshot.local, GlobalService, key.name, NAMESPACE)
-        if service is None or not self.options.probes or not _means_to_lead(snapshot):
+        if service is None or not self.options.probes or not _is_configured_leader(snapshot):
             return ()
         return tuple(member_probes(service))
 
@@ -226,41 +230,42 @@ class Gslb:
         return api_addresses(snapshot)
 
 
-def _means_to_lead(snapshot: Snapshot) -> bool:
-    own = local_amko_cluster(snapshot)
-    return own is not None and own.spec.is_leader
+def _is_configured_leader(snapshot: Snapshot) -> bool:
+    """Whether the AMKOCluster of this cluster says that it leads, valid or not."""
+    local = local_amko_cluster(snapshot)
+    return local is not None and local.spec.is_leader
 
 
-def _asking(names: Iterable[str], snapshot: Snapshot) -> Plan:
-    """A plan that keeps the addresses of names known."""
-    several = [host_lookup(name, snapshot) for name in names]
-    again = min((one.requeue_after for one in several), default=None)
-    return Plan(questions=tuple(one.question for one in several), requeue_after=again)
+def _plan_lookups(names: Iterable[str], snapshot: Snapshot) -> Plan:
+    """A plan that looks up host names and repeats it when the answers expire."""
+    lookups = [host_lookup(name, snapshot) for name in names]
+    again = min((lookup.requeue_after for lookup in lookups), default=None)
+    return Plan(questions=tuple(lookup.question for lookup in lookups), requeue_after=again)
 
 
-def _is_inherited(host: str, standing: Leading, snapshot: Snapshot) -> bool:
-    """Whether a service is another leader's and this one has no policy at all.
+def _belongs_to_previous_leader(host: str, state: Leading, snapshot: Snapshot) -> bool:
+    """Whether a service was written by another leader, and this one has no policy at all.
 
-    Who never had what its predecessor went by does not end what that one served.
+    A new leader that never had the configuration does not delete what its predecessor serves.
     """
     service = snapshot.get(snapshot.local, GlobalService, host, NAMESPACE)
     term = leader_term(service) if service is not None else None
     return (
         term is not None
-        and term.context != standing.context
+        and term.context != state.context
         and not list_deployment_policies(snapshot)
     )
 
 
-def _uuid(snapshot: Snapshot) -> Iterator[Patch]:
-    """By which name we are known to a controller; the same for every leader after this one."""
+def _uuid_patches(snapshot: Snapshot) -> Iterator[Patch]:
+    """Annotate the GSLBConfig with our uuid at controllers, which is the same for all leaders."""
     config = read_configuration(snapshot)
     if isinstance(config, ValidConfiguration) and UUID not in config.object.metadata.annotations:
         change = {"metadata": {"annotations": {UUID: config.object.metadata.uid}}}
         yield Patch(ClusterObjectRef(snapshot.local, object_ref(config.object)), change)
 
 
-def _as_it_is(
+def _unchanged(
     kind: type[Object],
     name: str,
     where: str,
@@ -269,12 +274,7 @@ def _as_it_is(
     shared: bool = True,
     namespace: str = NAMESPACE,
 ) -> Iterator[Desired]:
-    """An object as it stands, so that it is neither changed nor deleted."""
-    standing = snapshot.get(where, kind, name, namespace)
-    if standing is None:
-        return
-    meta = standing.metadata
-    kept = Meta(
-        name=meta.name, namespace=meta.namespace, labels=meta.labels, annotations=meta.annotations
-    )
-    yield Desired(replace(standing, metadata=kept), where, shared=shared)
+    """An existing object as it is, so that it is neither changed nor deleted."""
+    observed = snapshot.get(where, kind, name, namespace)
+    if observed is not None:
+        yield Desired(as_desired(observed), where, shared=shared)

@@ -1,4 +1,4 @@
-"""Whether members are up: by their cluster's word and by probes; and which probes that takes."""
+"""The health of members: by readiness in their cluster and by probes."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
-from hanse.features.gslb.backends import SLICES
+from hanse.features.gslb.backends import SLICES_BY_SERVICE
 from hanse.features.gslb.names import SECRET
 from hanse.model.facts import Role
 from hanse.model.kinds.core import Secret, Service
@@ -22,7 +22,7 @@ from hanse.model.kinds.gslb import NAMESPACE
 from hanse.model.probes import Health, Probe, Rule, Target
 from hanse.model.snapshot import Snapshot
 
-_SERVERS = re.compile(rb"server\"?\s*:\s*\"?https?://(\[[0-9a-fA-F:.]+\]|[^:/\s\",]+)")
+_SERVER_HOST = re.compile(rb"server\"?\s*:\s*\"?https?://(\[[0-9a-fA-F:.]+\]|[^:/\s\",]+)")
 UNREADY = "its cluster has nothing ready behind it"
 UNTRIED = "it was not tried often enough yet"
 
@@ -35,7 +35,7 @@ class HealthVerdict(Struct, frozen=True):
 
 
 def probe_target(member: GlobalMember, monitor: Monitor, host: str) -> Target:
-    """What a monitor of a member tries."""
+    """The probe target of a member's monitor."""
     if monitor.type == "TCP":
         return Target("TCP", member.address, monitor.port)
     return Target(monitor.type, member.address, monitor.port, host, monitor.path or "/")
@@ -57,27 +57,29 @@ def member_probes(service: GlobalService) -> Iterator[Probe]:
 
 
 def api_addresses(snapshot: Snapshot) -> frozenset[str]:
-    """Where API servers are, as far as it can be seen: probes must not be made to go there.
+    """The known addresses of API servers, to which probes are forbidden.
 
-    Of loopback others decide: in a federation on one machine everything is there.
+    Loopback addresses are left out: in a federation on one machine everything is there.
     """
-    found: set[str] = set()
+    addresses: set[str] = set()
     for where in (snapshot.local, *snapshot.clusters(Role.SITE)):
         api = snapshot.get(where, Service, "kubernetes", "default")
         if api is not None:
-            found.update((api.spec.cluster_ip, *api.spec.cluster_ips))
-        for piece in snapshot.by(where, SLICES, "default/kubernetes"):
-            found.update(a for e in piece.endpoints or () for a in e.addresses)
+            addresses.update((api.spec.cluster_ip, *api.spec.cluster_ips))
+        for endpoint_slice in snapshot.by(where, SLICES_BY_SERVICE, "default/kubernetes"):
+            addresses.update(a for e in endpoint_slice.endpoints or () for a in e.addresses)
     secret = snapshot.get(snapshot.local, Secret, SECRET, NAMESPACE)
     for text in secret.data.values() if secret is not None else ():
-        found.update(m.decode("ascii", "replace").strip("[]") for m in _SERVERS.findall(text))
-    return frozenset(a for a in found if not a.startswith("127.") and a != "::1")
+        addresses.update(
+            m.decode("ascii", "replace").strip("[]") for m in _SERVER_HOST.findall(text)
+        )
+    return frozenset(a for a in addresses if not a.startswith("127.") and a != "::1")
 
 
 def judge_member(
     member: GlobalMember, host: str, before: bool, snapshot: Snapshot
 ) -> HealthVerdict:
-    """Whether a member is up; until its probes decide it is what it was before."""
+    """Whether a member is up; until its probes have a result it is as it was before."""
     if not member.ready:
         return HealthVerdict(False, UNREADY)
     for monitor in member.monitors:
@@ -90,26 +92,28 @@ def judge_member(
 
 
 def service_status(
-    spec: GlobalServiceSpec, standing: GlobalService | None, snapshot: Snapshot
+    spec: GlobalServiceSpec, current: GlobalService | None, snapshot: Snapshot
 ) -> GlobalServiceStatus:
-    """Who is up now; what says what it said before keeps its time."""
-    known = {(h.cluster, h.address): h for h in standing.status.members} if standing else {}
-    named = _hostnames_up(standing, known)
+    """The status of a service; members whose health is unchanged keep their time."""
+    known = {(h.cluster, h.address): h for h in current.status.members} if current else {}
+    hostnames_up = _hostnames_up(current, known)
     members = []
     for member in spec.members:
         before = known.get((member.cluster, member.address))
-        was_up = before.up if before is not None else (member.cluster, member.hostname) in named
+        was_up = (
+            before.up if before is not None else (member.cluster, member.hostname) in hostnames_up
+        )
         verdict = judge_member(member, spec.host, was_up, snapshot)
-        members.append(_health(member, verdict, before, snapshot.now))
+        members.append(_member_health(member, verdict, before, snapshot.now))
     up = sum(h.up for h in members)
     return GlobalServiceStatus(up=f"{up}/{len(members)}", members=tuple(members))
 
 
 def _hostnames_up(
-    standing: GlobalService | None, known: Mapping[tuple[str, str], MemberHealth]
+    current: GlobalService | None, known: Mapping[tuple[str, str], MemberHealth]
 ) -> set[tuple[str, str]]:
-    """The load balancers that serve: one that moves to other addresses is not a new one."""
-    members = standing.spec.members if standing is not None else ()
+    """The load balancers by name that are up: they stay up when their addresses change."""
+    members = current.spec.members if current is not None else ()
     return {
         (m.cluster, m.hostname)
         for m in members
@@ -120,21 +124,28 @@ def _hostnames_up(
 def current_health(
     service: GlobalService, snapshot: Snapshot
 ) -> list[tuple[GlobalMember, HealthVerdict]]:
-    """Each member and whether it is up, by the latest that is known here."""
-    told = {(h.cluster, h.address): h for h in service.status.members}
-    found = []
+    """Each member with its health, by the latest probes here or else by the status."""
+    recorded = {(h.cluster, h.address): h for h in service.status.members}
+    addresses = []
     for member in service.spec.members:
-        before = told.get((member.cluster, member.address))
+        before = recorded.get((member.cluster, member.address))
         verdict = judge_member(
             member, service.spec.host, before is not None and before.up, snapshot
         )
         if before is not None and not before.up and not verdict.up and verdict.reason == UNTRIED:
             verdict = HealthVerdict(False, before.reason or UNTRIED)
-        found.append((member, verdict))
-    return found
+        addresses.append((member, verdict))
+    return addresses
 
 
-def _health(
+def list_serving_members(service: GlobalService, snapshot: Snapshot) -> list[GlobalMember]:
+    """The members that are up, of the highest priority that has any."""
+    up = [member for member, verdict in current_health(service, snapshot) if verdict.up]
+    highest = max((m.priority for m in up), default=0)
+    return [m for m in up if m.priority == highest]
+
+
+def _member_health(
     member: GlobalMember, verdict: HealthVerdict, before: MemberHealth | None, now: datetime
 ) -> MemberHealth:
     same = before is not None and before.up == verdict.up and before.since is not None

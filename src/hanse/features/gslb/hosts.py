@@ -1,4 +1,4 @@
-"""Global services: one for each host name, with members from all matched clusters."""
+"""The decision about a global service: its members from all clusters that the policy matches."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
@@ -45,20 +45,20 @@ THIRD_PARTY = "third-party"
 
 
 class Unchanged(Struct, frozen=True):
-    """Who serves, and with which part, stays: something that was said makes no sense."""
+    """Members and shares stay as they are, because the configuration is invalid."""
 
-    why: str
+    reason: str
 
 
 class ServedHost(Struct, frozen=True):
-    """Who serves, and the names of load balancers that are looked up for that."""
+    """The desired service, and the load balancer names that are looked up for it."""
 
     spec: GlobalServiceSpec
     names: tuple[str, ...] = ()
 
 
 class NoMembers(Struct, frozen=True):
-    """No member is left; one may come when names are looked up."""
+    """The host has no members; it may have some once these names are looked up."""
 
     names: tuple[str, ...] = ()
 
@@ -67,7 +67,7 @@ HostDecision: TypeAlias = ServedHost | Unchanged | NoMembers
 
 
 class TrafficShare(Struct, frozen=True):
-    """A member's part of the traffic."""
+    """The share of a cluster in the traffic."""
 
     weight: int = 1
     priority: int = 10
@@ -76,58 +76,60 @@ class TrafficShare(Struct, frozen=True):
 def decide_host(
     host: str, leading: Leading, snapshot: Snapshot, options: GslbOptions
 ) -> HostDecision:
-    """What a host is answered with, as the policy, its rule and all clusters have it."""
-    named = options.probes
-    policy = read_deployment_policy(snapshot, named_monitors=named)
+    """Decide the service of a host from the policy, its host rule and all clusters."""
+    named_monitors = options.probes
+    policy = read_deployment_policy(snapshot, named_monitors=named_monitors)
     if policy is None:
-        left = _policy_left(leading, snapshot)
-        return Unchanged(left) if left else NoMembers()
+        message = _remaining_copy_message(leading, snapshot)
+        return Unchanged(message) if message else NoMembers()
     if isinstance(policy, InvalidConfiguration):
         return Unchanged(policy.error)
-    standing = snapshot.get(snapshot.local, GlobalService, host, NAMESPACE)
+    current = snapshot.get(snapshot.local, GlobalService, host, NAMESPACE)
     rule = find_host_rule(host, snapshot)
-    if rule is not None and (error := rule_error(rule, snapshot, named_monitors=named)):
-        if standing is not None:
+    if rule is not None and (error := rule_error(rule, snapshot, named_monitors=named_monitors)):
+        if current is not None:
             return Unchanged(error)
         rule = None
-    brought = [_brought(host, match, policy, leading, snapshot) for match in policy.match_clusters]
-    names = dict.fromkeys(f.hostname for b in brought for f in b.found or () if f.hostname)
-    members = tuple(_members(brought, policy, rule, standing, snapshot))
+    clusters = [
+        _cluster_backends(host, match, policy, leading, snapshot) for match in policy.match_clusters
+    ]
+    names = dict.fromkeys(b.hostname for c in clusters for b in c.backends or () if b.hostname)
+    members = tuple(_members(clusters, policy, rule, current, snapshot))
     if not members:
         return NoMembers(tuple(names))
-    spec = _spec(host, members, policy, rule.spec if rule is not None else None)
+    spec = _service_spec(host, members, policy, rule.spec if rule is not None else None)
     return ServedHost(spec, tuple(names))
 
 
-def _policy_left(leading: Leading, snapshot: Snapshot) -> str:
-    """Why a policy that is gone here may not have been deleted: a follower still has its copy."""
+def _remaining_copy_message(leading: Leading, snapshot: Snapshot) -> str:
+    """The message if a follower still has a copy of the policy: it may not have been deleted."""
     for where in leading.followers:
-        for left in snapshot.in_namespace(where, GlobalDeploymentPolicy, NAMESPACE):
-            return f"cluster {context_of(where)} still has policy {left.metadata.name}"
+        for copy in snapshot.in_namespace(where, GlobalDeploymentPolicy, NAMESPACE):
+            return f"cluster {context_of(where)} still has policy {copy.metadata.name}"
     return ""
 
 
 def refresh_readiness(
     service: GlobalService, leading: Leading, snapshot: Snapshot
 ) -> GlobalServiceSpec:
-    """A service while what was said of it makes no sense: as it was, but for who is ready now."""
-    said = [
+    """The spec of a service under invalid configuration: only its members' readiness changes."""
+    matches = [
         match
         for policy in list_deployment_policies(snapshot)
         for match in policy.spec.match_clusters
     ]
-    by_probes = {match.cluster for match in said if match.sync_vip_only}
+    by_probes = {match.cluster for match in matches if match.sync_vip_only}
     members = tuple(
         member
         if member.third_party or member.cluster in by_probes
-        else replace(member, ready=_is_ready_now(member, service.spec.host, leading, snapshot))
+        else replace(member, ready=_is_ready(member, service.spec.host, leading, snapshot))
         for member in service.spec.members
     )
     return replace(service.spec, members=members)
 
 
-def _is_ready_now(member: GlobalMember, host: str, leading: Leading, snapshot: Snapshot) -> bool:
-    """Whether a member's cluster says that it can serve; of what it cannot say, as before."""
+def _is_ready(member: GlobalMember, host: str, leading: Leading, snapshot: Snapshot) -> bool:
+    """Whether a member is ready in its cluster; of an unobserved cluster, as before."""
     where = cluster_of_context(member.cluster, leading, snapshot)
     if not member.source or is_unobserved(where, snapshot):
         return member.ready
@@ -135,26 +137,27 @@ def _is_ready_now(member: GlobalMember, host: str, leading: Leading, snapshot: S
     if source is None or source.metadata.deletion_timestamp is not None:
         return False
     return any(
-        one.ready
+        cluster.ready
         for local in local_names(host, where, snapshot)
-        for one in find_backends(source, local, where, snapshot)
-        if one.address == member.address or (one.hostname and one.hostname == member.hostname)
+        for cluster in find_backends(source, local, where, snapshot)
+        if cluster.address == member.address
+        or (cluster.hostname and cluster.hostname == member.hostname)
     )
 
 
 def cluster_of_context(context: str, leading: Leading, snapshot: Snapshot) -> ClusterId:
-    """The connection to the cluster of a context."""
+    """The cluster id for a context: this cluster or a site."""
     return snapshot.local if context == leading.context else site_of(context)
 
 
-def build_global_service(spec: GlobalServiceSpec, mark: str, snapshot: Snapshot) -> GlobalService:
-    """The service as it is written here and on every follower."""
-    standing = snapshot.get(snapshot.local, GlobalService, spec.host, NAMESPACE)
-    meta = Meta(name=spec.host, namespace=NAMESPACE, annotations={LED_BY: mark})
-    return GlobalService(metadata=meta, spec=spec, status=service_status(spec, standing, snapshot))
+def build_global_service(spec: GlobalServiceSpec, term: str, snapshot: Snapshot) -> GlobalService:
+    """The GlobalService as it is written here and to every follower."""
+    current = snapshot.get(snapshot.local, GlobalService, spec.host, NAMESPACE)
+    meta = Meta(name=spec.host, namespace=NAMESPACE, annotations={LED_BY: term})
+    return GlobalService(metadata=meta, spec=spec, status=service_status(spec, current, snapshot))
 
 
-def _spec(
+def _service_spec(
     host: str,
     members: tuple[GlobalMember, ...],
     policy: GlobalDeploymentPolicySpec,
@@ -180,83 +183,84 @@ def _spec(
     return replace(spec, algorithm=algorithm.lb_algorithm, hash_mask=mask)
 
 
-class _Brought(Struct, frozen=True):
-    """What one cluster brings for a host; None where that cannot be seen."""
+class _ClusterBackends(Struct, frozen=True):
+    """The backends of one cluster for a host; None if the cluster is not observed."""
 
     match: MatchCluster
-    found: tuple[HostBackend, ...] | None
+    backends: tuple[HostBackend, ...] | None
 
 
-def _brought(
+def _cluster_backends(
     host: str,
     match: MatchCluster,
     policy: GlobalDeploymentPolicySpec,
     leading: Leading,
     snapshot: Snapshot,
-) -> _Brought:
+) -> _ClusterBackends:
     where = cluster_of_context(match.cluster, leading, snapshot)
-    unseen = is_unobserved(where, snapshot)
-    return _Brought(match, None if unseen else tuple(_chosen(host, policy, where, snapshot)))
+    if is_unobserved(where, snapshot):
+        return _ClusterBackends(match, None)
+    return _ClusterBackends(match, tuple(_list_backends(host, policy, where, snapshot)))
 
 
 def _members(
-    brought: Iterable[_Brought],
+    clusters: Iterable[_ClusterBackends],
     policy: GlobalDeploymentPolicySpec,
     rule: GSLBHostRule | None,
-    standing: GlobalService | None,
+    current: GlobalService | None,
     snapshot: Snapshot,
 ) -> Iterator[GlobalMember]:
-    shares = _shares(policy, rule)
-    public = _public(rule)
-    own_monitors = _monitors_said(policy, rule, snapshot)
+    shares = _traffic_shares(policy, rule)
+    public = _public_ips(rule)
+    configured = _configured_monitors(policy, rule, snapshot)
     generated: tuple[Monitor, ...] = ()
-    for one in brought:
-        context = one.match.cluster
+    for cluster in clusters:
+        context = cluster.match.cluster
         share = shares.get(context, TrafficShare())
-        if one.found is None:
-            yield from _kept(context, standing, share)
+        if cluster.backends is None:
+            yield from _last_known_members(context, current, share)
             continue
-        for found in _placed(one.found, context, standing, snapshot):
-            watched = own_monitors
-            if watched is None:
-                watched = (found.monitor,) if found.monitor is not None else ()
-                generated = generated or watched
+        for backend in _with_addresses(cluster.backends, context, current, snapshot):
+            monitors = configured
+            if monitors is None:
+                monitors = (backend.monitor,) if backend.monitor is not None else ()
+                generated = generated or monitors
             yield GlobalMember(
                 cluster=context,
-                address=found.address,
-                hostname=found.hostname,
-                public_ip=_public_for(found.address, public.get(context, ())),
+                address=backend.address,
+                hostname=backend.hostname,
+                public_ip=_public_ip_for(backend.address, public.get(context, ())),
                 weight=share.weight,
                 priority=share.priority,
-                ready=found.ready or one.match.sync_vip_only,
-                controller_uuid=found.source.metadata.annotations.get(CONTROLLER_UUID, ""),
-                source=str(object_ref(found.source)),
-                monitors=watched,
+                ready=backend.ready or cluster.match.sync_vip_only,
+                controller_uuid=backend.source.metadata.annotations.get(CONTROLLER_UUID, ""),
+                source=str(object_ref(backend.source)),
+                monitors=monitors,
             )
     if rule is not None:
-        watched = generated if own_monitors is None else own_monitors
-        yield from _third_parties(rule.spec, shares, watched)
+        monitors = generated if configured is None else configured
+        yield from _third_parties(rule.spec, shares, monitors)
 
 
-def _placed(
-    several: Sequence[HostBackend], context: str, standing: GlobalService | None, snapshot: Snapshot
+def _with_addresses(
+    backends: Sequence[HostBackend], context: str, current: GlobalService | None, snapshot: Snapshot
 ) -> Iterator[HostBackend]:
-    """The ways in that have an address; a name that cannot be looked up now has those it had."""
-    placed = {found.address: found for found in several if found.address}
-    yield from placed.values()
-    for found in several:
-        if found.address or host_lookup(found.hostname, snapshot).addresses is not None:
+    """The backends with an address; a name whose lookup fails keeps its last addresses."""
+    addressed = {backend.address: backend for backend in backends if backend.address}
+    yield from addressed.values()
+    for backend in backends:
+        if backend.address or host_lookup(backend.hostname, snapshot).addresses is not None:
             continue
-        for member in standing.spec.members if standing is not None else ():
-            same = (member.cluster, member.hostname) == (context, found.hostname)
-            if same and member.address not in placed:
-                yield replace(found, address=member.address)
+        for member in current.spec.members if current is not None else ():
+            same = (member.cluster, member.hostname) == (context, backend.hostname)
+            if same and member.address not in addressed:
+                yield replace(backend, address=member.address)
 
 
-def _chosen(
+def _list_backends(
     host: str, policy: GlobalDeploymentPolicySpec, where: ClusterId, snapshot: Snapshot
 ) -> list[HostBackend]:
-    """The ways in of one cluster, each address once, in an order that does not depend on luck."""
+    """The backends of one cluster that a policy selects, each address once, in a fixed order."""
     objects = [
         (obj.metadata.namespace, obj.metadata.name, type(obj).kind.name, local, obj)
         for local in local_names(host, where, snapshot)
@@ -264,17 +268,17 @@ def _chosen(
         if obj.metadata.deletion_timestamp is None and is_selected(obj, policy, where, snapshot)
     ]
     by_address: dict[tuple[str, str], HostBackend] = {}
-    for *_, local, obj in sorted(objects, key=lambda one: one[:4]):
-        for found in find_backends(obj, local, where, snapshot):
-            place = (found.address, "" if found.address else found.hostname)
-            by_address.setdefault(place, found)
-    return [by_address[place] for place in sorted(by_address)]
+    for *_, local, obj in sorted(objects, key=lambda cluster: cluster[:4]):
+        for backend in find_backends(obj, local, where, snapshot):
+            key = (backend.address, "" if backend.address else backend.hostname)
+            by_address.setdefault(key, backend)
+    return [by_address[key] for key in sorted(by_address)]
 
 
 def is_selected(
     obj: Object, policy: GlobalDeploymentPolicySpec, where: ClusterId, snapshot: Snapshot
 ) -> bool:
-    """Whether a policy chooses an object: by its labels and its namespace's, all that are given."""
+    """Whether a policy selects an object by its labels and those of its namespace."""
     rules = policy.match_rules
     if rules.app_selector is None and rules.namespace_selector is None:
         return False
@@ -282,63 +286,63 @@ def is_selected(
         return False
     if rules.namespace_selector is None:
         return True
-    home = snapshot.get(where, Namespace, obj.metadata.namespace)
-    return home is not None and _matches(rules.namespace_selector, home.metadata.labels)
+    namespace = snapshot.get(where, Namespace, obj.metadata.namespace)
+    return namespace is not None and _matches(rules.namespace_selector, namespace.metadata.labels)
 
 
 def _matches(selector: LabelMatch | None, labels: Mapping[str, str]) -> bool:
     if selector is None:
         return True
-    wanted = selector.label.items()
-    return bool(wanted) and all(labels.get(name) == value for name, value in wanted)
+    required = selector.label.items()
+    return bool(required) and all(labels.get(name) == value for name, value in required)
 
 
 def is_unobserved(where: ClusterId, snapshot: Snapshot) -> bool:
-    """Whether what a cluster lacks says nothing: never read in full, or just restored."""
+    """Whether a cluster was never listed in full, or was just restored."""
     state = snapshot.fact(ClusterState, where)
     if state is None or not state.listed:
         return True
     return state.recovering or state.phase is Phase.RESTORED
 
 
-def _kept(
-    context: str, standing: GlobalService | None, share: TrafficShare
+def _last_known_members(
+    context: str, current: GlobalService | None, share: TrafficShare
 ) -> Iterator[GlobalMember]:
-    """What was known of a cluster that cannot be asked, with its part of the traffic as of now."""
-    for member in standing.spec.members if standing is not None else ():
+    """The last known members of an unobserved cluster, with its present share."""
+    for member in current.spec.members if current is not None else ():
         if member.cluster == context and not member.third_party:
             yield replace(member, weight=share.weight, priority=share.priority)
 
 
-def _shares(
+def _traffic_shares(
     policy: GlobalDeploymentPolicySpec, rule: GSLBHostRule | None
 ) -> dict[str, TrafficShare]:
     shares = {s.cluster: TrafficShare(s.weight, s.priority) for s in policy.traffic_split}
-    for said in rule.spec.traffic_split if rule is not None else ():
-        before = shares.get(said.cluster, TrafficShare())
-        shares[said.cluster] = TrafficShare(
-            before.weight if said.weight is None else said.weight,
-            before.priority if said.priority is None else said.priority,
+    for override in rule.spec.traffic_split if rule is not None else ():
+        before = shares.get(override.cluster, TrafficShare())
+        shares[override.cluster] = TrafficShare(
+            before.weight if override.weight is None else override.weight,
+            before.priority if override.priority is None else override.priority,
         )
     return shares
 
 
-def _public(rule: GSLBHostRule | None) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
+def _public_ips(rule: GSLBHostRule | None) -> dict[str, tuple[str, ...]]:
+    backend: dict[str, tuple[str, ...]] = {}
     for public in rule.spec.public_ip if rule is not None else ():
-        found[public.cluster] = (*found.get(public.cluster, ()), public.ip)
-    return found
+        backend[public.cluster] = (*backend.get(public.cluster, ()), public.ip)
+    return backend
 
 
-def _public_for(address: str, several: Iterable[str]) -> str:
-    """The public address of the same family."""
-    return next((ip for ip in several if (":" in ip) == (":" in address)), "")
+def _public_ip_for(address: str, backends: Iterable[str]) -> str:
+    """The public IP of the same address family; else empty."""
+    return next((ip for ip in backends if (":" in ip) == (":" in address)), "")
 
 
-def _monitors_said(
+def _configured_monitors(
     policy: GlobalDeploymentPolicySpec, rule: GSLBHostRule | None, snapshot: Snapshot
 ) -> tuple[Monitor, ...] | None:
-    """The monitors that people chose; None where they are made from what is watched."""
+    """The monitors that policy or rule name; None if they are generated from the sources."""
     only = policy.control_plane_hm_only
     if rule is not None and rule.spec.control_plane_hm_only is not None:
         only = rule.spec.control_plane_hm_only

@@ -1,7 +1,7 @@
-"""Who leads: the stages from this cluster's AMKOCluster to its valid followers.
+"""Which cluster leads: the stages from this cluster's AMKOCluster to its valid followers.
 
-A leader has a term with a number, its epoch, written on its AMKOCluster and on all that it copies.
-Whoever sees a later epoch than its own has been superseded, however late it wakes up.
+A leader's term has a number, its epoch, which it writes to its AMKOCluster and to every copy. A
+leader that observes a later epoch than its own is superseded, however late it restarts.
 """
 
 from collections.abc import Iterable, Iterator
@@ -42,41 +42,41 @@ from hanse.model.objects import ClusterId, Object
 from hanse.model.snapshot import Snapshot
 
 CONNECTION_SOURCE = "gslb"
-_TELLING: tuple[type[Object], ...] = (AMKOCluster, GSLBConfig, GlobalDeploymentPolicy)
-"""What tells of terms; host rules may be many, and say no more."""
+_KINDS_WITH_TERM: tuple[type[Object], ...] = (AMKOCluster, GSLBConfig, GlobalDeploymentPolicy)
+"""The kinds whose copies are searched for terms; host rules may be many, and add nothing."""
 
 
 class Undecided(Struct, frozen=True):
-    """Too little was seen yet to say anything: all stays as it is."""
+    """Too little is observed yet: nothing is changed."""
 
 
 class NotLeading(Struct, frozen=True):
-    """This cluster does not lead, or may not act on it: all stays as it is."""
+    """This cluster follows, is invalid or is superseded: nothing is changed."""
 
     conditions: tuple[StageCondition, ...] = ()
     context: str = ""
 
 
 class StartingTerm(Struct, frozen=True):
-    """This cluster leads from now on: its term must be written down before anything else."""
+    """This cluster becomes the leader: its epoch must be written before anything else."""
 
     epoch: int
 
 
 class Leading(Struct, frozen=True):
-    """This cluster leads; copies go to the followers that passed every stage."""
+    """This cluster leads: the configuration is copied to the followers that passed every stage."""
 
     context: str
     epoch: int
     followers: tuple[ClusterId, ...]
     conditions: tuple[StageCondition, ...]
-    """Up to the stage where it was found who may follow."""
+    """Of the stages up to the validation of members."""
     federates: bool = True
-    """Whether there is anybody to go on with."""
+    """Whether any follower is valid, or none is configured."""
 
     @property
-    def mark(self) -> str:
-        """What copies say of who wrote them."""
+    def term_annotation(self) -> str:
+        """The value of the annotation on copies that names their leader and its term."""
         return f"{self.epoch}/{self.context}"
 
 
@@ -84,203 +84,216 @@ LeaderState: TypeAlias = Undecided | NotLeading | StartingTerm | Leading
 
 
 class LeaderTerm(Struct, frozen=True, order=True):
-    """A leader's term, as copies tell of it."""
+    """A leader's term, as it is annotated on copies."""
 
     epoch: int
     context: str
 
 
-class _Findings(Struct, frozen=True):
-    """What a stage found: who passed, and what is wrong with the others."""
+class _StageResult(Struct, frozen=True):
+    """The result of a stage: the clusters that passed, and the errors of the others."""
 
     passed: tuple[ClusterId, ...]
-    faults: tuple[str, ...]
+    errors: tuple[str, ...]
 
     def condition(self, stage: str, good: str, bad: str, some: str) -> StageCondition:
-        if not self.faults:
+        if not self.errors:
             return StageCondition(type=stage, status=good)
         status = some if self.passed else bad
-        return StageCondition(type=stage, status=status, reason=", ".join(self.faults))
+        return StageCondition(type=stage, status=status, reason=", ".join(self.errors))
 
 
 def local_amko_cluster(snapshot: Snapshot) -> AMKOCluster | None:
-    """This cluster's word on who leads, where there is exactly one."""
-    several = list(snapshot.in_namespace(snapshot.local, AMKOCluster, NAMESPACE))
-    return several[0] if len(several) == 1 else None
+    """The AMKOCluster of this cluster, if there is exactly one."""
+    amko_clusters = list(snapshot.in_namespace(snapshot.local, AMKOCluster, NAMESPACE))
+    return amko_clusters[0] if len(amko_clusters) == 1 else None
 
 
 def leader_state(snapshot: Snapshot) -> LeaderState:
-    """Go through the stages as far as they lead."""
-    own = local_amko_cluster(snapshot)
-    if own is None:
-        fault = _fault_in_number(snapshot)
-        return NotLeading((_current(INVALID, fault),) if fault else ())
-    if not own.spec.is_leader:
-        return NotLeading((_current(NOT_FEDERATING, NO_LEADER),), own.spec.cluster_context)
-    if fault := _fault_of(own):
-        return NotLeading((_current(INVALID, fault),), own.spec.cluster_context)
+    """Evaluate the stages of AMKO federation, up to the first that fails."""
+    local = local_amko_cluster(snapshot)
+    if local is None:
+        error = _count_error(snapshot)
+        return NotLeading((_current_condition(INVALID, error),) if error else ())
+    if not local.spec.is_leader:
+        return NotLeading(
+            (_current_condition(NOT_FEDERATING, NO_LEADER),), local.spec.cluster_context
+        )
+    if error := _spec_error(local):
+        return NotLeading((_current_condition(INVALID, error),), local.spec.cluster_context)
     if not snapshot.listed(snapshot.local, CustomResourceDefinition):
         return Undecided()
-    if fault := lost_parent_message(snapshot):
-        return NotLeading((_current(INVALID, fault),), own.spec.cluster_context)
-    if fault := _fault_in_context(own, snapshot):
-        return NotLeading((_current(INVALID, fault),), own.spec.cluster_context)
-    sites = follower_sites(own)
-    if any(_is_unknown(site, snapshot) for site in sites):
+    if error := lost_parent_message(snapshot):
+        return NotLeading((_current_condition(INVALID, error),), local.spec.cluster_context)
+    if error := _context_error(local, snapshot):
+        return NotLeading((_current_condition(INVALID, error),), local.spec.cluster_context)
+    sites = follower_sites(local)
+    if any(_is_connecting(site, snapshot) for site in sites):
         return Undecided()
-    return _over(own, sites, snapshot)
+    return _evaluate_followers(local, sites, snapshot)
 
 
-def _over(own: AMKOCluster, sites: tuple[ClusterId, ...], snapshot: Snapshot) -> LeaderState:
-    clients = _clients(sites, snapshot)
+def _evaluate_followers(
+    local: AMKOCluster, sites: tuple[ClusterId, ...], snapshot: Snapshot
+) -> LeaderState:
+    """The stages that concern the followers, and the check for other leaders and later terms."""
+    clients = _check_connections(sites, snapshot)
     first = (
-        _current(VALID),
+        _current_condition(VALID),
         clients.condition(CLIENTS, ALL_CLIENTS, NO_CLIENTS, SOME_CLIENTS),
     )
-    context = own.spec.cluster_context
-    rivals = [site for site in clients.passed if _leads(site, snapshot)]
-    if rivals:
-        faults = ", ".join(
+    context = local.spec.cluster_context
+    other_leaders = [site for site in clients.passed if _claims_leadership(site, snapshot)]
+    if other_leaders:
+        errors = ", ".join(
             f"AMKO in cluster {context_of(site)} is also a leader, conflicting state"
-            for site in rivals
+            for site in other_leaders
         )
-        told = StageCondition(type=MEMBERS, status=NO_MEMBERS, reason=faults)
-        return NotLeading((*first, told), context)
-    epoch = parse_epoch(own.metadata.annotations.get(TERM, ""))
-    latest = latest_term(own, clients.passed, snapshot)
-    if not epoch or (_outranks(latest, epoch, context) and _has_stepped_down(latest, snapshot)):
+        condition = StageCondition(type=MEMBERS, status=NO_MEMBERS, reason=errors)
+        return NotLeading((*first, condition), context)
+    epoch = parse_epoch(local.metadata.annotations.get(TERM, ""))
+    latest = latest_term(local, clients.passed, snapshot)
+    if not epoch or (
+        _is_superseded_by(latest, epoch, context) and _has_stepped_down(latest, snapshot)
+    ):
         return StartingTerm(latest.epoch + 1)
-    if _outranks(latest, epoch, context):
-        fault = (
+    if _is_superseded_by(latest, epoch, context):
+        error = (
             f"cluster {latest.context} leads since epoch {latest.epoch}, after this cluster's "
             f"epoch {epoch}; set isLeader to false here, or promote this cluster again"
         )
-        told = StageCondition(type=MEMBERS, status=NO_MEMBERS, reason=fault)
-        return NotLeading((*first, told), context)
+        condition = StageCondition(type=MEMBERS, status=NO_MEMBERS, reason=error)
+        return NotLeading((*first, condition), context)
     if sites and not clients.passed:
         return Leading(context, epoch, (), first, federates=False)
-    members = _valid(own, clients.passed, snapshot)
-    told = members.condition(MEMBERS, ALL_MEMBERS, NO_MEMBERS, SOME_MEMBERS)
-    goes_on = bool(members.passed) or not members.faults
-    return Leading(context, epoch, members.passed, (*first, told), federates=goes_on)
+    members = _check_members(local, clients.passed, snapshot)
+    condition = members.condition(MEMBERS, ALL_MEMBERS, NO_MEMBERS, SOME_MEMBERS)
+    federates = bool(members.passed) or not members.errors
+    return Leading(context, epoch, members.passed, (*first, condition), federates=federates)
 
 
-def follower_sites(own: AMKOCluster) -> tuple[ClusterId, ...]:
-    """The clusters that are to follow, in the order they are named, without this one."""
-    named = dict.fromkeys(own.spec.clusters)
-    return tuple(site_of(name) for name in named if name != own.spec.cluster_context)
+def follower_sites(local: AMKOCluster) -> tuple[ClusterId, ...]:
+    """The configured followers in their order, without this cluster."""
+    named = dict.fromkeys(local.spec.clusters)
+    return tuple(site_of(name) for name in named if name != local.spec.cluster_context)
 
 
 def misplaced_amko_clusters(snapshot: Snapshot) -> Iterator[AMKOCluster]:
-    """AMKOClusters in namespaces where they have no say."""
+    """AMKOClusters in namespaces where they have no effect."""
     for found in snapshot.all(snapshot.local, AMKOCluster):
         if found.metadata.namespace != NAMESPACE:
             yield found
 
 
 def misplaced_amko_condition(found: AMKOCluster) -> StageCondition:
-    """What is told of an AMKOCluster that is in the wrong namespace."""
+    """The condition of an AMKOCluster that is in the wrong namespace."""
     where = found.metadata.namespace
-    return _current(INVALID, f"namespace must be {NAMESPACE}, not {where}; create it there")
+    return _current_condition(
+        INVALID, f"namespace must be {NAMESPACE}, not {where}; create it there"
+    )
 
 
 def leader_term(obj: Object) -> LeaderTerm | None:
-    """Whose copy an object is; None where it is nobody's."""
+    """The term in which a copy was written; None for an object that is no copy."""
     epoch, slash, context = obj.metadata.annotations.get(LED_BY, "").partition("/")
     return LeaderTerm(int(epoch), context) if slash and epoch.isdecimal() else None
 
 
-def latest_term(own: AMKOCluster, sites: Iterable[ClusterId], snapshot: Snapshot) -> LeaderTerm:
-    """The last term that anything we can see was written in."""
+def latest_term(local: AMKOCluster, sites: Iterable[ClusterId], snapshot: Snapshot) -> LeaderTerm:
+    """The latest term that any observed object was written in."""
     found = [
-        LeaderTerm(parse_epoch(own.metadata.annotations.get(TERM, "")), own.spec.cluster_context)
+        LeaderTerm(
+            parse_epoch(local.metadata.annotations.get(TERM, "")), local.spec.cluster_context
+        )
     ]
     for where in (snapshot.local, *sites):
-        for kind in _TELLING:
+        for kind in _KINDS_WITH_TERM:
             found += [t for o in snapshot.all(where, kind) if (t := leader_term(o)) is not None]
         if where != snapshot.local:
             found += [
                 LeaderTerm(parse_epoch(other.metadata.annotations.get(TERM, "")), context_of(where))
                 for other in snapshot.in_namespace(where, AMKOCluster, NAMESPACE)
             ]
-    return max(found, key=lambda term: (term.epoch, term.context != own.spec.cluster_context))
+    return max(found, key=lambda term: (term.epoch, term.context != local.spec.cluster_context))
 
 
-def _outranks(latest: LeaderTerm, epoch: int, context: str) -> bool:
+def _is_superseded_by(latest: LeaderTerm, epoch: int, context: str) -> bool:
     return latest.epoch > epoch or (latest.epoch == epoch and latest.context != context)
 
 
 def _has_stepped_down(latest: LeaderTerm, snapshot: Snapshot) -> bool:
-    """Whether the one who led last is there to be seen, and follows."""
+    """Whether the leader of the latest term is synced and is a follower now."""
     site = site_of(latest.context)
     if not snapshot.synced(site):
         return False
-    several = list(snapshot.in_namespace(site, AMKOCluster, NAMESPACE))
-    return bool(several) and not any(one.spec.is_leader for one in several)
+    amko_clusters = list(snapshot.in_namespace(site, AMKOCluster, NAMESPACE))
+    return bool(amko_clusters) and not any(amko.spec.is_leader for amko in amko_clusters)
 
 
-def _leads(site: ClusterId, snapshot: Snapshot) -> bool:
-    several = snapshot.in_namespace(site, AMKOCluster, NAMESPACE)
-    return any(one.spec.is_leader for one in several)
+def _claims_leadership(site: ClusterId, snapshot: Snapshot) -> bool:
+    amko_clusters = snapshot.in_namespace(site, AMKOCluster, NAMESPACE)
+    return any(amko.spec.is_leader for amko in amko_clusters)
 
 
-def _is_unknown(site: ClusterId, snapshot: Snapshot) -> bool:
-    """Whether it is still to be found out if a cluster can be reached."""
+def _is_connecting(site: ClusterId, snapshot: Snapshot) -> bool:
+    """Whether the first connection to a cluster is still being made."""
     if snapshot.fact(InvalidConnection, (CONNECTION_SOURCE, site)) is not None:
         return False
     state = snapshot.fact(ClusterState, site)
     return state is None or (state.phase is Phase.CONNECTING and not state.listed)
 
 
-def _clients(sites: Iterable[ClusterId], snapshot: Snapshot) -> _Findings:
+def _check_connections(sites: Iterable[ClusterId], snapshot: Snapshot) -> _StageResult:
     passed: list[ClusterId] = []
-    faults: list[str] = []
+    errors: list[str] = []
     for site in sites:
         bad = snapshot.fact(InvalidConnection, (CONNECTION_SOURCE, site))
         state = snapshot.fact(ClusterState, site)
         if bad is not None:
-            faults.append(f"cluster {context_of(site)}: {bad.message}")
+            errors.append(f"cluster {context_of(site)}: {bad.message}")
         elif state is None or not snapshot.synced(site):
             why = state.reason.split(": ", 1)[-1] if state is not None else "it is not connected"
-            faults.append(f"cluster {context_of(site)} cannot be reached: {why}")
+            errors.append(f"cluster {context_of(site)} cannot be reached: {why}")
         else:
             passed.append(site)
-    return _Findings(tuple(passed), tuple(faults))
+    return _StageResult(tuple(passed), tuple(errors))
 
 
-def _valid(own: AMKOCluster, sites: Iterable[ClusterId], snapshot: Snapshot) -> _Findings:
+def _check_members(
+    local: AMKOCluster, sites: Iterable[ClusterId], snapshot: Snapshot
+) -> _StageResult:
     passed: list[ClusterId] = []
-    faults: list[str] = []
+    errors: list[str] = []
     for site in sites:
-        fault = _fault_of_member(own, site, snapshot)
-        if fault:
-            faults.append(fault)
+        error = _member_error(local, site, snapshot)
+        if error:
+            errors.append(error)
         else:
             passed.append(site)
-    return _Findings(tuple(passed), tuple(faults))
+    return _StageResult(tuple(passed), tuple(errors))
 
 
-def _fault_of_member(own: AMKOCluster, site: ClusterId, snapshot: Snapshot) -> str:
+def _member_error(local: AMKOCluster, site: ClusterId, snapshot: Snapshot) -> str:
     name = context_of(site)
-    several = list(snapshot.in_namespace(site, AMKOCluster, NAMESPACE))
-    if not several:
+    amko_clusters = list(snapshot.in_namespace(site, AMKOCluster, NAMESPACE))
+    if not amko_clusters:
         return f"no AMKOCluster object present in cluster {name}, can't federate"
-    if len(several) > 1:
+    if len(amko_clusters) > 1:
         return f"more than one AMKOCluster objects present in cluster {name}, can't federate"
-    theirs, ours = several[0].spec.version, own.spec.version
+    theirs, ours = amko_clusters[0].spec.version, local.spec.version
     if theirs != ours:
         return f"version mismatch, current AMKO: {ours}, AMKO in cluster {name}: {theirs}"
     return ""
 
 
-def _fault_in_number(snapshot: Snapshot) -> str:
+def _count_error(snapshot: Snapshot) -> str:
     if any(True for _ in snapshot.in_namespace(snapshot.local, AMKOCluster, NAMESPACE)):
         return "more than one AMKOCluster objects present in the current cluster, can't federate"
     return ""
 
 
-def _fault_of(own: AMKOCluster) -> str:
-    spec = own.spec
+def _spec_error(local: AMKOCluster) -> str:
+    spec = local.spec
     if not spec.cluster_context:
         return "clusterContext is empty; set it to the context of this cluster"
     if "," in spec.cluster_context:
@@ -290,23 +303,23 @@ def _fault_of(own: AMKOCluster) -> str:
     return ""
 
 
-def _fault_in_context(own: AMKOCluster, snapshot: Snapshot) -> str:
-    """Whether another context than the one that is told leads here; it would follow itself."""
+def _context_error(local: AMKOCluster, snapshot: Snapshot) -> str:
+    """The error if a follower's context is this very cluster: it would follow itself."""
     for site in snapshot.clusters(Role.SITE):
-        several = snapshot.in_namespace(site, AMKOCluster, NAMESPACE)
-        if any(one.metadata.uid == own.metadata.uid for one in several):
-            told, real = own.spec.cluster_context, context_of(site)
+        amko_clusters = snapshot.in_namespace(site, AMKOCluster, NAMESPACE)
+        if any(amko.metadata.uid == local.metadata.uid for amko in amko_clusters):
+            configured, real = local.spec.cluster_context, context_of(site)
             return (
-                f"clusterContext is {told}, but context {real} leads to this cluster; set it to "
-                f"{real}"
+                f"clusterContext is {configured}, but context {real} leads to this cluster; set it "
+                f"to {real}"
             )
     return ""
 
 
-def _current(status: str, reason: str = "") -> StageCondition:
+def _current_condition(status: str, reason: str = "") -> StageCondition:
     return StageCondition(type=CURRENT, status=status, reason=reason)
 
 
 def parse_epoch(text: str) -> int:
-    """The number of a term as it is written down; 0 where none is."""
+    """The epoch in an annotation's value; 0 if there is none."""
     return int(text) if text.isdecimal() else 0

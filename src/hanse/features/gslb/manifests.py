@@ -1,4 +1,4 @@
-"""The account by which a leader comes into another cluster, with the least rights that it needs."""
+"""The ServiceAccount of a leader in a member cluster, with the rights that it needs."""
 
 from hanse.features.gslb.feature import Gslb
 from hanse.model.facts import Role
@@ -16,7 +16,7 @@ from hanse.model.rbac import rights
 
 
 def leader_account(account: str) -> tuple[Manifest, ...]:
-    """What is applied in a cluster so that leaders can reach it."""
+    """The manifests to apply in a member cluster."""
     rules = rights(Gslb().watches, Role.SITE)
     name = f"hanse-{account}"
     subject = Subject(account, NAMESPACE)

@@ -1,4 +1,4 @@
-"""Monitors as people describe them in ConfigMaps: each field under its own name."""
+"""Parses and validates health monitors in ConfigMaps."""
 
 from collections.abc import Iterator, Mapping
 from typing import get_args
@@ -21,29 +21,29 @@ _NEEDED = ("type", "port")
 
 
 def parse_monitor(data: Mapping[str, str]) -> Monitor:
-    """The monitor that is described; raises ValueError for what `monitor_errors` tells of."""
+    """The monitor in a ConfigMap's data; raises ValueError for data with `monitor_errors`."""
     return msgspec.convert(dict(data), Monitor, strict=False)
 
 
 def monitor_errors(data: Mapping[str, str]) -> Iterator[str]:
-    """What is wrong with a description: each with the field and what it may be."""
+    """The errors of a ConfigMap's data, each with its field and the values that are allowed."""
     for field in _NEEDED:
         if field not in data:
             yield f"{field}: it is needed"
-    for field, told in data.items():
+    for field, value in data.items():
         if field not in _FIELDS:
             yield f"{field}: it is no field of a monitor; there are {', '.join(_FIELDS)}"
-        elif field == "type" and told not in _TYPES:
-            yield f"type: {told[:50]!r} is none of {', '.join(_TYPES)}"
-        elif field == "path" and told and not is_http_path(told):
+        elif field == "type" and value not in _TYPES:
+            yield f"type: {value[:50]!r} is none of {', '.join(_TYPES)}"
+        elif field == "path" and value and not is_http_path(value):
             yield "path: it must begin with / and have no blanks or other than ASCII letters"
         elif field in _NUMBERS:
-            least, most = _NUMBERS[field]
-            if not (told.isascii() and told.isdecimal() and least <= int(told[:9]) <= most):
-                yield f"{field}: {told[:50]!r} is not from {least} to {most}"
+            low, high = _NUMBERS[field]
+            if not (value.isascii() and value.isdecimal() and low <= int(value[:9]) <= high):
+                yield f"{field}: {value[:50]!r} is not from {low} to {high}"
 
 
 def is_http_path(text: str) -> bool:
-    """Whether something can be asked for by HTTP as it is written."""
+    """Whether a text is a path that an HTTP request may contain unchanged."""
     clean = text.isascii() and text.isprintable() and " " not in text
     return clean and text.startswith("/") and len(text) <= MAX_PATH_LENGTH

@@ -1,4 +1,4 @@
-"""Names and words that others rely on: conditions, annotations, the Secret of contexts."""
+"""Names that users and AMKO rely on: conditions, annotations, the Secret of contexts."""
 
 from hanse.model.objects import ClusterId
 
@@ -6,11 +6,11 @@ SECRET = "gslb-config-secret"  # noqa: S105 - its name
 SECRET_KEY = "gslb-members"  # noqa: S105 - a key's name
 UUID = "amko.vmware.com/amko-uuid"
 TERM = "gslb.hanse.dev/epoch"
-"""On an AMKOCluster that leads: the number of its term."""
+"""Annotation of the leader's AMKOCluster: the number of its term."""
 LED_BY = "gslb.hanse.dev/leader"
-"""On copies: by whom they were written, as `<epoch>/<context>`."""
+"""Annotation of copies: the term of the leader that wrote them, as `<epoch>/<context>`."""
 PARENTS = "gslb.hanse.dev/home"
-"""On copies: the namespace and the definition that the original lives by, as uids."""
+"""Annotation of copies: the uids of the original's namespace and definition."""
 HOSTNAMES = "external-dns.alpha.kubernetes.io/hostname"
 CONTROLLER_UUID = "ako.vmware.com/controller-cluster-uuid"
 
@@ -41,10 +41,10 @@ _SITE = "gslb/"
 
 
 def site_of(context: str) -> ClusterId:
-    """The connection to the cluster of a context, apart from others that we may have to it."""
+    """The cluster id of a context, distinct from other connections to the same cluster."""
     return _SITE + context
 
 
 def context_of(site: ClusterId) -> str:
-    """The context of such a connection."""
+    """The context of a site's cluster id."""
     return site.removeprefix(_SITE)

@@ -1,4 +1,4 @@
-"""What an installation chooses for global load balancing."""
+"""Options of global load balancing."""
 
 from typing import Literal
 
@@ -8,17 +8,17 @@ Provider = Literal["dns", "externaldns", "avi"]
 
 
 class GslbOptions(Struct, frozen=True):
-    """Who answers global host names, and by what."""
+    """The providers that publish global host names."""
 
     providers: tuple[Provider, ...] = ("dns",)
     withdraw: tuple[Provider, ...] = ()
-    """Providers that are no longer used and whose records are to go: until told, they stay."""
+    """Providers whose records are deleted; records of an unused provider stay otherwise."""
     weighted_records: bool = False
-    """Whether ExternalDNS gets a record per member with its weight, as Route 53 takes them."""
+    """Whether ExternalDNS gets a weighted record per member, as for Route 53."""
     loopback: bool = False
-    """Whether members on loopback are watched: in a federation on one machine alone."""
+    """Whether members on loopback are probed, in a federation on one machine."""
 
     @property
     def probes(self) -> bool:
-        """Whether monitors are ours to run, and their names those of ConfigMaps."""
+        """Whether we run the monitors, which are then named after ConfigMaps."""
         return "dns" in self.providers

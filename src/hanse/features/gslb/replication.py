@@ -1,4 +1,4 @@
-"""The federation of configuration: the leader's objects, the same on every follower."""
+"""The federation of configuration: the leader's objects are copied to every follower."""
 
 from collections.abc import Iterable, Iterator
 
@@ -56,19 +56,19 @@ from hanse.model.snapshot import Snapshot
 
 FEDERATION_KEY = Key("federation")
 MAX_REASON_LENGTH = 32768
-"""Letters that a condition may have: what is longer would not be told at all."""
+"""The API refuses conditions with a longer reason."""
 STRAY_CAUSE = "it is not among the leader's objects"
 _STAGES: dict[type[Object], str] = {
     GSLBConfig: CONFIG_FEDERATION,
     GlobalDeploymentPolicy: POLICY_FEDERATION,
     GSLBHostRule: RULE_FEDERATION,
 }
-_SINGLE = (GSLBConfig, GlobalDeploymentPolicy)
-_TROUBLE = ("Foreign", "Fenced", "Refused", "Forbidden", "Failed")
+_SINGLETONS = (GSLBConfig, GlobalDeploymentPolicy)
+_FAILED_RESULTS = ("Foreign", "Fenced", "Refused", "Forbidden", "Failed")
 
 
-class _Share(Struct, frozen=True):
-    """What one kind asks for, and how far it has come."""
+class _KindPlan(Struct, frozen=True):
+    """The part of the plan for one kind, and its federation condition."""
 
     desired: tuple[Desired, ...] = ()
     removals: tuple[Removal, ...] = ()
@@ -77,275 +77,300 @@ class _Share(Struct, frozen=True):
 
 
 def plan_federation(snapshot: Snapshot) -> Plan:
-    """Copy what the leader has to its followers, and tell how that went."""
-    standing = leader_state(snapshot)
-    strangers = tuple(
-        _told(one, (misplaced_amko_condition(one),), snapshot)
-        for one in misplaced_amko_clusters(snapshot)
+    """The plan that copies the leader's configuration to its followers, with its conditions."""
+    state = leader_state(snapshot)
+    misplaced = tuple(
+        _conditions_patch(each, (misplaced_amko_condition(each),), snapshot)
+        for each in misplaced_amko_clusters(snapshot)
     )
-    match standing:
+    match state:
         case Undecided():
-            return Plan(desired=tuple(current_copies(snapshot)), patches=strangers)
+            return Plan(desired=tuple(current_copies(snapshot)), patches=misplaced)
         case NotLeading(conditions):
-            patches = _told_here(conditions, snapshot)
-            events = tuple(_notices(conditions, snapshot))
+            patches = _local_status_patches(conditions, snapshot)
+            events = tuple(_events(conditions, snapshot))
             return Plan(
-                desired=tuple(current_copies(snapshot)), patches=patches + strangers, events=events
+                desired=tuple(current_copies(snapshot)), patches=patches + misplaced, events=events
             )
         case StartingTerm(epoch):
-            patches = tuple(_term(own, str(epoch), snapshot) for own in _own(snapshot))
-            return Plan(desired=tuple(current_copies(snapshot)), patches=patches + strangers)
+            patches = tuple(
+                _term_patch(local, str(epoch), snapshot)
+                for local in _list_local_amko_clusters(snapshot)
+            )
+            return Plan(desired=tuple(current_copies(snapshot)), patches=patches + misplaced)
         case Leading():
-            plan = _leading(standing, snapshot)
-            return replace(plan, patches=plan.patches + strangers)
+            plan = _plan_leading(state, snapshot)
+            return replace(plan, patches=plan.patches + misplaced)
 
 
 def current_copies(snapshot: Snapshot) -> Iterator[Desired]:
-    """Every copy of ours that stands, as it stands: nothing is written and nothing is deleted."""
-    own = local_amko_cluster(snapshot)
+    """Every existing copy of ours as it is, so that nothing is written and nothing is deleted."""
+    local = local_amko_cluster(snapshot)
     for where in snapshot.clusters(Role.SITE):
         for kind in REPLICATED_KINDS:
             for obj in snapshot.all(where, kind):
                 term = leader_term(obj)
-                if term is not None and (own is None or term.context == own.spec.cluster_context):
-                    yield Desired(_bare(obj), where)
+                if term is not None and (
+                    local is None or term.context == local.spec.cluster_context
+                ):
+                    yield Desired(as_desired(obj), where)
     for where in (snapshot.local, *snapshot.clusters(Role.SITE)):
-        for told in snapshot.in_namespace(where, ConfigMap, NAMESPACE):
-            if leader_term(told) is not None:
-                yield Desired(_bare(told), where, shared=True)
+        for config_map in snapshot.in_namespace(where, ConfigMap, NAMESPACE):
+            if leader_term(config_map) is not None:
+                yield Desired(as_desired(config_map), where, shared=True)
 
 
-def _monitors(standing: Leading, snapshot: Snapshot) -> Iterator[Desired]:
-    """The monitors that policies name, wherever may lead next; those of others stay as they are."""
-    mark = {LED_BY: standing.mark}
+def _monitor_copies(state: Leading, snapshot: Snapshot) -> Iterator[Desired]:
+    """Copies of the monitors that policies name, for every cluster that may lead next.
+
+    ConfigMaps of the same name that users made there are not overwritten.
+    """
+    annotations = {LED_BY: state.term_annotation}
     for name in list_referenced_monitors(snapshot):
-        told = snapshot.get(snapshot.local, ConfigMap, name, NAMESPACE)
-        if told is None:
+        monitor = snapshot.get(snapshot.local, ConfigMap, name, NAMESPACE)
+        if monitor is None:
             continue
-        meta = Meta(name=name, namespace=NAMESPACE, annotations=mark)
-        for where in standing.followers:
-            copy = ConfigMap(metadata=meta, data=told.data)
+        meta = Meta(name=name, namespace=NAMESPACE, annotations=annotations)
+        for where in state.followers:
+            copy = ConfigMap(metadata=meta, data=monitor.data)
             yield Desired(copy, where, sources=frozenset({snapshot.local}), shared=True)
 
 
-def build_copy(obj: Object, mark: str, home: str) -> Object:
-    """The object as a follower has it: its spec, its uuid, by whom it was written, and where."""
+def build_copy(obj: Object, term: str, parents: str) -> Object:
+    """The follower's copy of an object: its spec and uuid, its leader's term, and its parents."""
     meta = obj.metadata
-    notes = {LED_BY: mark, PARENTS: home}
+    annotations = {LED_BY: term, PARENTS: parents}
     if UUID in meta.annotations and isinstance(obj, GSLBConfig):
-        notes[UUID] = meta.annotations[UUID]
-    copied = Meta(name=meta.name, namespace=meta.namespace, annotations=notes)
+        annotations[UUID] = meta.annotations[UUID]
+    copied = Meta(name=meta.name, namespace=meta.namespace, annotations=annotations)
     blank = type(obj.status)() if hasattr(obj, "status") else None
     return replace(obj, metadata=copied, status=blank)
 
 
-def _leading(standing: Leading, snapshot: Snapshot) -> Plan:
-    if not standing.federates:
+def _plan_leading(state: Leading, snapshot: Snapshot) -> Plan:
+    """The plan of the leader; without a valid follower nothing is copied."""
+    if not state.federates:
         return Plan(
             desired=tuple(current_copies(snapshot)),
-            patches=_told_here(standing.conditions, snapshot),
-            events=tuple(_notices(standing.conditions, snapshot)),
+            patches=_local_status_patches(state.conditions, snapshot),
+            events=tuple(_events(state.conditions, snapshot)),
         )
-    shares = [_share(kind, standing, snapshot) for kind in REPLICATED_KINDS]
-    told = [s.condition for s in shares if s.condition is not None]
-    conditions = (*standing.conditions, *told)
-    named = {ClusterObjectRef(d.where, object_ref(d.object)) for s in shares for d in s.desired}
+    kind_plans = [_plan_kind(kind, state, snapshot) for kind in REPLICATED_KINDS]
+    federation = [p.condition for p in kind_plans if p.condition is not None]
+    conditions = (*state.conditions, *federation)
+    named = {ClusterObjectRef(d.where, object_ref(d.object)) for p in kind_plans for d in p.desired}
     others = [
         d
         for d in current_copies(snapshot)
-        if d.where not in standing.followers
+        if d.where not in state.followers
         and ClusterObjectRef(d.where, object_ref(d.object)) not in named
     ]
-    questions = tuple(q for s in shares for q in s.questions)
+    questions = tuple(q for p in kind_plans for q in p.questions)
     return Plan(
-        desired=(*(d for s in shares for d in s.desired), *_monitors(standing, snapshot), *others),
-        removals=tuple(r for s in shares for r in s.removals),
+        desired=(
+            *(d for p in kind_plans for d in p.desired),
+            *_monitor_copies(state, snapshot),
+            *others,
+        ),
+        removals=tuple(r for p in kind_plans for r in p.removals),
         questions=questions,
         requeue_after=RECHECK_INTERVAL if questions else None,
-        patches=(*_claims(standing, snapshot), *_told_here(conditions, snapshot)),
-        events=tuple(_notices(conditions, snapshot)),
+        patches=(
+            *_leader_annotation_patches(state, snapshot),
+            *_local_status_patches(conditions, snapshot),
+        ),
+        events=tuple(_events(conditions, snapshot)),
     )
 
 
-def _claims(standing: Leading, snapshot: Snapshot) -> Iterator[Patch]:
-    """Every follower's AMKOCluster says whom it follows, so that an earlier leader can see it."""
-    change = {"metadata": {"annotations": {LED_BY: standing.mark}}}
-    for where in standing.followers:
+def _leader_annotation_patches(state: Leading, snapshot: Snapshot) -> Iterator[Patch]:
+    """Annotate every follower's AMKOCluster with its leader, so that an earlier leader sees it."""
+    change = {"metadata": {"annotations": {LED_BY: state.term_annotation}}}
+    for where in state.followers:
         for theirs in snapshot.in_namespace(where, AMKOCluster, NAMESPACE):
             yield Patch(ClusterObjectRef(where, object_ref(theirs)), change)
 
 
-def _share(kind: type[Object], standing: Leading, snapshot: Snapshot) -> _Share:
+def _plan_kind(kind: type[Object], state: Leading, snapshot: Snapshot) -> _KindPlan:
+    """The copies of one kind on all valid followers, and the removal of stray ones."""
     stage = _STAGES[kind]
     sources = sorted(
         snapshot.in_namespace(snapshot.local, kind, NAMESPACE), key=lambda o: o.metadata.name
     )
     sources = [o for o in sources if o.metadata.deletion_timestamp is None]
-    standing_copies = [
+    copies = [
         d
         for d in current_copies(snapshot)
-        if isinstance(d.object, kind) and d.where in standing.followers
+        if isinstance(d.object, kind) and d.where in state.followers
     ]
-    if kind in _SINGLE and len(sources) > 1:
+    if kind in _SINGLETONS and len(sources) > 1:
         listed = ", ".join(o.metadata.name for o in sources)
         reason = f"more than one {kind.kind.name} in {NAMESPACE}: {listed}; delete all but one"
-        told = StageCondition(type=stage, status=NOT_FEDERATED, reason=reason)
-        return _Share(tuple(standing_copies), condition=told)
-    if _recovers(snapshot):
-        return _Share(tuple(standing_copies), condition=_standing_condition(stage, snapshot))
-    local, home = frozenset({snapshot.local}), parent_uids(kind, snapshot)
+        failed = StageCondition(type=stage, status=NOT_FEDERATED, reason=reason)
+        return _KindPlan(tuple(copies), condition=failed)
+    if _is_recovering(snapshot):
+        return _KindPlan(tuple(copies), condition=_present_condition(stage, snapshot))
+    local, parents = frozenset({snapshot.local}), parent_uids(kind, snapshot)
     desired = tuple(
-        Desired(build_copy(o, standing.mark, home), where, sources=local, takes_over=True)
-        for where in standing.followers
+        Desired(
+            build_copy(o, state.term_annotation, parents), where, sources=local, takes_over=True
+        )
+        for where in state.followers
         for o in sources
     )
     names = {o.metadata.name for o in sources}
     strays = [
         (where, obj)
-        for where in standing.followers
+        for where in state.followers
         for obj in snapshot.in_namespace(where, kind, NAMESPACE)
         if obj.metadata.name not in names and obj.metadata.deletion_timestamp is None
     ]
-    gone = _Gone(stage, kind, tuple(strays), bool(sources), tuple(standing_copies))
-    return (
-        _without(gone, desired, standing, snapshot)
-        if strays
-        else _Share(desired, (), _result(stage, kind, desired, (), standing, snapshot))
-    )
+    if strays:
+        stray = _StrayCopies(stage, kind, tuple(strays), bool(sources), tuple(copies))
+        return _plan_removals(stray, desired, state, snapshot)
+    condition = _federation_condition(stage, kind, desired, (), state, snapshot)
+    return _KindPlan(desired, condition=condition)
 
 
-class _Gone(Struct, frozen=True):
-    """What followers have of a kind and the leader has not."""
+class _StrayCopies(Struct, frozen=True):
+    """Objects of a kind that followers have and the leader has not."""
 
     stage: str
     kind: type[Object]
     strays: tuple[tuple[ClusterId, Object], ...]
-    some_left: bool
-    """Whether the leader has others of the kind."""
+    leader_has_others: bool
     copies: tuple[Desired, ...]
 
 
-def _without(
-    gone: _Gone, desired: tuple[Desired, ...], standing: Leading, snapshot: Snapshot
-) -> _Share:
-    """Take from followers what somebody deleted here, and nothing that went by itself."""
-    strays = {ClusterObjectRef(where, object_ref(obj)) for where, obj in gone.strays}
+def _plan_removals(
+    stray: _StrayCopies, desired: tuple[Desired, ...], state: Leading, snapshot: Snapshot
+) -> _KindPlan:
+    """Remove from followers what users deleted here, but not what went with its parents."""
+    strays = {ClusterObjectRef(where, object_ref(obj)) for where, obj in stray.strays}
     kept = (
         *desired,
-        *(d for d in gone.copies if ClusterObjectRef(d.where, object_ref(d.object)) in strays),
+        *(d for d in stray.copies if ClusterObjectRef(d.where, object_ref(d.object)) in strays),
     )
-    match check_parents(gone.kind, (obj.metadata.name for _, obj in gone.strays), snapshot):
+    match check_parents(stray.kind, (obj.metadata.name for _, obj in stray.strays), snapshot):
         case ParentsUnknown(questions):
-            return _Share(kept, (), _standing_condition(gone.stage, snapshot), questions)
-        case ParentGone(why):
-            told = StageCondition(type=gone.stage, status=NOT_FEDERATED, reason=why)
-            return _Share(kept, condition=told)
-        case ParentsExist(home):
+            return _KindPlan(kept, (), _present_condition(stray.stage, snapshot), questions)
+        case ParentGone(message):
+            condition = StageCondition(type=stray.stage, status=NOT_FEDERATED, reason=message)
+            return _KindPlan(kept, condition=condition)
+        case ParentsExist(parents):
             pass
-    legacy = [
+    last_copies = [
         (where, obj)
-        for where, obj in ([] if gone.some_left else gone.strays)
-        if _is_anothers(obj, standing) or has_other_parents(obj, home)
+        for where, obj in ([] if stray.leader_has_others else stray.strays)
+        if _is_from_other_leader(obj, state) or has_other_parents(obj, parents)
     ]
-    if legacy:
-        told = StageCondition(type=gone.stage, status=NOT_FEDERATED, reason=_only_left(legacy))
-        return _Share(kept, condition=told)
+    if last_copies:
+        condition = StageCondition(
+            type=stray.stage, status=NOT_FEDERATED, reason=_last_copies_message(last_copies)
+        )
+        return _KindPlan(kept, condition=condition)
     removals = tuple(
         Removal(ClusterObjectRef(where, object_ref(obj)), obj.metadata.uid, STRAY_CAUSE)
-        for where, obj in gone.strays
+        for where, obj in stray.strays
     )
-    return _Share(
-        desired, removals, _result(gone.stage, gone.kind, desired, removals, standing, snapshot)
+    return _KindPlan(
+        desired,
+        removals,
+        _federation_condition(stray.stage, stray.kind, desired, removals, state, snapshot),
     )
 
 
-def _is_anothers(obj: Object, standing: Leading) -> bool:
+def _is_from_other_leader(obj: Object, state: Leading) -> bool:
     term = leader_term(obj)
-    return term is not None and term.context != standing.context
+    return term is not None and term.context != state.context
 
 
-def _only_left(legacy: Iterable[tuple[ClusterId, Object]]) -> str:
-    """A leader that never had what was copied before does not delete the last of it."""
+def _last_copies_message(last_copies: Iterable[tuple[ClusterId, Object]]) -> str:
+    """The message about copies that are kept: this leader never had their originals."""
     return ", ".join(
         f"cluster {context_of(where)} keeps {obj.metadata.name}, which nobody deleted here: "
         "create it here, or delete it there"
-        for where, obj in legacy
+        for where, obj in last_copies
     )
 
 
-def _result(
+def _federation_condition(
     stage: str,
     kind: type[Object],
     desired: Iterable[Desired],
     removals: Iterable[Removal],
-    standing: Leading,
+    state: Leading,
     snapshot: Snapshot,
 ) -> StageCondition | None:
-    """How far the copies of a kind have come; what is under way leaves what was told."""
-    wanted: dict[ClusterId, list[ClusterObjectRef]] = {where: [] for where in standing.followers}
-    for one in desired:
-        place = ClusterObjectRef(one.where, object_ref(one.object))
-        if not _in_step(one.object, snapshot.find(place)):
-            wanted[one.where].append(place)
+    """The condition for the copies of a kind; writes under way leave the present one."""
+    missing: dict[ClusterId, list[ClusterObjectRef]] = {where: [] for where in state.followers}
+    for each in desired:
+        ref = ClusterObjectRef(each.where, object_ref(each.object))
+        if not _is_up_to_date(each.object, snapshot.find(ref)):
+            missing[each.where].append(ref)
     for removal in removals:
-        wanted[removal.place.where].append(removal.place)
-    faults: list[str] = []
+        missing[removal.place.where].append(removal.place)
+    errors: list[str] = []
     pending = False
-    for where, places in wanted.items():
-        troubles = [t for place in places if (t := _trouble(place, snapshot))]
-        faults += [f"cluster {context_of(where)}: {text}" for text in troubles[:1]]
-        pending = pending or bool(places and not troubles)
+    for where, refs in missing.items():
+        failures = [e for ref in refs if (e := _write_error(ref, snapshot))]
+        errors += [f"cluster {context_of(where)}: {error}" for error in failures[:1]]
+        pending = pending or bool(refs and not failures)
     if pending:
-        return _standing_condition(stage, snapshot)
-    if kind is GSLBHostRule and not faults and not any(True for _ in desired):
+        return _present_condition(stage, snapshot)
+    if kind is GSLBHostRule and not errors and not any(True for _ in desired):
         return None
-    if not faults:
+    if not errors:
         return StageCondition(type=stage, status=FEDERATED)
-    status = NOT_FEDERATED if len(faults) == len(wanted) else SOME_FEDERATED
-    return StageCondition(type=stage, status=status, reason=", ".join(faults))
+    status = NOT_FEDERATED if len(errors) == len(missing) else SOME_FEDERATED
+    return StageCondition(type=stage, status=status, reason=", ".join(errors))
 
 
-def _in_step(copy: Object, standing: Object | None) -> bool:
-    if standing is None or type(standing) is not type(copy):
+def _is_up_to_date(copy: Object, observed: Object | None) -> bool:
+    if observed is None or type(observed) is not type(copy):
         return False
-    same = getattr(standing, "spec", None) == getattr(copy, "spec", None)
-    notes = standing.metadata.annotations
-    return same and all(notes.get(n) == v for n, v in copy.metadata.annotations.items())
+    same = getattr(observed, "spec", None) == getattr(copy, "spec", None)
+    annotations = observed.metadata.annotations
+    return same and all(annotations.get(n) == v for n, v in copy.metadata.annotations.items())
 
 
-def _trouble(place: ClusterObjectRef, snapshot: Snapshot) -> str:
-    outcome = snapshot.fact(WriteOutcome, place)
-    return outcome.message if outcome is not None and outcome.result in _TROUBLE else ""
+def _write_error(ref: ClusterObjectRef, snapshot: Snapshot) -> str:
+    outcome = snapshot.fact(WriteOutcome, ref)
+    return outcome.message if outcome is not None and outcome.result in _FAILED_RESULTS else ""
 
 
-def _standing_condition(stage: str, snapshot: Snapshot) -> StageCondition | None:
-    own = local_amko_cluster(snapshot)
-    told = own.status.conditions if own is not None else ()
-    return next((c for c in told if c.type == stage), None)
+def _present_condition(stage: str, snapshot: Snapshot) -> StageCondition | None:
+    local = local_amko_cluster(snapshot)
+    conditions = local.status.conditions if local is not None else ()
+    return next((c for c in conditions if c.type == stage), None)
 
 
-def _recovers(snapshot: Snapshot) -> bool:
-    """Whether home was restored a moment ago: what it lacks is no reason to delete."""
+def _is_recovering(snapshot: Snapshot) -> bool:
+    """Whether this cluster was just restored from a backup: what it lacks is not deleted."""
     state = snapshot.fact(ClusterState, snapshot.local)
     return state is not None and state.recovering
 
 
-def _own(snapshot: Snapshot) -> list[AMKOCluster]:
+def _list_local_amko_clusters(snapshot: Snapshot) -> list[AMKOCluster]:
     return list(snapshot.in_namespace(snapshot.local, AMKOCluster, NAMESPACE))
 
 
-def _told_here(conditions: tuple[StageCondition, ...], snapshot: Snapshot) -> tuple[Patch, ...]:
-    """The conditions on this cluster's own word; who no longer leads has no term any more."""
-    several = _own(snapshot)
-    ended = [o for o in several if TERM in o.metadata.annotations and not o.spec.is_leader]
+def _local_status_patches(
+    conditions: tuple[StageCondition, ...], snapshot: Snapshot
+) -> tuple[Patch, ...]:
+    """Patches of this cluster's AMKOClusters: their conditions, and no epoch if it follows."""
+    amko_clusters = _list_local_amko_clusters(snapshot)
+    ended = [o for o in amko_clusters if TERM in o.metadata.annotations and not o.spec.is_leader]
     return (
-        *(_told(own, conditions, snapshot) for own in several),
-        *(_term(own, None, snapshot) for own in ended),
+        *(_conditions_patch(local, conditions, snapshot) for local in amko_clusters),
+        *(_term_patch(local, None, snapshot) for local in ended),
     )
 
 
-def _told(own: AMKOCluster, conditions: tuple[StageCondition, ...], snapshot: Snapshot) -> Patch:
-    told = [
+def _conditions_patch(
+    local: AMKOCluster, conditions: tuple[StageCondition, ...], snapshot: Snapshot
+) -> Patch:
+    encoded = [
         {
             "type": c.type,
             "status": c.status,
@@ -353,33 +378,33 @@ def _told(own: AMKOCluster, conditions: tuple[StageCondition, ...], snapshot: Sn
         }
         for c in conditions
     ]
-    place = ClusterObjectRef(snapshot.local, object_ref(own))
-    return Patch(place, {"status": {"conditions": told}}, subresource="status")
+    ref = ClusterObjectRef(snapshot.local, object_ref(local))
+    return Patch(ref, {"status": {"conditions": encoded}}, subresource="status")
 
 
-def _term(own: AMKOCluster, epoch: str | None, snapshot: Snapshot) -> Patch:
+def _term_patch(local: AMKOCluster, epoch: str | None, snapshot: Snapshot) -> Patch:
     return Patch(
-        ClusterObjectRef(snapshot.local, object_ref(own)),
+        ClusterObjectRef(snapshot.local, object_ref(local)),
         {"metadata": {"annotations": {TERM: epoch}}},
     )
 
 
-def _notices(conditions: tuple[StageCondition, ...], snapshot: Snapshot) -> Iterator[EventRequest]:
-    """The last thing that went wrong, as an Event."""
+def _events(conditions: tuple[StageCondition, ...], snapshot: Snapshot) -> Iterator[EventRequest]:
+    """An Event for the last condition that is bad."""
     bad = [c for c in conditions if c.reason]
-    own = local_amko_cluster(snapshot)
-    if bad and own is not None and own.spec.is_leader:
-        told = f"{bad[-1].type}: {bad[-1].status}: {bad[-1].reason}"
+    local = local_amko_cluster(snapshot)
+    if bad and local is not None and local.spec.is_leader:
+        message = f"{bad[-1].type}: {bad[-1].status}: {bad[-1].reason}"
         yield EventRequest(
-            ClusterObjectRef(snapshot.local, object_ref(own)),
+            ClusterObjectRef(snapshot.local, object_ref(local)),
             "FederationTrouble",
-            told[:1000],
+            message[:1000],
             "Warning",
         )
 
 
-def _bare(obj: Object) -> Object:
-    """An object as it would have to be desired to stay as it is."""
+def as_desired(obj: Object) -> Object:
+    """An object in the form in which it is desired, so that it stays as it is."""
     meta = obj.metadata
     kept = Meta(
         name=meta.name,

@@ -1,4 +1,4 @@
-"""What people are told about configuration, policies and host rules, on the objects themselves."""
+"""The statuses of GSLBConfig, GlobalDeploymentPolicy and GSLBHostRule, and their Events."""
 
 from collections.abc import Iterator, Sequence
 
@@ -32,36 +32,36 @@ from hanse.model.snapshot import Snapshot
 
 MAX_STATE_LENGTH = 1024
 MAX_ERROR_LENGTH = 4096
-"""Letters that a status may have: what is longer would not be told at all."""
+"""The API refuses statuses with longer texts."""
 
 ACCEPTED = "success: the configuration is in use"
 
 
 def plan_policy_status(leading: Leading, snapshot: Snapshot, options: GslbOptions) -> Plan:
-    """Whether the configuration and the policy are in use, and what is chosen in vain."""
+    """The statuses of configuration and policy, with warnings about what is not balanced."""
     policy = read_deployment_policy(snapshot, named_monitors=options.probes)
-    patches = list(_told_of_config(snapshot, avi="avi" in options.providers))
+    patches = list(_config_patches(snapshot, avi="avi" in options.providers))
     events: list[EventRequest] = []
-    for said in list_deployment_policies(snapshot):
-        place = ClusterObjectRef(snapshot.local, object_ref(said))
+    for current in list_deployment_policies(snapshot):
+        place = ClusterObjectRef(snapshot.local, object_ref(current))
         status: Wire = {
             "errorStatus": policy.error[:MAX_ERROR_LENGTH]
             if isinstance(policy, InvalidConfiguration)
             else None
         }
         if policy is not None and not isinstance(policy, InvalidConfiguration):
-            faults = [
+            diagnostics = [
                 *diagnose_objects(policy, leading, snapshot),
                 *diagnose_writes(leading, snapshot),
             ]
-            status["warnings"] = _warnings(faults, said, policy, leading, snapshot)
-            events += _news(faults, said, place)
+            status["warnings"] = _warnings(diagnostics, current, policy, leading, snapshot)
+            events += _warning_events(diagnostics, current, place)
         patches.append(Patch(place, {"status": status}, subresource="status"))
     return Plan(patches=tuple(patches), events=tuple(events))
 
 
 def plan_without_warnings(snapshot: Snapshot) -> Plan:
-    """Who does not lead warns of nothing."""
+    """Remove the warnings of policies in a cluster that does not lead."""
     warned = [policy for policy in list_deployment_policies(snapshot) if policy.status.warnings]
     change: Wire = {"status": {"warnings": None}}
     return Plan(
@@ -72,60 +72,63 @@ def plan_without_warnings(snapshot: Snapshot) -> Plan:
     )
 
 
-def _told_of_config(snapshot: Snapshot, *, avi: bool) -> Iterator[Patch]:
+def _config_patches(snapshot: Snapshot, *, avi: bool) -> Iterator[Patch]:
     config = read_configuration(snapshot)
     state = (
         f"error: {config.error}"
         if isinstance(config, InvalidConfiguration)
-        else _state(config, avi=avi)
+        else _config_state(config, avi=avi)
     )
-    for one in snapshot.in_namespace(snapshot.local, GSLBConfig, NAMESPACE):
+    for obj in snapshot.in_namespace(snapshot.local, GSLBConfig, NAMESPACE):
         change = {"status": {"state": state[:MAX_STATE_LENGTH]}}
-        yield Patch(ClusterObjectRef(snapshot.local, object_ref(one)), change, subresource="status")
+        yield Patch(ClusterObjectRef(snapshot.local, object_ref(obj)), change, subresource="status")
 
 
-def _state(config: ValidConfiguration, *, avi: bool) -> str:
-    """That it is in use, and which of it is not."""
+def _config_state(config: ValidConfiguration, *, avi: bool) -> str:
+    """The state of a valid configuration: that it is in use, and how some fields are used."""
     spec = config.object.spec
-    said = [ACCEPTED]
+    current = [ACCEPTED]
     if spec.use_custom_global_fqdn:
-        said.append("global host names are those that HostRules of ako.vmware.com give")
+        current.append("global host names are those that HostRules of ako.vmware.com give")
     if spec.refresh_interval and not avi:
-        said.append("spec.refreshInterval is for provider avi alone: all else is seen at once")
+        current.append("spec.refreshInterval is for provider avi alone: all else is seen at once")
     if spec.log_level != "INFO":
-        said.append("spec.logLevel holds for all that `hanse agent` logs here")
-    return "; ".join(said)
+        current.append("spec.logLevel holds for all that `hanse agent` logs here")
+    return "; ".join(current)
 
 
 def _warnings(
-    faults: Sequence[Diagnostic],
-    said: GlobalDeploymentPolicy,
+    diagnostics: Sequence[Diagnostic],
+    current: GlobalDeploymentPolicy,
     policy: GlobalDeploymentPolicySpec,
     leading: Leading,
     snapshot: Snapshot,
 ) -> list[str] | None:
-    """All faults, in the policy's order of clusters; of one that cannot be seen, as before."""
-    found = [fault.sentence for fault in faults]
+    """All warnings in the policy's order of clusters; unobserved clusters keep theirs."""
+    messages = [diagnostic.message for diagnostic in diagnostics]
     for match in policy.match_clusters:
         if is_unobserved(cluster_of_context(match.cluster, leading, snapshot), snapshot):
-            found += [w for w in said.status.warnings if w.startswith(f"{match.cluster}: ")]
-    more = len(found) - MAX_WARNINGS
-    return [*found[:MAX_WARNINGS], *([f"and {more} more"] if more > 0 else [])] or None
+            messages += [w for w in current.status.warnings if w.startswith(f"{match.cluster}: ")]
+    omitted = len(messages) - MAX_WARNINGS
+    return [*messages[:MAX_WARNINGS], *([f"and {omitted} more"] if omitted > 0 else [])] or None
 
 
-def _news(
-    faults: Sequence[Diagnostic], said: GlobalDeploymentPolicy, place: ClusterObjectRef
+def _warning_events(
+    diagnostics: Sequence[Diagnostic], current: GlobalDeploymentPolicy, place: ClusterObjectRef
 ) -> Iterator[EventRequest]:
-    """An Event on each object of which something is told for the first time."""
-    for fault in faults[:MAX_WARNINGS]:
-        if fault.place.where != CONTROLLER and fault.sentence not in said.status.warnings:
+    """An Event on each object that a new warning is about."""
+    for diagnostic in diagnostics[:MAX_WARNINGS]:
+        if (
+            diagnostic.place.where != CONTROLLER
+            and diagnostic.message not in current.status.warnings
+        ):
             yield EventRequest(
-                fault.place, "NotBalanced", fault.sentence, "Warning", recorded_with=place
+                diagnostic.place, "NotBalanced", diagnostic.message, "Warning", recorded_with=place
             )
 
 
 def rule_status_patch(rule: GSLBHostRule, error: str, snapshot: Snapshot) -> Patch:
-    """Whether a host rule is in use."""
+    """The patch of a host rule's status: accepted, or rejected with an error."""
     status = {"status": "Rejected", "error": error[:MAX_ERROR_LENGTH]} if error else _ACCEPTED
     return Patch(
         ClusterObjectRef(snapshot.local, object_ref(rule)), {"status": status}, subresource="status"

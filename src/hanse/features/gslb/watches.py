@@ -1,4 +1,4 @@
-"""What the feature watches: at home, and in the clusters that it leads or balances."""
+"""The watches of the feature: here, in member clusters, and at an Avi controller."""
 
 from hanse.features.gslb.backends import (
     HTTPROUTE_BACKENDS,
@@ -8,7 +8,7 @@ from hanse.features.gslb.backends import (
     ROUTE_BACKENDS,
     ROUTE_HOSTS,
     SERVICE_HOSTS,
-    SLICES,
+    SLICES_BY_SERVICE,
 )
 from hanse.features.gslb.configuration import RULES_BY_FQDN
 from hanse.features.gslb.deletion import DEFINITION_WATCHES
@@ -19,7 +19,7 @@ from hanse.features.gslb.diagnostics import (
     SUSPECT_ROUTES,
     SUSPECT_SERVICES,
 )
-from hanse.features.gslb.mapping import BY_GLOBAL_NAME, BY_LOCAL_NAME
+from hanse.features.gslb.mapping import RULES_BY_GLOBAL_NAME, RULES_BY_LOCAL_NAME
 from hanse.model.facts import Role
 from hanse.model.kinds.ako import AkoHostRule
 from hanse.model.kinds.avi import AviGslbService, AviHealthMonitor
@@ -38,23 +38,23 @@ from hanse.model.kinds.gslb import (
 from hanse.model.kinds.networking import Ingress
 from hanse.model.snapshot import Index, Watch, Writes
 
-BY_ADDRESS = Index(
+SERVICES_BY_ADDRESS = Index(
     GlobalService, "gslb-address", lambda s: {member.address for member in s.spec.members}
 )
-BY_SOURCE = Index(
+SERVICES_BY_SOURCE = Index(
     GlobalService, "gslb-source", lambda s: {member.source for member in s.spec.members}
 )
 
 
-def _inputs(role: Role) -> tuple[Watch, ...]:
+def _source_watches(role: Role) -> tuple[Watch, ...]:
     return (
         Watch(role, Service, indexes=(SERVICE_HOSTS, SUSPECT_SERVICES)),
         Watch(role, Ingress, indexes=(INGRESS_HOSTS, INGRESS_BACKENDS, SUSPECT_INGRESSES)),
         Watch(role, Route, indexes=(ROUTE_HOSTS, ROUTE_BACKENDS, SUSPECT_ROUTES)),
         Watch(role, HTTPRoute, indexes=(HTTPROUTE_HOSTS, HTTPROUTE_BACKENDS, SUSPECT_HTTPROUTES)),
         Watch(role, Gateway, indexes=(SUSPECT_GATEWAYS,)),
-        Watch(role, AkoHostRule, indexes=(BY_LOCAL_NAME, BY_GLOBAL_NAME)),
-        Watch(role, EndpointSlice, indexes=(SLICES,)),
+        Watch(role, AkoHostRule, indexes=(RULES_BY_LOCAL_NAME, RULES_BY_GLOBAL_NAME)),
+        Watch(role, EndpointSlice, indexes=(SLICES_BY_SERVICE,)),
         Watch(role, Namespace),
     )
 
@@ -63,7 +63,7 @@ GLOBAL_SERVICE_WATCH = Watch(
     Role.LOCAL,
     GlobalService,
     namespace=NAMESPACE,
-    indexes=(BY_ADDRESS, BY_SOURCE),
+    indexes=(SERVICES_BY_ADDRESS, SERVICES_BY_SOURCE),
     writes=Writes.OBJECTS | Writes.STATUS,
 )
 
@@ -82,7 +82,7 @@ LOCAL_WATCHES: tuple[Watch, ...] = (
     Watch(Role.LOCAL, ConfigMap, namespace=NAMESPACE),
     GLOBAL_SERVICE_WATCH,
     *DEFINITION_WATCHES,
-    *_inputs(Role.LOCAL),
+    *_source_watches(Role.LOCAL),
 )
 
 DNS_ENDPOINT_WATCH = Watch(Role.LOCAL, DNSEndpoint, namespace=NAMESPACE, writes=Writes.OBJECTS)
@@ -99,5 +99,5 @@ SITE_WATCHES: tuple[Watch, ...] = (
     Watch(Role.SITE, GSLBHostRule, namespace=NAMESPACE, writes=Writes.OBJECTS),
     Watch(Role.SITE, ConfigMap, namespace=NAMESPACE, writes=Writes.OBJECTS),
     Watch(Role.SITE, GlobalService, namespace=NAMESPACE, writes=Writes.OBJECTS | Writes.STATUS),
-    *_inputs(Role.SITE),
+    *_source_watches(Role.SITE),
 )

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from hanse.features.gslb.external_dns import list_serving_members
-from hanse.features.gslb.watches import BY_ADDRESS
+from hanse.features.gslb.health import list_serving_members
+from hanse.features.gslb.watches import SERVICES_BY_ADDRESS
 from hanse.model.dns.names import InvalidName, wire_name
 from hanse.model.dns.records import (
     ClientSelection,
@@ -34,7 +34,7 @@ class GlobalZone:
 
     name = "gslb"
     watches: tuple[Watch, ...] = (
-        Watch(Role.LOCAL, GlobalService, namespace=NAMESPACE, indexes=(BY_ADDRESS,)),
+        Watch(Role.LOCAL, GlobalService, namespace=NAMESPACE, indexes=(SERVICES_BY_ADDRESS,)),
     )
 
     def __init__(self, view: View) -> None:
@@ -55,7 +55,7 @@ class GlobalZone:
             fact = change.fact
             if not isinstance(fact, Health):
                 return ()
-            concerned = snapshot.by(snapshot.local, BY_ADDRESS, fact.target.address)
+            concerned = snapshot.by(snapshot.local, SERVICES_BY_ADDRESS, fact.target.address)
             return [Key(HOST, service.metadata.name) for service in concerned]
         obj = change.object
         if isinstance(obj, GlobalService) and change.where == snapshot.local:
