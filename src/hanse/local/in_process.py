@@ -15,7 +15,7 @@ from tinykube.users import ADMIN, User
 
 
 class InProcess:
-    """A transport to one embedded cluster, or to one with faults before it, as one user."""
+    """A transport to an embedded cluster, or to a wrapper that injects faults, as one user."""
 
     def __init__(self, server: Api, user: User = ADMIN) -> None:
         self._server = server
@@ -33,7 +33,7 @@ class InProcess:
             raise error_of(client_response(error.response)) from error
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """There is nothing to release."""
 
 
 class Listener(Struct, frozen=True):
@@ -73,7 +73,7 @@ class UrlTransport:
             raise error_of(client_response(error.response)) from error
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """There is nothing to release."""
 
     async def _authenticated(self) -> tuple[Api, User]:
         access = await self._credentials.access()

@@ -1,4 +1,4 @@
-"""The controllers of one embedded cluster, chosen by name and run together."""
+"""The controller manager of an embedded cluster: runs the enabled controllers."""
 
 from collections.abc import Callable, Sequence
 
@@ -25,7 +25,7 @@ from tinykube.controllers.simulated_nodes import NodeRanges, SimulatedNodeContro
 from tinykube.controllers.statefulset import StatefulSetController
 
 BROKER = frozenset(("namespace", "namespace-defaults", "garbage-collection"))
-"""What a cluster without workloads runs."""
+"""The controllers of a cluster without workloads."""
 
 ALL = BROKER | frozenset(
     (
@@ -47,16 +47,16 @@ ALL = BROKER | frozenset(
 
 
 class Simulation(Struct, frozen=True):
-    """What a cluster's simulated machines are like."""
+    """The simulated nodes, addresses and pod timing of a cluster."""
 
     nodes: int = 3
     ranges: NodeRanges = NodeRanges()
     load_balancers: tuple[str, ...] = ("198.19.0.0/24",)
-    pace: PodTiming = PodTiming()
+    pod_timing: PodTiming = PodTiming()
 
 
 class ControllerManager:
-    """Everything that runs beside one embedded API server."""
+    """All controllers of one embedded API server."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class ControllerManager:
         self._simulation = simulation or Simulation()
         nodes = SimulatedNodeController(api.name, self._simulation.nodes, self._simulation.ranges)
         volumes = PersistentVolumeController()
-        makers: Sequence[Callable[[], Controller]] = (
+        factories: Sequence[Callable[[], Controller]] = (
             NamespaceController,
             lambda: NamespaceDefaultsController(root_ca),
             GarbageCollector,
@@ -82,7 +82,7 @@ class ControllerManager:
             DaemonSetController,
             JobController,
             Scheduler,
-            lambda: SimulatedKubelet(self._simulation.pace),
+            lambda: SimulatedKubelet(self._simulation.pod_timing),
             lambda: nodes,
             EndpointSliceController,
             EndpointsController,
@@ -90,20 +90,20 @@ class ControllerManager:
             lambda: ServiceLoadBalancerController(self._simulation.load_balancers),
             lambda: volumes,
         )
-        made = [make() for make in makers]
-        chosen = [one for one in made if one.name in enabled]
-        self._first: list[WorkItem] = [
+        controllers = [factory() for factory in factories]
+        enabled_controllers = [one for one in controllers if one.name in enabled]
+        self._initial_items: list[WorkItem] = [
             (controller, key)
             for controller in (nodes, volumes)
             if controller.name in enabled
             for key in controller.initial_keys
         ]
-        self._loop = ControllerLoop(api, chosen)
+        self._loop = ControllerLoop(api, enabled_controllers)
 
     async def run(self) -> None:
-        """Run until cancelled; a second start over the same objects writes nothing."""
-        await self._loop.run(self._first)
+        """Run until cancelled; restarting over unchanged objects writes nothing."""
+        await self._loop.run(self._initial_items)
 
     async def idle(self) -> None:
-        """Wait until the controllers have nothing to do but wait for a time to come."""
+        """Wait until all controllers are idle; delayed keys do not count."""
         await self._loop.idle()

@@ -1,4 +1,4 @@
-"""Endpoints: the older form of a Service's endpoints, one object for all of them."""
+"""The Endpoints controller: one Endpoints object with all endpoints of a Service."""
 
 from collections.abc import Iterable
 
@@ -18,7 +18,7 @@ from tinykube.controllers.controller import (
 from tinykube.controllers.endpointslice import (
     selected_pods,
     selector_of,
-    services_of,
+    service_keys,
     target_port,
 )
 from tinykube.controllers.objects import (
@@ -38,11 +38,11 @@ from tinykube.storage import Change
 
 MANAGED_BY = "endpoints.kubernetes.io/managed-by"
 _MANAGER = "endpoint-controller"
-_LIMIT = 1000
+_MAX_ADDRESSES = 1000
 
 
 class EndpointsController:
-    """Wakes with a Service, its Endpoints, and pods that it selects or selected."""
+    """Keys: a Service, for its own changes and those of its Endpoints and selected pods."""
 
     name = "endpoints"
     watches = frozenset((SERVICES, PODS, ENDPOINTS))
@@ -54,51 +54,53 @@ class EndpointsController:
             if change.type != "ADDED":
                 yield Key(SERVICES, namespace_of(change.object), name_of(change.object))
         else:
-            yield from services_of(change, lister)
+            yield from service_keys(change, lister)
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
         service = lister.get(SERVICES, key.namespace, key.name)
-        standing = lister.get(ENDPOINTS, key.namespace, key.name)
+        existing = lister.get(ENDPOINTS, key.namespace, key.name)
         if service is None:
-            ours = standing is not None and MANAGED_BY in labels_of(standing)
-            return Result((Delete(ENDPOINTS, standing),)) if standing and ours else DONE
+            managed = existing is not None and MANAGED_BY in labels_of(existing)
+            return Result((Delete(ENDPOINTS, existing),)) if existing and managed else DONE
         if is_deleting(service) or not selector_of(service):
             return DONE
-        return Result(tuple(plan_endpoints(service, selected_pods(service, lister), standing)))
+        return Result(tuple(plan_endpoints(service, selected_pods(service, lister), existing)))
 
 
-def plan_endpoints(service: Object, pods: Iterable[Object], standing: Object | None) -> list[Write]:
-    """The write that makes a Service's Endpoints name exactly the given pods."""
+def plan_endpoints(service: Object, pods: Iterable[Object], existing: Object | None) -> list[Write]:
+    """The write that brings the Endpoints of a Service up to date; empty if they are."""
     subsets = _subsets(service, pods)
     labels = {**labels_of(service), MANAGED_BY: _MANAGER}
     if spec_of(service).get("clusterIP") == "None":
         labels["service.kubernetes.io/headless"] = ""
-    if standing is None:
+    if existing is None:
         metadata = {
             "name": name_of(service),
             "namespace": namespace_of(service),
             "labels": labels,
         }
-        made: Object = {"apiVersion": "v1", "kind": "Endpoints", "metadata": metadata}
-        return [Create(ENDPOINTS, {**made, "subsets": subsets} if subsets else made)]
-    before = {"labels": labels_of(standing)}
+        created: Object = {"apiVersion": "v1", "kind": "Endpoints", "metadata": metadata}
+        return [Create(ENDPOINTS, {**created, "subsets": subsets} if subsets else created)]
+    before = {"labels": labels_of(existing)}
     body: Object = {}
     if changes := merge_patch(before, {"labels": labels}):
         body["metadata"] = changes
-    if (standing.get("subsets") or []) != subsets:
+    if (existing.get("subsets") or []) != subsets:
         body["subsets"] = subsets or None
-    return [Patch(ENDPOINTS, standing, body)] if body else []
+    return [Patch(ENDPOINTS, existing, body)] if body else []
 
 
 def _subsets(service: Object, pods: Iterable[Object]) -> list[Object]:
-    """Addresses by the ports that their pods serve, ready ones apart from the others."""
+    """The subsets: addresses grouped by ports, ready and not ready separately."""
     groups: dict[tuple[tuple[tuple[str, object], ...], ...], dict[str, list[Object]]] = {}
-    chosen = [pod for pod in pods if not is_deleting(pod) or _is_published(service)]
-    for pod in chosen[:_LIMIT]:
+    candidates = [pod for pod in pods if not is_deleting(pod) or _publishes_not_ready(service)]
+    for pod in candidates[:_MAX_ADDRESSES]:
         ports = tuple(tuple(port.items()) for port in _ports(service, pod))
         if not ports and spec_of(service).get("ports"):
             continue
-        field = "addresses" if is_ready(pod) or _is_published(service) else "notReadyAddresses"
+        field = (
+            "addresses" if is_ready(pod) or _publishes_not_ready(service) else "notReadyAddresses"
+        )
         groups.setdefault(ports, {}).setdefault(field, []).append(_address(service, pod))
     found: list[Object] = []
     for ports, addresses in sorted(groups.items(), key=lambda group: str(group[0])):
@@ -118,9 +120,11 @@ def _ports(service: Object, pod: Object) -> Iterable[Object]:
         protocol = port.get("protocol") or "TCP"
         number = target_port(port, protocol, pod)
         if number:
-            named = {"name": port["name"]} if port.get("name") else {}
-            app = {"appProtocol": port["appProtocol"]} if port.get("appProtocol") else {}
-            yield {**named, "port": number, "protocol": protocol, **app}
+            name_field = {"name": port["name"]} if port.get("name") else {}
+            app_protocol_field = (
+                {"appProtocol": port["appProtocol"]} if port.get("appProtocol") else {}
+            )
+            yield {**name_field, "port": number, "protocol": protocol, **app_protocol_field}
 
 
 def _address(service: Object, pod: Object) -> Object:
@@ -133,5 +137,5 @@ def _address(service: Object, pod: Object) -> Object:
     return {**address, "targetRef": {**target, "uid": uid_of(pod)}}
 
 
-def _is_published(service: Object) -> bool:
+def _publishes_not_ready(service: Object) -> bool:
     return bool(spec_of(service).get("publishNotReadyAddresses"))

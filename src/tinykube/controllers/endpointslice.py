@@ -1,4 +1,4 @@
-"""EndpointSlices: where the pods that a Service selects can be reached."""
+"""The EndpointSlice controller: endpoints of the pods that a Service selects."""
 
 from collections.abc import Iterable, Mapping
 
@@ -37,7 +37,7 @@ from tinykube.storage import Change
 
 
 class EndpointSliceController:
-    """Wakes with a Service, its slices, and pods that it selects or selected."""
+    """Keys: a Service, for its own changes and those of its slices and selected pods."""
 
     name = "endpointslice"
     watches = frozenset((SERVICES, PODS, ENDPOINT_SLICES))
@@ -50,26 +50,30 @@ class EndpointSliceController:
                 service = labels_of(change.object).get(SERVICE_NAME, "")
                 yield Key(SERVICES, namespace_of(change.object), service)
         else:
-            yield from services_of(change, lister)
+            yield from service_keys(change, lister)
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
         service = lister.get(SERVICES, key.namespace, key.name)
         if service is None or is_deleting(service) or not selector_of(service):
-            return DONE  # slices go with their Service by garbage collection
-        ours = [
+            return DONE  # the garbage collector deletes the slices of a deleted Service
+        slices = [
             one
             for one in lister.controlled(ENDPOINT_SLICES, service)
             if labels_of(one).get(MANAGED_BY) == MANAGER
         ]
         pods = selected_pods(service, lister)
         nodes = {name_of(node): node for node in lister.objects(NODES)}
-        return Result(tuple(plan_slices(service, group_endpoints(service, pods, nodes), ours)))
+        return Result(tuple(plan_slices(service, group_endpoints(service, pods, nodes), slices)))
 
 
-def services_of(change: Change, lister: Lister) -> Iterable[Key]:
-    """The Services whose endpoints a change of a pod may alter."""
+def service_keys(change: Change, lister: Lister) -> Iterable[Key]:
+    """The keys of Services whose endpoints may change with a pod."""
     pod, before = change.object, change.before
-    if change.type == "MODIFIED" and before is not None and _reached(before) == _reached(pod):
+    if (
+        change.type == "MODIFIED"
+        and before is not None
+        and _endpoint_fields(before) == _endpoint_fields(pod)
+    ):
         return
     found = lister.services_selecting(namespace_of(pod), labels_of(pod))
     if before is not None and labels_of(before) != labels_of(pod):
@@ -79,25 +83,25 @@ def services_of(change: Change, lister: Lister) -> Iterable[Key]:
 
 
 def selected_pods(service: Object, lister: Lister) -> list[Object]:
-    """The pods that are endpoints of a Service, by name."""
+    """The pods that are endpoints of a Service, sorted by name."""
     found = lister.pods_with_labels(namespace_of(service), selector_of(service))
-    return [pod for pod in found if is_reachable(pod)]
+    return [pod for pod in found if is_endpoint(pod)]
 
 
 def selector_of(service: Object) -> Mapping[str, str]:
-    """The labels that a Service selects; empty when its endpoints are not ours to make."""
+    """The selector of a Service; empty if its endpoints are not managed by the controller."""
     if spec_of(service).get("type") == "ExternalName":
         return {}
     return spec_of(service).get("selector") or {}
 
 
-def is_reachable(pod: Object) -> bool:
-    """Whether a pod can be an endpoint: it has an address and is not at its end."""
+def is_endpoint(pod: Object) -> bool:
+    """Whether a pod can be an endpoint: it has an address and has not finished."""
     return bool(status_of(pod).get("podIP")) and not is_finished(pod)
 
 
-def _reached(pod: Object) -> tuple[object, ...]:
-    """All of a pod that its endpoints tell."""
+def _endpoint_fields(pod: Object) -> tuple[object, ...]:
+    """The fields of a pod that determine its endpoints."""
     status = status_of(pod)
     return (
         status.get("podIPs"),
@@ -112,7 +116,7 @@ def _reached(pod: Object) -> tuple[object, ...]:
 def group_endpoints(
     service: Object, pods: Iterable[Object], nodes: Mapping[str, Object]
 ) -> dict[EndpointGroup, list[Object]]:
-    """The endpoints by address family and by the ports that pods serve."""
+    """Group the endpoints of pods by address family and resolved ports."""
     found: dict[EndpointGroup, list[Object]] = {}
     families = spec_of(service).get("ipFamilies") or ["IPv4"]
     for pod in pods:
@@ -121,8 +125,8 @@ def group_endpoints(
             address = _address(pod, family)
             if address:
                 node = nodes.get(spec_of(pod).get("nodeName", ""))
-                told = _endpoint(service, pod, address, node)
-                found.setdefault(EndpointGroup(family, ports), []).append(told)
+                endpoint = _endpoint(service, pod, address, node)
+                found.setdefault(EndpointGroup(family, ports), []).append(endpoint)
     for family in families:
         if not any(group.family == family for group in found):
             found[EndpointGroup(family, ())] = []
@@ -137,11 +141,11 @@ def _address(pod: Object, family: str) -> str:
 def _endpoint(service: Object, pod: Object, address: str, node: Object | None) -> Object:
     serving = is_ready(pod)
     terminating = is_deleting(pod)
-    anyway = bool(spec_of(service).get("publishNotReadyAddresses"))
+    publish_not_ready = bool(spec_of(service).get("publishNotReadyAddresses"))
     endpoint: Object = {
         "addresses": [address],
         "conditions": {
-            "ready": anyway or (serving and not terminating),
+            "ready": publish_not_ready or (serving and not terminating),
             "serving": serving,
             "terminating": terminating,
         },
@@ -163,7 +167,7 @@ def _endpoint(service: Object, pod: Object, address: str, node: Object | None) -
 
 
 def _ports(service: Object, pod: Object) -> Iterable[tuple[str, str, int, str]]:
-    """A Service's ports as one pod serves them; a name that the pod does not have is left out."""
+    """The ports of a Service resolved for a pod; unknown port names are omitted."""
     for port in spec_of(service).get("ports") or ():
         protocol = port.get("protocol") or "TCP"
         number = target_port(port, protocol, pod)
@@ -172,7 +176,7 @@ def _ports(service: Object, pod: Object) -> Iterable[tuple[str, str, int, str]]:
 
 
 def target_port(port: Object, protocol: str, pod: Object) -> int:
-    """The number that a Service port stands for on a pod; zero when there is none."""
+    """The port number of a Service port on a pod; zero if the pod has no such port."""
     target = port.get("targetPort") or port["port"]
     if isinstance(target, int):
         return target

@@ -1,4 +1,4 @@
-"""Spreading endpoints over slices so that few are written when few endpoints change."""
+"""Distributing endpoints over EndpointSlices with few writes per change; pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -26,85 +26,88 @@ SERVICE_NAME = "kubernetes.io/service-name"
 MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 MANAGER = "endpointslice-controller.k8s.io"
 HEADLESS = "service.kubernetes.io/headless"
-PER_SLICE = 100
-_OWN_LABELS = frozenset((SERVICE_NAME, MANAGED_BY, HEADLESS))
+MAX_ENDPOINTS_PER_SLICE = 100
+_MANAGED_LABELS = frozenset((SERVICE_NAME, MANAGED_BY, HEADLESS))
 
 
 class EndpointGroup(Struct, frozen=True):
-    """What all endpoints of one slice have in common; ports as (name, protocol, port, app)."""
+    """The properties shared by all endpoints of a slice; ports as (name, protocol, port, app)."""
 
     family: str
     ports: tuple[tuple[str, str, int, str], ...]
 
 
 def plan_slices(
-    service: Object, wanted: Mapping[EndpointGroup, Sequence[Object]], slices: Iterable[Object]
+    service: Object, desired: Mapping[EndpointGroup, Sequence[Object]], slices: Iterable[Object]
 ) -> list[Write]:
-    """The fewest writes by which a Service's slices hold exactly the wanted endpoints."""
-    by_group: dict[EndpointGroup, list[Object]] = {group: [] for group in wanted}
+    """The writes by which a Service's slices have exactly the desired endpoints."""
+    by_group: dict[EndpointGroup, list[Object]] = {group: [] for group in desired}
     writes: list[Write] = []
     for one in slices:
-        standing = by_group.get(_group_of(one))
-        if standing is not None and not is_deleting(one):
-            standing.append(one)
+        existing = by_group.get(_group_of(one))
+        if existing is not None and not is_deleting(one):
+            existing.append(one)
         elif not is_deleting(one):
             writes.append(Delete(ENDPOINT_SLICES, one))
-    for group, standing in by_group.items():
-        writes += _fill(service, group, list(wanted[group]), standing)
-    return _reused(writes)
+    for group, existing in by_group.items():
+        writes += _pack_group(service, group, list(desired[group]), existing)
+    return _reuse_slices(writes)
 
 
-def _reused(writes: list[Write]) -> list[Write]:
-    """Instead of one slice deleted and another created, the one gets the other's contents."""
-    left = [one for one in writes if isinstance(one, Delete)]
-    reused: list[Write] = []
+def _reuse_slices(writes: list[Write]) -> list[Write]:
+    """Replace pairs of a deleted and a created slice by one patch."""
+    deletions = [one for one in writes if isinstance(one, Delete)]
+    remaining: list[Write] = []
     for write in writes:
         if isinstance(write, Create):
             family = write.object["addressType"]
-            spare = next((one for one in left if one.target["addressType"] == family), None)
-            if spare is not None:
-                left.remove(spare)
-                reused.append(_turned(spare.target, write.object))
+            reusable = next((one for one in deletions if one.target["addressType"] == family), None)
+            if reusable is not None:
+                deletions.remove(reusable)
+                remaining.append(_reuse_patch(reusable.target, write.object))
                 continue
         if not isinstance(write, Delete):
-            reused.append(write)
-    return [*reused, *left]
+            remaining.append(write)
+    return [*remaining, *deletions]
 
 
-def _turned(one: Object, into: Object) -> Patch:
-    labels = {"labels": into["metadata"]["labels"]}
+def _reuse_patch(one: Object, desired_slice: Object) -> Patch:
+    labels = {"labels": desired_slice["metadata"]["labels"]}
     changed = merge_patch({"labels": labels_of(one)}, labels)
-    body = {"endpoints": into["endpoints"], "ports": into["ports"]}
+    body = {"endpoints": desired_slice["endpoints"], "ports": desired_slice["ports"]}
     return Patch(ENDPOINT_SLICES, one, {**body, "metadata": changed} if changed else body)
 
 
-def _fill(
+def _pack_group(
     service: Object, group: EndpointGroup, endpoints: list[Object], slices: Sequence[Object]
 ) -> list[Write]:
-    """Endpoints stay in the slice they are in; new ones go where there is room."""
-    fresh = {_identity(one): one for one in endpoints}
+    """Keep endpoints in their slices, and add new ones to slices with free capacity."""
+    new_endpoints = {_identity(one): one for one in endpoints}
     contents: list[list[Object]] = []
     for one in slices:
-        kept = (fresh.pop(_identity(old), None) for old in one.get("endpoints") or ())
+        kept = (new_endpoints.pop(_identity(old), None) for old in one.get("endpoints") or ())
         contents.append([new for new in kept if new is not None])
-    waiting = list(fresh.values())
+    unplaced = list(new_endpoints.values())
     changed_first = sorted(
-        range(len(slices)), key=lambda at: _is_same(slices[at].get("endpoints"), contents[at])
+        range(len(slices)),
+        key=lambda index: _equal_endpoints(slices[index].get("endpoints"), contents[index]),
     )
-    for at in changed_first:
-        room = PER_SLICE - len(contents[at])
-        contents[at] += waiting[:room]
-        del waiting[:room]
-    writes = _kept(service, group, slices, contents, keep_empty=not waiting)
-    while waiting:
-        writes.append(Create(ENDPOINT_SLICES, _slice(service, group, waiting[:PER_SLICE])))
-        del waiting[:PER_SLICE]
+    for index in changed_first:
+        free = MAX_ENDPOINTS_PER_SLICE - len(contents[index])
+        contents[index] += unplaced[:free]
+        del unplaced[:free]
+    writes = _update_slices(service, group, slices, contents, keep_empty=not unplaced)
+    while unplaced:
+        writes.append(
+            Create(ENDPOINT_SLICES, _slice(service, group, unplaced[:MAX_ENDPOINTS_PER_SLICE]))
+        )
+        del unplaced[:MAX_ENDPOINTS_PER_SLICE]
     if not endpoints and not slices:
         writes.append(Create(ENDPOINT_SLICES, _slice(service, group, [])))
     return writes
 
 
-def _kept(
+def _update_slices(
     service: Object,
     group: EndpointGroup,
     slices: Sequence[Object],
@@ -112,20 +115,20 @@ def _kept(
     *,
     keep_empty: bool,
 ) -> list[Write]:
-    """Rewrite slices whose contents changed; of empty ones at most a single one stays."""
+    """Patch slices whose endpoints changed; at most one empty slice is kept."""
     writes: list[Write] = []
-    filled = any(contents)
-    spared = filled or not keep_empty
+    any_endpoints = any(contents)
+    can_delete_empty = any_endpoints or not keep_empty
     for one, endpoints in zip(slices, contents, strict=True):
-        if not endpoints and spared:
+        if not endpoints and can_delete_empty:
             writes.append(Delete(ENDPOINT_SLICES, one))
             continue
-        spared = spared or not endpoints
-        wanted = _slice(service, group, endpoints)
-        labels = wanted["metadata"]["labels"]
+        can_delete_empty = can_delete_empty or not endpoints
+        desired = _slice(service, group, endpoints)
+        labels = desired["metadata"]["labels"]
         body = merge_patch({"labels": labels_of(one)}, {"labels": labels})
         patch: Object = {"metadata": body} if body else {}
-        if not _is_same(one.get("endpoints"), endpoints):
+        if not _equal_endpoints(one.get("endpoints"), endpoints):
             patch["endpoints"] = endpoints
         if patch:
             writes.append(Patch(ENDPOINT_SLICES, one, patch))
@@ -133,7 +136,7 @@ def _kept(
 
 
 def _slice(service: Object, group: EndpointGroup, endpoints: list[Object]) -> Object:
-    labels = {k: v for k, v in labels_of(service).items() if k not in _OWN_LABELS}
+    labels = {k: v for k, v in labels_of(service).items() if k not in _MANAGED_LABELS}
     labels |= {SERVICE_NAME: name_of(service), MANAGED_BY: MANAGER}
     if spec_of(service).get("clusterIP") == "None":
         labels[HEADLESS] = ""
@@ -175,5 +178,5 @@ def _identity(endpoint: Object) -> tuple[str, str]:
     return str(target.get("uid", "")), ",".join(endpoint.get("addresses") or ())
 
 
-def _is_same(standing: Sequence[Object] | None, wanted: Sequence[Object]) -> bool:
-    return list(standing or ()) == list(wanted)
+def _equal_endpoints(existing: Sequence[Object] | None, desired: Sequence[Object]) -> bool:
+    return list(existing or ()) == list(desired)

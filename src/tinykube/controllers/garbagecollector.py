@@ -1,4 +1,4 @@
-"""Garbage collection: what its owners leave behind goes with them, before them, or is let go."""
+"""The garbage collector: deletes or orphans the dependents of deleted owners."""
 
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
@@ -29,35 +29,39 @@ from tinykube.storage import Change
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
-_UNKNOWN_KIND = timedelta(seconds=30)
+_UNKNOWN_KIND_RETRY = timedelta(seconds=30)
 
 
 class OwnersByState(Struct, frozen=True):
-    """An object's owner references by what became of the owners."""
+    """The owner references of an object by the state of the owners."""
 
     solid: tuple[Object, ...] = ()
     dangling: tuple[Object, ...] = ()
     waiting: tuple[Object, ...] = ()
-    """The owner is being deleted and waits for its dependents."""
+    """The owner is deleted in the foreground and waits for its dependents."""
     unknown: tuple[Object, ...] = ()
-    """No such kind is served (now): nothing can be said."""
+    """The owner's kind is not served (now), so its state is unknown."""
     misplaced: tuple[Object, ...] = ()
-    """A cluster-scoped object cannot belong to a namespaced one."""
+    """The object is cluster-scoped and the owner namespaced, which is invalid."""
 
 
 class GarbageCollector:
-    """Wakes with owned objects, with the end of owners, and with owners that wait to end."""
+    """Keys: objects with owners, dependents of deleted owners, and owners that wait for them."""
 
     name = "garbage-collection"
     watches: frozenset[str] = frozenset()
 
     def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
         obj, before = change.object, change.before
-        if change.type == "MODIFIED" and before is not None and _tie(before) == _tie(obj):
+        if (
+            change.type == "MODIFIED"
+            and before is not None
+            and _relevant_fields(before) == _relevant_fields(obj)
+        ):
             return
         if change.type == "DELETED":
             yield from lister.dependents(uid_of(obj))
-        elif _is_tied(obj):
+        elif _is_relevant(obj):
             yield key_of(change.store, obj)
             if is_deleting(obj):
                 yield from lister.dependents(uid_of(obj))
@@ -86,51 +90,53 @@ class GarbageCollector:
         finalizers = obj["metadata"].get("finalizers") or ()
         if is_deleting(obj):
             if ORPHAN in finalizers:
-                return _let_go(key.store, obj, lister)
+                return _orphan_dependents(key.store, obj, lister)
             if FOREGROUND in finalizers:
                 return _await_dependents(key.store, obj, lister)
             return DONE
         if not owner_references_of(obj):
             return DONE
-        dependents = _resolved(lister.dependents(uid_of(obj)), lister)
-        return decide(key.store, obj, classify(obj, lister), [found.object for found in dependents])
+        dependents = _existing_objects(lister.dependents(uid_of(obj)), lister)
+        return collect(
+            key.store, obj, classify(obj, lister), [found.object for found in dependents]
+        )
 
 
-def decide(store: str, obj: Object, owners: OwnersByState, dependents: list[Object]) -> Result:
-    """Keep, free of dead owners, or delete an object, as its owners stand."""
+def collect(store: str, obj: Object, owners: OwnersByState, dependents: list[Object]) -> Result:
+    """Keep or delete an object, or remove references to absent owners."""
     if owners.misplaced or owners.unknown:
-        told = [_misplaced(obj, reference) for reference in owners.misplaced]
-        return Result(tuple(told), _UNKNOWN_KIND if owners.unknown else None)
-    gone = {ref.get("uid") for ref in (*owners.dangling, *owners.waiting)}
-    if not gone:
+        events = [_invalid_namespace_event(obj, reference) for reference in owners.misplaced]
+        return Result(tuple(events), _UNKNOWN_KIND_RETRY if owners.unknown else None)
+    absent_uids = {ref.get("uid") for ref in (*owners.dangling, *owners.waiting)}
+    if not absent_uids:
         return DONE
     if owners.solid:
-        return Result((_without_owners(store, obj, gone),))
+        return Result((_without_owners(store, obj, absent_uids),))
     if owners.waiting and dependents:
         writes: tuple[Write, ...] = ()
         if any(_is_waiting(one) for one in dependents):
-            # two that wait for each other would wait for ever
-            writes = (_unblocked(store, obj),)
+            # two objects that block each other would wait forever
+            writes = (_unblock_owner_deletion(store, obj),)
         return Result((*writes, Delete(store, obj, "Foreground")))
     return Result((Delete(store, obj, _propagation(obj)),))
 
 
 def classify(obj: Object, lister: Lister) -> OwnersByState:
-    """What became of each owner of an object."""
-    sorted_out: dict[str, list[Object]] = {field: [] for field in OwnersByState.__struct_fields__}
+    """Classify the owner references of an object by the state of the owners."""
+    by_state: dict[str, list[Object]] = {field: [] for field in OwnersByState.__struct_fields__}
     for reference in owner_references_of(obj):
-        sorted_out[_fate(obj, reference, lister)].append(reference)
-    return OwnersByState(**{field: tuple(found) for field, found in sorted_out.items()})
+        by_state[_owner_state(obj, reference, lister)].append(reference)
+    return OwnersByState(**{field: tuple(found) for field, found in by_state.items()})
 
 
-def _fate(obj: Object, reference: Object, lister: Lister) -> str:
+def _owner_state(obj: Object, reference: Object, lister: Lister) -> str:
     resource = lister.registry.of_kind(reference.get("apiVersion", ""), reference.get("kind", ""))
     if resource is None:
         return "unknown"
     if resource.namespaced and not namespace_of(obj):
         return "misplaced"
-    space = namespace_of(obj) if resource.namespaced else ""
-    owner = lister.get(resource.store, space, reference.get("name", ""))
+    namespace = namespace_of(obj) if resource.namespaced else ""
+    owner = lister.get(resource.store, namespace, reference.get("name", ""))
     if owner is None or uid_of(owner) != reference.get("uid"):
         return "dangling"
     return "waiting" if _is_waiting(owner) else "solid"
@@ -140,34 +146,34 @@ def _owner_key(reference: Object, namespace: str, lister: Lister) -> Key | None:
     resource = lister.registry.of_kind(reference.get("apiVersion", ""), reference.get("kind", ""))
     if resource is None:
         return None
-    space = namespace if resource.namespaced else ""
-    return Key(resource.store, space, reference.get("name", ""))
+    namespace = namespace if resource.namespaced else ""
+    return Key(resource.store, namespace, reference.get("name", ""))
 
 
-class _Found(Struct, frozen=True):
+class _StoredObject(Struct, frozen=True):
     key: Key
     object: Object
 
 
-def _resolved(keys: Iterable[Key], lister: Lister) -> list[_Found]:
+def _existing_objects(keys: Iterable[Key], lister: Lister) -> list[_StoredObject]:
     found = ((key, lister.get(key.store, key.namespace, key.name)) for key in keys)
-    return [_Found(key, obj) for key, obj in found if obj is not None]
+    return [_StoredObject(key, obj) for key, obj in found if obj is not None]
 
 
-def _let_go(store: str, owner: Object, lister: Lister) -> Result:
-    """Orphan every dependent, then let the owner end."""
-    freed = [
+def _orphan_dependents(store: str, owner: Object, lister: Lister) -> Result:
+    """Orphan every dependent, then remove the owner's orphan finalizer."""
+    orphaned = [
         _without_owners(one.key.store, one.object, {uid_of(owner)})
-        for one in _resolved(lister.dependents(uid_of(owner)), lister)
+        for one in _existing_objects(lister.dependents(uid_of(owner)), lister)
     ]
-    return Result((*freed, _without_finalizer(store, owner, ORPHAN)))
+    return Result((*orphaned, _without_finalizer(store, owner, ORPHAN)))
 
 
 def _await_dependents(store: str, owner: Object, lister: Lister) -> Result:
-    """An owner ends once none of its dependents blocks it any more."""
+    """Remove the owner's foreground finalizer once no dependent blocks its deletion."""
     blocking = [
         one
-        for one in _resolved(lister.dependents(uid_of(owner)), lister)
+        for one in _existing_objects(lister.dependents(uid_of(owner)), lister)
         for reference in owner_references_of(one.object)
         if reference.get("uid") == uid_of(owner) and reference.get("blockOwnerDeletion")
     ]
@@ -184,12 +190,12 @@ def _without_finalizer(store: str, obj: Object, finalizer: str) -> Patch:
     return Patch(store, obj, {"metadata": {"finalizers": kept or None}})
 
 
-def _unblocked(store: str, obj: Object) -> Patch:
-    freed = [{**ref, "blockOwnerDeletion": False} for ref in owner_references_of(obj)]
-    return Patch(store, obj, {"metadata": {"ownerReferences": freed}})
+def _unblock_owner_deletion(store: str, obj: Object) -> Patch:
+    orphaned = [{**ref, "blockOwnerDeletion": False} for ref in owner_references_of(obj)]
+    return Patch(store, obj, {"metadata": {"ownerReferences": orphaned}})
 
 
-def _misplaced(obj: Object, reference: Object) -> RecordEvent:
+def _invalid_namespace_event(obj: Object, reference: Object) -> RecordEvent:
     text = (
         f"ownerRef [{reference.get('apiVersion')}/{reference.get('kind')}, "
         f"name: {reference.get('name')}, uid: {reference.get('uid')}] "
@@ -211,12 +217,12 @@ def _is_waiting(owner: Object) -> bool:
     return is_deleting(owner) and FOREGROUND in (owner["metadata"].get("finalizers") or ())
 
 
-def _is_tied(obj: Object) -> bool:
+def _is_relevant(obj: Object) -> bool:
     return bool(owner_references_of(obj)) or is_deleting(obj)
 
 
-def _tie(obj: Object) -> tuple[object, ...]:
-    """All of an object that garbage collection looks at."""
+def _relevant_fields(obj: Object) -> tuple[object, ...]:
+    """The fields of an object that matter to the garbage collector."""
     metadata = obj["metadata"]
     return (
         metadata.get("ownerReferences"),

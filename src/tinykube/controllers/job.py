@@ -1,4 +1,4 @@
-"""Jobs: pods that run to their end, as many as asked for."""
+"""The Job controller: runs pods until enough of them have succeeded."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
@@ -37,7 +37,7 @@ _COMPONENT = "job-controller"
 
 
 class JobController:
-    """Wakes with a Job and its pods."""
+    """Keys: a Job, and the owner of a pod."""
 
     name = "job"
     watches = frozenset((JOBS, PODS))
@@ -56,9 +56,9 @@ class JobController:
 
 
 def sync_job(job: Object, pods: Sequence[Object], now: datetime) -> Result:
-    """Start what is missing, count what has ended, and say when all is done."""
-    if _verdict(job) is not None:
-        return _expiry(job, now)
+    """Create missing pods, count finished ones, and set the final conditions."""
+    if _final_condition(job) is not None:
+        return _expire(job, now)
     active = [pod for pod in pods if is_active(pod)]
     succeeded = sum(status_of(pod).get("phase") == "Succeeded" for pod in pods)
     failed = sum(status_of(pod).get("phase") == "Failed" for pod in pods)
@@ -66,31 +66,31 @@ def sync_job(job: Object, pods: Sequence[Object], now: datetime) -> Result:
     parallelism = int(spec.get("parallelism", 1))
     completions = spec.get("completions")
     needed = int(completions) if completions is not None else 1
-    ending: list[Object] = []
-    wanted = min(parallelism, max(0, needed - succeeded))
+    final_conditions: list[Object] = []
+    desired = min(parallelism, max(0, needed - succeeded))
     if succeeded >= needed and not active:
-        ending = [
-            new_condition("SuccessCriteriaMet", True, "CompletionsReached", _REACHED),
-            new_condition("Complete", True, "CompletionsReached", _REACHED),
+        final_conditions = [
+            new_condition("SuccessCriteriaMet", True, "CompletionsReached", _COMPLETIONS_REACHED),
+            new_condition("Complete", True, "CompletionsReached", _COMPLETIONS_REACHED),
         ]
     elif failed > int(spec.get("backoffLimit", 6)):
-        ending = [
-            new_condition("FailureTarget", True, "BackoffLimitExceeded", _EXCEEDED),
-            new_condition("Failed", True, "BackoffLimitExceeded", _EXCEEDED),
+        final_conditions = [
+            new_condition("FailureTarget", True, "BackoffLimitExceeded", _BACKOFF_LIMIT_EXCEEDED),
+            new_condition("Failed", True, "BackoffLimitExceeded", _BACKOFF_LIMIT_EXCEEDED),
         ]
-        wanted = 0
+        desired = 0
     if spec.get("suspend"):
-        wanted = 0
-    writes = _sized(job, active, wanted)
-    status = _status(job, (len(active), succeeded, failed), ending, now)
+        desired = 0
+    writes = _scale(job, active, desired)
+    status = _status(job, (len(active), succeeded, failed), final_conditions, now)
     return Result((*writes, *status_patch(JOBS, job, status)))
 
 
-_REACHED = "Reached expected number of succeeded pods"
-_EXCEEDED = "Job has reached the specified backoff limit"
+_COMPLETIONS_REACHED = "Reached expected number of succeeded pods"
+_BACKOFF_LIMIT_EXCEEDED = "Job has reached the specified backoff limit"
 
 
-def _sized(job: Object, active: Sequence[Object], wanted: int) -> list[Write]:
+def _scale(job: Object, active: Sequence[Object], desired: int) -> list[Write]:
     template = spec_of(job).get("template") or {}
     labels = {
         "batch.kubernetes.io/controller-uid": uid_of(job),
@@ -99,44 +99,46 @@ def _sized(job: Object, active: Sequence[Object], wanted: int) -> list[Write]:
         "job-name": name_of(job),
     }
     metadata = {"generateName": f"{name_of(job)}-", "labels": labels}
-    missing = wanted - len(active)
+    missing = desired - len(active)
     writes: list[Write] = [
         Create(PODS, pod_from_template(template, job, metadata)) for _ in range(missing)
     ]
     if missing > 0:
         text = f"Created {missing} pods" if missing > 1 else "Created 1 pod"
         writes.append(RecordEvent(job, "SuccessfulCreate", text, _COMPONENT))
-    revisions_to_delete = active[: max(0, -missing)]
-    return [*writes, *(Delete(PODS, pod) for pod in revisions_to_delete)]
+    surplus = active[: max(0, -missing)]
+    return [*writes, *(Delete(PODS, pod) for pod in surplus)]
 
 
 def _status(
-    job: Object, counts: tuple[int, int, int], ending: Sequence[Object], now: datetime
+    job: Object, counts: tuple[int, int, int], final_conditions: Sequence[Object], now: datetime
 ) -> Object:
     active, succeeded, failed = counts
-    standing = status_of(job)
-    found = {"active": active, "succeeded": succeeded, "failed": failed}
-    status: Object = {name: count for name, count in found.items() if count}
-    if not spec_of(job).get("suspend") or standing.get("startTime"):
-        status["startTime"] = standing.get("startTime") or format_time(now)
-    if ending:
-        status["conditions"] = merge_conditions(standing.get("conditions") or (), ending, now)
-        if ending[-1]["type"] == "Complete":
+    existing = status_of(job)
+    counts_by_field = {"active": active, "succeeded": succeeded, "failed": failed}
+    status: Object = {name: count for name, count in counts_by_field.items() if count}
+    if not spec_of(job).get("suspend") or existing.get("startTime"):
+        status["startTime"] = existing.get("startTime") or format_time(now)
+    if final_conditions:
+        status["conditions"] = merge_conditions(
+            existing.get("conditions") or (), final_conditions, now
+        )
+        if final_conditions[-1]["type"] == "Complete":
             status["completionTime"] = format_time(now)
     return {"ready": 0, **status}
 
 
-def _verdict(job: Object) -> Object | None:
+def _final_condition(job: Object) -> Object | None:
     return get_condition(job, "Complete") or get_condition(job, "Failed")
 
 
-def _expiry(job: Object, now: datetime) -> Result:
-    """A finished Job goes after its time to live, if it has one."""
+def _expire(job: Object, now: datetime) -> Result:
+    """Delete a finished Job after its TTL, if it has one."""
     seconds = spec_of(job).get("ttlSecondsAfterFinished")
-    since = parse_time((_verdict(job) or {}).get("lastTransitionTime"))
+    since = parse_time((_final_condition(job) or {}).get("lastTransitionTime"))
     if seconds is None or since is None:
         return DONE
-    left = since + timedelta(seconds=int(seconds)) - now
-    if left > timedelta():
-        return Result(requeue_after=left)
+    remaining = since + timedelta(seconds=int(seconds)) - now
+    if remaining > timedelta():
+        return Result(requeue_after=remaining)
     return Result((Delete(JOBS, job),))

@@ -1,4 +1,4 @@
-"""Pods on simulated nodes: they get an address, start, obey their annotations, and end."""
+"""The simulated kubelet: pods on simulated nodes get addresses, start, and terminate."""
 
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
@@ -32,9 +32,9 @@ from tinykube.controllers.objects import (
 )
 from tinykube.controllers.pod_status import (
     PodContext,
-    ended_status,
     has_started,
-    lifecycle,
+    pod_status_at,
+    terminated_status,
     unreachable_status,
 )
 from tinykube.controllers.simulated_nodes import SIMULATED
@@ -48,41 +48,41 @@ class PodTiming(Struct, frozen=True):
     start_after: timedelta = timedelta(milliseconds=100)
     stop_after: timedelta = timedelta(milliseconds=100)
     fail_after: timedelta = timedelta(seconds=1)
-    """The least age of a pod that fails: whoever replaces it must not spin."""
+    """The minimum age of a failing pod, so that its controller does not spin."""
 
 
 class _Sandbox(Struct):
-    """What a node remembers of one pod."""
+    """The state of one pod on its node."""
 
     uid: str
-    since: datetime
+    started_at: datetime
     addresses: tuple[str, ...] = ()
-    ending: datetime | None = None
+    stops_at: datetime | None = None
 
 
 class SimulatedKubelet:
-    """Wakes with pods, and with a node for all pods on it."""
+    """Keys: a pod that is assigned to a node, and all pods of a node."""
 
     name = "kubelet"
     watches = frozenset((PODS, NODES))
 
-    def __init__(self, pace: PodTiming | None = None) -> None:
-        self._pace = pace or PodTiming()
+    def __init__(self, timing: PodTiming | None = None) -> None:
+        self._timing = timing or PodTiming()
         self._sandboxes: dict[Key, _Sandbox] = {}
-        self._promised: dict[str, Key] = {}
-        self._cursors: dict[str, int] = {}
+        self._reserved: dict[str, Key] = {}
+        self._next_offsets: dict[str, int] = {}
 
     def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
         if change.store == PODS:
             if spec_of(change.object).get("nodeName"):
                 yield key_of(PODS, change.object)
-        elif change.type != "MODIFIED" or _turned(change):
+        elif change.type != "MODIFIED" or _readiness_changed(change):
             yield from lister.pods_on(name_of(change.object))
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
         pod = lister.get(PODS, key.namespace, key.name)
         if pod is None or not spec_of(pod).get("nodeName"):
-            self._forget(key)
+            self._remove_sandbox(key)
             return DONE
         node = lister.get(NODES, "", spec_of(pod)["nodeName"])
         if node is None:
@@ -93,89 +93,95 @@ class SimulatedKubelet:
             return Result(status_patch(PODS, pod, unreachable_status(pod, lister.now)))
         sandbox = self._sandbox(key, pod, lister.now)
         if is_deleting(pod):
-            return self._stop(pod, node, sandbox, lister.now)
+            return self._terminate(pod, node, sandbox, lister.now)
         return self._run(key, pod, node, sandbox, lister)
 
     def _run(
         self, key: Key, pod: Object, node: Object, sandbox: _Sandbox, lister: Lister
     ) -> Result:
         if not sandbox.addresses:
-            sandbox.addresses = self._addresses(key, pod, node, lister)
+            sandbox.addresses = self._allocate_addresses(key, pod, node, lister)
         if not sandbox.addresses:
             text = "failed to create pod sandbox: no address is left in the node's pod range"
             return Result(
                 (RecordEvent(pod, "FailedCreatePodSandBox", text, "kubelet", warning=True),),
                 timedelta(seconds=10),
             )
-        life = lifecycle(pod, self._moment(node, sandbox, lister.now))
-        young = lister.now - sandbox.since < self._pace.fail_after
-        if life.status.get("phase") == "Failed" and young and not is_finished(pod):
-            return Result(requeue_after=sandbox.since + self._pace.fail_after - lister.now)
-        writes = status_patch(PODS, pod, life.status)
-        if writes and life.status.get("phase") == "Running" and not has_started(pod):
+        pod_status = pod_status_at(pod, self._pod_context(node, sandbox, lister.now))
+        too_young = lister.now - sandbox.started_at < self._timing.fail_after
+        if pod_status.status.get("phase") == "Failed" and too_young and not is_finished(pod):
+            return Result(requeue_after=sandbox.started_at + self._timing.fail_after - lister.now)
+        writes = status_patch(PODS, pod, pod_status.status)
+        if writes and pod_status.status.get("phase") == "Running" and not has_started(pod):
             names = ", ".join(one["name"] for one in spec_of(pod).get("containers") or ())
-            told = RecordEvent(pod, "Started", f"Started container {names}", "kubelet")
-            return Result((*writes, told), life.requeue_after)
-        return Result(writes, life.requeue_after)
+            events = RecordEvent(pod, "Started", f"Started container {names}", "kubelet")
+            return Result((*writes, events), pod_status.requeue_after)
+        return Result(writes, pod_status.requeue_after)
 
-    def _stop(self, pod: Object, node: Object, sandbox: _Sandbox, now: datetime) -> Result:
-        """A pod stays as it was until its containers are stopped, and is then gone."""
+    def _terminate(self, pod: Object, node: Object, sandbox: _Sandbox, now: datetime) -> Result:
+        """Keep a terminating pod until its containers are stopped, then delete it."""
         grace = timedelta(seconds=pod["metadata"].get("deletionGracePeriodSeconds") or 0)
-        told: tuple[RecordEvent, ...] = ()
-        if sandbox.ending is None:
-            sandbox.ending = now + min(grace, self._pace.stop_after)
+        events: tuple[RecordEvent, ...] = ()
+        if sandbox.stops_at is None:
+            sandbox.stops_at = now + min(grace, self._timing.stop_after)
             if status_of(pod).get("phase") == "Running":
                 names = ", ".join(one["name"] for one in spec_of(pod).get("containers") or ())
-                told = (RecordEvent(pod, "Killing", f"Stopping container {names}", "kubelet"),)
-        if now < sandbox.ending:
-            return Result(told, sandbox.ending - now)
-        last: tuple[Patch, ...] = ()
+                events = (RecordEvent(pod, "Killing", f"Stopping container {names}", "kubelet"),)
+        if now < sandbox.stops_at:
+            return Result(events, sandbox.stops_at - now)
+        final_status: tuple[Patch, ...] = ()
         if pod["metadata"].get("finalizers") and sandbox.addresses:
-            moment = self._moment(node, sandbox, now)
-            last = status_patch(PODS, pod, ended_status(pod, moment))
+            context = self._pod_context(node, sandbox, now)
+            final_status = status_patch(PODS, pod, terminated_status(pod, context))
         if not grace and pod["metadata"].get("finalizers"):
-            return Result((*told, *last))
-        return Result((*told, *last, Delete(PODS, pod, grace_seconds=0)))
+            return Result((*events, *final_status))
+        return Result((*events, *final_status, Delete(PODS, pod, grace_seconds=0)))
 
-    def _moment(self, node: Object, sandbox: _Sandbox, now: datetime) -> PodContext:
+    def _pod_context(self, node: Object, sandbox: _Sandbox, now: datetime) -> PodContext:
         return PodContext(
-            now, sandbox.since, self._pace.start_after, sandbox.addresses, _internal_address(node)
+            now,
+            sandbox.started_at,
+            self._timing.start_after,
+            sandbox.addresses,
+            _internal_address(node),
         )
 
     def _sandbox(self, key: Key, pod: Object, now: datetime) -> _Sandbox:
         found = self._sandboxes.get(key)
         if found is not None and found.uid == uid_of(pod):
             return found
-        self._forget(key)
-        since = parse_time(status_of(pod).get("startTime")) or now
+        self._remove_sandbox(key)
+        started_at = parse_time(status_of(pod).get("startTime")) or now
         addresses = tuple(one["ip"] for one in status_of(pod).get("podIPs") or ())
-        made = _Sandbox(uid_of(pod), since, addresses)
-        self._sandboxes[key] = made
-        return made
+        created = _Sandbox(uid_of(pod), started_at, addresses)
+        self._sandboxes[key] = created
+        return created
 
-    def _forget(self, key: Key) -> None:
+    def _remove_sandbox(self, key: Key) -> None:
         sandbox = self._sandboxes.pop(key, None)
         for address in sandbox.addresses if sandbox is not None else ():
-            self._promised.pop(address, None)
+            self._reserved.pop(address, None)
 
-    def _addresses(self, key: Key, pod: Object, node: Object, lister: Lister) -> tuple[str, ...]:
-        """One free address from each of the node's pod ranges; empty when one has none."""
+    def _allocate_addresses(
+        self, key: Key, pod: Object, node: Object, lister: Lister
+    ) -> tuple[str, ...]:
+        """Allocate one address of each pod CIDR of the node; empty if one is exhausted."""
         if spec_of(pod).get("hostNetwork"):
             return (_internal_address(node),)
-        taken: list[str] = []
-        for pods in spec_of(node).get("podCIDRs") or ():
-            start = self._cursors.get(pods, 1)
-            found = next_free_address(pods, start, lambda one: self._is_taken(one, lister))
+        allocated: list[str] = []
+        for cidr in spec_of(node).get("podCIDRs") or ():
+            start = self._next_offsets.get(cidr, 1)
+            found = next_free_address(cidr, start, lambda one: self._is_allocated(one, lister))
             if found is None:
                 return ()
-            self._cursors[pods] = found.following
-            self._promised[found.address] = key
-            taken.append(found.address)
-        return tuple(taken)
+            self._next_offsets[cidr] = found.next_offset
+            self._reserved[found.address] = key
+            allocated.append(found.address)
+        return tuple(allocated)
 
-    def _is_taken(self, address: str, lister: Lister) -> bool:
-        """Whether a pod has an address, or was promised it and is still there."""
-        holder = self._promised.get(address)
+    def _is_allocated(self, address: str, lister: Lister) -> bool:
+        """Whether a pod has the address, or the address is reserved for an existing pod."""
+        holder = self._reserved.get(address)
         if holder is None:
             return lister.is_pod_ip_used(address)
         pod = lister.get(PODS, holder.namespace, holder.name)
@@ -184,22 +190,22 @@ class SimulatedKubelet:
 
 
 class AddressAllocation(Struct, frozen=True):
-    """A free address, and where to look for the next."""
+    """A free address, and the offset of the next candidate."""
 
     address: str
-    following: int
+    next_offset: int
 
 
 def next_free_address(
-    pods: str, start: int, used: Callable[[str], bool]
+    cidr: str, start: int, is_used: Callable[[str], bool]
 ) -> AddressAllocation | None:
-    """The next free address of a range after the last given; freed ones come round again late."""
-    network = ip_network(pods)
+    """The next free address of a range, round robin, so that freed ones are reused late."""
+    network = ip_network(cidr)
     usable = min(network.num_addresses - 2, 2**20)
     for step in range(usable):
         offset = 1 + (start - 1 + step) % usable
         address = str(network.network_address + offset)
-        if not used(address):
+        if not is_used(address):
             return AddressAllocation(address, offset + 1)
     return None
 
@@ -210,7 +216,7 @@ def _internal_address(node: Object) -> str:
     return next(found, "")
 
 
-def _turned(change: Change) -> bool:
+def _readiness_changed(change: Change) -> bool:
     return change.before is not None and is_condition_true(
         change.before, "Ready"
     ) != is_condition_true(change.object, "Ready")

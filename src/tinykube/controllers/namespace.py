@@ -1,4 +1,4 @@
-"""The end of a namespace: all that is in it goes first, and it says what it is waiting for."""
+"""The namespace controller: deletes the content of a terminating namespace, then its finalizer."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ from tinykube.resources import Object, Resource
 from tinykube.storage import Change
 
 FINALIZER = "kubernetes"
-_FINE = (
+_SUCCESS_CONDITIONS = (
     (
         "NamespaceDeletionDiscoveryFailure",
         "ResourcesDiscovered",
@@ -54,14 +54,14 @@ _FINE = (
 
 
 class NamespaceContent(Struct, frozen=True):
-    """What is left of one resource in a namespace."""
+    """The remaining objects of one resource in a namespace."""
 
     resource: Resource
     objects: tuple[Object, ...]
 
 
 class NamespaceController:
-    """Wakes with a namespace that ends, and with all that changes in it until it is gone."""
+    """Keys: a terminating namespace, for its own changes and those of its content."""
 
     name = "namespace"
     watches: frozenset[str] = frozenset()
@@ -71,84 +71,90 @@ class NamespaceController:
             if change.type != "DELETED" and is_deleting(change.object):
                 yield Key(NAMESPACES, "", name_of(change.object))
             return
-        space = namespace_of(change.object)
-        found = lister.get(NAMESPACES, "", space) if space else None
+        namespace_name = namespace_of(change.object)
+        found = lister.get(NAMESPACES, "", namespace_name) if namespace_name else None
         if found is not None and is_deleting(found):
-            yield Key(NAMESPACES, "", space)
+            yield Key(NAMESPACES, "", namespace_name)
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
         namespace = lister.get(NAMESPACES, "", key.name)
         if namespace is None or not is_deleting(namespace):
             return DONE
-        left = [
+        contents = [
             NamespaceContent(resource, tuple(lister.objects(resource.store, key.name)))
             for resource in lister.registry.stored()
             if resource.namespaced
         ]
-        content = [one for one in left if one.objects]
-        return decide(namespace, content, lister.now, lister.last_error(self.name, key))
+        content = [one for one in contents if one.objects]
+        return sync_namespace(namespace, content, lister.now, lister.last_error(self.name, key))
 
 
-def decide(
+def sync_namespace(
     namespace: Object, content: Iterable[NamespaceContent], now: datetime, last_error: str = ""
 ) -> Result:
-    """Delete what nobody deletes yet; then wait and say for what; then let the namespace go."""
+    """Delete the content, report what remains, and finally remove the finalizer."""
     if FINALIZER not in (spec_of(namespace).get("finalizers") or ()):
         return DONE
-    held = list(content)
+    remaining = list(content)
     deletions: list[Write] = [
         Delete(one.resource.store, obj)
-        for one in held
+        for one in remaining
         for obj in one.objects
         if not is_deleting(obj)
     ]
-    told = _told(namespace, held, now, last_error) if last_error or not deletions else ()
+    status_writes = (
+        _status_writes(namespace, remaining, now, last_error) if last_error or not deletions else ()
+    )
     if deletions:
-        return Result((*told, *deletions))
-    return Result(told) if held else Result((_released(namespace),))
+        return Result((*status_writes, *deletions))
+    return Result(status_writes) if remaining else Result((_remove_finalizer(namespace),))
 
 
-def _told(
+def _status_writes(
     namespace: Object, content: list[NamespaceContent], now: datetime, last_error: str
 ) -> tuple[Write, ...]:
-    """Conditions that name what remains and whose finalizers hold it."""
+    """The status patch with conditions that name remaining resources and finalizers."""
     if not content:
         return ()
-    amounts = sorted(
+    resource_counts = sorted(
         f"{one.resource.plural}.{one.resource.group} has {len(one.objects)} resource instances"
         for one in content
     )
-    holders = Counter(
+    finalizer_counts = Counter(
         finalizer
         for one in content
         for obj in one.objects
         for finalizer in obj["metadata"].get("finalizers") or ()
     )
-    kept = sorted(f"{name} in {count} resource instances" for name, count in holders.items())
-    bad = {
+    finalizers_text = sorted(
+        f"{name} in {count} resource instances" for name, count in finalizer_counts.items()
+    )
+    failures = {
         "NamespaceContentRemaining": (
             "SomeResourcesRemain",
-            f"Some resources are remaining: {', '.join(amounts)}",
+            f"Some resources are remaining: {', '.join(resource_counts)}",
         )
     }
-    if kept:
-        text = f"Some content in the namespace has finalizers remaining: {', '.join(kept)}"
-        bad["NamespaceFinalizersRemaining"] = ("SomeFinalizersRemain", text)
+    if finalizers_text:
+        text = (
+            f"Some content in the namespace has finalizers remaining: {', '.join(finalizers_text)}"
+        )
+        failures["NamespaceFinalizersRemaining"] = ("SomeFinalizersRemain", text)
     if last_error:
         text = f"Failed to delete all resource types, 1 remaining: {last_error}"
-        bad["NamespaceDeletionContentFailure"] = ("ContentDeletionFailed", text)
-    wanted = [
-        new_condition(kind, True, *bad[kind])
-        if kind in bad
-        else new_condition(kind, False, reason, text)
-        for kind, reason, text in _FINE
+        failures["NamespaceDeletionContentFailure"] = ("ContentDeletionFailed", text)
+    desired = [
+        new_condition(type_, True, *failures[type_])
+        if type_ in failures
+        else new_condition(type_, False, reason, text)
+        for type_, reason, text in _SUCCESS_CONDITIONS
     ]
-    standing = status_of(namespace)
-    conditions = merge_conditions(standing.get("conditions") or (), wanted, now)
-    return status_patch(NAMESPACES, namespace, {**standing, "conditions": conditions})
+    existing = status_of(namespace)
+    conditions = merge_conditions(existing.get("conditions") or (), desired, now)
+    return status_patch(NAMESPACES, namespace, {**existing, "conditions": conditions})
 
 
-def _released(namespace: Object) -> Replace:
+def _remove_finalizer(namespace: Object) -> Replace:
     finalizers = [one for one in spec_of(namespace)["finalizers"] if one != FINALIZER]
     spec = {**spec_of(namespace), "finalizers": finalizers}
     return Replace(NAMESPACES, {**namespace, "spec": spec}, subresource="finalize")

@@ -1,4 +1,4 @@
-"""What every namespace has from its beginning: the default ServiceAccount and the cluster's CA."""
+"""Creates the default ServiceAccount and the root CA ConfigMap of every namespace."""
 
 from collections.abc import Iterable
 
@@ -23,7 +23,7 @@ ROOT_CA = "kube-root-ca.crt"
 
 
 class NamespaceDefaultsController:
-    """Wakes with a namespace, and with the end of what it should have."""
+    """Keys: a namespace, and that of a changed default object."""
 
     name = "namespace-defaults"
     watches = frozenset((NAMESPACES, SERVICE_ACCOUNTS, CONFIG_MAPS))
@@ -46,15 +46,17 @@ class NamespaceDefaultsController:
             made = {"name": ACCOUNT, "namespace": key.name}
             account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": made}
             writes.append(Create(SERVICE_ACCOUNTS, account))
-        writes += root_ca(key.name, lister.get(CONFIG_MAPS, key.name, ROOT_CA), self._root_ca)
+        writes += root_ca_writes(
+            key.name, lister.get(CONFIG_MAPS, key.name, ROOT_CA), self._root_ca
+        )
         return Result(tuple(writes))
 
 
-def root_ca(namespace: str, standing: Object | None, certificate: str) -> list[Write]:
-    """The write by which a namespace knows the cluster's certificate authority."""
-    wanted = {"ca.crt": certificate}
-    if standing is None:
-        note = (
+def root_ca_writes(namespace: str, existing: Object | None, certificate: str) -> list[Write]:
+    """The write that publishes the root CA in a namespace; empty if it is up to date."""
+    desired = {"ca.crt": certificate}
+    if existing is None:
+        description = (
             "Contains a CA bundle that can be used to verify the kube-apiserver when using "
             "internal endpoints such as the internal service IP or kubernetes.default.svc. "
             "No other usage is guaranteed across distributions of Kubernetes clusters."
@@ -62,11 +64,11 @@ def root_ca(namespace: str, standing: Object | None, certificate: str) -> list[W
         metadata = {
             "name": ROOT_CA,
             "namespace": namespace,
-            "annotations": {"kubernetes.io/description": note},
+            "annotations": {"kubernetes.io/description": description},
         }
-        made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": wanted}
+        made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": desired}
         return [Create(CONFIG_MAPS, made)]
-    if standing.get("data") == wanted or is_deleting(standing):
+    if existing.get("data") == desired or is_deleting(existing):
         return []
-    gone = {name: None for name in standing.get("data") or () if name not in wanted}
-    return [Patch(CONFIG_MAPS, standing, {"data": {**gone, **wanted}})]
+    removed = {name: None for name in existing.get("data") or () if name not in desired}
+    return [Patch(CONFIG_MAPS, existing, {"data": {**removed, **desired}})]

@@ -1,4 +1,4 @@
-"""Persistent volumes: one for each claim, of a storage class that has no provisioner."""
+"""The PersistentVolume controller: provisions and binds a volume for each claim."""
 
 from collections.abc import Iterable
 
@@ -38,7 +38,7 @@ _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 class PersistentVolumeController:
     """Provisions a volume for each pending claim and deletes it after the claim.
 
-    With `binds` it also binds the two, which beside a real cluster its controller manager does.
+    With `binds` it also binds both; in a real cluster the controller manager does that.
     """
 
     name = "volumes"
@@ -75,8 +75,8 @@ class PersistentVolumeController:
     def _reconcile_claim(self, claim: Object, lister: Lister) -> Result:
         volume = lister.get(PERSISTENT_VOLUMES, "", volume_name(claim))
         if volume is None:
-            wanted = (Create(PERSISTENT_VOLUMES, volume_for(claim)),)
-            return Result(wanted) if needs_volume(claim) else DONE
+            writes = (Create(PERSISTENT_VOLUMES, volume_for(claim)),)
+            return Result(writes) if needs_volume(claim) else DONE
         bound = status_of(claim).get("phase") == "Bound"
         if not self._binds or bound or not can_bind(claim, volume):
             return DONE
@@ -101,13 +101,13 @@ def volume_name(claim: Object) -> str:
 
 
 def needs_volume(claim: Object) -> bool:
-    """Whether no volume has been found for a claim yet."""
+    """Whether a claim is pending and names no volume."""
     pending = status_of(claim).get("phase", "") in ("", "Pending")
     return pending and not spec_of(claim).get("volumeName")
 
 
 def volume_for(claim: Object) -> Object:
-    """The volume that only one claim can have."""
+    """The volume that is provisioned for a claim, reserved by its claimRef."""
     spec = spec_of(claim)
     name = f"pvc-{uid_of(claim)}"
     return {
@@ -126,7 +126,7 @@ def volume_for(claim: Object) -> Object:
             },
             "storageClassName": spec.get("storageClassName", STANDARD_CLASS),
             "volumeMode": spec.get("volumeMode", "Filesystem"),
-            # this controller deletes it: a controller manager has no plugin that could
+            # this controller deletes the volume: the controller manager has no plugin for it
             "persistentVolumeReclaimPolicy": "Retain",
             "hostPath": {"path": f"/var/lib/hanse/volumes/{name}"},
         },
@@ -134,13 +134,13 @@ def volume_for(claim: Object) -> Object:
 
 
 def can_bind(claim: Object, volume: Object) -> bool:
-    """Whether a volume is reserved for a claim, or for none."""
+    """Whether a volume is reserved for the claim, or not reserved."""
     reference = spec_of(volume).get("claimRef")
     if not reference:
         return True
-    named = (reference.get("namespace"), reference.get("name"))
-    own = named == (namespace_of(claim), name_of(claim))
-    return own and reference.get("uid", "") in ("", uid_of(claim))
+    claim_name = (reference.get("namespace"), reference.get("name"))
+    is_own = claim_name == (namespace_of(claim), name_of(claim))
+    return is_own and reference.get("uid", "") in ("", uid_of(claim))
 
 
 def _bind(claim: Object, volume: Object) -> Iterable[Patch]:

@@ -1,4 +1,4 @@
-"""What a pod on a simulated node looks like at a moment: phase, conditions, containers."""
+"""The status of a pod on a simulated node: phase, conditions, containers; pure."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -23,25 +23,31 @@ from tinykube.resources import Object
 READY = "sim.hanse.dev/ready"
 PHASE = "sim.hanse.dev/phase"
 READY_AFTER = "sim.hanse.dev/ready-after"
-_OURS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
+_MANAGED_CONDITIONS = (
+    "PodReadyToStartContainers",
+    "Initialized",
+    "Ready",
+    "ContainersReady",
+    "PodScheduled",
+)
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 State = Literal["Starting", "Running", "Crashing", "Failed", "Succeeded"]
 
 
 class PodContext(Struct, frozen=True):
-    """All that decides about a pod besides itself."""
+    """The time, timing, and addresses that determine a pod's status."""
 
     now: datetime
-    since: datetime
-    """When its node first knew of it."""
+    started_at: datetime
+    """When its node first saw the pod."""
     start_after: timedelta
     addresses: tuple[str, ...]
     host: str
 
 
 class PodStatusResult(Struct, frozen=True):
-    """A status, and when it will change by itself."""
+    """A status, and how long until it changes without a write."""
 
     status: Object
     requeue_after: timedelta | None = None
@@ -51,40 +57,45 @@ def has_started(pod: Object) -> bool:
     return status_of(pod).get("phase") in ("Running", "Failed", "Succeeded")
 
 
-def lifecycle(pod: Object, at: PodContext) -> PodStatusResult:
-    """The status that a pod has at a moment, its annotations obeyed."""
+def pod_status_at(pod: Object, at: PodContext) -> PodStatusResult:
+    """The status of a pod at a time, according to its annotations."""
     started = has_started(pod)
-    due = at.since + at.start_after
+    due = at.started_at + at.start_after
     if not started and at.now < due:
         return PodStatusResult(status_of(pod), due - at.now)
-    state = _state(pod)
+    state = _simulated_state(pod)
     if state == "Starting":
         return PodStatusResult(_status(pod, at, state, ready=False))
     began = parse_time(status_of(pod).get("startTime")) if started else None
-    ready_due = (began or due) + (_duration(annotations_of(pod).get(READY_AFTER)) or timedelta())
-    held = annotations_of(pod).get(READY) == "false"
-    ready = state == "Running" and not held and at.now >= ready_due
-    wait = ready_due - at.now if state == "Running" and not held and not ready else None
+    ready_due = (began or due) + (
+        _parse_duration(annotations_of(pod).get(READY_AFTER)) or timedelta()
+    )
+    held_unready = annotations_of(pod).get(READY) == "false"
+    ready = state == "Running" and not held_unready and at.now >= ready_due
+    wait = ready_due - at.now if state == "Running" and not held_unready and not ready else None
     return PodStatusResult(_status(pod, at, state, ready=ready), wait)
 
 
 def unreachable_status(pod: Object, now: datetime) -> Object:
-    """The status of a pod whose node does not answer: as it was, but not ready."""
-    standing = status_of(pod).get("conditions") or []
-    found = find_condition(standing, "Ready")
+    """The status of a pod on a node that is not Ready: unchanged, but not ready."""
+    existing = status_of(pod).get("conditions") or []
+    found = find_condition(existing, "Ready")
     if found is None or found.get("status") != "True":
         return status_of(pod)
-    lost = {**found, "status": "False", "lastTransitionTime": format_time(now)}
-    return {**status_of(pod), "conditions": [lost if one is found else one for one in standing]}
+    not_ready = {**found, "status": "False", "lastTransitionTime": format_time(now)}
+    return {
+        **status_of(pod),
+        "conditions": [not_ready if one is found else one for one in existing],
+    }
 
 
-def ended_status(pod: Object, at: PodContext) -> Object:
-    """The status of a pod whose containers were stopped."""
+def terminated_status(pod: Object, at: PodContext) -> Object:
+    """The status of a pod whose containers have stopped."""
     return _status(pod, at, "Succeeded", ready=False)
 
 
-def _state(pod: Object) -> State:
-    """What the annotations (and, for jobs, the owner) make of a pod; the end is final."""
+def _simulated_state(pod: Object) -> State:
+    """The simulated state by annotations and owner; pods of Jobs succeed, final phases stay."""
     match status_of(pod).get("phase"):
         case "Failed":
             return "Failed"
@@ -106,16 +117,16 @@ def _state(pod: Object) -> State:
 
 
 def _status(pod: Object, at: PodContext, state: State, *, ready: bool) -> Object:
-    standing = status_of(pod)
+    existing = status_of(pod)
     phases: dict[State, str] = {"Starting": "Pending", "Crashing": "Running"}
     status = {
-        **standing,
+        **existing,
         "phase": phases.get(state, state),
         "hostIP": at.host,
         "hostIPs": [{"ip": at.host}],
-        "startTime": standing.get("startTime") or format_time(at.now),
+        "startTime": existing.get("startTime") or format_time(at.now),
         "containerStatuses": [
-            _container(pod, one, at.now, state, ready=ready)
+            _container_status(pod, one, at.now, state, ready=ready)
             for one in spec_of(pod).get("containers") or ()
         ],
         "conditions": _conditions(pod, at.now, state, ready=ready),
@@ -124,39 +135,41 @@ def _status(pod: Object, at: PodContext, state: State, *, ready: bool) -> Object
         status["podIP"] = at.addresses[0]
         status["podIPs"] = [{"ip": address} for address in at.addresses]
     if initial := spec_of(pod).get("initContainers"):
-        status["initContainerStatuses"] = [_initial(pod, one, at.now, state) for one in initial]
+        status["initContainerStatuses"] = [
+            _init_container_status(pod, one, at.now, state) for one in initial
+        ]
     return status
 
 
 def _conditions(pod: Object, now: datetime, state: State, *, ready: bool) -> list[Object]:
-    standing = status_of(pod).get("conditions") or []
-    ended = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}.get(state, "")
+    existing = status_of(pod).get("conditions") or []
+    end_reason = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}.get(state, "")
     names = " ".join(one["name"] for one in spec_of(pod).get("containers") or ())
-    unready = "" if ended else f"containers with unready status: [{names}]"
-    reason = ended or "ContainersNotReady"
+    unready = "" if end_reason else f"containers with unready status: [{names}]"
+    reason = end_reason or "ContainersNotReady"
     containers = (
         new_condition("ContainersReady", True)
         if ready
         else new_condition("ContainersReady", False, reason, unready)
     )
-    wanted = [
+    desired = [
         new_condition("PodReadyToStartContainers", state in ("Running", "Crashing")),
         new_condition("Initialized", True, "PodCompleted" if state == "Succeeded" else ""),
-        _gated(pod, {**containers, "type": "Ready"}, standing),
+        _ready_condition(pod, {**containers, "type": "Ready"}, existing),
         containers,
         new_condition("PodScheduled", True),
     ]
-    others = [one for one in standing if one.get("type") not in _OURS]
-    return [*others, *merge_conditions(standing, wanted, now, probed=True)]
+    others = [one for one in existing if one.get("type") not in _MANAGED_CONDITIONS]
+    return [*others, *merge_conditions(existing, desired, now, probed=True)]
 
 
-def _gated(pod: Object, ready: Object, standing: Sequence[Object]) -> Object:
-    """Readiness that also waits for the conditions named by the pod's readiness gates."""
+def _ready_condition(pod: Object, ready: Object, existing: Sequence[Object]) -> Object:
+    """The Ready condition, which also requires the conditions of the pod's readiness gates."""
     if ready["status"] != "True":
         return ready
     for gate in spec_of(pod).get("readinessGates") or ():
         kind = gate["conditionType"]
-        found = find_condition(standing, kind)
+        found = find_condition(existing, kind)
         quoted = f'corresponding condition of pod readiness gate "{kind}"'
         if found is None:
             text = f"{quoted} does not exist."
@@ -168,59 +181,63 @@ def _gated(pod: Object, ready: Object, standing: Sequence[Object]) -> Object:
     return ready
 
 
-def _container(pod: Object, spec: Object, now: datetime, state: State, *, ready: bool) -> Object:
-    known = _known(pod, "containerStatuses", spec["name"])
+def _container_status(
+    pod: Object, spec: Object, now: datetime, state: State, *, ready: bool
+) -> Object:
+    known = _previous_status(pod, "containerStatuses", spec["name"])
     before = known.get("state") or {}
     restarts = int(known.get("restartCount") or 0)
     last = known.get("lastState") or {}
     began = (before.get("running") or {}).get("startedAt") or format_time(now)
-    now_state: Object
+    new_state: Object
     match state:
         case "Starting":
-            now_state = {"waiting": {"reason": "ContainerCreating"}}
+            new_state = {"waiting": {"reason": "ContainerCreating"}}
         case "Running":
-            now_state = {"running": {"startedAt": began}}
+            new_state = {"running": {"startedAt": began}}
         case "Crashing":
             crashing = (before.get("waiting") or {}).get("reason") == "CrashLoopBackOff"
             restarts += 0 if crashing else 1
-            last = last if crashing else {"terminated": _end(1, began, now)}
+            last = last if crashing else {"terminated": _terminated_state(1, began, now)}
             text = f"back-off 10s restarting failed container={spec['name']}"
-            now_state = {"waiting": {"reason": "CrashLoopBackOff", "message": text}}
+            new_state = {"waiting": {"reason": "CrashLoopBackOff", "message": text}}
         case "Failed" | "Succeeded":
             code = 1 if state == "Failed" else 0
-            now_state = {"terminated": before.get("terminated") or _end(code, began, now)}
+            new_state = {
+                "terminated": before.get("terminated") or _terminated_state(code, began, now)
+            }
         case _:
             assert_never(state)
     return {
-        **_identity(pod, spec),
+        **_container_identity(pod, spec),
         "ready": ready,
         "started": state == "Running",
         "restartCount": restarts,
-        "state": now_state,
+        "state": new_state,
         "lastState": last,
     }
 
 
-def _initial(pod: Object, spec: Object, now: datetime, state: State) -> Object:
-    """Init containers are done at once; those that restart run beside the others."""
-    before = _known(pod, "initContainerStatuses", spec["name"]).get("state") or {}
-    goes_on = spec.get("restartPolicy") == "Always" and state in ("Running", "Crashing")
+def _init_container_status(pod: Object, spec: Object, now: datetime, state: State) -> Object:
+    """The status of an init container: completed at once, or running if it is a sidecar."""
+    before = _previous_status(pod, "initContainerStatuses", spec["name"]).get("state") or {}
+    is_sidecar = spec.get("restartPolicy") == "Always" and state in ("Running", "Crashing")
     began = (before.get("running") or {}).get("startedAt") or format_time(now)
-    if goes_on:
-        now_state: Object = {"running": {"startedAt": began}}
+    if is_sidecar:
+        new_state: Object = {"running": {"startedAt": began}}
     else:
-        now_state = {"terminated": before.get("terminated") or _end(0, began, now)}
+        new_state = {"terminated": before.get("terminated") or _terminated_state(0, began, now)}
     return {
-        **_identity(pod, spec),
+        **_container_identity(pod, spec),
         "ready": True,
-        "started": goes_on,
+        "started": is_sidecar,
         "restartCount": 0,
-        "state": now_state,
+        "state": new_state,
         "lastState": {},
     }
 
 
-def _identity(pod: Object, spec: Object) -> Object:
+def _container_identity(pod: Object, spec: Object) -> Object:
     digest = sha256(f"{uid_of(pod)}/{spec['name']}".encode()).hexdigest()
     image = spec.get("image") or ""
     return {
@@ -231,18 +248,18 @@ def _identity(pod: Object, spec: Object) -> Object:
     }
 
 
-def _end(code: int, began: str, now: datetime) -> Object:
+def _terminated_state(code: int, began: str, now: datetime) -> Object:
     reason = "Error" if code else "Completed"
     return {"exitCode": code, "reason": reason, "startedAt": began, "finishedAt": format_time(now)}
 
 
-def _known(pod: Object, field: str, name: str) -> Object:
+def _previous_status(pod: Object, field: str, name: str) -> Object:
     statuses = status_of(pod).get(field) or ()
     return next((one for one in statuses if one.get("name") == name), {})
 
 
-def _duration(text: str | None) -> timedelta | None:
-    """A duration like `2s` or `150ms`; None for what is not one."""
+def _parse_duration(text: str | None) -> timedelta | None:
+    """Parse a duration like `2s` or `150ms`; None if it is not one."""
     for unit in ("ms", "s", "m", "h"):
         number = (text or "").removesuffix(unit)
         if number != (text or "") and number.replace(".", "", 1).isdecimal():

@@ -1,4 +1,4 @@
-"""Pods from templates, and the hashes by which templates are told apart."""
+"""Pods from pod templates, and hashes of templates."""
 
 import msgspec
 
@@ -8,20 +8,20 @@ from tinykube.resources import Object
 HASH_LABEL = "pod-template-hash"
 REVISION_LABEL = "controller-revision-hash"
 _FNV_OFFSET, _FNV_PRIME = 0x811C9DC5, 0x01000193
-_SAFE = "bcdfghjklmnpqrstvwxz2456789"
+_SAFE_CHARACTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 
 def template_hash(template: Object, collisions: int = 0) -> str:
-    """A short name for a template, in letters that cannot spell words; equal templates agree."""
+    """A hash of a template as text without vowels; equal templates have equal hashes."""
     content = msgspec.json.encode(normalized_template(template), order="deterministic")
     value = _FNV_OFFSET
     for byte in content + (str(collisions).encode() if collisions else b""):
         value = ((value ^ byte) * _FNV_PRIME) & 0xFFFFFFFF
-    return "".join(_SAFE[ord(digit) % len(_SAFE)] for digit in str(value))
+    return "".join(_SAFE_CHARACTERS[ord(digit) % len(_SAFE_CHARACTERS)] for digit in str(value))
 
 
 def normalized_template(template: Object) -> Object:
-    """A template without what the controllers themselves put into it."""
+    """A template without empty fields and the hash label, for comparison."""
     metadata = {k: v for k, v in (template.get("metadata") or {}).items() if v}
     labels = {k: v for k, v in (metadata.get("labels") or {}).items() if k != HASH_LABEL}
     metadata.pop("creationTimestamp", None)
@@ -33,7 +33,7 @@ def normalized_template(template: Object) -> Object:
 
 
 def with_label(template: Object, name: str, value: str) -> Object:
-    """The template with one more label."""
+    """A copy of the template with one more label."""
     metadata = template.get("metadata") or {}
     labels = {**(metadata.get("labels") or {}), name: value}
     return {**template, "metadata": {**metadata, "labels": labels}}
@@ -42,10 +42,13 @@ def with_label(template: Object, name: str, value: str) -> Object:
 def pod_from_template(
     template: Object, owner: Object, metadata: Object, spec: Object | None = None
 ) -> Object:
-    """A pod as a template says, with the given metadata and spec on top, and its owner."""
-    given = template.get("metadata") or {}
-    labels = {**(given.get("labels") or {}), **(metadata.get("labels") or {})}
-    annotations = {**(given.get("annotations") or {}), **(metadata.get("annotations") or {})}
+    """A pod by a template, with metadata and spec fields merged in, controlled by the owner."""
+    template_metadata = template.get("metadata") or {}
+    labels = {**(template_metadata.get("labels") or {}), **(metadata.get("labels") or {})}
+    annotations = {
+        **(template_metadata.get("annotations") or {}),
+        **(metadata.get("annotations") or {}),
+    }
     merged: Object = {
         **metadata,
         "namespace": namespace_of(owner),
@@ -54,7 +57,7 @@ def pod_from_template(
     }
     if annotations:
         merged["annotations"] = annotations
-    if finalizers := given.get("finalizers"):
+    if finalizers := template_metadata.get("finalizers"):
         merged["finalizers"] = finalizers
     return {
         "apiVersion": "v1",

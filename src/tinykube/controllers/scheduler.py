@@ -1,4 +1,4 @@
-"""Assigning pods to nodes: the emptiest ready node that a pod may run on."""
+"""The scheduler: binds a pod to the fitting node with the fewest pods."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,59 +36,59 @@ _GATED = "Scheduling is blocked due to non-empty scheduling gates"
 
 
 class Scheduler:
-    """Wakes with an unassigned pod, and all of them with a node or a claim they may wait for."""
+    """Keys: an unassigned pod, and all unassigned pods for a node or claim."""
 
     name = "scheduler"
     watches = frozenset((PODS, NODES, VOLUME_CLAIMS))
 
     def __init__(self) -> None:
         self._assumed: dict[Key, str] = {}
-        """Nodes of pods whose bindings are still under way, or all would go to the same one."""
+        """Nodes of pods that are being bound, or all pods would get the same node."""
 
     def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
         if change.store == PODS:
             if not spec_of(change.object).get("nodeName") and change.type != "DELETED":
                 yield key_of(PODS, change.object)
             return
-        space = namespace_of(change.object)
+        namespace = namespace_of(change.object)
         for key in lister.pods_on(""):
-            if change.store == NODES or key.namespace == space:
+            if change.store == NODES or key.namespace == namespace:
                 yield key
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
         pod = lister.get(PODS, key.namespace, key.name)
-        if pod is None or not _is_ours(pod):
+        if pod is None or not _needs_scheduling(pod):
             return DONE
         if spec_of(pod).get("schedulingGates"):
-            return _unassigned(pod, "SchedulingGated", _GATED, lister.now)
-        if trouble := _claim_trouble(pod, lister):
-            return _unassigned(pod, "Unschedulable", trouble, lister.now)
+            return _set_unscheduled(pod, "SchedulingGated", _GATED, lister.now)
+        if problem := _claim_problem(pod, lister):
+            return _set_unscheduled(pod, "Unschedulable", problem, lister.now)
         nodes = tuple(lister.objects(NODES))
-        chosen = choose_node(pod, nodes, self._load(key, nodes, lister))
-        if not chosen:
+        node = choose_node(pod, nodes, self._pods_per_node(key, nodes, lister))
+        if not node:
             return unschedulable(pod, len(nodes), lister.now)
-        self._assumed[key] = chosen
-        return bind(pod, chosen)
+        self._assumed[key] = node
+        return bind(pod, node)
 
-    def _load(self, key: Key, nodes: Sequence[Object], lister: Lister) -> Counter[str]:
+    def _pods_per_node(self, key: Key, nodes: Sequence[Object], lister: Lister) -> Counter[str]:
         for other in tuple(self._assumed):
             pod = lister.get(PODS, other.namespace, other.name)
             if other == key or pod is None or spec_of(pod).get("nodeName"):
                 del self._assumed[other]
-        load = Counter(self._assumed.values())
+        pods_per_node = Counter(self._assumed.values())
         for node in nodes:
-            load[name_of(node)] += len(lister.pods_on(name_of(node)))
-        return load
+            pods_per_node[name_of(node)] += len(lister.pods_on(name_of(node)))
+        return pods_per_node
 
 
-def choose_node(pod: Object, nodes: Sequence[Object], load: Mapping[str, int]) -> str:
-    """The node with the fewest pods among those that take this one; empty when none does."""
+def choose_node(pod: Object, nodes: Sequence[Object], pods_per_node: Mapping[str, int]) -> str:
+    """The fitting node with the fewest pods; empty if none fits."""
     fitting = [name_of(node) for node in nodes if is_schedulable(node) and node_fits(node, pod)]
-    return min(fitting, key=lambda name: (load.get(name, 0), name), default="")
+    return min(fitting, key=lambda name: (pods_per_node.get(name, 0), name), default="")
 
 
 def bind(pod: Object, node: str) -> Result:
-    """Assign a pod to a node."""
+    """Create the Binding of a pod to a node."""
     binding = {
         "apiVersion": "v1",
         "kind": "Binding",
@@ -105,15 +105,15 @@ def bind(pod: Object, node: str) -> Result:
 
 
 def unschedulable(pod: Object, nodes: int, now: datetime) -> Result:
-    """Say once that no node takes a pod."""
+    """Set PodScheduled to False, with an Event the first time."""
     text = f"0/{nodes} nodes are available: {nodes} node(s) didn't match what the pod asks for."
-    told = _unassigned(pod, "Unschedulable", text, now)
+    status_result = _set_unscheduled(pod, "Unschedulable", text, now)
     event = RecordEvent(pod, "FailedScheduling", text, _COMPONENT, warning=True)
-    return Result((*told.writes, event)) if told.writes else told
+    return Result((*status_result.writes, event)) if status_result.writes else status_result
 
 
 def is_schedulable(node: Object) -> bool:
-    """Whether a node takes new pods at all."""
+    """Whether a node accepts new pods at all."""
     return (
         is_condition_true(node, "Ready")
         and not spec_of(node).get("unschedulable")
@@ -124,13 +124,13 @@ def is_schedulable(node: Object) -> bool:
 def node_fits(node: Object, pod: Object) -> bool:
     """Whether a pod's selector, affinity and tolerations let it run on a node."""
     labels = labels_of(node)
-    wanted = spec_of(pod).get("nodeSelector") or {}
-    if any(labels.get(key) != value for key, value in wanted.items()):
+    desired = spec_of(pod).get("nodeSelector") or {}
+    if any(labels.get(key) != value for key, value in desired.items()):
         return False
-    return _is_near(node, pod) and _is_tolerated(node, pod)
+    return _matches_affinity(node, pod) and _tolerates_taints(node, pod)
 
 
-def _is_near(node: Object, pod: Object) -> bool:
+def _matches_affinity(node: Object, pod: Object) -> bool:
     affinity = ((spec_of(pod).get("affinity") or {}).get("nodeAffinity") or {}).get(
         "requiredDuringSchedulingIgnoredDuringExecution"
     )
@@ -148,7 +148,7 @@ def _is_near(node: Object, pod: Object) -> bool:
     )
 
 
-def _is_tolerated(node: Object, pod: Object) -> bool:
+def _tolerates_taints(node: Object, pod: Object) -> bool:
     tolerations = spec_of(pod).get("tolerations") or ()
     return all(
         any(_tolerates(toleration, taint) for toleration in tolerations)
@@ -167,14 +167,16 @@ def _tolerates(toleration: Object, taint: Object) -> bool:
     return bool(toleration.get("key")) and toleration.get("value", "") == taint.get("value", "")
 
 
-def _is_ours(pod: Object) -> bool:
-    named = spec_of(pod).get("schedulerName") or _COMPONENT
+def _needs_scheduling(pod: Object) -> bool:
+    scheduler = spec_of(pod).get("schedulerName") or _COMPONENT
     assigned = spec_of(pod).get("nodeName")
-    return named == _COMPONENT and not assigned and not is_deleting(pod) and not is_finished(pod)
+    return (
+        scheduler == _COMPONENT and not assigned and not is_deleting(pod) and not is_finished(pod)
+    )
 
 
-def _claim_trouble(pod: Object, lister: Lister) -> str:
-    """What is wrong with the claims that a pod mounts; empty when nothing is."""
+def _claim_problem(pod: Object, lister: Lister) -> str:
+    """Why the claims of a pod prevent scheduling; empty if they do not."""
     for volume in spec_of(pod).get("volumes") or ():
         name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
         if not name:
@@ -187,10 +189,10 @@ def _claim_trouble(pod: Object, lister: Lister) -> str:
     return ""
 
 
-def _unassigned(pod: Object, reason: str, message: str, now: datetime) -> Result:
-    standing = status_of(pod).get("conditions") or []
-    wanted = new_condition("PodScheduled", False, reason, message)
-    others = [one for one in standing if one.get("type") != "PodScheduled"]
-    told = merge_conditions(standing, [wanted], now, probed=True)
-    status = {**status_of(pod), "phase": "Pending", "conditions": [*others, *told]}
+def _set_unscheduled(pod: Object, reason: str, message: str, now: datetime) -> Result:
+    existing = status_of(pod).get("conditions") or []
+    desired = new_condition("PodScheduled", False, reason, message)
+    others = [one for one in existing if one.get("type") != "PodScheduled"]
+    status_result = merge_conditions(existing, [desired], now, probed=True)
+    status = {**status_of(pod), "phase": "Pending", "conditions": [*others, *status_result]}
     return Result(status_patch(PODS, pod, status))

@@ -1,4 +1,4 @@
-"""Addresses for Services of type LoadBalancer, from ranges of the cluster's own."""
+"""The service load-balancer controller: allocates addresses to LoadBalancer Services."""
 
 from collections.abc import Callable, Iterable, Sequence
 from ipaddress import ip_address, ip_network
@@ -10,122 +10,122 @@ from tinykube.storage import Change
 
 CLASS = "sim.hanse.dev/load-balancer"
 
-Holder = tuple[Key, str]
+ServiceIdentity = tuple[Key, str]
 """A Service by its key and uid."""
 
 
-class AddressBook:
-    """Which Service holds which address of some ranges; each address has at most one holder."""
+class AddressPool:
+    """The addresses of some ranges; each is assigned to at most one Service."""
 
     def __init__(self, ranges: Iterable[str]) -> None:
         self._networks = [ip_network(cidr) for cidr in ranges]
-        self._holders: dict[str, Holder] = {}
-        self._held: dict[Holder, tuple[str, ...]] = {}
+        self._owners: dict[str, ServiceIdentity] = {}
+        self._assigned: dict[ServiceIdentity, tuple[str, ...]] = {}
 
-    def owns(self, address: str) -> bool:
-        """Whether an address is of these ranges."""
+    def contains(self, address: str) -> bool:
+        """Whether an address is in these ranges."""
         try:
             parsed = ip_address(address)
         except ValueError:
             return False
         return any(parsed in network for network in self._networks)
 
-    def is_free(self, address: str, holder: Holder) -> bool:
-        """Whether a holder has an address of these ranges, or may have it."""
-        return self.owns(address) and self._holders.get(address, holder) == holder
+    def is_free(self, address: str, identity: ServiceIdentity) -> bool:
+        """Whether an address of these ranges is free or assigned to this Service."""
+        return self.contains(address) and self._owners.get(address, identity) == identity
 
-    def hold(self, holder: Holder, addresses: Sequence[str]) -> None:
-        """Let a holder have exactly these addresses."""
-        self.release(holder)
-        self._held[holder] = tuple(addresses)
-        self._holders.update(dict.fromkeys(addresses, holder))
+    def assign(self, identity: ServiceIdentity, addresses: Sequence[str]) -> None:
+        """Assign exactly these addresses to a Service."""
+        self.release(identity)
+        self._assigned[identity] = tuple(addresses)
+        self._owners.update(dict.fromkeys(addresses, identity))
 
-    def release(self, holder: Holder) -> bool:
-        """Take back all that a holder has; returns whether that was anything."""
-        freed = self._held.pop(holder, ())
+    def release(self, identity: ServiceIdentity) -> bool:
+        """Release all addresses of a Service; returns whether it had any."""
+        freed = self._assigned.pop(identity, ())
         for address in freed:
-            del self._holders[address]
+            del self._owners[address]
         return bool(freed)
 
-    def release_unless(self, exists: Callable[[Holder], bool]) -> None:
-        """Take back what holders have that no longer exist."""
-        for holder in [holder for holder in self._held if not exists(holder)]:
-            self.release(holder)
+    def release_unless(self, exists: Callable[[ServiceIdentity], bool]) -> None:
+        """Release the addresses of Services that no longer exist."""
+        for identity in [identity for identity in self._assigned if not exists(identity)]:
+            self.release(identity)
 
     def next_free_address(self, family: str) -> str:
-        """The first address of a family that has no holder; empty when there is none."""
+        """The first free address of a family; empty if there is none."""
         for network in self._networks:
             if f"IPv{network.version}" == family:
                 for address in network.hosts():
-                    if str(address) not in self._holders:
+                    if str(address) not in self._owners:
                         return str(address)
         return ""
 
 
 class ServiceLoadBalancerController:
-    """Allocates addresses to Services and keeps those that their statuses show."""
+    """Allocates addresses to Services, and keeps those in their status."""
 
     name = "load-balancer"
     watches = frozenset((SERVICES,))
 
     def __init__(self, ranges: Sequence[str]) -> None:
-        self._book = AddressBook(ranges)
-        self._waiting: dict[Key, None] = {}
-        """The Services for which there was no address."""
+        self._pool = AddressPool(ranges)
+        self._pending: dict[Key, None] = {}
+        """The keys of Services for which no address was free."""
 
     def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
-        """Notes which addresses are held before any new one is allocated."""
+        """Also assigns the observed addresses, before any new one is allocated."""
         service = change.object
         key = key_of(SERVICES, service)
         deleted = change.type == "DELETED"
-        if not deleted and is_served(service):
-            self._hold_observed(service, lister)
+        if not deleted and is_managed(service):
+            self._assign_observed(service, lister)
         else:
-            self._waiting.pop(key, None)
-            if self._book.release(holder_of(service)):
-                yield from self._waiting
+            self._pending.pop(key, None)
+            if self._pool.release(service_identity(service)):
+                yield from self._pending
         if not deleted:
             yield key
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
         service = lister.get(SERVICES, key.namespace, key.name)
-        self._waiting.pop(key, None)
+        self._pending.pop(key, None)
         if service is None:
             return DONE
-        wanted: tuple[str, ...] = ()
-        if is_served(service):
-            wanted = wanted_addresses(service, self._book)
-            if not wanted:
-                self._book.release_unless(lambda other: _exists(other, lister))
-                wanted = wanted_addresses(service, self._book)
-            self._book.hold(holder_of(service), wanted)
-            if not wanted:
-                self._waiting[key] = None
-        return Result(status_patches(service, wanted, self._book))
+        desired: tuple[str, ...] = ()
+        if is_managed(service):
+            desired = desired_addresses(service, self._pool)
+            if not desired:
+                self._pool.release_unless(lambda other: _exists(other, lister))
+                desired = desired_addresses(service, self._pool)
+            self._pool.assign(service_identity(service), desired)
+            if not desired:
+                self._pending[key] = None
+        return Result(status_patches(service, desired, self._pool))
 
-    def _hold_observed(self, service: Object, lister: Lister) -> None:
-        holder = holder_of(service)
-        observed = [address for address in addresses_of(service) if self._book.owns(address)]
-        if not all(self._book.is_free(address, holder) for address in observed):
-            # after a restore the holder may be a Service that does not exist
-            self._book.release_unless(lambda other: _exists(other, lister))
-        kept = [address for address in observed if self._book.is_free(address, holder)]
+    def _assign_observed(self, service: Object, lister: Lister) -> None:
+        identity = service_identity(service)
+        observed = [address for address in addresses_of(service) if self._pool.contains(address)]
+        if not all(self._pool.is_free(address, identity) for address in observed):
+            # after a restore the owner may be a Service that no longer exists
+            self._pool.release_unless(lambda other: _exists(other, lister))
+        kept = [address for address in observed if self._pool.is_free(address, identity)]
         if kept:
-            self._book.hold(holder, kept)
+            self._pool.assign(identity, kept)
 
 
-def holder_of(service: Object) -> Holder:
+def service_identity(service: Object) -> ServiceIdentity:
     return key_of(SERVICES, service), uid_of(service)
 
 
-def _exists(holder: Holder, lister: Lister) -> bool:
-    key, uid = holder
+def _exists(identity: ServiceIdentity, lister: Lister) -> bool:
+    key, uid = identity
     service = lister.get(SERVICES, key.namespace, key.name)
-    return service is not None and uid_of(service) == uid and is_served(service)
+    return service is not None and uid_of(service) == uid and is_managed(service)
 
 
-def is_served(service: Object) -> bool:
-    """Whether a Service asks for an address and names no other class of load balancers."""
+def is_managed(service: Object) -> bool:
+    """Whether a Service is of type LoadBalancer and of no other load-balancer class."""
     spec = spec_of(service)
     ours = spec.get("loadBalancerClass", "") in ("", CLASS)
     return spec.get("type") == "LoadBalancer" and ours
@@ -137,34 +137,34 @@ def addresses_of(service: Object) -> tuple[str, ...]:
     return tuple(entry["ip"] for entry in ingress if entry.get("ip"))
 
 
-def wanted_addresses(service: Object, book: AddressBook) -> tuple[str, ...]:
-    """The addresses a Service gets: its own where they fit, the one it asks for, or new ones.
+def desired_addresses(service: Object, pool: AddressPool) -> tuple[str, ...]:
+    """The desired addresses of a Service: current ones, the requested one, or new ones.
 
     Empty when another Service holds the one it asks for, or the ranges are used up.
     """
-    holder, spec = holder_of(service), spec_of(service)
-    if asked := spec.get("loadBalancerIP"):
-        return (asked,) if book.is_free(asked, holder) else ()
-    present = [address for address in addresses_of(service) if book.is_free(address, holder)]
+    identity, spec = service_identity(service), spec_of(service)
+    if requested := spec.get("loadBalancerIP"):
+        return (requested,) if pool.is_free(requested, identity) else ()
+    current = [address for address in addresses_of(service) if pool.is_free(address, identity)]
     found: list[str] = []
     for family in spec.get("ipFamilies") or ("IPv4",):
-        kept = (address for address in present if (":" in address) == (family == "IPv6"))
-        address = next(kept, "") or book.next_free_address(family)
+        kept = (address for address in current if (":" in address) == (family == "IPv6"))
+        address = next(kept, "") or pool.next_free_address(family)
         if address:
             found.append(address)
     return tuple(found)
 
 
-def status_patches(service: Object, wanted: Sequence[str], book: AddressBook) -> tuple[Patch, ...]:
-    """The write that gives a Service its addresses or takes ours from it; none when it has them."""
-    present = addresses_of(service)
-    if is_served(service):
-        if present == tuple(wanted):
+def status_patches(service: Object, desired: Sequence[str], pool: AddressPool) -> tuple[Patch, ...]:
+    """The status patch that sets or removes the addresses; empty if they are up to date."""
+    current = addresses_of(service)
+    if is_managed(service):
+        if current == tuple(desired):
             return ()
     elif spec_of(service).get("type") == "LoadBalancer":
-        return ()  # another class serves it, and writes its status
-    elif not any(book.owns(address) for address in present):
+        return ()  # another load-balancer class writes its status
+    elif not any(pool.contains(address) for address in current):
         return ()
-    ingress = [{"ip": address, "ipMode": "VIP"} for address in wanted]
+    ingress = [{"ip": address, "ipMode": "VIP"} for address in desired]
     body = {"status": {"loadBalancer": {"ingress": ingress or None}}}
     return (Patch(SERVICES, service, body, subresource="status"),)

@@ -1,4 +1,4 @@
-"""ServiceCIDRs: ready once they are there, and kept for as long as an address in them is used."""
+"""The ServiceCIDR controller: sets Ready, and protects CIDRs with allocated addresses."""
 
 from collections.abc import Iterable
 from ipaddress import ip_address, ip_network
@@ -12,15 +12,15 @@ from tinykube.storage import Change
 SERVICE_CIDRS = "servicecidrs.networking.k8s.io"
 IP_ADDRESSES = "ipaddresses.networking.k8s.io"
 FINALIZER = "networking.k8s.io/service-cidr-finalizer"
-_READY = "Kubernetes Service CIDR is ready"
-_ENDING = (
+_READY_MESSAGE = "Kubernetes Service CIDR is ready"
+_IN_USE_MESSAGE = (
     "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new "
     "ServiceCIDR"
 )
 
 
 class ServiceCIDRController:
-    """Wakes with a range, and with an address that is given back while a range is to go."""
+    """Keys: a ServiceCIDR, and terminating ones when an IPAddress is released."""
 
     name = "service-ranges"
     watches = frozenset((SERVICE_CIDRS, IP_ADDRESSES))
@@ -38,33 +38,35 @@ class ServiceCIDRController:
         cidr = lister.get(SERVICE_CIDRS, "", key.name)
         if cidr is None:
             return DONE
-        held = FINALIZER in (cidr["metadata"].get("finalizers") or ())
+        has_finalizer = FINALIZER in (cidr["metadata"].get("finalizers") or ())
         if not is_deleting(cidr):
-            return _readied(cidr, lister) if held else _finalized(cidr, add=True)
-        if held and not _is_used(cidr, lister):
-            return _finalized(cidr, add=False)
-        told = merge_conditions(
+            return _set_ready(cidr, lister) if has_finalizer else _set_finalizer(cidr, add=True)
+        if has_finalizer and not _is_used(cidr, lister):
+            return _set_finalizer(cidr, add=False)
+        conditions = merge_conditions(
             status_of(cidr).get("conditions") or (),
-            [new_condition("Ready", False, "Terminating", _ENDING)],
+            [new_condition("Ready", False, "Terminating", _IN_USE_MESSAGE)],
             lister.now,
         )
-        return Result(status_patch(SERVICE_CIDRS, cidr, {"conditions": told}))
+        return Result(status_patch(SERVICE_CIDRS, cidr, {"conditions": conditions}))
 
 
-def _readied(cidr: Object, lister: Lister) -> Result:
-    standing = status_of(cidr).get("conditions") or ()
-    told = merge_conditions(standing, [new_condition("Ready", True, "", _READY)], lister.now)
-    return Result(status_patch(SERVICE_CIDRS, cidr, {"conditions": told}))
+def _set_ready(cidr: Object, lister: Lister) -> Result:
+    existing = status_of(cidr).get("conditions") or ()
+    conditions = merge_conditions(
+        existing, [new_condition("Ready", True, "", _READY_MESSAGE)], lister.now
+    )
+    return Result(status_patch(SERVICE_CIDRS, cidr, {"conditions": conditions}))
 
 
-def _finalized(cidr: Object, *, add: bool) -> Result:
+def _set_finalizer(cidr: Object, *, add: bool) -> Result:
     others = [f for f in cidr["metadata"].get("finalizers") or () if f != FINALIZER]
-    wanted = [*others, FINALIZER] if add else others
-    return Result((Patch(SERVICE_CIDRS, cidr, {"metadata": {"finalizers": wanted}}),))
+    finalizers = [*others, FINALIZER] if add else others
+    return Result((Patch(SERVICE_CIDRS, cidr, {"metadata": {"finalizers": finalizers}}),))
 
 
 def _is_used(cidr: Object, lister: Lister) -> bool:
-    """Whether an address is used that no other range has."""
+    """Whether an allocated address is in no other ServiceCIDR."""
     others = [
         text
         for one in lister.objects(SERVICE_CIDRS)
@@ -73,11 +75,11 @@ def _is_used(cidr: Object, lister: Lister) -> bool:
     ]
     own = cidr["spec"].get("cidrs") or ()
     return any(
-        _has(own, name_of(used)) and not _has(others, name_of(used))
+        _contains(own, name_of(used)) and not _contains(others, name_of(used))
         for used in lister.objects(IP_ADDRESSES)
     )
 
 
-def _has(ranges: Iterable[str], address: str) -> bool:
-    at = ip_address(address)
-    return any(at.version == (n := ip_network(r)).version and at in n for r in ranges)
+def _contains(ranges: Iterable[str], address: str) -> bool:
+    parsed = ip_address(address)
+    return any(parsed.version == (n := ip_network(r)).version and parsed in n for r in ranges)

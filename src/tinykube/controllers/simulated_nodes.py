@@ -1,4 +1,4 @@
-"""Simulated nodes: as many as asked for, spread over zones, with addresses of their own."""
+"""Simulated nodes: created once, spread over zones, with addresses and pod CIDRs."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -25,7 +25,7 @@ SIMULATED = "sim.hanse.dev/node"
 ZONE = "topology.kubernetes.io/zone"
 REGION = "topology.kubernetes.io/region"
 _ZONES = "abc"
-_QUIET = (
+_PRESSURE_CONDITIONS = (
     ("MemoryPressure", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
     ("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
     ("PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
@@ -33,7 +33,7 @@ _QUIET = (
 
 
 class NodeRanges(Struct, frozen=True):
-    """Where nodes and their pods get addresses; a second pod range makes pods dual-stack."""
+    """The address ranges of nodes and pods; a second pod range makes pods dual-stack."""
 
     pods: tuple[str, ...] = ("10.128.0.0/16",)
     internal: str = "172.30.0.0/24"
@@ -41,7 +41,7 @@ class NodeRanges(Struct, frozen=True):
 
 
 class SimulatedNodeController:
-    """Makes a cluster's nodes once, and turns them unready and back by their annotation."""
+    """Creates a cluster's nodes, and sets their Ready condition by their annotation."""
 
     name = "node"
     watches = frozenset((NODES,))
@@ -51,7 +51,7 @@ class SimulatedNodeController:
 
     @property
     def initial_keys(self) -> list[Key]:
-        """The nodes that must be there before anything else can run."""
+        """The keys of the nodes, to be created before anything else runs."""
         return [Key(NODES, "", name) for name in self._planned]
 
     def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:  # noqa: ARG002 - the contract's
@@ -72,22 +72,24 @@ class SimulatedNodeController:
 
 
 def plan_nodes(cluster: str, count: int, ranges: NodeRanges) -> list[Object]:
-    """The nodes of one cluster: names, zones and addresses follow from the cluster's ranges."""
+    """The nodes of one cluster, with names, zones, addresses and pod CIDRs."""
     internal = list(islice(ip_network(ranges.internal).hosts(), count))
     external = list(islice(ip_network(ranges.external).hosts(), count))
-    parts = [list(islice(_parts(ip_network(pods), count), count)) for pods in ranges.pods]
+    pod_cidrs = [list(islice(_pod_subnets(ip_network(pods), count), count)) for pods in ranges.pods]
     return [
         _node(
             cluster,
             number,
-            [str(subnets[number]) for subnets in parts],
+            [str(subnets[number]) for subnets in pod_cidrs],
             (str(internal[number]), str(external[number])),
         )
         for number in range(count)
     ]
 
 
-def _parts(network: IPv4Network | IPv6Network, count: int) -> Iterable[IPv4Network | IPv6Network]:
+def _pod_subnets(
+    network: IPv4Network | IPv6Network, count: int
+) -> Iterable[IPv4Network | IPv6Network]:
     return network.subnets(prefixlen_diff=max(0, (count - 1).bit_length()))
 
 
@@ -121,23 +123,26 @@ def _node(cluster: str, number: int, pods: list[str], addresses: tuple[str, str]
 
 
 def node_status(node: Object, now: datetime) -> Object:
-    """A healthy node's status, unless its annotation says that it is not ready."""
-    room = {"cpu": "32", "memory": "128Gi", "pods": "5000", "ephemeral-storage": "512Gi"}
-    standing = status_of(node)
+    """A healthy node's status, unless its annotation holds it unready."""
+    capacity = {"cpu": "32", "memory": "128Gi", "pods": "5000", "ephemeral-storage": "512Gi"}
+    existing = status_of(node)
     ready = annotations_of(node).get(READY) != "false"
-    wanted = [new_condition(kind, not ready and None, why, text) for kind, why, text in _QUIET]
+    desired = [
+        new_condition(kind, not ready and None, reason, text)
+        for kind, reason, text in _PRESSURE_CONDITIONS
+    ]
     if ready:
-        wanted.append(
+        desired.append(
             new_condition("Ready", True, "KubeletReady", "kubelet is posting ready status")
         )
     else:
         text = f"node is held unready by the annotation {READY}"
-        wanted.append(new_condition("Ready", False, "KubeletNotReady", text))
+        desired.append(new_condition("Ready", False, "KubeletNotReady", text))
     return {
-        **standing,
-        "capacity": standing.get("capacity") or room,
-        "allocatable": standing.get("allocatable") or room,
-        "conditions": merge_conditions(standing.get("conditions") or (), wanted, now),
+        **existing,
+        "capacity": existing.get("capacity") or capacity,
+        "allocatable": existing.get("allocatable") or capacity,
+        "conditions": merge_conditions(existing.get("conditions") or (), desired, now),
         "nodeInfo": _node_info(name_of(node)),
     }
 

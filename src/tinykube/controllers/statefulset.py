@@ -119,7 +119,7 @@ def sync_stateful_set(
     claims: Mapping[str, Object],
     now: datetime,
 ) -> Result:
-    """Create unavailable pods, then scale down, then delete pods of an old revision."""
+    """Create missing pods, then scale down, then delete pods of an old revision."""
     by_ordinal = {ordinal_of(stateful_set, pod) or 0: pod for pod in pods}
     status = stateful_set_status(stateful_set, history, pods, now)
     step = _Step([])
@@ -171,7 +171,7 @@ def _create_missing(
     now: datetime,
     step: _Step,
 ) -> None:
-    """Create unavailable pods; in order, each only after its predecessor is available."""
+    """Create missing pods; in order, each only after its predecessor is available."""
     in_order = _is_ordered(stateful_set)
     for ordinal in ordinals_of(stateful_set):
         pod = pods.get(ordinal)

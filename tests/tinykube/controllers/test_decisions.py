@@ -7,16 +7,15 @@ import pytest
 from tinykube.builtin_resources import BUILTINS
 from tinykube.controllers.controller import Create, Delete, Patch, RecordEvent, Replace
 from tinykube.controllers.events import EventRecorder
-from tinykube.controllers.garbagecollector import OwnersByState
-from tinykube.controllers.garbagecollector import decide as judge
-from tinykube.controllers.namespace import NamespaceContent, decide
+from tinykube.controllers.garbagecollector import OwnersByState, collect
+from tinykube.controllers.namespace import NamespaceContent, sync_namespace
 from tinykube.controllers.objects import find_condition, name_of
 from tinykube.controllers.persistentvolume import needs_volume, volume_for
 from tinykube.controllers.service_loadbalancer import (
-    AddressBook,
-    holder_of,
+    AddressPool,
+    desired_addresses,
+    service_identity,
     status_patches,
-    wanted_addresses,
 )
 from tinykube.controllers.simulated_nodes import NodeRanges, node_status, plan_nodes
 from tinykube.resources import Object
@@ -46,13 +45,13 @@ def test_what_becomes_of_an_object_by_its_owners(
 ) -> None:
     owned = pod("a", ownerReferences=[SOLID, DEAD])
 
-    assert [type(one) for one in judge("pods", owned, owners, []).writes] == expected
+    assert [type(one) for one in collect("pods", owned, owners, []).writes] == expected
 
 
 def test_a_dependent_with_dependents_goes_after_them() -> None:
     owned = pod("a", ownerReferences=[WAITING])
 
-    (write,) = judge("pods", owned, OwnersByState(waiting=(WAITING,)), [pod("b")]).writes
+    (write,) = collect("pods", owned, OwnersByState(waiting=(WAITING,)), [pod("b")]).writes
 
     assert isinstance(write, Delete)
     assert write.propagation == "Foreground"
@@ -72,7 +71,9 @@ PODS = BUILTINS.kinds[("v1", "Pod")]
 
 
 def test_a_namespace_first_deletes_what_is_in_it() -> None:
-    result = decide(ending(), [NamespaceContent(PODS, (pod("a"), pod("b", deleting=True)))], NOW)
+    result = sync_namespace(
+        ending(), [NamespaceContent(PODS, (pod("a"), pod("b", deleting=True)))], NOW
+    )
 
     assert [name_of(one.target) for one in result.writes if isinstance(one, Delete)] == ["a"]
 
@@ -80,7 +81,7 @@ def test_a_namespace_first_deletes_what_is_in_it() -> None:
 def test_a_namespace_says_what_it_is_waiting_for() -> None:
     held = pod("a", deleting=True, finalizers=["hanse.dev/keep"])
 
-    (write,) = decide(ending(), [NamespaceContent(PODS, (held,))], NOW).writes
+    (write,) = sync_namespace(ending(), [NamespaceContent(PODS, (held,))], NOW).writes
 
     assert isinstance(write, Patch)
     told = write.body["status"]["conditions"]
@@ -96,7 +97,7 @@ def test_a_namespace_says_what_it_is_waiting_for() -> None:
 
 
 def test_an_empty_namespace_is_let_go() -> None:
-    (write,) = decide(ending(("kubernetes", "hanse.dev/x")), [], NOW).writes
+    (write,) = sync_namespace(ending(("kubernetes", "hanse.dev/x")), [], NOW).writes
 
     assert isinstance(write, Replace)
     assert write.subresource == "finalize"
@@ -112,21 +113,21 @@ def balanced(name: str, *addresses: str, **spec: str) -> Object:
 
 
 def test_addresses_are_given_once_and_kept() -> None:
-    book = AddressBook(["198.19.0.0/30"])
+    pool = AddressPool(["198.19.0.0/30"])
 
-    first = wanted_addresses(balanced("a"), book)
-    book.hold(holder_of(balanced("a")), first)
-    second = wanted_addresses(balanced("b"), book)
-    book.hold(holder_of(balanced("b")), second)
+    first = desired_addresses(balanced("a"), pool)
+    pool.assign(service_identity(balanced("a")), first)
+    second = desired_addresses(balanced("b"), pool)
+    pool.assign(service_identity(balanced("b")), second)
 
     assert (first, second) == (("198.19.0.1",), ("198.19.0.2",))
-    assert wanted_addresses(balanced("c"), book) == ()
-    assert wanted_addresses(balanced("a", "198.19.0.1"), book) == first
-    assert status_patches(balanced("a", "198.19.0.1"), first, book) == ()
+    assert desired_addresses(balanced("c"), pool) == ()
+    assert desired_addresses(balanced("a", "198.19.0.1"), pool) == first
+    assert status_patches(balanced("a", "198.19.0.1"), first, pool) == ()
 
 
 @pytest.mark.parametrize(
-    ("asked", "given"),
+    ("requested", "given"),
     [
         pytest.param("198.19.0.7", ("198.19.0.7",), id="free"),
         pytest.param("198.19.0.1", (), id="another's"),
@@ -134,19 +135,19 @@ def test_addresses_are_given_once_and_kept() -> None:
     ],
 )
 def test_an_address_that_is_asked_for_is_given_if_it_can_be(
-    asked: str, given: tuple[str, ...]
+    requested: str, given: tuple[str, ...]
 ) -> None:
-    book = AddressBook(["198.19.0.0/24"])
-    book.hold(holder_of(balanced("other")), ["198.19.0.1"])
+    pool = AddressPool(["198.19.0.0/24"])
+    pool.assign(service_identity(balanced("other")), ["198.19.0.1"])
 
-    assert wanted_addresses(balanced("a", loadBalancerIP=asked), book) == given
+    assert desired_addresses(balanced("a", loadBalancerIP=requested), pool) == given
 
 
 def test_an_address_goes_with_the_type() -> None:
-    book = AddressBook(["198.19.0.0/24"])
+    pool = AddressPool(["198.19.0.0/24"])
     former = balanced("a", "198.19.0.1", type="ClusterIP")
 
-    (patch,) = status_patches(former, (), book)
+    (patch,) = status_patches(former, (), pool)
 
     assert patch.body["status"] == {"loadBalancer": {"ingress": None}}
 
@@ -154,7 +155,7 @@ def test_an_address_goes_with_the_type() -> None:
 def test_another_class_is_left_alone() -> None:
     foreign = balanced("a", "198.19.0.1", loadBalancerClass="cloud.example/lb")
 
-    assert status_patches(foreign, (), AddressBook(["198.19.0.0/24"])) == ()
+    assert status_patches(foreign, (), AddressPool(["198.19.0.0/24"])) == ()
 
 
 def test_a_volume_is_reserved_for_its_claim() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tinykube.controllers.controller import Create, Delete, Patch, Write
 from tinykube.controllers.endpoints import plan_endpoints
-from tinykube.controllers.endpointslice import group_endpoints, is_reachable
+from tinykube.controllers.endpointslice import group_endpoints, is_endpoint
 from tinykube.controllers.endpointslice_packing import plan_slices
 from tinykube.controllers.objects import name_of
 from tinykube.resources import Object
@@ -118,7 +118,7 @@ def test_a_host_name_is_told_only_under_its_own_service() -> None:
     ],
 )
 def test_some_pods_are_no_endpoints(member: Object) -> None:
-    assert not is_reachable(member)
+    assert not is_endpoint(member)
 
 
 def test_named_ports_part_pods_that_serve_them_differently() -> None:

@@ -9,7 +9,7 @@ from tinykube.controllers.objects import find_condition
 from tinykube.controllers.pod_status import (
     PodContext,
     PodStatusResult,
-    lifecycle,
+    pod_status_at,
     unreachable_status,
 )
 from tinykube.resources import Object
@@ -29,7 +29,7 @@ def fresh(**annotations: str) -> Object:
 
 def after(seconds: float, member: Object) -> PodStatusResult:
     now = NOW + timedelta(seconds=seconds)
-    return lifecycle(member, PodContext(now, NOW, START, ("10.1.0.9",), "172.30.0.1"))
+    return pod_status_at(member, PodContext(now, NOW, START, ("10.1.0.9",), "172.30.0.1"))
 
 
 def told(member: Object, seconds: float) -> Object:
@@ -154,7 +154,7 @@ def test_an_address_comes_round_again_only_after_all_others() -> None:
     assert first is not None
     assert first.address == "10.1.0.1"
 
-    again = next_free_address("10.1.0.0/29", first.following, {"10.1.0.2"}.__contains__)
+    again = next_free_address("10.1.0.0/29", first.next_offset, {"10.1.0.2"}.__contains__)
     assert again is not None
     assert again.address == "10.1.0.3"
 

@@ -77,7 +77,7 @@ async def test_an_unready_pod_is_told_as_such_and_comes_back() -> None:
 
 
 async def test_a_pod_that_is_going_is_told_as_terminating() -> None:
-    slow = Simulation(pace=PodTiming(stop_after=PodTiming().stop_after * 100))
+    slow = Simulation(pod_timing=PodTiming(stop_after=PodTiming().stop_after * 100))
     async with cluster(simulation=slow) as there:
         await there.create(service())
         await there.create(workload("Deployment", replicas=1))

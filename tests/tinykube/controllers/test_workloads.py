@@ -360,7 +360,7 @@ async def test_a_restart_over_a_settled_cluster_writes_nothing() -> None:
 
 
 async def test_pods_can_start_at_once() -> None:
-    at_once = Simulation(pace=PodTiming(start_after=PodTiming().start_after * 0))
+    at_once = Simulation(pod_timing=PodTiming(start_after=PodTiming().start_after * 0))
     async with cluster(simulation=at_once) as there:
         await there.create(workload("Deployment", replicas=20))
 

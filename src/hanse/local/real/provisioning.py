@@ -1,4 +1,4 @@
-"""Load-balancer addresses and volumes for real clusters, by tinykube's controllers."""
+"""Runs tinykube's load-balancer and volume controllers for a real cluster."""
 
 import asyncio
 from contextlib import aclosing
@@ -29,7 +29,7 @@ from tinykube.users import User
 
 
 class PersistentVolume(Object, frozen=True, kw_only=True):
-    """A piece of storage of one cluster."""
+    """A PersistentVolume of the core API."""
 
     kind: ClassVar[Kind] = Kind("", "v1", "PersistentVolume", "persistentvolumes", namespaced=False)
 
@@ -38,7 +38,7 @@ class PersistentVolume(Object, frozen=True, kw_only=True):
 
 
 class StorageClass(Object, frozen=True, kw_only=True):
-    """A class of storage that claims may name."""
+    """A StorageClass of the storage API."""
 
     kind: ClassVar[Kind] = Kind(
         "storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False
@@ -54,22 +54,22 @@ _MIRRORED: tuple[tuple[str, type[Object]], ...] = (
 
 
 async def provision(transport: Transport, load_balancers: list[str]) -> None:
-    """Give Services addresses and claims volumes, until cancelled."""
+    """Allocate load-balancer addresses and provision volumes until cancelled."""
     cluster = _MirroredCluster(transport)
-    volumes = PersistentVolumeController(binds=False)  # the controller manager does
+    volumes = PersistentVolumeController(binds=False)  # the controller manager of the cluster binds
     loop = ControllerLoop(cluster, (ServiceLoadBalancerController(load_balancers), volumes))
-    first: list[WorkItem] = [(volumes, key) for key in volumes.initial_keys]
+    initial: list[WorkItem] = [(volumes, key) for key in volumes.initial_keys]
     async with asyncio.TaskGroup() as group:
         synced = [asyncio.Event() for _ in _MIRRORED]
         for (store, kind), listed in zip(_MIRRORED, synced, strict=True):
             group.create_task(cluster.follow(store, kind, listed), name=f"{store} watch")
         for listed in synced:
             await listed.wait()
-        group.create_task(loop.run(first), name="provisioning")
+        group.create_task(loop.run(initial), name="provisioning")
 
 
 class _MirroredCluster:
-    """A real cluster as tinykube's controllers see it: objects of a few kinds, and writes."""
+    """A real cluster for tinykube's controllers: a mirror of a few kinds, and writes."""
 
     def __init__(self, transport: Transport) -> None:
         self.storage = Storage(history=0, mirror=True)
@@ -80,7 +80,7 @@ class _MirroredCluster:
         self._random = Random()  # noqa: S311 - spreads retries, guards nothing
 
     async def send(self, request: RequestLike, user: User) -> Response:  # noqa: ARG002 - the administrator writes
-        """Send a write; a server that cannot be reached answers 503."""
+        """Send a write; an unreachable server counts as a 503 response."""
         sent = Request(
             request.method,
             request.path,
