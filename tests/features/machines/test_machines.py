@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from hanse.features.machines.machine import dns_label
-from hanse.features.machines.names import MACHINE, SERVICE_LABEL, VM_SERVICE
+from hanse.features.machines.names import MACHINE_LABEL, SERVICE_LABEL, VM_SERVICE
 from hanse.model.facts import WriteOutcome
 from hanse.model.kinds.antrea import ExternalEntity
 from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
@@ -224,7 +224,7 @@ def test_an_entity_stands_for_each_machine_and_for_each_service() -> None:
     assert of_machine.metadata.labels == {
         TAG: "db",
         "team": "x",
-        MACHINE: "db-1",
+        MACHINE_LABEL: "db-1",
         SERVICE_LABEL: "db",
     }
     assert [(e.ip, e.name) for e in of_machine.spec.endpoints] == [("10.7.0.1", "db-1")]

@@ -1,1 +1,1 @@
-"""Admission: API servers are told whom to ask, and by what certificate to know the answer. Pure."""
+"""Admission: the webhook configurations of the API server, and the serving certificate. Pure."""

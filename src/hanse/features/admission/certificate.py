@@ -1,4 +1,4 @@
-"""The certificate of webhooks as a Secret holds it: is it whole, is it time for another."""
+"""The serving certificate of webhooks in its Secret: reading it, and when to renew it."""
 
 from datetime import datetime, timedelta
 from hashlib import blake2b
@@ -12,14 +12,15 @@ CERTIFICATE, KEY, AUTHORITY = "tls.crt", "tls.key", "ca.crt"
 HOSTS = "webhooks.hanse.dev/hosts"
 RENEW_AFTER = "webhooks.hanse.dev/renew-after"
 DIGEST = "webhooks.hanse.dev/digest"
-"""What the Secret held when it was written: other content is somebody else's."""
+"""Annotation with a digest of the Secret's data, which shows changes by others."""
 
 _END = b"-----END CERTIFICATE-----\n"
 MAX_REQUEUE = timedelta(hours=12)
+"""The longest time until the certificate is checked again."""
 
 
 class StoredCertificate(Struct, frozen=True):
-    """A certificate that is in use."""
+    """A certificate in its Secret."""
 
     secret: Secret
     hosts: str
@@ -27,7 +28,7 @@ class StoredCertificate(Struct, frozen=True):
 
     @property
     def authority(self) -> bytes:
-        """Everything that API servers trust, the present authority first."""
+        """The CA bundle that API servers trust, the current authority first."""
         return self.secret.data[AUTHORITY]
 
     @property
@@ -36,46 +37,52 @@ class StoredCertificate(Struct, frozen=True):
 
 
 def read_certificate(secret: Secret | None) -> StoredCertificate | None:
-    """The certificate in a Secret; None where it is not as it was written."""
+    """The certificate in a Secret; None if that is missing, incomplete or changed by others."""
     if secret is None:
         return None
-    marks = secret.metadata.annotations
+    annotations = secret.metadata.annotations
     if not {CERTIFICATE, KEY, AUTHORITY} <= secret.data.keys():
         return None
-    if marks.get(DIGEST) != secret_digest(secret.data):
+    if annotations.get(DIGEST) != secret_digest(secret.data):
         return None
     try:
-        renew_after = datetime.fromisoformat(marks.get(RENEW_AFTER, ""))
+        renew_after = datetime.fromisoformat(annotations.get(RENEW_AFTER, ""))
     except ValueError:
         return None
     return (
-        StoredCertificate(secret, marks.get(HOSTS, ""), renew_after) if renew_after.tzinfo else None
+        StoredCertificate(secret, annotations.get(HOSTS, ""), renew_after)
+        if renew_after.tzinfo
+        else None
     )
 
 
 def needs_renewal(stored: StoredCertificate, hosts: str, now: datetime) -> bool:
-    """Whether another certificate is needed."""
+    """Whether a new certificate is needed: for other hosts, or because of its age."""
     return stored.hosts != hosts or now >= stored.renew_after
 
 
 def certificate_secret(
-    name: str, namespace: str, hosts: str, made: Wire, before: StoredCertificate | None
+    name: str, namespace: str, hosts: str, issued: Wire, before: StoredCertificate | None
 ) -> Secret:
-    """The Secret for a new certificate; the authority before it stays trusted for a time."""
-    former = before.authority.partition(_END) if before is not None else (b"", b"", b"")
+    """The Secret of a new certificate; the previous authority stays in the CA bundle."""
+    previous = before.authority.partition(_END) if before is not None else (b"", b"", b"")
     data = {
-        CERTIFICATE: str(made["certificate"]).encode(),
-        KEY: str(made["key"]).encode(),
-        AUTHORITY: str(made["authority"]).encode() + former[0] + former[1],
+        CERTIFICATE: str(issued["certificate"]).encode(),
+        KEY: str(issued["key"]).encode(),
+        AUTHORITY: str(issued["authority"]).encode() + previous[0] + previous[1],
     }
-    marks = {HOSTS: hosts, RENEW_AFTER: str(made["renewAfter"]), DIGEST: secret_digest(data)}
-    meta = Meta(name=name, namespace=namespace, annotations=marks)
+    annotations = {
+        HOSTS: hosts,
+        RENEW_AFTER: str(issued["renewAfter"]),
+        DIGEST: secret_digest(data),
+    }
+    meta = Meta(name=name, namespace=namespace, annotations=annotations)
     return Secret(metadata=meta, type="kubernetes.io/tls", data=data)
 
 
 def secret_digest(data: dict[str, bytes]) -> str:
-    """What tells one content of a Secret from another, and nothing about it."""
-    told = blake2b(digest_size=16)
+    """A digest of the Secret's data, which reveals nothing of it."""
+    digest = blake2b(digest_size=16)
     for name in (CERTIFICATE, KEY, AUTHORITY):
-        told.update(data.get(name, b"") + b"\0")
-    return told.hexdigest()
+        digest.update(data.get(name, b"") + b"\0")
+    return digest.hexdigest()

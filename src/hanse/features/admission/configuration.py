@@ -1,4 +1,4 @@
-"""From what hooks ask about to what an API server is told."""
+"""The entries of webhook configurations, built from the rules of each webhook."""
 
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
@@ -14,20 +14,20 @@ SERVICE_PORT = 443
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
 
 
-def webhooks(
-    hooks: Iterable[AdmissionHook], authority: bytes, options: AdmissionOptions, *, changing: bool
+def webhook_entries(
+    hooks: Iterable[AdmissionHook], authority: bytes, options: AdmissionOptions, *, mutating: bool
 ) -> tuple[Wire, ...]:
-    """The entries of one configuration, in the order of the hooks."""
+    """The entries of the validating or mutating configuration, in the order of the hooks."""
     return tuple(
         _entry(hook, number, asks, authority, options)
         for hook in hooks
         for number, asks in enumerate(hook.asks)
-        if asks.changes is changing
+        if asks.changes is mutating
     )
 
 
 def certificate_hosts(options: AdmissionOptions) -> str:
-    """The names and addresses that the certificate bears, joined with commas."""
+    """The comma-joined names and addresses of the serving certificate."""
     if not options.url:
         service = f"{NAME}.{options.namespace}"
         return f"{service}.svc,{service}.svc.cluster.local"
@@ -42,7 +42,7 @@ def _entry(
 ) -> Wire:
     return {
         "name": f"{hook.name}-{number}.{DOMAIN}",
-        "clientConfig": _client(hook.name, authority, options),
+        "clientConfig": _client_config(hook.name, authority, options),
         "rules": [
             {
                 "apiGroups": list(asks.groups),
@@ -54,7 +54,9 @@ def _entry(
         ],
         "failurePolicy": "Fail" if asks.required else "Ignore",
         "matchPolicy": "Equivalent",
-        "namespaceSelector": _spared(asks, options) if asks.required else dict(asks.namespaces),
+        "namespaceSelector": _namespace_selector(asks, options)
+        if asks.required
+        else dict(asks.namespaces),
         "objectSelector": dict(asks.objects),
         "sideEffects": "NoneOnDryRun",
         "timeoutSeconds": asks.timeout_seconds,
@@ -62,7 +64,7 @@ def _entry(
     }
 
 
-def _client(hook: str, authority: bytes, options: AdmissionOptions) -> Wire:
+def _client_config(hook: str, authority: bytes, options: AdmissionOptions) -> Wire:
     bundle = b64encode(authority).decode()
     if options.url:
         return {"caBundle": bundle, "url": f"{options.url.rstrip('/')}/{hook}"}
@@ -75,9 +77,9 @@ def _client(hook: str, authority: bytes, options: AdmissionOptions) -> Wire:
     return {"caBundle": bundle, "service": service}
 
 
-def _spared(asks: WebhookRule, options: AdmissionOptions) -> Wire:
-    """The selector without what an agent that is down is mended in."""
-    spared = sorted({options.namespace, SYSTEM, "kube-system"})
-    rule = {"key": _NAMESPACE_NAME, "operator": "NotIn", "values": spared}
+def _namespace_selector(asks: WebhookRule, options: AdmissionOptions) -> Wire:
+    """The webhook's selector without namespaces that must stay writable to repair an agent."""
+    exempt = sorted({options.namespace, SYSTEM, "kube-system"})
+    rule = {"key": _NAMESPACE_NAME, "operator": "NotIn", "values": exempt}
     given: Sequence[Wire] = asks.namespaces.get("matchExpressions") or ()
     return {**asks.namespaces, "matchExpressions": [*given, rule]}

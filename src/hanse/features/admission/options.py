@@ -1,15 +1,15 @@
-"""What an installation chooses about its webhooks."""
+"""Options of admission webhooks."""
 
 from msgspec import Struct
 
 
 class AdmissionOptions(Struct, frozen=True):
-    """Whether API servers ask, and where they find the agent."""
+    """Whether webhooks are enabled, and how the API server reaches the agent."""
 
     enabled: bool = False
     url: str = ""
-    """Where the API server reaches the agent; empty: by the Service `hanse-webhooks`."""
+    """URL of the agent for the API server; empty: the Service `hanse-webhooks`."""
     namespace: str = "hanse-system"
-    """Where the agent, its certificate and that Service are."""
+    """Namespace of the agent, its certificate and that Service."""
     port: int = 9443
-    """Where the agent's pods listen, for the Service."""
+    """Port of the agent's pods, the target of the Service."""

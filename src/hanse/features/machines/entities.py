@@ -1,10 +1,9 @@
-"""ExternalEntities: machines as Antrea's policies select them, by their tags."""
+"""ExternalEntities: machines that Antrea policies select by labels, which are their tags."""
 
-import re
 from collections.abc import Iterator, Mapping
 
 from hanse.features.machines.machine import Machine, Source, parse_machine, parse_service_tags
-from hanse.features.machines.names import MACHINE, SERVICE_LABEL
+from hanse.features.machines.names import MACHINE_LABEL, SERVICE_LABEL
 from hanse.features.machines.service import list_machines, union
 from hanse.model.kinds.antrea import (
     EntityEndpoint,
@@ -12,27 +11,25 @@ from hanse.model.kinds.antrea import (
     ExternalEntity,
     ExternalEntitySpec,
 )
+from hanse.model.label_syntax import is_label_key, is_label_value
 from hanse.model.naming import unique
 from hanse.model.objects import Meta
 from hanse.model.plan import Desired, Plan
 from hanse.model.snapshot import Snapshot
 
 EXTERNAL_NODE = "hanse"
-"""Who keeps the entities: Antrea leaves those of other nodes to them."""
-
-_LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
-_PREFIX = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
+"""The node that the entities belong to: Antrea leaves those of other nodes alone."""
 
 
 def plan_machine(source: Source | None, snapshot: Snapshot) -> Plan:
-    """The entity of one machine, whether it is a Service or not."""
+    """The ExternalEntity of one machine, whether it belongs to a Service or not."""
     if source is None:
         return Plan()
     machine = parse_machine(source)
-    offer = parse_service_tags(machine)
-    labels = {**valid_labels(machine.tags), MACHINE: _value(machine.name)}
-    if offer.service:
-        labels[SERVICE_LABEL] = offer.service
+    tags = parse_service_tags(machine)
+    labels = {**valid_labels(machine.tags), MACHINE_LABEL: _label_value(machine.name)}
+    if tags.service:
+        labels[SERVICE_LABEL] = tags.service
     entity = ExternalEntity(
         metadata=Meta(
             name=unique("vm", machine.name, str(machine.kind)),
@@ -42,7 +39,7 @@ def plan_machine(source: Source | None, snapshot: Snapshot) -> Plan:
         spec=ExternalEntitySpec(
             endpoints=tuple(_endpoints(machine)),
             ports=tuple(
-                EntityPort(protocol=p.protocol, port=p.port, name=p.name) for p in offer.ports
+                EntityPort(protocol=p.protocol, port=p.port, name=p.name) for p in tags.ports
             ),
             external_node=EXTERNAL_NODE,
         ),
@@ -51,9 +48,10 @@ def plan_machine(source: Source | None, snapshot: Snapshot) -> Plan:
 
 
 def service_entity(name: str, namespace: str, snapshot: Snapshot) -> ExternalEntity | None:
-    """The entity of a VM Service: all its running machines at once."""
-    several = list_machines(name, namespace, snapshot)
-    endpoints = tuple(e for m, _ in several if m.running for e in _endpoints(m))
+    """The ExternalEntity of a VM Service: all its running machines."""
+    machines = list_machines(name, namespace, snapshot)
+    running = [m.machine for m in machines if m.machine.running]
+    endpoints = tuple(e for machine in running for e in _endpoints(machine))
     if not endpoints:
         return None
     return ExternalEntity(
@@ -66,7 +64,7 @@ def service_entity(name: str, namespace: str, snapshot: Snapshot) -> ExternalEnt
             endpoints=endpoints,
             ports=tuple(
                 EntityPort(protocol=p.protocol, port=p.port, name=p.name)
-                for p in union(offer.ports for _, offer in several)
+                for p in union(m.tags.ports for m in machines)
             ),
             external_node=EXTERNAL_NODE,
         ),
@@ -74,11 +72,11 @@ def service_entity(name: str, namespace: str, snapshot: Snapshot) -> ExternalEnt
 
 
 def valid_labels(tags: Mapping[str, str]) -> dict[str, str]:
-    """The tags that can be labels."""
+    """The tags that are valid labels and not reserved."""
     return {
         name: value
         for name, value in tags.items()
-        if _is_name(name) and (not value or _LABEL.fullmatch(value))
+        if is_label_key(name) and is_label_value(value) and not _is_reserved(name)
     }
 
 
@@ -87,12 +85,9 @@ def _endpoints(machine: Machine) -> Iterator[EntityEndpoint]:
         yield EntityEndpoint(ip=address, name=machine.hostname)
 
 
-def _value(name: str) -> str:
+def _label_value(name: str) -> str:
     return name if len(name) <= 63 else unique(name)
 
 
-def _is_name(name: str) -> bool:
-    prefix, slash, rest = name.rpartition("/")
-    if prefix.endswith("hanse.dev") or not _LABEL.fullmatch(rest):
-        return False
-    return not slash or (len(prefix) <= 253 and _PREFIX.fullmatch(prefix) is not None)
+def _is_reserved(name: str) -> bool:
+    return name.rpartition("/")[0].endswith("hanse.dev")

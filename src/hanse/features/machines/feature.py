@@ -1,4 +1,4 @@
-"""The feature: what it watches, what wakes which decision, and the two decisions."""
+"""The feature `machines`: its watches, the keys that a change affects, and the plan of each."""
 
 from collections.abc import Iterable, Iterator
 
@@ -23,12 +23,12 @@ from hanse.model.kinds.machines import CloudMachine, VirtualMachineInstance
 from hanse.model.plan import Desired, Key, Plan
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
 
-SERVICE = "service"
-MACHINE = "machine"
+SERVICE_TOPIC = "service"
+MACHINE_TOPIC = "machine"
 
 
 class Machines:
-    """VM Services and entities of this cluster; it needs no federation and no leader."""
+    """VM Services and ExternalEntities of this cluster, independent of any federation."""
 
     name = "machines"
     watches: tuple[Watch, ...] = (
@@ -48,54 +48,54 @@ class Machines:
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         match change:
             case ObjectChange(where, before, after) if where == snapshot.local:
-                return {key for side in (before, after) for key in _keys_of(side)}
+                return {key for side in (before, after) for key in _source_keys(side)}
             case FactChange(_, KindServed(where, kind)) if where == snapshot.local:
-                return _everything(snapshot) if kind == ExternalEntity.kind else ()
+                return _all_keys(snapshot) if kind == ExternalEntity.kind else ()
             case FactChange():
-                return _of_outcome(change, snapshot)
+                return _keys_for_outcome(change, snapshot)
             case _:
                 return ()
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
         entities = _serves_entities(snapshot)
-        if key.topic != SERVICE:
-            return self._machine(key, snapshot, entities=entities)
+        if key.topic != SERVICE_TOPIC:
+            return self._machine_plan(key, snapshot, entities=entities)
         plan = plan_service(key, snapshot)
         entity = service_entity(key.name, key.namespace, snapshot) if entities else None
         if entity is None or not plan.desired:
             return plan
-        told = Desired(entity, snapshot.local, sources=frozenset({snapshot.local}))
-        return replace(plan, desired=(*plan.desired, told))
+        desired = Desired(entity, snapshot.local, sources=frozenset({snapshot.local}))
+        return replace(plan, desired=(*plan.desired, desired))
 
-    def _machine(self, key: Key, snapshot: Snapshot, *, entities: bool) -> Plan:
+    def _machine_plan(self, key: Key, snapshot: Snapshot, *, entities: bool) -> Plan:
         source = _source(key, snapshot)
         plan = plan_machine(source, snapshot) if entities else Plan()
         if source is None:
             return plan
         machine = parse_machine(source)
-        offer = parse_service_tags(machine)
-        if offer.service:
-            return plan  # the Service's own decision tells how it went
-        telling = machine_status_plan(machine, offer, "", snapshot)
-        return replace(plan, patches=telling.patches, events=telling.events)
+        tags = parse_service_tags(machine)
+        if tags.service:
+            return plan  # the plan of the Service sets the status
+        status = machine_status_plan(machine, tags, "", snapshot)
+        return replace(plan, patches=status.patches, events=status.events)
 
 
-def _keys_of(obj: object) -> Iterator[Key]:
+def _source_keys(obj: object) -> Iterator[Key]:
     if isinstance(obj, SOURCES):
         yield _machine_key(obj)
         service = parse_service_tags(parse_machine(obj)).service
         if service:
-            yield Key(SERVICE, service, obj.metadata.namespace)
+            yield Key(SERVICE_TOPIC, service, obj.metadata.namespace)
 
 
 def _machine_key(source: Source) -> Key:
-    """Kinds have their own keys: machines of two sources may share a name."""
+    """The key of a machine, with its kind: machines of two kinds may have the same name."""
     number = SOURCES.index(type(source))
-    return Key(f"{MACHINE}{number}", source.metadata.name, source.metadata.namespace)
+    return Key(f"{MACHINE_TOPIC}{number}", source.metadata.name, source.metadata.namespace)
 
 
 def _source(key: Key, snapshot: Snapshot) -> Source | None:
-    number = key.topic.removeprefix(MACHINE)
+    number = key.topic.removeprefix(MACHINE_TOPIC)
     if not number.isdecimal() or int(number) >= len(SOURCES):
         return None
     found: Source | None = snapshot.get(
@@ -104,21 +104,21 @@ def _source(key: Key, snapshot: Snapshot) -> Source | None:
     return found
 
 
-def _of_outcome(change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
-    """A VM Service that could not be written, or now can be."""
+def _keys_for_outcome(change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
+    """The VM Service whose write failed, or succeeds again."""
     fact = change.fact
     if isinstance(fact, WriteOutcome) and fact.place.where == snapshot.local:
         ref = fact.place.ref
         if ref.kind == Service.kind:
-            yield Key(SERVICE, ref.name, ref.namespace)
+            yield Key(SERVICE_TOPIC, ref.name, ref.namespace)
 
 
-def _everything(snapshot: Snapshot) -> set[Key]:
+def _all_keys(snapshot: Snapshot) -> set[Key]:
     return {
         key
         for kind in SOURCES
         for source in snapshot.all(snapshot.local, kind)
-        for key in _keys_of(source)
+        for key in _source_keys(source)
     }
 
 

@@ -1,13 +1,13 @@
-"""One machine, whichever of three kinds describes it."""
+"""A machine, read from any of three kinds, and the tags that make it a Service."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from typing import Any, TypeAlias, assert_never
 
 from msgspec import Struct
 
-from hanse.features.machines.names import PORTS_TAG, SERVICE
+from hanse.features.machines.names import PORTS_TAG, SERVICE_TAG
 from hanse.model.kinds.core import Protocol
 from hanse.model.kinds.discovery import family_of
 from hanse.model.kinds.federation import VirtualMachine, spelled, spelled_label
@@ -31,7 +31,7 @@ class Port(Struct, frozen=True):
 
 
 class Machine(Struct, frozen=True):
-    """What is known of a machine, in the same words for all sources."""
+    """A machine, independent of the kind of its source."""
 
     kind: Kind
     name: str
@@ -39,40 +39,49 @@ class Machine(Struct, frozen=True):
     id: str
     tags: dict[str, str]
     addresses: tuple[str, ...]
-    """One of each family: the external one where there is one."""
+    """One of each family: the ExternalIP if there is one."""
     running: bool
 
     @property
     def hostname(self) -> str:
-        """The machine's name as part of a DNS name."""
+        """The machine's name as a DNS label."""
         return dns_label(self.name)
 
 
 class ServiceTags(Struct, frozen=True):
-    """What a machine's tags ask for: a Service's name, its ports, and what is wrong with them."""
+    """The Service and ports in a machine's tags, and what is wrong with the tags."""
 
     service: str = ""
     ports: tuple[Port, ...] = ()
     faults: tuple[str, ...] = ()
 
 
+class ServiceMachine(Struct, frozen=True):
+    """A machine that is a backend of a VM Service."""
+
+    machine: Machine
+    tags: ServiceTags
+
+
 def parse_machine(source: Source) -> Machine:
-    """A machine as its source describes it."""
+    """The machine that an object describes."""
     meta = source.metadata
-    told: list[tuple[str, str]]
+    addresses: list[tuple[str, str]]
     match source:
         case VirtualMachine():
             spec = source.spec
-            told = [(ip.address, ip.address_type) for i in spec.network_interfaces for ip in i.ips]
+            addresses = [
+                (ip.address, ip.address_type) for i in spec.network_interfaces for ip in i.ips
+            ]
             tags, id_, state = spec.tags, spec.id, source.status.state or "running"
         case CloudMachine():
             status = source.status
-            told = [
+            addresses = [
                 (ip.address, ip.address_type) for i in status.network_interfaces for ip in i.ips
             ]
             tags, id_, state = status.tags, status.cloud_assigned_id, status.state or "running"
         case VirtualMachineInstance():
-            told = [
+            addresses = [
                 (address, "InternalIP")
                 for i in source.status.interfaces
                 for address in (i.ip_addresses or (i.ip_address,))
@@ -86,28 +95,28 @@ def parse_machine(source: Source) -> Machine:
         namespace=meta.namespace,
         id=id_ or meta.name,
         tags=tags,
-        addresses=tuple(_chosen(told)),
+        addresses=tuple(_preferred_addresses(addresses)),
         running=state.lower() == "running" and meta.deletion_timestamp is None,
     )
 
 
 def parse_service_tags(machine: Machine) -> ServiceTags:
-    """What a machine's tags ask for; nothing where it is no Service."""
-    wished = spelled(machine.tags, SERVICE)
-    if wished is None:
+    """The Service in a machine's tags; empty where it has no such tag."""
+    tagged = spelled(machine.tags, SERVICE_TAG)
+    if tagged is None:
         return ServiceTags()
     faults: list[str] = []
-    name = wished or dns_label(machine.id)
+    name = tagged or dns_label(machine.id)
     if not is_service_name(name):
         faults.append(
-            f"tag {spelled_label(machine.tags, SERVICE)}: {name[:63]!r} cannot be the name of a "
-            "Service: use up to 63 small letters, digits and dashes, beginning with a letter"
+            f"tag {spelled_label(machine.tags, SERVICE_TAG)}: {name[:63]!r} cannot be the name of "
+            "a Service: use up to 63 small letters, digits and dashes, beginning with a letter"
         )
         name = ""
     ports: list[Port] = []
     for text in (spelled(machine.tags, PORTS_TAG) or "").split(","):
         if text.strip():
-            port = _port(text.strip())
+            port = _parse_port(text.strip())
             if port is None:
                 tag = spelled_label(machine.tags, PORTS_TAG)
                 faults.append(f"tag {tag}: {text.strip()[:63]!r} is not like http:80/TCP")
@@ -125,11 +134,11 @@ def _service_of(source: Source) -> Iterator[str]:
 BY_SERVICE: dict[type[Source], Index[Any]] = {
     kind: Index(kind, "machines-service", _service_of) for kind in SOURCES
 }
-"""Machines by the Service that they ask to be."""
+"""Machines by the VM Service that they are backends of."""
 
 
 def dns_label(text: str) -> str:
-    """A text as a name that every API server takes; another text gives another name."""
+    """A valid Service name made of any text; different texts give different names."""
     plain = re.sub("[^a-z0-9]+", "-", text.lower()).strip("-")
     label = plain if plain[:1].isalpha() else f"vm-{plain}".rstrip("-")
     if label == text and is_service_name(label):
@@ -138,17 +147,18 @@ def dns_label(text: str) -> str:
     return f"{label[:54].rstrip('-')}-{digest}"
 
 
-def _chosen(told: Iterable[tuple[str, str]]) -> Iterator[str]:
-    several = list(told)
+def _preferred_addresses(addresses: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Of (address, type) pairs the first of each family, ExternalIP before InternalIP."""
     for family in ("IPv4", "IPv6"):
         for type_ in ("ExternalIP", "InternalIP"):
-            found = [a for a, t in several if t == type_ and family_of(a) == family]
+            found = [a for a, t in addresses if t == type_ and family_of(a) == family]
             if found:
                 yield found[0]
                 break
 
 
-def _port(text: str) -> Port | None:
+def _parse_port(text: str) -> Port | None:
+    """The port in a text like `http:80/TCP`; None if it is not valid."""
     found = _PORT.fullmatch(text)
     if found is None or not 1 <= int(found[3]) <= 65535:
         return None

@@ -1,18 +1,19 @@
-"""Marks and names of VM Services."""
+"""Names, labels, annotations and tags of VM Services."""
 
-SERVICE = "svc"
-"""The tag that makes a machine a Service, in any spelling of the domain: its value names it."""
+SERVICE_TAG = "svc"
+"""The tag that makes a machine a backend of a Service, under any spelling of the domain."""
 PORTS_TAG = "ports"
-"""The tag that tells its ports: `http:80/TCP,dns:53/UDP`."""
+"""The tag with its ports: `http:80/TCP,dns:53/UDP`."""
 FEDERATION_TAGS = ("svc.global.federated", "svc.federated")
-"""Tags that stand as annotations on the VM Service, too."""
+"""Tags that are copied to the VM Service as annotations."""
 
 VM_SERVICE = "vm.antreaplus.vmware-tanzu.com"
 """Annotation of every VM Service."""
 
 DOMAIN = "machines.hanse.dev"
+"""Prefix of our labels, and the manager of our EndpointSlices."""
 
-MACHINE = f"{DOMAIN}/machine"
-"""Label of ExternalEntities: the machine that one stands for."""
+MACHINE_LABEL = f"{DOMAIN}/machine"
+"""Label of ExternalEntities: the machine."""
 SERVICE_LABEL = f"{DOMAIN}/service"
-"""Label of ExternalEntities: the VM Service that one belongs to."""
+"""Label of ExternalEntities: the VM Service of the machine."""

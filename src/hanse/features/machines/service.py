@@ -1,4 +1,4 @@
-"""A VM Service: the machines that share its name as endpoints, for as long as there are any."""
+"""Plans a VM Service: the Service, and EndpointSlices of the machines whose tags name it."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -7,7 +7,7 @@ from hanse.features.machines.machine import (
     SOURCES,
     Machine,
     Port,
-    ServiceTags,
+    ServiceMachine,
     parse_machine,
     parse_service_tags,
 )
@@ -34,40 +34,38 @@ MOST_ENDPOINTS = 100
 _READY = EndpointConditions(ready=True)
 
 
-def list_machines(
-    service: str, namespace: str, snapshot: Snapshot
-) -> list[tuple[Machine, ServiceTags]]:
-    """The machines that ask to be one Service, running or not, in one order."""
-    found: list[tuple[Machine, ServiceTags]] = []
+def list_machines(service: str, namespace: str, snapshot: Snapshot) -> list[ServiceMachine]:
+    """The machines of one VM Service, running or not, sorted by name and kind."""
+    found: list[ServiceMachine] = []
     for kind in SOURCES:
         for source in snapshot.by(snapshot.local, BY_SERVICE[kind], f"{namespace}/{service}"):
             machine = parse_machine(source)
-            found.append((machine, parse_service_tags(machine)))
-    return sorted(found, key=lambda pair: (pair[0].name, pair[0].kind))
+            found.append(ServiceMachine(machine, parse_service_tags(machine)))
+    return sorted(found, key=lambda m: (m.machine.name, m.machine.kind))
 
 
 def plan_service(key: Key, snapshot: Snapshot) -> Plan:
-    """The VM Service of one name; none where no machine asks for it any more."""
-    several = list_machines(key.name, key.namespace, snapshot)
-    standing = snapshot.get(snapshot.local, Service, key.name, key.namespace)
-    if not several:
-        return name_conflict_plan(standing, "", snapshot)
-    ports = union(offer.ports for _, offer in several)
-    if standing is not None and _must_be_made_anew(standing, ports):
-        return Plan()
-    running = [machine for machine, _ in several if machine.running]
+    """The VM Service of one name; nothing where no machine has it in its tags."""
+    machines = list_machines(key.name, key.namespace, snapshot)
+    current = snapshot.get(snapshot.local, Service, key.name, key.namespace)
+    if not machines:
+        return name_conflict_plan(current, "", snapshot)
+    ports = union(m.tags.ports for m in machines)
+    if current is not None and _must_be_recreated(current, ports):
+        return Plan()  # nothing desired: the Service is deleted, and created by the next plan
+    running = [m.machine for m in machines if m.machine.running]
     sources = frozenset({snapshot.local})
-    desired = [Desired(_service(key, several, ports), snapshot.local, sources=sources)]
+    desired = [Desired(_service(key, machines, ports), snapshot.local, sources=sources)]
     desired += [
         Desired(endpoint_slice, snapshot.local, step=1, sources=sources)
         for endpoint_slice in _slices(key, running, ports)
     ]
-    telling = machines_status_plan(key, several, snapshot)
-    in_the_way = name_conflict_plan(standing, several[0][0].name, snapshot)
+    statuses = machines_status_plan(key, machines, snapshot)
+    conflict = name_conflict_plan(current, machines[0].machine.name, snapshot)
     return Plan(
         tuple(desired),
-        patches=(*telling.patches, *in_the_way.patches),
-        events=(*telling.events, *in_the_way.events),
+        patches=(*statuses.patches, *conflict.patches),
+        events=(*statuses.events, *conflict.events),
     )
 
 
@@ -91,20 +89,21 @@ def union(several: Iterable[Sequence[Port]]) -> tuple[Port, ...]:
     return tuple(named)
 
 
-def _must_be_made_anew(standing: Service, ports: Sequence[Port]) -> bool:
-    """Whether a Service of ours has an address and must have none, or the other way round."""
-    return VM_SERVICE in standing.metadata.annotations and standing.headless == bool(ports)
+def _must_be_recreated(current: Service, ports: Sequence[Port]) -> bool:
+    """Whether our Service must change between headless and not, which no update can do."""
+    return VM_SERVICE in current.metadata.annotations and current.headless == bool(ports)
 
 
-def _service(
-    key: Key, several: Sequence[tuple[Machine, ServiceTags]], ports: Sequence[Port]
-) -> Service:
-    """Without ports the Service has no address of its own: its name leads to the machines."""
+def _service(key: Key, machines: Sequence[ServiceMachine], ports: Sequence[Port]) -> Service:
+    """The VM Service; without ports it is headless, and its name resolves to the machines."""
     return Service(
         metadata=Meta(
             name=key.name,
             namespace=key.namespace,
-            annotations={**_carried(machine for machine, _ in several), VM_SERVICE: "true"},
+            annotations={
+                **_federation_annotations(m.machine for m in machines),
+                VM_SERVICE: "true",
+            },
         ),
         spec=ServiceSpec(
             cluster_ip="" if ports else "None",
@@ -114,14 +113,14 @@ def _service(
     )
 
 
-def _carried(machines: Iterable[Machine]) -> dict[str, str]:
-    """The federation's tags of the first machine that has them."""
-    marks: dict[str, str] = {}
+def _federation_annotations(machines: Iterable[Machine]) -> dict[str, str]:
+    """The federation tags, each of the first machine that has it."""
+    annotations: dict[str, str] = {}
     for machine in machines:
         for name in (s for mark in FEDERATION_TAGS for s in label_spellings(mark)):
             if name in machine.tags:
-                marks.setdefault(name, machine.tags[name])
-    return marks
+                annotations.setdefault(name, machine.tags[name])
+    return annotations
 
 
 def _slices(

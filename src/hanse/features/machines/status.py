@@ -1,10 +1,10 @@
-"""What is told to people: on their machines, and on a Service that is in the way of one of ours."""
+"""Conditions of machines, and of foreign Services that have the name of a VM Service."""
 
 from collections.abc import Sequence
 
 import msgspec
 
-from hanse.features.machines.machine import Machine, ServiceTags
+from hanse.features.machines.machine import Machine, ServiceMachine, ServiceTags
 from hanse.features.machines.names import VM_SERVICE
 from hanse.model.conditions import Condition, condition, find, merged
 from hanse.model.facts import WriteOutcome
@@ -15,21 +15,19 @@ from hanse.model.plan import EventRequest, Key, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
 SERVED_CONDITION = "Served"
-"""Of a machine: whether it is the Service that its tags ask for."""
+"""Of a machine: whether it is a backend of the Service in its tags."""
 NO_ADDRESS = (
     "spec.networkInterfaces: there is no address that an endpoint may have; give it an InternalIP "
     "or an ExternalIP"
 )
 NAME_FREE_CONDITION = "MachineNameFree"
-"""Of a Service that is in the way of a VM Service, which has the same name."""
+"""Of a foreign Service that has the name of a VM Service."""
 
 
-def machines_status_plan(
-    key: Key, several: Sequence[tuple[Machine, ServiceTags]], snapshot: Snapshot
-) -> Plan:
-    """What keeps machines of our kind from being served; others' kinds are not ours to write."""
-    taken = name_conflict(key, snapshot)
-    plans = [machine_status_plan(machine, offer, taken, snapshot) for machine, offer in several]
+def machines_status_plan(key: Key, machines: Sequence[ServiceMachine], snapshot: Snapshot) -> Plan:
+    """The status of each VirtualMachine of a VM Service."""
+    conflict = name_conflict(key, snapshot)
+    plans = [machine_status_plan(m.machine, m.tags, conflict, snapshot) for m in machines]
     return Plan(
         patches=tuple(p for plan in plans for p in plan.patches),
         events=tuple(n for plan in plans for n in plan.events),
@@ -37,76 +35,78 @@ def machines_status_plan(
 
 
 def machine_status_plan(
-    machine: Machine, offer: ServiceTags, taken: str, snapshot: Snapshot
+    machine: Machine, tags: ServiceTags, conflict: str, snapshot: Snapshot
 ) -> Plan:
-    """The condition of one machine, once there is something to say."""
+    """Served: False with what is wrong, True only after a False; other kinds are not ours."""
     source = snapshot.get(snapshot.local, VirtualMachine, machine.name, machine.namespace)
     if machine.kind != VirtualMachine.kind or source is None:
         return Plan()
-    standing = source.status.conditions
-    faults = [("InvalidTag", fault) for fault in offer.faults]
-    if taken:
-        faults.append(("NameTaken", taken))
-    if offer.service and machine.running and not machine.addresses:
+    current = source.status.conditions
+    faults = [("InvalidTag", fault) for fault in tags.faults]
+    if conflict:
+        faults.append(("NameTaken", conflict))
+    if tags.service and machine.running and not machine.addresses:
         faults.append(("NoAddress", NO_ADDRESS))
     if faults:
-        told = "; ".join(text for _, text in faults)
-        wanted = condition(SERVED_CONDITION, False, faults[0][0], told[:32000])
-    elif find(standing, SERVED_CONDITION) is not None and _is_certain(machine, offer, snapshot):
-        wanted = condition(SERVED_CONDITION, True, "Served")
+        message = "; ".join(text for _, text in faults)
+        served = condition(SERVED_CONDITION, False, faults[0][0], message[:32000])
+    elif find(current, SERVED_CONDITION) is not None and _has_service(machine, tags, snapshot):
+        served = condition(SERVED_CONDITION, True, "Served")
     else:
         return Plan()
-    after = merged(standing, [wanted], snapshot.now, source.metadata.generation)
-    return _told(ClusterObjectRef(snapshot.local, object_ref(source)), standing, after, wanted)
+    return _condition_plan(source, served, snapshot)
 
 
-def _is_certain(machine: Machine, offer: ServiceTags, snapshot: Snapshot) -> bool:
-    """Whether a machine is served by now: the Service that it asks for stands, if it asks."""
-    if not offer.service:
+def _has_service(machine: Machine, tags: ServiceTags, snapshot: Snapshot) -> bool:
+    """Whether the Service in a machine's tags exists, if they name one."""
+    if not tags.service:
         return True
-    return snapshot.get(snapshot.local, Service, offer.service, machine.namespace) is not None
+    return snapshot.get(snapshot.local, Service, tags.service, machine.namespace) is not None
 
 
-def name_conflict_plan(standing: Service | None, machine: str, snapshot: Snapshot) -> Plan:
-    """That a Service of people is in the way; once told, also that it no longer is."""
-    if standing is None:
+def name_conflict_plan(service: Service | None, machine: str, snapshot: Snapshot) -> Plan:
+    """MachineNameFree of a foreign Service: False while a machine has its name, True after that."""
+    if service is None:
         return Plan()
-    key = Key("", standing.metadata.name, standing.metadata.namespace)
-    before = standing.status.conditions
+    key = Key("", service.metadata.name, service.metadata.namespace)
     if machine and name_conflict(key, snapshot):
-        text = (
+        message = (
             f"machine {machine} asks to be a Service of this name: this one is left alone; rename "
             "it, or give the machine another tag"
         )
-        wanted = condition(NAME_FREE_CONDITION, False, "NameTaken", text)
-    elif find(before, NAME_FREE_CONDITION) is not None:
-        wanted = condition(NAME_FREE_CONDITION, True, "Free")
+        is_free = condition(NAME_FREE_CONDITION, False, "NameTaken", message)
+    elif find(service.status.conditions, NAME_FREE_CONDITION) is not None:
+        is_free = condition(NAME_FREE_CONDITION, True, "Free")
     else:
         return Plan()
-    after = merged(before, [wanted], snapshot.now, standing.metadata.generation)
-    return _told(ClusterObjectRef(snapshot.local, object_ref(standing)), before, after, wanted)
+    return _condition_plan(service, is_free, snapshot)
 
 
 def name_conflict(key: Key, snapshot: Snapshot) -> str:
-    """Why a VM Service could not be written, if something else has its name."""
-    place = ClusterObjectRef(snapshot.local, ObjectRef(Service.kind, key.name, key.namespace))
-    outcome = snapshot.fact(WriteOutcome, place)
+    """The message for a VM Service whose name a foreign Service has; empty where none has it."""
+    ref = ClusterObjectRef(snapshot.local, ObjectRef(Service.kind, key.name, key.namespace))
+    outcome = snapshot.fact(WriteOutcome, ref)
     service = snapshot.get(snapshot.local, Service, key.name, key.namespace)
-    theirs = service is not None and VM_SERVICE not in service.metadata.annotations
-    if not theirs and (outcome is None or outcome.result != "Foreign"):
+    is_foreign = service is not None and VM_SERVICE not in service.metadata.annotations
+    if not is_foreign and (outcome is None or outcome.result != "Foreign"):
         return ""
     return f"Service {key.namespace}/{key.name} is somebody else's: it is left alone"
 
 
-def _told(
-    place: ClusterObjectRef,
-    before: Sequence[Condition],
-    after: Sequence[Condition],
-    wanted: Condition,
+def _condition_plan(
+    obj: VirtualMachine | Service, condition_: Condition, snapshot: Snapshot
 ) -> Plan:
-    change = {"status": {"conditions": msgspec.to_builtins(after)}}
-    known = find(before, wanted.type)
-    same = known is not None and (known.status, known.message) == (wanted.status, wanted.message)
-    bad = wanted.status == "False" and not same
-    events = (EventRequest(place, wanted.reason, wanted.message, "Warning"),) if bad else ()
-    return Plan(patches=(Patch(place, change, "status"),), events=events)
+    """One condition as a status patch, and an Event if it turned False or its message changed."""
+    current = obj.status.conditions
+    after = merged(current, [condition_], snapshot.now, obj.metadata.generation)
+    ref = ClusterObjectRef(snapshot.local, object_ref(obj))
+    before = find(current, condition_.type)
+    is_same = before is not None and (before.status, before.message) == (
+        condition_.status,
+        condition_.message,
+    )
+    events: tuple[EventRequest, ...] = ()
+    if condition_.status == "False" and not is_same:
+        events = (EventRequest(ref, condition_.reason, condition_.message, "Warning"),)
+    patch = {"status": {"conditions": msgspec.to_builtins(after)}}
+    return Plan(patches=(Patch(ref, patch, "status"),), events=events)
