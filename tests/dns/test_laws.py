@@ -19,7 +19,7 @@ from hanse.dns.fast_path import serve_datagrams
 from hanse.dns.messages import Delta
 from hanse.dns.questions import MalformedMessage, parse_question
 from hanse.dns.responder import respond
-from hanse.dns.rotation import LONGEST, weighted_order
+from hanse.dns.selection import LONGEST, weighted_order
 from hanse.dns.table import Table
 from hanse.dns.transfers import reply_by_stream
 from hanse.features.services.zone import ServiceZone

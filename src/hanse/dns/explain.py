@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from hanse.dns.compiler import Compiler
-from hanse.dns.explain_global import global_answer, global_rule, global_service, left_out_of
+from hanse.features.gslb.zone import global_answer, global_rule, global_service, left_out_of
 from hanse.features.services.backends import (
     LOCAL_IS_READY,
     LOWER_PRIORITY,

@@ -1,16 +1,16 @@
 """Answers that depend on who asks: by a consistent hash of the client's network, or by region."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from itertools import cycle
-from math import log
+from math import gcd, log
 from random import Random
 
 from msgspec import Struct
 
 from hanse.dns.questions import Subnet
-from hanse.dns.rotation import weighted_order
 from hanse.model.dns.records import ClientSelection, RRset
 
 MAX_CACHED_NETWORKS = 4096
@@ -147,3 +147,35 @@ def rendezvous_choice(key: bytes, names: Sequence[bytes], weights: Sequence[int]
         return -log(share) / max(weights[at], 1)
 
     return min(range(len(names)), key=score)
+
+
+LONGEST = 4096
+"""Turns of one round; weights whose round would be longer are rounded to fit."""
+
+
+@lru_cache(maxsize=1024)
+def weighted_order(weights: tuple[int, ...]) -> tuple[int, ...]:
+    """One round: each index as often as its weight says, never bunched.
+
+    A weight of 0 has no turn, unless all are 0.
+    """
+    shares = list(_reduced(weights if any(weights) else (1,) * len(weights)))
+    whole = sum(shares)
+    credit = [0] * len(shares)
+    order: list[int] = []
+    for _ in range(whole):
+        for index, share in enumerate(shares):
+            credit[index] += share
+        best = credit.index(max(credit))
+        credit[best] -= whole
+        order.append(best)
+    return tuple(order)
+
+
+def _reduced(weights: Sequence[int]) -> Sequence[int]:
+    common = gcd(*weights)
+    least = [weight // common for weight in weights]
+    whole = sum(least)
+    if whole <= LONGEST:
+        return least
+    return [max(1, weight * LONGEST // whole) if weight else 0 for weight in least]

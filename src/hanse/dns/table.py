@@ -7,8 +7,7 @@ from typing import Any
 
 from hanse.dns.messages import Delta
 from hanse.dns.questions import Rcode
-from hanse.dns.rotation import weighted_order
-from hanse.dns.selection import ClientSelector, Regions, Resolvers
+from hanse.dns.selection import ClientSelector, Regions, Resolvers, weighted_order
 from hanse.model.dns.names import ROOT, name_text, parent_name
 from hanse.model.dns.records import (
     RecordType,

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 from hanse.dns.compiler import Compiler
 from hanse.dns.server import DnsServer
+from hanse.health import Readiness
 from hanse.model.snapshot import Change, Snapshot
 
 PIECE = 100
@@ -54,3 +55,10 @@ class ViewUpdater:
             while self._compiler.due:
                 self._server.update(self._compiler.compile(self._snapshot(), PIECE))
                 await asyncio.sleep(0)
+
+
+def readiness(compiler: Compiler) -> Readiness:
+    """Names are answered once everything was read: before that every question fails."""
+    if compiler.synced:
+        return Readiness(ready=True, text="ready")
+    return Readiness(ready=False, text="not ready: the cluster was not read in full yet")
