@@ -13,10 +13,9 @@ from msgspec import Struct
 from hanse import health
 from hanse.cli.errors import bad_credentials
 from hanse.dns.compiler import Compiler
-from hanse.dns.health import readiness
 from hanse.dns.listeners import Listeners
 from hanse.dns.server import DnsServer, ServedView, ServerSettings, serving
-from hanse.dns.updater import ViewUpdater
+from hanse.dns.updater import ViewUpdater, readiness
 from hanse.kube.client_config import Credentials
 from hanse.kube.clock import WallClock
 from hanse.kube.errors import BadCredentials
