@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import dns.message
 import pytest
 
-from hanse.dns.batch import LARGEST, MOST, Batch
+from hanse.dns.batch import BATCH_SIZE, MAX_DATAGRAM, Batch
 from hanse.dns.fast_path import serve_datagrams
 from hanse.dns.limits import Limiter
 from hanse.dns.table import Table
@@ -42,7 +42,7 @@ def clients(ours: socket.socket) -> Iterator[list[socket.socket]]:
 @pytest.fixture(params=[True, False], ids=["together", "one by one"])
 def batch(request: pytest.FixtureRequest, ours: socket.socket) -> Batch:
     """Room for what comes, by one call for many or, as where there is none, by one for each."""
-    return Batch(ours.family, together=request.param)
+    return Batch(ours.family, mmsg=request.param)
 
 
 def table_of(address: str) -> Table:
@@ -62,7 +62,7 @@ def heard(client: socket.socket) -> list[int]:
     ids: list[int] = []
     while True:
         try:
-            ids.append(dns.message.from_wire(client.recv(LARGEST)).id)
+            ids.append(dns.message.from_wire(client.recv(MAX_DATAGRAM)).id)
         except BlockingIOError:
             return ids
 
@@ -86,13 +86,13 @@ def test_what_is_more_than_a_batch_waits_for_the_next(
 ) -> None:
     table = table_of("10.2.0.1")
 
-    for number in range(MOST + 3):
+    for number in range(BATCH_SIZE + 3):
         clients[0].send(asked(number))
     serve_datagrams(ours, batch, table)
 
-    assert heard(clients[0]) == list(range(MOST))
+    assert heard(clients[0]) == list(range(BATCH_SIZE))
     serve_datagrams(ours, batch, table)
-    assert heard(clients[0]) == [MOST, MOST + 1, MOST + 2]
+    assert heard(clients[0]) == [BATCH_SIZE, BATCH_SIZE + 1, BATCH_SIZE + 2]
     serve_datagrams(ours, batch, table)
     assert heard(clients[0]) == []
 
@@ -100,12 +100,12 @@ def test_what_is_more_than_a_batch_waits_for_the_next(
 def test_a_long_datagram_is_cut_and_the_next_one_is_whole(
     ours: socket.socket, clients: list[socket.socket], batch: Batch
 ) -> None:
-    clients[0].send(b"a" * (LARGEST + 100))
-    clients[1].send(b"b" * LARGEST)
+    clients[0].send(b"a" * (MAX_DATAGRAM + 100))
+    clients[1].send(b"b" * MAX_DATAGRAM)
     clients[2].send(b"c")
 
     assert batch.receive(ours.fileno()) == 3
-    assert [batch.packet(n) for n in range(3)] == [b"a" * LARGEST, b"b" * LARGEST, b"c"]
+    assert [batch.packet(n) for n in range(3)] == [b"a" * MAX_DATAGRAM, b"b" * MAX_DATAGRAM, b"c"]
 
 
 def test_clients_are_told_by_their_addresses(
@@ -153,7 +153,7 @@ def test_an_answer_that_cannot_be_sent_keeps_nobody_from_theirs(
 
     batch.send(ours.fileno(), 0, len(clients))
 
-    assert clients[0].recv(LARGEST) == asked(0)[:40]
-    assert clients[2].recv(LARGEST) == asked(2)[:40]
+    assert clients[0].recv(MAX_DATAGRAM) == asked(0)[:40]
+    assert clients[2].recv(MAX_DATAGRAM) == asked(2)[:40]
     with pytest.raises(BlockingIOError):
-        clients[1].recv(LARGEST)
+        clients[1].recv(MAX_DATAGRAM)

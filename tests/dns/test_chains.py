@@ -61,13 +61,13 @@ def test_an_answer_is_the_alias_and_then_all_that_was_told(
     query = dns.message.make_query(ASKED, "A", use_edns=0 if edns else None)
     onward = forwarded_question(query.to_wire(), table())
     assert onward is not None
-    asked = dns.message.from_wire(onward.asked)
+    asked = dns.message.from_wire(onward.query)
     assert str(asked.question[0].name) == TARGET
     answer = answered(asked, *((owner, *record) for owner, record in told))
     if not known:
         answer.set_rcode(dns.rcode.NXDOMAIN)
 
-    back = onward.back(answer.to_wire(), 65535)
+    back = onward.client_response(answer.to_wire(), 65535)
 
     assert back is not None
     message = dns.message.from_wire(back, one_rr_per_rrset=True)
@@ -86,10 +86,10 @@ def test_an_answer_is_the_alias_and_then_all_that_was_told(
 def test_what_is_no_answer_is_not_handed_on_as_one(garbage: bytes) -> None:
     onward = forwarded_question(dns.message.make_query(ASKED, "A").to_wire(), table())
     assert onward is not None
-    header = dns.message.make_response(dns.message.from_wire(onward.asked)).to_wire()
+    header = dns.message.make_response(dns.message.from_wire(onward.query)).to_wire()
 
     counted = header[:6] + b"\0\2" + header[8:] + garbage
-    back = onward.back(counted, 65535)
+    back = onward.client_response(counted, 65535)
 
     assert back is None or back[:2] == onward.packet[:2]
 
@@ -97,14 +97,14 @@ def test_what_is_no_answer_is_not_handed_on_as_one(garbage: bytes) -> None:
 def test_what_is_too_long_for_a_datagram_is_cut_and_says_so() -> None:
     onward = forwarded_question(dns.message.make_query(ASKED, "A").to_wire(), table())
     assert onward is not None
-    asked = dns.message.from_wire(onward.asked)
+    asked = dns.message.from_wire(onward.query)
     many = [(TARGET, "A", f"192.0.2.{n}") for n in range(40)]
     long = answered(asked, *many).to_wire(max_size=65535)
     cut = answered(asked)
     cut.flags |= dns.flags.TC
 
     for told in (long, cut.to_wire()):
-        back = onward.back(told, 512)
+        back = onward.client_response(told, 512)
         assert back is not None
         assert len(back) <= 512
         assert dns.message.from_wire(back).flags & dns.flags.TC

@@ -19,9 +19,9 @@ from hanse.dns.fast_path import serve_datagrams
 from hanse.dns.messages import Delta
 from hanse.dns.questions import MalformedMessage, parse_question
 from hanse.dns.responder import respond
-from hanse.dns.selection import LONGEST, weighted_order
+from hanse.dns.selection import MAX_CYCLE, weighted_order
 from hanse.dns.table import Table
-from hanse.dns.transfers import reply_by_stream
+from hanse.dns.transfers import respond_by_stream
 from hanse.features.services.zone import ServiceZone
 from hanse.model.dns.names import InvalidName, child_name, name_text, parent_name, wire_name
 from hanse.model.dns.zones import View
@@ -180,7 +180,7 @@ def test_weights_are_met_within_two_percent(weights: list[int]) -> None:
 
     given_out = Counter(order[n % len(order)] for n in range(10_000))
 
-    assert len(order) <= LONGEST + len(weights)
+    assert len(order) <= MAX_CYCLE + len(weights)
     for index, weight in enumerate(weights):
         assert abs(given_out[index] / 10_000 - weight / sum(weights)) < 0.02
 
@@ -295,7 +295,7 @@ def test_answering_leaves_nothing_for_a_garbage_collector_to_find() -> None:
     try:
         for packet in packets:
             respond(packet, table, stream=False)
-            reply_by_stream(packet, table, "192.0.2.1")
+            respond_by_stream(packet, table, "192.0.2.1")
         found = gc.collect()
     finally:
         gc.enable()

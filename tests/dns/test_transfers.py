@@ -11,7 +11,7 @@ import dns.xfr
 import dns.zone
 import pytest
 
-from hanse.dns.transfers import LARGEST, Secondaries
+from hanse.dns.transfers import MAX_MESSAGE, Secondaries
 from hanse.model.dns.zones import View
 from tests.dns.fleet import WEB, ZONE, cluster_snapshot, endpoint_slice, imported, pod
 from tests.dns.running import PATIENCE, Running, running
@@ -80,7 +80,7 @@ async def test_a_large_zone_goes_in_several_messages_and_questions_may_follow() 
         whole = await transferred(here)
 
     assert len(messages) > 3
-    assert max(len(m.to_wire()) for m in messages) <= LARGEST
+    assert max(len(m.to_wire()) for m in messages) <= MAX_MESSAGE
     assert messages[-1].id == asked[1].id
     assert messages[-1].answer, "what was asked after it is answered after it"
     assert len(whole.nodes) > 4 * 400

@@ -1,7 +1,7 @@
-"""Many datagrams by one call of the kernel: `recvmmsg` and `sendmmsg`, which sockets here lack.
+"""Many datagrams per system call: `recvmmsg` and `sendmmsg`, which Python's sockets lack.
 
-An answer is written where its question was: its id and its client's address stand there already.
-Where such calls are forbidden, or are none, datagrams come and go one by one.
+A response is written over its query, whose id and client address are already in place. If the
+system calls are missing or forbidden, datagrams are received and sent one by one.
 """
 
 import ctypes
@@ -10,147 +10,152 @@ import sys
 from ctypes import Structure, byref, c_int, c_size_t, c_ssize_t, c_uint, c_void_p, sizeof
 from socket import AF_INET, inet_ntop
 
-MOST = 64
-"""Datagrams of one batch, after which other sockets get their turn."""
+BATCH_SIZE = 64
+"""Datagrams per batch, after which other sockets are served."""
 
-LARGEST = 4096
-"""Bytes that are read of a datagram."""
+MAX_DATAGRAM = 4096
+"""Bytes read of a datagram."""
 
 Client = tuple[str, int] | tuple[str, int, int, int]
 """An address as sockets take it."""
 
 
-class _Piece(Structure):
-    """`struct iovec`: where the bytes of a datagram are."""
+class _IoVec(Structure):
+    """`struct iovec`: the buffer of a datagram."""
 
     _fields_ = (("base", c_void_p), ("size", c_size_t))
 
 
-class _Header(Structure):
-    """`struct msghdr`: whose datagram it is, and where."""
+class _MsgHdr(Structure):
+    """`struct msghdr`: the client address and buffer of a datagram."""
 
     _fields_ = (
         ("name", c_void_p),
         ("name_size", c_uint),
-        ("pieces", c_void_p),
-        ("piece_count", c_size_t),
+        ("iovecs", c_void_p),
+        ("iovec_count", c_size_t),
         ("control", c_void_p),
         ("control_size", c_size_t),
         ("flags", c_int),
     )
 
 
-class _Message(Structure):
-    """`struct mmsghdr`: one of many datagrams, and how long it was."""
+class _MMsgHdr(Structure):
+    """`struct mmsghdr`: one of many datagrams, and its length."""
 
-    _fields_ = (("header", _Header), ("length", c_uint))
+    _fields_ = (("header", _MsgHdr), ("length", c_uint))
 
 
 _libc = ctypes.CDLL(None, use_errno=True)
-_receive_one = _libc.recvfrom
-_receive_one.argtypes = (c_int, c_void_p, c_size_t, c_int, c_void_p, c_void_p)
-_receive_one.restype = c_ssize_t
-_send_one = _libc.sendto
-_send_one.argtypes = (c_int, c_void_p, c_size_t, c_int, c_void_p, c_uint)
-_send_one.restype = c_ssize_t
-TOGETHER = hasattr(_libc, "recvmmsg") and hasattr(_libc, "sendmmsg")
-"""Whether this system has calls for many datagrams."""
-if TOGETHER:
-    _receive = _libc.recvmmsg
-    _receive.argtypes = (c_int, c_void_p, c_uint, c_int, c_void_p)
-    _send = _libc.sendmmsg
-    _send.argtypes = (c_int, c_void_p, c_uint, c_int)
+_recvfrom = _libc.recvfrom
+_recvfrom.argtypes = (c_int, c_void_p, c_size_t, c_int, c_void_p, c_void_p)
+_recvfrom.restype = c_ssize_t
+_sendto = _libc.sendto
+_sendto.argtypes = (c_int, c_void_p, c_size_t, c_int, c_void_p, c_uint)
+_sendto.restype = c_ssize_t
+HAS_MMSG = hasattr(_libc, "recvmmsg") and hasattr(_libc, "sendmmsg")
+"""Whether the C library has the system calls for many datagrams."""
+if HAS_MMSG:
+    _recvmmsg = _libc.recvmmsg
+    _recvmmsg.argtypes = (c_int, c_void_p, c_uint, c_int, c_void_p)
+    _sendmmsg = _libc.sendmmsg
+    _sendmmsg.argtypes = (c_int, c_void_p, c_uint, c_int)
 _FORBIDDEN = (errno.ENOSYS, errno.EPERM)
 
 
 class Batch:
-    """Room for datagrams of one address family, of any socket; what it holds is of the last one.
+    """Buffers for the datagrams of one address family, reused for all sockets.
 
-    The kernel writes how long a client's address is, which is the same for all of a family.
+    The kernel writes the length of client addresses, which is the same for all of a family.
     """
 
-    def __init__(self, family: int, *, together: bool = TOGETHER) -> None:
-        self._together = together
+    def __init__(self, family: int, *, mmsg: bool = HAS_MMSG) -> None:
+        self._mmsg = mmsg
         self._at, self._width, size = (4, 4, 16) if family == AF_INET else (8, 16, 28)
         self._family = family
         self._name_size = size
-        room, names = bytearray(MOST * LARGEST), bytearray(MOST * size)
-        pieces, messages = bytearray(MOST * sizeof(_Piece)), bytearray(MOST * sizeof(_Message))
-        self.bytes = memoryview(room)
+        buffer, names = bytearray(BATCH_SIZE * MAX_DATAGRAM), bytearray(BATCH_SIZE * size)
+        iovecs, messages = (
+            bytearray(BATCH_SIZE * sizeof(_IoVec)),
+            bytearray(BATCH_SIZE * sizeof(_MMsgHdr)),
+        )
+        self.bytes = memoryview(buffer)
         self.lengths = memoryview(messages).cast("I")
-        """How long each datagram was, where `slots` says."""
-        self.sizes = memoryview(pieces).cast("L")
-        """How long each answer is, where `slots` says."""
-        self.slots = [_slot(number) for number in range(MOST)]
-        """For each datagram: its number, where it begins, its place in `lengths`, in `sizes`."""
+        """Length of each datagram, at the index in `slots`."""
+        self.sizes = memoryview(iovecs).cast("L")
+        """Length of each response, at the index in `slots`."""
+        self.slots = [_slot(number) for number in range(BATCH_SIZE)]
+        """For each datagram: number, offset in `bytes`, index in `lengths`, index in `sizes`."""
         self._names = memoryview(names)
-        self._pieces = memoryview(pieces)
-        self._room_of, self._names_of = (_Bytes.from_buffer(held) for held in (room, names))
-        self._piece_of = (_Piece * MOST).from_buffer(pieces)
-        self._message_of = (_Message * MOST).from_buffer(messages)
-        self._first = ctypes.addressof(self._message_of)
-        self._room_at = ctypes.addressof(self._room_of)
-        self._names_at = ctypes.addressof(self._names_of)
-        self._lay_out()
-        self._empty = bytes(pieces)
+        self._iovecs = memoryview(iovecs)
+        self._buffer_start, self._names_start = (
+            _Bytes.from_buffer(held) for held in (buffer, names)
+        )
+        self._iovec_array = (_IoVec * BATCH_SIZE).from_buffer(iovecs)
+        self._message_array = (_MMsgHdr * BATCH_SIZE).from_buffer(messages)
+        self._first = ctypes.addressof(self._message_array)
+        self._buffer_address = ctypes.addressof(self._buffer_start)
+        self._names_address = ctypes.addressof(self._names_start)
+        self._link_buffers()
+        self._empty = bytes(iovecs)
 
-    def _lay_out(self) -> None:
-        pieces = ctypes.addressof(self._piece_of)
-        for number, (piece, message) in enumerate(
-            zip(self._piece_of, self._message_of, strict=True)
+    def _link_buffers(self) -> None:
+        iovecs = ctypes.addressof(self._iovec_array)
+        for number, (iovec, message) in enumerate(
+            zip(self._iovec_array, self._message_array, strict=True)
         ):
-            piece.base, piece.size = self._room_at + number * LARGEST, LARGEST
-            message.header.name = self._names_at + number * self._name_size
+            iovec.base, iovec.size = self._buffer_address + number * MAX_DATAGRAM, MAX_DATAGRAM
+            message.header.name = self._names_address + number * self._name_size
             message.header.name_size = self._name_size
-            message.header.pieces = pieces + number * sizeof(_Piece)
-            message.header.piece_count = 1
+            message.header.iovecs = iovecs + number * sizeof(_IoVec)
+            message.header.iovec_count = 1
 
     def receive(self, fd: int) -> int:
-        """Take what waits on a socket that does not block; says how many there were."""
-        self._pieces[:] = self._empty
-        if not self._together:
+        """Receive what waits on a non-blocking socket, and return the number of datagrams."""
+        self._iovecs[:] = self._empty
+        if not self._mmsg:
             return self._receive_each(fd)
-        number: int = _receive(fd, self._first, MOST, 0, None)
+        number: int = _recvmmsg(fd, self._first, BATCH_SIZE, 0, None)
         if number >= 0:
             return number
         if ctypes.get_errno() in _FORBIDDEN:
-            self._together = False
+            self._mmsg = False
             return self._receive_each(fd)
-        return 0  # nothing waits, or what an earlier client's network sent back to us
+        return 0  # nothing waits, or an ICMP error for an earlier client
 
     def _receive_each(self, fd: int) -> int:
         for number, at, length, _ in self.slots:
             size = c_uint(self._name_size)
-            name = self._names_at + number * self._name_size
-            got: int = _receive_one(fd, self._room_at + at, LARGEST, 0, name, byref(size))
+            name = self._names_address + number * self._name_size
+            got: int = _recvfrom(fd, self._buffer_address + at, MAX_DATAGRAM, 0, name, byref(size))
             if got < 0:
                 return number
             self.lengths[length] = got
-        return MOST
+        return BATCH_SIZE
 
     def send(self, fd: int, first: int, after: int) -> None:
-        """Send the answers from one slot up to another; who cannot be reached will ask again."""
-        if not self._together:
+        """Send the responses of slots `first` to `after`; errors are ignored, clients retry."""
+        if not self._mmsg:
             for number, at, _, size in self.slots[first:after]:
-                name = self._names_at + number * self._name_size
-                _send_one(fd, self._room_at + at, self.sizes[size], 0, name, self._name_size)
+                name = self._names_address + number * self._name_size
+                _sendto(fd, self._buffer_address + at, self.sizes[size], 0, name, self._name_size)
             return
         while first < after:
-            sent = _send(fd, self._first + first * sizeof(_Message), after - first, 0)
+            sent = _sendmmsg(fd, self._first + first * sizeof(_MMsgHdr), after - first, 0)
             first += max(sent, 1)
 
     def packet(self, number: int) -> bytes:
-        """A datagram as it came in."""
+        """A datagram as received."""
         _, at, length, _ = self.slots[number]
         return self.bytes[at : at + self.lengths[length]].tobytes()
 
     def address(self, number: int) -> bytes:
-        """The address that a datagram came from, packed."""
+        """The packed client address of a datagram."""
         at = number * self._name_size + self._at
         return self._names[at : at + self._width].tobytes()
 
     def client(self, number: int) -> Client:
-        """Where a datagram came from, as sockets take it."""
+        """The client address of a datagram, as sockets take it."""
         at = number * self._name_size
         name = self._names[at : at + self._name_size]
         host, port = inet_ntop(self._family, self.address(number)), int.from_bytes(name[2:4])
@@ -160,10 +165,10 @@ class Batch:
 
 
 _Bytes = ctypes.c_char * 1
-"""The beginning of some memory, whose address is wanted."""
+"""A type to take the address of a buffer by."""
 
 
 def _slot(number: int) -> tuple[int, int, int, int]:
-    length = number * sizeof(_Message) + _Message.length.offset
-    size = number * sizeof(_Piece) + _Piece.size.offset
-    return number, number * LARGEST, length // sizeof(c_uint), size // sizeof(c_size_t)
+    length = number * sizeof(_MMsgHdr) + _MMsgHdr.length.offset
+    size = number * sizeof(_IoVec) + _IoVec.size.offset
+    return number, number * MAX_DATAGRAM, length // sizeof(c_uint), size // sizeof(c_size_t)

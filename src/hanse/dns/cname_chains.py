@@ -1,17 +1,17 @@
-"""Names that stand for others, followed as far as a table knows and spliced with others' answers.
+"""CNAME chains: followed within a table, and joined with the responses of upstream servers.
 
-Clients in pods do not follow an alias themselves: what is answered must lead to an address.
+Stub resolvers in pods do not follow a CNAME themselves: the response must contain the address.
 """
 
 from msgspec import Struct
 
-from hanse.dns.questions import HEADER, MalformedMessage, Question, Rcode, reply, with_edns
+from hanse.dns.questions import HEADER, MalformedMessage, Question, Rcode, build_response, with_opt
 from hanse.dns.table import Table
 from hanse.model.dns.names import MAX_NAME_LENGTH, ROOT
 from hanse.model.dns.records import RecordType, parse_records
 
-MOST_LINKS = 8
-_OF_ITSELF = {
+MAX_LINKS = 8
+_NOT_FOLLOWED = {
     0,
     RecordType.CNAME,
     RecordType.OPT,
@@ -21,28 +21,28 @@ _OF_ITSELF = {
     254,
     RecordType.ANY,
 }
-"""Types of which an alias is asked for itself."""
+"""Query types for which a CNAME is not followed."""
 _TRUNCATED = 0x02
-_HELD = {RecordType.NS: 0, RecordType.CNAME: 0, 12: 0, 15: 2, RecordType.SRV: 6}
-"""How many bytes stand before the name that is the rest of a record's content."""
+_RDATA_NAME_OFFSET = {RecordType.NS: 0, RecordType.CNAME: 0, 12: 0, 15: 2, RecordType.SRV: 6}
+"""Offset of the domain name in the rdata, for types whose rdata ends with one."""
 
 
 class Chain(Struct, frozen=True):
-    """The aliases from the name that was asked for to one that is none, as far as we know."""
+    """The CNAME records from the queried name to the first name without one."""
 
     count: int
     body: bytes
     target: bytes
-    """Where it ends; another alias where it goes round in a circle."""
+    """The last target; itself an alias if the chain is a loop."""
 
 
 def follow_aliases(question: Question, table: Table) -> Chain | None:
-    """Where a question leads that is about an alias; None where it is about a name itself."""
+    """The chain of a question about an alias; None for other questions."""
     name = question.name
-    if name not in table.aliases or question.type in _OF_ITSELF:
+    if name not in table.aliases or question.type in _NOT_FOLLOWED:
         return None
     count, body, owner = 0, b"", b"\xc0\x0c"
-    while count < MOST_LINKS and name in table.aliases:
+    while count < MAX_LINKS and name in table.aliases:
         ttl, name_after = table.aliases[name]
         body += _record(owner, RecordType.CNAME, ttl, name_after)
         count, name, owner = count + 1, name_after, name_after
@@ -50,7 +50,7 @@ def follow_aliases(question: Question, table: Table) -> Chain | None:
 
 
 def resolve_chain(chain: Chain, rtype: bytes, table: Table) -> tuple[int, int, bytes]:
-    """The code, number and records of a chain whose end a table has to know."""
+    """Rcode, number and bytes of the records for a chain whose target is in a zone of the table."""
     entry = table.answers.get(chain.target + rtype)
     if entry is None:
         known = chain.target in table.names or chain.target in table.aliases
@@ -65,69 +65,72 @@ def resolve_chain(chain: Chain, rtype: bytes, table: Table) -> tuple[int, int, b
 
 
 def retarget_question(packet: bytes, question: Question, chain: Chain) -> bytes:
-    """The same question about the end of a chain."""
+    """The query for the target of a chain."""
     return packet[:HEADER] + chain.target + packet[HEADER + len(question.name) :]
 
 
 def splice_response(
     packet: bytes, question: Question, chain: Chain, answer: bytes, most: int
 ) -> bytes | None:
-    """Another server's answer about the end of a chain as one to the question that led there.
+    """The response to the original query from an upstream's response about the target.
 
-    None where it cannot be read. What is longer than `most` is cut: the client comes by TCP.
+    None if that cannot be parsed. What is longer than `most` is truncated: clients retry by TCP.
     """
     try:
-        records = _answers_in(answer)
+        records = _parse_answers(answer)
     except (MalformedMessage, IndexError):
         return None
     rcode = answer[3] & 0xF
     body = chain.body + b"".join(records)
-    whole = _replied(packet, question, rcode, chain.count + len(records), body)
+    whole = _build(packet, question, rcode, chain.count + len(records), body)
     if len(whole) <= most and not answer[2] & _TRUNCATED:
         return whole
-    empty = _replied(packet, question, rcode, 0, b"")
+    empty = _build(packet, question, rcode, 0, b"")
     return empty[:2] + bytes((empty[2] | _TRUNCATED,)) + empty[3:]
 
 
 def servfail_response(packet: bytes) -> bytes:
-    """What a client hears whose question nobody answered in time."""
+    """SERVFAIL, for a query that no upstream answered in time."""
     return packet[:2] + bytes((0x80 | packet[2] & 0x79, 0x80 | Rcode.SERVFAIL)) + packet[4:]
 
 
-def _replied(packet: bytes, question: Question, rcode: int, count: int, body: bytes) -> bytes:
-    """Not as one who has authority, but as one who asked for the client."""
-    answer = reply(packet, rcode, question.text, count, body)
+def _build(packet: bytes, question: Question, rcode: int, count: int, body: bytes) -> bytes:
+    """A non-authoritative response with recursion available."""
+    answer = build_response(packet, rcode, question.text, count, body)
     answer = answer[:2] + bytes((answer[2] & ~0x04, answer[3] | 0x80)) + answer[4:]
-    return answer if question.edns is None else with_edns(answer, question.edns, rcode)
+    return answer if question.edns is None else with_opt(answer, question.edns, rcode)
 
 
 def _record(owner: bytes, rtype: int, ttl: int, rdata: bytes) -> bytes:
     return owner + rtype.to_bytes(2) + b"\0\1" + ttl.to_bytes(4) + len(rdata).to_bytes(2) + rdata
 
 
-def _answers_in(packet: bytes) -> list[bytes]:
-    """The records of a packet's answer, with every name in them written out."""
+def _parse_answers(packet: bytes) -> list[bytes]:
+    """Parse the answer section of a packet, with all names decompressed."""
     at = HEADER
     for _ in range(int.from_bytes(packet[4:6])):
-        at = _name_at(packet, at)[1] + 4
+        at = _parse_name(packet, at)[1] + 4
     records: list[bytes] = []
     for _ in range(int.from_bytes(packet[6:8])):
-        owner, at = _name_at(packet, at)
+        owner, at = _parse_name(packet, at)
         front, end = at + 10, at + 10 + int.from_bytes(packet[at + 8 : at + 10])
         if end > len(packet):
             raise MalformedMessage
         rtype, ttl = int.from_bytes(packet[at : at + 2]), int.from_bytes(packet[at + 4 : at + 8])
         rdata = packet[front:end]
-        if rtype in _HELD:
-            before = _HELD[rtype]
-            rdata = rdata[:before] + _name_at(packet, front + before)[0]
+        if rtype in _RDATA_NAME_OFFSET:
+            before = _RDATA_NAME_OFFSET[rtype]
+            rdata = rdata[:before] + _parse_name(packet, front + before)[0]
         records.append(_record(owner, rtype, ttl, rdata))
         at = end
     return records
 
 
-def _name_at(packet: bytes, at: int) -> tuple[bytes, int]:
-    """The name at a place and what follows it; pointers lead backwards only, so they end."""
+def _parse_name(packet: bytes, at: int) -> tuple[bytes, int]:
+    """Decompress the name at an offset, and return the offset after it.
+
+    Pointers must lead backwards, so that there are no loops.
+    """
     name, end, least = b"", 0, at
     while packet[at]:
         if packet[at] >= 0xC0:

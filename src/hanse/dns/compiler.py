@@ -1,4 +1,4 @@
-"""Names kept compiled: a change recompiles what it concerns and nothing else."""
+"""Compiles the zone data of a view incrementally: a change recompiles only the keys it concerns."""
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
@@ -11,7 +11,7 @@ from hanse.model.plan import Key
 from hanse.model.snapshot import Change, Snapshot
 
 SourceKey = tuple[int, Key]
-"""A key of the source at that place in the order of sources."""
+"""The index of a source, and one of its keys."""
 
 _APEX = -1
 
@@ -19,8 +19,8 @@ _APEX = -1
 class Compiler:
     """All names of one view, from all of its sources.
 
-    Changes are recorded as they come (`on_change`) and compiled in pieces (`compile`), so that a
-    list of ten thousand services never blocks the loop for long.
+    Changes enqueue keys (`on_change`), and keys are compiled in batches (`compile`), so that a
+    list of ten thousand services never blocks the event loop for long.
     """
 
     def __init__(self, view: View, sources: Sequence[ZoneSource], serial: int = 1) -> None:
@@ -29,68 +29,68 @@ class Compiler:
         self.zones = tuple(dict.fromkeys(zone for source in sources for zone in source.zones))
         self.synced = False
         self.serial = serial
-        self._due: dict[SourceKey, None] = {}
-        self._told: dict[SourceKey, tuple[ZoneNode, ...]] = {}
-        self._tellers: dict[bytes, tuple[SourceKey, ZoneNode]] = {}
-        """Who is heard about a name, and what is told."""
-        self._rivals: dict[bytes, dict[SourceKey, ZoneNode]] = {}
-        """All who tell a name, where there are several."""
+        self._queue: dict[SourceKey, None] = {}
+        self._nodes_by_key: dict[SourceKey, tuple[ZoneNode, ...]] = {}
+        self._owners: dict[bytes, tuple[SourceKey, ZoneNode]] = {}
+        """The source key that provides a name, and its node."""
+        self._contenders: dict[bytes, dict[SourceKey, ZoneNode]] = {}
+        """All source keys that have a name, if there are several."""
         self._children: dict[bytes, int] = {}
-        """How many names stand directly below a name: it exists for their sake."""
-        self._touched: dict[bytes, ZoneNode | None] = {}
-        """Names that are other than workers know, as they are now; None: gone."""
-        self._told_synced = False
+        """Number of direct children of a name, which exists because of them (RFC 8020)."""
+        self._changed: dict[bytes, ZoneNode | None] = {}
+        """Nodes that changed since the last delta; None: the name no longer exists."""
+        self._sent_synced = False
         for zone in self.zones:
-            self._take((_APEX, Key(zone.hex())), self._apex(zone))
+            self._replace_nodes((_APEX, Key(zone.hex())), self._apex_nodes(zone))
 
     def __len__(self) -> int:
-        return len(self._tellers.keys() | self._children.keys())
+        return len(self._owners.keys() | self._children.keys())
 
     @property
     def due(self) -> bool:
-        """Whether there is anything to compile or to tell."""
-        return bool(self._due or self._touched) or self.synced != self._told_synced
+        """Whether there are keys to compile or changes to send."""
+        return bool(self._queue or self._changed) or self.synced != self._sent_synced
 
     def on_change(self, change: Change, snapshot: Snapshot) -> None:
-        """Note what a change concerns."""
-        for place, source in enumerate(self.sources):
+        """Enqueue the keys that a change concerns."""
+        for index, source in enumerate(self.sources):
             for key in source.keys_for(change, snapshot):
-                self._due[(place, key)] = None
+                self._queue[(index, key)] = None
         self.update_synced(snapshot)
 
     def enqueue_all(self, snapshot: Snapshot) -> None:
-        """Note every key there is or was: for a start, or after an unknown gap."""
-        for place, source in enumerate(self.sources):
+        """Enqueue all current and former keys: at the start, or after changes were missed."""
+        for index, source in enumerate(self.sources):
             for key in source.keys(snapshot):
-                self._due[(place, key)] = None
-        for whose in self._told:
-            if whose[0] != _APEX:
-                self._due[whose] = None
+                self._queue[(index, key)] = None
+        for source_key in self._nodes_by_key:
+            if source_key[0] != _APEX:
+                self._queue[source_key] = None
         self.update_synced(snapshot)
 
     def update_synced(self, snapshot: Snapshot) -> None:
-        """Notice that all is known for the first time; an outage later does not undo that."""
+        """Become synced once all sources are; a later outage does not undo that."""
         self.synced = self.synced or all(source.synced(snapshot) for source in self.sources)
 
     def compile(self, snapshot: Snapshot, most: int = 1_000_000) -> Delta:
-        """Compile what is due, some keys at a time, and tell what has changed by it."""
-        tellings = [source.records_for(snapshot) for source in self.sources]
-        for whose in list(islice(self._due, most)):
-            del self._due[whose]
-            told = tellings[whose[0]](whose[1])
-            if told is not None:
-                self._take(whose, tuple(told))
-        touched, self._touched = self._touched, {}
-        nodes = [node for node in touched.values() if node is not None]
-        removed = [name for name, node in touched.items() if node is None]
-        self.serial += bool(touched)
-        self._told_synced = self._told_synced or (self.synced and not self._due)
+        """Compile up to `most` queued keys, and return the changes since the last delta."""
+        builders = [source.records_for(snapshot) for source in self.sources]
+        for source_key in list(islice(self._queue, most)):
+            del self._queue[source_key]
+            built = builders[source_key[0]](source_key[1])
+            if built is not None:
+                self._replace_nodes(source_key, tuple(built))
+        changed, self._changed = self._changed, {}
+        nodes = [node for node in changed.values() if node is not None]
+        removed = [name for name, node in changed.items() if node is None]
+        self.serial += bool(changed)
+        self._sent_synced = self._sent_synced or (self.synced and not self._queue)
         return self._delta(nodes, tuple(removed), replace_all=False)
 
     def full_delta(self) -> Delta:
-        """Everything compiled so far, for a worker that knows nothing."""
-        names = self._tellers.keys() | self._children.keys()
-        return self._delta([self._named(name) for name in names], (), replace_all=True)
+        """All nodes compiled so far, for a worker that starts."""
+        names = self._owners.keys() | self._children.keys()
+        return self._delta([self._node_at(name) for name in names], (), replace_all=True)
 
     def _delta(
         self, nodes: list[ZoneNode], removed: tuple[bytes, ...], *, replace_all: bool
@@ -99,7 +99,7 @@ class Compiler:
             view=self.view.name,
             serial=self.serial,
             zones=self.zones,
-            synced=self._told_synced,
+            synced=self._sent_synced,
             replace_all=replace_all,
             nodes=tuple(nodes),
             removed=removed,
@@ -108,109 +108,109 @@ class Compiler:
             secondaries=self.view.secondaries if replace_all else (),
         )
 
-    def _take(self, whose: SourceKey, nodes: tuple[ZoneNode, ...]) -> None:
-        """Replace what a key told by what it tells now."""
-        known = self._told.get(whose, ())
+    def _replace_nodes(self, source_key: SourceKey, nodes: tuple[ZoneNode, ...]) -> None:
+        """Replace the nodes of a key, recording what changed."""
+        known = self._nodes_by_key.get(source_key, ())
         if known == nodes:
             return
         if nodes:
-            self._told[whose] = nodes
+            self._nodes_by_key[source_key] = nodes
         else:
-            del self._told[whose]
+            del self._nodes_by_key[source_key]
         if not known:
-            self._take_new(whose, nodes)
+            self._add_first_nodes(source_key, nodes)
             return
         before = {node.name: node.rrsets for node in known}
         for node in nodes:
             if not node.name.endswith(self.zones):
                 continue
             if before.pop(node.name, None) != node.rrsets:
-                self._tell(whose, node)
+                self._add(source_key, node)
         for name in before:
-            self._untell(name, whose)
+            self._remove(name, source_key)
 
-    def _take_new(self, whose: SourceKey, nodes: tuple[ZoneNode, ...]) -> None:
-        """The same for a key that told nothing yet: all keys at the start, so it is made quick."""
-        tellers, children, touched, zones = self._tellers, self._children, self._touched, self.zones
+    def _add_first_nodes(self, source_key: SourceKey, nodes: tuple[ZoneNode, ...]) -> None:
+        """The same for a key without nodes; optimised, because all keys start so."""
+        owners, children, changed, zones = self._owners, self._children, self._changed, self.zones
         for node in nodes:
             name = node.name
             if not name.endswith(zones):
                 continue
-            if name in tellers:
-                self._tell(whose, node)
+            if name in owners:
+                self._add(source_key, node)
                 continue
-            tellers[name] = (whose, node)
-            touched[name] = node
+            owners[name] = (source_key, node)
+            changed[name] = node
             if name in children or name in zones:
                 continue
             parent = parent_name(name)
             if parent in children:  # it exists, and so do the names above it
                 children[parent] += 1
             else:
-                self._joined(name)
+                self._add_to_parents(name)
 
-    def _tell(self, whose: SourceKey, node: ZoneNode) -> None:
+    def _add(self, source_key: SourceKey, node: ZoneNode) -> None:
         name = node.name
-        first = self._tellers.get(name)
+        first = self._owners.get(name)
         if first is None:
-            self._joined(name)
-            self._tellers[name] = (whose, node)
-            self._touched[name] = node
+            self._add_to_parents(name)
+            self._owners[name] = (source_key, node)
+            self._changed[name] = node
             return
-        everyone = self._rivals.setdefault(name, dict([first]))
-        everyone[whose] = node
-        self._choose(name, everyone)
+        contenders = self._contenders.setdefault(name, dict([first]))
+        contenders[source_key] = node
+        self._elect_owner(name, contenders)
 
-    def _untell(self, name: bytes, whose: SourceKey) -> None:
-        if name not in self._tellers:
+    def _remove(self, name: bytes, source_key: SourceKey) -> None:
+        if name not in self._owners:
             return
-        everyone = self._rivals.get(name)
-        if everyone is None:
-            del self._tellers[name]
-            self._touched[name] = ZoneNode(name) if name in self._children else None
-            self._left(name)
+        contenders = self._contenders.get(name)
+        if contenders is None:
+            del self._owners[name]
+            self._changed[name] = ZoneNode(name) if name in self._children else None
+            self._remove_from_parents(name)
             return
-        del everyone[whose]
-        self._choose(name, everyone)
+        del contenders[source_key]
+        self._elect_owner(name, contenders)
 
-    def _choose(self, name: bytes, everyone: dict[SourceKey, ZoneNode]) -> None:
-        """Of several that tell a name the first is heard."""
-        first = min(everyone)
-        self._tellers[name] = (first, everyone[first])
-        self._touched[name] = everyone[first]
-        if len(everyone) == 1:
-            del self._rivals[name]
+    def _elect_owner(self, name: bytes, contenders: dict[SourceKey, ZoneNode]) -> None:
+        """Of several source keys with the same name, the first provides it."""
+        first = min(contenders)
+        self._owners[name] = (first, contenders[first])
+        self._changed[name] = contenders[first]
+        if len(contenders) == 1:
+            del self._contenders[name]
 
-    def _joined(self, name: bytes) -> None:
-        """A name is told: the names above it exist now, if they did not before."""
-        children, tellers, zones = self._children, self._tellers, self.zones
+    def _add_to_parents(self, name: bytes) -> None:
+        """Count a new name in its parents; parents that did not exist become empty nodes."""
+        children, owners, zones = self._children, self._owners, self.zones
         known = name in children
         while not known and name not in zones:
             name = parent_name(name)
             number = children.get(name, 0)
-            known = number > 0 or name in tellers
+            known = number > 0 or name in owners
             children[name] = number + 1
             if not known:
-                self._touched[name] = ZoneNode(name)
+                self._changed[name] = ZoneNode(name)
 
-    def _left(self, name: bytes) -> None:
-        """A name is no longer told: so go the names above it that stood for its sake alone."""
-        stays = name in self._children
-        while not stays and name not in self.zones:
+    def _remove_from_parents(self, name: bytes) -> None:
+        """Uncount a removed name in its parents; those that existed only for it are removed."""
+        exists = name in self._children
+        while not exists and name not in self.zones:
             name = parent_name(name)
             self._children[name] -= 1
             if not self._children[name]:
                 del self._children[name]
-            stays = name in self._tellers or name in self._children
-            if not stays:
-                self._touched[name] = None
+            exists = name in self._owners or name in self._children
+            if not exists:
+                self._changed[name] = None
 
-    def _named(self, name: bytes) -> ZoneNode:
-        told = self._tellers.get(name)
-        return ZoneNode(name) if told is None else told[1]
+    def _node_at(self, name: bytes) -> ZoneNode:
+        owner = self._owners.get(name)
+        return ZoneNode(name) if owner is None else owner[1]
 
-    def _apex(self, zone: bytes) -> tuple[ZoneNode, ...]:
-        """What every zone has beside its SOA, which workers write: the name of its server."""
+    def _apex_nodes(self, zone: bytes) -> tuple[ZoneNode, ...]:
+        """The NS record of a zone and its glue; workers write the SOA, which holds the serial."""
         server = ns_name(zone)
         rdatas = [rdata for text in self.view.servers if (rdata := address_rdata(text))]
         families = ((RecordType.A, 4), (RecordType.AAAA, 16))
@@ -223,7 +223,7 @@ class Compiler:
 
 
 def compiled(view: View, sources: Iterable[ZoneSource], snapshot: Snapshot) -> Delta:
-    """All names of a view at once, from scratch."""
+    """All names of a view, compiled at once."""
     compiler = Compiler(view, tuple(sources))
     compiler.enqueue_all(snapshot)
     compiler.compile(snapshot)

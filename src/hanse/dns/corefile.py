@@ -1,13 +1,12 @@
-"""How CoreDNS hands our zone over to us."""
+"""The Corefile server block by which CoreDNS forwards a zone to this server."""
 
 from collections.abc import Sequence
 
 
 def server_block(zone: str, servers: Sequence[str]) -> str:
-    """A server block for a Corefile: every question about the zone goes to these servers.
+    """A server block that forwards all queries for the zone to these servers.
 
-    Answers are kept for as long as their own few seconds and no longer, and the order of records
-    is left as it comes: both are ours to decide.
+    It has neither `cache` nor `loadbalance`: TTLs and the order of records are this server's.
     """
     return (
         f"{zone}:53 {{\n"

@@ -1,8 +1,8 @@
-"""The hot path: a datagram in, a table looked up, a datagram out.
+"""The hot path: read a batch of datagrams, look each up, write the responses.
 
-A packet that was answered before is answered again by itself, but for its id. One in the usual form
-is recognised by its header and answered from prepared parts; everything else goes to `respond`,
-which knows every case.
+A packet that was answered before has its response cached, apart from the id. One in the common form
+is recognised by its header and answered from prepared parts; all others go to `respond`, which
+handles every case.
 """
 
 from collections.abc import Callable
@@ -10,37 +10,37 @@ from socket import socket
 
 from hanse.dns.batch import Batch, Client
 from hanse.dns.limits import Limiter
-from hanse.dns.questions import OUR_UDP, SMALLEST_UDP
+from hanse.dns.questions import MAX_UDP_SIZE, MIN_UDP_SIZE
 from hanse.dns.responder import rate_limited_response, respond
 from hanse.dns.table import Table
 
 _PLAIN = b"\0\1\0\0\0\0\0\0"
 _EDNS = b"\0\1\0\0\0\0\0\1"
-USUAL = {
+COMMON_HEADERS = {
     bytes((recursion, bits)) + counts: recursion + (2 if counts is _EDNS else 0)
     for recursion in (0, 1)
     for bits in (0x00, 0x10, 0x20, 0x30)
     for counts in (_PLAIN, _EDNS)
 }
-"""Headers after the id of one plain question, and which of an answer's headers replies to it."""
+"""Query headers after the id in the common form, each with the index into `Headers`."""
 
 _OPT_FRONT = b"\0\0\x29"
 _OPT_ENDS = {
-    b"\0\0\0\0\0\0": b"\0\0\x29" + OUR_UDP.to_bytes(2) + b"\0\0\0\0\0\0",
-    b"\0\0\x80\0\0\0": b"\0\0\x29" + OUR_UDP.to_bytes(2) + b"\0\0\x80\0\0\0",
+    b"\0\0\0\0\0\0": b"\0\0\x29" + MAX_UDP_SIZE.to_bytes(2) + b"\0\0\0\0\0\0",
+    b"\0\0\x80\0\0\0": b"\0\0\x29" + MAX_UDP_SIZE.to_bytes(2) + b"\0\0\x80\0\0\0",
 }
-"""How an OPT record without options ends, and ours in reply."""
+"""How an OPT record without options ends, and the one in response."""
 
 Sample = Callable[[Batch, int, bytes], None]
-"""Hears of every question, while it is in its slot, and of its answer after the id."""
+"""Called for every query while it is in its slot, with the response after the id."""
 
 UncachedResponder = Callable[[bytes, Table, Client], bytes | None]
-"""Answers a packet that has not been seen since something changed; None: not now, or never."""
+"""Responds to a packet that is not cached; None: later, or never."""
 
 
 def respond_uncached(packet: bytes, table: Table, client: Client) -> bytes | None:
-    """The answer from the table, by the short way where the packet is of the usual form."""
-    return _answer(packet, table, client[0])
+    """The response from the table, from prepared parts if the query is in the common form."""
+    return _respond(packet, table, client[0])
 
 
 def serve_datagrams(
@@ -51,54 +51,51 @@ def serve_datagrams(
     sample: Sample | None = None,
     fallback: UncachedResponder = respond_uncached,
 ) -> None:
-    """Answer what waits on a socket, up to a batch."""
-    fd, known = sock.fileno(), table.response_cache.get
-    held, lengths, sizes = batch.bytes, batch.lengths, batch.sizes
+    """Respond to the datagrams that wait on a socket, up to one batch."""
+    fd, cached = sock.fileno(), table.response_cache.get
+    buffer, lengths, sizes = batch.bytes, batch.lengths, batch.sizes
     number = batch.receive(fd)
     unsent = 0
     for slot, at, length, size in batch.slots[:number]:
-        hit = known(held[at + 2 : at + lengths[length]].tobytes())
-        told: bytes | None
+        found = cached(buffer[at + 2 : at + lengths[length]].tobytes())
+        response: bytes | None
         if limiter is not None and not limiter.allows(batch.address(slot)):
-            told = (
-                _after_id(rate_limited_response(batch.packet(slot)))
-                if limiter.sends_truncated
-                else None
-            )
-        elif hit is not None:
-            rotation, counter = hit
+            slip = rate_limited_response(batch.packet(slot)) if limiter.sends_truncated else None
+            response = _after_id(slip)
+        elif found is not None:
+            rotation, counter = found
             counter[0] += 1
-            told = next(rotation)
+            response = next(rotation)
         else:
-            told = _after_id(fallback(batch.packet(slot), table, batch.client(slot)))
-        if told is None:
+            response = _after_id(fallback(batch.packet(slot), table, batch.client(slot)))
+        if response is None:
             batch.send(fd, unsent, slot)
             unsent = slot + 1
             continue
         if sample is not None:
-            sample(batch, slot, told)
-        end = at + 2 + len(told)
-        held[at + 2 : end] = told
+            sample(batch, slot, response)
+        end = at + 2 + len(response)
+        buffer[at + 2 : end] = response
         sizes[size] = end - at
     batch.send(fd, unsent, number)
 
 
 def _after_id(answer: bytes | None) -> bytes | None:
-    """What is told; the id is that of the question, in whose place it is written."""
+    """A response without its id: it is written over the query, which has the same id."""
     return None if answer is None else answer[2:]
 
 
-def _answer(packet: bytes, table: Table, client: str) -> bytes | None:
-    """The answer to a packet that has not been seen since something changed."""
-    kind = USUAL.get(packet[2:12])
+def _respond(packet: bytes, table: Table, client: str) -> bytes | None:
+    """The response to a packet that is not cached, which is cached if possible."""
+    kind = COMMON_HEADERS.get(packet[2:12])
     if kind is None:
         return respond(packet, table, stream=False, client=client)
-    question, opt, room = packet[12:], b"", SMALLEST_UDP
+    question, opt, room = packet[12:], b"", MIN_UDP_SIZE
     if kind >= 2:
         question, opt = packet[12:-11], _OPT_ENDS.get(packet[-6:], b"")
         if packet[-11:-8] != _OPT_FRONT or not opt:
             return respond(packet, table, stream=False, client=client)
-        room = min(max(packet[-8] << 8 | packet[-7], SMALLEST_UDP), OUR_UDP)
+        room = min(max(packet[-8] << 8 | packet[-7], MIN_UDP_SIZE), MAX_UDP_SIZE)
     entry = table.ready.get(question.lower())
     if entry is None:
         return respond(packet, table, stream=False, client=client)

@@ -1,4 +1,4 @@
-"""Questions about other zones, handed on to other name servers; never waited for."""
+"""Forwards queries for other zones to upstream name servers, without blocking."""
 
 import socket
 from collections import OrderedDict
@@ -16,32 +16,32 @@ from hanse.dns.cname_chains import (
     splice_response,
 )
 from hanse.dns.questions import MalformedMessage, Question, parse_question
-from hanse.dns.responder import MOST_TCP, max_udp_size
+from hanse.dns.responder import MAX_TCP_SIZE, max_udp_size
 from hanse.dns.table import Table
 
-PATIENCE = 5.0
-"""Seconds after which an answer is not waited for any more."""
-MOST_WAITING = 4096
-"""Questions under way; beyond it the oldest are given up."""
-MOST_STREAMS = 128
-"""Questions under way by TCP; beyond it clients hear that it failed."""
+QUERY_TIMEOUT = 5.0
+"""Seconds after which a forwarded query is given up."""
+MAX_IN_FLIGHT = 4096
+"""Queries in flight by UDP; beyond it the oldest are given up."""
+MAX_TCP_IN_FLIGHT = 128
+"""Queries in flight by TCP; beyond it clients get SERVFAIL."""
 SOCKETS = 4
-"""For each server: a forged answer must guess the port too."""
+"""UDP sockets per upstream: a forged response must guess the port too."""
 LARGEST = 4096
 
 Address = tuple[str, int]
 
 
 class ForwardedQuestion(Struct, frozen=True):
-    """A question for another server: as it came, as it goes on, and what joins the two."""
+    """A query for an upstream: as received, as forwarded, and the CNAME chain between both."""
 
     packet: bytes
     question: Question
-    asked: bytes
+    query: bytes
     chain: Chain | None = None
 
-    def back(self, answer: bytes, most: int) -> bytes | None:
-        """What the client hears of an answer; None where that is nothing."""
+    def client_response(self, answer: bytes, most: int) -> bytes | None:
+        """The response for the client; None if the upstream's response is malformed."""
         if len(answer) < 12:
             return None
         if self.chain is None:
@@ -50,7 +50,7 @@ class ForwardedQuestion(Struct, frozen=True):
 
 
 def forwarded_question(packet: bytes, table: Table) -> ForwardedQuestion | None:
-    """The question for another server that a packet means; None where a table answers it."""
+    """The query to forward for a packet; None if the table answers it."""
     try:
         question = parse_question(packet)
     except (MalformedMessage, IndexError):
@@ -65,23 +65,23 @@ def forwarded_question(packet: bytes, table: Table) -> ForwardedQuestion | None:
     return ForwardedQuestion(packet, question, retarget_question(packet, question, chain), chain)
 
 
-class _Waiting(Struct, frozen=True):
-    """Who asked what, by which socket."""
+class _InFlight(Struct, frozen=True):
+    """A query in flight: its client, its socket and its deadline."""
 
     sock: socket.socket
     client: Client
     question: ForwardedQuestion
-    until: float
+    deadline: float
 
 
 class Forwarder:
-    """Hands questions on in turn, under ids of its own, and brings the answers back."""
+    """Forwards UDP queries under ids of its own, and returns the responses to the clients."""
 
     def __init__(self, servers: Sequence[Address], clock: Callable[[], float]) -> None:
         self._servers = tuple(servers)
         self._clock = clock
         self._random = SystemRandom()
-        self._waiting: OrderedDict[tuple[int, int], _Waiting] = OrderedDict()
+        self._in_flight: OrderedDict[tuple[int, int], _InFlight] = OrderedDict()
         self.sockets: dict[int, socket.socket] = {}
         for host, port in servers:
             for _ in range(SOCKETS):
@@ -91,102 +91,110 @@ class Forwarder:
                 self.sockets[sock.fileno()] = sock
 
     def forward(self, packet: bytes, table: Table, sock: socket.socket, client: Client) -> bool:
-        """Hand a question on if it is about none of a table's zones; whether it was."""
+        """Forward a query unless the table answers it; returns whether it was taken."""
         question = forwarded_question(packet, table)
         if question is None:
             return False
         fd = self._random.choice(list(self.sockets))
         number = self._random.randrange(65536)
         now = self._clock()
-        if (fd, number) in self._waiting:
-            return True  # too unlikely to matter: the client asks again
-        self._waiting[fd, number] = _Waiting(sock, client, question, now + PATIENCE)
+        if (fd, number) in self._in_flight:
+            return True  # too unlikely to matter: the client retries
+        self._in_flight[fd, number] = _InFlight(sock, client, question, now + QUERY_TIMEOUT)
         self.expire(now)
         try:
-            self.sockets[fd].send(number.to_bytes(2) + question.asked[2:])
+            self.sockets[fd].send(number.to_bytes(2) + question.query[2:])
         except OSError:
-            del self._waiting[fd, number]
+            del self._in_flight[fd, number]
         return True
 
     def receive_responses(self, fd: int) -> None:
-        """Give clients the answers that have come on a socket."""
+        """Send the responses that arrived on a socket to their clients."""
         while True:
             try:
                 answer = self.sockets[fd].recv(LARGEST)
             except BlockingIOError:
                 return
-            except OSError:  # the server is not there; clients ask again
+            except OSError:  # the upstream is unreachable; clients retry
                 continue
-            waiting = self._waiting.pop((fd, int.from_bytes(answer[:2])), None)
-            if waiting is None:
+            in_flight = self._in_flight.pop((fd, int.from_bytes(answer[:2])), None)
+            if in_flight is None:
                 continue
-            told = waiting.question.back(answer, max_udp_size(waiting.question.question.edns))
+            response = in_flight.question.client_response(
+                answer, max_udp_size(in_flight.question.question.edns)
+            )
             try:
-                if told is not None:
-                    waiting.sock.sendto(told, waiting.client)
+                if response is not None:
+                    in_flight.sock.sendto(response, in_flight.client)
             except OSError:  # a client that cannot be reached
                 continue
 
     def expire(self, now: float) -> None:
-        """Give up what has waited for too long; the oldest stand first."""
-        while self._waiting:
-            oldest = next(iter(self._waiting.values()))
-            if oldest.until > now and len(self._waiting) <= MOST_WAITING:
+        """Give up queries past their deadline; the oldest come first."""
+        while self._in_flight:
+            oldest = next(iter(self._in_flight.values()))
+            if oldest.deadline > now and len(self._in_flight) <= MAX_IN_FLIGHT:
                 return
-            self._waiting.popitem(last=False)
+            self._in_flight.popitem(last=False)
 
-    def relay(self, question: ForwardedQuestion, tell: Callable[[bytes], None]) -> "Relay":
-        """Hand a question on by TCP, whose answer may be of any length."""
-        return Relay(self._random.choice(self._servers), question, tell, self._clock() + PATIENCE)
+    def relay(self, question: ForwardedQuestion, on_response: Callable[[bytes], None]) -> "Relay":
+        """Forward a query by TCP, whose response may have any length."""
+        return Relay(
+            self._random.choice(self._servers), question, on_response, self._clock() + QUERY_TIMEOUT
+        )
 
 
 class Relay:
-    """One question by a connection of its own, in small steps that never wait."""
+    """One query on a TCP connection of its own; no method blocks."""
 
     def __init__(
         self,
         server: Address,
         question: ForwardedQuestion,
-        tell: Callable[[bytes], None],
-        until: float,
+        on_response: Callable[[bytes], None],
+        deadline: float,
     ) -> None:
-        self.until = until
+        self.deadline = deadline
         self.sock = socket.socket(_family(server[0]), socket.SOCK_STREAM)
         self.sock.setblocking(False)
         self.sock.connect_ex(server)
         self._question = question
-        self._tell = tell
-        self._outgoing = len(question.asked).to_bytes(2) + question.asked
+        self._on_response = on_response
+        self._outgoing = len(question.query).to_bytes(2) + question.query
         self._incoming = bytearray()
 
     @property
     def has_pending(self) -> bool:
-        """Whether a part of the question is still to be sent."""
+        """Whether a part of the query is still to be sent."""
         return bool(self._outgoing)
 
     def advance(self) -> bool:
-        """Send and read what can be; whether that was all, and the client has heard."""
+        """Write or read what is possible; returns whether the client has its response."""
         try:
             if self._outgoing:
                 self._outgoing = self._outgoing[self.sock.send(self._outgoing) :]
                 return False
-            told = self.sock.recv(65536)
+            data = self.sock.recv(65536)
         except BlockingIOError:
             return False
-        except OSError:  # the server is not there
-            told = b""
-        self._incoming += told
+        except OSError:  # the upstream is unreachable
+            data = b""
+        self._incoming += data
         length = int.from_bytes(self._incoming[:2])
-        if told and len(self._incoming) < 2 + length:
+        if data and len(self._incoming) < 2 + length:
             return False
-        whole = bytes(self._incoming[2 : 2 + length])
-        back = self._question.back(whole, MOST_TCP) if len(whole) == length else None
-        self._tell(back or servfail_response(self._question.packet))
+        message = bytes(self._incoming[2 : 2 + length])
+        client_response = (
+            self._question.client_response(message, MAX_TCP_SIZE)
+            if len(message) == length
+            else None
+        )
+        self._on_response(client_response or servfail_response(self._question.packet))
         return True
 
     def fail(self) -> None:
-        """Tell the client that nobody answers."""
-        self._tell(servfail_response(self._question.packet))
+        """Send SERVFAIL to the client."""
+        self._on_response(servfail_response(self._question.packet))
 
 
 def _family(host: str) -> socket.AddressFamily:

@@ -1,47 +1,47 @@
-"""How many answers one network gets per second, so that nobody is flooded in another's name."""
+"""Response rate limiting by client network, against reflection attacks."""
 
 from collections.abc import Callable
 
-MOST_NETWORKS = 65_536
+MAX_NETWORKS = 65_536
 SLIP = 2
-"""Of the answers that are held back, one in so many is sent cut short."""
+"""One in so many limited responses is sent truncated instead of dropped."""
 
 _V4, _LOOPBACK = 4, 127
 _LOOPBACK_V6 = bytes((*[0] * 15, 1))
 
 
 class Limiter:
-    """Counts answers by network (/24 of IPv4, /56 of IPv6), anew in each second."""
+    """Counts responses per second and network (/24 of IPv4, /56 of IPv6)."""
 
     def __init__(self, per_second: int, clock: Callable[[], float]) -> None:
         self.dropped = 0
         self._per_second = per_second
         self._clock = clock
         self._second = -1
-        self._given: dict[bytes, int] = {}
+        self._sent: dict[bytes, int] = {}
 
     def allows(self, client: bytes) -> bool:
-        """Whether one more answer may go to an address, packed; loopback is never limited."""
+        """Whether a packed address may get one more response; loopback is never limited."""
         network = client_network(client)
         if client == _LOOPBACK_V6 or (client[0] == _LOOPBACK and len(client) == _V4):
             return True
         second = int(self._clock())
-        if second != self._second or len(self._given) >= MOST_NETWORKS:
+        if second != self._second or len(self._sent) >= MAX_NETWORKS:
             self._second = second
-            self._given.clear()
-        given = self._given.get(network, 0) + 1
-        self._given[network] = given
-        if given <= self._per_second:
+            self._sent.clear()
+        sent = self._sent.get(network, 0) + 1
+        self._sent[network] = sent
+        if sent <= self._per_second:
             return True
         self.dropped += 1
         return False
 
     @property
     def sends_truncated(self) -> bool:
-        """Whether this time the client is told to come by TCP instead of being left in silence."""
+        """Whether the response is truncated this time, so that the client retries by TCP."""
         return self.dropped % SLIP == 0
 
 
 def client_network(client: bytes) -> bytes:
-    """The network of a packed address, as it counts for limits."""
+    """The network of a packed address that limits apply to."""
     return client[:3] if len(client) == _V4 else client[:7]

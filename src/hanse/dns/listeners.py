@@ -1,4 +1,4 @@
-"""The sockets of a view: one pair for each worker, all on one port."""
+"""The sockets of a view: a UDP and a TCP socket for each worker, all on one port."""
 
 import socket
 from ipaddress import ip_address
@@ -6,25 +6,25 @@ from ipaddress import ip_address
 from msgspec import Struct
 
 _ATTEMPTS = 20
-_QUEUE = 4 * 1024 * 1024
-"""Bytes of questions that may wait while a worker takes in a change."""
+_RECEIVE_BUFFER = 4 * 1024 * 1024
+"""Receive buffer in bytes, for queries that arrive while a worker applies a change."""
 
 
 class Listeners(Struct, frozen=True):
-    """Bound sockets, as many of each kind as there are workers."""
+    """Bound sockets, one UDP and one TCP socket per worker."""
 
     datagrams: tuple[socket.socket, ...]
     streams: tuple[socket.socket, ...]
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where clients ask."""
+        """Host and port of the sockets."""
         host, port = self.datagrams[0].getsockname()[:2]
         return host, port
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can ask."""
+        """Whether only local clients can connect."""
         return ip_address(self.address[0].partition("%")[0]).is_loopback
 
     def close(self) -> None:
@@ -33,34 +33,34 @@ class Listeners(Struct, frozen=True):
 
 
 def bind_listeners(host: str, port: int, workers: int) -> Listeners:
-    """Sockets on an address, for UDP and TCP alike; port 0 finds one that is free for both."""
+    """Bind UDP and TCP sockets to an address; port 0 finds one that is free for both."""
     for _ in range(_ATTEMPTS if port == 0 else 1):
         try:
-            return _bound(host, port, workers)
+            return _bind(host, port, workers)
         except OSError as error:
             taken = error
     raise taken
 
 
-def _bound(host: str, port: int, workers: int) -> Listeners:
-    made: list[socket.socket] = []
+def _bind(host: str, port: int, workers: int) -> Listeners:
+    sockets: list[socket.socket] = []
     try:
         for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
             for _ in range(workers):
-                sock = _socket(host, kind)
-                made.append(sock)
+                sock = _open_socket(host, kind)
+                sockets.append(sock)
                 sock.bind((host, port))
                 port = sock.getsockname()[1]
                 if kind == socket.SOCK_STREAM:
                     sock.listen(128)
     except OSError:
-        for sock in made:
+        for sock in sockets:
             sock.close()
         raise
-    return Listeners(tuple(made[:workers]), tuple(made[workers:]))
+    return Listeners(tuple(sockets[:workers]), tuple(sockets[workers:]))
 
 
-def _socket(host: str, kind: socket.SocketKind) -> socket.socket:
+def _open_socket(host: str, kind: socket.SocketKind) -> socket.socket:
     sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, kind)
     if ":" in host:
         sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
@@ -68,6 +68,6 @@ def _socket(host: str, kind: socket.SocketKind) -> socket.socket:
     if kind == socket.SOCK_STREAM:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     else:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _QUEUE)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
     sock.setblocking(False)
     return sock

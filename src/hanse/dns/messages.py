@@ -1,4 +1,4 @@
-"""What changed in a view's names, as the compiler tells it to every worker."""
+"""The messages between the server and its worker processes, and their framing."""
 
 from typing import Any
 
@@ -9,51 +9,51 @@ from hanse.model.dns.records import ZoneNode
 
 
 class Delta(Struct, frozen=True, tag="delta"):
-    """Names that are new or other than before, and names that are gone."""
+    """The changes of a view: new or changed nodes, and removed names."""
 
     view: str
     serial: int
     zones: tuple[bytes, ...] = ()
     synced: bool = False
-    """Until then nothing is known not to exist: every name fails."""
+    """Until the view is synced, every query gets SERVFAIL."""
     replace_all: bool = False
-    """Everything told before is void: these are all names there are."""
+    """Whether `nodes` are all names of the view, instead of changes."""
     nodes: tuple[ZoneNode, ...] = ()
     removed: tuple[bytes, ...] = ()
     regions: tuple[tuple[str, str], ...] = ()
-    """Ranges of clients and the cluster near to them; told to those who know nothing."""
+    """Client CIDRs with the cluster near to each; set only with `replace_all`."""
     resolvers: tuple[str, ...] = ()
     secondaries: tuple[str, ...] = ()
 
 
 class ListeningSocket(Struct, frozen=True):
-    """A socket that a worker inherits: whose questions come in there, and how many are too many."""
+    """A socket that a worker inherits, with its view and its rate limit."""
 
     view: str
     fd: int
     stream: bool
     per_second: int = 0
-    """Answers per second to one network; 0: no limit."""
+    """Responses per second to one client network; 0: no limit."""
 
 
 class Start(Struct, frozen=True, tag="start"):
-    """What a worker is told first."""
+    """The first command: sockets and settings."""
 
     listening: tuple[ListeningSocket, ...]
     most_connections: int = 256
     idle_seconds: float = 10.0
     log_every: int = 0
-    """One question in so many is told to the log; 0: none is."""
+    """One query in so many is logged; 0: none."""
     forward: tuple[tuple[str, int], ...] = ()
-    """Name servers that are asked about other zones; none: those are refused."""
+    """Upstream name servers for other zones; without any, other zones are refused."""
 
 
 class Stop(Struct, frozen=True, tag="stop"):
-    """The end: what has come in is answered, and nothing more."""
+    """Respond to what has arrived, then exit."""
 
 
 class Barrier(Struct, frozen=True, tag="mark"):
-    """A worker says that it has come so far when it reads this."""
+    """Ask for a report once all earlier commands were applied."""
 
     number: int
 
@@ -62,13 +62,13 @@ Command = Start | Delta | Stop | Barrier
 
 
 class BarrierReached(Struct, frozen=True, tag="reached"):
-    """A worker has done everything up to a mark."""
+    """A worker has applied all commands up to a barrier."""
 
     number: int
 
 
 class QueryCount(Struct, frozen=True, array_like=True):
-    """How many questions of a kind were answered."""
+    """Number of queries by view, zone, type and rcode."""
 
     view: str
     zone: str
@@ -81,26 +81,26 @@ SECONDS = (
     *(0.00002, 0.00005, 0.0001, 0.0002, 0.0005),
     *(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5),
 )
-"""The bounds by which times are told apart."""
+"""Upper bounds of the latency histogram."""
 
 
 class WorkerStats(Struct, frozen=True, tag="counted"):
-    """What a worker has done since it last said so, and how much it knows."""
+    """Counters of a worker since its last report, and its current sizes."""
 
     counts: tuple[QueryCount, ...]
     names: dict[str, int]
     """Names in each view's table."""
     limited: int = 0
-    """Answers that were not given, because a network got too many."""
+    """Responses dropped by rate limits."""
     connections: int = 0
     times: tuple[int, ...] = ()
-    """Batches of questions by how long they took, for each of `SECONDS` and beyond the last."""
+    """Batches by duration: one bucket for each of `SECONDS`, and one beyond."""
     seconds: float = 0.0
-    """How long they took together."""
+    """Sum of their durations."""
 
 
 class SampledQuery(Struct, frozen=True, tag="sampled"):
-    """One question of many, for the log."""
+    """One sampled query, for the log."""
 
     view: str
     client: str
@@ -112,23 +112,23 @@ class SampledQuery(Struct, frozen=True, tag="sampled"):
 
 Report = BarrierReached | WorkerStats | SampledQuery
 
-_orders = msgspec.msgpack.Decoder(Command)
+_commands = msgspec.msgpack.Decoder(Command)
 _reports = msgspec.msgpack.Decoder(Report)
 _encoder = msgspec.msgpack.Encoder()
 
 LENGTH_BYTES = 4
-"""Bytes of the length before each message."""
+"""Size of the length prefix of each frame."""
 
 
 def encode_frame(message: Any) -> bytes:
-    """A message as it goes through the pipe."""
+    """Encode a message with its length prefix."""
     body = _encoder.encode(message)
     return len(body).to_bytes(LENGTH_BYTES) + body
 
 
 def decode_command(body: bytes | bytearray | memoryview) -> Command:
-    order: Command = _orders.decode(body)
-    return order
+    command: Command = _commands.decode(body)
+    return command
 
 
 def decode_report(body: bytes) -> Report:

@@ -1,4 +1,4 @@
-"""What the DNS server does, in numbers that Prometheus reads."""
+"""Prometheus metrics of the DNS server."""
 
 from collections.abc import Iterator
 from itertools import accumulate
@@ -11,16 +11,16 @@ from hanse.dns.messages import SECONDS, WorkerStats
 
 
 class Latency(Collector):
-    """How long questions take, as workers have counted it."""
+    """The latency histogram, summed over the workers' reports."""
 
     def __init__(self) -> None:
         self._counts = [0] * (len(SECONDS) + 1)
         self._seconds = 0.0
 
-    def add(self, told: WorkerStats) -> None:
-        if told.times:
-            self._counts = [a + b for a, b in zip(self._counts, told.times, strict=True)]
-            self._seconds += told.seconds
+    def add(self, stats: WorkerStats) -> None:
+        if stats.times:
+            self._counts = [a + b for a, b in zip(self._counts, stats.times, strict=True)]
+            self._seconds += stats.seconds
 
     def collect(self) -> Iterator[HistogramMetricFamily]:
         bounds = [*map(str, SECONDS), "+Inf"]
@@ -33,7 +33,7 @@ class Latency(Collector):
 
 
 class Metrics:
-    """The sums over all workers."""
+    """Metrics summed over all workers."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self.registry = registry if registry is not None else CollectorRegistry()
@@ -58,17 +58,17 @@ class Metrics:
             "hanse_dns_worker_restarts", "Workers that ended unasked.", registry=self.registry
         )
 
-    def counted(self, worker: int, told: WorkerStats) -> None:
-        """Add what a worker says it has done since it last said so."""
-        for count in told.counts:
+    def add_stats(self, worker: int, stats: WorkerStats) -> None:
+        """Add the counters of a worker's report."""
+        for count in stats.counts:
             labels = (count.view, count.zone, count.type, count.rcode)
             self._queries.labels(*labels).inc(count.number)
-        for view, names in told.names.items():
+        for view, names in stats.names.items():
             self._names.labels(view).set(names)
-        self._limited.inc(told.limited)
-        self._latency.add(told)
-        self._connections.labels(str(worker)).set(told.connections)
+        self._limited.inc(stats.limited)
+        self._latency.add(stats)
+        self._connections.labels(str(worker)).set(stats.connections)
 
-    def restarted(self) -> None:
-        """A worker ended that was not told to."""
+    def count_restart(self) -> None:
+        """Count the restart of a worker that exited unexpectedly."""
         self._restarts.inc()

@@ -1,13 +1,13 @@
-"""Questions as they come in: read without trust, answered or refused as the RFCs say."""
+"""Parses query messages from untrusted clients, and assembles response messages."""
 
 from msgspec import Struct
 
 from hanse.model.dns.names import MAX_LABEL_LENGTH, MAX_NAME_LENGTH
 
 HEADER = 12
-SMALLEST_UDP = 512
-OUR_UDP = 1232
-"""What passes everywhere unfragmented; more goes by TCP."""
+MIN_UDP_SIZE = 512
+MAX_UDP_SIZE = 1232
+"""Largest UDP response: it passes everywhere unfragmented, and clients retry by TCP."""
 
 OPT = 41
 IN = 1
@@ -15,7 +15,7 @@ CLIENT_SUBNET = 8
 
 
 class Rcode:
-    """The codes that we answer with."""
+    """The response codes in use."""
 
     NOERROR = 0
     FORMERR = 1
@@ -32,20 +32,20 @@ RCODES = {
 
 
 class Subnet(Struct, frozen=True):
-    """Where a resolver says its client is (RFC 7871)."""
+    """The EDNS client subnet that a resolver sent (RFC 7871)."""
 
     family: int
     bits: int
     address: bytes
 
     def wire(self, scope: int) -> bytes:
-        """The option in reply: the same, and for how much of it the answer holds."""
+        """The option in the response, with the prefix length that the answer is valid for."""
         body = self.family.to_bytes(2) + bytes((self.bits, scope)) + self.address
         return CLIENT_SUBNET.to_bytes(2) + len(body).to_bytes(2) + body
 
 
 class Edns(Struct, frozen=True):
-    """What a client says of itself: how much it takes, and what it wants to hear."""
+    """The EDNS parameters of a query."""
 
     size: int
     version: int
@@ -54,7 +54,7 @@ class Edns(Struct, frozen=True):
 
 
 class Question(Struct, frozen=True):
-    """One well-formed question; `text` is the question as it was written, its case included."""
+    """One well-formed question; `text` is the question section as sent, case included."""
 
     text: bytes
     name: bytes
@@ -65,12 +65,12 @@ class Question(Struct, frozen=True):
 
 
 class MalformedMessage(Exception):
-    """A question that cannot be read: the client hears FORMERR."""
+    """A message that cannot be parsed: the response is FORMERR."""
 
 
 def parse_question(packet: bytes) -> Question:
-    """The one question of a packet whose header has been looked at; raises `MalformedMessage`."""
-    end = _end_of_name(packet, HEADER, pointers=False)
+    """Parse the question of a packet whose header was checked; raises `MalformedMessage`."""
+    end = _skip_name(packet, HEADER, pointers=False)
     if end + 4 > len(packet):
         raise MalformedMessage
     return Question(
@@ -78,16 +78,16 @@ def parse_question(packet: bytes) -> Question:
         packet[HEADER:end].lower(),
         int.from_bytes(packet[end : end + 2]),
         int.from_bytes(packet[end + 2 : end + 4]),
-        _edns_in(packet, end + 4),
+        _parse_edns(packet, end + 4),
     )
 
 
-def _edns_in(packet: bytes, at: int) -> Edns | None:
-    """What the packet's OPT record says, if it has one."""
+def _parse_edns(packet: bytes, at: int) -> Edns | None:
+    """Parse the packet's OPT record, if it has one."""
     counts = [int.from_bytes(packet[n : n + 2]) for n in (6, 8, 10)]
     found: Edns | None = None
     for number in range(sum(counts)):
-        start, at = at, _end_of_name(packet, at, pointers=True)
+        start, at = at, _skip_name(packet, at, pointers=True)
         if at + 10 > len(packet):
             raise MalformedMessage
         rtype, length = packet[at : at + 2], int.from_bytes(packet[at + 8 : at + 10])
@@ -99,14 +99,14 @@ def _edns_in(packet: bytes, at: int) -> Edns | None:
         misplaced = number < counts[0] + counts[1] or front != start + 1
         if misplaced or found is not None:
             raise MalformedMessage
-        subnet = _subnet_in(packet[front + 10 : at])
+        subnet = _parse_options(packet[front + 10 : at])
         size = int.from_bytes(packet[front + 2 : front + 4])
         found = Edns(size, packet[front + 5], bool(packet[front + 6] & 0x80), subnet)
     return found
 
 
-def _subnet_in(options: bytes) -> Subnet | None:
-    """Options must fit; all but the client's subnet are ignored, as RFC 7873 lets a server do."""
+def _parse_options(options: bytes) -> Subnet | None:
+    """Parse the EDNS options; all but the client subnet are ignored."""
     found: Subnet | None = None
     at = 0
     while at < len(options):
@@ -115,23 +115,23 @@ def _subnet_in(options: bytes) -> Subnet | None:
         code, front = int.from_bytes(options[at : at + 2]), at + 4
         at = front + int.from_bytes(options[at + 2 : at + 4])
         if code == CLIENT_SUBNET and at <= len(options):
-            found = _subnet(options[front:at])
+            found = _parse_subnet(options[front:at])
     if at != len(options):
         raise MalformedMessage
     return found
 
 
-def _subnet(told: bytes) -> Subnet | None:
-    """A client's subnet; None where it is not well formed, so that nobody goes by it."""
-    family, bits = int.from_bytes(told[:2]), told[2] if len(told) > 2 else 0
+def _parse_subnet(option: bytes) -> Subnet | None:
+    """Parse a client subnet option; None if it is malformed, so that it is ignored."""
+    family, bits = int.from_bytes(option[:2]), option[2] if len(option) > 2 else 0
     most = {1: 32, 2: 128}.get(family, -1)
-    if len(told) < 4 or bits > most or len(told) != 4 + (bits + 7) // 8:
+    if len(option) < 4 or bits > most or len(option) != 4 + (bits + 7) // 8:
         return None
-    return Subnet(family, bits, told[4:])
+    return Subnet(family, bits, option[4:])
 
 
-def _end_of_name(packet: bytes, at: int, *, pointers: bool) -> int:
-    """Where a name ends; pointers are never followed, so that none can lead in a circle."""
+def _skip_name(packet: bytes, at: int, *, pointers: bool) -> int:
+    """The offset after a name; compression pointers are not followed, so loops are harmless."""
     start = at
     while True:
         if at >= len(packet):
@@ -149,10 +149,10 @@ def _end_of_name(packet: bytes, at: int, *, pointers: bool) -> int:
             raise MalformedMessage
 
 
-def reply(
+def build_response(
     packet: bytes, rcode: int, question: bytes, answers: int, body: bytes, authority: int = 0
 ) -> bytes:
-    """An answer to a packet, without EDNS; `body` holds the answers and then the authority."""
+    """A response without EDNS; `body` holds the answer and the authority section."""
     flags = (0x80 | (packet[2] & 0x79)) << 8 | (rcode & 0xF)
     if rcode in (Rcode.NOERROR, Rcode.NXDOMAIN):
         flags |= 0x0400  # authoritative
@@ -166,13 +166,13 @@ def reply(
     )
 
 
-def with_edns(answer: bytes, edns: Edns, rcode: int, options: bytes = b"") -> bytes:
-    """The same answer as one that understands EDNS gives it."""
+def with_opt(answer: bytes, edns: Edns, rcode: int, options: bytes = b"") -> bytes:
+    """The response with an OPT record."""
     flags = 0x8000 if edns.wants_dnssec else 0
     opt = (
         b"\0"
         + OPT.to_bytes(2)
-        + OUR_UDP.to_bytes(2)
+        + MAX_UDP_SIZE.to_bytes(2)
         + bytes((rcode >> 4, 0))
         + flags.to_bytes(2)
         + len(options).to_bytes(2)
@@ -182,7 +182,7 @@ def with_edns(answer: bytes, edns: Edns, rcode: int, options: bytes = b"") -> by
 
 
 def fit_records(body: bytes, room: int) -> tuple[int, bytes]:
-    """As many whole records of an answer as there is room for; their owners are all pointers."""
+    """The number and bytes of the leading records that fit into `room` bytes."""
     count = at = 0
     while at + 12 <= len(body):
         following = at + 12 + int.from_bytes(body[at + 10 : at + 12])

@@ -1,4 +1,4 @@
-"""Answers that depend on who asks: by a consistent hash of the client's network, or by region."""
+"""Selects among the variants of an RRset: by weight, by hash of the client, or by region."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
@@ -14,11 +14,11 @@ from hanse.dns.questions import Subnet
 from hanse.model.dns.records import ClientSelection, RRset
 
 MAX_CACHED_NETWORKS = 4096
-"""Networks whose choice is remembered for one name."""
+"""Client networks whose selection is cached for one name."""
 
 
 class Client(Struct, frozen=True):
-    """The network that a question comes from, and how many bits of it are known."""
+    """The network that a query comes from, and how many bits of its address are known."""
 
     network: int
     bits: int
@@ -26,12 +26,12 @@ class Client(Struct, frozen=True):
     """32 for IPv4, 128 for IPv6."""
 
     def prefix(self, bits: int) -> int:
-        """The first bits of its address, as a number."""
+        """The first bits of the address, as a number."""
         return self.network >> (self.width - bits)
 
 
 class Regions:
-    """Ranges of addresses and the cluster that is near to them; the narrowest range counts."""
+    """Client CIDRs with the cluster near to each; the longest prefix wins."""
 
     def __init__(self, ranges: Iterable[tuple[str, str]] = ()) -> None:
         self._by_bits: dict[int, list[tuple[int, dict[int, str]]]] = {32: [], 128: []}
@@ -44,7 +44,7 @@ class Regions:
             self._by_bits[width].append((bits, table))
 
     def near(self, client: Client) -> str:
-        """The cluster near to a client; empty where nobody said."""
+        """The cluster near to a client; empty if no CIDR matches."""
         for bits, table in self._by_bits[client.width]:
             if bits <= client.bits and (cluster := table.get(client.prefix(bits))):
                 return cluster
@@ -52,94 +52,95 @@ class Regions:
 
 
 class Resolvers:
-    """The resolvers whose word about their clients is taken."""
+    """The resolvers whose EDNS client subnet is trusted."""
 
     def __init__(self, ranges: Iterable[str] = ()) -> None:
         self._networks: list[IPv4Network | IPv6Network] = [
             ip_network(text, strict=False) for text in ranges
         ]
-        self._known: dict[str, bool] = {}
+        self._cached: dict[str, bool] = {}
 
     def trusts(self, resolver: str) -> bool:
+        """Whether a resolver's address is in one of the CIDRs."""
         if not self._networks:
             return False
-        known = self._known.get(resolver)
+        known = self._cached.get(resolver)
         if known is None:
-            if len(self._known) >= MAX_CACHED_NETWORKS:
-                self._known.clear()
+            if len(self._cached) >= MAX_CACHED_NETWORKS:
+                self._cached.clear()
             address = ip_address(resolver.partition("%")[0])
-            known = self._known[resolver] = any(address in net for net in self._networks)
+            known = self._cached[resolver] = any(address in net for net in self._networks)
         return known
 
 
 def client_from_address(address: str) -> Client:
-    """A client by the address that its question came from."""
+    """A client by the source address of its query."""
     found = ip_address(address.partition("%")[0])
     width = found.max_prefixlen
     return Client(int(found), width, width)
 
 
 def client_from_subnet(subnet: Subnet) -> Client:
-    """A client by what its resolver says of it."""
+    """A client by the EDNS client subnet that its resolver sent."""
     width = 32 if subnet.family == 1 else 128
     whole = subnet.address.ljust(width // 8, b"\0")
     return Client(int.from_bytes(whole), subnet.bits, width)
 
 
 class ClientSelector:
-    """One name's answers of a type, of which a client gets always the same, or one that is near."""
+    """Selects the variant of one RRset for a client: by region, by hash, or by rotation."""
 
     def __init__(self, answer: RRset, random: Random) -> None:
-        assert answer.selection is not None, "others are in turn for everybody"
+        assert answer.selection is not None, "other RRsets rotate for all clients alike"
         self._choice: ClientSelection = answer.selection
         self._weights = tuple(variant.weight for variant in answer.variants)
         self._bodies = tuple(variant.body for variant in answer.variants)
-        self._known: dict[tuple[int, int], int] = {}
+        self._cached: dict[tuple[int, int], int] = {}
         self._random = random
-        self._turns: dict[str, Iterator[int]] = {}
+        self._rotations: dict[str, Iterator[int]] = {}
 
     @property
     def silent(self) -> bool:
-        """Whether nothing at all is answered."""
+        """Whether queries are dropped without a response."""
         return self._choice.silent
 
     def choose(self, client: Client, regions: Regions) -> int:
-        """Which of the prepared answers a client gets."""
+        """The index of the variant for a client."""
         choice = self._choice
         if choice.near:
             cluster = regions.near(client)
             if cluster in choice.labels:
-                return next(self._turns_of(cluster))
+                return next(self._rotation(cluster))
         if choice.mask:
-            return self._hashed(client)
-        return next(self._turns_of(""))
+            return self._by_hash(client)
+        return next(self._rotation(""))
 
-    def _hashed(self, client: Client) -> int:
+    def _by_hash(self, client: Client) -> int:
         bits = self._choice.mask if client.width == 32 else self._choice.mask * 2
         bits = min(bits, client.bits)
         key = (client.width, client.prefix(bits))
-        chosen = self._known.get(key)
+        chosen = self._cached.get(key)
         if chosen is None:
-            if len(self._known) >= MAX_CACHED_NETWORKS:
-                self._known.clear()
-            chosen = self._known[key] = rendezvous_choice(
+            if len(self._cached) >= MAX_CACHED_NETWORKS:
+                self._cached.clear()
+            chosen = self._cached[key] = rendezvous_choice(
                 repr(key).encode(), self._bodies, self._weights
             )
         return chosen
 
-    def _turns_of(self, label: str) -> Iterator[int]:
-        """Whose turn it is among all, or among those of a cluster."""
-        if label not in self._turns:
+    def _rotation(self, label: str) -> Iterator[int]:
+        """The weighted rotation among all variants, or among those of one cluster."""
+        if label not in self._rotations:
             labels = self._choice.labels
             mine = [n for n in range(len(labels)) if label in ("", labels[n])]
             order = weighted_order(tuple(self._weights[n] for n in mine))
             start = self._random.randrange(len(order))
-            self._turns[label] = cycle([mine[n] for n in order[start:] + order[:start]])
-        return self._turns[label]
+            self._rotations[label] = cycle([mine[n] for n in order[start:] + order[:start]])
+        return self._rotations[label]
 
 
 def rendezvous_choice(key: bytes, names: Sequence[bytes], weights: Sequence[int]) -> int:
-    """Rendezvous hashing: who wins a key; one who leaves or comes moves its own share alone."""
+    """Weighted rendezvous hashing: adding or removing a name moves only its own share of keys."""
 
     def score(at: int) -> float:
         digest = blake2b(names[at], key=key[:64], digest_size=8).digest()
@@ -149,17 +150,17 @@ def rendezvous_choice(key: bytes, names: Sequence[bytes], weights: Sequence[int]
     return min(range(len(names)), key=score)
 
 
-LONGEST = 4096
-"""Turns of one round; weights whose round would be longer are rounded to fit."""
+MAX_CYCLE = 4096
+"""Longest cycle of a rotation; weights that would need a longer one are rounded."""
 
 
 @lru_cache(maxsize=1024)
 def weighted_order(weights: tuple[int, ...]) -> tuple[int, ...]:
-    """One round: each index as often as its weight says, never bunched.
+    """One cycle of smooth weighted round robin: each index as often as its weight, spread evenly.
 
-    A weight of 0 has no turn, unless all are 0.
+    A weight of 0 never occurs, unless all are 0.
     """
-    shares = list(_reduced(weights if any(weights) else (1,) * len(weights)))
+    shares = list(_reduce_weights(weights if any(weights) else (1,) * len(weights)))
     whole = sum(shares)
     credit = [0] * len(shares)
     order: list[int] = []
@@ -172,10 +173,10 @@ def weighted_order(weights: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(order)
 
 
-def _reduced(weights: Sequence[int]) -> Sequence[int]:
+def _reduce_weights(weights: Sequence[int]) -> Sequence[int]:
     common = gcd(*weights)
     least = [weight // common for weight in weights]
     whole = sum(least)
-    if whole <= LONGEST:
+    if whole <= MAX_CYCLE:
         return least
-    return [max(1, weight * LONGEST // whole) if weight else 0 for weight in least]
+    return [max(1, weight * MAX_CYCLE // whole) if weight else 0 for weight in least]

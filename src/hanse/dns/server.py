@@ -1,4 +1,4 @@
-"""The server as its owner sees it: worker processes, kept alive and told of every change."""
+"""The DNS server: supervises worker processes and sends them every change."""
 
 import asyncio
 import logging
@@ -30,28 +30,28 @@ from hanse.dns.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
-LONGEST_BACKLOG = 64 * 1024 * 1024
-"""Bytes of changes that a worker may be behind before it is replaced."""
-FAREWELL = 3.0
-BREATH = 0.2
-"""Seconds between the end of a worker that nobody stopped and the start of the next."""
+MAX_BACKLOG = 64 * 1024 * 1024
+"""Bytes of unread commands at which a worker is replaced."""
+STOP_TIMEOUT = 3.0
+RESTART_DELAY = 0.2
+"""Seconds between the unexpected exit of a worker and its restart."""
 
 
 class ServerSettings(Struct, frozen=True):
-    """How a server works."""
+    """The settings of a server."""
 
     per_second: int = 20_000
-    """Answers per second to one network, except on loopback; 0: no limit."""
+    """Responses per second to one client network, except on loopback; 0: no limit."""
     most_connections: int = 256
     idle_seconds: float = 10.0
     log_every: int = 0
-    """One question in so many is logged; 0: none is."""
+    """One query in so many is logged; 0: none."""
     forward: tuple[tuple[str, int], ...] = ()
-    """Name servers that are asked about other zones; none: those are refused."""
+    """Upstream name servers for other zones; without any, other zones are refused."""
 
 
 class ServedView(Struct, frozen=True):
-    """A view's names, and where they are asked for: often by IPv4 and by IPv6."""
+    """A view and its listeners, often one for IPv4 and one for IPv6."""
 
     compiler: Compiler
     listeners: tuple[Listeners, ...]
@@ -62,7 +62,7 @@ class ServedView(Struct, frozen=True):
 
 
 class DnsServer:
-    """Workers on the sockets of some views. Made by `serving`."""
+    """Workers on the sockets of some views; created by `serving`."""
 
     def __init__(
         self, served: Sequence[ServedView], settings: ServerSettings, metrics: Metrics
@@ -71,59 +71,59 @@ class DnsServer:
         self._served = {one.view: one for one in served}
         self._settings = settings
         self._workers: list[_Worker] = []
-        self._marks = count(1)
+        self._barriers = count(1)
         self._group: asyncio.TaskGroup | None = None
         self._changing = asyncio.Lock()
 
     def update(self, delta: Delta) -> None:
-        """Tell every worker of a change; none of them is waited for."""
+        """Send a change to every worker, without waiting."""
         message = encode_frame(delta)
         for worker in self._workers:
-            worker.tell(message)
+            worker.send(message)
 
     async def wait_applied(self) -> None:
-        """Wait until every worker has taken in all changes told so far."""
-        mark = next(self._marks)
-        await asyncio.gather(*[worker.reach(mark) for worker in self._workers])
+        """Wait until every worker has applied all changes sent so far."""
+        barrier = next(self._barriers)
+        await asyncio.gather(*[worker.wait_for_barrier(barrier) for worker in self._workers])
 
     async def reload(self, settings: ServerSettings) -> None:
-        """Go on with other settings: new workers take over, and no question is lost."""
+        """Replace the workers by new ones with other settings; no query is lost."""
         async with self._changing:
             self._settings = settings
-            await self._renew()
+            await self._replace_workers()
 
     async def add(self, served: Sequence[ServedView]) -> None:
-        """Answer for more views, by workers that take over as after a reload."""
+        """Serve more views, by new workers as in `reload`."""
         async with self._changing:
             self._served |= {one.view: one for one in served}
-            await self._renew()
+            await self._replace_workers()
 
-    async def _renew(self) -> None:
+    async def _replace_workers(self) -> None:
         old = list(self._workers)
-        await self._start()
+        await self._start_workers()
         self._workers = [worker for worker in self._workers if worker not in old]
         await asyncio.gather(*[worker.stop() for worker in old])
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The processes of the workers that run now."""
+        """The process ids of the current workers."""
         return tuple(worker.pid for worker in self._workers)
 
     @asynccontextmanager
     async def _running(self) -> AsyncIterator[None]:
         async with asyncio.TaskGroup() as group:
             self._group = group
-            await self._start()
+            await self._start_workers()
             try:
                 yield
             finally:
                 self._group = None
                 await asyncio.gather(*[worker.stop() for worker in self._workers])
 
-    async def _start(self) -> None:
+    async def _start_workers(self) -> None:
         sockets = [one for served in self._served.values() for one in served.listeners]
-        each = min(len(one.datagrams) for one in sockets)
-        for number in range(each):
+        workers = min(len(one.datagrams) for one in sockets)
+        for number in range(workers):
             await self._launch(number)
         await self.wait_applied()
 
@@ -138,20 +138,21 @@ class DnsServer:
             self._settings.forward,
         )
         worker = _Worker(number, await _spawn([one.fd for one in listening]), self.metrics)
-        for served in self._served.values():  # from here on it hears every change, like the others
-            worker.tell(encode_frame(served.compiler.full_delta()))
-        worker.tell(encode_frame(start))
+        for served in self._served.values():  # from here on it gets every change, like the others
+            worker.send(encode_frame(served.compiler.full_delta()))
+        worker.send(encode_frame(start))
         self._workers.append(worker)
-        self._group.create_task(self._look_after(worker), name=f"dns worker {number}")
+        self._group.create_task(self._supervise(worker), name=f"dns worker {number}")
 
-    async def _look_after(self, worker: "_Worker") -> None:
-        await worker.listen()
+    async def _supervise(self, worker: "_Worker") -> None:
+        """Read a worker's reports, and restart it if it exits unexpectedly."""
+        await worker.read_reports()
         if worker.stopping or self._group is None:
             return
         log.error("dns worker ended unasked", extra={"worker": worker.number, "pid": worker.pid})
-        self.metrics.restarted()
+        self.metrics.count_restart()
         self._workers.remove(worker)
-        await asyncio.sleep(BREATH)
+        await asyncio.sleep(RESTART_DELAY)
         if self._group is not None:
             await self._launch(worker.number)
 
@@ -172,14 +173,14 @@ async def serving(
     settings: ServerSettings | None = None,
     metrics: Metrics | None = None,
 ) -> AsyncIterator[DnsServer]:
-    """Answer on the sockets of some views until the block ends; sockets stay their owner's."""
+    """Serve some views until the block ends; the caller closes the sockets."""
     server = DnsServer(served, settings or ServerSettings(), metrics or Metrics())
     async with server._running():  # noqa: SLF001 - the other half of the server
         yield server
 
 
 class _Worker:
-    """One process, as seen from outside."""
+    """One worker process, as the server sees it."""
 
     def __init__(self, number: int, process: asyncio.subprocess.Process, metrics: Metrics) -> None:
         self.number = number
@@ -189,31 +190,31 @@ class _Worker:
         self._metrics = metrics
         self._waiting: dict[int, asyncio.Future[None]] = {}
 
-    def tell(self, message: bytes) -> None:
-        """Send an order; a worker that is too far behind is ended, and begun anew."""
+    def send(self, message: bytes) -> None:
+        """Send a command; a worker that is too far behind is killed, and then restarted."""
         pipe = self._process.stdin
         assert pipe is not None, "workers have a pipe"
         if pipe.is_closing():
             return
         pipe.write(message)
-        if pipe.transport.get_write_buffer_size() > LONGEST_BACKLOG:
+        if pipe.transport.get_write_buffer_size() > MAX_BACKLOG:
             self._process.kill()
 
-    async def reach(self, mark: int) -> None:
-        """Wait until everything told so far is done, or the process has ended."""
-        done = self._waiting.setdefault(mark, asyncio.get_running_loop().create_future())
-        self.tell(encode_frame(Barrier(mark)))
+    async def wait_for_barrier(self, barrier: int) -> None:
+        """Wait until all commands sent so far are applied, or the process has exited."""
+        done = self._waiting.setdefault(barrier, asyncio.get_running_loop().create_future())
+        self.send(encode_frame(Barrier(barrier)))
         if self._process.returncode is None:
             await done
 
-    async def listen(self) -> None:
-        """Take in reports until the process has ended."""
+    async def read_reports(self) -> None:
+        """Read reports until the process has exited."""
         pipe = self._process.stdout
         assert pipe is not None, "workers have a pipe"
         try:
             while True:
                 front = await pipe.readexactly(LENGTH_BYTES)
-                self._heard(decode_report(await pipe.readexactly(int.from_bytes(front))))
+                self._on_report(decode_report(await pipe.readexactly(int.from_bytes(front))))
         except asyncio.IncompleteReadError:
             await self._process.wait()
         finally:
@@ -222,27 +223,27 @@ class _Worker:
                     done.set_result(None)
 
     async def stop(self) -> None:
-        """Let it answer what has come in, then end; what does not end in time is killed."""
+        """Stop gracefully; kill the process after a timeout."""
         self.stopping = True
-        self.tell(encode_frame(Stop()))
+        self.send(encode_frame(Stop()))
         try:
-            async with asyncio.timeout(FAREWELL):
+            async with asyncio.timeout(STOP_TIMEOUT):
                 await self._process.wait()
         except TimeoutError:
             self._process.kill()
             await self._process.wait()
 
-    def _heard(self, report: Report) -> None:
+    def _on_report(self, report: Report) -> None:
         match report:
             case BarrierReached(number):
                 done = self._waiting.pop(number, None)
                 if done is not None and not done.done():
                     done.set_result(None)
             case WorkerStats():
-                self._metrics.counted(self.number, report)
+                self._metrics.add_stats(self.number, report)
             case SampledQuery(view, client, name, rtype, rcode, size):
-                told = {"view": view, "client": client, "question": name}
-                log.info("dns query", extra={**told, "type": rtype, "rcode": rcode, "size": size})
+                query = {"view": view, "client": client, "question": name}
+                log.info("dns query", extra={**query, "type": rtype, "rcode": rcode, "size": size})
             case _:
                 assert_never(report)
 

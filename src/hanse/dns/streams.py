@@ -1,24 +1,24 @@
-"""DNS over TCP: questions one after another on a connection, with limits on what one may hold."""
+"""DNS over TCP: pipelined queries on non-blocking connections with bounded buffers."""
 
 from collections.abc import Callable, Iterator
 from socket import socket
 
-LONGEST_BACKLOG = 256 * 1024
-"""Bytes of answers a client may leave unread before we stop reading its questions."""
+MAX_BACKLOG = 256 * 1024
+"""Bytes of unread responses at which the server stops reading a client's queries."""
 
-PIECE = 64 * 1024
-"""Bytes of a transfer that wait for the client; the rest is not made yet."""
+TRANSFER_BUFFER = 64 * 1024
+"""Bytes of a transfer that are buffered; the rest is built as the client reads."""
 
 StreamResponder = Callable[[bytes], bytes | Iterator[bytes] | None]
-"""An answer, or several; empty: later; None: never."""
+"""Responds to a query: with one message or several; empty: later; None: never."""
 
 
-def _nothing(_: bytes) -> None:
-    """Until somebody has asked."""
+def _no_responder(_: bytes) -> None:
+    """The responder before the first transfer."""
 
 
 class Connection:
-    """One client's connection; everything is done in small steps that never wait."""
+    """One client's connection; no method blocks."""
 
     def __init__(self, sock: socket, view: str, now: float, client: str = "") -> None:
         self.sock = sock
@@ -27,26 +27,26 @@ class Connection:
         self.active = now
         self.ended = False
         self._transfer: Iterator[bytes] | None = None
-        self._after: StreamResponder = _nothing
+        self._responder: StreamResponder = _no_responder
         self._incoming = bytearray()
         self._outgoing = bytearray()
 
     def read(self, answer: StreamResponder, now: float) -> None:
-        """Take what has come in, and answer every whole question in it."""
+        """Read what has arrived, and respond to every whole query in it."""
         try:
-            told = self.sock.recv(65536)
+            data = self.sock.recv(65536)
         except BlockingIOError:
             return
         except OSError:
-            told = b""
-        if not told:
+            data = b""
+        if not data:
             self.ended = True
             return
-        self._incoming += told
-        self._answer(answer, now)
+        self._incoming += data
+        self._respond(answer, now)
         self.write(now)
 
-    def _answer(self, answer: StreamResponder, now: float) -> None:
+    def _respond(self, answer: StreamResponder, now: float) -> None:
         incoming = self._incoming
         at = 0
         while len(incoming) - at >= 2 and not self.ended and self._transfer is None:
@@ -55,36 +55,36 @@ class Connection:
                 break
             response = answer(bytes(incoming[at + 2 : at + 2 + length]))
             at += 2 + length
-            if response == b"":  # it is answered later, by `tell`
+            if response == b"":  # the response follows later, by `send`
                 self.active = now
-            elif response is None:  # nothing sensible can follow what was no question at all
+            elif response is None:  # what follows a malformed query cannot be parsed
                 self.ended = True
             elif isinstance(response, bytes):
                 self.active = now
                 self._outgoing += len(response).to_bytes(2) + response
             else:
-                self._transfer, self._after = response, answer
+                self._transfer, self._responder = response, answer
         del incoming[:at]
 
-    def tell(self, response: bytes, now: float) -> None:
-        """Send an answer that took its time."""
+    def send(self, response: bytes, now: float) -> None:
+        """Send a response that was not ready at once."""
         self.active = now
         self._outgoing += len(response).to_bytes(2) + response
         self.write(now)
 
     def _refill(self, now: float) -> None:
-        """Go on with a transfer, a piece at a time, and with what was asked after it."""
-        while self._transfer is not None and len(self._outgoing) < PIECE:
+        """Buffer more of a transfer, and after its end respond to the queries behind it."""
+        while self._transfer is not None and len(self._outgoing) < TRANSFER_BUFFER:
             self.active = now
             message = next(self._transfer, None)
             if message is None:
                 self._transfer = None
-                self._answer(self._after, now)
+                self._respond(self._responder, now)
             else:
                 self._outgoing += len(message).to_bytes(2) + message
 
     def write(self, now: float) -> None:
-        """Send as much as the client takes."""
+        """Write as much as the socket takes."""
         self._refill(now)
         if not self._outgoing:
             return
@@ -100,16 +100,16 @@ class Connection:
         del self._outgoing[:sent]
 
     def close(self) -> None:
-        """Let go of the socket, and of what would go on from here."""
-        self._transfer, self._after = None, _nothing
+        """Close the socket and drop a running transfer."""
+        self._transfer, self._responder = None, _no_responder
         self.sock.close()
 
     @property
     def has_pending(self) -> bool:
-        """Whether answers wait for the client."""
+        """Whether there is more to write."""
         return bool(self._outgoing) or self._transfer is not None
 
     @property
     def is_backlogged(self) -> bool:
-        """Whether the client must read before it may ask on."""
-        return len(self._outgoing) > LONGEST_BACKLOG or self._transfer is not None
+        """Whether the client must read before more queries are read."""
+        return len(self._outgoing) > MAX_BACKLOG or self._transfer is not None

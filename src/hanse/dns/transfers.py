@@ -1,4 +1,4 @@
-"""Whole zones to those who may have them (RFC 5936); everybody else is refused."""
+"""Zone transfers (RFC 5936) to configured secondaries; all other clients are refused."""
 
 from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
@@ -10,24 +10,24 @@ from hanse.dns.questions import (
     Question,
     Rcode,
     parse_question,
-    with_edns,
+    with_opt,
 )
 from hanse.dns.responder import respond
 from hanse.dns.table import Table
 from hanse.model.dns.records import RecordType, ZoneNode, all_resource_records, type_mnemonic
 
-LARGEST = 32 * 1024
-"""Bytes after which a message is full: the rest goes into the next."""
+MAX_MESSAGE = 32 * 1024
+"""Maximum bytes of a message; further records go into the next one."""
 
 _APEX = b"\xc0\x0c"
-"""The zone's name, which is the question of every message."""
+"""A pointer to the zone's name, which is the question of every message."""
 
-Reply = bytes | Iterator[bytes] | None
-"""One answer, the many messages of a transfer, or silence."""
+StreamReply = bytes | Iterator[bytes] | None
+"""One response, the messages of a transfer, or None for no response."""
 
 
 class Secondaries:
-    """The networks that zones may be transferred to."""
+    """The CIDRs that zones may be transferred to."""
 
     def __init__(self, ranges: Iterable[str] = ()) -> None:
         self._networks: list[IPv4Network | IPv6Network] = [
@@ -38,28 +38,27 @@ class Secondaries:
         return bool(self._networks)
 
     def has(self, client: str) -> bool:
-        """Whether a client is one of them."""
+        """Whether a client's address is in one of the CIDRs."""
         address = ip_address(client.partition("%")[0])
         return any(address in network for network in self._networks)
 
 
-def reply_by_stream(packet: bytes, table: Table, client: str) -> Reply:
-    """What is answered to a packet on a connection, where a whole zone may be."""
-    if table.kept is not None and packet[2:3] and not packet[2] & 0xF8:
+def respond_by_stream(packet: bytes, table: Table, client: str) -> StreamReply:
+    """The response to a packet on a TCP connection, which may be a zone transfer."""
+    if table.transfer_nodes is not None and packet[2:3] and not packet[2] & 0xF8:
         try:
             question = parse_question(packet) if packet[4:6] == b"\0\1" else None
         except MalformedMessage:
             question = None
-        if question is not None and _may_have(question, table, client):
+        if question is not None and _is_allowed_transfer(question, table, client):
             table.counter(table.zones[question.name].text, type_mnemonic(question.type), 0)[0] += 1
-            return _transferred(packet, question, table)
+            return _transfer(packet, question, table)
     return respond(packet, table, stream=True, client=client)
 
 
-def _may_have(question: Question, table: Table, client: str) -> bool:
+def _is_allowed_transfer(question: Question, table: Table, client: str) -> bool:
     return (
-        question.type
-        in (RecordType.AXFR, RecordType.IXFR)  # who asks for what changed may be told everything
+        question.type in (RecordType.AXFR, RecordType.IXFR)  # a full transfer may answer IXFR
         and question.class_ == IN
         and question.name in table.zones
         and table.synced
@@ -68,27 +67,33 @@ def _may_have(question: Question, table: Table, client: str) -> bool:
     )
 
 
-def _transferred(packet: bytes, question: Question, table: Table) -> Iterator[bytes]:
-    """The zone as it is now, in messages; what changes meanwhile is not in it."""
-    assert table.kept is not None, "who may be given zones keeps them"
+def _transfer(packet: bytes, question: Question, table: Table) -> Iterator[bytes]:
+    """The messages of a transfer of the zone as it is now."""
+    assert table.transfer_nodes is not None, "views with secondaries keep their nodes"
     zone = question.name
     soa = _APEX + table.zones[zone].authority[len(zone) :]
-    nodes = [node for node in table.kept.values() if table.zone_of(node.name) is table.zones[zone]]
+    nodes = [
+        node
+        for node in table.transfer_nodes.values()
+        if table.zone_of(node.name) is table.zones[zone]
+    ]
     return _messages(packet, question, _records(nodes, zone, soa))
 
 
 def _records(nodes: Iterable[ZoneNode], zone: bytes, soa: bytes) -> Iterator[bytes]:
+    """The records of a zone, which begin and end with its SOA."""
     yield soa
     for node in nodes:
         owner = node.name[: len(node.name) - len(zone)] + _APEX
-        for answer in node.rrsets:
-            for told in all_resource_records(answer):
-                front = told.type.to_bytes(2) + b"\0\1" + told.ttl.to_bytes(4)
-                yield owner + front + len(told.rdata).to_bytes(2) + told.rdata
+        for rrset in node.rrsets:
+            for record in all_resource_records(rrset):
+                front = record.type.to_bytes(2) + b"\0\1" + record.ttl.to_bytes(4)
+                yield owner + front + len(record.rdata).to_bytes(2) + record.rdata
     yield soa
 
 
 def _messages(packet: bytes, question: Question, records: Iterator[bytes]) -> Iterator[bytes]:
+    """Pack records into response messages of at most `MAX_MESSAGE` bytes."""
     body, count, first = bytearray(), 0, True
 
     def message() -> bytes:
@@ -96,11 +101,11 @@ def _messages(packet: bytes, question: Question, records: Iterator[bytes]) -> It
         counts = b"\0\1" + count.to_bytes(2) + b"\0\0\0\0"
         whole = packet[:2] + flags + counts + question.text + body
         if first and question.edns is not None:
-            return with_edns(whole, question.edns, Rcode.NOERROR)
+            return with_opt(whole, question.edns, Rcode.NOERROR)
         return whole
 
     for record in records:
-        if HEADER + len(question.text) + len(body) + len(record) > LARGEST:
+        if HEADER + len(question.text) + len(body) + len(record) > MAX_MESSAGE:
             yield message()
             body, count, first = bytearray(), 0, False
         body += record

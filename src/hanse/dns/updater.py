@@ -1,4 +1,4 @@
-"""From what is seen in clusters to what workers answer: changes in, compiled names out."""
+"""Keeps the server up to date: compiles changes of clusters and sends them to the workers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -9,12 +9,12 @@ from hanse.dns.server import DnsServer
 from hanse.health import Readiness
 from hanse.model.snapshot import Change, Snapshot
 
-PIECE = 100
-"""Keys compiled at a time, about ten milliseconds, so that others get their turn."""
+BATCH_SIZE = 100
+"""Keys compiled at a time, about ten milliseconds, so that other tasks can run."""
 
 
 class ViewUpdater:
-    """Keeps one view up to date. `on_change` has the shape of a fleet's listener."""
+    """Keeps one view up to date; `on_change` is an event handler of informers."""
 
     def __init__(
         self, compiler: Compiler, server: DnsServer, snapshot: Callable[[], Snapshot]
@@ -22,43 +22,45 @@ class ViewUpdater:
         self._compiler = compiler
         self._server = server
         self._snapshot = snapshot
-        self._news = asyncio.Event()
+        self._pending = asyncio.Event()
 
     def on_change(self, change: Change) -> None:
-        """Note a change; it is compiled and told at the next opportunity."""
+        """Enqueue what a change concerns; it is compiled and sent soon."""
         self._compiler.on_change(change, self._snapshot())
         if self._compiler.due:
-            self._news.set()
+            self._pending.set()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Begin with everything there is, and follow every change, until the block ends."""
+        """Compile all names, then every change, until the block ends."""
         self._compiler.enqueue_all(self._snapshot())
-        self._news.set()
+        self._pending.set()
         async with asyncio.TaskGroup() as group:
-            following = group.create_task(self._follow(), name=f"dns {self._compiler.view.name}")
+            sending = group.create_task(
+                self._send_changes(), name=f"dns {self._compiler.view.name}"
+            )
             try:
                 yield
             finally:
-                following.cancel()
+                sending.cancel()
 
     async def wait_applied(self) -> None:
-        """Wait until everything seen so far is what every worker answers."""
-        while self._compiler.due:  # noqa: ASYNC110 - only who waits for a result needs to know
+        """Wait until all changes so far are served by every worker."""
+        while self._compiler.due:  # noqa: ASYNC110 - few callers wait for this
             await asyncio.sleep(0)
         await self._server.wait_applied()
 
-    async def _follow(self) -> None:
+    async def _send_changes(self) -> None:
         while True:
-            await self._news.wait()
-            self._news.clear()
+            await self._pending.wait()
+            self._pending.clear()
             while self._compiler.due:
-                self._server.update(self._compiler.compile(self._snapshot(), PIECE))
+                self._server.update(self._compiler.compile(self._snapshot(), BATCH_SIZE))
                 await asyncio.sleep(0)
 
 
 def readiness(compiler: Compiler) -> Readiness:
-    """Names are answered once everything was read: before that every question fails."""
+    """Ready once all objects were listed: before that every query gets SERVFAIL."""
     if compiler.synced:
         return Readiness(ready=True, text="ready")
     return Readiness(ready=False, text="not ready: the cluster was not read in full yet")

@@ -1,7 +1,7 @@
-"""One process of the server: sockets and a pipe in, answers out; started as a program.
+"""The worker process of the server: answers queries on inherited sockets; started as a program.
 
-It blocks in one place, on everything it listens to. Orders come by standard input, reports go to
-standard output. It ends when told to, and also when whoever started it is gone.
+It blocks only in `poll`. Commands come on standard input, reports go to standard output. It exits
+on command, and when its parent has gone.
 """
 
 import gc
@@ -20,7 +20,7 @@ from typing import assert_never
 from hanse.dns.batch import Batch, Client
 from hanse.dns.cname_chains import servfail_response
 from hanse.dns.fast_path import Sample, UncachedResponder, respond_uncached, serve_datagrams
-from hanse.dns.forwarding import MOST_STREAMS, Forwarder, Relay, forwarded_question
+from hanse.dns.forwarding import MAX_TCP_IN_FLIGHT, Forwarder, Relay, forwarded_question
 from hanse.dns.limits import Limiter
 from hanse.dns.messages import (
     LENGTH_BYTES,
@@ -40,36 +40,37 @@ from hanse.dns.messages import (
 from hanse.dns.questions import RCODES, MalformedMessage, parse_question
 from hanse.dns.streams import Connection, StreamResponder
 from hanse.dns.table import Table
-from hanse.dns.transfers import Reply, reply_by_stream
+from hanse.dns.transfers import StreamReply, respond_by_stream
 from hanse.model.dns.names import name_text
 from hanse.model.dns.records import type_mnemonic
 
-ORDERS, REPORTS = 0, 1
-TELL_EVERY = 1.0
-"""Seconds between reports, and between looks at idle connections."""
-MOST_AT_ONCE = 64 * 1024
-"""Bytes of changes that are taken in, some milliseconds, before questions have their turn."""
-FAREWELL = 1.0
-"""Seconds that clients have to take their last answers."""
+COMMANDS, REPORTS = 0, 1
+REPORT_INTERVAL = 1.0
+"""Seconds between reports, and between checks for idle connections."""
+MAX_READ = 64 * 1024
+"""Bytes of commands applied, some milliseconds, before queries are served again."""
+DRAIN_TIMEOUT = 1.0
+"""Seconds that clients have to read their last responses."""
 
 
-class Times:
-    """How long batches of questions took: measured once for each, for a clock costs time itself."""
+class LatencyHistogram:
+    """Latency of batches; measured once per batch, because reading a clock takes time itself."""
 
     def __init__(self) -> None:
         self.counts = [0] * (len(SECONDS) + 1)
         self.seconds = 0.0
 
     def took(self, seconds: float) -> None:
+        """Count one batch."""
         self.counts[bisect_left(SECONDS, seconds)] += 1
         self.seconds += seconds
 
 
 class Worker:
-    """Everything one process holds; `run` is its life."""
+    """The state and event loop of one worker process."""
 
     def __init__(self, orders: int, reports: int, random: Random) -> None:
-        self._orders = orders
+        self._commands = orders
         self._reports = reports
         self._random = random
         self._pending = bytearray()
@@ -82,18 +83,18 @@ class Worker:
         self._listeners: dict[int, tuple[socket.socket, str]] = {}
         self._connections: dict[int, Connection] = {}
         self._limiters: list[Limiter] = []
-        self._told_at = time.monotonic()
+        self._reported_at = time.monotonic()
         self._stopping = False
-        self._held_back = 0
-        self._times = Times()
+        self._dropped = 0
+        self._times = LatencyHistogram()
         self._forwarder: Forwarder | None = None
         self._relays: dict[int, Relay] = {}
 
     def run(self) -> None:
-        """Work until told to stop, or until nobody is there to tell."""
-        ready = {self._orders: self._obey}
+        """Serve until a `Stop` command, or until standard input ends."""
+        ready = {self._commands: self._read_commands}
         while not self._stopping:
-            for fd, event in self._poll.poll(TELL_EVERY):
+            for fd, event in self._poll.poll(REPORT_INTERVAL):
                 if fd in self._datagrams:
                     self._datagrams[fd]()
                 elif fd in self._connections:
@@ -101,52 +102,53 @@ class Worker:
                 elif fd in self._listeners:
                     self._accept(*self._listeners[fd])
                 elif fd in self._relays:
-                    self._go_on(fd)
+                    self._advance_relay(fd)
                 elif self._forwarder is not None and fd in self._forwarder.sockets:
                     self._forwarder.receive_responses(fd)
                 else:
                     ready[fd]()
             now = time.monotonic()
-            if now - self._told_at >= TELL_EVERY:
-                self._tell(now)
-        self._say_farewell()
+            if now - self._reported_at >= REPORT_INTERVAL:
+                self._report_stats(now)
+        self._drain()
 
-    def _obey(self) -> None:
-        told = os.read(self._orders, MOST_AT_ONCE)
-        if not told:
+    def _read_commands(self) -> None:
+        """Apply the whole commands that have arrived."""
+        data = os.read(self._commands, MAX_READ)
+        if not data:
             self._stopping = True
             return
         pending = self._pending
-        pending += told
+        pending += data
         at = 0
         while len(pending) - at >= LENGTH_BYTES:
             end = at + LENGTH_BYTES + int.from_bytes(pending[at : at + LENGTH_BYTES])
             if len(pending) < end:
                 break
-            self._take(bytes(pending[at + LENGTH_BYTES : end]))
+            self._apply(bytes(pending[at + LENGTH_BYTES : end]))
             at = end
         del pending[:at]
 
-    def _take(self, body: bytes) -> None:
-        order = decode_command(body)
-        match order:
+    def _apply(self, body: bytes) -> None:
+        command = decode_command(body)
+        match command:
             case Start():
-                self._settings = order
-                self._forward(order)
-                for listening in order.listening:
+                self._settings = command
+                self._start_forwarder(command)
+                for listening in command.listening:
                     self._listen(listening)
             case Delta(view):
-                self._table(view).apply(order)
+                self._table(view).apply(command)
             case Barrier(number):
                 self._report(BarrierReached(number))
             case Stop():
                 self._stopping = True
             case _:
-                assert_never(order)
+                assert_never(command)
 
-    def _forward(self, order: Start) -> None:
-        if order.forward:
-            self._forwarder = Forwarder(order.forward, time.monotonic)
+    def _start_forwarder(self, command: Start) -> None:
+        if command.forward:
+            self._forwarder = Forwarder(command.forward, time.monotonic)
             for fd in self._forwarder.sockets:
                 self._poll.register(fd, select.EPOLLIN)
 
@@ -170,7 +172,7 @@ class Worker:
             sample = self._sampler(table, every) if every else None
             batch = self._batch(sock.family)
             times, clock = self._times, time.perf_counter
-            fallback = self._answering(sock)
+            fallback = self._responder(sock)
 
             def serve() -> None:
                 began = clock()
@@ -180,8 +182,8 @@ class Worker:
             self._datagrams[listening.fd] = serve
         self._poll.register(listening.fd, select.EPOLLIN)
 
-    def _answering(self, sock: socket.socket) -> UncachedResponder:
-        """Answers of our own, and other zones' by other servers, where there are any to ask."""
+    def _responder(self, sock: socket.socket) -> UncachedResponder:
+        """Respond from the table; queries for other zones go to upstreams, if there are any."""
         forwarder = self._forwarder
         if forwarder is None:
             return respond_uncached
@@ -194,12 +196,13 @@ class Worker:
         return fallback
 
     def _batch(self, family: int) -> Batch:
-        """One for all sockets of a family: there may be many, and they are served in turn."""
+        """The buffer of an address family, shared by all sockets, which are served one by one."""
         if family not in self._batches:
             self._batches[family] = Batch(family)
         return self._batches[family]
 
     def _sampler(self, table: Table, every: int) -> Sample:
+        """A callback that reports one query of `every`."""
         numbers = count(1)
 
         def sample(batch: Batch, slot: int, answer: bytes) -> None:
@@ -219,7 +222,7 @@ class Worker:
     def _accept(self, listener: socket.socket, view: str) -> None:
         try:
             sock, client = listener.accept()
-        except OSError:  # gone again, or a sibling was faster
+        except OSError:  # closed again, or another worker accepted it
             return
         if len(self._connections) >= self._settings.most_connections:
             longest_idle = min(self._connections.values(), key=lambda c: c.active)
@@ -236,29 +239,32 @@ class Worker:
             event & (select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR)
             and not connection.is_backlogged
         ):
-            connection.read(self._answering_by_stream(connection, table), time.monotonic())
+            connection.read(self._stream_responder(connection, table), time.monotonic())
         self._wait_for(connection)
 
     def _wait_for(self, connection: Connection) -> None:
+        """Poll for what the connection can do next, or close it."""
         if connection.ended and not connection.has_pending:
             self._close(connection)
             return
-        wanted = 0 if connection.is_backlogged or connection.ended else select.EPOLLIN
-        wanted |= select.EPOLLOUT if connection.has_pending else 0
-        self._poll.modify(connection.sock.fileno(), wanted)
+        events = 0 if connection.is_backlogged or connection.ended else select.EPOLLIN
+        events |= select.EPOLLOUT if connection.has_pending else 0
+        self._poll.modify(connection.sock.fileno(), events)
 
-    def _answering_by_stream(self, connection: Connection, table: Table) -> StreamResponder:
+    def _stream_responder(self, connection: Connection, table: Table) -> StreamResponder:
         forwarder, client = self._forwarder, connection.client
 
-        def answer(packet: bytes) -> Reply:
-            onward = forwarded_question(packet, table) if forwarder is not None else None
-            if forwarder is None or onward is None:
-                return reply_by_stream(packet, table, client)
-            if len(self._relays) >= MOST_STREAMS:
+        def answer(packet: bytes) -> StreamReply:
+            question = forwarded_question(packet, table) if forwarder is not None else None
+            if forwarder is None or question is None:
+                return respond_by_stream(packet, table, client)
+            if len(self._relays) >= MAX_TCP_IN_FLIGHT:
                 return servfail_response(packet)
             try:
-                relay = forwarder.relay(onward, lambda told: self._late(connection, told))
-            except OSError:  # this process holds as many sockets as it may
+                relay = forwarder.relay(
+                    question, lambda response: self._send_delayed(connection, response)
+                )
+            except OSError:  # the limit of open files is reached
                 return servfail_response(packet)
             self._relay(relay)
             return b""
@@ -269,20 +275,21 @@ class Worker:
         self._relays[relay.sock.fileno()] = relay
         self._poll.register(relay.sock.fileno(), select.EPOLLOUT)
 
-    def _late(self, connection: Connection, told: bytes) -> None:
-        """Send an answer that took its time, to a client that is still there."""
+    def _send_delayed(self, connection: Connection, response: bytes) -> None:
+        """Send a forwarded response, if the client is still connected."""
         if self._connections.get(connection.sock.fileno()) is connection:
-            connection.tell(told, time.monotonic())
+            connection.send(response, time.monotonic())
             self._wait_for(connection)
 
-    def _go_on(self, fd: int) -> None:
+    def _advance_relay(self, fd: int) -> None:
+        """Send or read as much of a TCP relay as is possible now."""
         relay = self._relays[fd]
         if relay.advance():
-            self._end(relay)
+            self._close_relay(relay)
         elif not relay.has_pending:
             self._poll.modify(fd, select.EPOLLIN)
 
-    def _end(self, relay: Relay) -> None:
+    def _close_relay(self, relay: Relay) -> None:
         fd = relay.sock.fileno()
         self._poll.unregister(fd)
         del self._relays[fd]
@@ -294,14 +301,15 @@ class Worker:
         del self._connections[fd]
         connection.close()
 
-    def _tell(self, now: float) -> None:
-        self._told_at = now
+    def _report_stats(self, now: float) -> None:
+        """Close what is idle or late, and report counters."""
+        self._reported_at = now
         idle = now - self._settings.idle_seconds
         for connection in [c for c in self._connections.values() if c.active < idle]:
             self._close(connection)
-        for relay in [r for r in self._relays.values() if r.until < now]:
+        for relay in [r for r in self._relays.values() if r.deadline < now]:
             relay.fail()
-            self._end(relay)
+            self._close_relay(relay)
         counts = [
             QueryCount(view, zone, rtype, RCODES[rcode], counter[0])
             for view, table in self._tables.items()
@@ -312,7 +320,7 @@ class Worker:
             for counter in table.counts.values():
                 counter[0] = 0
         dropped = sum(limiter.dropped for limiter in self._limiters)
-        limited, self._held_back = dropped - self._held_back, dropped
+        limited, self._dropped = dropped - self._dropped, dropped
         names = {view: len(table.names) for view, table in self._tables.items()}
         times, self._times.counts[:] = tuple(self._times.counts), [0] * (len(SECONDS) + 1)
         seconds, self._times.seconds = self._times.seconds, 0.0
@@ -320,18 +328,18 @@ class Worker:
         self._report(WorkerStats(tuple(counts), names, limited, open_now, times, seconds))
 
     def _report(self, report: BarrierReached | WorkerStats | SampledQuery) -> None:
-        """Tell our owner; one that has died is noticed at the other end of the pipe."""
+        """Send a report; a parent that has died closes the pipe."""
         try:
             os.write(self._reports, encode_frame(report))
         except BrokenPipeError:
             self._stopping = True
 
-    def _say_farewell(self) -> None:
-        """Answer what has come in already, and let clients have their answers."""
+    def _drain(self) -> None:
+        """Respond to what has arrived already, and let clients read their responses."""
         for serve in self._datagrams.values():
             serve()
-        self._tell(time.monotonic())
-        end = time.monotonic() + FAREWELL
+        self._report_stats(time.monotonic())
+        end = time.monotonic() + DRAIN_TIMEOUT
         waiting = [c for c in self._connections.values() if c.has_pending]
         while waiting and time.monotonic() < end:
             select.select([], [c.sock for c in waiting], [], 0.1)
@@ -341,11 +349,11 @@ class Worker:
 
 
 def main() -> None:
-    """Be a worker of the process that started us."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # meant for our owner, who tells us when to stop
+    """Run as a worker of the parent process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # meant for the parent, which sends `Stop`
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    gc.disable()  # nothing here makes cycles, and a look through the table keeps questions waiting
-    Worker(ORDERS, REPORTS, Random()).run()  # noqa: S311 - only where rounds begin
+    gc.disable()  # nothing here makes reference cycles, and a collection delays queries
+    Worker(COMMANDS, REPORTS, Random()).run()  # noqa: S311 - only where rotations begin
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Domain names as they travel: labels with their lengths, in lower case, ended by the root."""
+"""Domain names in wire format (RFC 1035): length-prefixed labels in lower case, then the root."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -9,11 +9,11 @@ MAX_LABEL_LENGTH = 63
 
 
 class InvalidName(ValueError):
-    """A text that is no domain name; the message says why."""
+    """A text that is not a domain name; the message says why."""
 
 
 def wire_name(text: str) -> bytes:
-    """The name as it travels, in lower case; a final dot is optional."""
+    """Parse a domain name into wire format; a final dot is optional."""
     bare = text.strip().removesuffix(".")
     if not bare:
         return ROOT
@@ -33,32 +33,32 @@ def wire_name(text: str) -> bytes:
 
 
 def child_name(label: str, parent: bytes) -> bytes | None:
-    """The name one label below another; None where there can be no such name."""
-    told = _wire_label(label)
-    return told + parent if told and len(told) + len(parent) <= MAX_NAME_LENGTH else None
+    """The name one label below `parent`; None if the label or the name would be invalid."""
+    wire = _wire_label(label)
+    return wire + parent if wire and len(wire) + len(parent) <= MAX_NAME_LENGTH else None
 
 
 @lru_cache(maxsize=4096)
 def _wire_label(label: str) -> bytes:
-    """A label with its length; nothing where it cannot be one."""
+    """A label with its length byte; empty if it is not a valid label."""
     if not label.isascii() or "." in label or not 0 < len(label) <= MAX_LABEL_LENGTH:
         return b""
     return bytes((len(label),)) + label.lower().encode()
 
 
 def parent_name(name: bytes) -> bytes:
-    """The name one label up; the root has none and must not be asked."""
+    """The name without its first label; must not be called for the root."""
     return name[name[0] + 1 :]
 
 
 def name_text(name: bytes) -> str:
-    """The name as people write it, with a final dot; odd bytes are escaped as in zone files."""
-    written = "".join(_label(label) + "." for label in split_labels(name))
+    """The name in presentation format, with a final dot; other bytes are escaped (RFC 1035)."""
+    written = "".join(_escape_label(label) + "." for label in split_labels(name))
     return written or "."
 
 
 def split_labels(name: bytes) -> Iterator[bytes]:
-    """The labels of a name that is well formed, leftmost first."""
+    """The labels of a well-formed name, leftmost first."""
     at = 0
     while name[at]:
         yield name[at + 1 : at + 1 + name[at]]
@@ -66,11 +66,11 @@ def split_labels(name: bytes) -> Iterator[bytes]:
 
 
 def is_subdomain(name: bytes, zone: bytes) -> bool:
-    """Whether a name is the zone's own or below it."""
+    """Whether a name is the apex of the zone or below it."""
     while len(name) > len(zone):
         name = parent_name(name)
     return name == zone
 
 
-def _label(label: bytes) -> str:
+def _escape_label(label: bytes) -> str:
     return "".join(chr(b) if 0x21 <= b <= 0x7E and b not in b".\\" else f"\\{b:03d}" for b in label)

@@ -1,4 +1,4 @@
-"""Records as people and zone files write them."""
+"""Records in presentation format, as zone files have them."""
 
 import dns.rdata
 import dns.rdataclass
@@ -6,11 +6,11 @@ import dns.rdatatype
 
 
 def rdata_text(rtype: int, rdata: bytes) -> str:
-    """The content of a record in words."""
+    """The rdata of a record in presentation format."""
     known = dns.rdatatype.RdataType.make(rtype)
     return str(dns.rdata.from_wire(dns.rdataclass.IN, known, rdata, 0, len(rdata)))
 
 
 def type_name(rtype: int) -> str:
-    """A record type in letters."""
+    """The mnemonic of any record type; unlike `type_mnemonic` it knows all registered types."""
     return dns.rdatatype.to_text(dns.rdatatype.RdataType.make(rtype))

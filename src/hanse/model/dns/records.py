@@ -1,4 +1,4 @@
-"""Answers as they travel: prepared once when something changes, and never computed when asked."""
+"""Records in wire format: built once when an object changes, and only looked up per query."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
@@ -8,15 +8,15 @@ from ipaddress import IPv4Address, IPv6Address
 from msgspec import Struct
 
 TTL = 5
-"""Seconds an answer may be kept: how long a client is wrong about a cluster that went away."""
+"""Default TTL in seconds: how long clients keep using a cluster that has gone away."""
 
 _IN = b"\0\1"
 _OWNER = b"\xc0\x0c"
-"""The name of the question, whose case is thereby kept."""
+"""A compression pointer to the question's name, which keeps the case that the client wrote."""
 
 
 class RecordType(IntEnum):
-    """The record types that we answer or refuse by name."""
+    """The record types that the server answers or refuses by name."""
 
     A = 1
     NS = 2
@@ -40,11 +40,11 @@ def type_mnemonic(rtype: int) -> str:
 
 
 A, AAAA, SRV = int(RecordType.A), int(RecordType.AAAA), int(RecordType.SRV)
-"""As numbers, where names are made by the ten thousand: an enum's members are slow to look up."""
+"""As plain numbers, because enum members are slow to look up where many thousand are built."""
 
 
 class RRsetVariant(Struct, frozen=True, array_like=True, gc=False):
-    """One way to answer: whole records, of which there are `count`."""
+    """One possible answer section: `count` whole records."""
 
     count: int
     body: bytes
@@ -52,49 +52,51 @@ class RRsetVariant(Struct, frozen=True, array_like=True, gc=False):
 
 
 class ClientSelection(Struct, frozen=True, array_like=True, gc=False):
-    """How one of several variants is chosen for a client, where it is not whose turn it is."""
+    """How the variant is selected by client address instead of by weighted rotation."""
 
     labels: tuple[str, ...] = ()
     """The cluster of each variant."""
     near: bool = False
-    """Whether a client gets the cluster of its region."""
+    """Whether a client prefers the cluster of its region."""
     mask: int = 0
-    """Bits of the client's address by which it always gets the same; 0: in turn."""
+    """Prefix length of the client address for consistent hashing; 0: weighted rotation."""
     silent: bool = False
-    """Whether nothing at all is answered."""
+    """Whether queries are dropped without a response."""
 
 
 class RRset(Struct, frozen=True, array_like=True, gc=False):
-    """What a name has of one type: one variant is chosen each time, by weight and in turn.
+    """The records of one name and type; each response carries one variant, rotated by weight.
 
-    `stride` is the length of each record where all are of one length: their order then changes
-    from answer to answer.
+    `stride` is the length of one record if all have the same length: the server then rotates
+    their order from response to response.
     """
 
     type: int
     variants: tuple[RRsetVariant, ...]
     stride: int = 0
     selection: ClientSelection | None = None
-    """Where the answer depends on the client."""
+    """Set if the variant depends on the client."""
 
 
 class ZoneNode(Struct, frozen=True, array_like=True, gc=False):
-    """A name that exists. Types that it has no answer for are empty; the name is not unknown."""
+    """A name that exists in a zone; for types without an RRset the response is NODATA."""
 
     name: bytes
     rrsets: tuple[RRset, ...] = ()
 
 
 @lru_cache(maxsize=64)
-def _front(rtype: int, length: int, ttl: int) -> bytes:
+def _record_header(rtype: int, length: int, ttl: int) -> bytes:
     return _OWNER + rtype.to_bytes(2) + _IN + ttl.to_bytes(4) + length.to_bytes(2)
 
 
 def full_rrset(rtype: int, rdatas: Sequence[bytes], ttl: int = TTL) -> RRset:
-    """All of these in each answer, in changing order where their lengths allow."""
+    """An RRset whose responses carry all records, in rotating order if they have one length."""
     if len(rdatas) == 1:
-        return RRset(rtype, (RRsetVariant(1, _front(rtype, len(rdatas[0]), ttl) + rdatas[0]),))
-    body = b"".join([_front(rtype, len(rdata), ttl) + rdata for rdata in rdatas])
+        return RRset(
+            rtype, (RRsetVariant(1, _record_header(rtype, len(rdatas[0]), ttl) + rdatas[0]),)
+        )
+    body = b"".join([_record_header(rtype, len(rdata), ttl) + rdata for rdata in rdatas])
     alike = len({len(rdata) for rdata in rdatas}) == 1
     return RRset(
         rtype, (RRsetVariant(len(rdatas), body),), len(body) // len(rdatas) if alike else 0
@@ -102,15 +104,20 @@ def full_rrset(rtype: int, rdatas: Sequence[bytes], ttl: int = TTL) -> RRset:
 
 
 def weighted_rrset(rtype: int, weighted: Iterable[tuple[bytes, int]], ttl: int = TTL) -> RRset:
-    """One of these in each answer, by weight."""
+    """An RRset whose responses carry one record each, rotated by weight."""
     return RRset(
         rtype,
-        tuple([RRsetVariant(1, _front(rtype, len(r), ttl) + r, weight) for r, weight in weighted]),
+        tuple(
+            [
+                RRsetVariant(1, _record_header(rtype, len(r), ttl) + r, weight)
+                for r, weight in weighted
+            ]
+        ),
     )
 
 
 class ResourceRecord(Struct, frozen=True, gc=False):
-    """One record without its owner."""
+    """One resource record without its owner name."""
 
     type: int
     ttl: int
@@ -118,7 +125,7 @@ class ResourceRecord(Struct, frozen=True, gc=False):
 
 
 def parse_records(body: bytes) -> Iterator[ResourceRecord]:
-    """The records of a prepared answer; their owners are all pointers to the question."""
+    """Parse the records of a variant; their owner names are all pointers to the question."""
     at = 0
     while at < len(body):
         end = at + 12 + int.from_bytes(body[at + 10 : at + 12])
@@ -127,27 +134,25 @@ def parse_records(body: bytes) -> Iterator[ResourceRecord]:
         at = end
 
 
-def all_resource_records(answer: RRset) -> list[ResourceRecord]:
-    """All that may be told of a type, whoever's turn it is; for those who keep what they hear."""
-    told = [record for variant in answer.variants for record in parse_records(variant.body)]
-    return list(dict.fromkeys(told))
+def all_resource_records(rrset: RRset) -> list[ResourceRecord]:
+    """The distinct records of all variants, for consumers that store whole RRsets."""
+    records = [record for variant in rrset.variants for record in parse_records(variant.body)]
+    return list(dict.fromkeys(records))
 
 
 def cname_rrsets(target: bytes, ttl: int = TTL) -> tuple[RRset, ...]:
-    """Another name for what stands there: told whatever is asked for."""
-    told = (RRsetVariant(1, _front(RecordType.CNAME, len(target), ttl) + target),)
-    return tuple(RRset(t, told) for t in (A, AAAA, SRV, int(RecordType.CNAME), int(RecordType.TXT)))
+    """A CNAME, as the RRset of every type that clients ask for."""
+    variants = (RRsetVariant(1, _record_header(RecordType.CNAME, len(target), ttl) + target),)
+    return tuple(
+        RRset(t, variants) for t in (A, AAAA, SRV, int(RecordType.CNAME), int(RecordType.TXT))
+    )
 
 
 def find_cname(node: ZoneNode) -> tuple[int, bytes] | None:
-    """How long an alias may be kept, and what it stands for; None where a name is none."""
-    for answer in node.rrsets:
-        if (
-            answer.type == RecordType.CNAME
-            and len(answer.variants) == 1
-            and answer.selection is None
-        ):
-            record = next(parse_records(answer.variants[0].body))
+    """TTL and target of the node's CNAME; None if it has none."""
+    for rrset in node.rrsets:
+        if rrset.type == RecordType.CNAME and len(rrset.variants) == 1 and rrset.selection is None:
+            record = next(parse_records(rrset.variants[0].body))
             return record.ttl, record.rdata
     return None
 
@@ -163,18 +168,18 @@ def address_rdata(text: str) -> bytes | None:
 
 
 def srv_rdata(port: int, target: bytes, priority: int = 0, weight: int = 50) -> bytes:
-    """The content of an SRV record; targets are never compressed (RFC 2782)."""
+    """The rdata of an SRV record; the target is never compressed (RFC 2782)."""
     return priority.to_bytes(2) + weight.to_bytes(2) + port.to_bytes(2) + target
 
 
 def txt_rdata(text: str) -> bytes:
-    """The content of a TXT record of one string, of 255 bytes at most."""
-    told = text.encode()
-    return bytes((len(told),)) + told
+    """The rdata of a TXT record with one string of at most 255 bytes."""
+    data = text.encode()
+    return bytes((len(data),)) + data
 
 
 def soa_record(zone: bytes, serial: int, ttl: int = TTL) -> bytes:
-    """A zone's whole SOA record; its owner is written out, so that any answer can end with it."""
+    """The SOA record; its owner name is uncompressed, so that any response can end with it."""
     times = b"".join(n.to_bytes(4) for n in (serial & 0xFFFFFFFF, 60, 15, 86400, ttl))
     rdata = ns_name(zone) + b"\x0ahostmaster" + zone + times
     front = RecordType.SOA.to_bytes(2) + _IN + ttl.to_bytes(4) + len(rdata).to_bytes(2)
@@ -182,15 +187,15 @@ def soa_record(zone: bytes, serial: int, ttl: int = TTL) -> bytes:
 
 
 def ns_name(zone: bytes) -> bytes:
-    """The name that a zone says it is served by."""
+    """The name server in a zone's NS and SOA records."""
     return b"\x02ns\x03dns" + zone
 
 
 def version_name(zone: bytes) -> bytes:
-    """The name at which a zone tells by which rules its names are made."""
+    """The name whose TXT record holds the version of the zone's DNS schema."""
     return b"\x0bdns-version" + zone
 
 
 def version_node(zone: bytes, text: str, ttl: int = TTL) -> ZoneNode:
-    """What a zone tells there."""
+    """The node with the schema version of a zone."""
     return ZoneNode(version_name(zone), (full_rrset(RecordType.TXT, [txt_rdata(text)], ttl),))

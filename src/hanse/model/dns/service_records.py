@@ -1,4 +1,4 @@
-"""What one Service answers inside its own cluster, as Kubernetes specifies it."""
+"""The records of one Service in its own cluster, after Kubernetes' DNS specification."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -16,37 +16,37 @@ from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import Endpoint, EndpointPort, EndpointSlice
 
 SCHEMA_VERSION = "1.1.0"
-"""Of Kubernetes' specification of these names, as `dns-version_node` tells it."""
+"""The version of Kubernetes' DNS specification, served as `dns-version`."""
 
 
 def service_nodes(
     name: bytes, service: Service, slices: Iterable[EndpointSlice], ttl: int
 ) -> Iterator[ZoneNode]:
-    """All names of a Service: its own, its ports', and without an address its endpoints'."""
+    """All nodes of a Service: its name, its ports, and its endpoints if it is headless."""
     if service.spec.type == "ExternalName":
-        yield from _elsewhere(name, service, ttl)
+        yield from _external_name_nodes(name, service, ttl)
     elif service.headless:
-        yield from _headless(name, service, slices, ttl)
+        yield from _headless_nodes(name, service, slices, ttl)
     else:
-        yield from _addressed(name, service, ttl)
+        yield from _cluster_ip_nodes(name, service, ttl)
 
 
 def address_rrsets(rdatas: Sequence[bytes], ttl: int) -> tuple[RRset, ...]:
-    """All of these addresses, by their family."""
-    several = list(dict.fromkeys(rdatas))
-    four = [rdata for rdata in several if len(rdata) == 4]
-    sixteen = [rdata for rdata in several if len(rdata) == 16]
-    told = ((RecordType.A, four), (RecordType.AAAA, sixteen))
-    return tuple(full_rrset(rtype, some, ttl) for rtype, some in told if some)
+    """The A and AAAA RRsets of some addresses."""
+    distinct = list(dict.fromkeys(rdatas))
+    ipv4 = [rdata for rdata in distinct if len(rdata) == 4]
+    ipv6 = [rdata for rdata in distinct if len(rdata) == 16]
+    families = ((RecordType.A, ipv4), (RecordType.AAAA, ipv6))
+    return tuple(full_rrset(rtype, some, ttl) for rtype, some in families if some)
 
 
 def dashed_address(text: str) -> str:
-    """An address as a label."""
+    """An address as a label: dots and colons become dashes."""
     return text.replace(".", "-").replace(":", "-")
 
 
-def _elsewhere(name: bytes, service: Service, ttl: int) -> Iterator[ZoneNode]:
-    """An alias for what is written; a text that is no name is told by nobody."""
+def _external_name_nodes(name: bytes, service: Service, ttl: int) -> Iterator[ZoneNode]:
+    """A CNAME to the external name; nothing if that is not a domain name."""
     try:
         target = wire_name(service.spec.external_name)
     except InvalidName:
@@ -55,42 +55,45 @@ def _elsewhere(name: bytes, service: Service, ttl: int) -> Iterator[ZoneNode]:
         yield ZoneNode(name, cname_rrsets(target, ttl))
 
 
-def _addressed(name: bytes, service: Service, ttl: int) -> Iterator[ZoneNode]:
+def _cluster_ip_nodes(name: bytes, service: Service, ttl: int) -> Iterator[ZoneNode]:
+    """The cluster IPs of a Service, and an SRV record for each of its ports."""
     several = service.spec.cluster_ips or (service.spec.cluster_ip,)
     rdatas = [rdata for text in several if (rdata := address_rdata(text)) is not None]
     ports = [(p.name, p.protocol, p.port) for p in service.spec.ports] if rdatas else []
     yield ZoneNode(
-        name, (*address_rrsets(rdatas, ttl), *_srv([srv_rdata(p, name) for *_, p in ports], ttl))
+        name,
+        (*address_rrsets(rdatas, ttl), *_srv_rrset([srv_rdata(p, name) for *_, p in ports], ttl)),
     )
-    for called, protocol, number in ports:
-        own = _port_name(called, protocol, name) if called else None
+    for port_name, protocol, number in ports:
+        own = _port_name(port_name, protocol, name) if port_name else None
         if own is not None:
-            yield ZoneNode(own, _srv([srv_rdata(number, name)], ttl))
+            yield ZoneNode(own, _srv_rrset([srv_rdata(number, name)], ttl))
 
 
-def _headless(
+def _headless_nodes(
     name: bytes, service: Service, slices: Iterable[EndpointSlice], ttl: int
 ) -> Iterator[ZoneNode]:
-    """Every ready endpoint, each also by a name of its own."""
+    """All ready endpoints, and a name for each of them."""
     pods: dict[bytes, list[bytes]] = {}
-    named: dict[tuple[str, str], list[bytes]] = {}
-    for piece in slices:
-        for endpoint in piece.endpoints or ():
+    ports: dict[tuple[str, str], list[bytes]] = {}
+    for endpoint_slice in slices:
+        for endpoint in endpoint_slice.endpoints or ():
             if endpoint.ready or service.spec.publish_not_ready_addresses:
-                own = _endpoint(name, endpoint, pods)
-                _count_ports(piece.ports or (), own, named)
-    everybody = [rdata for several in pods.values() for rdata in several]
-    every_port = [record for several in named.values() for record in several]
-    yield ZoneNode(name, (*address_rrsets(everybody, ttl), *_srv(every_port, ttl)))
+                own = _add_endpoint(name, endpoint, pods)
+                _add_ports(endpoint_slice.ports or (), own, ports)
+    addresses = [rdata for several in pods.values() for rdata in several]
+    every_port = [record for several in ports.values() for record in several]
+    yield ZoneNode(name, (*address_rrsets(addresses, ttl), *_srv_rrset(every_port, ttl)))
     for own, rdatas in pods.items():
         yield ZoneNode(own, address_rrsets(rdatas, ttl))
-    for (called, protocol), records in named.items():
-        title = _port_name(called, protocol, name) if called else None
+    for (port_name, protocol), records in ports.items():
+        title = _port_name(port_name, protocol, name) if port_name else None
         if title is not None:
-            yield ZoneNode(title, _srv(records, ttl))
+            yield ZoneNode(title, _srv_rrset(records, ttl))
 
 
-def _endpoint(name: bytes, endpoint: Endpoint, pods: dict[bytes, list[bytes]]) -> bytes | None:
+def _add_endpoint(name: bytes, endpoint: Endpoint, pods: dict[bytes, list[bytes]]) -> bytes | None:
+    """Add an endpoint's addresses under its own name, and return that name."""
     rdatas = [rdata for text in endpoint.addresses if (rdata := address_rdata(text)) is not None]
     if not rdatas:
         return None
@@ -100,17 +103,18 @@ def _endpoint(name: bytes, endpoint: Endpoint, pods: dict[bytes, list[bytes]]) -
     return own
 
 
-def _srv(records: Sequence[bytes], ttl: int) -> tuple[RRset, ...]:
+def _srv_rrset(records: Sequence[bytes], ttl: int) -> tuple[RRset, ...]:
     several = list(dict.fromkeys(records))
     return (full_rrset(RecordType.SRV, several, ttl),) if several else ()
 
 
-def _count_ports(
-    ports: Iterable[EndpointPort], own: bytes | None, named: dict[tuple[str, str], list[bytes]]
+def _add_ports(
+    ports: Iterable[EndpointPort], pod: bytes | None, records: dict[tuple[str, str], list[bytes]]
 ) -> None:
+    """Add an SRV record for each port of a pod, by port name and protocol."""
     for port in ports:
-        if own is not None and port.port is not None:
-            named.setdefault((port.name, port.protocol), []).append(srv_rdata(port.port, own))
+        if pod is not None and port.port is not None:
+            records.setdefault((port.name, port.protocol), []).append(srv_rdata(port.port, pod))
 
 
 def _port_name(port: str, protocol: str, name: bytes) -> bytes | None:

@@ -1,4 +1,4 @@
-"""The contract of everything that has names: which zones, what wakes which names, and the names."""
+"""The contract between features and the DNS server: views, and sources of zone data."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
@@ -14,57 +14,57 @@ from hanse.model.snapshot import Change, Snapshot, Watch
 
 
 class View(Struct, frozen=True):
-    """From where names are looked at."""
+    """A set of clients that get the same answers, and the settings of their answers."""
 
     name: str
     local: ClusterId = ""
-    """The cluster whose clients ask; none where nobody's are."""
+    """The cluster of the clients; empty if they belong to no cluster."""
     zone: str = ZONE
     local_first: bool = True
     cluster_names: bool | None = None
-    """Whether `<cluster>.<service>` is answered; None: as the profile has it."""
+    """Whether `<cluster>.<service>` names exist; None: as the profile says."""
     profile: Profile | None = None
-    """Whose rules to follow; None: as the fleet's ClusterSet says."""
+    """The profile to follow; None: the one of the ClusterSet."""
     ttl: int = TTL
     secondaries: tuple[str, ...] = ()
-    """The networks that the zones may be transferred to; without any, to nobody."""
+    """CIDRs of secondaries that may transfer the zones; without any, transfers are refused."""
     servers: tuple[str, ...] = ()
-    """The addresses of the name server, for those who follow NS records."""
+    """The addresses of the name server, for resolvers that follow NS records."""
     global_zones: tuple[str, ...] = ()
-    """The zones whose global host names are answered."""
+    """The zones of global host names."""
     regions: tuple[tuple[str, str], ...] = ()
-    """Ranges of clients' addresses, and the cluster that is near to them."""
+    """Client CIDRs, each with the cluster that is near to them."""
     resolvers: tuple[str, ...] = ()
-    """Ranges of the resolvers whose word about their clients' addresses is taken."""
+    """CIDRs of resolvers whose EDNS client subnet (RFC 7871) is trusted."""
 
 
 class ZoneSource(Protocol):
-    """A feature's names. Everything is pure: what is asked for depends on the snapshot alone.
+    """The zone data of one feature, as a pure function of the snapshot.
 
-    Names come in keys, as decisions do: a change wakes keys, and a key's names are told anew as a
-    whole. Where two sources tell the same name, the first of them is heard.
+    Names are grouped by key, as plans are: a change enqueues keys, and all names of a key are
+    built again. If two sources have the same name, the first source wins.
     """
 
     name: str
     watches: tuple[Watch, ...]
     zones: tuple[bytes, ...]
-    """The zones that are ours to answer; a name below none of them is refused."""
+    """The zones that the server is authoritative for; other names are refused."""
 
     def synced(self, snapshot: Snapshot) -> bool:
-        """Whether an absent name does not exist, rather than not being known yet."""
+        """Whether all objects were listed, so that an absent name is NXDOMAIN."""
         ...
 
     def keys(self, snapshot: Snapshot) -> Iterable[Key]:
-        """Every key that has names now."""
+        """All keys that have names now."""
         ...
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
-        """The keys whose names a change may have changed."""
+        """The keys whose names may have changed."""
         ...
 
     def records_for(self, snapshot: Snapshot) -> Callable[[Key], Sequence[ZoneNode] | None]:
-        """Tells all names of a key; what keys have in common is looked up once.
+        """A function that builds all nodes of a key; shared lookups are done once per call.
 
-        None where they cannot be read: what was told before stands.
+        It returns None if the objects cannot be read: the nodes built before stay.
         """
         ...
