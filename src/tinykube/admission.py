@@ -1,4 +1,4 @@
-"""Admission webhooks: asked about every change that their rules name."""
+"""Admission webhooks: which ones match a request, and what they answer."""
 
 import asyncio
 from base64 import b64decode
@@ -39,7 +39,7 @@ _DRY_RUN_SAFE = ("None", "NoneOnDryRun")
 
 
 class AdmissionAttributes(Struct, frozen=True):
-    """One change that is asked for: the object as it would be, and as it is."""
+    """A requested change: the new and the old object, of which one may be missing."""
 
     call: Call
     operation: Operation
@@ -48,14 +48,14 @@ class AdmissionAttributes(Struct, frozen=True):
 
 
 class _Hook(Struct, frozen=True):
-    """A webhook that wants to be asked, and the version in which it knows the resource."""
+    """A webhook that matches, and the resource in the version that its rules name."""
 
     spec: dict[str, Any]
     resource: Resource
 
 
 class WebhookAdmission:
-    """The webhooks that a cluster's configurations name."""
+    """Calls the webhooks of the stored webhook configurations."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class WebhookAdmission:
         self._resolve = resolve
 
     async def mutate(self, attributes: AdmissionAttributes) -> Object:
-        """The object as the mutating webhooks leave it, each seeing what those before it did."""
+        """The object after all mutating webhooks, which are called one after the other."""
         obj = attributes.object
         for hook in [*self._matching_hooks(_MUTATING, attributes)]:
             current = AdmissionAttributes(
@@ -84,7 +84,7 @@ class WebhookAdmission:
         return obj if obj is not None else {}
 
     async def validate(self, attributes: AdmissionAttributes) -> None:
-        """Ask the validating webhooks, all at once; the first that denies refuses the change."""
+        """Call the validating webhooks concurrently; raises the error of the first that denies."""
         hooks = [*self._matching_hooks(_VALIDATING, attributes)]
         if not hooks:
             return
@@ -107,7 +107,7 @@ class WebhookAdmission:
     def _matching_resource(
         self, spec: dict[str, Any], attributes: AdmissionAttributes
     ) -> Resource | None:
-        """The resource in the version that a webhook's rules name, if they name it."""
+        """The resource in a version that the webhook's rules match, or None."""
         requested = attributes.call.resource
         variants = [requested]
         if spec.get("matchPolicy") != "Exact":
@@ -118,26 +118,27 @@ class WebhookAdmission:
         return None
 
     def _selectors_match(self, spec: dict[str, Any], attributes: AdmissionAttributes) -> bool:
-        sides = [side for side in (attributes.object, attributes.old) if side is not None]
-        labels = [side["metadata"].get("labels") or {} for side in sides]
-        chosen = spec.get("objectSelector") or {}
-        if not any(matches_labels(chosen, found) for found in labels):
+        """Whether a webhook's object and namespace selectors match the request."""
+        objects = [side for side in (attributes.object, attributes.old) if side is not None]
+        labels = [side["metadata"].get("labels") or {} for side in objects]
+        object_selector = spec.get("objectSelector") or {}
+        if not any(matches_labels(object_selector, found) for found in labels):
             return False
-        spaces = spec.get("namespaceSelector") or {}
+        namespace_selector = spec.get("namespaceSelector") or {}
         resource, namespace = attributes.call.resource, attributes.call.target.namespace
         if resource.store == "namespaces":
-            return matches_labels(spaces, labels[0])
+            return matches_labels(namespace_selector, labels[0])
         if not resource.namespaced:
             return True
-        found_space = self._storage.get("namespaces", "", namespace)
-        if found_space is None:
-            return not spaces
-        return matches_labels(spaces, found_space["metadata"].get("labels") or {})
+        namespace_object = self._storage.get("namespaces", "", namespace)
+        if namespace_object is None:
+            return not namespace_selector
+        return matches_labels(namespace_selector, namespace_object["metadata"].get("labels") or {})
 
     async def _call_hook(
         self, hook: _Hook, attributes: AdmissionAttributes
     ) -> dict[str, Any] | None:
-        """The webhook's answer, or nothing when it may be passed over."""
+        """The response of a webhook that allows; None when its failure is ignored."""
         name = hook.spec["name"]
         if attributes.call.dry_run and hook.spec.get("sideEffects") not in _DRY_RUN_SAFE:
             raise bad_request(f'admission webhook "{name}" does not support dry run')
@@ -159,6 +160,7 @@ class WebhookAdmission:
     async def _review(
         self, hook: _Hook, attributes: AdmissionAttributes, uid: str
     ) -> dict[str, Any]:
+        """Send an AdmissionReview and return its response."""
         request = _admission_review(hook, attributes, uid)
         client = hook.spec.get("clientConfig") or {}
         seconds = hook.spec.get("timeoutSeconds", 10)
@@ -229,8 +231,8 @@ def _resource_matches(patterns: Iterable[str], resource: Resource, subresource: 
 def _admission_review(hook: _Hook, attributes: AdmissionAttributes, uid: str) -> dict[str, Any]:
     call, resource = attributes.call, hook.resource
     requested = call.resource
-    sides = [side for side in (attributes.object, attributes.old) if side is not None]
-    metadata = sides[0]["metadata"]
+    objects = [side for side in (attributes.object, attributes.old) if side is not None]
+    metadata = objects[0]["metadata"]
     request: dict[str, Any] = {
         "uid": uid,
         "kind": {"group": resource.group, "version": resource.version, "kind": resource.kind},
@@ -266,6 +268,7 @@ def _admission_review(hook: _Hook, attributes: AdmissionAttributes, uid: str) ->
 
 
 def _denied(name: str, status: dict[str, Any]) -> StatusError:
+    """The error of a request that a webhook denied."""
     denied = f'admission webhook "{name}" denied the request'
     reason = status.get("reason") or ""
     text = status.get("message") or reason
@@ -275,7 +278,7 @@ def _denied(name: str, status: dict[str, Any]) -> StatusError:
 
 
 def _patched(hook: _Hook, requested: Resource, obj: Object, response: dict[str, Any]) -> Object:
-    """The object with a webhook's patch, read again as its kind has it."""
+    """The object with the JSON patch of a webhook, decoded and defaulted again."""
     name = hook.spec["name"]
     if response.get("patchType") not in (None, "JSONPatch"):
         raise internal_error(f'admission webhook "{name}" sent an unknown patchType')

@@ -1,4 +1,4 @@
-"""What every cluster holds before anyone asked for anything."""
+"""The objects that every new cluster has."""
 
 from ipaddress import ip_network
 from random import Random
@@ -28,7 +28,7 @@ _PRIORITIES = (
 
 
 class Bootstrap:
-    """Fills an empty storage."""
+    """Creates the initial objects in an empty storage."""
 
     def __init__(
         self, storage: Storage, clock: Clock, random: Random, allocator: ServiceAllocator
@@ -39,7 +39,7 @@ class Bootstrap:
         self._allocator = allocator
 
     def create_initial_objects(self, service_range: str, advertise: str, port: int) -> None:
-        """Make the namespaces, the service range, and the API's own Service at `advertise`."""
+        """Create namespaces, priority classes, the ServiceCIDR and the Service `kubernetes`."""
         for name in _NAMESPACES:
             self._create(
                 "namespaces",

@@ -1,4 +1,4 @@
-"""The table of resources that every embedded cluster serves."""
+"""The built-in resources that every cluster serves."""
 
 from tinykube.resources import ALL_VERBS, Builtins, Resource, Subresource
 

@@ -1,4 +1,4 @@
-"""What the built-in kinds are made of: each field's wire number, JSON name and type, as data."""
+"""The fields of the built-in types: protobuf number, JSON name, Go type and patch strategy."""
 
 from functools import cache
 from importlib.resources import files
@@ -10,7 +10,7 @@ Shape = Literal["one", "list", "map"]
 
 
 class Field(Struct, frozen=True, gc=False):
-    """One field of a built-in type; an empty name means that its fields stand in the parent."""
+    """One field of a built-in type; without a name it is an inlined struct."""
 
     number: int
     name: str
@@ -25,12 +25,12 @@ class Field(Struct, frozen=True, gc=False):
 
     @property
     def is_message(self) -> bool:
-        """Whether its type is another entry of the table."""
+        """Whether its type is a struct of the table."""
         return "." in self.type
 
 
 def type_of(api_version: str, kind: str) -> str:
-    """The table's name of a kind: `apps/v1` and `Deployment` give `apps/v1.Deployment`."""
+    """The name of a kind in the table: `apps/v1` and `Deployment` give `apps/v1.Deployment`."""
     group, _, version = api_version.rpartition("/")
     if kind == "DeleteOptions":
         return "meta/v1.DeleteOptions"
@@ -43,7 +43,7 @@ def fields_of(type_name: str) -> tuple[Field, ...] | None:
 
 
 def is_kind(type_name: str) -> bool:
-    """Whether objects of the type say their apiVersion and kind."""
+    """Whether objects of the type have apiVersion and kind."""
     return type_name in _kinds()
 
 

@@ -1,4 +1,4 @@
-"""Objects in the version asked for: stored once, shown under each served one."""
+"""Conversion between the stored version of an object and the served ones."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ _CORE_NAMES = {new: old for old, new in _EVENT_NAMES.items()}
 
 
 def to_served(resource: Resource, stored: Object) -> Object:
-    """A stored object as the resource's version shows it; shares what it can."""
+    """A stored object in the resource's version; shares its parts."""
     if stored["apiVersion"] == resource.api_version:
         return stored
     if resource.store == "events":
@@ -26,7 +26,7 @@ def to_served(resource: Resource, stored: Object) -> Object:
 
 
 def to_stored(resource: Resource, obj: Object) -> Object:
-    """An object of the resource's version as it is stored."""
+    """An object of the resource's version in the version that is stored."""
     if resource.store == "events" and resource.group:
         return _renamed(obj, _CORE_NAMES, "v1")
     if resource.custom is not None and obj["apiVersion"] != resource.custom.stored_as:

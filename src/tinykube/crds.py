@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions: what they must say, and the resources they make."""
+"""CustomResourceDefinitions: validation, accepted names, and the resources that they define."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -37,7 +37,7 @@ CRDS = "customresourcedefinitions.apiextensions.k8s.io"
 
 
 class CrdRegistrar:
-    """Keeps a registry in step with the CRDs that are stored."""
+    """Registers the resources of stored CRDs, and cleans up those that are deleted."""
 
     def __init__(self, storage: Storage, registry: Registry, clock: Clock, remove: Remove) -> None:
         self._storage = storage
@@ -50,7 +50,7 @@ class CrdRegistrar:
         storage.subscribe(self._on_storage_event, CRDS)
 
     def after_write(self, resource: Resource) -> None:
-        """After a write: accept a CRD's names, or go on cleaning up one that is leaving."""
+        """Update the status of CRDs, and the deletion of those that are terminating."""
         if resource.store == CRDS:
             groups, self._changed_groups = self._changed_groups, set()
             for crd in [*self._storage.objects(CRDS)]:
@@ -61,7 +61,7 @@ class CrdRegistrar:
                 self._clean_up(name)
 
     def is_terminating(self, resource: Resource) -> bool:
-        """Whether a resource's CRD is being deleted, so that nothing new may come."""
+        """Whether a resource's CRD is being deleted, so that no object may be created."""
         return resource.store in self._terminating
 
     def _accept_names(self, crd: Object) -> None:
@@ -72,7 +72,7 @@ class CrdRegistrar:
             self._storage.replace(CRDS, settled)
 
     def _clean_up(self, name: str) -> None:
-        """Delete the objects of a CRD that is leaving, and the CRD after the last of them."""
+        """Delete the objects of a terminating CRD, then the CRD itself."""
         crd = self._storage.get(CRDS, "", name)
         if crd is None:
             self._terminating.discard(name)
@@ -104,6 +104,7 @@ class CrdRegistrar:
             self._update_registry(crd, gone=False)
 
     def _update_registry(self, crd: Object, *, gone: bool) -> None:
+        """Define or withdraw the resources of a CRD that changed."""
         name = crd["metadata"]["name"]
         self._changed_groups.add(crd["spec"]["group"])
         if gone:
@@ -170,7 +171,7 @@ def _resource(crd: Object, version: dict[str, Any], stored_as: str) -> Resource:
 
 
 def with_defaults(crd: Object) -> None:
-    """Fill in the names and the conversion that a CRD may leave out."""
+    """Default the names and the conversion of a CRD."""
     spec = crd.setdefault("spec", {})
     names = spec.setdefault("names", {})
     if names.get("kind"):
@@ -180,7 +181,7 @@ def with_defaults(crd: Object) -> None:
 
 
 def with_accepted_names(crd: Object, registry: Registry, clock: Clock) -> Object:
-    """The CRD with the status that says whether its names are free and it is served."""
+    """The CRD with the conditions NamesAccepted and Established."""
     before = crd.get("status") or {}
     conflict = _name_conflict(crd, registry)
     stored = next(version["name"] for version in crd["spec"]["versions"] if version.get("storage"))
@@ -196,7 +197,7 @@ def with_accepted_names(crd: Object, registry: Registry, clock: Clock) -> Object
 
 
 class _Reason(Struct, frozen=True):
-    """Why a name is taken."""
+    """The reason and message of a condition."""
 
     reason: str
     message: str
@@ -204,15 +205,15 @@ class _Reason(Struct, frozen=True):
 
 def _conditions(before: list[Object], conflict: _Reason | None, now: str) -> list[Object]:
     known = {condition["type"]: condition for condition in before}
-    free = "True" if conflict is None else "False"
+    status = "True" if conflict is None else "False"
     reason = conflict or _Reason("NoConflicts", "no conflicts found")
-    made = [_condition("NamesAccepted", free, reason, known, now)]
+    made = [_condition("NamesAccepted", status, reason, known, now)]
     established = known.get("Established")
     if established is None or established["status"] != "True":
         reason = _Reason("InitialNamesAccepted", "the initial names have been accepted")
         if conflict is not None:
             reason = _Reason("NotAccepted", "not all names are accepted")
-        established = _condition("Established", free, reason, known, now)
+        established = _condition("Established", status, reason, known, now)
     others = [c for c in before if c["type"] not in ("NamesAccepted", "Established")]
     return [*others, *made, established]
 
@@ -231,6 +232,7 @@ def _condition(
 
 
 def _name_conflict(crd: Object, registry: Registry) -> _Reason | None:
+    """The condition of a name that another resource of the group has, or None."""
     spec, name = crd["spec"], crd["metadata"]["name"]
     names = spec["names"]
     for other in registry:
@@ -246,7 +248,7 @@ def _name_conflict(crd: Object, registry: Registry) -> _Reason | None:
 
 
 def crd_errors(crd: Object) -> Iterator[FieldError]:
-    """What is wrong with a CRD."""
+    """Validation errors of a CRD."""
     spec = crd.get("spec") or {}
     names = spec.get("names") or {}
     expected = f"{names.get('plural', '')}.{spec.get('group', '')}"
@@ -299,7 +301,7 @@ _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 
 
 def _version_errors(version: dict[str, Any], field: str, *, alone: bool) -> Iterator[FieldError]:
-    """What is said of the only version is said of the whole, as in the API server."""
+    """Validation errors of a version; those of the only one have the path of the whole spec."""
     name = version.get("name") or ""
     for problem in dns1035_label_problems(name):
         yield invalid(f"{field}.name", name, problem)
@@ -311,9 +313,9 @@ def _version_errors(version: dict[str, Any], field: str, *, alone: bool) -> Iter
     for at, column in enumerate(version.get("additionalPrinterColumns") or ()):
         if column.get("type") not in _COLUMN_TYPES:
             prefix = "spec" if alone else field
-            spot = f"{prefix}.additionalPrinterColumns[{at}].type"
+            path = f"{prefix}.additionalPrinterColumns[{at}].type"
             detail = f"must be one of {','.join(_COLUMN_TYPES)}"
-            yield invalid(spot, column.get("type", ""), detail)
+            yield invalid(path, column.get("type", ""), detail)
     if schema.get("type") != "object":
         if not schema.get("type"):
             yield required(f"{where}.type", "must not be empty at the root")
@@ -323,11 +325,11 @@ def _version_errors(version: dict[str, Any], field: str, *, alone: bool) -> Iter
 
 
 def _structure_errors(schema: dict[str, Any], field: str) -> Iterator[FieldError]:
-    """Every value has a type, or says that it has none."""
+    """Every value needs a type, or a marker that allows any."""
     for key, inner in (schema.get("properties") or {}).items():
-        spot = f"{field}.properties[{key}]"
-        yield from _type_errors(inner, spot)
-        yield from _structure_errors(inner, spot)
+        path = f"{field}.properties[{key}]"
+        yield from _type_errors(inner, path)
+        yield from _structure_errors(inner, path)
     items = schema.get("items")
     if schema.get("type") == "array" and not items:
         yield required(f"{field}.items", "must be specified")
@@ -355,7 +357,7 @@ def _type_errors(schema: dict[str, Any], field: str) -> Iterator[FieldError]:
 
 
 def crd_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
-    """What may not change of a CRD that is served."""
+    """Fields of an established CRD that are immutable."""
     if not _established(old):
         return
     for field in ("scope", "group"):
@@ -378,7 +380,7 @@ def crd_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
 
 
 def with_history(crd: Object) -> None:
-    """A new CRD has stored nothing but what it will store."""
+    """Set the stored versions of a new CRD."""
     stored = [
         version["name"] for version in crd["spec"].get("versions") or () if version.get("storage")
     ]

@@ -1,4 +1,4 @@
-"""The documents by which clients learn what a cluster is and serves; made from its registry."""
+"""Discovery documents, health and version endpoints, made from the registry."""
 
 import hashlib
 import platform
@@ -24,7 +24,7 @@ _kept: WeakKeyDictionary[Registry, tuple[int, dict[tuple[str, str], Response]]] 
 
 
 def respond(registry: Registry, request: RequestLike) -> Response | None:
-    """The answer to a request for a document that is no object, or None for any other path."""
+    """The response to a request for a discovery document; None for any other path."""
     if request.method not in ("GET", "HEAD"):
         return None
     path = request.path.rstrip("/") or "/"
@@ -39,7 +39,7 @@ def respond(registry: Registry, request: RequestLike) -> Response | None:
 
 
 def _document(registry: Registry, path: str, aggregated: str) -> Response | None:
-    """The document at a path; kept until what is served changes."""
+    """The document at a path, cached until the registry changes."""
     generation, documents = _kept.get(registry, (-1, {}))
     if generation != registry.generation:
         documents = {}
@@ -54,6 +54,7 @@ def _document(registry: Registry, path: str, aggregated: str) -> Response | None
 
 
 def _make(registry: Registry, path: str, aggregated: str) -> Response | None:
+    """Build the document at a path."""
     match path.split("/")[1:]:
         case [""]:
             return _json({"paths": _paths(registry)})
@@ -97,14 +98,14 @@ def _openapi_v2(accept: str) -> Response:
 
 
 def _unless_known(request: RequestLike, answer: Response) -> Response:
-    """304 when the client says that it has this very document."""
+    """304 when the ETag of the request is that of the document."""
     known = next((value for name, value in request.headers if name.lower() == "if-none-match"), "")
     etag = answer.headers["etag"]
     return Response(304, b"", {"etag": etag}) if etag in known else answer
 
 
 def _health(path: str, request: RequestLike) -> Response | None:
-    """An embedded cluster that answers at all is well."""
+    """Health endpoints; a server that answers is healthy."""
     root, _, part = path[1:].partition("/")
     name = _CHECKS.get(f"/{root}")
     if name is None or part not in ("", "ping"):
@@ -180,7 +181,7 @@ def _resource_list(registry: Registry, group: str, version: str) -> Response | N
 
 
 def _classic(resource: Resource) -> Iterable[Object]:
-    """A resource's entry in an APIResourceList, then those of its subresources."""
+    """The entries of a resource and its subresources in an APIResourceList."""
     yield {
         "name": resource.plural,
         "singularName": resource.singular,
@@ -202,7 +203,7 @@ def _classic(resource: Resource) -> Iterable[Object]:
 
 
 def _aggregated_version(accept: str) -> str:
-    """The first version of aggregated discovery that a client prefers to plain JSON, or nothing."""
+    """The version of aggregated discovery that a client prefers to plain JSON, or empty."""
     for clause in accept.split(","):
         media, *parameters = (part.strip() for part in clause.split(";"))
         given = dict(parameter.partition("=")[::2] for parameter in parameters)
@@ -241,6 +242,7 @@ def _discovered_group(registry: Registry, group: Group) -> Object:
 
 
 def _discovered(resource: Resource) -> Object:
+    """The entry of a resource in aggregated discovery."""
     return {
         "resource": resource.plural,
         "responseKind": _own_kind(resource, resource.kind),
@@ -272,7 +274,7 @@ def _unless_empty(name: str, values: Iterable[Any], shown: Callable[[Any], Any])
 
 
 def _own_kind(resource: Resource, kind: str) -> Object:
-    """The API server names its built-ins' group and version once, above the resource."""
+    """The responseKind; for built-ins group and version are empty, as in the API server."""
     if resource.custom is None:
         return {"group": "", "version": "", "kind": kind}
     return {"group": resource.group, "version": resource.version, "kind": kind}

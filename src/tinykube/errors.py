@@ -1,4 +1,4 @@
-"""How requests are refused: Kubernetes Statuses, in the API server's own words."""
+"""Errors of the API server as Kubernetes Statuses, with the messages of the original."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from tinykube.resources import Resource
 
 
 class FieldError(Struct, frozen=True):
-    """One thing wrong with one field: the Status's cause, and a part of its message."""
+    """An error of one field: a cause in the Status, and a part of its message."""
 
     type: str
     field: str
@@ -19,37 +19,37 @@ class FieldError(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """As it stands in a message."""
+        """The error as a part of the message."""
         return f"{self.field}: {self.body}"
 
 
 def quoted(value: Any) -> str:
-    """A value as messages show it: strings in quotes, anything else as JSON."""
+    """A value as error messages show it: as JSON."""
     return msgspec.json.encode(value).decode()
 
 
 def invalid(field: str, value: Any, detail: str) -> FieldError:
-    """The value is not allowed there."""
+    """The value is not valid."""
     return FieldError("FieldValueInvalid", field, f"Invalid value: {quoted(value)}: {detail}")
 
 
 def required(field: str, detail: str = "") -> FieldError:
-    """There must be a value."""
+    """The value is missing."""
     return FieldError("FieldValueRequired", field, "Required value" + (detail and f": {detail}"))
 
 
 def forbidden(field: str, detail: str) -> FieldError:
-    """There may be no such value, or no such change of it."""
+    """The value, or its change, is not permitted."""
     return FieldError("FieldValueForbidden", field, f"Forbidden: {detail}")
 
 
 def duplicate(field: str, value: Any) -> FieldError:
-    """The value is there already, where each may stand once."""
+    """The value may appear only once."""
     return FieldError("FieldValueDuplicate", field, f"Duplicate value: {quoted(value)}")
 
 
 def unsupported(field: str, value: Any, allowed: Sequence[str]) -> FieldError:
-    """The value is none of those that may stand there."""
+    """The value is not one of those allowed."""
     choices = ", ".join(quoted(choice) for choice in allowed)
     return FieldError(
         "FieldValueNotSupported",
@@ -64,13 +64,13 @@ def too_long(field: str, limit: int) -> FieldError:
 
 
 def too_many(field: str, found: int, limit: int) -> FieldError:
-    """The list has too many elements."""
+    """The list has too many items."""
     body = f"Too many: {found}: must have at most {limit} items"
     return FieldError("FieldValueTooMany", field, body)
 
 
 class StatusError(Exception):
-    """A request was refused; carries the whole Status that says so."""
+    """A request failed; carries the Status of the response."""
 
     def __init__(
         self,
@@ -106,19 +106,20 @@ class StatusError(Exception):
 
     @property
     def response(self) -> Response:
-        """The Status as an answer."""
+        """The Status as a response."""
         headers = {"content-type": "application/json", **self.headers}
         return Response(self.code, msgspec.json.encode(self.status), headers)
 
 
 class NoSuchPath(StatusError):
-    """Nothing is served at that path; the answer is plain text, as a mux gives it."""
+    """Nothing is served at the path; the response is plain text."""
 
     def __init__(self) -> None:
         super().__init__(404, "NotFound", "404 page not found")
 
     @property
     def response(self) -> Response:
+        """The Status as a response."""
         headers = {"content-type": "text/plain; charset=utf-8"}
         return Response(404, b"404 page not found\n", headers)
 
@@ -141,7 +142,7 @@ def already_exists(resource: Resource, name: str) -> StatusError:
 
 
 def name_not_generated(resource: Resource, name: str) -> StatusError:
-    """A name that the server made is taken."""
+    """No free name was found for generateName."""
     message = (
         f'{resource.group_resource} "{name}" already exists, '
         "the server was not able to generate a unique name for the object"
@@ -151,13 +152,13 @@ def name_not_generated(resource: Resource, name: str) -> StatusError:
 
 
 def conflict(resource: Resource, name: str, why: str) -> StatusError:
-    """A precondition does not hold."""
+    """A precondition failed."""
     message = f'Operation cannot be fulfilled on {resource.group_resource} "{name}": {why}'
     return StatusError(409, "Conflict", message, _details(resource, name))
 
 
 def stale(resource: Resource, name: str) -> StatusError:
-    """The resourceVersion sent is not the present one."""
+    """The resourceVersion is not the current one."""
     why = (
         "the object has been modified; please apply your changes to the latest version "
         "and try again"
@@ -166,7 +167,7 @@ def stale(resource: Resource, name: str) -> StatusError:
 
 
 def not_allowed(resource: Resource, name: str, why: str, causes: Sequence[Any] = ()) -> StatusError:
-    """Admission refused it."""
+    """Admission denied the request."""
     subject = f'{resource.group_resource} "{name}"' if name else resource.group_resource
     details = _details(resource, name)
     if causes:
@@ -175,7 +176,7 @@ def not_allowed(resource: Resource, name: str, why: str, causes: Sequence[Any] =
 
 
 def invalid_object(kind: str, group: str, name: str, errors: Iterable[FieldError]) -> StatusError:
-    """The object breaks rules of its kind."""
+    """The object fails validation."""
     found = list(errors)
     texts = list(dict.fromkeys(error.text for error in found))
     summary = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
@@ -188,17 +189,17 @@ def invalid_object(kind: str, group: str, name: str, errors: Iterable[FieldError
 
 
 def bad_request(message: str) -> StatusError:
-    """The request makes no sense."""
+    """The request is malformed."""
     return StatusError(400, "BadRequest", message)
 
 
 def expired(message: str) -> StatusError:
-    """What was asked for is older than the history."""
+    """The resourceVersion is no longer in the history."""
     return StatusError(410, "Expired", message)
 
 
 def too_large_version(asked: int, present: int) -> StatusError:
-    """The resourceVersion is one that this server has not reached."""
+    """The resourceVersion is in the future."""
     message = f"Timeout: Too large resource version: {asked}, current: {present}"
     causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
     details = {"causes": causes, "retryAfterSeconds": 1}
@@ -206,7 +207,7 @@ def too_large_version(asked: int, present: int) -> StatusError:
 
 
 def unknown_resource() -> StatusError:
-    """The group and version are served, the resource is not."""
+    """The group version is served, the resource is not."""
     message = "the server could not find the requested resource"
     return StatusError(404, "NotFound", message, {})
 
@@ -218,13 +219,13 @@ def method_not_allowed() -> StatusError:
 
 
 def verb_not_supported(resource: Resource, verb: str) -> StatusError:
-    """The resource exists but cannot do that."""
+    """The resource does not support the verb."""
     message = f'{verb} is not supported on resources of kind "{resource.group_resource}"'
     return StatusError(405, "MethodNotAllowed", message, _details(resource, ""))
 
 
 def unsupported_media_type(accepted: Sequence[str]) -> StatusError:
-    """The body is of a type that is not read here."""
+    """The content type of the body is not supported."""
     message = (
         "the body of the request was in an unknown format - "
         f"accepted media types include: {', '.join(accepted)}"
@@ -233,18 +234,18 @@ def unsupported_media_type(accepted: Sequence[str]) -> StatusError:
 
 
 def too_large(limit: int) -> StatusError:
-    """The body has too many bytes."""
+    """The body is too large."""
     message = f"Request entity too large: limit is {limit}"
     return StatusError(413, "RequestEntityTooLarge", message)
 
 
 def unprocessable(message: str = "") -> StatusError:
-    """A patch that cannot be applied to what is there."""
-    told = message or "the server rejected our request due to an error in our request"
-    return StatusError(422, "Invalid", told, {})
+    """The patch cannot be applied to the object."""
+    text = message or "the server rejected our request due to an error in our request"
+    return StatusError(422, "Invalid", text, {})
 
 
 def internal_error(message: str) -> StatusError:
-    """Something behind the server failed."""
+    """The server, or a webhook, failed."""
     details = {"causes": [{"message": message}]}
     return StatusError(500, "InternalError", f"Internal error occurred: {message}", details)

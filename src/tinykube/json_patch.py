@@ -1,14 +1,14 @@
-"""JSON patch (RFC 6902) over plain values."""
+"""JSON patch (RFC 6902)."""
 
 from typing import Any
 
 
 class PatchFailed(Exception):
-    """An operation cannot be done on this document."""
+    """An operation cannot be applied."""
 
 
 def apply_json_patch(document: Any, operations: list[Any]) -> Any:
-    """The document after all operations; changes the document it is given."""
+    """Apply all operations; the document is changed in place."""
     for operation in operations:
         if not isinstance(operation, dict):
             raise PatchFailed("an operation is not an object")
@@ -65,6 +65,7 @@ def _index(container: list[Any], part: str, *, end: bool = False) -> int:
 
 
 def _step(container: Any, part: str) -> Any:
+    """The value of one path segment."""
     if isinstance(container, dict):
         if part not in container:
             raise PatchFailed(f"missing path {part!r}")
@@ -75,6 +76,7 @@ def _step(container: Any, part: str) -> Any:
 
 
 def _look(document: Any, path: list[str]) -> Any:
+    """The value at a path."""
     for part in path:
         document = _step(document, part)
     return document

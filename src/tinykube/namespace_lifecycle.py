@@ -1,4 +1,4 @@
-"""Namespaces as everything else sees them: they must exist, and not be going."""
+"""Objects can be created only in namespaces that exist and are not terminating."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ IMMORTAL = frozenset(("default", "kube-system", "kube-public"))
 def check_namespace(
     storage: Storage, resource: Resource, namespace: str, metadata: dict[str, Any]
 ) -> None:
-    """Refuse new content where there is no namespace, or one that is being deleted."""
+    """Raise `StatusError` for a namespace that does not exist or is terminating."""
     if not resource.namespaced or not namespace or "list" not in resource.verbs:
         return
     found = storage.get("namespaces", "", namespace)

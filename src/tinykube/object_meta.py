@@ -1,4 +1,4 @@
-"""What every object carries: system fields, names, labels, finalizers, owners."""
+"""ObjectMeta: system fields, generated names and validation."""
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -42,12 +42,12 @@ NameRule = Callable[[str], list[str]]
 
 
 def timestamp(moment: datetime) -> str:
-    """A moment as objects carry it: RFC 3339, UTC, whole seconds."""
+    """A time as in metadata: RFC 3339, UTC, whole seconds."""
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def metadata_of(obj: Object) -> dict[str, Any]:
-    """An object's metadata, made if there is none."""
+    """An object's metadata, added if it has none."""
     metadata = obj.setdefault("metadata", {})
     if not isinstance(metadata, dict):
         raise bad_request("metadata must be an object")
@@ -55,23 +55,23 @@ def metadata_of(obj: Object) -> dict[str, Any]:
 
 
 def clear_system_fields(metadata: dict[str, Any]) -> None:
-    """Forget the system fields that a new object may not bring."""
+    """Remove the fields that only the server sets."""
     for name in _WIPED:
         metadata.pop(name, None)
 
 
 def new_uid(random: Random) -> str:
-    """A uid nobody has."""
+    """A new uid."""
     return str(UUID(int=random.getrandbits(128), version=4))
 
 
 def generated_name(base: str, random: Random) -> str:
-    """A name from generateName: the base, cut if need be, and five letters."""
+    """A name for generateName: the prefix and five random characters."""
     return base[:_GENERATED_BASE] + "".join(random.choices(_RANDOM_LETTERS, k=5))
 
 
 def ensure_namespace_matches(metadata: dict[str, Any], resource: Resource, namespace: str) -> None:
-    """Make the object's namespace that of the request, or refuse it if they disagree."""
+    """Set the object's namespace to that of the request; raises `StatusError` if it has another."""
     if not resource.namespaced:
         metadata.pop("namespace", None)
     elif metadata.setdefault("namespace", namespace) != namespace:
@@ -81,7 +81,7 @@ def ensure_namespace_matches(metadata: dict[str, Any], resource: Resource, names
 def metadata_errors(
     metadata: dict[str, Any], rule: NameRule, *, builtin: bool = True
 ) -> Iterator[FieldError]:
-    """What is wrong with a new object's metadata."""
+    """Validation errors of a new object's metadata."""
     base = metadata.get("generateName")
     if base:
         for problem in rule(base.removesuffix("-")):
@@ -102,7 +102,7 @@ def metadata_errors(
 
 
 def path_segment_errors(metadata: dict[str, Any]) -> Iterator[FieldError]:
-    """What is wrong with a name as a part of paths, for kinds with no rule of their own."""
+    """Validation errors of a name as a path segment."""
     name = metadata.get("name", "")
     for problem in path_segment_problems(name):
         yield invalid("metadata.name", name, problem)
@@ -118,7 +118,7 @@ def _common_errors(metadata: dict[str, Any]) -> Iterator[FieldError]:
 
 
 def _finalizer_errors(metadata: dict[str, Any]) -> Iterator[FieldError]:
-    """The built-in kinds know by name the finalizers that have no domain."""
+    """Finalizers of built-in kinds without a domain must be known ones."""
     for at, finalizer in enumerate(metadata.get("finalizers") or ()):
         if "/" not in finalizer and finalizer not in _OWN_FINALIZERS:
             detail = "name is neither a standard finalizer name nor is it fully qualified"
@@ -126,7 +126,7 @@ def _finalizer_errors(metadata: dict[str, Any]) -> Iterator[FieldError]:
 
 
 def label_errors(labels: dict[str, str], field: str) -> Iterator[FieldError]:
-    """What is wrong with labels."""
+    """Validation errors of labels."""
     for key, value in labels.items():
         for problem in qualified_name_problems(key):
             yield invalid(field, key, problem)
@@ -165,7 +165,7 @@ def _owner_errors(owners: list[dict[str, Any]] | tuple[()]) -> Iterator[FieldErr
 
 
 def _in_order(owner: dict[str, Any]) -> dict[str, Any]:
-    """An owner as Go writes one."""
+    """An owner reference in Go's field order."""
     names = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
     return {name: owner[name] for name in names if name in owner}
 
@@ -173,7 +173,7 @@ def _in_order(owner: dict[str, Any]) -> dict[str, Any]:
 def metadata_update_errors(
     new: dict[str, Any], old: dict[str, Any], rule: NameRule, *, builtin: bool = True
 ) -> Iterator[FieldError]:
-    """What is wrong with changed metadata, told as often as the API server looks at it."""
+    """Validation errors of updated metadata, repeated as often as the API server does."""
     for problem in rule(new["name"]):
         yield invalid("metadata.name", new["name"], problem)
     for _ in range(4 if builtin else 3):
@@ -198,7 +198,7 @@ def _change_errors(new: dict[str, Any], old: dict[str, Any]) -> Iterator[FieldEr
 
 
 def keep_system_fields(new: dict[str, Any], old: dict[str, Any]) -> None:
-    """Give an updated object the system fields that no update may change."""
+    """Copy the fields that only the server sets from the old metadata."""
     new["uid"] = new.get("uid") or old["uid"]
     new["creationTimestamp"] = old["creationTimestamp"]
     for name in ("deletionTimestamp", "deletionGracePeriodSeconds"):

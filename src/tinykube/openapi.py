@@ -1,4 +1,4 @@
-"""OpenAPI v3 of one cluster, as far as kubectl's apply, edit, create and explain read it."""
+"""OpenAPI v3 documents, as far as kubectl apply, edit, create and explain read them."""
 
 import hashlib
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ _WRITE_PARAMETERS = ("dryRun", "fieldManager", "fieldValidation", "pretty")
 
 
 def document(registry: Registry, place: str, version: str) -> Object | None:
-    """The index for an empty place, else the document of a group version like `apis/apps/v1`."""
+    """The index for an empty path, else the document of a group version like `apis/apps/v1`."""
     groups = _group_versions(registry)
     if not place:
         links = {name: {"serverRelativeURL": _link(name, own)} for name, own in groups.items()}
@@ -59,7 +59,7 @@ def document(registry: Registry, place: str, version: str) -> Object | None:
 
 
 def _group_versions(registry: Registry) -> dict[str, list[Resource]]:
-    """The resources by where their document is found."""
+    """The resources by the path of their document."""
     found: dict[str, list[Resource]] = {}
     for resource in registry:
         found.setdefault(resource.prefix[1:], []).append(resource)
@@ -67,7 +67,7 @@ def _group_versions(registry: Registry) -> dict[str, list[Resource]]:
 
 
 def _link(place: str, resources: list[Resource]) -> str:
-    """Clients keep a document for as long as its hash stays."""
+    """The URL of a document, with a hash by which clients cache it."""
     digest = hashlib.sha256(msgspec.msgpack.encode([_identity(one) for one in resources]))
     return f"/openapi/v3/{place}?hash={digest.hexdigest()[:32].upper()}"
 
@@ -77,7 +77,7 @@ def _identity(resource: Resource) -> Any:
 
 
 def _add_schemas(schemas: Object, resource: Resource) -> None:
-    """A resource's own schema, its list's, and all that they refer to."""
+    """Add the schemas of a resource, its list, and all types that they refer to."""
     if resource.custom is not None:
         schemas[_schema_name(resource)] = _custom_schema(resource, resource.custom.schema)
         needed = [_META]
@@ -100,7 +100,7 @@ def _subresource_kind(resource: Resource, name: str) -> tuple[str, str]:
 
 
 def _reachable(names: list[str], known: Object) -> Iterator[str]:
-    """The types of the table that these are made of, themselves included, each once."""
+    """The given types and all types that they refer to, each once."""
     waiting, seen = list(names), set[str]()
     while waiting:
         name = waiting.pop()
@@ -113,7 +113,7 @@ def _reachable(names: list[str], known: Object) -> Iterator[str]:
 
 @cache
 def _schema(type_name: str) -> Object:
-    """The schema of a built-in type, from the table of its fields."""
+    """The schema of a built-in type."""
     fields = json_fields(type_name)
     properties = {name: _property(field) for name, field in sorted(fields.items())}
     if is_kind(type_name):
@@ -146,7 +146,7 @@ def _property(field: Field) -> Object:
 
 
 def _custom_schema(resource: Resource, written: Object) -> Object:
-    """A definition's schema as its author wrote it, with what every object has."""
+    """The schema of a CRD with apiVersion, kind and metadata."""
     properties = {
         "apiVersion": {
             "type": "string",
@@ -250,6 +250,6 @@ def _schema_name(resource: Resource) -> str:
 
 
 def _component(type_name: str) -> str:
-    """A type's name among the schemas: `apps/v1.Deployment` is `io.k8s.api.apps.v1.Deployment`."""
+    """The schema name of a type: `apps/v1.Deployment` is `io.k8s.api.apps.v1.Deployment`."""
     package, _, rest = type_name.partition("/")
     return f"{_PACKAGES.get(package, f'io.k8s.api.{package}')}.{rest}"

@@ -1,4 +1,4 @@
-"""Kubernetes protobuf request bodies (`k8s\\0` and a runtime.Unknown) as JSON objects."""
+"""Protobuf request bodies (`k8s\\0` and a runtime.Unknown) decoded into JSON objects."""
 
 import base64
 from collections.abc import Iterator
@@ -17,11 +17,11 @@ Wire = int | bytes
 
 
 class NotDecodable(ValueError):
-    """The body is not protobuf, or holds a kind whose fields are not known."""
+    """The body is not protobuf, or of an unknown kind."""
 
 
 def decode_body(body: bytes) -> dict[str, Any]:
-    """The object in a request body, as a client would have sent it in JSON."""
+    """The object in a protobuf body, as a client would send it in JSON."""
     if not body.startswith(MAGIC):
         raise NotDecodable(
             "provided data does not appear to be a protobuf message, "
@@ -38,7 +38,7 @@ def decode_body(body: bytes) -> dict[str, Any]:
 
 
 def _message(type_name: str, buffer: memoryview) -> dict[str, Any]:
-    """One message by its table; a field that the table does not know is skipped."""
+    """Decode one message; unknown fields are skipped."""
     fields = {field.number: field for field in fields_of(type_name) or ()}
     decoded: dict[str, Any] = {}
     for number, wire in _wire_fields(buffer):
@@ -60,21 +60,21 @@ def _message(type_name: str, buffer: memoryview) -> dict[str, Any]:
 
 
 def _is_left_out(field: Field, value: Any) -> bool:
-    """Whether Go would leave a value out of JSON: on the wire even unset fields are present."""
+    """Whether Go omits the value from JSON: on the wire unset fields are present."""
     if value is None:
         return True
     return not (field.pointer or field.kept or field.is_message) and value in ("", 0)
 
 
 def _entry(field: Field, wire: Wire) -> tuple[str, Any]:
-    """One entry of a map, which travels as a message of key and value."""
+    """One entry of a map, which is encoded as a message of key and value."""
     entry = dict(_wire_fields(_buffer(wire)))
     default: Wire = 0 if field.type in ("bool", "int32", "int64") else b""
     return _text(entry.get(1, b"")), _value(field.type, entry.get(2, default))
 
 
 def _value(type_name: str, wire: Wire) -> Any:
-    """One value of a type; those with a JSON form of their own are messages on the wire."""
+    """Decode one value; types with a JSON form of their own are messages on the wire."""
     match type_name:
         case "string":
             return _text(wire)
@@ -109,7 +109,7 @@ def _special(type_name: str, parts: dict[int, Wire], wire: Wire) -> Any:
 
 
 def _timestamp(parts: dict[int, Wire], digits: int) -> str | None:
-    """RFC 3339 in UTC, or None for Go's zero time, which travels as an empty message."""
+    """RFC 3339 in UTC; None for Go's zero time, which is an empty message."""
     seconds, nanos = (_signed(_number(parts.get(number, 0))) for number in (1, 2))
     if not seconds and not nanos:
         return None
@@ -170,7 +170,7 @@ def _slice(buffer: memoryview, at: int, size: int) -> memoryview:
 
 
 def _signed(number: int) -> int:
-    """Negative numbers travel as 64-bit two's complement."""
+    """Negative numbers are encoded as 64-bit two's complement."""
     return number - (1 << 64) if number >> 63 else number
 
 

@@ -1,4 +1,4 @@
-"""What a cluster serves: resources as values, and one cluster's registry of them."""
+"""Resources as values, and the registry of those that one cluster serves."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -12,7 +12,7 @@ ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "up
 
 
 class Subresource(Struct, frozen=True):
-    """A further endpoint of each object; group and version are empty when they are the parent's."""
+    """A subresource; group and version are empty when they are those of the resource."""
 
     name: str
     kind: str
@@ -33,7 +33,7 @@ class Column(Struct, frozen=True, rename="camel"):
 
 
 class ScalePaths(Struct, frozen=True, rename="camel"):
-    """Where a custom resource keeps what /scale shows, as JSON paths like `.spec.replicas`."""
+    """The JSON paths of a custom resource's scale subresource, like `.spec.replicas`."""
 
     spec_replicas_path: str
     status_replicas_path: str
@@ -41,7 +41,7 @@ class ScalePaths(Struct, frozen=True, rename="camel"):
 
 
 class CustomVersion(Struct, frozen=True):
-    """What a CRD says about one served version: its schema as written, columns and the like."""
+    """One served version of a CRD."""
 
     schema: Object
     columns: tuple[Column, ...] = ()
@@ -54,7 +54,7 @@ class CustomVersion(Struct, frozen=True):
 
 
 class Resource(Struct, frozen=True):
-    """One resource in one served version; `store` names where its objects are kept."""
+    """One resource in one served version; `store` is the name of its objects in storage."""
 
     group: str
     version: str
@@ -72,21 +72,21 @@ class Resource(Struct, frozen=True):
 
     @property
     def api_version(self) -> str:
-        """As it stands in an object's apiVersion."""
+        """The apiVersion of its objects."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def group_resource(self) -> str:
-        """As messages name it: `pods`, `deployments.apps`."""
+        """The name in messages: `pods`, `deployments.apps`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
     def prefix(self) -> str:
-        """The root of its paths: `/api/v1`, `/apis/apps/v1`."""
+        """The path prefix: `/api/v1`, `/apis/apps/v1`."""
         return f"/apis/{self.api_version}" if self.group else f"/api/{self.version}"
 
     def subresource(self, name: str) -> Subresource | None:
-        """The endpoint of that name, if the resource has it."""
+        """The subresource of that name, or None."""
         return next((sub for sub in self.subresources if sub.name == name), None)
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
@@ -107,7 +107,7 @@ class Group(Struct, frozen=True):
 
 
 class Registry:
-    """What one cluster serves: the built-ins, shared by all clusters, and its own CRDs."""
+    """The resources that one cluster serves: the built-ins and those of its CRDs."""
 
     def __init__(self, builtins: "Builtins") -> None:
         self._builtins = builtins
@@ -117,12 +117,12 @@ class Registry:
         """Grows whenever what is served changes, so that documents made from it can be kept."""
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
-        """The resource at that path."""
+        """The resource of a path, or None."""
         key = (group, version, plural)
         return self._builtins.paths.get(key) or self._custom_paths.get(key)
 
     def of_kind(self, api_version: str, kind: str) -> Resource | None:
-        """The resource whose objects carry that apiVersion and kind."""
+        """The resource of an apiVersion and kind, or None."""
         found = self._builtins.kinds.get((api_version, kind))
         if found is not None:
             return found
@@ -136,7 +136,7 @@ class Registry:
         )
 
     def in_store(self, store: str) -> Iterator[Resource]:
-        """The resources that show the objects of one store, each in another version."""
+        """The resources that share one store, one per served version."""
         yield from self._builtins.stores.get(store, ())
         yield from self._custom.get(store, ())
 
@@ -147,7 +147,7 @@ class Registry:
             yield from self._custom[name]
 
     def stored(self) -> Iterator[Resource]:
-        """One resource per store that can be listed: what garbage collection looks at."""
+        """One resource per store that can be listed."""
         seen: set[str] = set()
         for resource in self:
             if "list" in resource.verbs and resource.store not in seen:
@@ -169,14 +169,14 @@ class Registry:
         return self._custom.values()
 
     def define(self, crd: str, versions: tuple[Resource, ...]) -> None:
-        """Serve a CRD's versions in place of those it had."""
+        """Serve the versions of a CRD."""
         self._remove_paths(crd)
         self._custom[crd] = versions
         self._custom_paths |= {(r.group, r.version, r.plural): r for r in versions}
         self.generation += 1
 
     def withdraw(self, crd: str) -> None:
-        """Serve a CRD's resources no longer."""
+        """Stop serving a CRD's resources."""
         self._remove_paths(crd)
         if self._custom.pop(crd, None) is not None:
             self.generation += 1
@@ -187,7 +187,7 @@ class Registry:
 
 
 class Builtins:
-    """The resources that every cluster serves, with their lookups; made once."""
+    """The built-in resources, indexed."""
 
     def __init__(self, resources: tuple[Resource, ...]) -> None:
         self.resources = resources
@@ -199,7 +199,7 @@ class Builtins:
 
 
 def version_rank(version: str) -> tuple[int, int, int, str]:
-    """Sorts versions as Kubernetes does: v2, v1, v1beta1, v1alpha1, then others by name."""
+    """A sort key of versions: v2, v1, v1beta1, v1alpha1, then others by name."""
     digits = version[1:]
     if version[:1] == "v" and digits.isdecimal():
         return (0, -int(digits), 0, "")

@@ -1,4 +1,4 @@
-"""Label and field selectors: read from text or from objects, and matched against objects."""
+"""Label and field selectors: parsed from text or objects, and matched against objects."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -14,14 +14,14 @@ Operator = Literal["=", "!=", "in", "notin", "exists", "!", ">", "<"]
 
 
 class Requirement(Struct, frozen=True):
-    """One term of a label selector."""
+    """One requirement of a label selector."""
 
     key: str
     operator: Operator
     values: tuple[str, ...] = ()
 
     def holds(self, labels: Mapping[str, str]) -> bool:
-        """Whether an object with these labels satisfies it."""
+        """Whether labels satisfy the requirement."""
         present = self.key in labels
         match self.operator:
             case "=" | "in":
@@ -44,7 +44,7 @@ def _ordered(operator: str, left: str, right: str) -> bool:
 
 
 class FieldTerm(Struct, frozen=True):
-    """One term of a field selector."""
+    """One requirement of a field selector."""
 
     path: str
     value: str
@@ -52,25 +52,25 @@ class FieldTerm(Struct, frozen=True):
 
 
 class Selector(Struct, frozen=True):
-    """What a list or a watch asks for."""
+    """The label and field selectors of a request."""
 
     labels: tuple[Requirement, ...] = ()
     fields: tuple[FieldTerm, ...] = ()
 
     @property
     def matches_all(self) -> bool:
-        """Whether it leaves nothing out."""
+        """Whether it selects every object."""
         return not self.labels and not self.fields
 
     @property
     def name(self) -> str:
-        """The one name it asks for, or nothing."""
+        """The name that it selects, or empty."""
         return next(
             (term.value for term in self.fields if term.equal and term.path == "metadata.name"), ""
         )
 
     def matches(self, obj: Object) -> bool:
-        """Whether an object is asked for."""
+        """Whether it selects an object."""
         if self.labels:
             labels = obj["metadata"].get("labels") or {}
             if not all(requirement.holds(labels) for requirement in self.labels):
@@ -81,7 +81,7 @@ class Selector(Struct, frozen=True):
 
 
 def field_value(obj: Object, path: str) -> str:
-    """A field as field selectors compare it: text, empty when it is absent."""
+    """A field as field selectors compare it: as text, empty when it is absent."""
     value: Any = obj
     for part in path.split("."):
         if not isinstance(value, dict):
@@ -135,7 +135,7 @@ _EVENT_ALIASES = {"source": "source.component", "reportingController": "reportin
 
 
 def parse_selectors(resource: Resource, labels: str, fields: str) -> Selector:
-    """Read both selectors of a request; refuses what cannot be read or is not selectable."""
+    """Parse both selectors of a request; raises `StatusError` for invalid ones."""
     return Selector(parse_labels(labels), _parse_fields(resource, fields))
 
 
@@ -172,7 +172,7 @@ _SYMBOLS = frozenset(("==", "!=", "=", ">", "<", "(", ")", ",", "!"))
 
 
 class _Tokens:
-    """The words and symbols of one label selector."""
+    """The tokens of one label selector."""
 
     def __init__(self, text: str) -> None:
         self._found = _TOKEN.findall(text)
@@ -188,7 +188,7 @@ class _Tokens:
 
 
 def parse_labels(text: str) -> tuple[Requirement, ...]:
-    """Read a label selector in its text form, refusing it in the API server's words."""
+    """Parse a label selector in text form."""
     tokens = _Tokens(text)
     return tuple(_requirements(tokens))
 
@@ -298,7 +298,7 @@ def _checked_value(key: str, value: str) -> str:
 
 
 def matches_labels(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """Whether a LabelSelector object (matchLabels, matchExpressions) selects these labels."""
+    """Whether a LabelSelector object matches labels."""
     wanted = selector.get("matchLabels") or {}
     if any(labels.get(key) != value for key, value in wanted.items()):
         return False
@@ -322,7 +322,7 @@ def _expression(expression: Mapping[str, Any]) -> Requirement:
 
 
 def selector_text(selector: Mapping[str, Any]) -> str:
-    """A LabelSelector object in its text form, as /scale shows it."""
+    """A LabelSelector object in text form."""
     terms = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
     for expression in selector.get("matchExpressions") or ():
         requirement = _expression(expression)

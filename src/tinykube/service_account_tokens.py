@@ -1,4 +1,4 @@
-"""Bearer tokens of ServiceAccounts: signed here, and believed only here."""
+"""ServiceAccount tokens, signed with a key of the cluster."""
 
 import hmac
 from base64 import b64encode, urlsafe_b64decode, urlsafe_b64encode
@@ -23,7 +23,7 @@ SECRET_TYPE = "kubernetes.io/service-account-token"  # noqa: S105 -- the name of
 
 
 class TokenIssuer:
-    """Issues and recognises tokens with one cluster's key."""
+    """Issues and authenticates the tokens of one cluster."""
 
     def __init__(self, storage: Storage, clock: Clock, random: Random, key: bytes) -> None:
         self._storage = storage
@@ -32,7 +32,7 @@ class TokenIssuer:
         self._key = key
 
     def issue(self, resource: Resource, namespace: str, name: str, request: Object) -> Object:
-        """Answer a TokenRequest for one ServiceAccount."""
+        """Answer a TokenRequest."""
         account = self._storage.get("serviceaccounts", namespace, name)
         if account is None:
             raise not_found(resource, name)
@@ -69,7 +69,7 @@ class TokenIssuer:
         }
 
     def populate_secret(self, secret: Object) -> None:
-        """Put a lasting token into a Secret that was made for one."""
+        """Write a token without expiry into a Secret of type service-account-token."""
         metadata = secret["metadata"]
         namespace = metadata["namespace"]
         name = (metadata.get("annotations") or {}).get("kubernetes.io/service-account.name", "")
@@ -86,15 +86,15 @@ class TokenIssuer:
         authority = self._storage.get("configmaps", namespace, "kube-root-ca.crt")
         if authority is not None and "ca.crt" in (authority.get("data") or {}):
             data["ca.crt"] = b64encode(authority["data"]["ca.crt"].encode()).decode()
-        notes = {
+        annotations = {
             **metadata["annotations"],
             "kubernetes.io/service-account.uid": account["metadata"]["uid"],
         }
-        filled = {**secret, "metadata": {**metadata, "annotations": notes}, "data": data}
+        filled = {**secret, "metadata": {**metadata, "annotations": annotations}, "data": data}
         self._storage.replace("secrets", filled)
 
     def authenticate(self, token: str) -> User | None:
-        """Whose token this is, while it holds and its ServiceAccount (and Secret) are there."""
+        """The ServiceAccount of a valid token whose ServiceAccount and Secret exist, or None."""
         claims = self._claims(token)
         if claims is None or claims.get("exp", 2**62) < self._clock.now().timestamp():
             return None

@@ -1,4 +1,4 @@
-"""Service addresses: cluster IPs from ServiceCIDRs, held by IPAddress objects, and node ports."""
+"""Allocation of cluster IPs, as IPAddress objects from ServiceCIDRs, and of node ports."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -27,22 +27,22 @@ Network = IPv4Network | IPv6Network
 
 
 class ServiceAllocator:
-    """What is taken, and what is given next; all of it follows from what is stored."""
+    """Allocates addresses and ports to Services; its state is derived from storage."""
 
     def __init__(self, storage: Storage, clock: Clock, random: Random) -> None:
         self._storage = storage
         self._clock = clock
         self._random = random
         self._ports: dict[int, tuple[str, str]] = {}
-        storage.subscribe(self._note, "services")
+        storage.subscribe(self._on_storage_event, "services")
 
-    def _note(self, notice: StorageEvent) -> None:
-        match notice:
+    def _on_storage_event(self, event: StorageEvent) -> None:
+        match event:
             case Change():
-                for port in _node_ports(notice.before or {}):
+                for port in _node_ports(event.before or {}):
                     self._ports.pop(port, None)
-                if notice.type != "DELETED":
-                    self._ports |= dict.fromkeys(_node_ports(notice.object), name_of(notice.object))
+                if event.type != "DELETED":
+                    self._ports |= dict.fromkeys(_node_ports(event.object), name_of(event.object))
             case Restored():
                 self._ports = {
                     port: name_of(service)
@@ -50,31 +50,31 @@ class ServiceAllocator:
                     for port in _node_ports(service)
                 }
             case _:
-                assert_never(notice)
+                assert_never(event)
 
     def release(self, service: Object) -> None:
-        """Give back the cluster IPs of a Service that is gone."""
+        """Release the cluster IPs of a deleted Service."""
         for address in (service.get("spec") or {}).get("clusterIPs") or ():
             self._release(address, service)
 
     def allocate(self, new: Object, old: Object | None, *, dry_run: bool) -> Object:
-        """The Service with every address it needs, taken and released unless it is a dry run."""
+        """The Service with all addresses and ports; nothing is reserved on a dry run."""
         spec = dict(new["spec"])
         spec["ports"] = [dict(port) for port in spec.get("ports") or ()]
         if not spec["ports"]:
             del spec["ports"]
         service = {**new, "spec": spec}
-        held = _held(old)
+        allocated = _cluster_ips(old)
         if spec.get("type") != "ExternalName":
             self._choose_families(service, old)
-            self._choose_addresses(service, held)
+            self._choose_addresses(service, allocated)
         self._choose_ports(service)
         if not dry_run:
-            wanted = _held(service)
+            wanted = _cluster_ips(service)
             for address in wanted:
-                if address not in held:
-                    self._take(address, service)
-            for address in held:
+                if address not in allocated:
+                    self._reserve(address, service)
+            for address in allocated:
                 if address not in wanted:
                     self._release(address, service)
         return service
@@ -89,7 +89,7 @@ class ServiceAllocator:
             spec["ipFamilyPolicy"] = before or ("RequireDualStack" if open_ended else "SingleStack")
         errors = [*_family_errors(spec, old, set(ranges), open_ended=open_ended)]
         if errors:
-            raise _refused(service, errors)
+            raise _invalid_service(service, errors)
         single = spec["ipFamilyPolicy"] == "SingleStack"
         given = [_family(address) for address in spec.get("clusterIPs") or () if address != "None"]
         families = list(spec.get("ipFamilies") or ())
@@ -103,7 +103,7 @@ class ServiceAllocator:
                 spec["clusterIPs"] = spec["clusterIPs"][:1]
         spec["ipFamilies"] = families
 
-    def _choose_addresses(self, service: Object, held: list[str]) -> None:
+    def _choose_addresses(self, service: Object, allocated: list[str]) -> None:
         spec = service["spec"]
         if spec.get("clusterIP") == "None":
             spec["clusterIPs"] = ["None"]
@@ -113,15 +113,15 @@ class ServiceAllocator:
             chosen = [spec["clusterIP"]]
         for at, family in enumerate(spec["ipFamilies"]):
             if at < len(chosen):
-                self._check_free(service, chosen[at], chosen, held)
+                self._check_free(service, chosen[at], chosen, allocated)
             else:
-                chosen.append(self._next(family))
+                chosen.append(self._next_address(family))
         spec["clusterIP"], spec["clusterIPs"] = chosen[0], chosen
 
     def _check_free(
-        self, service: Object, address: str, chosen: list[str], held: list[str]
+        self, service: Object, address: str, chosen: list[str], allocated: list[str]
     ) -> None:
-        if address in held:
+        if address in allocated:
             return
         ranges = [network for networks in self._ranges().values() for network in networks]
         parsed = ip_address(address)
@@ -136,10 +136,10 @@ class ServiceAllocator:
             why = "provided IP is already allocated"
         if why:
             detail = f"failed to allocate IP {address}: {why}"
-            raise _refused(service, [invalid("spec.clusterIPs", chosen, detail)])
+            raise _invalid_service(service, [invalid("spec.clusterIPs", chosen, detail)])
 
     def _ranges(self) -> dict[str, list[Network]]:
-        """The service ranges by family, the default one first."""
+        """The service CIDRs by family, the default one first."""
         ranges: dict[str, list[Network]] = {}
         cidrs = [*self._storage.objects(SERVICECIDRS)]
         cidrs.sort(key=lambda cidr: cidr["metadata"]["name"] != "kubernetes")
@@ -150,7 +150,7 @@ class ServiceAllocator:
                     ranges.setdefault(f"IPv{network.version}", []).append(network)
         return ranges
 
-    def _next(self, family: str) -> str:
+    def _next_address(self, family: str) -> str:
         for network in self._ranges()[family]:
             for offset in self._offsets(network):
                 address = str(network[offset])
@@ -159,7 +159,7 @@ class ServiceAllocator:
         raise internal_error("failed to allocate a serviceIP: range is full")
 
     def _offsets(self, network: Network) -> Iterator[int]:
-        """Where to look in a range: at random in its upper band first, then everywhere."""
+        """The offsets to try in a range: random ones in its upper band, then all."""
         last = network.num_addresses - (2 if network.version == 4 else 1)
         reserved = min(max(16, network.num_addresses // 16), 256)
         if last > reserved:
@@ -167,7 +167,7 @@ class ServiceAllocator:
                 yield self._random.randint(reserved, min(last, 1 << 40))
         yield from range(1, min(last, 1 << 20) + 1)
 
-    def _take(self, address: str, service: Object) -> None:
+    def _reserve(self, address: str, service: Object) -> None:
         namespace, name = name_of(service)
         family = _family(address)
         made: Object = {
@@ -190,10 +190,10 @@ class ServiceAllocator:
         if address == "None":
             return
         key = str(ip_address(address))
-        held = self._storage.get(IPADDRESSES, "", key)
-        if held is None:
+        allocated = self._storage.get(IPADDRESSES, "", key)
+        if allocated is None:
             return
-        parent = held["spec"].get("parentRef") or {}
+        parent = allocated["spec"].get("parentRef") or {}
         if (parent.get("namespace"), parent.get("name")) == name_of(service):
             self._storage.remove(IPADDRESSES, "", key)
 
@@ -229,10 +229,12 @@ class ServiceAllocator:
                 "provided port is not in the valid range. "
                 f"The range of valid ports is {first}-{last}"
             )
-            raise _refused(service, [invalid(field, port, detail)])
+            raise _invalid_service(service, [invalid(field, port, detail)])
         holder = self._ports.get(port)
         if port in taken or (holder is not None and holder != name_of(service)):
-            raise _refused(service, [invalid(field, port, "provided port is already allocated")])
+            raise _invalid_service(
+                service, [invalid(field, port, "provided port is already allocated")]
+            )
 
     def _next_port(self, taken: set[int]) -> int:
         for _ in range(_TRIES):
@@ -271,11 +273,11 @@ def _family_errors(
             yield invalid(f"spec.clusterIPs[{at}]", addresses, detail)
 
 
-def _refused(service: Object, errors: list[FieldError]) -> StatusError:
+def _invalid_service(service: Object, errors: list[FieldError]) -> StatusError:
     return invalid_object("Service", "", service["metadata"]["name"], errors)
 
 
-def _held(service: Object | None) -> list[str]:
+def _cluster_ips(service: Object | None) -> list[str]:
     spec = (service or {}).get("spec") or {}
     return [address for address in spec.get("clusterIPs") or () if address != "None"]
 

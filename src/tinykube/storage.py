@@ -63,9 +63,9 @@ class KeyNotFound(StorageError):
 class Compacted(StorageError):
     """The requested version is older than the history; `oldest` is the first still there."""
 
-    def __init__(self, asked: int, oldest: int) -> None:
-        super().__init__(f"version {asked} is older than {oldest}")
-        self.asked = asked
+    def __init__(self, requested: int, oldest: int) -> None:
+        super().__init__(f"version {requested} is older than {oldest}")
+        self.requested = requested
         self.oldest = oldest
 
 

@@ -1,4 +1,4 @@
-"""Strategic merge patch: lists of the built-in kinds are merged by the keys their types name."""
+"""Strategic merge patch: lists of built-in types are merged by their merge keys."""
 
 from typing import Any
 
@@ -12,15 +12,15 @@ _DELETE = "$deleteFromPrimitiveList/"
 
 
 class BadDirective(Exception):
-    """A directive in the patch cannot be followed."""
+    """A directive of the patch is invalid."""
 
 
 class KeyMissing(Exception):
-    """An element of a merged list does not say which one it is."""
+    """An element of a merged list lacks its merge key."""
 
 
 def strategic_merge(type_name: str, target: Object, patch: Object) -> Object:
-    """The target with the patch merged in; neither is changed, both may be shared."""
+    """The target with the patch applied; neither argument is changed."""
     fields = json_fields(type_name) if fields_of(type_name) is not None else {}
     match patch.get(_DIRECTIVE):
         case None | "merge":
@@ -44,32 +44,32 @@ def _merge_field(merged: Object, key: str, value: Any, field: Field | None, patc
     if value is None:
         merged.pop(key, None)
         return
-    present = merged.get(key)
+    current = merged.get(key)
     type_name = field.type if field is not None else ""
     strategy = field.patch if field is not None else ""
-    match value, present:
+    match value, current:
         case dict(), dict() if "replace" not in strategy.split(","):
             inner = type_name if field is not None and field.shape == "one" else ""
-            merged[key] = strategic_merge(inner, present, value)
+            merged[key] = strategic_merge(inner, current, value)
         case dict(), _:
             inner = type_name if field is not None and field.shape == "one" else ""
             merged[key] = strategic_merge(inner, {}, value)
         case list(), list() | None if field is not None and "merge" in strategy:
-            merged[key] = _merged_list(field, present or [], value, patch.get(_ORDER + key))
+            merged[key] = _merged_list(field, current or [], value, patch.get(_ORDER + key))
         case list(), _:
             merged[key] = [_stripped(element) for element in value]
         case _:
             merged[key] = value
 
 
-def _merged_list(field: Field, present: list[Any], patch: list[Any], order: Any) -> list[Any]:
+def _merged_list(field: Field, current: list[Any], patch: list[Any], order: Any) -> list[Any]:
     if not field.is_message:
-        added = [value for value in dict.fromkeys(patch) if value not in present]
-        return _ordered([*present, *added], present, order or patch, "")
+        added = [value for value in dict.fromkeys(patch) if value not in current]
+        return _ordered([*current, *added], current, order or patch, "")
     key = field.merge_key
     if any(isinstance(e, dict) and e.get(_DIRECTIVE) == "replace" for e in patch):
         return [_stripped(e) for e in patch if _DIRECTIVE not in e]
-    merged = list(present)
+    merged = list(current)
     for element in patch:
         if not isinstance(element, dict):
             raise BadDirective("Invalid type of patch element")
@@ -82,26 +82,30 @@ def _merged_list(field: Field, present: list[Any], patch: list[Any], order: Any)
             merged.append(strategic_merge(field.type, {}, element))
         else:
             merged[at] = strategic_merge(field.type, merged[at], element)
-    return _ordered(merged, present, order or patch, key)
+    return _ordered(merged, current, order or patch, key)
 
 
 def _position(elements: list[Any], key: str, value: Any) -> int | None:
     return next((i for i, e in enumerate(elements) if e.get(key) == value), None)
 
 
-def _ordered(merged: list[Any], present: list[Any], order: Any, key: str) -> list[Any]:
-    """The elements that the patch orders in its order, the others where they stood among them."""
+def _ordered(merged: list[Any], current: list[Any], order: Any, key: str) -> list[Any]:
+    """The elements in the patch's order, the others at their places among them."""
     if not isinstance(order, list):
         return merged
     wanted = [_identity(entry, key) for entry in order]
     listed = [e for e in merged if _identity(e, key) in wanted]
     listed.sort(key=lambda e: wanted.index(_identity(e, key)))
     others = [e for e in merged if _identity(e, key) not in wanted]
-    stood = [_identity(e, key) for e in present]
+    positions = [_identity(e, key) for e in current]
     result: list[Any] = []
     while listed and others:
         left, right = _identity(others[0], key), _identity(listed[0], key)
-        first = left in stood and right in stood and stood.index(left) < stood.index(right)
+        first = (
+            left in positions
+            and right in positions
+            and positions.index(left) < positions.index(right)
+        )
         result.append((others if first else listed).pop(0))
     return [*result, *listed, *others]
 
@@ -121,7 +125,7 @@ def _delete_primitives(merged: Object, patch: Object) -> None:
 
 
 def _order_only(merged: Object, patch: Object, fields: dict[str, Field]) -> None:
-    """An order without changes moves elements all the same."""
+    """Apply $setElementOrder to lists that the patch does not change."""
     for directive, order in patch.items():
         if directive.startswith(_ORDER):
             key = directive.removeprefix(_ORDER)
@@ -141,7 +145,7 @@ def _retained(merged: Object, patch: Object) -> Object:
 
 
 def _stripped(value: Any) -> Any:
-    """A value from a patch without directives and nulls."""
+    """A value of a patch without directives and nulls."""
     if isinstance(value, dict):
         return {
             key: _stripped(inner)
@@ -156,7 +160,7 @@ def _go_map(value: Object) -> str:
 
 
 def go_text(value: Any) -> str:
-    """A value as Go prints it."""
+    """A value as Go prints it with %v."""
     match value:
         case dict():
             return _go_map(value)

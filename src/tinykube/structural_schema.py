@@ -1,4 +1,4 @@
-"""Structural schemas of CRDs: pruning, defaults, and validation in the API server's words."""
+"""Structural schemas of CRDs: pruning, defaulting and validation."""
 
 import ipaddress
 import re
@@ -26,35 +26,35 @@ Schema = dict[str, Any]
 _META = ("apiVersion", "kind", "metadata")
 
 
-def prune(schema: Schema | None, value: Any, place: str = "") -> list[str]:
-    """Drop from a value, in place, what its schema does not know; returns the paths dropped."""
+def prune(schema: Schema | None, value: Any, path: str = "") -> list[str]:
+    """Remove unknown fields in place; returns their paths."""
     unknown: list[str] = []
-    _prune(schema, value, place, unknown)
+    _prune(schema, value, path, unknown)
     return unknown
 
 
-def _prune(schema: Schema | None, value: Any, place: str, unknown: list[str]) -> None:
+def _prune(schema: Schema | None, value: Any, path: str, unknown: list[str]) -> None:
     match value:
         case dict():
             for key in list(value):
-                inner = _inner(schema, key)
-                spot = f"{place}.{key}" if place else key
+                inner = _property_schema(schema, key)
+                inner_path = f"{path}.{key}" if path else key
                 if schema and schema.get("x-kubernetes-embedded-resource") and key in _META:
                     continue
                 if inner is not None:
-                    _prune(inner, value[key], spot, unknown)
-                elif not _open_ended(schema):
+                    _prune(inner, value[key], inner_path, unknown)
+                elif not _keeps_unknown_fields(schema):
                     del value[key]
-                    unknown.append(spot)
+                    unknown.append(inner_path)
         case list():
             items = (schema or {}).get("items")
-            if items is None and _open_ended(schema):
+            if items is None and _keeps_unknown_fields(schema):
                 return
             for index, element in enumerate(value):
-                _prune(items, element, f"{place}[{index}]", unknown)
+                _prune(items, element, f"{path}[{index}]", unknown)
 
 
-def _open_ended(schema: Schema | None) -> bool:
+def _keeps_unknown_fields(schema: Schema | None) -> bool:
     if schema is None:
         return False
     if schema.get("x-kubernetes-preserve-unknown-fields"):
@@ -62,8 +62,8 @@ def _open_ended(schema: Schema | None) -> bool:
     return schema.get("additionalProperties") is True
 
 
-def _inner(schema: Schema | None, key: str) -> Schema | None:
-    """The schema of one property, if the schema says anything about it."""
+def _property_schema(schema: Schema | None, key: str) -> Schema | None:
+    """The schema of one property, or None."""
     if schema is None:
         return None
     found = (schema.get("properties") or {}).get(key)
@@ -73,7 +73,7 @@ def _inner(schema: Schema | None, key: str) -> Schema | None:
 
 
 def fill_defaults(schema: Schema | None, value: Any) -> None:
-    """Fill in what a schema says stands where nothing was given; changes the value."""
+    """Set the defaults of a schema in place."""
     if not schema:
         return
     match value:
@@ -84,7 +84,7 @@ def fill_defaults(schema: Schema | None, value: Any) -> None:
                 if key not in value or (value[key] is None and not inner.get("nullable")):
                     value[key] = clone(inner["default"])
             for key in list(value):
-                inner = _inner(schema, key)
+                inner = _property_schema(schema, key)
                 if value[key] is None and inner is not None and not inner.get("nullable"):
                     del value[key]
                 else:
@@ -95,7 +95,7 @@ def fill_defaults(schema: Schema | None, value: Any) -> None:
 
 
 def schema_errors(schema: Schema, value: Any, path: str = "") -> Iterator[FieldError]:
-    """What is wrong with a value; paths start at `path`."""
+    """The violations of a schema; paths start at `path`."""
     yield from _value_errors(schema, value, path)
     yield from _list_errors(schema, value, path)
 
@@ -122,7 +122,7 @@ def _value_errors(schema: Schema, value: Any, path: str) -> Iterator[FieldError]
             yield from _object_errors(schema, value, path)
 
 
-def _kind(value: Any) -> str:
+def _json_type(value: Any) -> str:
     match value:
         case None:
             return "null"
@@ -142,7 +142,7 @@ def _kind(value: Any) -> str:
 
 def _type_error(schema: Schema, value: Any, path: str) -> FieldError | None:
     wanted = schema.get("type", "")
-    found = _kind(value)
+    found = _json_type(value)
     allowed: tuple[str, ...] = (wanted,)
     if schema.get("x-kubernetes-int-or-string"):
         wanted, allowed = "integer,string", ("integer", "string")
@@ -152,8 +152,8 @@ def _type_error(schema: Schema, value: Any, path: str) -> FieldError | None:
         return None
     if found == "number" and "integer" in allowed and float(value).is_integer():
         return None
-    told = f"{path} in body must be of type {wanted}: {quoted(found)}"
-    return FieldError("FieldValueTypeInvalid", path, f"Invalid value: {quoted(found)}: {told}")
+    message = f"{path} in body must be of type {wanted}: {quoted(found)}"
+    return FieldError("FieldValueTypeInvalid", path, f"Invalid value: {quoted(found)}: {message}")
 
 
 def _enum_errors(schema: Schema, value: Any, path: str) -> Iterator[FieldError]:
@@ -174,15 +174,17 @@ def _string_errors(schema: Schema, value: str, path: str) -> Iterator[FieldError
         yield invalid(path, value, f"{path} in body should match '{pattern}'")
     known = _FORMATS.get(schema.get("format", ""))
     if known is not None and not known(value):
-        told = f"{path} in body must be of type {schema['format']}: {quoted(value)}"
-        yield FieldError("FieldValueTypeInvalid", path, f"Invalid value: {quoted(value)}: {told}")
+        message = f"{path} in body must be of type {schema['format']}: {quoted(value)}"
+        yield FieldError(
+            "FieldValueTypeInvalid", path, f"Invalid value: {quoted(value)}: {message}"
+        )
 
 
 def _matches(pattern: str, value: str) -> bool:
     try:
         return re.search(pattern, value) is not None
     except re.error:
-        return True  # a pattern that only Go understands refuses nothing here
+        return True  # a pattern of Go's syntax that Python does not parse
 
 
 def _number_errors(schema: Schema, value: float, path: str) -> Iterator[FieldError]:
@@ -235,7 +237,7 @@ def _object_errors(schema: Schema, value: dict[str, Any], path: str) -> Iterator
     if most is not None and len(value) > most:
         yield too_many(path, len(value), most)
     for key, inner in value.items():
-        known = _inner(schema, key)
+        known = _property_schema(schema, key)
         if known is not None:
             yield from _value_errors(known, inner, f"{path}.{key}" if path else key)
     for key in schema.get("required") or ():
@@ -255,11 +257,11 @@ def _embedded_errors(value: dict[str, Any], path: str) -> Iterator[FieldError]:
 
 def _combination_errors(schema: Schema, value: Any, path: str) -> Iterator[FieldError]:
     if schema.get("x-kubernetes-int-or-string"):
-        return  # its anyOf says only what the type check says
-    for name, judge in (("anyOf", _any_of), ("oneOf", _one_of), ("allOf", _all_of)):
+        return  # its anyOf repeats the type check
+    for name, combine in (("anyOf", _any_of), ("oneOf", _one_of), ("allOf", _all_of)):
         if schema.get(name):
             failures = [[*_value_errors(option, value, path)] for option in schema[name]]
-            yield from judge(failures, f'"{path}"')
+            yield from combine(failures, f'"{path}"')
     if schema.get("not") and not [*_value_errors(schema["not"], value, path)]:
         yield _composite(f'"{path}" must not validate the schema (not)')
 
@@ -274,8 +276,8 @@ def _one_of(failures: list[list[FieldError]], named: str) -> Iterator[FieldError
     valid = sum(not found for found in failures)
     if valid == 1:
         return
-    told = "Found none valid" if not valid else f"Found {valid} valid alternatives"
-    yield _composite(f"{named} must validate one and only one schema (oneOf). {told}")
+    message = "Found none valid" if not valid else f"Found {valid} valid alternatives"
+    yield _composite(f"{named} must validate one and only one schema (oneOf). {message}")
     if not valid:
         yield from min(failures, key=len)
 
@@ -284,8 +286,8 @@ def _all_of(failures: list[list[FieldError]], named: str) -> Iterator[FieldError
     for found in failures:
         yield from found
     if any(failures):
-        told = ". None validated" if all(failures) else ""
-        yield _composite(f"{named} must validate all the schemas (allOf){told}")
+        message = ". None validated" if all(failures) else ""
+        yield _composite(f"{named} must validate all the schemas (allOf){message}")
 
 
 def _composite(message: str) -> FieldError:
@@ -293,47 +295,47 @@ def _composite(message: str) -> FieldError:
 
 
 def _list_errors(schema: Schema, value: Any, path: str) -> Iterator[FieldError]:
-    """Lists that are sets or maps hold each element, or each key, once."""
+    """Duplicates in lists of type set or map."""
     match value:
         case dict():
             for key, element in value.items():
-                inner = _inner(schema, key)
+                inner = _property_schema(schema, key)
                 if inner is not None:
                     yield from _list_errors(inner, element, f"{path}.{key}" if path else key)
         case list():
             match schema.get("x-kubernetes-list-type"):
                 case "set":
-                    yield from _repeated(value, value, path)
+                    yield from _duplicate_errors(value, path)
                 case "map":
                     keys = schema.get("x-kubernetes-list-map-keys") or ()
-                    marks = [
+                    map_keys = [
                         {key: element[key] for key in keys if key in element}
                         for element in value
                         if isinstance(element, dict)
                     ]
-                    yield from _repeated(marks, marks, path)
+                    yield from _duplicate_errors(map_keys, path)
             for index, element in enumerate(value):
                 yield from _list_errors(schema.get("items") or {}, element, f"{path}[{index}]")
 
 
-def _repeated(marks: list[Any], shown: list[Any], path: str) -> Iterator[FieldError]:
+def _duplicate_errors(elements: list[Any], path: str) -> Iterator[FieldError]:
     times: dict[bytes, int] = {}
-    for index, mark in enumerate(marks):
-        key = msgspec.json.encode(mark, order="sorted")
+    for index, element in enumerate(elements):
+        key = msgspec.json.encode(element, order="sorted")
         times[key] = times.get(key, 0) + 1
         if times[key] == 2:
-            yield duplicate(f"{path}[{index}]", shown[index])
+            yield duplicate(f"{path}[{index}]", element)
 
 
-def _reads(parse: Callable[[str], Any]) -> Callable[[str], bool]:
-    def readable(text: str) -> bool:
+def _is_parsable(parse: Callable[[str], Any]) -> Callable[[str], bool]:
+    def is_parsable(text: str) -> bool:
         try:
             parse(text)
         except (ValueError, BadBase64):
             return False
         return True
 
-    return readable
+    return is_parsable
 
 
 _HOST = re.compile(
@@ -342,12 +344,12 @@ _HOST = re.compile(
 _UUID = re.compile(r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}")
 _DURATION = re.compile(r"([0-9.]+\s*(ns|us|µs|ms|s|m|h|d|w|[a-z]+)\s*)+")
 _FORMATS: dict[str, Callable[[str], bool]] = {
-    "date-time": _reads(datetime.fromisoformat),
-    "date": _reads(date.fromisoformat),
-    "ipv4": _reads(ipaddress.IPv4Address),
-    "ipv6": _reads(ipaddress.IPv6Address),
-    "cidr": _reads(lambda text: ipaddress.ip_network(text, strict=False)),
-    "byte": _reads(lambda text: b64decode(text, validate=True)),
+    "date-time": _is_parsable(datetime.fromisoformat),
+    "date": _is_parsable(date.fromisoformat),
+    "ipv4": _is_parsable(ipaddress.IPv4Address),
+    "ipv6": _is_parsable(ipaddress.IPv6Address),
+    "cidr": _is_parsable(lambda text: ipaddress.ip_network(text, strict=False)),
+    "byte": _is_parsable(lambda text: b64decode(text, validate=True)),
     "hostname": lambda text: _HOST.fullmatch(text) is not None,
     "uuid": lambda text: _UUID.fullmatch(text) is not None,
     "duration": lambda text: _DURATION.fullmatch(text) is not None,

@@ -1,4 +1,4 @@
-"""Who sends a request; admission sees it as userInfo."""
+"""Users and impersonation."""
 
 from collections.abc import Iterable
 from urllib.parse import unquote
@@ -11,7 +11,7 @@ _PREFIX = "impersonate-"
 
 
 class User(Struct, frozen=True):
-    """An authenticated caller, or the one it impersonates."""
+    """An authenticated or impersonated user."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -36,8 +36,8 @@ def effective_user(headers: Iterable[tuple[str, str]], caller: User) -> User:
     groups = tuple(found.get("group", ()))
     if "user" not in found:
         if groups:
-            asked = " ".join(f"{{Group  {group}    }}" for group in groups)
-            message = f"requested [{asked}] without impersonating a user"
+            requested = " ".join(f"{{Group  {group}    }}" for group in groups)
+            message = f"requested [{requested}] without impersonating a user"
             raise StatusError(400, "BadRequest", message)
         return caller
     name = found["user"][0]
@@ -52,7 +52,7 @@ def effective_user(headers: Iterable[tuple[str, str]], caller: User) -> User:
 
 
 def _account_groups(name: str) -> tuple[str, ...]:
-    """A ServiceAccount is in the group of all of them and in that of its namespace."""
+    """The groups of a ServiceAccount user name."""
     match name.split(":"):
         case ["system", "serviceaccount", namespace, _]:
             return ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")

@@ -1,4 +1,4 @@
-"""What names, label keys and values may look like, and what is said when they do not."""
+"""Validation of names, label keys and label values, with the messages of apimachinery."""
 
 import re
 
@@ -14,27 +14,27 @@ _DNS1035 = re.compile(_DNS1035_FMT)
 _QUALIFIED = re.compile(_QUALIFIED_FMT)
 _VALUE = re.compile(_VALUE_FMT)
 
-_LABEL_TOLD = (
+_LABEL_MESSAGE = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and "
     "must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used "
     f"for validation is '{_LABEL_FMT}')"
 )
-_SUBDOMAIN_TOLD = (
+_SUBDOMAIN_MESSAGE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
     "'.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used "
     f"for validation is '{_SUBDOMAIN_FMT}')"
 )
-_DNS1035_TOLD = (
+_DNS1035_MESSAGE = (
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an "
     "alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', "
     f"regex used for validation is '{_DNS1035_FMT}')"
 )
-_QUALIFIED_TOLD = (
+_QUALIFIED_MESSAGE = (
     "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end "
     "with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for "
     f"validation is '{_QUALIFIED_FMT}')"
 )
-_VALUE_TOLD = (
+_VALUE_MESSAGE = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or "
     "'.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  "
     f"or '12345', regex used for validation is '{_VALUE_FMT}')"
@@ -46,62 +46,64 @@ def _length(value: str, limit: int) -> list[str]:
 
 
 def dns1123_label_problems(value: str) -> list[str]:
-    """Why a value is no DNS-1123 label."""
+    """Why a value is not a DNS-1123 label."""
     if _LABEL.fullmatch(value):
         return _length(value, 63)
     dotted = _SUBDOMAIN.fullmatch(value) is not None
-    return [*_length(value, 63), "must not contain dots" if dotted else _LABEL_TOLD]
+    return [*_length(value, 63), "must not contain dots" if dotted else _LABEL_MESSAGE]
 
 
 def dns1123_subdomain_problems(value: str) -> list[str]:
-    """Why a value is no DNS-1123 subdomain."""
-    told = [] if _SUBDOMAIN.fullmatch(value) else [_SUBDOMAIN_TOLD]
-    return _length(value, 253) + told
+    """Why a value is not a DNS-1123 subdomain."""
+    messages = [] if _SUBDOMAIN.fullmatch(value) else [_SUBDOMAIN_MESSAGE]
+    return _length(value, 253) + messages
 
 
 def dns1035_label_problems(value: str) -> list[str]:
-    """Why a value is no DNS-1035 label."""
-    told = [] if _DNS1035.fullmatch(value) else [_DNS1035_TOLD]
-    return _length(value, 63) + told
+    """Why a value is not a DNS-1035 label."""
+    messages = [] if _DNS1035.fullmatch(value) else [_DNS1035_MESSAGE]
+    return _length(value, 63) + messages
 
 
 def path_segment_problems(value: str) -> list[str]:
-    """Why a value cannot stand in a path."""
+    """Why a value is not a path segment."""
     if value in (".", ".."):
         return [f"may not be '{value}'"]
     return [f"may not contain '{char}'" for char in ("/", "%") if char in value]
 
 
 def qualified_name_problems(value: str) -> list[str]:
-    """Why a value is no qualified name, which keys of labels and annotations must be."""
+    """Why a value is not a qualified name, such as the keys of labels and annotations."""
     prefix, slash, name = value.rpartition("/")
     problems: list[str] = []
     if slash:
         if "/" in prefix:
             return [
                 "a qualified name "
-                + _QUALIFIED_TOLD.removeprefix("name part ")
+                + _QUALIFIED_MESSAGE.removeprefix("name part ")
                 + " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
             ]
         if not prefix:
             problems.append("prefix part must be non-empty")
         else:
-            problems += [f"prefix part {told}" for told in dns1123_subdomain_problems(prefix)]
+            problems += [
+                f"prefix part {messages}" for messages in dns1123_subdomain_problems(prefix)
+            ]
     if not name:
         problems.append("name part must be non-empty")
     elif len(name) > 63:
         problems.append("name part must be no more than 63 characters")
     if not _QUALIFIED.fullmatch(name):
-        problems.append(_QUALIFIED_TOLD)
+        problems.append(_QUALIFIED_MESSAGE)
     return problems
 
 
 def is_label_value(value: str) -> bool:
-    """Whether a value may stand in a label."""
+    """Whether a value is a label value."""
     return len(value) <= 63 and _VALUE.fullmatch(value) is not None
 
 
 def label_value_problems(value: str) -> list[str]:
-    """Why a value may not stand in a label."""
-    told = [] if _VALUE.fullmatch(value) else [_VALUE_TOLD]
-    return _length(value, 63) + told
+    """Why a value is not a label value."""
+    messages = [] if _VALUE.fullmatch(value) else [_VALUE_MESSAGE]
+    return _length(value, 63) + messages

@@ -1,4 +1,4 @@
-"""Virtual time: a loop whose clock jumps to the next timer when nothing else is to be done."""
+"""Virtual time: an event loop whose clock jumps to the next timer when it is idle."""
 
 import asyncio
 import selectors
@@ -12,7 +12,7 @@ EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class NothingLeftToWaitFor(AssertionError):
-    """Every task waits for another and no timer runs: in real time this would hang."""
+    """Every task waits and no timer is set: in real time this would hang."""
 
 
 OVERSHOOT = 1e-9
@@ -21,7 +21,7 @@ since loops let timers go off a little early and would do so for ever while noth
 
 
 class _JumpingSelector(selectors.DefaultSelector):
-    """Looks at sockets without waiting; what would have been waited for is passed over."""
+    """Polls sockets without waiting and adds the timeout to the clock."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class _JumpingSelector(selectors.DefaultSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop for tests in process: an hour passes in the time its work takes."""
+    """An event loop for in-process tests: timers fire without real waiting."""
 
     def __init__(self) -> None:
         self._jumping = _JumpingSelector()
@@ -49,7 +49,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class LoopClock:
-    """Wall time that follows the running loop, virtual or not, from a fixed beginning."""
+    """A clock that follows the running loop, virtual or not, from a fixed start."""
 
     def __init__(self, skew: timedelta = timedelta(0)) -> None:
         self.skew = skew
@@ -60,7 +60,7 @@ class LoopClock:
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on virtual time to its end, and everything it started with it."""
+    """Run a coroutine on virtual time."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(main)
 

@@ -1,4 +1,4 @@
-"""How webhooks are reached: the call as a value, and one way to make it over HTTPS."""
+"""Calls to admission webhooks over HTTPS."""
 
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
@@ -13,11 +13,11 @@ IDLE_TIMEOUT = timedelta(seconds=15)
 
 
 class WebhookFailed(Exception):
-    """A webhook could not be asked, or gave no answer that can be used."""
+    """A webhook could not be called, or its response is unusable."""
 
 
 class WebhookCall(Struct, frozen=True):
-    """One POST to a webhook; `authority` is its PEM bundle, the machine's own when empty."""
+    """One POST to a webhook; `authority` is a PEM bundle, the system's when empty."""
 
     url: str
     authority: bytes
@@ -35,7 +35,7 @@ ServiceResolver = Callable[[Mapping[str, Any], WebhookCall], WebhookCall]
 
 
 def no_services(service: Mapping[str, Any], call: WebhookCall) -> WebhookCall:
-    """Refuse service references: nothing here stands behind a cluster's Services."""
+    """Fail for service references: nothing serves the cluster's Services."""
     port, path = service.get("port", 443), service.get("path") or ""
     host = f"{service['name']}.{service['namespace']}.svc"
     seconds = int(call.timeout.total_seconds())
@@ -46,7 +46,7 @@ def no_services(service: Mapping[str, Any], call: WebhookCall) -> WebhookCall:
 
 
 async def call_over_https(call: WebhookCall) -> bytes:
-    """POST a review over verified TLS, on a connection of its own."""
+    """POST a review over TLS on a new connection."""
     caller = HttpsCaller()
     try:
         return await caller(call)
@@ -55,7 +55,7 @@ async def call_over_https(call: WebhookCall) -> bytes:
 
 
 class HttpsCaller:
-    """Asks webhooks over verified TLS, on connections that are kept for a while."""
+    """Calls webhooks over TLS on connections that are kept alive."""
 
     def __init__(self) -> None:
         self._sessions: dict[bytes, aiohttp.ClientSession] = {}
@@ -73,7 +73,7 @@ class HttpsCaller:
             raise WebhookFailed(f'Post "{call.url}": {error}') from error
 
     async def close(self) -> None:
-        """End every connection."""
+        """Close every connection."""
         sessions, self._sessions = self._sessions, {}
         for session in sessions.values():
             await session.close()

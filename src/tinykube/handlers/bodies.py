@@ -1,4 +1,4 @@
-"""Request bodies: read by their content type, and made into objects of the kind expected."""
+"""Request bodies: decoded by content type into objects of the expected kind."""
 
 import json
 from typing import Any
@@ -22,11 +22,11 @@ _SCHEME = "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"
 
 
 class DecodeError(Exception):
-    """The bytes are not what their content type says; the message is Go's."""
+    """The body does not have the syntax of its content type; the message is Go's."""
 
 
 def read_body(request: RequestLike) -> bytes:
-    """The body, unless it is too large."""
+    """The body; raises `StatusError` when it is too large."""
     if len(request.body) > LIMIT:
         raise too_large(LIMIT)
     return request.body
@@ -38,7 +38,7 @@ def media_type(request: RequestLike) -> str:
 
 
 def parse(request: RequestLike) -> Any:
-    """The body's value, whatever it is; raises `DecodeError`."""
+    """The decoded body, of any type; raises `DecodeError`."""
     body = read_body(request)
     match media_type(request):
         case "application/json":
@@ -63,7 +63,7 @@ def _parse_yaml(body: bytes) -> Any:
 
 
 def parse_json(body: bytes) -> Any:
-    """The value of JSON text; raises `DecodeError` with Go's words."""
+    """The value of JSON text; raises `DecodeError`."""
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -71,7 +71,7 @@ def parse_json(body: bytes) -> Any:
 
 
 def syntax_problem(body: bytes) -> str:
-    """What Go's decoder says about text that is not JSON."""
+    """The message of Go's decoder for text that is not JSON."""
     text = body.decode("utf-8", "replace")
     try:
         json.loads(text)
@@ -144,6 +144,7 @@ def _parse_object(call: Call) -> Object:
 
 
 def _summary(body: bytes) -> str:
+    """The beginning of a body, for error messages."""
     if not body:
         return "<empty>"
     text = body[:30].decode("utf-8", "replace") if body[:1] == b"{" else body[:30].hex()
@@ -164,18 +165,18 @@ def _decode_builtin(call: Call, value: Object, kind: str, api_version: str) -> O
         raise bad_request(f"{prefix}: {_kind_mismatch(sent_kind, str(sent_version), kind)}")
     type_name = type_of(api_version, kind)
     try:
-        shaped, unknown = serializer.decode(type_name, value)
+        decoded, unknown = serializer.decode(type_name, value)
     except serializer.TypeMismatch as error:
         raise bad_request(f"{prefix}: {error}") from error
     problems = [f'unknown field "{path}"' for path in unknown]
     if call.field_validation != "Ignore" and media_type(call.request) == JSON:
         problems = duplicate_fields(call.request.body) + problems
     report_strict_errors(call, problems, prefix)
-    return {"kind": kind, "apiVersion": api_version, **shaped}
+    return {"kind": kind, "apiVersion": api_version, **decoded}
 
 
 def report_strict_errors(call: Call, problems: list[str], prefix: str) -> None:
-    """Refuse, warn of or pass over fields that are unknown or given twice."""
+    """Refuse, warn of or ignore unknown and duplicate fields."""
     if not problems:
         return
     match call.field_validation:
@@ -189,7 +190,7 @@ def report_strict_errors(call: Call, problems: list[str], prefix: str) -> None:
 
 
 def duplicate_fields(body: bytes) -> list[str]:
-    """The fields that stand twice in one object of JSON text."""
+    """The fields that an object of JSON text has more than once."""
     if body.count(b'":') < 2:
         return []
     found: list[str] = []
@@ -233,7 +234,7 @@ def _decode_custom(call: Call, value: Object) -> Object:
             f"the API version in the data ({sent_version}) does not match the expected "
             f"API version ({resource.api_version})"
         )
-    shaped, unknown = custom_resources.prune_and_default(resource, value)
+    decoded, unknown = custom_resources.prune_and_default(resource, value)
     problems = [f'unknown field "{path}"' for path in unknown]
     if call.field_validation != "Ignore" and media_type(call.request) == JSON:
         problems = duplicate_fields(call.request.body) + problems
@@ -243,4 +244,4 @@ def _decode_custom(call: Call, value: Object) -> Object:
     )
     if resource.custom is not None and resource.custom.deprecation_warning:
         call.warn(resource.custom.deprecation_warning)
-    return shaped
+    return decoded

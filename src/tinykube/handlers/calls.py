@@ -1,4 +1,4 @@
-"""One request being answered: where it points, what it asks, who sent it."""
+"""One request with its target, options and user."""
 
 from datetime import datetime
 from typing import Any, Literal
@@ -15,7 +15,7 @@ _OPTIONS = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "Patc
 
 
 class Call:
-    """A request read as far as its path and query go; warnings gather while it is answered."""
+    """A request whose path and query are parsed; warnings accumulate while it is handled."""
 
     __slots__ = ("_query", "now", "request", "target", "user", "verb", "warnings")
 
@@ -45,15 +45,15 @@ class Call:
                 return _VERBS.get(method, method.lower())
 
     def option(self, name: str) -> str:
-        """A query parameter, empty when it is not given."""
+        """A query parameter; empty when it is absent."""
         return self._query.get(name, "")
 
     def flag(self, name: str) -> bool:
-        """A boolean query parameter, read as the API server reads them."""
+        """A boolean query parameter."""
         return name in self._query and self._query[name].lower() not in ("false", "0")
 
     def number(self, name: str) -> int:
-        """A whole-number query parameter, zero when it is not given."""
+        """An integer query parameter; zero when it is absent."""
         text = self.option(name)
         if not text:
             return 0
@@ -65,15 +65,15 @@ class Call:
 
     @property
     def dry_run(self) -> bool:
-        """Whether everything happens but the writing."""
-        asked = self.option("dryRun")
-        if asked not in ("", "All"):
-            raise self._bad_option("dryRun", [asked], ("All",))
-        return asked == "All"
+        """Whether nothing is to be stored."""
+        requested = self.option("dryRun")
+        if requested not in ("", "All"):
+            raise self._bad_option("dryRun", [requested], ("All",))
+        return requested == "All"
 
     @property
     def field_validation(self) -> FieldValidation:
-        """What happens to fields that the kind does not have."""
+        """How unknown and duplicate fields are treated."""
         match self.option("fieldValidation"):
             case "" | "Warn":
                 return "Warn"
@@ -93,16 +93,16 @@ class Call:
         return invalid_object(kind, "meta.k8s.io", "", [error])
 
     def warn(self, text: str) -> None:
-        """Say something to the caller beside the answer."""
+        """Add a warning to the response."""
         if text not in self.warnings:
             self.warnings.append(text)
 
     def header(self, name: str) -> tuple[str, ...]:
-        """The values of a request header, whose name is given in lower case."""
+        """The values of a request header, given in lower case."""
         return tuple(value for key, value in self.request.headers if key.lower() == name)
 
     def options_object(self) -> dict[str, Any]:
-        """The options as admission sees them."""
+        """The options as an AdmissionReview shows them."""
         options: dict[str, Any] = {
             "kind": _OPTIONS.get(self.verb, "DeleteOptions"),
             "apiVersion": "meta.k8s.io/v1",

@@ -88,9 +88,9 @@ def parse_options(value: object) -> DeleteOptions:
     if policy is not None and policy not in _POLICIES[:3]:
         errors.append(unsupported("propagationPolicy", policy, _POLICIES))
     errors += [
-        unsupported("dryRun", [asked], ("All",))
-        for asked in options.dry_run or ()
-        if asked != "All"
+        unsupported("dryRun", [requested], ("All",))
+        for requested in options.dry_run or ()
+        if requested != "All"
     ]
     if errors:
         raise invalid_object("DeleteOptions", "meta.k8s.io", "", errors)
@@ -293,16 +293,16 @@ def _grace_period(
     """The grace period of a pod; None when its deletion is under way, UNSET for other kinds."""
     if resource.store != "pods":
         return UNSET
-    asked = options.grace_period_seconds
-    if asked is not None and asked < 0:
-        asked = 1
+    requested = options.grace_period_seconds
+    if requested is not None and requested < 0:
+        requested = 1
     metadata, spec = obj["metadata"], obj.get("spec") or {}
     if metadata.get("deletionTimestamp"):
         present = metadata.get("deletionGracePeriodSeconds") or 0
         if not present:
             return UNSET
-        return asked if asked is not None and asked < present else None
-    period = asked if asked is not None else spec.get("terminationGracePeriodSeconds", 30)
+        return requested if requested is not None and requested < present else None
+    period = requested if requested is not None else spec.get("terminationGracePeriodSeconds", 30)
     phase = (obj.get("status") or {}).get("phase")
     if not spec.get("nodeName") or phase in ("Failed", "Succeeded"):
         return 0

@@ -1,4 +1,4 @@
-"""Answers in the form that was asked for: objects, Tables, or metadata alone."""
+"""Responses in the form that the client accepts: object, Table or PartialObjectMetadata."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -15,7 +15,7 @@ Form = Literal["object", "table", "metadata"]
 
 
 def negotiate_form(accept: str) -> Form:
-    """The first form in an Accept header that can be given; never refused."""
+    """The first form of an Accept header that is served; an object by default."""
     for choice in accept.split(","):
         parts = [part.strip() for part in choice.split(";")]
         if parts[0] not in ("application/json", "*/*", "application/*"):
@@ -34,7 +34,7 @@ def negotiate_form(accept: str) -> Form:
 
 
 def warning_headers(warnings: Sequence[str]) -> dict[str, str]:
-    """Warnings as one header; the values of several are joined as HTTP allows."""
+    """Warnings as one header."""
     if not warnings:
         return {}
     shown = (text.replace("\\", "\\\\").replace('"', '\\"') for text in warnings)
@@ -42,7 +42,7 @@ def warning_headers(warnings: Sequence[str]) -> dict[str, str]:
 
 
 def object_response(call: Call, code: int, obj: Object, now: datetime) -> Response:
-    """One object as an answer."""
+    """A response with one object."""
     match negotiate_form(call.request.accept):
         case "table" if obj.get("kind") != "Status":
             body = table_for(call, [obj], now)
@@ -56,7 +56,7 @@ def object_response(call: Call, code: int, obj: Object, now: datetime) -> Respon
 
 
 def list_response(call: Call, items: list[Object], metadata: Object, now: datetime) -> Response:
-    """A list as an answer."""
+    """A response with a list."""
     resource = call.resource
     body: Object
     match negotiate_form(call.request.accept):
@@ -86,17 +86,18 @@ def list_response(call: Call, items: list[Object], metadata: Object, now: dateti
 
 
 def _untyped(item: Object) -> Object:
+    """An item without kind and apiVersion."""
     return {key: value for key, value in item.items() if key not in ("kind", "apiVersion")}
 
 
 def table_for(call: Call, items: list[Object], now: datetime) -> dict[str, Any]:
-    """Objects as rows."""
+    """Objects as a Table."""
     include = call.option("includeObject") or "Metadata"
     return tables.table(call.resource, items, include, now)
 
 
 def partial_metadata(obj: Object) -> Object:
-    """An object's metadata alone."""
+    """An object as PartialObjectMetadata."""
     return {
         "kind": "PartialObjectMetadata",
         "apiVersion": "meta.k8s.io/v1",

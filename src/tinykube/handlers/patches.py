@@ -115,27 +115,27 @@ def decode_patched(call: Call, patched: Object) -> Object:
     resource = call.resource
     api_version, kind = _kind_of(call)
     if resource.custom is not None and (api_version, kind) == (resource.api_version, resource.kind):
-        shaped, unknown = custom_resources.prune_and_default(resource, patched)
+        decoded, unknown = custom_resources.prune_and_default(resource, patched)
     else:
         sent = (patched.get("apiVersion", api_version), patched.get("kind", kind))
         if sent != (api_version, kind):
             detail = f'no kind "{sent[1]}" can stand for {kind} of version "{api_version}"'
             raise _bad_patch(_json(patched), detail)
         try:
-            shaped, unknown = serializer.decode(type_of(api_version, kind), patched)
+            decoded, unknown = serializer.decode(type_of(api_version, kind), patched)
         except serializer.TypeMismatch as error:
             if media_type(call.request) == STRATEGIC_MERGE_PATCH:
                 text = go_text(parse_json(call.request.body))
                 raise _bad_patch(text, error.in_conversion) from error
             raise _bad_patch(_json(patched), str(error)) from error
-        shaped = {"kind": kind, "apiVersion": api_version, **shaped}
+        decoded = {"kind": kind, "apiVersion": api_version, **decoded}
     problems = [f'unknown field "{path}"' for path in unknown]
     if problems and call.field_validation == "Strict":
         raise _bad_patch(_json(patched), f"strict decoding error: {', '.join(problems)}")
     if call.field_validation == "Warn":
         for problem in problems:
             call.warn(problem)
-    return shaped
+    return decoded
 
 
 def _json(patched: Object) -> str:

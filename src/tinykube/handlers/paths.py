@@ -1,4 +1,4 @@
-"""Where a request points: paths to resources, objects and subresources."""
+"""Resource paths: which resource, object or subresource a request names."""
 
 from urllib.parse import unquote
 
@@ -9,7 +9,7 @@ from tinykube.resources import Registry, Resource
 
 
 class Target(Struct, frozen=True):
-    """One resource, narrowed to a namespace, an object, or an endpoint of an object."""
+    """A resource, with a namespace, an object and a subresource where the path has them."""
 
     resource: Resource
     namespace: str = ""
@@ -18,7 +18,7 @@ class Target(Struct, frozen=True):
 
 
 class _PathParts(Struct, frozen=True):
-    """The path of a group and version, and what follows it."""
+    """Group, version, and the segments after them."""
 
     group: str
     version: str
@@ -26,13 +26,13 @@ class _PathParts(Struct, frozen=True):
 
 
 def is_resource_path(path: str) -> bool:
-    """Whether a path goes below a group and version, where resources are."""
+    """Whether a path is below a group version."""
     parts = path.strip("/").split("/")
     return (parts[0] == "api" and len(parts) > 2) or (parts[0] == "apis" and len(parts) > 3)
 
 
 def resolve_path(registry: Registry, path: str) -> Target:
-    """What a resource path points at; refuses one that points nowhere."""
+    """The target of a resource path; raises `StatusError` when there is none."""
     parts = _parse_path(path)
     namespace, rest = _split_namespace(parts)
     if not 1 <= len(rest) <= 3:
@@ -58,12 +58,12 @@ def _parse_path(path: str) -> _PathParts:
 
 
 def _without_watch(rest: list[str]) -> tuple[str, ...]:
-    """The old /watch/ prefix says nothing about the place."""
+    """The segments without the deprecated /watch/ prefix."""
     return tuple(rest[1:] if rest[:1] == ["watch"] else rest)
 
 
 def _split_namespace(parts: _PathParts) -> tuple[str, tuple[str, ...]]:
-    """A namespace's own path and endpoints are not those of something inside it."""
+    """The namespace of a path; a namespace's own subresources are not inside it."""
     rest = parts.rest
     if rest[0] != "namespaces" or len(rest) < 3:
         return "", rest

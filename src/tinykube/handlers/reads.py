@@ -1,4 +1,4 @@
-"""Reading objects: one by name, or lists in consistent pages."""
+"""The verbs get and list, with pagination."""
 
 import base64
 from datetime import datetime
@@ -37,7 +37,7 @@ _PAGE_TOO_OLD = (
 
 
 class _ContinueToken(Struct, frozen=True):
-    """Where the next page starts, and at which version; -1 means whatever is current."""
+    """Where the next page starts and at which version; -1 is the current one."""
 
     v: str
     rv: int
@@ -45,7 +45,7 @@ class _ContinueToken(Struct, frozen=True):
 
 
 def get(storage: Storage, call: Call, now: datetime) -> Response:
-    """One object by its name."""
+    """The response to a get."""
     obj = read_object(storage, call)
     wanted = version_of(call.option("resourceVersion"))
     if wanted > storage.version:
@@ -54,7 +54,7 @@ def get(storage: Storage, call: Call, now: datetime) -> Response:
 
 
 def read_object(storage: Storage, call: Call) -> Object:
-    """The object that a request names; refuses when it is not there."""
+    """The object that a request names; raises `StatusError` when it does not exist."""
     target = call.target
     stored = storage.get(target.resource.store, target.namespace, target.name)
     if stored is None:
@@ -63,7 +63,7 @@ def read_object(storage: Storage, call: Call) -> Object:
 
 
 def list_objects(storage: Storage, call: Call, now: datetime) -> Response:
-    """A list, or the page of one that limit and continue ask for."""
+    """The response to a list, or to one page of it."""
     check_list_options(call)
     selector = selector_for(call)
     token = _decode_token(call.option("continue"))
@@ -87,13 +87,13 @@ def list_objects(storage: Storage, call: Call, now: datetime) -> Response:
 
 
 def selector_for(call: Call) -> Selector:
-    """The selection that a list, a watch or a deletion of many asks for."""
+    """The selectors of a list, watch or deletecollection request."""
     labels, fields = call.option("labelSelector"), call.option("fieldSelector")
     return parse_selectors(call.resource, labels, fields) if labels or fields else Selector()
 
 
 def check_list_options(call: Call) -> None:
-    """Refuse combinations of options that mean nothing."""
+    """Raise `StatusError` for contradictory list options."""
     errors = [*_option_errors(call)]
     if errors:
         raise invalid_object("ListOptions", "meta.k8s.io", "", errors)
@@ -134,7 +134,7 @@ def _watch_errors(call: Call, match_rule: str) -> list[FieldError]:
 
 
 def version_of(text: str) -> int:
-    """A resourceVersion as a number, zero when it is not given."""
+    """A resourceVersion as a number; zero when it is absent."""
     if not text:
         return 0
     if not text.isdecimal():
@@ -146,7 +146,7 @@ def version_of(text: str) -> int:
 
 
 def _list_version(storage: Storage, call: Call, token: _ContinueToken | None) -> int:
-    """The version to show; negative for the current one."""
+    """The version to list; negative for the current one."""
     if token is not None:
         if call.option("resourceVersion") not in ("", "0"):
             raise bad_request("specifying resource version is not allowed when using continue")
@@ -181,7 +181,7 @@ def _page_expired(token: _ContinueToken) -> StatusError:
 
 
 class _PageExpired(StatusError):
-    """A page that is gone; the Status says how to go on without consistency."""
+    """An expired continue token; the Status has one that continues inconsistently."""
 
     token = ""
 

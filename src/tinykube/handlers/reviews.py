@@ -1,4 +1,4 @@
-"""Reviews: who is asking, and what they may do; everything is allowed, as RBAC is not evaluated."""
+"""Authentication and authorization reviews; every access is allowed."""
 
 from datetime import datetime
 from typing import Any
@@ -14,7 +14,7 @@ _EVERYWHERE = [{"verbs": ["*"], "nonResourceURLs": ["*"]}]
 
 
 def user_info(user: User) -> dict[str, Any]:
-    """A user as reviews and admission show one."""
+    """A user as in a userInfo field."""
     info: dict[str, Any] = {"username": user.name}
     if user.uid:
         info["uid"] = user.uid
@@ -26,7 +26,7 @@ def user_info(user: User) -> dict[str, Any]:
 
 
 def complete_review(review: Object, user: User, tokens: TokenIssuer, now: datetime) -> Object:
-    """A review with its answer."""
+    """A review with its status."""
     status: dict[str, Any]
     _check_attributes(review)
     match review["kind"]:

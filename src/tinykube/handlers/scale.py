@@ -1,4 +1,4 @@
-"""The scale endpoint: replicas of anything that has them, in one shape."""
+"""The scale subresource."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ _METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
 def scale_of(resource: Resource, obj: Object) -> Object:
-    """An object's replicas, wanted and present, as a Scale."""
+    """An object's replicas as a Scale."""
     metadata = {key: obj["metadata"][key] for key in _METADATA if key in obj["metadata"]}
     wanted, present, selector = _replica_counts(resource, obj)
     status: dict[str, Any] = {"replicas": present}
@@ -27,6 +27,7 @@ def scale_of(resource: Resource, obj: Object) -> Object:
 
 
 def _replica_counts(resource: Resource, obj: Object) -> tuple[int, int, str]:
+    """Desired replicas, current replicas and selector."""
     if resource.custom is None:
         selector = selector_text(obj["spec"].get("selector") or {})
         present = (obj.get("status") or {}).get("replicas", 0)
@@ -41,7 +42,7 @@ def _replica_counts(resource: Resource, obj: Object) -> tuple[int, int, str]:
 
 
 def with_replicas(resource: Resource, obj: Object, scale: Object) -> Object:
-    """The object with the replicas that a Scale asks for; a copy where it differs."""
+    """The object with the replicas of a Scale."""
     replicas = (scale.get("spec") or {}).get("replicas", 0)
     name = obj["metadata"]["name"]
     if replicas < 0:
@@ -63,6 +64,7 @@ def with_replicas(resource: Resource, obj: Object, scale: Object) -> Object:
 
 
 def _set_path(value: Any, path: list[str], leaf: Any) -> Any:
+    """A copy with one value set at a path."""
     held = value if isinstance(value, dict) else {}
     inner = leaf if len(path) == 1 else _set_path(held.get(path[0]), path[1:], leaf)
     return {**held, path[0]: inner}

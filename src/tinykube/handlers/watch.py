@@ -1,4 +1,4 @@
-"""Watches: what happened since a version, and then what happens, as lines of JSON."""
+"""The verb watch: past changes from the history, then new ones, as lines of JSON."""
 
 import asyncio
 from collections import deque
@@ -27,14 +27,14 @@ _CACHED_EVENTS = 1024
 
 
 class _Bookmark(Struct, frozen=True):
-    """Everything up to a version was sent."""
+    """All events up to a version were sent."""
 
     version: int
     initial: bool = False
 
 
 class _WatchError(Struct, frozen=True):
-    """The watch cannot go on."""
+    """The watch ends with an error event."""
 
     error: StatusError
 
@@ -43,7 +43,7 @@ _Entry = Change | _Bookmark | _WatchError
 
 
 class WatchHandler:
-    """All open watches of one cluster."""
+    """The open watches of one cluster."""
 
     def __init__(self, storage: Storage, clock: Clock) -> None:
         self._storage = storage
@@ -53,14 +53,14 @@ class WatchHandler:
         storage.subscribe(self._on_storage_event)  # for as long as both live
 
     def open(self, call: Call) -> "_Watch":
-        """Start following what a call asks for; it is followed until the watch is closed."""
+        """Open a watch, which the caller closes."""
         check_list_options(call)
         watch = _Watch(self._storage, self._clock, call, self._encoded, self._open.discard)
         self._open.add(watch)
         return watch
 
     def end_all(self) -> None:
-        """End every watch, as a server that stops does."""
+        """End every watch."""
         for watch in tuple(self._open):
             watch.end()
 
@@ -70,13 +70,13 @@ class WatchHandler:
 
 
 class _EncodedEvents:
-    """The latest events as bytes, shared by watches that show them in the same way."""
+    """The latest events as bytes, shared by watches in the same form."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, int, str], bytes] = {}
 
     def line(self, kind: str, version: int, resource: Resource, obj: Object) -> bytes:
-        """One event's line, made once."""
+        """The line of an event, encoded once."""
         key = (kind, version, resource.api_version)
         known = self._known.get(key)
         if known is None:
@@ -87,17 +87,17 @@ class _EncodedEvents:
         return known
 
     def clear(self) -> None:
-        """Versions mean something else from now on."""
+        """Drop everything: after a restore, versions are used again."""
         self._known.clear()
 
 
 def encode_event(kind: str, obj: Object) -> bytes:
-    """An event as it travels."""
+    """An event as a line."""
     return b'{"type":"%b","object":%b}\n' % (kind.encode(), msgspec.json.encode(obj))
 
 
 class _Watch:
-    """One watch: a queue that storage fills and the reader empties."""
+    """One watch: a queue that storage fills and `lines` drains."""
 
     def __init__(
         self,
@@ -125,6 +125,7 @@ class _Watch:
         self._unsubscribe = storage.subscribe(self._on_storage_event, call.resource.store)
 
     def _start(self) -> None:
+        """Queue what the request asks for before new changes: initial events or the history."""
         call, storage = self._call, self._storage
         version = _version(call)
         initial = call.flag("sendInitialEvents")
@@ -148,7 +149,7 @@ class _Watch:
         try:
             self._queue.extend(self._storage.since(self._call.resource.store, version))
         except Compacted as error:
-            message = f"too old resource version: {error.asked} ({error.oldest})"
+            message = f"too old resource version: {error.requested} ({error.oldest})"
             self._queue.append(_WatchError(expired(message)))
             self._ended = True
 
@@ -168,18 +169,18 @@ class _Watch:
             self._waiter.set_result(None)
 
     def end(self) -> None:
-        """Let the reader come to an end once it has read what is there."""
+        """End the watch after the queued events."""
         self._ended = True
         self._wake()
 
     def close(self) -> None:
-        """Follow nothing any more."""
+        """End the watch and unsubscribe."""
         self.end()
         self._unsubscribe()
         self._closed(self)
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """The events as they come, until the watch ends or its time is over."""
+        """The events as they come, until the watch ends or its timeout."""
         loop = asyncio.get_running_loop()
         ending = loop.time() + (self._call.number("timeoutSeconds") or _LONGEST)
         bookmarks = self._call.flag("allowWatchBookmarks")
@@ -211,7 +212,7 @@ class _Watch:
             self._waiter = None
 
     def _encode_entry(self, entry: _Entry) -> bytes:
-        """An entry's line, or nothing when this watch does not ask for it."""
+        """The line of an entry; empty when the watch does not select it."""
         match entry:
             case Change():
                 return self._encode_change(entry)
@@ -236,7 +237,7 @@ class _Watch:
         return self._encode_object(kind, to_served(self._call.resource, obj))
 
     def _as_selected(self, change: Change) -> tuple[Any, Object] | None:
-        """A change as a selection sees it: what starts to match appears, what stops is deleted."""
+        """A change as the selector sees it: an object that stops matching is deleted."""
         selected = self._selected
         if change.type == "DELETED":
             last = change.before or change.object
@@ -293,7 +294,7 @@ def _version(call: Call) -> int:
 
 
 def _selection(call: Call) -> Selector:
-    """A watch of one object's own path is a watch of its name."""
+    """The selectors of a watch; the path of one object selects its name."""
     selected = selector_for(call)
     if not call.target.name:
         return selected

@@ -347,8 +347,8 @@ def _spec_changed(resource: Resource, strategy: Strategy, new: Object, old: Obje
     if resource.custom is not None and resource.subresource("status") is None:
         return {**new, "metadata": None} != {**old, "metadata": None}
     if strategy.counts_annotations:
-        notes = [side["metadata"].get("annotations") for side in (new, old)]
-        if notes[0] != notes[1]:
+        annotations = [side["metadata"].get("annotations") for side in (new, old)]
+        if annotations[0] != annotations[1]:
             return True
     return desired_state(new) != desired_state(old)
 

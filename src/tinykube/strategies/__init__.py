@@ -1,4 +1,4 @@
-"""The rules of each built-in kind."""
+"""The strategies of the built-in kinds."""
 
 from tinykube.crds import CRD_STRATEGY, CRDS
 from tinykube.resources import Resource
@@ -50,7 +50,7 @@ _CUSTOM = Strategy(tracks_generation=True, allow_unconditional_update=False)
 
 
 def strategy_for(resource: Resource) -> Strategy:
-    """The rules for one resource's objects."""
+    """The strategy of a resource."""
     if resource.custom is not None:
         return _CUSTOM
     return _STRATEGIES.get(resource.store, DEFAULT_STRATEGY)

@@ -1,4 +1,4 @@
-"""EndpointSlices: defaults, checks, and the addresses that endpoints may have."""
+"""EndpointSlices: defaulting and validation."""
 
 from collections.abc import Iterator
 from ipaddress import IPv6Address, ip_address
@@ -20,7 +20,7 @@ PROTOCOLS = ("SCTP", "TCP", "UDP")
 
 
 def address_errors(address: str, field: str, kind: str) -> Iterator[FieldError]:
-    """Addresses of endpoints are real ones, of their slice's family."""
+    """Validation errors of an endpoint address."""
     try:
         parsed = ip_address(address)
     except ValueError:
@@ -43,14 +43,14 @@ def address_errors(address: str, field: str, kind: str) -> Iterator[FieldError]:
 
 
 def default_slice(found: Object) -> None:
-    """Ports have a name and a protocol even when they are left out."""
+    """Default the ports of an EndpointSlice."""
     for port in found.get("ports") or ():
         port.setdefault("name", "")
         port.setdefault("protocol", "TCP")
 
 
 def slice_errors(found: Object) -> Iterator[FieldError]:
-    """What is wrong with an EndpointSlice."""
+    """Validation errors of an EndpointSlice."""
     kind = found.get("addressType", "")
     if not kind:
         yield required("addressType")
@@ -94,13 +94,13 @@ def _endpoint_errors(endpoint: dict[str, Any], field: str, kind: str) -> Iterato
 
 
 def slice_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
-    """A slice keeps its family."""
+    """The addressType is immutable."""
     if new.get("addressType") != old.get("addressType"):
         yield invalid("addressType", new.get("addressType"), "field is immutable")
 
 
 def slice_warnings(found: Object) -> Iterator[str]:
-    """What the author of a slice should know."""
+    """Warnings about an EndpointSlice."""
     if found.get("addressType") == "FQDN":
         yield "spec.addressType: FQDN endpoints are deprecated"
 

@@ -1,4 +1,4 @@
-"""The rules of the smaller kinds: namespaces, configuration, leases, claims, roles and so on."""
+"""Strategies of the smaller kinds: namespaces, configuration, leases, claims, roles and others."""
 
 import re
 from base64 import b64encode
@@ -18,7 +18,7 @@ from tinykube.strategy import Strategy
 from tinykube.validation import dns1123_label_problems, path_segment_problems
 
 _KEY = re.compile(r"[-._a-zA-Z0-9]+")
-_KEY_TOLD = (
+_KEY_MESSAGE = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. "
     "'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
 )
@@ -27,7 +27,7 @@ _IMMUTABLE = "field is immutable when `immutable` is set"
 
 
 def prepare_namespace(namespace: Object) -> None:
-    """A namespace carries its own name as a label, and waits for its content before it goes."""
+    """Set the name label, the finalizer and the phase of a new namespace."""
     metadata = namespace["metadata"]
     labels = metadata.get("labels") or {}
     metadata["labels"] = {**labels, "kubernetes.io/metadata.name": metadata["name"]}
@@ -39,7 +39,7 @@ def prepare_namespace(namespace: Object) -> None:
 
 
 def prepare_namespace_update(new: Object, old: Object) -> None:
-    """The name label stays, and finalizers have an endpoint of their own."""
+    """Keep the name label and the spec, which only /finalize changes."""
     labels = new["metadata"].get("labels") or {}
     name = new["metadata"]["name"]
     new["metadata"]["labels"] = {**labels, "kubernetes.io/metadata.name": name}
@@ -59,13 +59,13 @@ def _key_errors(entries: dict[str, str], field: str) -> Iterator[FieldError]:
         if len(key) > 253:
             yield invalid(f"{field}[{key}]", key, "must be no more than 253 characters")
         if not _KEY.fullmatch(key):
-            yield invalid(f"{field}[{key}]", key, _KEY_TOLD)
+            yield invalid(f"{field}[{key}]", key, _KEY_MESSAGE)
         elif key in (".", ".."):
             yield invalid(f"{field}[{key}]", key, f"must not be '{key}'")
 
 
 def config_map_errors(found: Object) -> Iterator[FieldError]:
-    """What is wrong with a ConfigMap."""
+    """Validation errors of a ConfigMap."""
     text, binary = found.get("data") or {}, found.get("binaryData") or {}
     yield from _key_errors(text, "data")
     for key in text:
@@ -78,6 +78,7 @@ def config_map_errors(found: Object) -> Iterator[FieldError]:
 
 
 def _frozen(new: Object, old: Object, fields: tuple[str, ...]) -> Iterator[FieldError]:
+    """Errors of changes to an immutable ConfigMap or Secret."""
     if not old.get("immutable"):
         return
     if not new.get("immutable"):
@@ -88,7 +89,7 @@ def _frozen(new: Object, old: Object, fields: tuple[str, ...]) -> Iterator[Field
 
 
 def config_map_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
-    """An immutable ConfigMap stays as it is."""
+    """Errors of changes to an immutable ConfigMap."""
     yield from _frozen(new, old, ("data", "binaryData"))
 
 
@@ -96,7 +97,7 @@ CONFIG_MAP_STRATEGY = Strategy(validate=config_map_errors, validate_update=confi
 
 
 def default_secret(secret: Object) -> None:
-    """Plain strings become data; a Secret without a type is opaque."""
+    """Move stringData into data, and default the type."""
     strings = secret.pop("stringData", None)
     if strings:
         encoded = {key: b64encode(text.encode()).decode() for key, text in strings.items()}
@@ -113,7 +114,7 @@ _SECRET_KEYS = {
 
 
 def secret_errors(secret: Object) -> Iterator[FieldError]:
-    """What is wrong with a Secret."""
+    """Validation errors of a Secret."""
     entries = secret.get("data") or {}
     yield from _key_errors(entries, "data")
     if sum(len(value) * 3 // 4 for value in entries.values()) > _TOTAL:
@@ -122,13 +123,13 @@ def secret_errors(secret: Object) -> Iterator[FieldError]:
         if key not in entries:
             yield required(f"data[{key}]")
     if secret.get("type") == "kubernetes.io/service-account-token":
-        notes = secret["metadata"].get("annotations") or {}
-        if not notes.get("kubernetes.io/service-account.name"):
+        annotations = secret["metadata"].get("annotations") or {}
+        if not annotations.get("kubernetes.io/service-account.name"):
             yield required("metadata.annotations[kubernetes.io/service-account.name]")
 
 
 def secret_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
-    """A Secret keeps its type, and an immutable one everything."""
+    """The type is immutable, and all data of an immutable Secret."""
     if new.get("type") != old.get("type"):
         yield invalid("type", new.get("type"), "field is immutable")
     yield from _frozen(new, old, ("data",))
@@ -140,7 +141,7 @@ SECRET_STRATEGY = Strategy(
 
 
 def lease_errors(lease: Object) -> Iterator[FieldError]:
-    """What is wrong with a Lease."""
+    """Validation errors of a Lease."""
     spec = lease.get("spec") or {}
     for field in ("leaseDurationSeconds", "leaseTransitions"):
         value = spec.get(field)
@@ -158,17 +159,17 @@ LEASE_STRATEGY = Strategy(
 
 
 def default_claim(claim: Object) -> None:
-    """A claim asks for a file system unless it says otherwise."""
+    """Default the volumeMode of a claim."""
     claim.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
 
 
 def prepare_claim(claim: Object) -> None:
-    """A new claim waits for its volume."""
+    """Set the phase of a new claim."""
     claim["status"] = {"phase": "Pending"}
 
 
 def claim_errors(claim: Object) -> Iterator[FieldError]:
-    """What is wrong with a claim."""
+    """Validation errors of a claim."""
     spec = claim["spec"]
     if not spec.get("accessModes"):
         yield required("spec.accessModes", "at least 1 access mode is required")
@@ -177,7 +178,7 @@ def claim_errors(claim: Object) -> Iterator[FieldError]:
 
 
 def claim_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
-    """Of a claim only the size it asks for, and once its volume, may change."""
+    """Only resources, and an unset volumeName, may change."""
     free = ("resources", "volumeAttributesClassName")
     sides = [
         {key: value for key, value in side["spec"].items() if key not in free}
@@ -203,14 +204,14 @@ CLAIM_STRATEGY = Strategy(
 
 
 def default_volume(volume: Object) -> None:
-    """A volume is kept after its claim unless it says otherwise."""
+    """Default the reclaim policy and volumeMode of a volume."""
     spec = volume.setdefault("spec", {})
     spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
     spec.setdefault("volumeMode", "Filesystem")
 
 
 def prepare_volume(volume: Object) -> None:
-    """A new volume is not yet looked at."""
+    """Set the phase of a new volume."""
     volume["status"] = {"phase": "Pending"}
 
 
@@ -220,7 +221,7 @@ VOLUME_STRATEGY = Strategy(
 
 
 def default_binding(binding: Object) -> None:
-    """References and subjects of RBAC name their group when it can only be one."""
+    """Default the API groups of roleRef and subjects."""
     group = "rbac.authorization.k8s.io"
     reference = binding.get("roleRef") or {}
     if reference and not reference.get("apiGroup"):
@@ -231,7 +232,7 @@ def default_binding(binding: Object) -> None:
 
 
 def binding_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
-    """A binding keeps the role that it gives."""
+    """The roleRef is immutable."""
     if new.get("roleRef") != old.get("roleRef"):
         yield invalid("roleRef", new.get("roleRef"), "cannot change roleRef")
 
@@ -246,7 +247,7 @@ ROLE_BINDING_STRATEGY = Strategy(
 
 
 def default_webhooks(configuration: Object) -> None:
-    """What a webhook is when its author did not say."""
+    """Default the webhooks of a configuration."""
     mutating = configuration.get("kind") == "MutatingWebhookConfiguration"
     for webhook in configuration.get("webhooks") or ():
         webhook.setdefault("failurePolicy", "Fail")
@@ -264,7 +265,7 @@ def default_webhooks(configuration: Object) -> None:
 
 
 def webhook_errors(configuration: Object) -> Iterator[FieldError]:
-    """What is wrong with a webhook configuration."""
+    """Validation errors of a webhook configuration."""
     for at, webhook in enumerate(configuration.get("webhooks") or ()):
         field = f"webhooks[{at}]"
         name = webhook.get("name", "")
@@ -298,7 +299,7 @@ WEBHOOK_STRATEGY = Strategy(
 
 
 def service_range_errors(cidr: Object) -> Iterator[FieldError]:
-    """What is wrong with a ServiceCIDR."""
+    """Validation errors of a ServiceCIDR."""
     cidrs = (cidr.get("spec") or {}).get("cidrs") or []
     if not cidrs:
         yield required("spec.cidrs", "at least one CIDR required")
@@ -311,7 +312,7 @@ def service_range_errors(cidr: Object) -> Iterator[FieldError]:
 
 
 def service_range_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
-    """A range keeps its primary CIDR."""
+    """The CIDRs are immutable, but a second one may be added."""
     given = (new.get("spec") or {}).get("cidrs") or []
     held = (old.get("spec") or {}).get("cidrs") or []
     if given[:1] != held[:1] or len(given) < len(held):
@@ -324,7 +325,7 @@ SERVICE_CIDR_STRATEGY = Strategy(
 
 
 def address_name_problems(name: str) -> list[str]:
-    """An IPAddress is named by the address, in its normal form."""
+    """Why a name is not an IP address in canonical form."""
     try:
         normal = str(ip_address(name))
     except ValueError:
@@ -336,7 +337,7 @@ IP_ADDRESS_STRATEGY = Strategy(name_problems=address_name_problems)
 
 
 def default_policy(policy: Object) -> None:
-    """A network policy is about ingress, and about egress when it says something of it."""
+    """Default the policyTypes and protocols of a NetworkPolicy."""
     spec = policy.setdefault("spec", {})
     if not spec.get("policyTypes"):
         spec["policyTypes"] = ["Ingress", *(["Egress"] if spec.get("egress") else [])]
@@ -347,24 +348,24 @@ def default_policy(policy: Object) -> None:
 
 
 def default_priority(priority: Object) -> None:
-    """A priority class preempts unless it says otherwise."""
+    """Default the preemptionPolicy of a PriorityClass."""
     priority.setdefault("preemptionPolicy", "PreemptLowerPriority")
 
 
 def default_storage_class(found: Object) -> None:
-    """Volumes of a class go with their claims, and are bound at once."""
+    """Default the reclaim policy and binding mode of a StorageClass."""
     found.setdefault("reclaimPolicy", "Delete")
     found.setdefault("volumeBindingMode", "Immediate")
 
 
 def prepare_node(node: Object) -> None:
-    """Nodes may bring their status."""
+    """Add the spec and status of a new node."""
     node.setdefault("spec", {})
     node.setdefault("status", {})
 
 
 def event_errors(event: Object) -> Iterator[FieldError]:
-    """An event is kept in the namespace of what it is about."""
+    """The namespace of an event must be that of its object."""
     core = event["apiVersion"] == "v1"
     about = event.get("involvedObject" if core else "regarding") or {}
     namespace = about.get("namespace", "")

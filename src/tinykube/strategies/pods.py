@@ -1,4 +1,4 @@
-"""Pods and the templates of pods: defaults and checks."""
+"""Pods and pod templates: defaulting and validation."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -21,7 +21,7 @@ _MODE = 0o644
 
 
 def default_pod_spec(spec: dict[str, Any]) -> None:
-    """What the spec of a pod, or of a template, is when its author did not say."""
+    """Default the spec of a pod or template."""
     spec.setdefault("restartPolicy", "Always")
     spec.setdefault("terminationGracePeriodSeconds", 30)
     spec.setdefault("dnsPolicy", "ClusterFirst")
@@ -74,7 +74,7 @@ def _default_volume(volume: dict[str, Any]) -> None:
 
 
 def default_pod(pod: Object) -> None:
-    """A pod's defaults, and those of its spec."""
+    """Default a pod."""
     spec = pod.setdefault("spec", {})
     spec.setdefault("enableServiceLinks", True)
     status = pod.get("status") or {}
@@ -88,7 +88,7 @@ def default_pod(pod: Object) -> None:
 
 
 def prepare_pod(pod: Object) -> None:
-    """A new pod is pending; what admission adds to every pod is added."""
+    """Set the phase, QoS class, priority and default tolerations of a new pod."""
     spec = dict(pod["spec"])
     spec.setdefault("priority", 0)
     spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
@@ -115,7 +115,7 @@ def _tolerates_all(toleration: dict[str, Any]) -> bool:
 
 
 def qos_class(spec: dict[str, Any]) -> str:
-    """The quality of service that a pod's requests and limits earn it."""
+    """The QoS class of a pod."""
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     asked = [container.get("resources") or {} for container in containers]
     named = ("cpu", "memory")
@@ -130,7 +130,7 @@ def qos_class(spec: dict[str, Any]) -> str:
 
 
 def pod_spec_errors(spec: dict[str, Any], field: str) -> Iterator[FieldError]:
-    """What is wrong with the spec of a pod or of a template."""
+    """Validation errors of the spec of a pod or template."""
     containers = spec.get("containers") or []
     if not containers:
         yield required(f"{field}.containers")
@@ -172,15 +172,15 @@ def _container_errors(
         yield unsupported(f"{field}.imagePullPolicy", policy, _PULL_POLICIES)
     for at, port in enumerate(container.get("ports") or ()):
         number = port.get("containerPort", 0)
-        spot = f"{field}.ports[{at}].containerPort"
+        path = f"{field}.ports[{at}].containerPort"
         if not number:
-            yield required(spot)
+            yield required(path)
         elif not 1 <= number <= 65535:
-            yield invalid(spot, number, "must be between 1 and 65535, inclusive")
+            yield invalid(path, number, "must be between 1 and 65535, inclusive")
 
 
 def pod_errors(pod: Object) -> Iterator[FieldError]:
-    """What is wrong with a pod."""
+    """Validation errors of a pod."""
     yield from pod_spec_errors(pod["spec"], "spec")
 
 
@@ -193,7 +193,7 @@ _OTHER_CHANGES = (
 
 
 def pod_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
-    """Of a pod's spec hardly anything may change."""
+    """Errors of changes to immutable fields of a pod."""
     if _fixed(new["spec"]) != _fixed(old["spec"]):
         yield forbidden("spec", _OTHER_CHANGES)
     kept = old["spec"].get("tolerations") or []
@@ -205,6 +205,7 @@ def pod_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
 
 
 def _fixed(spec: dict[str, Any]) -> dict[str, Any]:
+    """The immutable fields of a pod spec."""
     free = ("activeDeadlineSeconds", "tolerations", "schedulingGates")
     fixed = {key: value for key, value in spec.items() if key not in free}
     for kind in ("containers", "initContainers"):

@@ -1,4 +1,4 @@
-"""Services and EndpointSlices: defaults, checks, and what may not change."""
+"""Services: defaulting, allocation on update, and validation."""
 
 import re
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ _PORT_RANGE = "must be between 1 and 65535, inclusive"
 
 
 def default_service(service: Object) -> None:
-    """What a Service is when its author did not say."""
+    """Default a Service."""
     spec = service.setdefault("spec", {})
     kind = spec.setdefault("type", "ClusterIP")
     affinity = spec.setdefault("sessionAffinity", "None")
@@ -56,7 +56,7 @@ def default_service(service: Object) -> None:
 
 
 def prepare_service(service: Object) -> None:
-    """The plural of clusterIP follows the singular."""
+    """Set clusterIPs from clusterIP."""
     spec = dict(service["spec"])
     if spec.get("clusterIP") and not spec.get("clusterIPs"):
         spec["clusterIPs"] = [spec["clusterIP"]]
@@ -64,7 +64,7 @@ def prepare_service(service: Object) -> None:
 
 
 def prepare_service_update(service: Object, old: Object) -> None:
-    """Keep what was allocated unless the change gives it up."""
+    """Keep allocated addresses and ports unless the update releases them."""
     spec, before = dict(service["spec"]), old["spec"]
     if spec.get("ports"):
         spec["ports"] = [dict(port) for port in spec["ports"]]
@@ -86,13 +86,14 @@ def prepare_service_update(service: Object, old: Object) -> None:
 
 
 def _give_up(spec: dict[str, Any], before: dict[str, Any], fields: tuple[str, ...]) -> None:
-    """Drop fields that the new type has no use for, unless the change set them."""
+    """Drop unchanged fields that the new type does not have."""
     for field in fields:
         if spec.get(field) == before.get(field):
             spec.pop(field, None)
 
 
 def _follow_cluster_ip(spec: dict[str, Any], before: dict[str, Any]) -> None:
+    """Keep clusterIPs consistent with clusterIP."""
     same_list = spec.get("clusterIPs", []) == before.get("clusterIPs", [])
     if spec.get("clusterIP", "") == before.get("clusterIP", ""):
         if before.get("clusterIPs") and not spec.get("clusterIPs"):
@@ -104,6 +105,7 @@ def _follow_cluster_ip(spec: dict[str, Any], before: dict[str, Any]) -> None:
 
 
 def _keep_node_ports(spec: dict[str, Any], before: dict[str, Any]) -> None:
+    """Keep allocated node ports, or drop them when the type has none."""
     ports, old_ports = spec.get("ports") or [], before.get("ports") or []
     was, now = before.get("type") in _EXPOSED, spec.get("type") in _EXPOSED
     held = {port.get("name", ""): port.get("nodePort", 0) for port in old_ports}
@@ -121,7 +123,7 @@ def _keep_node_ports(spec: dict[str, Any], before: dict[str, Any]) -> None:
 
 
 def service_errors(service: Object) -> Iterator[FieldError]:
-    """What is wrong with a Service."""
+    """Validation errors of a Service."""
     spec = service["spec"]
     kind = spec.get("type", "")
     ports = spec.get("ports") or []
@@ -285,7 +287,7 @@ def _repeated_ports(ports: list[dict[str, Any]]) -> Iterator[FieldError]:
 
 
 def service_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
-    """Addresses and families stay, once they were given."""
+    """Errors of changes to immutable fields of a Service."""
     spec, before = new["spec"], old["spec"]
     if "ExternalName" in (spec.get("type"), before.get("type")):
         return

@@ -1,4 +1,4 @@
-"""Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs: defaults and checks."""
+"""Workloads (Deployments, Jobs and so on): defaulting and validation."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -23,7 +23,7 @@ def _default_template(spec: dict[str, Any]) -> None:
 
 
 def default_deployment(deployment: Object) -> None:
-    """What a Deployment is when its author did not say."""
+    """Default a Deployment."""
     spec = deployment.setdefault("spec", {})
     spec.setdefault("replicas", 1)
     spec.setdefault("revisionHistoryLimit", 10)
@@ -37,14 +37,14 @@ def default_deployment(deployment: Object) -> None:
 
 
 def default_replica_set(found: Object) -> None:
-    """What a ReplicaSet is when its author did not say."""
+    """Default a ReplicaSet."""
     spec = found.setdefault("spec", {})
     spec.setdefault("replicas", 1)
     _default_template(spec)
 
 
 def default_stateful_set(found: Object) -> None:
-    """What a StatefulSet is when its author did not say."""
+    """Default a StatefulSet."""
     spec = found.setdefault("spec", {})
     spec.setdefault("replicas", 1)
     spec.setdefault("revisionHistoryLimit", 10)
@@ -64,7 +64,7 @@ def default_stateful_set(found: Object) -> None:
 
 
 def default_daemon_set(found: Object) -> None:
-    """What a DaemonSet is when its author did not say."""
+    """Default a DaemonSet."""
     spec = found.setdefault("spec", {})
     spec.setdefault("revisionHistoryLimit", 10)
     strategy = spec.setdefault("updateStrategy", {})
@@ -76,7 +76,7 @@ def default_daemon_set(found: Object) -> None:
 
 
 def default_job(job: Object) -> None:
-    """What a Job is when its author did not say."""
+    """Default a Job."""
     spec = job.setdefault("spec", {})
     if "completions" not in spec and "parallelism" not in spec:
         spec["completions"] = 1
@@ -89,7 +89,7 @@ def default_job(job: Object) -> None:
 
 
 def prepare_job(job: Object) -> None:
-    """A Job selects its pods by its own uid unless it brings a selector."""
+    """Set the selector and labels of a new Job."""
     spec = dict(job["spec"])
     spec.setdefault("manualSelector", False)
     if not spec["manualSelector"]:
@@ -111,7 +111,7 @@ def prepare_job(job: Object) -> None:
 
 
 def default_cron_job(found: Object) -> None:
-    """What a CronJob is when its author did not say."""
+    """Default a CronJob."""
     spec = found.setdefault("spec", {})
     spec.setdefault("concurrencyPolicy", "Allow")
     spec.setdefault("suspend", False)
@@ -144,7 +144,7 @@ def _workload_errors(found: Object) -> Iterator[FieldError]:
 
 
 def deployment_errors(found: Object) -> Iterator[FieldError]:
-    """What is wrong with a Deployment."""
+    """Validation errors of a Deployment."""
     strategy = found["spec"].get("strategy") or {}
     kind = strategy.get("type")
     rolling = strategy.get("rollingUpdate")
@@ -185,7 +185,7 @@ _STATEFUL_FIXED = (
 
 
 def stateful_set_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
-    """Of a StatefulSet's spec only the named fields may change."""
+    """Errors of changes to immutable fields of a StatefulSet."""
     sides = [
         {key: value for key, value in side["spec"].items() if key not in _STATEFUL_FREE}
         for side in (new, old)
@@ -195,7 +195,7 @@ def stateful_set_update_errors(new: Object, old: Object) -> Iterator[FieldError]
 
 
 def stateful_set_errors(found: Object) -> Iterator[FieldError]:
-    """What is wrong with a StatefulSet."""
+    """Validation errors of a StatefulSet."""
     policy = found["spec"].get("podManagementPolicy")
     if policy not in ("OrderedReady", "Parallel"):
         detail = "must be 'OrderedReady' or 'Parallel'"

@@ -1,4 +1,4 @@
-"""Objects as the tables that `kubectl get` prints: columns and cells are chosen by the server."""
+"""Objects as the Tables that `kubectl get` prints."""
 
 from collections.abc import Iterable
 from datetime import datetime

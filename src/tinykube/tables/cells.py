@@ -1,4 +1,4 @@
-"""The texts in a table's cells, shortened as kubectl's users know them."""
+"""The texts of table cells."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -14,17 +14,17 @@ _SHOWN = 3
 
 
 def name(obj: Object) -> str:
-    """The object's name."""
+    """The name of an object."""
     return str(value_at(obj, "metadata", "name", default=""))
 
 
 def age(obj: Object, now: datetime) -> str:
-    """How long ago the object was created."""
+    """The time since an object was created."""
     return time_since(value_at(obj, "metadata", "creationTimestamp"), now)
 
 
 def time_since(timestamp: Any, now: datetime) -> str:
-    """How long ago an RFC 3339 moment was, in two or three digits."""
+    """The time since an RFC 3339 timestamp."""
     if not timestamp:
         return UNKNOWN
     try:
@@ -34,7 +34,7 @@ def time_since(timestamp: Any, now: datetime) -> str:
 
 
 def human_duration(span: timedelta) -> str:
-    """A duration in the unit that fits it: `90s`, `5m30s`, `3h20m`, `2d4h`, `400d`, `3y10d`."""
+    """A duration in two units at most: `90s`, `5m30s`, `3h20m`, `2d4h`, `400d`, `3y10d`."""
     seconds = int(span.total_seconds())
     if seconds < 0:
         return "0s" if seconds == -1 else "<invalid>"
@@ -69,7 +69,7 @@ def labels(pairs: Any) -> str:
 
 
 def selector(selects: Any) -> str:
-    """A label selector as it is written on a command line; empty when it has no requirement."""
+    """A LabelSelector in text form; empty without requirements."""
     parts = [
         (key, f"{key}={value}")
         for key, value in value_at(selects, "matchLabels", default={}).items()
@@ -96,14 +96,14 @@ def containers(pod_template: Any) -> list[str]:
 
 
 def first_few(texts: Sequence[str], total: int | None = None) -> str:
-    """Up to three texts, and how many more there are."""
+    """Up to three texts, and the number of the others."""
     shown = ",".join(texts[:_SHOWN])
     total = len(texts) if total is None else total
     return f"{shown} + {total - _SHOWN} more..." if total > _SHOWN else shown
 
 
 def ingress_addresses(obj: Object) -> str:
-    """The addresses or host names under which a load balancer is reached."""
+    """The addresses and host names of a load balancer."""
     points = value_at(obj, "status", "loadBalancer", "ingress", default=[])
     return ",".join(
         sorted({point.get("ip") or point.get("hostname") or "" for point in points} - {""})
@@ -111,11 +111,11 @@ def ingress_addresses(obj: Object) -> str:
 
 
 def condition(obj: Object, kind: str) -> str:
-    """The status of one condition; empty when the object has none of that type."""
+    """The status of a condition; empty when it is absent."""
     found = value_at(obj, "status", "conditions", default=[])
     return next((str(one.get("status", "")) for one in found if one.get("type") == kind), "")
 
 
 def reference(kind: str, group: str, target: str) -> str:
-    """A kind, its group and a name: `statefulset.apps/db`."""
+    """A kind, group and name: `statefulset.apps/db`."""
     return f"{kind}.{group}/{target}".lower() if group else f"{kind.lower()}/{target}"

@@ -1,4 +1,4 @@
-"""The rows of what configures a cluster: namespaces, nodes, volumes, rights, policies, events."""
+"""Printers of cluster-wide kinds: namespaces, nodes, volumes, RBAC, policies, events."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -37,7 +37,7 @@ _ACCESS_MODES = {
 
 
 def _named(*middle: Callable[[Object], Cell]) -> Callable[[Object, datetime], list[Cell]]:
-    """Cells of name, then what the functions say, then age."""
+    """Cells of name, the given functions, and age."""
     return lambda obj, now: [name(obj), *(cell(obj) for cell in middle), age(obj, now)]
 
 
@@ -55,13 +55,13 @@ def _value(*path: str) -> Callable[[Object], Cell]:
 
 def _node(obj: Object, now: datetime) -> list[Cell]:
     ready = condition(obj, "Ready")
-    words = ["Unknown" if not ready else "Ready" if ready == "True" else "NotReady"]
+    states = ["Unknown" if not ready else "Ready" if ready == "True" else "NotReady"]
     if value_at(obj, "spec", "unschedulable"):
-        words.append("SchedulingDisabled")
+        states.append("SchedulingDisabled")
     info = value_at(obj, "status", "nodeInfo", default={})
     return [
         name(obj),
-        ",".join(words),
+        ",".join(states),
         ",".join(sorted(_roles(obj))) or NONE,
         age(obj, now),
         info.get("kubeletVersion", ""),
@@ -143,7 +143,7 @@ def _storage_class(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _event(obj: Object, now: datetime) -> list[Cell]:
-    """Both forms of events: core/v1 and events.k8s.io/v1 name the same things differently."""
+    """Cells of core/v1 and events.k8s.io/v1 events."""
     target = obj.get("involvedObject") or obj.get("regarding") or {}
     first = obj.get("firstTimestamp") or obj.get("deprecatedFirstTimestamp")
     last = obj.get("lastTimestamp") or obj.get("deprecatedLastTimestamp")

@@ -1,4 +1,4 @@
-"""What a table shows of a kind: its columns, and the function that fills a row's cells."""
+"""Printers: the columns of a kind and the function that fills a row."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -12,7 +12,7 @@ Cell = str | int | float | bool | None
 
 
 class Column(Struct, frozen=True):
-    """One column as clients see it; those of priority 1 are shown by `-o wide_columns` only."""
+    """One column; those of priority 1 are shown by `-o wide` only."""
 
     name: str
     type: Literal["string", "integer", "number", "boolean", "date"] = "string"
@@ -22,7 +22,7 @@ class Column(Struct, frozen=True):
 
 
 class Printer(Struct, frozen=True):
-    """How one kind is shown; cells stand in the order of the columns."""
+    """The columns of a kind and the cells of a row."""
 
     columns: tuple[Column, ...]
     cells: Callable[[Object, datetime], list[Cell]]
@@ -38,17 +38,17 @@ def text_columns(*names: str) -> tuple[Column, ...]:
 
 
 def integer_columns(*names: str) -> tuple[Column, ...]:
-    """Columns of whole numbers."""
+    """Columns of integers."""
     return tuple(Column(name, "integer") for name in names)
 
 
 def wide_columns(*names: str) -> tuple[Column, ...]:
-    """Columns of text that only `-o wide_columns` shows."""
+    """Columns of text that only `-o wide` shows."""
     return tuple(Column(name, priority=1) for name in names)
 
 
 def value_at(obj: Any, *path: str, default: Any = None) -> Any:
-    """What stands at a path of an object, or the default where it is missing or null."""
+    """The value at a path of an object, or the default where it is missing or null."""
     for name in path:
         obj = obj.get(name) if isinstance(obj, dict) else None
     return default if obj is None else obj

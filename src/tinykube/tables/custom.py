@@ -1,4 +1,4 @@
-"""The rows of custom resources, by the printer columns of their definitions."""
+"""Printers of custom resources, by their additionalPrinterColumns."""
 
 from datetime import datetime
 from typing import Any
@@ -15,7 +15,7 @@ _DEFAULT = Printer((NAME, Column("Age", "date")), lambda obj, now: [name(obj), a
 
 
 def custom_printer(resource: Resource) -> Printer:
-    """The name, then what the definition names; name and age when it names nothing."""
+    """A printer of the name and the declared columns; of name and age when there are none."""
     declared = resource.custom.columns if resource.custom else ()
     if not declared:
         return _DEFAULT
@@ -46,7 +46,7 @@ def _cell(column: Declared, obj: Object, now: datetime) -> Cell:
 
 
 def _shown(kind: str, value: Any, now: datetime) -> Cell:
-    """The value as its column's type wants it; null when it is of another type."""
+    """The value converted to the type of its column; None when it has another type."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     match kind:
         case "string":

@@ -1,4 +1,4 @@
-"""The part of JSONPath that custom resources' printer columns use: fields, indexes, filters."""
+"""The JSONPath of additionalPrinterColumns: fields, indexes, slices, filters."""
 
 import re
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ class Everything(Struct, frozen=True):
 
 
 class Filter(Struct, frozen=True):
-    """The elements whose field compares so with a constant."""
+    """The elements of which a field compares so with a constant."""
 
     path: tuple["Step", ...]
     operator: Literal["==", "!=", "<", "<=", ">", ">=", "exists"]
@@ -60,11 +60,11 @@ _ESCAPE = re.compile(r"\\(.)")
 
 
 class BadPath(ValueError):
-    """The text is not a path of the kind that columns may have."""
+    """The text is not a JSONPath of this subset."""
 
 
 def find(path: str, value: Any) -> list[Any]:
-    """All that a path like `.status.conditions[?(@.type=="Ready")].status` leads to."""
+    """All values at a path like `.status.conditions[?(@.type=="Ready")].status`."""
     found = [value]
     for step in parse(path):
         found = [inner for outer in found for inner in _follow(step, outer)]
@@ -73,7 +73,7 @@ def find(path: str, value: Any) -> list[Any]:
 
 @lru_cache(maxsize=512)
 def parse(path: str) -> tuple[Step, ...]:
-    """The steps of a path; raises BadPath."""
+    """The steps of a path; raises `BadPath`."""
     steps: list[Step] = []
     at = 0
     while at < len(path):

@@ -1,4 +1,4 @@
-"""The rows of what connects pods."""
+"""Printers of Services, endpoints, ingresses and network policies."""
 
 from datetime import datetime
 

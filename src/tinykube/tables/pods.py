@@ -1,4 +1,4 @@
-"""The row of a pod: its state in one word, as its containers' states add up to it."""
+"""The printer of pods, with the status that kubectl shows."""
 
 from datetime import datetime
 from typing import Any
@@ -11,7 +11,7 @@ from tinykube.tables.columns import AGE, NAME, Cell, Printer, text_columns, valu
 
 
 class _Tally(Struct):
-    """What a walk over the containers found so far."""
+    """Ready containers, restarts and reason so far."""
 
     reason: str
     ready: int = 0
@@ -46,7 +46,7 @@ def pod_cells(pod: Object, now: datetime) -> list[Cell]:
 
 
 def completion(pod: Object) -> list[dict[str, str]]:
-    """The row condition of a pod that has run to its end."""
+    """The row condition of a pod that has completed."""
     match value_at(pod, "status", "phase"):
         case "Succeeded":
             message = "The pod has completed successfully."
@@ -59,7 +59,7 @@ def completion(pod: Object) -> list[dict[str, str]]:
 
 
 def _state(pod: Object, reason: str) -> str:
-    """A pod being deleted says so, whatever its containers do."""
+    """The status column: Terminating, or what the containers say."""
     if value_at(pod, "metadata", "deletionTimestamp") is None:
         return reason
     if value_at(pod, "status", "reason") == "NodeLost":
@@ -82,7 +82,7 @@ def _tally(pod: Object) -> _Tally:
 
 
 def _walk_init_containers(pod: Object, tally: _Tally) -> bool:
-    """Count them up to the first that is not done; whether there is one."""
+    """Tally init containers up to the first that is not done; returns whether there is one."""
     total = len(value_at(pod, "spec", "initContainers", default=[]))
     sidecars = _sidecars(pod)
     for index, status in enumerate(value_at(pod, "status", "initContainerStatuses", default=[])):
@@ -128,7 +128,7 @@ def _walk_containers(pod: Object, before: _Tally) -> _Tally:
 
 
 def _completed(pod: Object, error: str, *, running: bool) -> str:
-    """One container is done: the others decide what the pod is called."""
+    """The status of a pod of which one container has completed."""
     if running and condition(pod, "Ready") == "True":
         return "Running"
     return error or ("NotReady" if running else "Completed")
@@ -143,7 +143,7 @@ def _ending(terminated: Object) -> str:
 
 
 def _sidecars(pod: Object) -> set[Any]:
-    """Init containers that keep running count as containers."""
+    """The names of init containers that keep running."""
     found = value_at(pod, "spec", "initContainers", default=[])
     return {one.get("name") for one in found if one.get("restartPolicy") == "Always"}
 

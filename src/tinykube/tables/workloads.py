@@ -1,4 +1,4 @@
-"""The rows of what runs pods."""
+"""Printers of workloads."""
 
 from datetime import datetime
 
