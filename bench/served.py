@@ -10,7 +10,7 @@ from socket import AF_INET, SOCK_STREAM, socket
 import uvloop
 
 from hanse.kube.certificates import CertificateAuthority, server_context
-from hanse.kube.client_config import ClientConfig, Endpoint, Identity, StaticCredentials
+from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint, StaticCredentials
 from hanse.kube.clock import WallClock
 from hanse.kube.http_transport import HttpTransport
 from hanse.kube.transport import Transport
@@ -39,7 +39,7 @@ def a_server() -> Iterator[ClientConfig]:
     server.start()
     try:
         address, certificate = ours.recv()
-        yield ClientConfig(Endpoint(address, certificate), Identity(token=TOKEN))
+        yield ClientConfig(ServerEndpoint(address, certificate), Identity(token=TOKEN))
     finally:
         ours.send("stop")
         server.join()

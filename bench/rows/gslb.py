@@ -55,7 +55,7 @@ from hanse.model.kinds.gslb import (
 from hanse.model.kinds.networking import Ingress, IngressRule, IngressSpec, IngressStatus
 from hanse.model.objects import ClusterId, Kind, Meta, Object
 from hanse.model.plan import Key
-from hanse.model.probes import Health, Probe, Rule, Target
+from hanse.model.probes import Probe, ProbePolicy, ProbeTarget, TargetHealth
 from hanse.model.snapshot import Change, FactChange, Snapshot
 from hanse.providers.probe_sockets import SocketProbe
 from hanse.providers.probes import Prober
@@ -67,7 +67,7 @@ HOST = f"web.{ZONE}"
 HOME = "c0"
 LABELS = {"app": "web"}
 SECONDS = 10.0
-QUICK = Rule(timedelta(milliseconds=200), timedelta(milliseconds=200), 1, 2)
+QUICK = ProbePolicy(timedelta(milliseconds=200), timedelta(milliseconds=200), 1, 2)
 QUESTIONS = 10_000
 
 
@@ -101,9 +101,9 @@ async def _probed(effort: Effort) -> float:
     """The share of a core that ten thousand probes every ten seconds cost, half TCP, half HTTP."""
     number, seconds = effort.of(PROBES, 500), effort.of(int(SECONDS), 2)
     async with _answering() as port:
-        rule = Rule(interval=timedelta(seconds=seconds))
+        rule = ProbePolicy(interval=timedelta(seconds=seconds))
         targets = [
-            Target(
+            ProbeTarget(
                 "TCP" if n % 2 else "HTTP",
                 f"127.{1 + n // 60000}.{n // 250 % 240}.{n % 250 + 1}",
                 port,
@@ -136,7 +136,7 @@ async def _failed_over() -> float:
                 reconciler.event_handlers.append(feed.on_change)
                 async with reconciler.running(), prober.running(), feed.running():
                     await feed.wait_applied()
-                    while len(list(reconciler.informers.facts.all(Health))) < 2:  # noqa: ASYNC110
+                    while len(list(reconciler.informers.facts.all(TargetHealth))) < 2:  # noqa: ASYNC110
                         await asyncio.sleep(0.01)
                     return await _time_until_out(port, listeners.address)
         finally:
@@ -262,8 +262,8 @@ async def _answering() -> AsyncIterator[int]:
 
 def _watching(port: int, other: int) -> list[Probe]:
     return [
-        Probe(Target("HTTP", "127.0.0.1", port, HOST, "/"), QUICK),
-        Probe(Target("HTTP", "127.0.0.2", other, HOST, "/"), QUICK),
+        Probe(ProbeTarget("HTTP", "127.0.0.1", port, HOST, "/"), QUICK),
+        Probe(ProbeTarget("HTTP", "127.0.0.2", other, HOST, "/"), QUICK),
     ]
 
 

@@ -18,7 +18,7 @@ from hanse.cli.clusters import (
 )
 from hanse.cli.root import hanse
 from hanse.cli.settings import Settings
-from hanse.kube.client_config import ClientConfig, Endpoint
+from hanse.kube.client_config import ClientConfig, ServerEndpoint
 from hanse.kube.errors import BadCredentials
 from hanse.local.kubeconfig import Context, write_kubeconfig
 
@@ -32,7 +32,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def _config(path: Path, *names: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     write_kubeconfig(
-        path, [Context(name, ClientConfig(Endpoint(f"https://{name}"))) for name in names]
+        path, [Context(name, ClientConfig(ServerEndpoint(f"https://{name}"))) for name in names]
     )
     return path
 

@@ -11,7 +11,7 @@ import pytest
 from hanse.dns.corefile import server_block
 from hanse.kube.certificates import CertificateAuthority, server_context
 from hanse.kube.client import Client
-from hanse.kube.client_config import ClientConfig, Endpoint, Identity
+from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint
 from hanse.kube.clock import WallClock
 from hanse.kube.transport import Request
 from hanse.local.in_process import InProcess
@@ -105,7 +105,7 @@ async def a_cluster(folder: Path) -> AsyncIterator[Path]:
         await client.create(obj)
     async with serve(api, sock, {"token": ADMIN}, server_context(authority.server("lubeck"))):
         where = f"https://127.0.0.1:{sock.getsockname()[1]}"
-        access = ClientConfig(Endpoint(where, authority.certificate), Identity(token="token"))
+        access = ClientConfig(ServerEndpoint(where, authority.certificate), Identity(token="token"))
         write_kubeconfig(folder / "kubeconfig", [Context("lubeck", access)])
         yield folder / "kubeconfig"
 

@@ -32,7 +32,7 @@ from hanse.model.kinds.globalservice import (
 )
 from hanse.model.kinds.gslb import NAMESPACE
 from hanse.model.objects import Meta
-from hanse.model.probes import Health, Target
+from hanse.model.probes import ProbeTarget, TargetHealth
 from tests.support.builders import cluster, snapshot, stored
 from tinykube.virtual_time import EPOCH
 
@@ -58,7 +58,7 @@ def member(
 
 def table_of(
     *members: GlobalMember,
-    facts: Sequence[Health] = (),
+    facts: Sequence[TargetHealth] = (),
     health: Sequence[MemberHealth] | None = None,
     **said: Any,
 ) -> Table:
@@ -113,7 +113,7 @@ def test_the_next_priority_answers_when_all_above_it_are_down() -> None:
     watched = (Monitor(type="TCP", port=80),)
     high = member("lubeck", "10.0.0.1", priority=20, monitors=watched)
     low = member("bergen", "10.0.0.2", priority=10, monitors=watched)
-    down = Health(Target("TCP", "10.0.0.1", 80), False, EPOCH, "refused")
+    down = TargetHealth(ProbeTarget("TCP", "10.0.0.1", 80), False, EPOCH, "refused")
 
     assert told(table_of(high, low, facts=[down])) == ["10.0.0.2"]
 

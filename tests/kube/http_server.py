@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 from hanse.kube.certificates import CertificateAuthority
-from hanse.kube.client_config import ClientConfig, Endpoint, Identity, StaticCredentials
+from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint, StaticCredentials
 from hanse.kube.http_transport import HttpTransport
 
 AUTHORITY = CertificateAuthority.create("test")
@@ -42,7 +42,7 @@ async def transport(
 ) -> AsyncIterator[HttpTransport]:
     """A transport to a server that answers so; TLS with the test's authority if `tls` is given."""
     async with listening(answer, tls) as url:
-        endpoint = Endpoint(url, AUTHORITY.certificate if tls else b"", server_name)
+        endpoint = ServerEndpoint(url, AUTHORITY.certificate if tls else b"", server_name)
         way = HttpTransport(StaticCredentials(ClientConfig(endpoint, identity)))
         try:
             yield way

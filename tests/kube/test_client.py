@@ -18,7 +18,7 @@ from hanse.kube.errors import (
     UndecodableObject,
     Unreachable,
 )
-from hanse.kube.rest_mapper import Served
+from hanse.kube.rest_mapper import ServedKinds
 from hanse.kube.transport import Response
 from hanse.kube.watch_events import Unreadable
 from hanse.model.kinds.core import Service
@@ -74,7 +74,7 @@ async def test_a_create_is_sent_in_the_version_that_is_served() -> None:
     older = Kind("multicluster.x-k8s.io", "v1alpha1", "ServiceExport", "serviceexports")
     server = Scripted(answer({"metadata": {"name": "web", "resourceVersion": "1"}}))
     client = Client(server)
-    client.kinds.learn(Served(frozenset({older})))
+    client.kinds.learn(ServedKinds(frozenset({older})))
 
     await client.create(ServiceExport(metadata=Meta(name="web", namespace="shop")))
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from hanse.kube.client import Client
-from hanse.kube.discovery import Change, ServerVersion, refresh, server_version
+from hanse.kube.discovery import DiscoveryChange, ServerVersion, refresh, server_version
 from hanse.kube.errors import Unreachable
 from hanse.kube.transport import JSON, Request, Response, Transport
 from hanse.kube.watch_events import Listed, NotServed
@@ -110,9 +110,9 @@ async def test_a_definition_that_appears_or_goes_is_told() -> None:
     gone = await refresh(client)
 
     exports = Kind("multicluster.x-k8s.io", "v1alpha1", "ServiceExport", "serviceexports")
-    assert appeared == Change(appeared=frozenset({exports}))
-    assert unchanged == Change()
-    assert gone == Change(gone=frozenset({exports}))
+    assert appeared == DiscoveryChange(appeared=frozenset({exports}))
+    assert unchanged == DiscoveryChange()
+    assert gone == DiscoveryChange(gone=frozenset({exports}))
 
 
 async def test_a_kind_is_asked_for_in_the_version_that_is_there() -> None:
@@ -175,8 +175,8 @@ async def test_an_aggregated_api_that_is_down_is_taken_to_be_as_it_was() -> None
     first = await refresh(client)
     while_down = await refresh(client)
 
-    assert first == Change(appeared=frozenset({METRICS}))
-    assert while_down == Change()
+    assert first == DiscoveryChange(appeared=frozenset({METRICS}))
+    assert while_down == DiscoveryChange()
 
 
 async def test_in_the_old_form_too() -> None:
@@ -188,8 +188,8 @@ async def test_in_the_old_form_too() -> None:
     first = await refresh(client)
     while_down = await refresh(client)
 
-    assert first == Change(appeared=frozenset({METRICS}))
-    assert while_down == Change()
+    assert first == DiscoveryChange(appeared=frozenset({METRICS}))
+    assert while_down == DiscoveryChange()
 
 
 async def test_what_is_no_discovery_document_is_not_an_api_server() -> None:

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from hanse.kube.certificates import CertificateAuthority, server_context
-from hanse.kube.client_config import ClientConfig, Endpoint, Identity, StaticCredentials
+from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint, StaticCredentials
 from hanse.kube.errors import BadCredentials, Unreachable
 from hanse.kube.http_transport import HttpTransport
 from hanse.kube.transport import Request
@@ -102,7 +102,7 @@ async def test_a_certificate_for_another_name_needs_that_name() -> None:
 async def test_an_insecure_endpoint_is_not_verified() -> None:
     stranger = CertificateAuthority.create("stranger").server("server")
     async with listening(echo, server_context(stranger)) as url:
-        way = HttpTransport(StaticCredentials(ClientConfig(Endpoint(url, insecure=True))))
+        way = HttpTransport(StaticCredentials(ClientConfig(ServerEndpoint(url, insecure=True))))
         assert (await way.send(Request("GET", "/"))).status == 200
         await way.close()
 
@@ -129,13 +129,13 @@ async def test_a_client_certificate_is_presented() -> None:
     ("endpoint", "identity", "told"),
     [
         pytest.param(
-            Endpoint("https://127.0.0.1:1", ca=b"nonsense"),
+            ServerEndpoint("https://127.0.0.1:1", ca=b"nonsense"),
             Identity(),
             "certificate-authority",
             id="ca",
         ),
         pytest.param(
-            Endpoint("https://127.0.0.1:1"),
+            ServerEndpoint("https://127.0.0.1:1"),
             Identity(certificate=SERVER.certificate, key=AUTHORITY.client("x").key),
             "client-certificate and client-key",
             id="key",
@@ -143,7 +143,7 @@ async def test_a_client_certificate_is_presented() -> None:
     ],
 )
 async def test_certificates_that_cannot_be_used_are_told(
-    endpoint: Endpoint, identity: Identity, told: str
+    endpoint: ServerEndpoint, identity: Identity, told: str
 ) -> None:
     way = HttpTransport(StaticCredentials(ClientConfig(endpoint, identity)))
 
@@ -154,7 +154,9 @@ async def test_certificates_that_cannot_be_used_are_told(
 async def test_nobody_there_is_told_in_a_few_words() -> None:
     async with listening(echo) as url:
         pass
-    way = HttpTransport(StaticCredentials(ClientConfig(Endpoint(url), Identity(token="t0k3n"))))
+    way = HttpTransport(
+        StaticCredentials(ClientConfig(ServerEndpoint(url), Identity(token="t0k3n")))
+    )
 
     with pytest.raises(
         Unreachable, match=r"^cannot connect to 127\.0\.0\.1:\d+: .*refused"
@@ -186,7 +188,7 @@ async def test_a_proxy_that_is_not_there_is_told_without_its_password() -> None:
     async with listening(echo) as url:
         pass
     proxy = url.replace("http://", "http://user:hunter2@")
-    endpoint = Endpoint("https://cluster.example", proxy=proxy)
+    endpoint = ServerEndpoint("https://cluster.example", proxy=proxy)
     way = HttpTransport(StaticCredentials(ClientConfig(endpoint)))
 
     with pytest.raises(Unreachable, match=r"the proxy to cluster\.example") as told:
@@ -199,7 +201,7 @@ async def test_a_proxy_that_is_not_there_is_told_without_its_password() -> None:
 async def test_a_proxy_is_gone_through() -> None:
     async with listening(echo) as proxy:
         way = HttpTransport(
-            StaticCredentials(ClientConfig(Endpoint("http://cluster.example", proxy=proxy)))
+            StaticCredentials(ClientConfig(ServerEndpoint("http://cluster.example", proxy=proxy)))
         )
         response = await way.send(Request("GET", "/version"))
         await way.close()
@@ -217,7 +219,7 @@ async def test_a_large_answer_is_compressed_for_far_servers_only(
 
     async with listening(compressed) as proxy:
         way = HttpTransport(
-            StaticCredentials(ClientConfig(Endpoint("http://far.example", proxy=proxy)))
+            StaticCredentials(ClientConfig(ServerEndpoint("http://far.example", proxy=proxy)))
         )
         response = await way.send(Request("GET", "/"))
         await way.close()

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from hanse.kube.certificates import KeyPair, server_context
-from hanse.kube.client_config import ClientConfig, Credentials, Endpoint, Identity
+from hanse.kube.client_config import ClientConfig, Credentials, Identity, ServerEndpoint
 from hanse.kube.errors import BadCredentials, Forbidden, Gone, Unreachable
 from hanse.kube.http_transport import HttpTransport
 from hanse.kube.transport import Request
@@ -76,7 +76,7 @@ class Rotating(Credentials):
     """Credentials whose identity changes when the server refuses it, or when told to."""
 
     def __init__(self, url: str, *identities: Identity, ca: bytes = b"") -> None:
-        self._ways = [ClientConfig(Endpoint(url, ca), identity) for identity in identities]
+        self._ways = [ClientConfig(ServerEndpoint(url, ca), identity) for identity in identities]
         self.renewals = 0
 
     async def access(self) -> ClientConfig:

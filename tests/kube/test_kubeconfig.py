@@ -11,7 +11,7 @@ import yaml
 from hanse.kube.client_config import Identity
 from hanse.kube.credentials import from_secret, kubeconfig_paths, load_kubeconfig
 from hanse.kube.errors import BadCredentials
-from hanse.kube.kubeconfig import Kubeconfig, ResolvedContext, Source
+from hanse.kube.kubeconfig import Kubeconfig, KubeconfigSource, ResolvedContext
 
 CLUSTER = {"server": "https://lubeck.example:6443"}
 
@@ -39,7 +39,7 @@ def config(
 
 
 def resolve(text: bytes, *, folder: Path | None = None, trusted: bool = True) -> ResolvedContext:
-    return Kubeconfig([Source(text, "config.yaml", folder)], trusted=trusted).resolve()
+    return Kubeconfig([KubeconfigSource(text, "config.yaml", folder)], trusted=trusted).resolve()
 
 
 def encoded(content: bytes) -> str:

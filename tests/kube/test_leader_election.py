@@ -9,8 +9,8 @@ from random import Random
 import pytest
 
 from hanse.kube.client import Client
-from hanse.kube.leader_election import STEADY, Following, LeaderElector, Leading, Standing
-from hanse.kube.lease import WANTED, wanted_by
+from hanse.kube.leader_election import STEADY, Leader, LeaderElector, LeaderState, Standby
+from hanse.kube.lease import PREFERRED_HOLDER, preferred_holder
 from hanse.local.in_process import InProcess
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace
@@ -55,7 +55,7 @@ class Candidate:
         before: tuple[str, ...] | None,
     ) -> None:
         self.name = name
-        self.told: list[tuple[float, Standing]] = []
+        self.told: list[tuple[float, LeaderState]] = []
         self.elector = LeaderElector(
             Client(election.network.transport(name, "member", InProcess(election.server))),
             election.namespace,
@@ -69,9 +69,9 @@ class Candidate:
 
     @property
     def leads(self) -> bool:
-        return isinstance(self.elector.standing, Leading)
+        return isinstance(self.elector.standing, Leader)
 
-    def _tell(self, standing: Standing) -> None:
+    def _tell(self, standing: LeaderState) -> None:
         self.told.append((asyncio.get_running_loop().time(), standing))
 
     async def stop(self) -> None:
@@ -128,7 +128,7 @@ async def test_a_lone_candidate_leads_at_once_and_goes_on_renewing() -> None:
         await asyncio.sleep(60)
         later = await held.lease()
 
-    assert [standing for _, standing in a.told][:2] == [Following(), Leading(0)]
+    assert [standing for _, standing in a.told][:2] == [Standby(), Leader(0)]
     assert (first.spec.holder_identity, first.spec.lease_duration_seconds) == ("a", 15)
     assert later.spec.acquire_time == first.spec.acquire_time
     assert later.spec.renew_time is not None
@@ -159,7 +159,7 @@ async def test_a_second_candidate_follows_and_does_not_poll() -> None:
         await asyncio.sleep(600)
         by_b = [one for one in held.network.sent[start:] if one.source == "b"]
 
-    assert b.told[0][1] == Following("a")
+    assert b.told[0][1] == Standby("a")
     assert by_b == []
 
 
@@ -170,14 +170,17 @@ async def test_a_released_lease_is_taken_over_at_once_with_the_next_epoch() -> N
         b = held.stand("b")
         await asyncio.sleep(1)
         await a.stop()
-        released = await held.lease()
+        released_spec = await held.lease()
         stopped = asyncio.get_running_loop().time()
         await asyncio.sleep(1)
         lease = await held.lease()
 
-    assert a.told[-1][1] == Following()
-    assert (released.spec.holder_identity, released.spec.lease_duration_seconds) == ("", 1)
-    assert b.told[-2][1] == Leading(1)
+    assert a.told[-1][1] == Standby()
+    assert (released_spec.spec.holder_identity, released_spec.spec.lease_duration_seconds) == (
+        "",
+        1,
+    )
+    assert b.told[-2][1] == Leader(1)
     assert b.told[-2][0] - stopped < 0.1
     assert (lease.spec.holder_identity, lease.spec.lease_transitions) == ("b", 1)
 
@@ -195,8 +198,8 @@ async def test_a_leader_cut_off_stops_before_another_takes_over() -> None:
             await asyncio.sleep(0.05)
             both += [held.writers] if len(held.writers) > 1 else []
 
-    lost = next(when for when, standing in a.told if when > cut and standing == Following())
-    led = next(when for when, standing in b.told if isinstance(standing, Leading))
+    lost = next(when for when, standing in a.told if when > cut and standing == Standby())
+    led = next(when for when, standing in b.told if isinstance(standing, Leader))
     assert both == []
     assert lost - cut <= 10
     assert lost < led <= cut + 15 + 2 + 0.1
@@ -216,7 +219,7 @@ async def test_a_partition_that_heals_leaves_one_leader_and_higher_epochs() -> N
         standing = held.candidates[0].elector.standing
 
     assert leaders == ["b"]
-    assert standing == Following("b")
+    assert standing == Standby("b")
 
 
 async def test_a_leader_cut_off_for_a_moment_stays_leader() -> None:
@@ -245,7 +248,7 @@ async def test_a_dead_leader_is_replaced_within_the_lease_and_a_retry() -> None:
         died = asyncio.get_running_loop().time()
         await asyncio.sleep(30)
 
-    led = next(when for when, standing in b.told if isinstance(standing, Leading))
+    led = next(when for when, standing in b.told if isinstance(standing, Leader))
     assert led - died <= 15 + 2
 
 
@@ -278,7 +281,7 @@ async def test_a_deleted_lease_is_made_again_with_a_higher_epoch() -> None:
 
         assert held.leaders == ["a"]
 
-    epochs = [standing.epoch for _, standing in a.told if isinstance(standing, Leading)]
+    epochs = [standing.epoch for _, standing in a.told if isinstance(standing, Leader)]
     assert epochs == [0, 1]
     assert lease.spec.lease_transitions == 1
 
@@ -295,9 +298,9 @@ async def test_a_lease_taken_by_hand_is_lost() -> None:
         regained = held.leaders
 
     assert lost
-    assert Following("somebody") in [standing for _, standing in a.told]
+    assert Standby("somebody") in [standing for _, standing in a.told]
     assert regained == ["a"]
-    assert Leading(10) in [standing for _, standing in a.told]
+    assert Leader(10) in [standing for _, standing in a.told]
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -326,7 +329,7 @@ async def test_never_do_two_write_in_any_weather(seed: int) -> None:
         await asyncio.sleep(60)
         after_all = held.leaders
 
-    epochs = [s.epoch for c in held.candidates for _, s in c.told if isinstance(s, Leading)]
+    epochs = [s.epoch for c in held.candidates for _, s in c.told if isinstance(s, Leader)]
     assert most == 1
     assert led_by_anyone > 60
     assert len(after_all) == 1
@@ -373,9 +376,9 @@ async def test_who_goes_before_others_asks_for_the_lease_after_a_while_and_gets_
         lease = await held.lease()
         assert (held.leaders, most) == (["a"], 1)
 
-    assert (lease.spec.lease_transitions, wanted_by(lease)) == (1, "")
-    gave = next(at for at, standing in b.told if standing == Following() and at > A_WHILE)
-    took = next(at for at, standing in a.told if standing == Leading(1))
+    assert (lease.spec.lease_transitions, preferred_holder(lease)) == (1, "")
+    gave = next(at for at, standing in b.told if standing == Standby() and at > A_WHILE)
+    took = next(at for at, standing in a.told if standing == Leader(1))
     assert took - gave < 1
 
 
@@ -397,15 +400,17 @@ async def test_who_asked_and_is_gone_costs_a_moment_and_no_more() -> None:
     async with election() as held:
         b = held.stand("b", SECOND, before=("a",))
         await asyncio.sleep(5)
-        wish = {"metadata": {"annotations": {WANTED: "a"}}}
-        await Client(InProcess(held.server)).patch(Lease, "member", "kube-system", wish)
+        lease_request_patch = {"metadata": {"annotations": {PREFERRED_HOLDER: "a"}}}
+        await Client(InProcess(held.server)).patch(
+            Lease, "member", "kube-system", lease_request_patch
+        )
         await asyncio.sleep(30)
         start = len(held.network.sent)
         await asyncio.sleep(60)
         lease = await held.lease()
 
         assert b.leads
-        assert (lease.spec.lease_transitions, wanted_by(lease)) == (1, "")
+        assert (lease.spec.lease_transitions, preferred_holder(lease)) == (1, "")
         assert len(held.network.sent[start:]) == 30, "but for renewals"
 
 

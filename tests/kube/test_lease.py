@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 from hanse.kube.lease import (
     DEFAULT_TIMINGS,
     Acquire,
+    LeaseAction,
     Lost,
     ObservedLease,
     Renew,
-    Step,
     Wait,
-    change_to,
-    decide,
     format_micro_time,
+    lease_patch,
+    next_action,
     next_spec,
-    released,
+    released_spec,
 )
 from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.model.objects import Meta
@@ -58,9 +58,9 @@ def at(seen: Lease | None, *, since: float = 100.0) -> ObservedLease:
     ],
 )
 def test_a_follower_acquires_what_nobody_holds_and_waits_otherwise(
-    seen: ObservedLease, now: float, step: Step
+    seen: ObservedLease, now: float, step: LeaseAction
 ) -> None:
-    assert decide(seen, now, "me") == step
+    assert next_action(seen, now, "me") == step
 
 
 @pytest.mark.parametrize(
@@ -74,9 +74,9 @@ def test_a_follower_acquires_what_nobody_holds_and_waits_otherwise(
     ],
 )
 def test_a_leader_renews_until_its_deadline_or_until_another_holds_it(
-    seen: ObservedLease, now: float, step: Step
+    seen: ObservedLease, now: float, step: LeaseAction
 ) -> None:
-    assert decide(seen, now, "me", renewed_at=100.0) == step
+    assert next_action(seen, now, "me", renewed_at=100.0) == step
 
 
 def test_only_a_changed_record_is_a_sign_of_life() -> None:
@@ -93,8 +93,8 @@ def test_a_clock_that_is_wrong_elsewhere_does_not_matter() -> None:
     tomorrow = at(lease("you", renewed="2036-01-01T00:00:00.000000Z"))
     yesterday = at(lease("you", renewed="1996-01-01T00:00:00.000000Z"))
 
-    assert decide(tomorrow, 115, "me") == Acquire(4)
-    assert decide(yesterday, 114, "me") == Wait("you", 115.0)
+    assert next_action(tomorrow, 115, "me") == Acquire(4)
+    assert next_action(yesterday, 114, "me") == Wait("you", 115.0)
 
 
 def test_acquiring_counts_a_change_of_holder_and_renewing_keeps_when_it_was_acquired() -> None:
@@ -116,12 +116,12 @@ def test_acquiring_counts_a_change_of_holder_and_renewing_keeps_when_it_was_acqu
 
 
 def test_a_deleted_lease_goes_on_with_higher_epochs() -> None:
-    assert decide(at(None), 100, "me", known_transitions=7) == Acquire(8)
-    assert decide(at(lease("", transitions=2)), 100, "me", known_transitions=7) == Acquire(8)
+    assert next_action(at(None), 100, "me", known_transitions=7) == Acquire(8)
+    assert next_action(at(lease("", transitions=2)), 100, "me", known_transitions=7) == Acquire(8)
 
 
 def test_a_released_lease_is_nobodys_and_lapses_in_a_second() -> None:
-    spec = released(lease("me").spec, NOON)
+    spec = released_spec(lease("me").spec, NOON)
 
     assert (spec.holder_identity, spec.lease_duration_seconds) == ("", 1)
     assert spec.renew_time == "2026-01-01T12:00:00.000000Z"
@@ -129,7 +129,7 @@ def test_a_released_lease_is_nobodys_and_lapses_in_a_second() -> None:
 
 
 def test_a_write_holds_only_for_the_lease_that_was_seen() -> None:
-    change = change_to(lease("me"), released(lease("me").spec, NOON))
+    change = lease_patch(lease("me"), released_spec(lease("me").spec, NOON))
 
     assert change["metadata"] == {"uid": "u1", "resourceVersion": "7"}
     assert change["spec"]["holderIdentity"] == ""

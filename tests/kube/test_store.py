@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from hanse.kube.errors import Unreachable
 from hanse.kube.store import Store, StoreChange
 from hanse.kube.watch_events import (
-    Alive,
     Applied,
     Deleted,
+    DeletedUnreadable,
     Interrupted,
     Listed,
     NotServed,
+    Progress,
     Unreadable,
-    Vanished,
 )
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.objects import Meta
@@ -247,7 +247,7 @@ def test_an_object_older_than_what_was_seen_of_it_is_a_restore_however_new_the_l
 def test_a_bookmark_counts_as_seen() -> None:
     store = filled(version=10)
 
-    store.take(Alive("90"))
+    store.take(Progress("90"))
     store.take(Listed((), "80"))
 
     assert store.rewinds == 1
@@ -280,7 +280,7 @@ def test_an_unreadable_object_that_is_mended_or_goes_is_forgotten() -> None:
     store.take(Unreadable("s", "b", "bad", "21"))
 
     store.take(Applied(thing("a", 22)))
-    [gone] = store.take(Vanished("s", "b", "23"))
+    [gone] = store.take(DeletedUnreadable("s", "b", "23"))
 
     assert store.unreadable == {}
     assert gone == StoreChange(thing("b", 2), None)

@@ -8,9 +8,14 @@ import msgspec
 import pytest
 
 from hanse.kube.client import Client
-from hanse.kube.client_config import ClientConfig, Endpoint, Identity, StaticCredentials
+from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint, StaticCredentials
 from hanse.kube.errors import BadCredentials
-from hanse.kube.token_renewal import Account, InFile, InSecret, TokenRenewer
+from hanse.kube.token_renewal import (
+    FileTokenStore,
+    SecretTokenStore,
+    ServiceAccountName,
+    TokenRenewer,
+)
 from hanse.kube.transport import Request
 from hanse.local.in_process import InProcess
 from hanse.local.kubeconfig import Context, write_kubeconfig
@@ -22,7 +27,7 @@ from tinykube.virtual_time import ON_VIRTUAL_TIME, LoopClock
 
 pytestmark = pytest.mark.anyio
 
-LUBECK = Account("hanse-broker", "lubeck")
+LUBECK = ServiceAccountName("hanse-broker", "lubeck")
 LIFE = timedelta(days=7)
 URL = "https://broker.example"
 
@@ -32,7 +37,7 @@ def anyio_backend() -> object:
     return ON_VIRTUAL_TIME
 
 
-def token(account: Account, issued: datetime, life: timedelta | None = LIFE) -> str:
+def token(account: ServiceAccountName, issued: datetime, life: timedelta | None = LIFE) -> str:
     claims: dict[str, object] = {"sub": account.subject, "iat": issued.timestamp()}
     if life is not None:
         claims["exp"] = (issued + life).timestamp()
@@ -47,8 +52,8 @@ class Member:
         self.clock = LoopClock()
         self.broker = Client(InProcess(ApiServer("broker", clock=self.clock)))
         self.home = Client(InProcess(ApiServer("lubeck", clock=self.clock)))
-        self.file = InFile(file)
-        self.secret = InSecret(self.home, "hanse-system", "hanse-broker", "kubeconfig")
+        self.file = FileTokenStore(file)
+        self.secret = SecretTokenStore(self.home, "hanse-system", "hanse-broker", "kubeconfig")
         self._path = file
 
     async def joined(self, held: str) -> None:
@@ -70,7 +75,7 @@ class Member:
         return TokenRenewer(LUBECK, self.broker, credentials, (self.secret, self.file), self.clock)
 
     def _access(self, held: str) -> ClientConfig:
-        return ClientConfig(Endpoint(URL), Identity(token=held))
+        return ClientConfig(ServerEndpoint(URL), Identity(token=held))
 
 
 @pytest.fixture
@@ -116,7 +121,7 @@ async def test_what_another_replica_has_renewed_is_taken_over(member: Member) ->
     "other",
     [
         pytest.param(
-            token(Account("hanse-broker", "bergen"), datetime(2020, 1, 1, tzinfo=UTC)),
+            token(ServiceAccountName("hanse-broker", "bergen"), datetime(2020, 1, 1, tzinfo=UTC)),
             id="another's",
         ),
         pytest.param(token(LUBECK, datetime(2020, 1, 1, tzinfo=UTC), None), id="endless"),
@@ -155,10 +160,12 @@ async def test_a_broker_that_does_not_answer_leaves_everything_as_it_is(member: 
 async def test_a_file_that_cannot_be_written_is_named_and_its_token_is_not(tmp_path: Path) -> None:
     held = token(LUBECK, datetime(2026, 1, 1, tzinfo=UTC))
     file = tmp_path / "broker.kubeconfig"
-    write_kubeconfig(file, [Context("broker", ClientConfig(Endpoint(URL), Identity(token=held)))])
+    write_kubeconfig(
+        file, [Context("broker", ClientConfig(ServerEndpoint(URL), Identity(token=held)))]
+    )
     (tmp_path / ".broker.kubeconfig.new").mkdir()
 
     with pytest.raises(BadCredentials, match=r"broker.kubeconfig: Is a directory") as refused:
-        await InFile(file).keep("new")
+        await FileTokenStore(file).keep("new")
 
     assert held not in str(refused.value)

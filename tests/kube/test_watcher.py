@@ -8,18 +8,18 @@ import pytest
 
 from hanse.kube.client import Client
 from hanse.kube.errors import Forbidden, Invalid, ServerError, Status, Unreachable
-from hanse.kube.rest_mapper import Served
+from hanse.kube.rest_mapper import ServedKinds
 from hanse.kube.transport import Request
 from hanse.kube.watch_events import (
-    Alive,
     Applied,
     Deleted,
-    Event,
+    DeletedUnreadable,
     Interrupted,
     Listed,
     NotServed,
+    Progress,
     Unreadable,
-    Vanished,
+    WatchEvent,
 )
 from hanse.kube.watcher import follow
 from hanse.model.kinds.core import Service
@@ -47,15 +47,15 @@ def anyio_backend() -> object:
     return ON_VIRTUAL_TIME
 
 
-async def events(server: Scripted, count: int, *, pages: bool = True) -> list[Event[Service]]:
+async def events(server: Scripted, count: int, *, pages: bool = True) -> list[WatchEvent[Service]]:
     """The first events of a stream from a server that serves lists by pages, or as streams."""
     client = Client(server)
     client.supports_watch_list = False if pages else None
     return await first(client, count)
 
 
-async def first(client: Client, count: int) -> list[Event[Service]]:
-    told: list[Event[Service]] = []
+async def first(client: Client, count: int) -> list[WatchEvent[Service]]:
+    told: list[WatchEvent[Service]] = []
     async with aclosing(follow(client, Service, random=Random(1))) as stream:
         async for event in stream:
             told.append(event)
@@ -64,7 +64,7 @@ async def first(client: Client, count: int) -> list[Event[Service]]:
     return told
 
 
-def names(event: Event[Service]) -> list[str]:
+def names(event: WatchEvent[Service]) -> list[str]:
     assert isinstance(event, Listed)
     return [s.name for s in event.objects]
 
@@ -93,7 +93,7 @@ async def test_a_list_is_followed_by_every_change() -> None:
     assert added.object.name == "b"
     assert isinstance(modified, Applied)
     assert isinstance(deleted, Deleted)
-    assert alive == Alive("12")
+    assert alive == Progress("12")
     assert resumed_from(server.asked[1]) == "5"
 
 
@@ -178,7 +178,7 @@ async def test_a_dropped_watch_is_resumed_at_once_after_a_look_at_the_servers_ve
 
     told = await events(server, 3)
 
-    assert told[1:2] == [Alive("9")]
+    assert told[1:2] == [Progress("9")]
     assert isinstance(told[2], Applied)
     assert dict(server.asked[2].query)["limit"] == "1"
     assert resumed_from(server.asked[3]) == "9"
@@ -241,7 +241,7 @@ async def test_versions_that_always_expire_are_one_outage_like_any_other() -> No
     told = await events(server, 11)
 
     assert [type(event) for event in told].count(Interrupted) == 1
-    assert isinstance(told[-1], Alive)
+    assert isinstance(told[-1], Progress)
 
 
 async def test_an_outage_is_told_once_and_its_end_too() -> None:
@@ -255,9 +255,9 @@ async def test_an_outage_is_told_once_and_its_end_too() -> None:
 
     told = await events(server, 6)
 
-    assert told[1:3] == [Alive("6"), Interrupted(DOWN)]
+    assert told[1:3] == [Progress("6"), Interrupted(DOWN)]
     assert isinstance(told[3], Listed)
-    assert told[4] == Alive("6")
+    assert told[4] == Progress("6")
     assert isinstance(told[5], Applied)
 
 
@@ -268,7 +268,7 @@ async def test_an_outage_that_began_before_the_first_list_ends_with_a_standing_w
 
     assert told[0] == Interrupted(DOWN)
     assert isinstance(told[1], Listed)
-    assert told[2] == Alive("5")
+    assert told[2] == Progress("5")
 
 
 @pytest.mark.parametrize(
@@ -288,7 +288,7 @@ async def test_a_server_that_refuses_is_an_outage_and_is_asked_again(
 
     assert told[0] == Interrupted(error)
     assert isinstance(told[1], Listed)
-    assert told[2] == Alive("5")
+    assert told[2] == Progress("5")
 
 
 async def test_a_refusal_after_an_outage_is_the_first_of_its_kind() -> None:
@@ -297,7 +297,7 @@ async def test_a_refusal_after_an_outage_is_the_first_of_its_kind() -> None:
 
     told = await events(server, 3)
 
-    assert [type(event) for event in told] == [Interrupted, Listed, Alive]
+    assert [type(event) for event in told] == [Interrupted, Listed, Progress]
     assert asyncio.get_running_loop().time() < 12
 
 
@@ -318,7 +318,7 @@ async def test_a_silent_watch_is_dead_when_the_server_should_have_ended_it() -> 
 
     told = await events(server, 2)
 
-    assert told[1] == Alive("6")
+    assert told[1] == Progress("6")
     assert 330 <= asyncio.get_running_loop().time() <= 630
 
 
@@ -353,7 +353,7 @@ async def test_discovery_wakes_a_stream_that_waits_for_its_kind() -> None:
         await asyncio.sleep(60)
         server.steps = server.steps[-2:]
         asked = asyncio.get_running_loop().time()
-        client.kinds.learn(Served(frozenset({Service.kind})))
+        client.kinds.learn(ServedKinds(frozenset({Service.kind})))
         assert names(await listed) == ["a"]
 
     assert asyncio.get_running_loop().time() == pytest.approx(asked, abs=0.01)
@@ -377,7 +377,7 @@ async def test_one_bad_object_does_not_break_a_watch() -> None:
 
     assert isinstance(told[1], Unreadable)
     assert (told[1].name, told[1].resource_version) == ("b", "6")
-    assert told[2] == Vanished("shop", "b", "7")
+    assert told[2] == DeletedUnreadable("shop", "b", "7")
     assert isinstance(told[3], Unreadable)
     assert isinstance(told[4], Applied)
 
@@ -392,7 +392,7 @@ async def test_half_a_line_is_a_broken_connection() -> None:
 
     told = await events(server, 3)
 
-    assert told[1:] == [Alive("6"), Alive("7")]
+    assert told[1:] == [Progress("6"), Progress("7")]
 
 
 async def test_a_flood_of_events_leaves_other_tasks_their_turn() -> None:

@@ -12,7 +12,7 @@ import pytest
 from hanse.kube.client import Client
 from hanse.kube.store import Store
 from hanse.kube.transport import Request
-from hanse.kube.watch_events import Event, Interrupted, Listed, NotServed
+from hanse.kube.watch_events import Interrupted, Listed, NotServed, WatchEvent
 from hanse.kube.watcher import follow
 from hanse.local.in_process import InProcess
 from hanse.model.kinds.core import ConfigMap
@@ -39,7 +39,7 @@ class Watched:
         self.network = Network(Random(1))
         self.direct = Client(InProcess(self.server))
         self.store: Store[Any] = Store()
-        self.events: list[Event[Any]] = []
+        self.events: list[WatchEvent[Any]] = []
         self._kind = kind
 
     async def run(self) -> None:

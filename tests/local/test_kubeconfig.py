@@ -5,18 +5,18 @@ from pathlib import Path
 
 import yaml
 
-from hanse.kube.client_config import ClientConfig, Endpoint, Identity
+from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint
 from hanse.local.kubeconfig import Context, write_kubeconfig
 
 LUBECK = Context(
     "lubeck",
     ClientConfig(
-        Endpoint("https://127.0.0.1:1", ca=b"CA"), Identity(certificate=b"CERT", key=b"KEY")
+        ServerEndpoint("https://127.0.0.1:1", ca=b"CA"), Identity(certificate=b"CERT", key=b"KEY")
     ),
 )
 BROKER = Context(
     "broker",
-    ClientConfig(Endpoint("https://127.0.0.1:2", ca=b"CA2"), Identity(token="secret")),
+    ClientConfig(ServerEndpoint("https://127.0.0.1:2", ca=b"CA2"), Identity(token="secret")),
     user="agent",
 )
 

@@ -2,11 +2,11 @@
 
 from hanse.model.manifests import Subject, bindings, manifest, roles
 from hanse.model.objects import Kind
-from hanse.model.rbac import Rule
+from hanse.model.rbac import RbacRule
 
-READ_ALL = Rule("", "", "services", ("get", "list"))
-READ_HERE = Rule("harbour", "", "events", ("create",))
-RENEW = Rule("harbour", "coordination.k8s.io", "leases", ("patch",), ("lubeck",))
+READ_ALL = RbacRule("", "", "services", ("get", "list"))
+READ_HERE = RbacRule("harbour", "", "events", ("create",))
+RENEW = RbacRule("harbour", "coordination.k8s.io", "leases", ("patch",), ("lubeck",))
 
 
 def test_rules_become_one_role_for_each_place() -> None:

@@ -4,7 +4,7 @@ from hanse.model.facts import Role
 from hanse.model.kinds.core import ConfigMap, Secret, Service
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.naming import SYSTEM_NAMESPACE
-from hanse.model.rbac import rights
+from hanse.model.rbac import rbac_rules
 from hanse.model.snapshot import Watch, Writes
 from tests.support.toy import HOME, Toy
 
@@ -13,7 +13,7 @@ ALWAYS = {"customresourcedefinitions", "namespaces"}
 
 
 def test_a_watch_alone_gives_the_right_to_read() -> None:
-    granted = rights([Watch(Role.LOCAL, Service)], Role.LOCAL)
+    granted = rbac_rules([Watch(Role.LOCAL, Service)], Role.LOCAL)
 
     assert [r.wire() for r in granted if r.resource not in ALWAYS] == [
         {"apiGroups": [""], "resources": ["services"], "verbs": ["get", "list", "watch"]}
@@ -21,13 +21,13 @@ def test_a_watch_alone_gives_the_right_to_read() -> None:
 
 
 def test_rights_are_those_of_the_role_alone() -> None:
-    granted = rights([Watch(Role.BROKER, Service, writes=Writes.OBJECTS)], Role.LOCAL)
+    granted = rbac_rules([Watch(Role.BROKER, Service, writes=Writes.OBJECTS)], Role.LOCAL)
 
     assert {r.resource for r in granted} == ALWAYS
 
 
 def test_status_is_a_resource_of_its_own() -> None:
-    granted = rights([Watch(Role.LOCAL, ServiceExport, writes=Writes.STATUS)], Role.LOCAL)
+    granted = rbac_rules([Watch(Role.LOCAL, ServiceExport, writes=Writes.STATUS)], Role.LOCAL)
 
     by_resource = {r.resource: r.verbs for r in granted}
     assert by_resource["serviceexports"] == ("get", "list", "watch")
@@ -35,14 +35,14 @@ def test_status_is_a_resource_of_its_own() -> None:
 
 
 def test_what_is_written_in_one_namespace_is_granted_in_that_one() -> None:
-    granted = rights(Toy.watches, Role.BROKER)
+    granted = rbac_rules(Toy.watches, Role.BROKER)
 
     assert {r.namespace for r in granted if r.resource == "configmaps"} == {HOME}
 
 
 def test_a_cluster_is_known_again_by_one_namespace_unless_all_can_be_read_anyway() -> None:
-    broker = rights(Toy.watches, Role.BROKER)
-    local = rights(Toy.watches, Role.LOCAL)
+    broker = rbac_rules(Toy.watches, Role.BROKER)
+    local = rbac_rules(Toy.watches, Role.LOCAL)
 
     assert [r.wire() for r in broker if r.resource == "namespaces"] == [
         {
@@ -56,7 +56,7 @@ def test_a_cluster_is_known_again_by_one_namespace_unless_all_can_be_read_anyway
 
 
 def test_a_right_that_holds_everywhere_is_not_repeated_for_a_namespace() -> None:
-    granted = rights(
+    granted = rbac_rules(
         [Watch(Role.LOCAL, ConfigMap), Watch(Role.LOCAL, ConfigMap, namespace="a")], Role.LOCAL
     )
 
@@ -66,7 +66,7 @@ def test_a_right_that_holds_everywhere_is_not_repeated_for_a_namespace() -> None
 def test_what_is_watched_by_name_is_granted_by_name_but_its_creation() -> None:
     watch = Watch(Role.LOCAL, Secret, namespace="a", name="ours", writes=Writes.OBJECTS)
 
-    granted = [r for r in rights([watch], Role.LOCAL) if r.resource == "secrets"]
+    granted = [r for r in rbac_rules([watch], Role.LOCAL) if r.resource == "secrets"]
 
     assert {(r.names, r.verbs) for r in granted} == {
         ((), ("create",)),
@@ -89,7 +89,7 @@ def test_an_agent_may_read_its_own_secrets_in_its_namespace_and_no_others() -> N
 
 
 def test_leases_are_renewed_by_name() -> None:
-    granted = rights((), Role.LOCAL, leases=[("hanse-system", "hanse-agent")])
+    granted = rbac_rules((), Role.LOCAL, leases=[("hanse-system", "hanse-agent")])
 
     patching = [r for r in granted if "patch" in r.verbs]
     assert [(r.namespace, r.names) for r in patching] == [("hanse-system", ("hanse-agent",))]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hanse.kube.certificates import CertificateAuthority, server_context
 from hanse.model.plan import Key
-from hanse.model.probes import Health, Probe, Rule, Target
+from hanse.model.probes import Probe, ProbePolicy, ProbeTarget, TargetHealth
 from hanse.model.snapshot import Change, FactChange, Snapshot
 from hanse.providers.probe_sockets import SocketProbe, judged, request_to
 from hanse.providers.probes import Prober, refused
@@ -22,7 +22,7 @@ from hanse.runtime.reconciler import Reconciler
 from tinykube.virtual_time import LoopClock, run
 
 KEY = Key("host", "shop")
-SEVEN = Target("TCP", "10.0.0.7", 80)
+SEVEN = ProbeTarget("TCP", "10.0.0.7", 80)
 
 
 class Wish:
@@ -58,7 +58,7 @@ class World:
         self.reconciler = Reconciler([], "lubeck", clock=clock, random=Random(1))
         self.prober = Prober(self.reconciler, [wish], self._try, clock=clock, loopback=loopback)
 
-    def _try(self, target: Target, within: float, done: Callable[[str], None], /) -> None:
+    def _try(self, target: ProbeTarget, within: float, done: Callable[[str], None], /) -> None:
         loop = asyncio.get_running_loop()
         self.tried.append(loop.time())
         if target.address in self.down:
@@ -71,8 +71,8 @@ class World:
         async with self.reconciler.running(), self.prober.running():
             yield
 
-    def health(self, target: Target = SEVEN) -> Health | None:
-        return self.reconciler.informers.facts.get(Health, target)
+    def health(self, target: ProbeTarget = SEVEN) -> TargetHealth | None:
+        return self.reconciler.informers.facts.get(TargetHealth, target)
 
 
 def played(wish: Wish, play: Callable[[World], Awaitable[None]], *, loopback: bool = False) -> None:
@@ -160,7 +160,7 @@ def test_a_replica_that_does_not_work_tries_nothing() -> None:
 
 
 def test_ten_thousand_targets_are_spread_over_their_interval() -> None:
-    several = [Probe(Target("TCP", f"10.{n // 256}.{n % 256}.1", 80)) for n in range(3000)]
+    several = [Probe(ProbeTarget("TCP", f"10.{n // 256}.{n % 256}.1", 80)) for n in range(3000)]
 
     async def play(world: World) -> None:
         await asyncio.sleep(9.9)
@@ -189,15 +189,15 @@ REFUSED = [
 def test_some_addresses_are_never_tried(address: str, why: str) -> None:
     never = frozenset({"10.96.0.1"})
 
-    assert why in refused(Target("TCP", address, 80), never, loopback=False)
+    assert why in refused(ProbeTarget("TCP", address, 80), never, loopback=False)
 
 
 def test_loopback_is_tried_in_a_local_federation() -> None:
-    assert not refused(Target("TCP", "127.0.0.1", 80), frozenset(), loopback=True)
+    assert not refused(ProbeTarget("TCP", "127.0.0.1", 80), frozenset(), loopback=True)
 
 
 def test_what_must_not_be_tried_is_down_and_says_why() -> None:
-    metadata = Target("HTTP", "169.254.169.254", 80)
+    metadata = ProbeTarget("HTTP", "169.254.169.254", 80)
 
     async def play(world: World) -> None:
         await asyncio.sleep(1)
@@ -217,7 +217,7 @@ def test_a_verdict_changes_only_after_its_whole_streak(
 ) -> None:
     from hanse.providers.probes import _Watched
 
-    watched = _Watched(Probe(SEVEN, Rule(up=up, down=down)))
+    watched = _Watched(Probe(SEVEN, ProbePolicy(up=up, down=down)))
     known: bool | None = None
     for at, good in enumerate(results):
         changed = watched.judge(good)
@@ -230,7 +230,9 @@ def test_a_verdict_changes_only_after_its_whole_streak(
 # -- over real sockets
 
 
-async def tried(target: Target, within: float = 2.0, sockets: SocketProbe | None = None) -> str:
+async def tried(
+    target: ProbeTarget, within: float = 2.0, sockets: SocketProbe | None = None
+) -> str:
     own = sockets or SocketProbe()
     ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     own(target, within, ended.set_result)
@@ -282,9 +284,9 @@ def answer(code: int) -> Reply:
 @pytest.mark.anyio
 async def test_a_port_that_listens_is_up_and_one_that_does_not_is_down() -> None:
     async with server(answer(200)) as (port, _, _):
-        assert await tried(Target("TCP", "127.0.0.1", port)) == ""
+        assert await tried(ProbeTarget("TCP", "127.0.0.1", port)) == ""
 
-    assert await tried(Target("TCP", "127.0.0.1", port)) == "Connection refused"
+    assert await tried(ProbeTarget("TCP", "127.0.0.1", port)) == "Connection refused"
 
 
 @pytest.mark.anyio
@@ -294,7 +296,7 @@ async def test_a_port_that_listens_is_up_and_one_that_does_not_is_down() -> None
 )
 async def test_an_answer_is_judged_by_its_status(code: int, wrong: str) -> None:
     async with server(answer(code)) as (port, asked, _):
-        target = Target("HTTP", "127.0.0.1", port, "shop.example.org", "/cart")
+        target = ProbeTarget("HTTP", "127.0.0.1", port, "shop.example.org", "/cart")
 
         assert await tried(target) == wrong
         assert asked[0].startswith(b"HEAD /cart HTTP/1.1\r\nHost: shop.example.org\r\n")
@@ -303,7 +305,7 @@ async def test_an_answer_is_judged_by_its_status(code: int, wrong: str) -> None:
 @pytest.mark.anyio
 async def test_who_says_nothing_has_not_answered_in_time() -> None:
     async with server(lambda _: b"") as (port, _, _):
-        assert await tried(Target("HTTP", "127.0.0.1", port), 0.05) == "no answer in time"
+        assert await tried(ProbeTarget("HTTP", "127.0.0.1", port), 0.05) == "no answer in time"
 
 
 @pytest.mark.anyio
@@ -314,7 +316,7 @@ async def test_https_keeps_its_connection_and_finds_another_when_it_is_gone() ->
     context = server_context(CertificateAuthority.create("probe").server("shop", ("127.0.0.1",)))
     sockets = SocketProbe()
     async with server(answer(200), context) as (port, asked, connections):
-        target = Target("HTTPS", "127.0.0.1", port, "shop.example.org", "/")
+        target = ProbeTarget("HTTPS", "127.0.0.1", port, "shop.example.org", "/")
         for _ in range(3):
             assert await tried(target, sockets=sockets) == ""
         assert (len(asked), connections) == (3, [1])
@@ -326,7 +328,7 @@ async def test_https_keeps_its_connection_and_finds_another_when_it_is_gone() ->
 @pytest.mark.anyio
 async def test_what_speaks_no_tls_is_down_for_https() -> None:
     async with server(answer(200)) as (port, _, _):
-        assert await tried(Target("HTTPS", "127.0.0.1", port, "shop"), 0.5) != ""
+        assert await tried(ProbeTarget("HTTPS", "127.0.0.1", port, "shop"), 0.5) != ""
 
 
 @pytest.mark.anyio
@@ -340,7 +342,7 @@ async def test_our_own_shortage_of_sockets_says_nothing_about_a_target(
     async with server(answer(200)) as (port, _, _):
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
         try:
-            sockets(Target(kind, "127.0.0.1", port), 1.0, heard.append)
+            sockets(ProbeTarget(kind, "127.0.0.1", port), 1.0, heard.append)
             await asyncio.sleep(0.02)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
@@ -351,7 +353,7 @@ async def test_our_own_shortage_of_sockets_says_nothing_about_a_target(
 
 def test_a_path_cannot_break_out_of_its_line() -> None:
     told = request_to(
-        Target("HTTP", "10.0.0.1", 80, "a\r\nX: y", "/ HTTP/1.1\r\nEvil: 1"), keep=False
+        ProbeTarget("HTTP", "10.0.0.1", 80, "a\r\nX: y", "/ HTTP/1.1\r\nEvil: 1"), keep=False
     )
 
     assert told.count(b"\r\n") == 6

@@ -22,7 +22,7 @@ from hanse.local.kubeconfig import Context, write_kubeconfig
 from hanse.local.real.fleet import RealFleet
 from hanse.model.facts import Role
 from hanse.model.objects import ClusterId
-from hanse.model.rbac import Rule
+from hanse.model.rbac import RbacRule
 from tests.scenarios.toy_offers import OffersScenario
 from tests.support.agent_accounts import account_with, rules_of
 from tests.support.scenario import Scenario
@@ -31,11 +31,11 @@ from tests.support.toy import Toy
 
 ROOT = Path(__file__).parents[2]
 
-Rules = Callable[[Rule], Rule | None]
+Rules = Callable[[RbacRule], RbacRule | None]
 """What becomes of a generated rule before it is granted."""
 
 
-def as_generated(rule: Rule) -> Rule:
+def as_generated(rule: RbacRule) -> RbacRule:
     return rule
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from hanse.kube.errors import error_of
+from hanse.kube.errors import error_from_response
 from hanse.kube.transport import Request, Transport
 from hanse.local.real.cluster import RealCluster
 
@@ -46,5 +46,5 @@ async def marks(transport: Transport) -> set[str]:
 async def _answered(transport: Transport, request: Request) -> Any:
     response = await transport.send(request)
     if response.status >= 300:
-        raise error_of(response)
+        raise error_from_response(response)
     return msgspec.json.decode(response.body)

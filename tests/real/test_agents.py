@@ -17,7 +17,7 @@ from hanse.local.real.fleet import RealFleet
 from hanse.model.facts import Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.objects import ClusterId
-from hanse.model.rbac import Rule
+from hanse.model.rbac import RbacRule
 from tests.real.agent_process import Federation, Rules, federation
 from tests.real.scenarios import get, post
 from tests.scenarios.toy_offers import OffersScenario, shop_of
@@ -82,7 +82,7 @@ async def test_an_agent_may_do_nothing_else(agents: Federation) -> None:
 def without(verb: str, resource: str) -> Rules:
     """All that is generated but one verb of one resource."""
 
-    def only(rule: Rule) -> Rule:
+    def only(rule: RbacRule) -> RbacRule:
         if rule.resource != resource:
             return rule
         return replace(rule, verbs=tuple(one for one in rule.verbs if one != verb))

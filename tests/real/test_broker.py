@@ -13,7 +13,12 @@ from msgspec import Struct
 from hanse.kube.client import Client
 from hanse.kube.credentials import from_files
 from hanse.kube.http_transport import HttpTransport
-from hanse.kube.token_renewal import Account, InFile, InSecret, TokenRenewer
+from hanse.kube.token_renewal import (
+    FileTokenStore,
+    SecretTokenStore,
+    ServiceAccountName,
+    TokenRenewer,
+)
 from hanse.local.real.fleet import NAMES, RealFleet
 from tests.real.conftest import Kubectl, Said
 from tests.real.members import HOME, SOURCE, Fleet, joined, json_in, service_for, set_of, slice_of
@@ -210,15 +215,19 @@ async def test_a_member_renews_its_own_token_and_keeps_it_in_secret_and_file(
     broker, home = from_files((file,)), from_files((fleet.folder / "lubeck.kubeconfig",))
     old = (await broker.access()).identity.token
     ways = HttpTransport(broker), HttpTransport(home)
-    secret = InSecret(Client(ways[1]), "hanse-system", "hanse-broker", "kubeconfig")
+    secret = SecretTokenStore(Client(ways[1]), "hanse-system", "hanse-broker", "kubeconfig")
     clock = Later(timedelta(days=4))
     renewal = TokenRenewer(
-        Account(HOME, "lubeck"), Client(ways[0]), broker, (secret, InFile(file)), clock
+        ServiceAccountName(HOME, "lubeck"),
+        Client(ways[0]),
+        broker,
+        (secret, FileTokenStore(file)),
+        clock,
     )
 
     await renewal.once()
 
-    new = await InFile(file).token()
+    new = await FileTokenStore(file).token()
     assert new != old
     assert await secret.token() == new
     said = await fleet.kubectl(file, "broker", "-n", HOME, "get", "lease", "lubeck")

@@ -22,8 +22,8 @@ from hanse.kube.errors import (
     NotFound,
 )
 from hanse.kube.http_transport import HttpTransport
-from hanse.kube.leader_election import Following, LeaderElector, Leading, Standing
-from hanse.kube.watch_events import Applied, Deleted, Event, Listed
+from hanse.kube.leader_election import Leader, LeaderElector, LeaderState, Standby
+from hanse.kube.watch_events import Applied, Deleted, Listed, WatchEvent
 from hanse.kube.watcher import follow
 from hanse.local.real.fleet import RealFleet
 from hanse.model.kinds.coordination import Lease
@@ -103,7 +103,7 @@ async def test_a_list_as_a_stream_and_one_by_pages_find_the_same(client: Client)
 
 async def test_changes_are_told_in_their_order(client: Client) -> None:
     stream = follow(client, ConfigMap, namespace=SPACE, random=Random(1))
-    told: list[Event[ConfigMap]] = []
+    told: list[WatchEvent[ConfigMap]] = []
 
     async with aclosing(stream) as events:
         await anext(events)
@@ -142,7 +142,7 @@ async def test_kinds_and_release_are_found(client: Client) -> None:
 
 
 async def test_a_lease_passes_from_hand_to_hand(client: Client) -> None:
-    told: asyncio.Queue[tuple[str, Standing]] = asyncio.Queue()
+    told: asyncio.Queue[tuple[str, LeaderState]] = asyncio.Queue()
 
     def stand(name: str) -> "asyncio.Task[None]":
         elector = LeaderElector(
@@ -151,17 +151,17 @@ async def test_a_lease_passes_from_hand_to_hand(client: Client) -> None:
         run = elector.run(lambda standing: told.put_nowait((name, standing)))
         return asyncio.create_task(run, name=name)
 
-    async def until(wanted: tuple[str, Standing]) -> None:
+    async def until(wanted: tuple[str, LeaderState]) -> None:
         async with asyncio.timeout(20):
             while await told.get() != wanted:
                 pass
 
     first = stand("first")
-    await until(("first", Leading(0)))
+    await until(("first", Leader(0)))
     second = stand("second")
-    await until(("second", Following("first")))
+    await until(("second", Standby("first")))
     first.cancel()
-    await until(("second", Leading(1)))
+    await until(("second", Leader(1)))
     held = await client.read(Lease, "elected", SPACE)
     second.cancel()
     await asyncio.wait({first, second})

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hanse.kube.errors import error_of
+from hanse.kube.errors import error_from_response
 from hanse.kube.requests import path_of
 from hanse.kube.transport import JSON, Request, Response, Transport
 from hanse.local.real.fleet import RealFleet
@@ -71,7 +71,7 @@ def collection(kind: type[Object]) -> str:
 
 def _accepted(response: Response) -> Any:
     if response.status >= 300:
-        raise error_of(response)
+        raise error_from_response(response)
     return json.loads(response.body)
 
 

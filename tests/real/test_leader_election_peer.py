@@ -14,7 +14,7 @@ from hanse.kube.clock import WallClock
 from hanse.kube.credentials import from_files
 from hanse.kube.errors import AlreadyExists, NotFound
 from hanse.kube.http_transport import HttpTransport
-from hanse.kube.leader_election import LeaderElector, Standing
+from hanse.kube.leader_election import LeaderElector, LeaderState
 from hanse.kube.lease import LeaseTimings
 from hanse.local.real.fleet import RealFleet
 from hanse.local.real.programs import CONTROLLER_MANAGER
@@ -71,9 +71,9 @@ async def client_go(
 
 
 @asynccontextmanager
-async def standing(client: Client) -> AsyncIterator[list[Standing]]:
+async def standing(client: Client) -> AsyncIterator[list[LeaderState]]:
     """Our elector, and all that it told."""
-    told: list[Standing] = []
+    told: list[LeaderState] = []
     elector = LeaderElector(
         client, SPACE, NAME, OURS, clock=WallClock(), random=Random(1), terms=TERMS
     )

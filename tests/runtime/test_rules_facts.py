@@ -9,7 +9,14 @@ import msgspec
 import pytest
 
 from hanse.kube.transport import Request
-from hanse.model.admission import Allow, Ask, Deny, Review, Verdict, WebhookRule
+from hanse.model.admission import (
+    AdmissionDecision,
+    AdmissionRequest,
+    Allow,
+    Deny,
+    NeedsAnswer,
+    WebhookRule,
+)
 from hanse.model.crds import crd_of
 from hanse.model.facts import (
     Answer,
@@ -210,7 +217,7 @@ class Doorkeeper:
     name = "doorkeeper"
     asks = (WebhookRule(groups=("",), resources=("configmaps",)),)
 
-    def review(self, review: Review, snapshot: Snapshot) -> Verdict:
+    def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         wanted = review.object.get("data", {}).get("friend", "")
         place = ClusterObjectRef(snapshot.local, ObjectRef(ConfigMap.kind, wanted, SHOP))
         if snapshot.find(place) is not None:
@@ -218,7 +225,7 @@ class Doorkeeper:
         read = Read(place)
         answer = snapshot.fact(Answer, read.id)
         if answer is None:
-            return Ask(read)
+            return NeedsAnswer(read)
         return Allow() if answer.value is not None else Deny(f"data.friend: no ConfigMap {wanted}")
 
 
@@ -233,14 +240,16 @@ class Doorkeeper:
     ],
 )
 async def test_rule_8_webhooks_ask_for_what_the_store_does_not_know(
-    friend: str, link: LinkFaults, verdict: type[Verdict]
+    friend: str, link: LinkFaults, verdict: type[AdmissionDecision]
 ) -> None:
     async with town("lubeck") as world:
         await world.client("lubeck").create(configmap("known", SHOP))
         await asyncio.sleep(5)
         reconciler = world.agents["lubeck"].reconciler
         world.network.link("lubeck", "lubeck").faults = link
-        review = Review("CREATE", "", "v1", "ConfigMap", object={"data": {"friend": friend}})
+        review = AdmissionRequest(
+            "CREATE", "", "v1", "ConfigMap", object={"data": {"friend": friend}}
+        )
         started = asyncio.get_running_loop().time()
 
         given = await decide(Doorkeeper(), review, reconciler.snapshot, reconciler.answer)

@@ -11,7 +11,7 @@ from hanse.model.kinds.apps import StatefulSet, StatefulSetSpec
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.objects import ClusterObjectRef, Meta, object_ref
 from hanse.model.plan import Desired, Key, Patch, Plan
-from hanse.model.rbac import rights
+from hanse.model.rbac import rbac_rules
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
 from hanse.runtime.compare import object_patch, with_applied_record
 from hanse.runtime.diff import diff
@@ -96,7 +96,7 @@ async def test_a_patch_that_all_agree_on_is_left_to_the_first_in_the_order() -> 
 
 
 def test_who_makes_what_is_missing_may_not_delete_it() -> None:
-    rules = {r.resource: r.verbs for r in rights(Founder.watches, Role.LOCAL)}
+    rules = {r.resource: r.verbs for r in rbac_rules(Founder.watches, Role.LOCAL)}
 
     assert rules["namespaces"] == ("create", "get", "list", "watch")
 

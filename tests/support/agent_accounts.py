@@ -11,7 +11,7 @@ from hanse.model.kinds.federation import SYSTEM
 from hanse.model.naming import AGENT, SLOT_LEASES
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Feature
-from hanse.model.rbac import Rule, rights
+from hanse.model.rbac import RbacRule, rbac_rules
 from hanse.runtime.pause import PAUSE_WATCHES
 from tests.support import service_accounts
 from tests.support.service_accounts import Account
@@ -19,7 +19,7 @@ from tests.support.service_accounts import Account
 
 def rules_of(
     features: Iterable[Feature], cluster: ClusterId, role: Role, system: str
-) -> tuple[Rule, ...]:
+) -> tuple[RbacRule, ...]:
     """The RBAC rules of an agent in its own cluster or on the broker.
 
     In its own cluster it may also be the leader.
@@ -28,8 +28,8 @@ def rules_of(
     if role is Role.LOCAL:
         own = [(system, name) for name in (AGENT, *SLOT_LEASES)]
         leases = [*own, (SYSTEM, cluster)]
-        return rights(watches, role, Role.MEMBER, Role.LED, leases=leases)
-    return rights(watches, role, leases=[(BROKER_NAMESPACE, cluster)])
+        return rbac_rules(watches, role, Role.MEMBER, Role.LED, leases=leases)
+    return rbac_rules(watches, role, leases=[(BROKER_NAMESPACE, cluster)])
 
 
 def supervisor_account(features: Iterable[Feature], member: ClusterId) -> Account:
@@ -44,17 +44,17 @@ def account_of(
     cluster: ClusterId,
     role: Role,
     system: str,
-    only: Callable[[Rule], bool] = lambda _: True,
+    only: Callable[[RbacRule], bool] = lambda _: True,
 ) -> Account:
     """The account of an agent in its own cluster or on the broker, with selected rules."""
     rules = [rule for rule in rules_of(features, cluster, role, system) if only(rule)]
     return account_with(rules, cluster, system)
 
 
-def account_with(rules: Iterable[Rule], cluster: ClusterId, system: str) -> Account:
+def account_with(rules: Iterable[RbacRule], cluster: ClusterId, system: str) -> Account:
     """The account of a cluster's agent with just these rules."""
-    everywhere: list[service_accounts.Rule] = []
-    inside: dict[str, tuple[service_accounts.Rule, ...]] = {}
+    everywhere: list[service_accounts.RbacRule] = []
+    inside: dict[str, tuple[service_accounts.RbacRule, ...]] = {}
     for rule in rules:
         if rule.namespace:
             inside[rule.namespace] = (*inside.get(rule.namespace, ()), rule.wire())

@@ -11,14 +11,14 @@ import msgspec
 from msgspec import Struct
 
 from hanse.kube import requests
-from hanse.kube.errors import Unreachable, error_of
+from hanse.kube.errors import Unreachable, error_from_response
 from hanse.kube.transport import Request, Response, Transport
 from hanse.local import links
 from hanse.model import rbac
 from hanse.model.kinds.core import Namespace
 
 READ_METHODS = frozenset({"GET", "HEAD"})
-IDENTITY = requests.path_of(Namespace.kind, name=rbac.IDENTITY)
+IDENTITY_NAMESPACE = requests.path_of(Namespace.kind, name=rbac.IDENTITY_NAMESPACE)
 """The health probe of an idle connection: not counted as a request."""
 
 
@@ -219,7 +219,7 @@ class FaultyTransport:
 
     async def send(self, request: Request) -> Response:
         network, link = self._network, self._link
-        if request.path != IDENTITY and network.count(link):
+        if request.path != IDENTITY_NAMESPACE and network.count(link):
             await asyncio.sleep(3600)  # the sender is killed and never continues
         await asyncio.sleep(_delay(link.faults, request).total_seconds())
         try:
@@ -249,7 +249,7 @@ class FaultyTransport:
         await link.answer(request)
         match self._draw_outcome():
             case "refused":
-                raise error_of(_refusal(self._network.random))
+                raise error_from_response(_refusal(self._network.random))
             case "lost before" | "lost after":
                 raise link.error
             case "answered":

@@ -36,8 +36,8 @@ from hanse.model.kinds.gslb import (
     MemberCluster,
 )
 from hanse.model.objects import ClusterId, Meta, Object, Wire
-from hanse.model.probes import Target
-from hanse.model.rbac import rights
+from hanse.model.probes import ProbeTarget
+from hanse.model.rbac import rbac_rules
 from tests.support.agent_accounts import account_with
 from tests.support.federation import create_or_patch, install_crds
 from tests.support.scenario import Check, Scenario
@@ -66,7 +66,7 @@ class FakeHosts:
 
     def __call__(
         self,
-        target: Target,
+        target: ProbeTarget,
         timeout: float,
         done: Callable[[str], None],
         /,
@@ -143,7 +143,7 @@ class GslbScenario:
     async def _context(self, cluster: ClusterId, *, broken: bool) -> tuple[str, Wire, Wire]:
         testbed = self.scenario.testbed
         watches = [w for feature in self.scenario.features() for w in feature.watches]
-        account = account_with(rights(watches, Role.SITE), cluster, NAMESPACE)
+        account = account_with(rbac_rules(watches, Role.SITE), cluster, NAMESPACE)
         account = replace(account, name="gslb-leader")
         transport = testbed.connect(cluster)
         try:

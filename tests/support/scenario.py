@@ -27,7 +27,7 @@ from hanse.model.facts import ClusterState, Phase, Role
 from hanse.model.kinds.core import Namespace
 from hanse.model.objects import ClusterId, Meta
 from hanse.model.plan import Feature
-from hanse.model.rbac import Rule
+from hanse.model.rbac import RbacRule
 from hanse.providers.probes import ProbeFunction
 from hanse.runtime.questions import Provider
 from tests.support.agent_accounts import account_of
@@ -206,7 +206,7 @@ class Scenario:
         await self.network.kill_task(name, (*self.names, BROKER), running.task)
 
     async def allow(
-        self, cluster: ClusterId, only: Callable[[Rule], bool] = lambda _: True
+        self, cluster: ClusterId, only: Callable[[RbacRule], bool] = lambda _: True
     ) -> None:
         """Grant an agent its RBAC rules in its own cluster, or a part of them."""
         account = self._account(cluster, Role.LOCAL, only)
@@ -294,7 +294,7 @@ class Scenario:
         return self.network.transport(source, target, inner)
 
     def _account(
-        self, cluster: ClusterId, role: Role, only: Callable[[Rule], bool] = lambda _: True
+        self, cluster: ClusterId, role: Role, only: Callable[[RbacRule], bool] = lambda _: True
     ) -> Account:
         features = self._with_admission(AdmissionOptions(namespace=self.system))
         return account_of(features, cluster, role, self.system, only)

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from hanse.kube.client_config import ClientConfig, Identity
-from hanse.kube.errors import error_of
+from hanse.kube.errors import error_from_response
 from hanse.kube.transport import Request, Response, Transport
 
 Rule = dict[str, Any]
@@ -118,5 +118,5 @@ async def _ensure(transport: Transport, path: str, wanted: Rule) -> None:
 
 def _successful(answer: Response) -> Response:
     if not 200 <= answer.status < 300:
-        raise error_of(answer)
+        raise error_from_response(answer)
     return answer

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from hanse.kube.client_config import Credentials, Endpoint
+from hanse.kube.client_config import Credentials, ServerEndpoint
 from hanse.kube.clock import Clock
 from hanse.kube.lease import LeaseTimings
 from hanse.kube.transport import Transport
@@ -62,7 +62,7 @@ class ClusterTestbed(Protocol):
         """A transport authenticated as an agent's account, with RBAC where the engine has it."""
         ...
 
-    def endpoint(self, cluster: ClusterId) -> Endpoint:
+    def endpoint(self, cluster: ClusterId) -> ServerEndpoint:
         """The address of a cluster's API server, as it stands in kubeconfigs."""
         ...
 

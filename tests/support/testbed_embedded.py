@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 
 from hanse.app import BROKER
-from hanse.kube.client_config import Credentials, Endpoint
+from hanse.kube.client_config import Credentials, ServerEndpoint
 from hanse.kube.errors import Unreachable
 from hanse.kube.lease import LeaseTimings
 from hanse.kube.transport import Transport
@@ -53,8 +53,8 @@ class EmbeddedTestbed:
     async def agent_transport(self, account: Account, cluster: ClusterId) -> Transport:
         return InProcess(self._endpoints[cluster])
 
-    def endpoint(self, cluster: ClusterId) -> Endpoint:
-        return Endpoint(f"https://{cluster}.example:6443", ca_of(cluster))
+    def endpoint(self, cluster: ClusterId) -> ServerEndpoint:
+        return ServerEndpoint(f"https://{cluster}.example:6443", ca_of(cluster))
 
     def dial(self, cluster: ClusterId, credentials: Credentials) -> Transport:
         return UrlTransport(credentials, self._listed)

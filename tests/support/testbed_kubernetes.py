@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from hanse.app import BROKER
-from hanse.kube.client_config import ClientConfig, Credentials, Endpoint, StaticCredentials
+from hanse.kube.client_config import ClientConfig, Credentials, ServerEndpoint, StaticCredentials
 from hanse.kube.clock import WallClock
 from hanse.kube.errors import Unreachable
 from hanse.kube.http_transport import HttpTransport
@@ -58,7 +58,7 @@ class KubernetesTestbed:
             raise
         return agent
 
-    def endpoint(self, cluster: ClusterId) -> Endpoint:
+    def endpoint(self, cluster: ClusterId) -> ServerEndpoint:
         return self._fleet.clusters[cluster].access.endpoint
 
     def dial(self, cluster: ClusterId, credentials: Credentials) -> Transport:

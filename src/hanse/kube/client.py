@@ -8,10 +8,10 @@ import msgspec
 from msgspec import Struct
 
 from hanse.kube import requests
-from hanse.kube.concurrency_limit import Limit
-from hanse.kube.decoding import decode_object, page_in, unexpected_response
-from hanse.kube.errors import Gone, error_of
-from hanse.kube.rest_mapper import Kinds
+from hanse.kube.concurrency_limit import ConcurrencyLimit
+from hanse.kube.decoding import decode_list_page, decode_object, unexpected_response
+from hanse.kube.errors import Gone, error_from_response
+from hanse.kube.rest_mapper import RestMapper
 from hanse.kube.transport import JSON, Request, Response, Transport
 from hanse.kube.watch_events import Listed, Unreadable
 from hanse.model.objects import K, Wire, to_wire
@@ -34,28 +34,31 @@ class Client:
         self,
         transport: Transport,
         *,
-        limit: Limit | None = None,
+        limit: ConcurrencyLimit | None = None,
         field_manager: str = "hanse",
-        kinds: Kinds | None = None,
+        kinds: RestMapper | None = None,
     ) -> None:
-        self.kinds = kinds or Kinds()
+        self.kinds = kinds or RestMapper()
         self.supports_watch_list: bool | None = None
         """Whether the server serves WatchList; None until the first stream has tried."""
         self._transport = transport
-        self._limit = limit or Limit()
+        self._limit = limit or ConcurrencyLimit()
         self._field_manager = field_manager
 
     def beside(self) -> "Client":
         """The same server by a queue of its own, for what may not wait behind a backlog: leases."""
         return Client(
-            self._transport, limit=Limit(), field_manager=self._field_manager, kinds=self.kinds
+            self._transport,
+            limit=ConcurrencyLimit(),
+            field_manager=self._field_manager,
+            kinds=self.kinds,
         )
 
     async def send(self, request: Request) -> Response:
         """Any request; an answer that is not a success is raised."""
         response = await self._limit.send(self._transport, request)
         if not 200 <= response.status < 300:
-            raise error_of(response)
+            raise error_from_response(response)
         return response
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
@@ -142,7 +145,7 @@ class Client:
         """The server's present resourceVersion, by the smallest consistent list of a kind."""
         served = self.kinds.served_kind(kind)
         response = await self.send(requests.list_page(served, namespace, limit=1))
-        return page_in(response.body, kind).metadata.resource_version
+        return decode_list_page(response.body, kind).metadata.resource_version
 
     async def close(self) -> None:
         await self._transport.close()
@@ -159,7 +162,7 @@ class Client:
                 served, namespace, labels=labels, fields=fields, after=after
             )
             response = await self.send(request)
-            page = page_in(response.body, kind)
+            page = decode_list_page(response.body, kind)
             objects += page.objects
             unreadable += page.unreadable
             after = page.metadata.continue_

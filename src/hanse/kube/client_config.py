@@ -6,7 +6,7 @@ from typing import Protocol
 from msgspec import Struct
 
 
-class Endpoint(Struct, frozen=True):
+class ServerEndpoint(Struct, frozen=True):
     """Where an API server is, and by what its certificate is judged."""
 
     url: str
@@ -51,7 +51,7 @@ class ExecPlugin(Struct, frozen=True):
 class ClientConfig(Struct, frozen=True):
     """All that it takes to send requests; an `expires` in the past asks for new credentials."""
 
-    endpoint: Endpoint
+    endpoint: ServerEndpoint
     identity: Identity = Identity()
     namespace: str = ""
     expires: datetime | None = None

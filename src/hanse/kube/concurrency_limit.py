@@ -18,7 +18,7 @@ PACE = 2_000
 at a time, and each connection more takes memory and a handshake."""
 
 
-class Limit:
+class ConcurrencyLimit:
     """A window of concurrent requests, first come first served.
 
     It grows by one with each good answer until the first sign of trouble, and from then on by one

@@ -16,7 +16,7 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
-from hanse.kube.client_config import ClientConfig, Endpoint, Identity
+from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint
 from hanse.kube.errors import BadCredentials, Unreachable
 from hanse.kube.transport import Request
 
@@ -186,7 +186,7 @@ def _proxy_from_environment(url: str, local: bool) -> str:
     return getproxies().get(target.scheme, "")
 
 
-def tls_context(endpoint: Endpoint, identity: Identity) -> ssl.SSLContext:
+def tls_context(endpoint: ServerEndpoint, identity: Identity) -> ssl.SSLContext:
     """The TLS settings for one server and one identity; always verified unless told otherwise."""
     if endpoint.ca and not endpoint.insecure:
         context = _trusting_only(endpoint)
@@ -202,7 +202,7 @@ def tls_context(endpoint: Endpoint, identity: Identity) -> ssl.SSLContext:
     return context
 
 
-def _trusting_only(endpoint: Endpoint) -> ssl.SSLContext:
+def _trusting_only(endpoint: ServerEndpoint) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cadata=endpoint.ca.decode("ascii", "replace"))
     except (ssl.SSLError, ValueError):

@@ -9,14 +9,20 @@ from pathlib import Path
 from hanse.kube.client_config import (
     ClientConfig,
     Credentials,
-    Endpoint,
     Identity,
+    ServerEndpoint,
     StaticCredentials,
 )
 from hanse.kube.clock import Clock, WallClock
 from hanse.kube.errors import BadCredentials
 from hanse.kube.exec_plugin import run
-from hanse.kube.kubeconfig import Kubeconfig, ResolvedContext, Source, read_file, text_of
+from hanse.kube.kubeconfig import (
+    Kubeconfig,
+    KubeconfigSource,
+    ResolvedContext,
+    read_file,
+    token_text,
+)
 
 LOOK_AGAIN = timedelta(seconds=10)
 """How often files are looked at for changes."""
@@ -136,7 +142,9 @@ def load_kubeconfig(files: tuple[Path, ...]) -> Kubeconfig:
     if not there:
         names = ", ".join(str(file) for file in files)
         raise BadCredentials(f"no kubeconfig: none of {names} exists; set KUBECONFIG")
-    sources = [Source(read_file(file, "kubeconfig"), str(file), file.parent) for file in there]
+    sources = [
+        KubeconfigSource(read_file(file, "kubeconfig"), str(file), file.parent) for file in there
+    ]
     return Kubeconfig(sources, trusted=True)
 
 
@@ -147,7 +155,7 @@ def from_secret(text: bytes, *, origin: str, context: str = "") -> Credentials:
 
 def config_from_kubeconfig(text: bytes, *, origin: str, context: str = "") -> ClientConfig:
     """The way in by a kubeconfig that somebody else wrote; nothing of this machine is used."""
-    return Kubeconfig([Source(text, origin)], trusted=False).resolve(context).access
+    return Kubeconfig([KubeconfigSource(text, origin)], trusted=False).resolve(context).access
 
 
 def in_cluster(
@@ -170,8 +178,8 @@ def in_cluster(
         namespace = folder / "namespace"
         return ResolvedContext(
             ClientConfig(
-                Endpoint(url, ca),
-                Identity(token=text_of(token)),
+                ServerEndpoint(url, ca),
+                Identity(token=token_text(token)),
                 namespace.read_text().strip() if namespace.exists() else "",
             ),
             files=files,

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from hanse.kube.errors import UndecodableObject, Unreachable, error_from_watch_event
-from hanse.kube.watch_events import Applied, Deleted, Listed, Unreadable, Vanished
+from hanse.kube.watch_events import Applied, Deleted, DeletedUnreadable, Listed, Unreadable
 from hanse.model.objects import K
 
 T = TypeVar("T")
@@ -78,7 +78,7 @@ def decode_object(body: bytes, kind: type[K]) -> K:
         raise unexpected_response(error) from None
 
 
-def page_in(body: bytes, kind: type[K]) -> ObjectPage[K]:
+def decode_list_page(body: bytes, kind: type[K]) -> ObjectPage[K]:
     """The objects of a page; where one does not fit, each is read by itself."""
     try:
         page = _page_decoder(kind).decode(body)
@@ -137,7 +137,7 @@ class Bookmark(Struct, frozen=True):
     ends_list: bool
 
 
-Told = Applied[K] | Deleted[K] | Unreadable | Vanished | Bookmark
+DecodedEvent = Applied[K] | Deleted[K] | Unreadable | DeletedUnreadable | Bookmark
 
 
 class _Line(Struct, frozen=True, gc=False):
@@ -158,7 +158,7 @@ _line = msgspec.json.Decoder(_Line)
 _mark = msgspec.json.Decoder(_Mark)
 
 
-def decode_watch_event(line: bytes, kind: type[K]) -> Told[K]:
+def decode_watch_event(line: bytes, kind: type[K]) -> DecodedEvent[K]:
     """What one line of a watch tells; an ERROR event is raised as the error it is."""
     try:
         told = _line.decode(line)
@@ -179,16 +179,16 @@ def decode_watch_event(line: bytes, kind: type[K]) -> Told[K]:
     except msgspec.DecodeError as error:
         bad = unreadable(told.object, str(error))
         if told.type == "DELETED":
-            return Vanished(bad.namespace, bad.name, bad.resource_version)
+            return DeletedUnreadable(bad.namespace, bad.name, bad.resource_version)
         return bad
 
 
-def event_resource_version(event: Told[K]) -> str:
+def event_resource_version(event: DecodedEvent[K]) -> str:
     """The resourceVersion a watch may resume from after this event; empty where it says none."""
     match event:
         case Applied(obj) | Deleted(obj):
             return obj.metadata.resource_version
-        case Unreadable() | Vanished() | Bookmark():
+        case Unreadable() | DeletedUnreadable() | Bookmark():
             return event.resource_version
         case _:
             assert_never(event)
@@ -200,7 +200,7 @@ class StreamedList(Generic[K]):
     def __init__(self) -> None:
         self._found: dict[tuple[str, str], K | Unreadable] = {}
 
-    def take(self, event: Told[K]) -> None:
+    def take(self, event: DecodedEvent[K]) -> None:
         match event:
             case Applied(obj):
                 self._found[(obj.metadata.namespace, obj.metadata.name)] = obj
@@ -208,7 +208,7 @@ class StreamedList(Generic[K]):
                 self._found.pop((obj.metadata.namespace, obj.metadata.name), None)
             case Unreadable(namespace, name):
                 self._found[(namespace, name)] = event
-            case Vanished(namespace, name):
+            case DeletedUnreadable(namespace, name):
                 self._found.pop((namespace, name), None)
             case Bookmark():
                 pass

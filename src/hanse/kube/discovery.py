@@ -10,7 +10,7 @@ from msgspec import Struct
 from hanse.kube.client import Client
 from hanse.kube.decoding import unexpected_response
 from hanse.kube.errors import ApiError
-from hanse.kube.rest_mapper import Served
+from hanse.kube.rest_mapper import ServedKinds
 from hanse.kube.transport import JSON, Response
 from hanse.model.objects import Kind
 
@@ -24,7 +24,7 @@ _AGGREGATED = ",".join(
 T = TypeVar("T")
 
 
-class Change(Struct, frozen=True):
+class DiscoveryChange(Struct, frozen=True):
     """How what is served differs from what was served before."""
 
     appeared: frozenset[Kind] = frozenset()
@@ -55,7 +55,7 @@ class GroupVersion(Struct, frozen=True):
         return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
 
 
-class Found(Struct, frozen=True):
+class DiscoveredKinds(Struct, frozen=True):
     """What one answer tells: kinds, and versions whose kinds it does not know or tell."""
 
     kinds: frozenset[Kind] = frozenset()
@@ -63,12 +63,12 @@ class Found(Struct, frozen=True):
     untold: frozenset[GroupVersion] = frozenset()
 
 
-async def refresh(client: Client) -> Change:
+async def refresh(client: Client) -> DiscoveryChange:
     """Ask what is served, teach it to the client, and say what is different from before.
 
     What an aggregated API serves while it is down is not known: it is taken to be as it was.
     """
-    before = client.kinds.known or Served()
+    before = client.kinds.known or ServedKinds()
     core, groups = await asyncio.gather(_ask(client, "/api"), _ask(client, "/apis"))
     kinds = set(core.kinds | groups.kinds)
     stale = core.stale | groups.stale
@@ -77,9 +77,9 @@ async def refresh(client: Client) -> Change:
         kinds |= answer.kinds
         stale |= answer.stale
     kinds |= {kind for kind in before.kinds if GroupVersion(kind.group, kind.version) in stale}
-    now = Served(frozenset(kinds))
+    now = ServedKinds(frozenset(kinds))
     client.kinds.learn(now)
-    return Change(now.kinds - before.kinds, before.kinds - now.kinds)
+    return DiscoveryChange(now.kinds - before.kinds, before.kinds - now.kinds)
 
 
 async def server_version(client: Client) -> ServerVersion:
@@ -87,17 +87,17 @@ async def server_version(client: Client) -> ServerVersion:
     return _decoded(await client.read_raw("/version"), ServerVersion)
 
 
-async def _ask(client: Client, path: str) -> Found:
+async def _ask(client: Client, path: str) -> DiscoveredKinds:
     response = await client.read_raw(path, accept=_AGGREGATED)
     return kinds_in(_decoded(response, _Document))
 
 
-async def _ask_version(client: Client, wanted: GroupVersion) -> Found:
+async def _ask_version(client: Client, wanted: GroupVersion) -> DiscoveredKinds:
     try:
         response = await client.read_raw(wanted.path)
     except ApiError:
-        return Found(stale=frozenset({wanted}))
-    return Found(kinds_in_version(_decoded(response, _Resources), wanted))
+        return DiscoveredKinds(stale=frozenset({wanted}))
+    return DiscoveredKinds(kinds_in_version(_decoded(response, _Resources), wanted))
 
 
 class _ResponseKind(Struct, frozen=True):
@@ -154,7 +154,7 @@ class _Resources(Struct, frozen=True):
     resources: list[_Resource] | None = None
 
 
-def kinds_in(document: _Document) -> Found:
+def kinds_in(document: _Document) -> DiscoveredKinds:
     """What the document at `/api` or `/apis` tells, in its new form or the old one."""
     kinds: set[Kind] = set()
     stale: set[GroupVersion] = set()
@@ -166,7 +166,7 @@ def kinds_in(document: _Document) -> Found:
     untold = {GroupVersion("", version) for version in document.versions or ()}
     for named in document.groups or ():
         untold |= {GroupVersion(named.name, one.version) for one in named.versions or ()}
-    return Found(frozenset(kinds), frozenset(stale), frozenset(untold))
+    return DiscoveredKinds(frozenset(kinds), frozenset(stale), frozenset(untold))
 
 
 def kinds_in_version(document: _Resources, of: GroupVersion) -> frozenset[Kind]:

@@ -88,7 +88,7 @@ class ServerError(ApiError):
     """The server could not answer properly."""
 
 
-def error_of(response: Response) -> KubeError:
+def error_from_response(response: Response) -> KubeError:
     """The typed error for a response that is not a success."""
     status = _status_in(response.body)
     return _error(response.status, status, retry_after_header(response))

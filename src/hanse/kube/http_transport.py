@@ -11,7 +11,7 @@ import aiohttp
 from hanse import __version__
 from hanse.kube.client_config import ClientConfig, Credentials
 from hanse.kube.connection_pool import FAILURES, Connections
-from hanse.kube.errors import Unreachable, error_of
+from hanse.kube.errors import Unreachable, error_from_response
 from hanse.kube.transport import Request, Response
 
 CONNECT = timedelta(seconds=10)
@@ -51,7 +51,7 @@ class HttpTransport:
                     response = await _whole(answer)
                 except FAILURES as error:
                     raise connections.failure(error, request.timeout) from None
-                raise error_of(response)
+                raise error_from_response(response)
             yield split_lines(_chunks(answer, connections, request.timeout))
 
     async def close(self) -> None:

@@ -11,7 +11,7 @@ import msgspec
 import yaml
 from msgspec import Struct
 
-from hanse.kube.client_config import ClientConfig, Endpoint, ExecPlugin, Identity
+from hanse.kube.client_config import ClientConfig, ExecPlugin, Identity, ServerEndpoint
 from hanse.kube.errors import BadCredentials
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -91,7 +91,7 @@ class _Document(_Fields, frozen=True, rename="kebab"):
     current_context: str | None = None
 
 
-class Source(Struct, frozen=True):
+class KubeconfigSource(Struct, frozen=True):
     """One kubeconfig text and where it came from; a text with no folder may not name files."""
 
     text: bytes
@@ -111,7 +111,7 @@ class _Entry(Struct, frozen=True):
     """One named section and the source it stands in, since its paths are relative to that."""
 
     value: Any
-    source: Source
+    source: KubeconfigSource
 
 
 class Kubeconfig:
@@ -121,7 +121,7 @@ class Kubeconfig:
     or send us through a proxy.
     """
 
-    def __init__(self, sources: Iterable[Source], *, trusted: bool) -> None:
+    def __init__(self, sources: Iterable[KubeconfigSource], *, trusted: bool) -> None:
         self.current = ""
         self._trusted = trusted
         self._clusters: dict[str, _Entry] = {}
@@ -190,7 +190,7 @@ class _Reading:
         self._trusted = trusted
         self.files: list[Path] = []
 
-    def endpoint(self, entry: _Entry, label: str) -> Endpoint:
+    def endpoint(self, entry: _Entry, label: str) -> ServerEndpoint:
         cluster: _Cluster = entry.value
         at = f"{entry.source.origin}: {label}"
         if not cluster.server.startswith(("https://", "http://")):
@@ -200,7 +200,7 @@ class _Reading:
         self._refuse(at, "proxy-url", cluster.proxy_url)
         if cluster.proxy_url and not cluster.proxy_url.startswith(("http://", "https://")):
             raise BadCredentials(f"{at}: proxy-url must be http:// or https://; others do not work")
-        return Endpoint(
+        return ServerEndpoint(
             url=cluster.server.rstrip("/"),
             ca=self._pem(entry, label, "certificate-authority", cluster.certificate_authority_data),
             server_name=cluster.tls_server_name,
@@ -216,7 +216,7 @@ class _Reading:
             raise BadCredentials(f"{at}: auth-provider is not supported; use an exec plugin")
         token = user.token.strip()
         if user.token_file:
-            token = text_of(self._read(entry, label, "tokenFile", user.token_file))
+            token = token_text(self._read(entry, label, "tokenFile", user.token_file))
         if not token.isascii() or not token.isprintable():
             raise BadCredentials(f"{at}: the token is not one line of ASCII; copy it again")
         certificate = self._pem(entry, label, "client-certificate", user.client_certificate_data)
@@ -228,7 +228,7 @@ class _Reading:
         return Identity(token, certificate, key, user.username, user.password, _impersonation(user))
 
     def plugin(
-        self, entry: _Entry, cluster: _Entry, endpoint: Endpoint, label: str
+        self, entry: _Entry, cluster: _Entry, endpoint: ServerEndpoint, label: str
     ) -> ExecPlugin | None:
         user: _User = entry.value
         if user.exec is None:
@@ -285,12 +285,12 @@ def read_file(file: Path, wanted_by: str) -> bytes:
         raise BadCredentials(f"{wanted_by}: cannot read {file}: {error.strerror}") from None
 
 
-def text_of(content: bytes) -> str:
+def token_text(content: bytes) -> str:
     """The one line of a file that holds a token."""
     return content.decode("ascii", "replace").strip()
 
 
-def _document(source: Source) -> _Document:
+def _document(source: KubeconfigSource) -> _Document:
     loaded = _attempt(
         lambda: yaml.load(source.text, Loader=_Loader),  # noqa: S506 - a safe loader, in C if there
         f"{source.origin}: not YAML; see `kubectl config view`",
@@ -323,7 +323,7 @@ def _impersonation(user: _User) -> tuple[tuple[str, str], ...]:
     return tuple(headers)
 
 
-def _told_to_plugin(cluster: _Cluster, endpoint: Endpoint) -> bytes:
+def _told_to_plugin(cluster: _Cluster, endpoint: ServerEndpoint) -> bytes:
     config = [
         item.get("extension")
         for item in cluster.extensions or ()

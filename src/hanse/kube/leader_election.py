@@ -21,13 +21,13 @@ from hanse.kube.lease import (
     ObservedLease,
     Renew,
     Wait,
-    change_to,
-    decide,
+    lease_patch,
+    lease_request_patch,
     new_lease,
+    next_action,
     next_spec,
-    released,
-    wanted_by,
-    wish,
+    preferred_holder,
+    released_spec,
 )
 from hanse.kube.store import number, version_of
 from hanse.kube.watch_events import Applied, Deleted, Listed
@@ -43,22 +43,22 @@ RELEASE = timedelta(seconds=3)
 """What giving a lease back may take when we are asked to stop."""
 
 
-class Leading(Struct, frozen=True):
+class Leader(Struct, frozen=True):
     """We hold the lease; epochs of one lease only grow."""
 
     epoch: int
 
 
-class Following(Struct, frozen=True):
+class Standby(Struct, frozen=True):
     """Somebody else holds the lease, or nobody that we know of."""
 
     holder: str = ""
 
 
-Standing = Leading | Following
+LeaderState = Leader | Standby
 
 
-class Order(Protocol):
+class HolderPreference(Protocol):
     """Who of several candidates should rather hold a lease."""
 
     def acquire_delay(self) -> timedelta:
@@ -80,7 +80,7 @@ class NoPreference:
     def acquire_delay(self) -> timedelta:
         return timedelta(0)
 
-    def prefers(self, candidate: str) -> bool:  # noqa: ARG002 - an `Order`
+    def prefers(self, candidate: str) -> bool:  # noqa: ARG002 - an `HolderPreference`
         return False
 
     def may_request(self) -> bool:
@@ -90,7 +90,7 @@ class NoPreference:
 class LeaderElector:
     """Stands for election under one identity.
 
-    An `Order` is how leaders of several members spread over their supervisors: each leaves a free
+    An `HolderPreference` is how leaders of several members spread over their supervisors: each leaves a free
     lease to who goes before it, and gives one back when such a candidate has asked for it. Who
     asks has stood by for a while, so that nobody who comes and goes takes anything from others.
     """
@@ -105,7 +105,7 @@ class LeaderElector:
         clock: Clock,
         random: Random,
         terms: LeaseTimings = DEFAULT_TIMINGS,
-        order: Order | None = None,
+        order: HolderPreference | None = None,
     ) -> None:
         self.renewed_at: float | None = None
         """The loop's time when the last good renewal began; None while we do not lead."""
@@ -122,13 +122,13 @@ class LeaderElector:
         self._seen = ObservedLease(None, 0.0)
         self._known_transitions = -1
         self._news = asyncio.Event()
-        self._standing: Standing | None = None
+        self._standing: LeaderState | None = None
         self._trouble = ""
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> LeaderState:
         """How we stand by what was told last; before a write, ask `may_write` instead."""
-        return self._standing or Following()
+        return self._standing or Standby()
 
     def may_write(self) -> bool:
         """Whether our last renewal is young enough for a write that is sent now."""
@@ -137,7 +137,7 @@ class LeaderElector:
         until = self.renewed_at + self._terms.deadline.total_seconds()
         return asyncio.get_running_loop().time() < until
 
-    async def run(self, tell: Callable[[Standing], None]) -> None:
+    async def run(self, tell: Callable[[LeaderState], None]) -> None:
         """Stand for election until cancelled, then give the lease back; tells every change."""
         async with asyncio.TaskGroup() as group:
             watching = group.create_task(self._watch(), name=f"watch lease {self._name}")
@@ -149,19 +149,19 @@ class LeaderElector:
                 watching.cancel()
                 await self._step_down(tell)
 
-    async def _follow(self, tell: Callable[[Standing], None]) -> None:
+    async def _follow(self, tell: Callable[[LeaderState], None]) -> None:
         """Wait for the lease to be free, and take it; returns when we lead."""
         await self._look()
         while self.renewed_at is None:
             now = asyncio.get_running_loop().time()
             match self._next_step(now):
                 case Wait(holder, until):
-                    self._tell(tell, Following(holder))
+                    self._tell(tell, Standby(holder))
                     await self._ask_for_it(holder, now)
                     await self._news_until(until)
                 case Acquire():
                     self._steady = ("", 0.0)
-                    self._tell(tell, Following())
+                    self._tell(tell, Standby())
                     await self._take()
                 case Renew():
                     await self._take()
@@ -181,10 +181,10 @@ class LeaderElector:
             case _:
                 return
 
-    async def _lead(self, tell: Callable[[Standing], None]) -> None:
+    async def _lead(self, tell: Callable[[LeaderState], None]) -> None:
         """Renew until that fails for too long, or somebody else is seen to hold it."""
         assert self._seen.lease is not None, "what we lead was written by us"
-        self._tell(tell, Leading(self._seen.lease.spec.lease_transitions))
+        self._tell(tell, Leader(self._seen.lease.spec.lease_transitions))
         while self.renewed_at is not None:
             loop = asyncio.get_running_loop()
             match self._next_step(loop.time()):
@@ -194,7 +194,7 @@ class LeaderElector:
                     await self._renew_in_time(step, self.renewed_at)
                 case Lost(holder):
                     self.renewed_at = None
-                    self._tell(tell, Following(holder))
+                    self._tell(tell, Standby(holder))
                 case Acquire() | Wait():
                     raise AssertionError("a leader renews or loses")
 
@@ -218,7 +218,7 @@ class LeaderElector:
         return lease is not None and lease.spec.holder_identity == self._me
 
     def _gives_way(self) -> bool:
-        wanted = wanted_by(self._seen.lease)
+        wanted = preferred_holder(self._seen.lease)
         return bool(wanted) and self._order.prefers(wanted)
 
     async def _ask_for_it(self, holder: str, now: float) -> None:
@@ -226,13 +226,13 @@ class LeaderElector:
         if self._steady[0] != holder:
             self._steady = (holder, now)
         lease = self._seen.lease
-        if lease is None or wanted_by(lease) or self._order.prefers(holder):
+        if lease is None or preferred_holder(lease) or self._order.prefers(holder):
             return
         if now < self._steady[1] + STEADY.total_seconds() or not self._order.may_request():
             return
         with suppress(KubeError, TimeoutError):  # it was renewed meanwhile: at the next chance
             async with asyncio.timeout(self._terms.retry.total_seconds()):
-                change = wish(lease, self._me)
+                change = lease_request_patch(lease, self._me)
                 self._see(await self._client.patch(Lease, self._name, self._namespace, change))
 
     async def _attempt(self, step: Acquire | Renew) -> None:
@@ -267,7 +267,7 @@ class LeaderElector:
         )
         if held is None:
             return await self._client.create(new_lease(self._namespace, self._name, spec))
-        change = change_to(held, spec)
+        change = lease_patch(held, spec)
         return await self._client.patch(Lease, self._name, self._namespace, change)
 
     async def _look(self) -> bool:
@@ -294,7 +294,7 @@ class LeaderElector:
             self._known_transitions = max(self._known_transitions, lease.spec.lease_transitions)
 
     def _next_step(self, now: float) -> Acquire | Renew | Wait | Lost:
-        return decide(
+        return next_action(
             self._seen,
             now,
             self._me,
@@ -349,21 +349,21 @@ class LeaderElector:
         spread = 1.0 if leading else 1 + self._terms.jitter * self._random.random()
         await asyncio.sleep(self._terms.retry.total_seconds() * spread)
 
-    async def _step_down(self, tell: Callable[[Standing], None]) -> None:
+    async def _step_down(self, tell: Callable[[LeaderState], None]) -> None:
         """Stop leading, and only then give the lease back, as far as the server can be reached."""
         leading, self.renewed_at = self.renewed_at is not None, None
-        self._tell(tell, Following())
+        self._tell(tell, Standby())
         held = self._seen.lease
         if not leading or held is None:
             return
-        change = change_to(held, released(held.spec, self._clock.now()))
+        change = lease_patch(held, released_spec(held.spec, self._clock.now()))
         try:
             async with asyncio.timeout(RELEASE.total_seconds()):
                 await self._client.patch(Lease, self._name, self._namespace, change)
         except (KubeError, TimeoutError):
             return  # it lapses by itself
 
-    def _tell(self, tell: Callable[[Standing], None], standing: Standing) -> None:
+    def _tell(self, tell: Callable[[LeaderState], None], standing: LeaderState) -> None:
         if standing != self._standing:
             self._standing = standing
             tell(standing)

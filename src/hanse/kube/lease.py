@@ -18,7 +18,7 @@ class LeaseTimings(Struct, frozen=True):
     jitter: float = 1.2
 
 
-WANTED = "hanse.dev/wanted-by"
+PREFERRED_HOLDER = "hanse.dev/wanted-by"
 """Annotation of a Lease: a candidate that should rather hold it, and asks for it."""
 
 DEFAULT_TIMINGS = LeaseTimings()
@@ -68,10 +68,10 @@ class Lost(Struct, frozen=True):
     holder: str
 
 
-Step = Acquire | Renew | Wait | Lost
+LeaseAction = Acquire | Renew | Wait | Lost
 
 
-def decide(
+def next_action(
     seen: ObservedLease,
     now: float,
     me: str,
@@ -79,7 +79,7 @@ def decide(
     renewed_at: float | None = None,
     known_transitions: int = -1,
     deadline: timedelta = DEFAULT_TIMINGS.deadline,
-) -> Step:
+) -> LeaseAction:
     """What a candidate does next; `renewed_at` is when its last good renewal began, if it leads.
 
     A lease that was deleted goes on from the number of transitions we know of, so that whoever
@@ -128,7 +128,7 @@ def next_spec(
             assert_never(step)
 
 
-def released(held: LeaseSpec, now: datetime) -> LeaseSpec:
+def released_spec(held: LeaseSpec, now: datetime) -> LeaseSpec:
     """The record of a lease given back: nobody's, and lapsed within a second in any case."""
     at = format_micro_time(now)
     return LeaseSpec(
@@ -139,27 +139,27 @@ def released(held: LeaseSpec, now: datetime) -> LeaseSpec:
     )
 
 
-def wanted_by(lease: Lease | None) -> str:
+def preferred_holder(lease: Lease | None) -> str:
     """The candidate that asks for a lease; empty where none does."""
-    return lease.metadata.annotations.get(WANTED, "") if lease is not None else ""
+    return lease.metadata.annotations.get(PREFERRED_HOLDER, "") if lease is not None else ""
 
 
-def wish(lease: Lease, me: str) -> Wire:
+def lease_request_patch(lease: Lease, me: str) -> Wire:
     """The merge patch by which a candidate asks for a lease that somebody else holds."""
-    return {"metadata": {**_as_seen(lease), "annotations": {WANTED: me}}}
+    return {"metadata": {**_as_seen(lease), "annotations": {PREFERRED_HOLDER: me}}}
 
 
 def _as_seen(lease: Lease) -> Wire:
     return {"uid": lease.metadata.uid, "resourceVersion": lease.metadata.resource_version}
 
 
-def change_to(lease: Lease, spec: LeaseSpec) -> Wire:
+def lease_patch(lease: Lease, spec: LeaseSpec) -> Wire:
     """The merge patch that makes a lease say so, if it is still the one that we saw.
 
     With a change of holder nobody wants it any more.
     """
-    kept = spec.holder_identity == lease.spec.holder_identity or not wanted_by(lease)
-    wishes: Wire = {} if kept else {"annotations": {WANTED: None}}
+    kept = spec.holder_identity == lease.spec.holder_identity or not preferred_holder(lease)
+    wishes: Wire = {} if kept else {"annotations": {PREFERRED_HOLDER: None}}
     return {
         "metadata": {**_as_seen(lease), **wishes},
         "spec": {

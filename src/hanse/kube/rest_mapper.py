@@ -8,7 +8,7 @@ from msgspec import Struct
 from hanse.model.objects import Kind, Object
 
 
-class Served(Struct, frozen=True):
+class ServedKinds(Struct, frozen=True):
     """Every kind that a server serves, in each of its versions."""
 
     kinds: frozenset[Kind] = frozenset()
@@ -46,14 +46,14 @@ class Notifier:
             await self._next.wait()
 
 
-class Kinds:
+class RestMapper:
     """What is known of the served kinds; `changed` rings when that is another answer."""
 
     def __init__(self) -> None:
-        self.known: Served | None = None
+        self.known: ServedKinds | None = None
         self.changed = Notifier()
 
-    def learn(self, served: Served) -> None:
+    def learn(self, served: ServedKinds) -> None:
         """Take in what discovery found."""
         if served != self.known:
             self.known = served

@@ -9,15 +9,15 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from hanse.kube.watch_events import (
-    Alive,
     Applied,
     Deleted,
-    Event,
+    DeletedUnreadable,
     Interrupted,
     Listed,
     NotServed,
+    Progress,
     Unreadable,
-    Vanished,
+    WatchEvent,
 )
 from hanse.model.objects import K, Meta, Object
 from hanse.model.snapshot import Index
@@ -85,7 +85,7 @@ class Store(Generic[K]):
         """How many objects an index finds under a value."""
         return len(self._found.get((index, value), ()))
 
-    def take(self, event: Event[K]) -> Iterable[StoreChange[K]]:
+    def take(self, event: WatchEvent[K]) -> Iterable[StoreChange[K]]:
         """Take in what the stream told, and say what changed by it."""
         match event:
             case Listed(objects, resource_version, unreadable):
@@ -103,10 +103,10 @@ class Store(Generic[K]):
                 self.version = max(self.version, number(event.resource_version))
                 self.unreadable[(namespace, name)] = event
                 return ()
-            case Vanished(namespace, name, resource_version):
+            case DeletedUnreadable(namespace, name, resource_version):
                 self.version = max(self.version, number(resource_version))
                 return self._vanish((namespace, name))
-            case Alive(resource_version):
+            case Progress(resource_version):
                 self.version = max(self.version, number(resource_version))
                 return ()
             case Interrupted() | NotServed():

@@ -16,7 +16,7 @@ from hanse.kube.client import Client
 from hanse.kube.client_config import Credentials
 from hanse.kube.clock import Clock
 from hanse.kube.errors import BadCredentials, KubeError
-from hanse.kube.kubeconfig import Kubeconfig, Source, read_file
+from hanse.kube.kubeconfig import Kubeconfig, KubeconfigSource, read_file
 from hanse.kube.requests import path_of
 from hanse.kube.transport import Request
 from hanse.model.kinds.core import Secret
@@ -34,7 +34,7 @@ SHORTEST = timedelta(minutes=10)
 _ACCOUNTS = Kind("", "v1", "ServiceAccount", "serviceaccounts")
 
 
-class Account(Struct, frozen=True):
+class ServiceAccountName(Struct, frozen=True):
     """A ServiceAccount by its name."""
 
     namespace: str
@@ -46,7 +46,7 @@ class Account(Struct, frozen=True):
         return f"system:serviceaccount:{self.namespace}:{self.name}"
 
 
-class Place(Protocol):
+class TokenStore(Protocol):
     """Where a kubeconfig with a token is kept; what fails is told as a `KubeError`."""
 
     async def token(self) -> str:
@@ -58,7 +58,7 @@ class Place(Protocol):
         ...
 
 
-class InFile:
+class FileTokenStore:
     """A kubeconfig file of ours; one that a kubelet mounts cannot be written and changes by it."""
 
     def __init__(self, file: Path, context: str = "") -> None:
@@ -79,7 +79,7 @@ class InFile:
             raise BadCredentials(f"{self._file}: {why}") from None
 
 
-class InSecret:
+class SecretTokenStore:
     """A kubeconfig in a Secret of our own cluster."""
 
     def __init__(self, client: Client, namespace: str, name: str, key: str) -> None:
@@ -113,10 +113,10 @@ class TokenRenewer:
 
     def __init__(
         self,
-        account: Account,
+        account: ServiceAccountName,
         server: Client,
         credentials: Credentials,
-        places: Sequence[Place],
+        places: Sequence[TokenStore],
         clock: Clock,
     ) -> None:
         self._account = account
@@ -158,7 +158,7 @@ class TokenRenewer:
             else:
                 log.info("token renewed", extra={"account": self._account.subject})
 
-    async def _kept(self, place: Place) -> str:
+    async def _kept(self, place: TokenStore) -> str:
         try:
             return await place.token()
         except KubeError:
@@ -213,7 +213,11 @@ def _replaced(file: Path, text: bytes) -> None:
 
 def _token_in(text: bytes, origin: str, context: str = "") -> str:
     """The token that stands in a kubeconfig itself, not in a file that it names."""
-    token = Kubeconfig([Source(text, origin)], trusted=False).resolve(context).access.identity.token
+    token = (
+        Kubeconfig([KubeconfigSource(text, origin)], trusted=False)
+        .resolve(context)
+        .access.identity.token
+    )
     return token if token.encode() in text else ""
 
 

@@ -40,7 +40,7 @@ class Deleted(Struct, Generic[K], frozen=True):
     object: K
 
 
-class Vanished(Struct, frozen=True):
+class DeletedUnreadable(Struct, frozen=True):
     """An object is gone, and how it was last cannot be read."""
 
     namespace: str
@@ -48,7 +48,7 @@ class Vanished(Struct, frozen=True):
     resource_version: str = ""
 
 
-class Alive(Struct, frozen=True):
+class Progress(Struct, frozen=True):
     """The watch stands and nothing happened up to this resourceVersion."""
 
     resource_version: str
@@ -64,6 +64,13 @@ class NotServed(Struct, frozen=True):
     """The server does not know the kind (any more); the stream goes on when it does."""
 
 
-Event = (
-    Listed[K] | Applied[K] | Deleted[K] | Unreadable | Vanished | Alive | Interrupted | NotServed
+WatchEvent = (
+    Listed[K]
+    | Applied[K]
+    | Deleted[K]
+    | Unreadable
+    | DeletedUnreadable
+    | Progress
+    | Interrupted
+    | NotServed
 )

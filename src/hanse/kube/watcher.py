@@ -13,8 +13,8 @@ from hanse.kube import requests
 from hanse.kube.client import Client
 from hanse.kube.decoding import (
     Bookmark,
+    DecodedEvent,
     StreamedList,
-    Told,
     decode_watch_event,
     event_resource_version,
 )
@@ -30,7 +30,7 @@ from hanse.kube.errors import (
 )
 from hanse.kube.retry import ABSENT, retry_delay
 from hanse.kube.transport import Request
-from hanse.kube.watch_events import Alive, Event, Interrupted, NotServed
+from hanse.kube.watch_events import Interrupted, NotServed, Progress, WatchEvent
 from hanse.model.objects import K
 
 SHORTEST, LONGEST = timedelta(minutes=5), timedelta(minutes=10)
@@ -65,10 +65,10 @@ async def follow(
     labels: str = "",
     fields: str = "",
     random: Random,
-) -> AsyncGenerator[Event[K], None]:
+) -> AsyncGenerator[WatchEvent[K], None]:
     """Tell all there is of a kind and then every change, for as long as somebody listens.
 
-    An outage is told once, by `Interrupted`, and its end by `Alive`, after a list that does not end
+    An outage is told once, by `Interrupted`, and its end by `Progress`, after a list that does not end
     it yet. Whoever stops listening early closes the generator (`contextlib.aclosing`).
     """
     stream = _Stream(client, kind, _Selection(namespace, labels, fields), random)
@@ -115,7 +115,7 @@ class _Stream(Generic[K]):
         self._opened_at: float | None = None
         self._heard = False
 
-    async def once(self) -> AsyncGenerator[Event[K], None]:
+    async def once(self) -> AsyncGenerator[WatchEvent[K], None]:
         """List where that is due, then watch until the server ends it."""
         self._opened_at = None
         self._heard = False
@@ -206,7 +206,7 @@ class _Stream(Generic[K]):
     def _found_kind(self) -> None:
         self._absent = False
 
-    async def _list_by_pages(self) -> Event[K]:
+    async def _list_by_pages(self) -> WatchEvent[K]:
         chosen = self._selection
         listed = await self._client.list(
             self._kind, namespace=chosen.namespace, labels=chosen.labels, fields=chosen.fields
@@ -248,7 +248,7 @@ class _Stream(Generic[K]):
 
     async def _told(
         self, lines: AsyncIterator[bytes], lasting: float
-    ) -> AsyncGenerator[Event[K], None]:
+    ) -> AsyncGenerator[WatchEvent[K], None]:
         events = self._events(lines, lasting + GRACE.total_seconds())
         async with aclosing(events):
             if not self._after:
@@ -265,17 +265,17 @@ class _Stream(Generic[K]):
                 yield gathering.listed(event.resource_version)
             if self._down and not self.expires_for_ever():
                 self._down = False
-                yield Alive(self._after)
+                yield Progress(self._after)
             async for event in events:
                 self._advance(event_resource_version(event))
                 if self._down:  # what expired each time has stood for once
                     self._down = False
-                    yield Alive(self._after)
-                yield Alive(event.resource_version) if isinstance(event, Bookmark) else event
+                    yield Progress(self._after)
+                yield Progress(event.resource_version) if isinstance(event, Bookmark) else event
 
     async def _events(
         self, lines: AsyncIterator[bytes], patience: float
-    ) -> AsyncGenerator[Told[K], None]:
+    ) -> AsyncGenerator[DecodedEvent[K], None]:
         told = 0
         while True:
             try:

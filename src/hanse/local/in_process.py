@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from msgspec import Struct
 
 from hanse.kube.client_config import ClientConfig, Credentials
-from hanse.kube.errors import Unreachable, error_of
+from hanse.kube.errors import Unreachable, error_from_response
 from hanse.kube.transport import Request, Response
 from tinykube import request as served
 from tinykube.errors import StatusError
@@ -30,7 +30,7 @@ class InProcess:
             async with self._server.stream(request, self._user) as lines:
                 yield lines
         except StatusError as error:
-            raise error_of(client_response(error.response)) from error
+            raise error_from_response(client_response(error.response)) from error
 
     async def close(self) -> None:
         """There is nothing to release."""
@@ -70,7 +70,7 @@ class UrlTransport:
             async with api.stream(request, user) as lines:
                 yield lines
         except StatusError as error:
-            raise error_of(client_response(error.response)) from error
+            raise error_from_response(client_response(error.response)) from error
 
     async def close(self) -> None:
         """There is nothing to release."""

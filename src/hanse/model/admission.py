@@ -11,7 +11,7 @@ from hanse.model.snapshot import Snapshot
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
 
-class Review(Struct, frozen=True):
+class AdmissionRequest(Struct, frozen=True):
     """A write that an API server asks about before it happens."""
 
     operation: Operation
@@ -46,13 +46,13 @@ class Deny(Struct, frozen=True):
     code: int = 403
 
 
-class Ask(Struct, frozen=True):
+class NeedsAnswer(Struct, frozen=True):
     """Something must be known that no store knows: it is asked once, and the review repeated."""
 
     question: Read | Call
 
 
-Verdict: TypeAlias = Allow | Deny | Ask
+AdmissionDecision: TypeAlias = Allow | Deny | NeedsAnswer
 
 
 class WebhookRule(Struct, frozen=True):
@@ -83,4 +83,4 @@ class AdmissionHook(Protocol):
     @property
     def asks(self) -> tuple[WebhookRule, ...]: ...
 
-    def review(self, review: Review, snapshot: Snapshot) -> Verdict: ...
+    def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision: ...

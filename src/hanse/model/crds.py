@@ -33,7 +33,14 @@ from hanse.model.kinds.networks import Network, NetworkPeering, NetworkPort, Ten
 from hanse.model.kinds.policynetworking import ClusterNetworkPolicy as AdminNetworkPolicy
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
 from hanse.model.objects import Kind, Object, Wire
-from hanse.model.schema import Column, Crd, constraints, described, object_schema, validations
+from hanse.model.schema import (
+    Column,
+    Crd,
+    constraints,
+    object_schema,
+    struct_description,
+    validations,
+)
 
 OURS: tuple[type[Object], ...] = (
     AMKOCluster,
@@ -109,7 +116,7 @@ def crd_of(kind: type[Object]) -> Wire:
 
 def stand_in(kind: type[Object]) -> Wire:
     """A definition of somebody else's kind that takes everything."""
-    schema = {"description": described(kind), **_OPEN}
+    schema = {"description": struct_description(kind), **_OPEN}
     metadata: Wire = {"labels": {STAND_IN: "true"}}
     if kind.kind.group.endswith((".k8s.io", ".kubernetes.io")):
         # an API server refuses definitions in these groups that do not say who approved them
@@ -187,7 +194,7 @@ def _schema(kind: type[Object], crd: Crd) -> Wire:
         "metadata": metadata,
     }
     return {
-        "description": described(kind),
+        "description": struct_description(kind),
         **body,
         "properties": {**common, **body["properties"]},
         **validations(crd.rules),

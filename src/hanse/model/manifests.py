@@ -8,7 +8,7 @@ from hanse.model.crds import crds
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import Namespace
 from hanse.model.objects import Kind, Object, Wire, to_wire
-from hanse.model.rbac import Rule
+from hanse.model.rbac import RbacRule
 
 PART_OF = "app.kubernetes.io/part-of"
 """Label of everything that is set up here, so that it can be found and removed as one."""
@@ -91,7 +91,7 @@ def namespace(name: str) -> Manifest:
     return Manifest(Namespace.kind, wire, settled=True)
 
 
-def roles(name: str, rules: Iterable[Rule]) -> tuple[Manifest, ...]:
+def roles(name: str, rules: Iterable[RbacRule]) -> tuple[Manifest, ...]:
     """One ClusterRole for what holds everywhere, one Role for each namespace."""
     return tuple(
         manifest(kind, name, space, body={"rules": [rule.wire() for rule in held]})
@@ -100,7 +100,7 @@ def roles(name: str, rules: Iterable[Rule]) -> tuple[Manifest, ...]:
 
 
 def bindings(
-    name: str, role: str, rules: Iterable[Rule], subject: Subject, labels: Mapping[str, str]
+    name: str, role: str, rules: Iterable[RbacRule], subject: Subject, labels: Mapping[str, str]
 ) -> tuple[Manifest, ...]:
     """What gives an account the roles that `roles` makes of the same rules."""
     return tuple(
@@ -121,8 +121,8 @@ def _binding(
     return manifest(bound, name, space, body=body, labels=labels)
 
 
-def _by_place(rules: Iterable[Rule]) -> list[tuple[Kind, str, Sequence[Rule]]]:
-    places: dict[str, list[Rule]] = {}
+def _by_place(rules: Iterable[RbacRule]) -> list[tuple[Kind, str, Sequence[RbacRule]]]:
+    places: dict[str, list[RbacRule]] = {}
     for rule in rules:
         places.setdefault(rule.namespace, []).append(rule)
     return [

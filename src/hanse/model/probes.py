@@ -11,7 +11,7 @@ from hanse.model.plan import Key
 from hanse.model.snapshot import Change, Snapshot
 
 
-class Target(Struct, frozen=True, order=True):
+class ProbeTarget(Struct, frozen=True, order=True):
     """What is tried: a connection, or over it a request that must succeed."""
 
     type: Literal["TCP", "HTTP", "HTTPS"]
@@ -25,7 +25,7 @@ class Target(Struct, frozen=True, order=True):
         return f"{self.type} {where}:{self.port}{self.path}"
 
 
-class Rule(Struct, frozen=True):
+class ProbePolicy(Struct, frozen=True):
     """How often, how long, and how many tries in a row decide."""
 
     interval: timedelta = timedelta(seconds=10)
@@ -37,20 +37,20 @@ class Rule(Struct, frozen=True):
 class Probe(Struct, frozen=True):
     """One target and the rule by which it is judged."""
 
-    target: Target
-    rule: Rule = Rule()
+    target: ProbeTarget
+    rule: ProbePolicy = ProbePolicy()
 
 
-class Health(Fact, frozen=True):
+class TargetHealth(Fact, frozen=True):
     """What a probe's rule decided last; there is none before it has decided anything."""
 
-    target: Target
+    target: ProbeTarget
     up: bool
     since: datetime
     reason: str = ""
 
     @property
-    def key(self) -> Target:
+    def key(self) -> ProbeTarget:
         return self.target
 
 

@@ -11,13 +11,13 @@ from hanse.model.kinds.core import Event, Namespace
 from hanse.model.objects import Kind, Wire
 from hanse.model.snapshot import Watch, Writes
 
-IDENTITY = "kube-system"
+IDENTITY_NAMESPACE = "kube-system"
 """The namespace by whose uid a cluster is known again."""
 
 _READ = ("get", "list", "watch")
 
 
-class Rule(Struct, frozen=True, order=True):
+class RbacRule(Struct, frozen=True, order=True):
     """One RBAC rule, in one namespace or (empty) in all of them."""
 
     namespace: str
@@ -37,9 +37,9 @@ class Rule(Struct, frozen=True, order=True):
         }
 
 
-def rights(
+def rbac_rules(
     watches: Iterable[Watch], *roles: Role, leases: Sequence[tuple[str, str]] = ()
-) -> tuple[Rule, ...]:
+) -> tuple[RbacRule, ...]:
     """What an agent may do in clusters of these roles; `leases` are those it holds or looks at.
 
     What is watched by name is granted by name: a list or watch with a field selector for one name
@@ -50,15 +50,15 @@ def rights(
     for namespace, kind, granted, subresource, names in _granted(here, leases):
         resource = f"{kind.plural}/{subresource}" if subresource else kind.plural
         verbs.setdefault((namespace, kind.group, resource, names), set()).update(granted)
-    rules = [Rule(n, g, r, tuple(sorted(v)), names) for (n, g, r, names), v in verbs.items()]
+    rules = [RbacRule(n, g, r, tuple(sorted(v)), names) for (n, g, r, names), v in verbs.items()]
     if "get" not in verbs.get(("", "", Namespace.kind.plural, ()), ()):
-        rules.append(Rule("", "", Namespace.kind.plural, ("get",), (IDENTITY,)))
+        rules.append(RbacRule("", "", Namespace.kind.plural, ("get",), (IDENTITY_NAMESPACE,)))
     held: dict[str, list[str]] = {}
     for namespace, name in leases:
         held.setdefault(namespace, []).append(name)
     for namespace, renewed in held.items():
         kind = Lease.kind
-        rules.append(Rule(namespace, kind.group, kind.plural, ("patch",), tuple(renewed)))
+        rules.append(RbacRule(namespace, kind.group, kind.plural, ("patch",), tuple(renewed)))
     return tuple(sorted(_without_covered(rules)))
 
 
@@ -85,7 +85,7 @@ def _granted(
         yield namespace, Lease.kind, (*_READ, "create"), "", ()
 
 
-def _without_covered(rules: Iterable[Rule]) -> Iterable[Rule]:
+def _without_covered(rules: Iterable[RbacRule]) -> Iterable[RbacRule]:
     """Leave out what a rule for all namespaces grants anyway."""
     everywhere = {
         (r.group, r.resource): set(r.verbs) for r in rules if not r.namespace and not r.names

@@ -25,7 +25,7 @@ ADDRESS = r"^([0-9]{1,3}(\.[0-9]{1,3}){3}|[0-9a-fA-F:]*:[0-9a-fA-F:.]*)$"
 """What looks like an IPv4 or IPv6 address; features check that it is one."""
 
 
-class Rule(Struct, frozen=True):
+class ValidationRule(Struct, frozen=True):
     """A CEL expression that must hold, and what to say when it does not."""
 
     holds: str
@@ -58,7 +58,7 @@ class Schema(Struct, frozen=True, omit_defaults=True, rename="camel"):
     immutable: bool = False
     known: type[Struct] | None = None
     """Fields that are checked within an object whose other fields are kept as they are."""
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[ValidationRule, ...] = ()
 
 
 class Column(Struct, frozen=True):
@@ -88,7 +88,7 @@ class Crd(Struct, frozen=True):
     short_names: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
     categories: tuple[str, ...] = ("hanse",)
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[ValidationRule, ...] = ()
     name: Schema | None = None
     """What an object's own name must look like."""
     status: bool = True
@@ -168,7 +168,7 @@ def object_schema(struct: type[Struct]) -> Wire:
     }
 
 
-def described(struct: type[Struct]) -> str:
+def struct_description(struct: type[Struct]) -> str:
     """The first paragraph of a struct's docstring, on one line."""
     return " ".join((struct.__doc__ or "").split("\n\n")[0].split())
 
@@ -194,11 +194,11 @@ def constraints(note: Schema) -> Wire:
         said["x-kubernetes-list-type"] = "set"
     if note.known is not None:
         said |= object_schema(note.known)
-    fixed = (Rule("self == oldSelf", "cannot be changed"),) if note.immutable else ()
+    fixed = (ValidationRule("self == oldSelf", "cannot be changed"),) if note.immutable else ()
     return said | validations((*fixed, *note.rules))
 
 
-def validations(rules: tuple[Rule, ...]) -> Wire:
+def validations(rules: tuple[ValidationRule, ...]) -> Wire:
     """Rules in the words of an API server; nothing where there are none."""
     if not rules:
         return {}
@@ -220,7 +220,7 @@ def _shape(type_: Any) -> Wire:
     if type_ is Condition:
         return deepcopy(_CONDITION)
     if isinstance(type_, type) and issubclass(type_, Struct) and not issubclass(type_, Object):
-        return {"description": described(type_), **object_schema(type_)}
+        return {"description": struct_description(type_), **object_schema(type_)}
     origin = get_origin(type_)
     if origin not in _GENERICS:
         raise TypeError(f"a definition cannot say what {type_} is")

@@ -22,7 +22,7 @@ from hanse.kube.errors import (
     NotFound,
     Status,
     Unreachable,
-    error_of,
+    error_from_response,
 )
 from hanse.kube.transport import Response
 from hanse.model.kinds.avi import AviGslbService, AviHealthMonitor
@@ -220,7 +220,7 @@ def _told(answer: Response) -> Wire:
     if answer.status == 409 and "already exists" in text.lower():
         raise AlreadyExists(status)
     body = msgspec.json.encode({"code": answer.status, "message": text})
-    raise error_of(Response(answer.status, body, answer.headers))
+    raise error_from_response(Response(answer.status, body, answer.headers))
 
 
 def _error_in(body: bytes) -> str:

@@ -12,7 +12,7 @@ from errno import EADDRNOTAVAIL, EAGAIN, EINPROGRESS, EMFILE, ENFILE, ENOBUFS, E
 from os import strerror
 from typing import cast
 
-from hanse.model.probes import Target
+from hanse.model.probes import ProbeTarget
 
 MOST = 4096
 """Bytes of an answer that are looked at."""
@@ -28,11 +28,11 @@ class SocketProbe:
     """Tries targets. What is kept open is closed by `close`."""
 
     def __init__(self) -> None:
-        self._kept: dict[Target, _Kept] = {}
+        self._kept: dict[ProbeTarget, _Kept] = {}
         self._opening: set[asyncio.Task[None]] = set()
         self._tls = _context()
 
-    def __call__(self, target: Target, timeout: float, done: Done, /) -> None:
+    def __call__(self, target: ProbeTarget, timeout: float, done: Done, /) -> None:
         if target.type == "HTTPS":
             self._ask_kept(target, timeout, done)
             return
@@ -52,7 +52,7 @@ class SocketProbe:
         await asyncio.gather(*self._opening, return_exceptions=True)
         await asyncio.sleep(0)  # in which what was let go of is closed
 
-    def _ask_kept(self, target: Target, timeout: float, done: Done) -> None:
+    def _ask_kept(self, target: ProbeTarget, timeout: float, done: Done) -> None:
         kept = self._kept.get(target)
         if kept is not None and kept.usable:
             kept.ask(timeout, done)
@@ -64,7 +64,7 @@ class SocketProbe:
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
 
-    async def _open(self, target: Target, within: float, done: Done) -> None:
+    async def _open(self, target: ProbeTarget, within: float, done: Done) -> None:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(within):
@@ -90,7 +90,7 @@ class SocketProbe:
 class _Exchange:
     """One connection, and over HTTP one request; all in callbacks of the loop."""
 
-    def __init__(self, target: Target, timeout: float, done: Done) -> None:
+    def __init__(self, target: ProbeTarget, timeout: float, done: Done) -> None:
         self._target = target
         self._done = done
         self._loop = asyncio.get_running_loop()
@@ -157,7 +157,7 @@ class _Exchange:
 class _Kept(asyncio.Protocol):
     """A connection that is asked again and again."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: ProbeTarget) -> None:
         self._target = target
         self._transport: asyncio.Transport | None = None
         self._done: Done | None = None
@@ -203,7 +203,7 @@ class _Kept(asyncio.Protocol):
             done(wrong)
 
 
-def request_to(target: Target, *, keep: bool) -> bytes:
+def request_to(target: ProbeTarget, *, keep: bool) -> bytes:
     """A HEAD request; what could break out of its line is left out."""
     path = "".join(c for c in target.path if c.isascii() and c.isprintable() and c != " ") or "/"
     host = "".join(c for c in target.host or target.address if c.isascii() and c.isprintable())

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from hanse.kube.clock import Clock
 from hanse.model.plan import Key
-from hanse.model.probes import Health, Probe, ProbeSource, Target
+from hanse.model.probes import Probe, ProbeSource, ProbeTarget, TargetHealth
 from hanse.model.snapshot import Change
 from hanse.runtime.reconciler import Reconciler
 
@@ -24,7 +24,9 @@ _METADATA = frozenset({"fd00:ec2::254", "100.100.100.200", "168.63.129.16"})
 class ProbeFunction(Protocol):
     """Tries a target once; `done` is called once, with nothing or with what went wrong."""
 
-    def __call__(self, target: Target, timeout: float, done: Callable[[str], None], /) -> None: ...
+    def __call__(
+        self, target: ProbeTarget, timeout: float, done: Callable[[str], None], /
+    ) -> None: ...
 
 
 class _Watched:
@@ -68,7 +70,7 @@ class Prober:
         self._attempt = attempt
         self._clock = clock
         self._loopback = loopback
-        self._watched: dict[Target, _Watched] = {}
+        self._watched: dict[ProbeTarget, _Watched] = {}
         self._wants: dict[tuple[str, Key], tuple[Probe, ...]] = {}
         self._next_start = 0.0
         self._forbidden: frozenset[str] = frozenset()
@@ -139,7 +141,7 @@ class Prober:
         watched.probe = probe
         watched.wanted_by.add(whose)
 
-    def _unwant(self, target: Target, whose: tuple[str, Key]) -> None:
+    def _unwant(self, target: ProbeTarget, whose: tuple[str, Key]) -> None:
         watched = self._watched.get(target)
         if watched is None:
             return
@@ -152,7 +154,7 @@ class Prober:
         if watched.timer is not None:
             watched.timer.cancel()
         self._watched.pop(target, None)
-        self._reconciler.informers.drop_fact(Health, target)
+        self._reconciler.informers.drop_fact(TargetHealth, target)
 
     def _drop_all(self) -> None:
         self._wants.clear()
@@ -179,11 +181,11 @@ class Prober:
 
     def _tell(self, watched: _Watched, up: bool, reason: str) -> None:
         watched.up = up
-        known = self._reconciler.informers.facts.get(Health, watched.probe.target)
+        known = self._reconciler.informers.facts.get(TargetHealth, watched.probe.target)
         if known is None or (known.up, known.reason) != (up, reason):
             since = known.since if known is not None and known.up == up else self._clock.now()
             told = f"{watched.probe.target}: {reason}" if reason else ""
-            self._reconciler.informers.put_fact(Health(watched.probe.target, up, since, told))
+            self._reconciler.informers.put_fact(TargetHealth(watched.probe.target, up, since, told))
 
     def _not_to_be_tried(self, now: float) -> frozenset[str]:
         if now >= self._forbidden_until:
@@ -196,7 +198,7 @@ class Prober:
         return self._forbidden
 
 
-def refused(target: Target, forbidden: frozenset[str], *, loopback: bool) -> str:
+def refused(target: ProbeTarget, forbidden: frozenset[str], *, loopback: bool) -> str:
     """Why an address must not be tried; empty where it may be."""
     try:
         found: IPv4Address | IPv6Address = ip_address(target.address)

@@ -13,12 +13,12 @@ from hanse.kube.discovery import refresh
 from hanse.kube.errors import KubeError
 from hanse.kube.retry import retry_delay
 from hanse.kube.transport import Transport
-from hanse.kube.watch_events import Applied, Deleted, Event, Listed
+from hanse.kube.watch_events import Applied, Deleted, Listed, WatchEvent
 from hanse.kube.watcher import follow
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import Namespace
 from hanse.model.objects import K, Wire
-from hanse.model.rbac import IDENTITY
+from hanse.model.rbac import IDENTITY_NAMESPACE
 
 DISCOVERY_LAG = timedelta(milliseconds=500)
 DISCOVERY_ATTEMPTS = 20
@@ -30,7 +30,7 @@ class Api(Protocol):
 
     def follow(
         self, kind: type[K], *, namespace: str, labels: str, fields: str
-    ) -> AsyncGenerator[Event[K], None]:
+    ) -> AsyncGenerator[WatchEvent[K], None]:
         """List and watch without end; outages are events of the stream, never raised."""
         ...
 
@@ -71,7 +71,7 @@ class ClusterClient(Client):
 
     def follow(
         self, kind: type[K], *, namespace: str, labels: str, fields: str
-    ) -> AsyncGenerator[Event[K], None]:
+    ) -> AsyncGenerator[WatchEvent[K], None]:
         return follow(
             self, kind, namespace=namespace, labels=labels, fields=fields, random=self._random
         )
@@ -115,4 +115,4 @@ class ClusterClient(Client):
 
     async def identity(self) -> str:
         """The uid of kube-system, read ahead of the client's own queue of requests."""
-        return (await self._priority.read(Namespace, IDENTITY)).metadata.uid
+        return (await self._priority.read(Namespace, IDENTITY_NAMESPACE)).metadata.uid

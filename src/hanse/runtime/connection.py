@@ -9,7 +9,15 @@ from msgspec import Struct
 
 from hanse.kube.errors import Forbidden, KubeError
 from hanse.kube.store import Store, StoreChange
-from hanse.kube.watch_events import Alive, Applied, Deleted, Event, Interrupted, Listed, NotServed
+from hanse.kube.watch_events import (
+    Applied,
+    Deleted,
+    Interrupted,
+    Listed,
+    NotServed,
+    Progress,
+    WatchEvent,
+)
 from hanse.model.facts import ClusterState, Phase, Role
 from hanse.model.objects import ClusterId, Kind, Object
 from hanse.model.snapshot import Index, Watch
@@ -64,7 +72,7 @@ class Informer:
         self.error: KubeError | None = None
         self.open = True
         self.restarted = False
-        """Whether it was restarted: then no `Alive` ends an outage that began before."""
+        """Whether it was restarted: then no `Progress` ends an outage that began before."""
         self.served: bool | None = None
         self.unreadable = 0
 
@@ -73,7 +81,7 @@ class Informer:
         """Whether everything was listed once, or the kind is known not to be served."""
         return self.served is False or self.store.synced
 
-    def take(self, event: Event[Any]) -> Iterable[StoreChange[Any]]:
+    def take(self, event: WatchEvent[Any]) -> Iterable[StoreChange[Any]]:
         """Take in an event of the stream; returns what changed in the store."""
         match event:
             case Interrupted(error):
@@ -85,7 +93,7 @@ class Informer:
                 if self.restarted:  # else an outage ends only when the watch is up again
                     self.error, self.restarted = None, False
                 self.unreadable = len(event.unreadable)
-            case Applied() | Deleted() | Alive():
+            case Applied() | Deleted() | Progress():
                 self.error = None
         return self.store.take(event)
 
@@ -110,7 +118,7 @@ class Connection:
         self.recovering = False
         self.answered_at = float("-inf")
         """The loop's time when the cluster last answered anything."""
-        self.suspected = asyncio.Event()
+        self.suspected = asyncio.WatchEvent()
         """Set to have the cluster probed at once."""
         self.unresponsive = ""
         """Why the cluster answers no request although its watches are up; empty: it does."""

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from hanse.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, Status
 from hanse.kube.retry import retry_delay
-from hanse.kube.watch_events import Alive, Event, Interrupted, Listed, NotServed
+from hanse.kube.watch_events import Interrupted, Listed, NotServed, Progress, WatchEvent
 from hanse.model.objects import K, Object, Wire, merge
 
 READS = 3
@@ -67,7 +67,7 @@ class ExternalApi:
 
     async def follow(
         self, kind: type[K], *, namespace: str, labels: str, fields: str
-    ) -> AsyncGenerator[Event[K], None]:
+    ) -> AsyncGenerator[WatchEvent[K], None]:
         """List again and again; selectors are left to whoever reads."""
         assert not namespace, "outside systems have no namespaces to watch by themselves"
         assert not labels, "outside systems are watched whole"
@@ -88,7 +88,7 @@ class ExternalApi:
             else:
                 yield listed
                 if failures:
-                    yield Alive(listed.resource_version)
+                    yield Progress(listed.resource_version)
                 failures = 0
             await asyncio.sleep(wait)
 

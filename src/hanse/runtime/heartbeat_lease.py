@@ -8,7 +8,7 @@ from datetime import timedelta
 from hanse.kube.client import Client
 from hanse.kube.clock import Clock
 from hanse.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
-from hanse.kube.lease import change_to, format_micro_time, new_lease
+from hanse.kube.lease import format_micro_time, lease_patch, new_lease
 from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.model.objects import ClusterId
 
@@ -60,7 +60,7 @@ class HeartbeatLease:
         """Renew once; a failure waits for the next renewal."""
         try:
             known = self._known or await self._read_or_create()
-            change = change_to(known, self._spec(known.spec))
+            change = lease_patch(known, self._spec(known.spec))
             self._known = await self._client.patch(Lease, self._cluster, self._namespace, change)
         except (Conflict, NotFound, AlreadyExists):
             self._known = None  # somebody else changed it: read it again next time

@@ -11,7 +11,7 @@ from hanse.kube.clock import Clock
 from hanse.kube.errors import KubeError, Unreachable
 from hanse.kube.rest_mapper import Notifier
 from hanse.kube.store import Store
-from hanse.kube.watch_events import Applied, Deleted, Event, Interrupted, Listed, NotServed
+from hanse.kube.watch_events import Applied, Deleted, Interrupted, Listed, NotServed, WatchEvent
 from hanse.model.facts import ClusterDeparted, ClusterState, Fact, Facts, KindServed, Role
 from hanse.model.kinds.core import Namespace
 from hanse.model.objects import ClusterId, Kind, Object
@@ -47,7 +47,7 @@ class ClusterInformers:
         self.connections: dict[ClusterId, Connection] = {}
         self.stores: dict[tuple[ClusterId, Kind], list[Store[Any]]] = {}
         self.change_handler: ChangeHandler | None = None
-        self.on_watch_event: Callable[[ClusterId, Scope, Event[Any]], None] | None = None
+        self.on_watch_event: Callable[[ClusterId, Scope, WatchEvent[Any]], None] | None = None
         self._watches = tuple(watches)
         self._clock = clock
         self._informer_tasks: dict[tuple[ClusterId, Scope], asyncio.Task[None]] = {}
@@ -275,7 +275,9 @@ class ClusterInformers:
                 elif recovering and informer.error is None:
                     await self._check_identity_after_sync(connection)
 
-    def _handle_event(self, connection: Connection, informer: Informer, event: Event[Any]) -> None:
+    def _handle_event(
+        self, connection: Connection, informer: Informer, event: WatchEvent[Any]
+    ) -> None:
         if self.on_watch_event is not None:
             self.on_watch_event(connection.cluster, informer.scope, event)
         if not isinstance(event, Interrupted):

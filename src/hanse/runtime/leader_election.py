@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from hanse.kube.client import Client
 from hanse.kube.clock import Clock
-from hanse.kube.leader_election import Following, LeaderElector, Leading, Order, Standing
+from hanse.kube.leader_election import HolderPreference, Leader, LeaderElector, LeaderState, Standby
 from hanse.kube.lease import LeaseTimings
 from hanse.model.facts import Leadership, Role
 from hanse.model.kinds.federation import SYSTEM
@@ -113,7 +113,7 @@ class LeaderElections:
         if self._informers.facts.get(Leadership, member) is None:
             self._informers.put_fact(Leadership(member, "", 0, ours=False))
 
-        def on_state(state: Standing) -> None:
+        def on_state(state: LeaderState) -> None:
             if self._electors.get(member) is elector:
                 self._publish(member, state)
 
@@ -142,8 +142,8 @@ class LeaderElections:
         assert self._group is not None, "elections run while the agent does"
         self._replica_elector = self._new_elector(client, namespace, AGENT)
 
-        def on_state(state: Standing) -> None:
-            set_active(isinstance(state, Leading))
+        def on_state(state: LeaderState) -> None:
+            set_active(isinstance(state, Leader))
 
         self._tasks[f"{self._informers.local} (replicas)"] = self._group.create_task(
             self._replica_elector.run(on_state), name="contend among replicas"
@@ -158,7 +158,7 @@ class LeaderElections:
         return True
 
     def _new_elector(
-        self, client: Client, namespace: str, name: str, order: Order | None = None
+        self, client: Client, namespace: str, name: str, order: HolderPreference | None = None
     ) -> LeaderElector:
         return LeaderElector(
             client,
@@ -171,16 +171,16 @@ class LeaderElections:
             order=order,
         )
 
-    def _publish(self, member: ClusterId, state: Standing) -> None:
+    def _publish(self, member: ClusterId, state: LeaderState) -> None:
         """Publish a `Leadership` fact, and give or take the role of a led cluster."""
         match state:
-            case Leading(epoch):
+            case Leader(epoch):
                 self._informers.put_fact(Leadership(member, self._identity, epoch, ours=True))
-            case Following(holder):
+            case Standby(holder):
                 known = self._informers.facts.get(Leadership, member)
                 epoch = known.epoch if known is not None else 0
                 self._informers.put_fact(Leadership(member, holder, epoch, ours=False))
         connection = self._informers.connections.get(member)
         if connection is not None:
-            led = {Role.LED} if isinstance(state, Leading) else set()
+            led = {Role.LED} if isinstance(state, Leader) else set()
             self._informers.set_roles(member, (connection.roles - {Role.LED}) | led)

@@ -7,7 +7,7 @@ from random import Random
 
 from hanse.kube.client import Client
 from hanse.kube.clock import Clock
-from hanse.kube.leader_election import Following, LeaderElector, Leading, Standing
+from hanse.kube.leader_election import Leader, LeaderElector, LeaderState, Standby
 from hanse.kube.lease import LeaseTimings
 
 RETRY_INTERVAL = timedelta(seconds=10)
@@ -59,13 +59,13 @@ class ReplicaSlots:
         lost = asyncio.Event()
         held = False
 
-        def on_state(state: Standing) -> None:
+        def on_state(state: LeaderState) -> None:
             nonlocal held
             match state:
-                case Leading():
+                case Leader():
                     held = True
                     on_slot(number)
-                case Following(holder):
+                case Standby(holder):
                     if held or holder:
                         lost.set()
 

@@ -11,7 +11,7 @@ from hanse.features.admission.certificate import AUTHORITY, CERTIFICATE, read_ce
 from hanse.features.admission.configuration import NAME, certificate_hosts
 from hanse.features.admission.feature import KEY, PROVIDER, Admission
 from hanse.features.admission.options import AdmissionOptions
-from hanse.model.admission import Allow, Review, Verdict, WebhookRule
+from hanse.model.admission import AdmissionDecision, AdmissionRequest, Allow, WebhookRule
 from hanse.model.facts import Answer, Fact, Role
 from hanse.model.kinds.admission import ValidatingWebhookConfiguration
 from hanse.model.kinds.core import Secret, Service
@@ -35,7 +35,7 @@ class Guard:
         WebhookRule(("",), ("services",), required=False),
     )
 
-    def review(self, review: Review, snapshot: Snapshot) -> Verdict:
+    def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         return Allow()
 
 

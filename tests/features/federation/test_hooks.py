@@ -7,7 +7,7 @@ import pytest
 from hanse.features.federation.claims import Claims, read_claims
 from hanse.features.federation.feature import Membership
 from hanse.features.federation.webhooks import ClusterClaimWebhook, FederationWebhook
-from hanse.model.admission import Allow, Deny, Operation, Review
+from hanse.model.admission import AdmissionRequest, Allow, Deny, Operation
 from hanse.model.facts import Phase, Role
 from hanse.model.kinds.core import Secret
 from hanse.model.kinds.federation import (
@@ -46,11 +46,11 @@ def sight(*objects: Object, phase: Phase = Phase.SYNCED) -> Snapshot:
 
 def review(
     operation: Operation, after: Object | None = None, before: Object | None = None
-) -> Review:
+) -> AdmissionRequest:
     obj = after or before
     assert obj is not None
     kind = type(obj).kind
-    return Review(
+    return AdmissionRequest(
         operation,
         kind.group,
         kind.version,
@@ -72,7 +72,7 @@ HERE = claim(CLUSTER_ID, "lubeck")
         pytest.param(review("UPDATE", claim(CLUSTER_ID, "lubeck", "x"), HERE), id="renamed"),
     ],
 )
-def test_the_id_of_a_cluster_stays_while_a_federation_exists(asked: Review) -> None:
+def test_the_id_of_a_cluster_stays_while_a_federation_exists(asked: AdmissionRequest) -> None:
     verdict = ClusterClaimWebhook().review(asked, sight(HERE, federation()))
 
     assert isinstance(verdict, Deny)

@@ -55,7 +55,7 @@ from hanse.model.kinds.gslb import (
 )
 from hanse.model.objects import Meta, Object
 from hanse.model.plan import Key
-from hanse.model.probes import Health
+from hanse.model.probes import TargetHealth
 from hanse.model.snapshot import ObjectChange, Snapshot
 from tests.features.gslb.fleet import (
     HOME,
@@ -314,8 +314,8 @@ def test_an_http_route_has_the_addresses_of_the_gateway_that_accepted_it() -> No
 # -- health
 
 
-def _health(member: GlobalMember, up: bool, host: str = HOST) -> Health:
-    return Health(
+def _health(member: GlobalMember, up: bool, host: str = HOST) -> TargetHealth:
+    return TargetHealth(
         probe_target(member, member.monitors[0], host), up, EPOCH, "" if up else "refused"
     )
 

@@ -9,7 +9,14 @@ from msgspec.structs import replace
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.names import NETWORK, TENANT
 from hanse.features.networks.webhooks import network_hooks
-from hanse.model.admission import AdmissionHook, Allow, Deny, Operation, Review, Verdict
+from hanse.model.admission import (
+    AdmissionDecision,
+    AdmissionHook,
+    AdmissionRequest,
+    Allow,
+    Deny,
+    Operation,
+)
 from hanse.model.facts import Fact, Role
 from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.networking import (
@@ -125,7 +132,7 @@ def asked(
     dry_run: bool = False,
     name: str = "web",
     **more: Any,
-) -> Review:
+) -> AdmissionRequest:
     """A request of a tenant's."""
     metadata: Wire = {"name": name, "namespace": where}
     if labels is not None:
@@ -133,7 +140,7 @@ def asked(
     if annotations is not None:
         metadata["annotations"] = annotations
     wire = {"metadata": metadata, **({"spec": spec} if spec is not None else {}), **more}
-    return Review(
+    return AdmissionRequest(
         operation,
         "",
         "v1",
@@ -148,13 +155,13 @@ def asked(
     )
 
 
-def refused(verdict: Verdict) -> str:
+def refused(verdict: AdmissionDecision) -> str:
     """Why a request is refused; that it is refused is part of the claim."""
     assert isinstance(verdict, Deny), verdict
     return verdict.message
 
 
-def allowed(verdict: Verdict) -> Wire:
+def allowed(verdict: AdmissionDecision) -> Wire:
     """What an allowed request is changed by."""
     assert isinstance(verdict, Allow), verdict
     return verdict.change

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from hanse.features.networks.names import CNI_ARGS, DNS, NETWORK, NIC, READINESS, TENANT
-from hanse.model.admission import Allow, Ask
+from hanse.model.admission import Allow, NeedsAnswer
 from hanse.model.facts import Answer
 from hanse.model.kinds.networks import Network
 from hanse.model.objects import ClusterObjectRef, ObjectRef
@@ -125,9 +125,9 @@ def test_a_network_that_the_store_does_not_know_is_asked_for_and_then_refused() 
         request, world(network(), facts=[knowing], now=EPOCH + timedelta(minutes=1))
     )
 
-    assert first == Ask(question)
+    assert first == NeedsAnswer(question)
     assert "tenant acme has no network bolts; create Network acme.bolts" in refused(second)
-    assert later == Ask(question)
+    assert later == NeedsAnswer(question)
 
 
 def test_a_network_just_created_is_found_by_asking() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from hanse.features.networks.names import NETWORK, TENANT
-from hanse.model.admission import Allow, Ask
+from hanse.model.admission import Allow, NeedsAnswer
 from hanse.model.ownership import OWNER
 from tests.features.networks.builders import (
     ADMIN,
@@ -170,7 +170,7 @@ def test_only_administrators_say_whose_a_namespace_is() -> None:
 def test_a_namespace_whose_label_the_store_lacks_is_read_and_never_taken_for_nobodys() -> None:
     verdict = hooks()["networks-pods"].review(asked(spec=SPEC, where="new"), world())
 
-    assert isinstance(verdict, Ask)
+    assert isinstance(verdict, NeedsAnswer)
 
 
 # -- networks

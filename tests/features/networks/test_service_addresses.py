@@ -16,7 +16,7 @@ from hanse.features.networks.address_pools import RESERVATION_TTL, SLOTS, Pool, 
 from hanse.features.networks.names import NETWORK, NIC, RANGE_OF, TENANT
 from hanse.features.networks.ranges import Range, overlaps, parse_range
 from hanse.features.networks.service_addresses import AssignedSlot
-from hanse.model.admission import Ask
+from hanse.model.admission import NeedsAnswer
 from hanse.model.conditions import condition
 from hanse.model.facts import Answer
 from hanse.model.kinds.core import Service
@@ -236,7 +236,7 @@ def test_a_providers_word_is_asked_for_and_no_answer_is_try_again() -> None:
     request = asked("Service", labels={NETWORK: "far"}, spec={})
 
     verdict = hook.review(request, world(outside))
-    assert isinstance(verdict, Ask)
+    assert isinstance(verdict, NeedsAnswer)
     yes = Answer(verdict.question.id, {"address": "10.60.0.4"}, "", EPOCH)
     no = Answer(verdict.question.id, None, "timed out", EPOCH)
 

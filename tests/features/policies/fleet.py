@@ -23,7 +23,7 @@ from hanse.features.policies.ledger import (
 )
 from hanse.features.policies.options import PolicyOptions
 from hanse.kube.client import Client
-from hanse.kube.errors import NotFound, error_of
+from hanse.kube.errors import NotFound, error_from_response
 from hanse.kube.transport import Request, Response, Transport
 from hanse.local.in_process import InProcess
 from hanse.model.crds import crds, stand_ins
@@ -79,7 +79,7 @@ class Guarded:
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
         if self._who in self._revoked:
-            raise error_of(_FORBIDDEN)
+            raise error_from_response(_FORBIDDEN)
         async with self._inner.stream(request) as lines:
             yield lines
 

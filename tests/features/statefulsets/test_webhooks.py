@@ -7,7 +7,7 @@ import pytest
 
 from hanse.features.statefulsets.feature import StatefulSets
 from hanse.features.statefulsets.webhooks import FederatedStatefulSetWebhook
-from hanse.model.admission import Allow, Deny, Operation, Review, Verdict
+from hanse.model.admission import AdmissionDecision, AdmissionRequest, Allow, Deny, Operation
 from hanse.model.facts import Role
 from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.model.objects import Meta, Wire
@@ -48,11 +48,13 @@ def seen() -> Snapshot:
     return snapshot(StatefulSets(HOME), "lubeck", states, {"broker": leases})
 
 
-def verdict(obj: Wire, before: Wire | None = None, operation: Operation | None = None) -> Verdict:
+def verdict(
+    obj: Wire, before: Wire | None = None, operation: Operation | None = None
+) -> AdmissionDecision:
     verb: Operation = operation or ("UPDATE" if before else "CREATE")
     name = obj.get("metadata", {}).get("name", "")
     kind = "FederatedStatefulSet"
-    review = Review(verb, "hanse.dev", "v1alpha1", kind, name, "shop", obj, before or {})
+    review = AdmissionRequest(verb, "hanse.dev", "v1alpha1", kind, name, "shop", obj, before or {})
     return HOOK.review(review, seen())
 
 

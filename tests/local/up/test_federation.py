@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from hanse.kube.client import Client
-from hanse.kube.client_config import ClientConfig, Endpoint, Identity, StaticCredentials
+from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint, StaticCredentials
 from hanse.kube.errors import BadCredentials, Unreachable
 from hanse.kube.http_transport import HttpTransport
 from hanse.kube.transport import Request, Transport
@@ -94,7 +94,7 @@ async def test_supervisors_find_every_member_in_their_federation_and_get_in(loca
     transports = {}
     for member in found.spec.members:
         secret = await home.read(Secret, member.secret, SYSTEM)
-        endpoint = Endpoint(member.server, secret.data["ca.crt"])
+        endpoint = ServerEndpoint(member.server, secret.data["ca.crt"])
         access = ClientConfig(endpoint, Identity(token=secret.data["token"].decode()))
         transports[member.cluster_id] = Client(
             local.dials["lubeck"](member.cluster_id, StaticCredentials(access))
@@ -134,7 +134,7 @@ async def test_credentials_are_checked_as_over_https(
         "token": secret.data["token"].decode(),
         **changed,
     }
-    access = ClientConfig(Endpoint(good["url"], good["ca"]), Identity(token=good["token"]))
+    access = ClientConfig(ServerEndpoint(good["url"], good["ca"]), Identity(token=good["token"]))
     transport = Client(local.dials["lubeck"]("bergen", StaticCredentials(access)))
 
     with pytest.raises(error):
@@ -143,7 +143,7 @@ async def test_credentials_are_checked_as_over_https(
 
 async def test_a_child_cannot_connect_to_its_supervisors(local: Local) -> None:
     transport = local.dials["bergen"](
-        "lubeck", StaticCredentials(ClientConfig(Endpoint("https://lubeck")))
+        "lubeck", StaticCredentials(ClientConfig(ServerEndpoint("https://lubeck")))
     )
 
     with pytest.raises(Unreachable, match="bergen cannot reach lubeck"):

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from hanse.kube.errors import error_of
+from hanse.kube.errors import error_from_response
 from hanse.local.in_process import client_response
 from tinykube.apiserver import ApiServer
 from tinykube.controllers.controller_manager import ALL, ControllerManager, Simulation
@@ -31,7 +31,7 @@ class Cluster:
         request = Request(method, path, body=msgspec.json.encode(body) if body else b"", **more)
         response = await self.api.send(request)
         if response.status >= 300:
-            raise error_of(client_response(response))
+            raise error_from_response(client_response(response))
         answer: Object = msgspec.json.decode(response.body)
         return answer
 

@@ -11,7 +11,7 @@ from socket import AF_INET, SOCK_STREAM, socket
 import pytest
 
 from hanse.kube.certificates import CertificateAuthority, server_context
-from hanse.kube.client_config import ClientConfig, Endpoint, Identity
+from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint
 from hanse.kube.clock import WallClock
 from hanse.local.kubeconfig import Context, write_kubeconfig
 from hanse.local.real.binaries import cache_folder, cached
@@ -45,7 +45,7 @@ async def serving(folder: Path, program: Path, which: frozenset[str]) -> AsyncIt
     sock = socket(AF_INET, SOCK_STREAM)
     sock.bind(("127.0.0.1", 0))
     server = f"https://127.0.0.1:{sock.getsockname()[1]}"
-    access = ClientConfig(Endpoint(server, authority.certificate), Identity(token=TOKEN))
+    access = ClientConfig(ServerEndpoint(server, authority.certificate), Identity(token=TOKEN))
     write_kubeconfig(folder / "kubeconfig", [Context("lubeck", access)])
     api = ApiServer("lubeck", clock=WallClock())
     controllers = ControllerManager(api, enabled=which)

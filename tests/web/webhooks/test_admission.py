@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanse.kube.certificates import CertificateAuthority, client_context, server_context
-from hanse.model.admission import Allow, Deny, Review, Verdict, WebhookRule
+from hanse.model.admission import AdmissionDecision, AdmissionRequest, Allow, Deny, WebhookRule
 from hanse.model.facts import Facts
 from hanse.model.objects import merge
 from hanse.model.plan import Call, Read
@@ -47,7 +47,7 @@ def test_a_review_tells_who_wants_what() -> None:
     question = asked(review(object={"data": {"a": "1"}}, oldObject=None, dryRun=True))
 
     assert question.uid == "u-1"
-    assert question.review == Review(
+    assert question.review == AdmissionRequest(
         "CREATE",
         "",
         "v1",
@@ -126,7 +126,7 @@ class Bouncer:
     name = "bouncer"
     asks = (WebhookRule(groups=("",), resources=("configmaps",)),)
 
-    def review(self, review: Review, snapshot: Snapshot) -> Verdict:
+    def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         if review.name == "broken":
             raise ZeroDivisionError
         return Allow() if review.user == "ada" else Deny("metadata.name: only ada may")

@@ -25,20 +25,20 @@ from hanse.model.manifests import (
     roles,
 )
 from hanse.model.objects import ClusterId, Meta, Wire, to_wire
-from hanse.model.rbac import Rule, rights
+from hanse.model.rbac import RbacRule, rbac_rules
 from hanse.model.snapshot import Watch
 
 ACCOUNT = "hanse-supervisor"
 """The ServiceAccount that supervisors use in a member, and the name of its roles."""
 
 
-def rules_for(watches: Iterable[Watch], cluster: ClusterId) -> tuple[Rule, ...]:
+def rules_for(watches: Iterable[Watch], cluster: ClusterId) -> tuple[RbacRule, ...]:
     """The rights of supervisors in a member: watch it, write as its leader, renew their token."""
-    renewal = Rule(SYSTEM, "", f"{SERVICE_ACCOUNT.plural}/token", ("create",), (ACCOUNT,))
-    return (*rights(watches, Role.MEMBER, Role.LED, leases=[(SYSTEM, cluster)]), renewal)
+    renewal = RbacRule(SYSTEM, "", f"{SERVICE_ACCOUNT.plural}/token", ("create",), (ACCOUNT,))
+    return (*rbac_rules(watches, Role.MEMBER, Role.LED, leases=[(SYSTEM, cluster)]), renewal)
 
 
-def account(rules: Iterable[Rule]) -> tuple[Manifest, ...]:
+def account(rules: Iterable[RbacRule]) -> tuple[Manifest, ...]:
     """The ServiceAccount of supervisors in a member, with these rights."""
     granted = tuple(rules)
     namespaces = sorted({SYSTEM, *(rule.namespace for rule in granted if rule.namespace)})

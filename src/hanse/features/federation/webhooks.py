@@ -4,7 +4,7 @@ import msgspec
 
 from hanse.features.federation.claims import read_claims
 from hanse.features.federation.members import current_federation, entry_fault, secret_fault
-from hanse.model.admission import Allow, Deny, Review, Verdict, WebhookRule
+from hanse.model.admission import AdmissionDecision, AdmissionRequest, Allow, Deny, WebhookRule
 from hanse.model.facts import KindServed
 from hanse.model.kinds import about
 from hanse.model.kinds.core import Secret
@@ -37,7 +37,7 @@ class ClusterClaimWebhook:
         ),
     )
 
-    def review(self, review: Review, snapshot: Snapshot) -> Verdict:
+    def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         before, after = _claimed_id(review, review.before), _claimed_id(review, review.object)
         if before is None:
             return _review_second_id(review, after, snapshot)
@@ -59,7 +59,7 @@ class FederationWebhook:
     name = "federations"
     asks = (WebhookRule((GROUP,), (Federation.kind.plural,), ("CREATE", "UPDATE")),)
 
-    def review(self, review: Review, snapshot: Snapshot) -> Verdict:
+    def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         if review.operation == "CREATE" and _is_unlisted(snapshot):
             return _UNLISTED
         current = current_federation(snapshot)
@@ -105,7 +105,9 @@ def _review_members(federation: Federation, snapshot: Snapshot) -> Allow | Deny:
     return Allow(warnings=tuple(warnings))
 
 
-def _review_second_id(review: Review, after: str | None, snapshot: Snapshot) -> Allow | Deny:
+def _review_second_id(
+    review: AdmissionRequest, after: str | None, snapshot: Snapshot
+) -> Allow | Deny:
     """Deny another id beside the one that the cluster has."""
     claims = read_claims(snapshot, snapshot.local)
     known = claims.cluster_id if claims is not None else ""
@@ -115,7 +117,7 @@ def _review_second_id(review: Review, after: str | None, snapshot: Snapshot) -> 
     return Deny(f"{text}; a cluster has one id")
 
 
-def _is_redundant(review: Review, before: str, snapshot: Snapshot) -> bool:
+def _is_redundant(review: AdmissionRequest, before: str, snapshot: Snapshot) -> bool:
     """Whether a wrong id is deleted beside which another claim has the cluster's own id."""
     others = (
         c for c in snapshot.all(snapshot.local, ClusterClaim) if c.metadata.name != review.name
@@ -124,7 +126,7 @@ def _is_redundant(review: Review, before: str, snapshot: Snapshot) -> bool:
     return before != snapshot.local and has_own and review.operation == "DELETE"
 
 
-def _claimed_id(review: Review, wire: Wire) -> str | None:
+def _claimed_id(review: AdmissionRequest, wire: Wire) -> str | None:
     """The cluster id in a claim or property; None where it is about something else."""
     if not wire:
         return None

@@ -19,7 +19,7 @@ from hanse.model.kinds.globalservice import (
     Monitor,
 )
 from hanse.model.kinds.gslb import NAMESPACE
-from hanse.model.probes import Health, Probe, Rule, Target
+from hanse.model.probes import Probe, ProbePolicy, ProbeTarget, TargetHealth
 from hanse.model.snapshot import Snapshot
 
 _SERVER_HOST = re.compile(rb"server\"?\s*:\s*\"?https?://(\[[0-9a-fA-F:.]+\]|[^:/\s\",]+)")
@@ -34,11 +34,11 @@ class HealthVerdict(Struct, frozen=True):
     reason: str = ""
 
 
-def probe_target(member: GlobalMember, monitor: Monitor, host: str) -> Target:
+def probe_target(member: GlobalMember, monitor: Monitor, host: str) -> ProbeTarget:
     """The probe target of a member's monitor."""
     if monitor.type == "TCP":
-        return Target("TCP", member.address, monitor.port)
-    return Target(monitor.type, member.address, monitor.port, host, monitor.path or "/")
+        return ProbeTarget("TCP", member.address, monitor.port)
+    return ProbeTarget(monitor.type, member.address, monitor.port, host, monitor.path or "/")
 
 
 def member_probes(service: GlobalService) -> Iterator[Probe]:
@@ -47,7 +47,7 @@ def member_probes(service: GlobalService) -> Iterator[Probe]:
         for monitor in member.monitors:
             yield Probe(
                 probe_target(member, monitor, service.spec.host),
-                Rule(
+                ProbePolicy(
                     timedelta(seconds=monitor.interval),
                     timedelta(seconds=monitor.timeout),
                     monitor.up,
@@ -83,7 +83,7 @@ def judge_member(
     if not member.ready:
         return HealthVerdict(False, UNREADY)
     for monitor in member.monitors:
-        health = snapshot.fact(Health, probe_target(member, monitor, host))
+        health = snapshot.fact(TargetHealth, probe_target(member, monitor, host))
         if health is None and not before:
             return HealthVerdict(False, UNTRIED)
         if health is not None and not health.up:

@@ -37,7 +37,7 @@ from hanse.model.kinds.gslb import (
 )
 from hanse.model.objects import ClusterId, Object, object_ref
 from hanse.model.plan import Key
-from hanse.model.probes import Health
+from hanse.model.probes import TargetHealth
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot
 
 POLICY_KEY = Key("policy")
@@ -100,7 +100,7 @@ def _keys_for_fact(change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
                 yield from all_keys(snapshot)
         case InvalidConnection(source) if source == CONNECTION_SOURCE:
             yield from all_keys(snapshot)
-        case Health(target):
+        case TargetHealth(target):
             for service in snapshot.by(snapshot.local, SERVICES_BY_ADDRESS, target.address):
                 yield host_key(service.metadata.name)
         case Answer() if _has_addresses(change.before) != _has_addresses(change.after):

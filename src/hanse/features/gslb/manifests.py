@@ -12,12 +12,12 @@ from hanse.model.manifests import (
     namespace,
     roles,
 )
-from hanse.model.rbac import rights
+from hanse.model.rbac import rbac_rules
 
 
 def leader_account(account: str) -> tuple[Manifest, ...]:
     """The manifests to apply in a member cluster."""
-    rules = rights(Gslb().watches, Role.SITE)
+    rules = rbac_rules(Gslb().watches, Role.SITE)
     name = f"hanse-{account}"
     subject = Subject(account, NAMESPACE)
     return (

@@ -19,7 +19,7 @@ from hanse.model.facts import KindServed, Role
 from hanse.model.kinds.globalservice import GlobalMember, GlobalService, GlobalServiceSpec
 from hanse.model.kinds.gslb import NAMESPACE
 from hanse.model.plan import Key
-from hanse.model.probes import Health
+from hanse.model.probes import TargetHealth
 from hanse.model.snapshot import Change, FactChange, Snapshot, Watch
 
 HOST = "host"
@@ -53,7 +53,7 @@ class GlobalZone:
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         if isinstance(change, FactChange):
             fact = change.fact
-            if not isinstance(fact, Health):
+            if not isinstance(fact, TargetHealth):
                 return ()
             concerned = snapshot.by(snapshot.local, SERVICES_BY_ADDRESS, fact.target.address)
             return [Key(HOST, service.metadata.name) for service in concerned]

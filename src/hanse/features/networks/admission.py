@@ -10,7 +10,7 @@ from msgspec import Struct
 from hanse.features.networks.lookups import labelled_network
 from hanse.features.networks.names import NETWORK, TENANT, NetworkName, is_managed
 from hanse.features.networks.options import NetworksOptions
-from hanse.model.admission import Ask, Deny, Review, Verdict
+from hanse.model.admission import AdmissionDecision, AdmissionRequest, Deny, NeedsAnswer
 from hanse.model.facts import Answer
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.networks import Network
@@ -31,7 +31,7 @@ SYSTEM_USERS = ("system:kube-controller-manager", "system:kube-scheduler", "syst
 class ReadRequired(Exception):
     """Something that must be asked for before there can be a verdict."""
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: NeedsAnswer) -> None:
         super().__init__(ask)
         self.ask = ask
 
@@ -45,8 +45,10 @@ class RequestDenied(Exception):
 
 
 def evaluate(
-    admit: Callable[[Review, Snapshot], Verdict], review: Review, snapshot: Snapshot
-) -> Verdict:
+    admit: Callable[[AdmissionRequest, Snapshot], AdmissionDecision],
+    review: AdmissionRequest,
+    snapshot: Snapshot,
+) -> AdmissionDecision:
     """The verdict of a decision, also where it ended early: with a question or a refusal."""
     try:
         return admit(review, snapshot)
@@ -64,7 +66,7 @@ class NetworkMembership(Struct, frozen=True):
     network: Network
 
 
-def is_trusted(review: Review, options: NetworksOptions) -> bool:
+def is_trusted(review: AdmissionRequest, options: NetworksOptions) -> bool:
     """Whether Hanse, the cluster itself or an administrator asks."""
     return (
         review.user in options.agents
@@ -73,7 +75,7 @@ def is_trusted(review: Review, options: NetworksOptions) -> bool:
     )
 
 
-def is_own_write(review: Review, options: NetworksOptions) -> bool:
+def is_own_write(review: AdmissionRequest, options: NetworksOptions) -> bool:
     """Whether it is a part of a network that this feature itself writes, as it has to be."""
     return is_managed(labels_of(review.object)) and is_trusted(review, options)
 
@@ -96,7 +98,7 @@ def get_or_read(kind: type[O], name: str, snapshot: Snapshot) -> O | None:
     question = Read(ClusterObjectRef(snapshot.local, ObjectRef(kind.kind, name)))
     answer = snapshot.fact(Answer, question.id)
     if answer is None or snapshot.now - answer.at > READ_MAX_AGE:
-        raise ReadRequired(Ask(question))
+        raise ReadRequired(NeedsAnswer(question))
     if answer.error:
         raise RequestDenied(f"{kind.kind} {name} could not be read; try again", 503)
     return None if answer.value is None else msgspec.convert(answer.value, kind, strict=False)
@@ -115,7 +117,7 @@ def _read_again(namespace: str, snapshot: Snapshot) -> Namespace | None:
     question = Read(ClusterObjectRef(snapshot.local, ObjectRef(Namespace.kind, namespace)))
     answer = snapshot.fact(Answer, question.id)
     if answer is None or snapshot.now - answer.at > READ_MAX_AGE:
-        raise ReadRequired(Ask(question))
+        raise ReadRequired(NeedsAnswer(question))
     if answer.value is None:
         return None
     return msgspec.convert(answer.value, Namespace, strict=False)

@@ -14,7 +14,7 @@ from hanse.features.networks.feature import Networks
 from hanse.features.networks.interfaces import InvalidInterface
 from hanse.features.networks.lifecycle import dns_ip
 from hanse.features.networks.names import CNI_ARGS, DNS, NETWORK, READINESS, TENANT
-from hanse.model.admission import Allow, Review, Verdict, WebhookRule
+from hanse.model.admission import AdmissionDecision, AdmissionRequest, Allow, WebhookRule
 from hanse.model.objects import Wire
 from hanse.model.snapshot import Snapshot
 
@@ -36,10 +36,10 @@ class PodsHook:
     def __init__(self, feature: Networks) -> None:
         self._feature = feature
 
-    def review(self, review: Review, snapshot: Snapshot) -> Verdict:
+    def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         return evaluate(self._admitted, review, snapshot)
 
-    def _admitted(self, review: Review, snapshot: Snapshot) -> Verdict:
+    def _admitted(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         pod = review.object
         spec: Wire = pod.get("spec") or {}
         if spec.get("hostNetwork") or _is_mirror(review):
@@ -102,7 +102,7 @@ class PodsHook:
         return {**marked, "spec": {"schedulingGates": [*gates, {"name": READINESS}]}}
 
 
-def _is_mirror(review: Review) -> bool:
+def _is_mirror(review: AdmissionRequest) -> bool:
     """Whether a node shows a pod of its own; others cannot say so of theirs."""
     return MIRROR in annotations_of(review.object) and NODES in review.groups
 

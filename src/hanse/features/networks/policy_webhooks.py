@@ -13,7 +13,7 @@ from hanse.features.networks.admission import (
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.lookups import namespace_tenant
 from hanse.features.networks.names import NAMESPACE_NAME, TENANT
-from hanse.model.admission import Allow, Deny, Review, Verdict, WebhookRule
+from hanse.model.admission import AdmissionDecision, AdmissionRequest, Allow, Deny, WebhookRule
 from hanse.model.kinds.networking import LabelSelector, NetworkPolicy, PolicyPeer
 from hanse.model.snapshot import Snapshot
 
@@ -34,13 +34,13 @@ class PoliciesHook:
     def __init__(self, feature: Networks) -> None:
         self._feature = feature
 
-    def review(self, review: Review, snapshot: Snapshot) -> Verdict:
+    def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         if is_trusted(review, self._feature.options):
             return Allow()
         return evaluate(_admitted, review, snapshot)
 
 
-def _admitted(review: Review, snapshot: Snapshot) -> Verdict:
+def _admitted(review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
     try:
         policy = msgspec.convert(review.object, NetworkPolicy, strict=False)
     except msgspec.ValidationError as error:

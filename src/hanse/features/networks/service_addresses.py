@@ -19,7 +19,7 @@ from hanse.features.networks.admission import NetworkMembership, ReadRequired, R
 from hanse.features.networks.lookups import ipam_mode
 from hanse.features.networks.names import RANGE_OF
 from hanse.features.networks.ranges import Range, parse_range
-from hanse.model.admission import Ask, Review
+from hanse.model.admission import AdmissionRequest, NeedsAnswer
 from hanse.model.facts import Answer, Fact
 from hanse.model.kinds.networking import IPAddress, ServiceCIDR
 from hanse.model.objects import ClusterId, Wire
@@ -57,7 +57,7 @@ class ServiceAddresses:
         self._pools: dict[str, Pool] = {}
 
     def allocate_for_tenant(
-        self, review: Review, at: NetworkMembership, snapshot: Snapshot
+        self, review: AdmissionRequest, at: NetworkMembership, snapshot: Snapshot
     ) -> Wire:
         """The part of a Service's spec that gives it an address of its network."""
         spec: Wire = review.object.get("spec") or {}
@@ -71,13 +71,13 @@ class ServiceAddresses:
             case _:
                 return self._from_cluster(review, spec, snapshot)
 
-    def allocate_for_cluster(self, review: Review, snapshot: Snapshot) -> Wire:
+    def allocate_for_cluster(self, review: AdmissionRequest, snapshot: Snapshot) -> Wire:
         """The part of a Service's spec that gives it an address which is no network's."""
         spec: Wire = review.object.get("spec") or {}
         return {} if is_addressless(spec) else self._from_cluster(review, spec, snapshot)
 
     def _from_network(
-        self, review: Review, spec: Wire, at: NetworkMembership, snapshot: Snapshot
+        self, review: AdmissionRequest, spec: Wire, at: NetworkMembership, snapshot: Snapshot
     ) -> Wire:
         ranges = service_ranges(at.network)
         pool = self._pool(str(at.name), ranges, reserved_addresses(at.network))
@@ -100,7 +100,7 @@ class ServiceAddresses:
             return {}
         return self._taken(review, pool, wanted, f"network {at.name}", snapshot)
 
-    def _from_cluster(self, review: Review, spec: Wire, snapshot: Snapshot) -> Wire:
+    def _from_cluster(self, review: AdmissionRequest, spec: Wire, snapshot: Snapshot) -> Wire:
         """An address of the cluster's own range, where it has others beside it."""
         own = cluster_ranges(snapshot)
         wanted = _wanted(spec, own)
@@ -121,7 +121,12 @@ class ServiceAddresses:
         return self._taken(review, pool, wanted, "the cluster's own range", snapshot)
 
     def _taken(
-        self, review: Review, pool: Pool, wanted: AddressRequest, whose: str, snapshot: Snapshot
+        self,
+        review: AdmissionRequest,
+        pool: Pool,
+        wanted: AddressRequest,
+        whose: str,
+        snapshot: Snapshot,
     ) -> Wire:
         slot = snapshot.fact(AssignedSlot, snapshot.local)
 
@@ -142,7 +147,9 @@ class ServiceAddresses:
             taken.append(address)
         return _given(review.object.get("spec") or {}, taken, wanted)
 
-    def _from_provider(self, review: Review, at: NetworkMembership, snapshot: Snapshot) -> Wire:
+    def _from_provider(
+        self, review: AdmissionRequest, at: NetworkMembership, snapshot: Snapshot
+    ) -> Wire:
         """An address by a provider's word, asked for now: a headless Service gets none later."""
         spec: Wire = review.object.get("spec") or {}
         asked = str(spec.get("clusterIP") or "")
@@ -159,7 +166,7 @@ class ServiceAddresses:
         )
         answer = snapshot.fact(Answer, call.id)
         if answer is None:
-            raise ReadRequired(Ask(call))
+            raise ReadRequired(NeedsAnswer(call))
         address = parse_address(str((answer.value or {}).get("address", "")))
         if address is None:
             why = answer.error or "it gave no address"
@@ -184,7 +191,7 @@ def is_addressless(spec: Wire) -> bool:
     return spec.get("type") == "ExternalName" or spec.get("clusterIP") == "None"
 
 
-def needs_address(review: Review) -> bool:
+def needs_address(review: AdmissionRequest) -> bool:
     """Whether a Service is new, or a change makes one that had no address want one."""
     if review.operation == "CREATE":
         return True

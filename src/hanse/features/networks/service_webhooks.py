@@ -18,7 +18,7 @@ from hanse.features.networks.lookups import PODS_BY_ADDRESS
 from hanse.features.networks.names import NETWORK, TENANT, NetworkName
 from hanse.features.networks.ranges import parse_range
 from hanse.features.networks.service_addresses import ServiceAddresses, needs_address
-from hanse.model.admission import Allow, Review, Verdict, WebhookRule
+from hanse.model.admission import AdmissionDecision, AdmissionRequest, Allow, WebhookRule
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import KUBE_SERVICE
 from hanse.model.kinds.networking import ServiceCIDR
@@ -45,12 +45,12 @@ class ServicesHook:
         self._feature = feature
         self._addresses = addresses
 
-    def review(self, review: Review, snapshot: Snapshot) -> Verdict:
+    def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         if review.operation == "UPDATE" and not (needs_address(review) or _outer(review)):
             return Allow()
         return evaluate(self._admitted, review, snapshot)
 
-    def _admitted(self, review: Review, snapshot: Snapshot) -> Verdict:
+    def _admitted(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         labels = labels_of(review.object)
         if is_own_write(review, self._feature.options):
             return Allow()
@@ -66,14 +66,16 @@ class ServicesHook:
         return Allow({**change, "spec": given} if given else change)
 
 
-def _outer(review: Review) -> list[str]:
+def _outer(review: AdmissionRequest) -> list[str]:
     """Addresses from outside that a Service wants to be reached at and was not before."""
     before = (review.before.get("spec") or {}).get("externalIPs") or ()
     after = (review.object.get("spec") or {}).get("externalIPs") or ()
     return [str(text) for text in after if text not in before]
 
 
-def _refuse_others_addresses(review: Review, name: NetworkName, snapshot: Snapshot) -> None:
+def _refuse_others_addresses(
+    review: AdmissionRequest, name: NetworkName, snapshot: Snapshot
+) -> None:
     """A Service that could be reached at another's address would get what is meant for it."""
     for text in _outer(review):
         address = parse_address(text)
@@ -108,12 +110,12 @@ class ClusterServicesHook:
     def __init__(self, addresses: ServiceAddresses) -> None:
         self._addresses = addresses
 
-    def review(self, review: Review, snapshot: Snapshot) -> Verdict:
+    def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         if not needs_address(review):
             return Allow()
         return evaluate(self._admitted, review, snapshot)
 
-    def _admitted(self, review: Review, snapshot: Snapshot) -> Verdict:
+    def _admitted(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         given = self._addresses.allocate_for_cluster(review, snapshot)
         return Allow({"spec": given} if given else {})
 
@@ -135,10 +137,10 @@ class SlicesHook:
     def __init__(self, feature: Networks) -> None:
         self._feature = feature
 
-    def review(self, review: Review, snapshot: Snapshot) -> Verdict:
+    def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         return evaluate(self._admitted, review, snapshot)
 
-    def _admitted(self, review: Review, snapshot: Snapshot) -> Verdict:
+    def _admitted(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         labels = labels_of(review.object)
         if is_own_write(review, self._feature.options):
             return Allow()
@@ -159,7 +161,7 @@ class SlicesHook:
         return Allow({"metadata": {"labels": stamp}})
 
 
-def _lead_home(review: Review, name: NetworkName, snapshot: Snapshot) -> None:
+def _lead_home(review: AdmissionRequest, name: NetworkName, snapshot: Snapshot) -> None:
     """Refuse endpoints that are pods of another network."""
     for field, text in _addresses(review.object):
         if is_foreign(text, name, snapshot):

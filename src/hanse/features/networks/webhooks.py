@@ -32,7 +32,14 @@ from hanse.features.networks.policy_webhooks import PoliciesHook
 from hanse.features.networks.ranges import validate_ranges
 from hanse.features.networks.service_addresses import ServiceAddresses
 from hanse.features.networks.service_webhooks import ClusterServicesHook, ServicesHook, SlicesHook
-from hanse.model.admission import AdmissionHook, Allow, Deny, Review, Verdict, WebhookRule
+from hanse.model.admission import (
+    AdmissionDecision,
+    AdmissionHook,
+    AdmissionRequest,
+    Allow,
+    Deny,
+    WebhookRule,
+)
 from hanse.model.kinds.networks import Network
 from hanse.model.objects import Wire
 from hanse.model.ownership import OWNER
@@ -63,14 +70,14 @@ class LabelsHook:
     def __init__(self, feature: Networks) -> None:
         self._feature = feature
 
-    def review(self, review: Review, snapshot: Snapshot) -> Verdict:  # noqa: ARG002 - a hook's
+    def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:  # noqa: ARG002 - a hook's
         if is_trusted(review, self._feature.options):
             return Allow()
         faults = list(_changes(review) if review.operation == "UPDATE" else _forgeries(review))
         return Deny("; ".join(faults)) if faults else Allow()
 
 
-def _changes(review: Review) -> Iterator[str]:
+def _changes(review: AdmissionRequest) -> Iterator[str]:
     """What was changed that cannot be."""
     for field, names, of in (
         ("labels", (*KEPT_LABELS, OWNER), labels_of),
@@ -87,7 +94,7 @@ def _changes(review: Review) -> Iterator[str]:
         yield f"spec.schedulingGates: {READINESS} goes when the network has prepared a port"
 
 
-def _forgeries(review: Review) -> Iterator[str]:
+def _forgeries(review: AdmissionRequest) -> Iterator[str]:
     if OWNER in labels_of(review.object):
         yield f"metadata.labels[{OWNER}]: it marks what Hanse keeps; remove it"
 
@@ -115,7 +122,7 @@ class ManagedObjectsHook:
     def __init__(self, feature: Networks) -> None:
         self._feature = feature
 
-    def review(self, review: Review, snapshot: Snapshot) -> Verdict:  # noqa: ARG002 - a hook's
+    def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:  # noqa: ARG002 - a hook's
         if OWNER not in labels_of(review.before) or is_trusted(review, self._feature.options):
             return Allow()
         verb = "deleted" if review.operation == "DELETE" else "changed"
@@ -137,12 +144,12 @@ class TemplatesHook:
     def __init__(self, feature: Networks) -> None:
         self._feature = feature
 
-    def review(self, review: Review, snapshot: Snapshot) -> Verdict:
+    def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         if is_trusted(review, self._feature.options):
             return Allow()
         return evaluate(self._admitted, review, snapshot)
 
-    def _admitted(self, review: Review, snapshot: Snapshot) -> Verdict:
+    def _admitted(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         path, template = _template(review)
         before = _template_in(review.kind, review.before)
         if (template.get("spec") or {}).get("hostNetwork") or template == before:
@@ -167,7 +174,7 @@ class TemplatesHook:
         return Allow()
 
 
-def _template(review: Review) -> tuple[str, Wire]:
+def _template(review: AdmissionRequest) -> tuple[str, Wire]:
     deep = review.kind == "CronJob"
     path = "spec.jobTemplate.spec.template" if deep else "spec.template"
     return path, _template_in(review.kind, review.object)
@@ -198,7 +205,7 @@ class NamespacesHook:
     def __init__(self, feature: Networks) -> None:
         self._feature = feature
 
-    def review(self, review: Review, snapshot: Snapshot) -> Verdict:  # noqa: ARG002 - a hook's
+    def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:  # noqa: ARG002 - a hook's
         before, after = labels_of(review.before).get(TENANT), labels_of(review.object).get(TENANT)
         if before == after or is_trusted(review, self._feature.options):
             return Allow()
@@ -217,7 +224,7 @@ class NetworksHook:
     def __init__(self, feature: Networks) -> None:
         self._feature = feature
 
-    def review(self, review: Review, snapshot: Snapshot) -> Verdict:
+    def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         try:
             network = msgspec.convert(review.object, Network, strict=False)
         except msgspec.ValidationError as error:
@@ -237,7 +244,7 @@ class PeeringsHook:
     name = "networks-peerings"
     asks = (WebhookRule((Network.kind.group,), ("networkpeerings",), ("CREATE", "UPDATE")),)
 
-    def review(self, review: Review, snapshot: Snapshot) -> Verdict:
+    def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         try:
             tenant = read_tenant(review.namespace, snapshot)
         except ReadRequired as missing:

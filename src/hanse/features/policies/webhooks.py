@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from hanse.features.policies.content import FEDERATED
-from hanse.model.admission import Allow, Review, Verdict, WebhookRule
+from hanse.model.admission import AdmissionDecision, AdmissionRequest, Allow, WebhookRule
 from hanse.model.kinds.antrea import GROUP
 from hanse.model.kinds.federation import spelled, spelled_label
 from hanse.model.objects import Wire
@@ -29,7 +29,7 @@ class PolicyPeersWebhook:
         WebhookRule((GROUP,), ("clusternetworkpolicies", "networkpolicies"), required=False),
     )
 
-    def review(self, review: Review, snapshot: Snapshot) -> Verdict:  # noqa: ARG002 - the protocol
+    def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:  # noqa: ARG002 - the protocol
         metadata = review.object.get("metadata") or {}
         annotations = metadata.get("annotations") or {}
         spec = review.object.get("spec")

@@ -26,7 +26,7 @@ from hanse.model.manifests import (
 )
 from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
 from hanse.model.objects import ClusterId, Meta, Wire
-from hanse.model.rbac import Rule, rights
+from hanse.model.rbac import RbacRule, rbac_rules
 from hanse.model.snapshot import Watch
 
 BROKER_SECRET = "hanse-broker"  # noqa: S105 - the name of an object
@@ -72,7 +72,7 @@ def cluster_id_error(cluster: ClusterId) -> str:
     return ""
 
 
-def broker_rules(watches: Iterable[Watch], broker_namespace: str) -> tuple[Rule, ...]:
+def broker_rules(watches: Iterable[Watch], broker_namespace: str) -> tuple[RbacRule, ...]:
     """The rights of every member on the broker; Events only in the namespaces it writes to."""
     all_watches = tuple(watches)
     writing = [w for w in all_watches if w.role is Role.BROKER and w.writes]
@@ -83,7 +83,7 @@ def broker_rules(watches: Iterable[Watch], broker_namespace: str) -> tuple[Rule,
         structs.replace(rule, namespace=events_namespace)
         if (rule.group, rule.resource) == (Event.kind.group, Event.kind.plural)
         else rule
-        for rule in rights(all_watches, Role.BROKER)
+        for rule in rbac_rules(all_watches, Role.BROKER)
     )
 
 
@@ -114,8 +114,8 @@ def member(
     account = Subject(cluster, broker_namespace)
     shared = broker_rules(watches, broker_namespace)
     own = (
-        Rule(broker_namespace, Lease.kind.group, Lease.kind.plural, ("patch",), (cluster,)),
-        Rule(broker_namespace, SERVICE_ACCOUNT.group, TOKENS, ("create",), (cluster,)),
+        RbacRule(broker_namespace, Lease.kind.group, Lease.kind.plural, ("patch",), (cluster,)),
+        RbacRule(broker_namespace, SERVICE_ACCOUNT.group, TOKENS, ("create",), (cluster,)),
     )
     body = {"spec": {"leaseDurationSeconds": FIRST_LEASE_SECONDS}} if new else {}
     annotations = {CLUSTER_UID: uid}
@@ -148,8 +148,8 @@ def agent_manifests(watches: Iterable[Watch], cluster: ClusterId) -> tuple[Manif
     """
     own = [(SYSTEM_NAMESPACE, name) for name in (AGENT, *naming.SLOT_LEASES)]
     leases = [*own, (SYSTEM, cluster)]
-    secret = Rule(SYSTEM_NAMESPACE, "", SECRET.plural, ("get", "patch"), (BROKER_SECRET,))
-    rules = (*rights(watches, Role.LOCAL, Role.MEMBER, Role.LED, leases=leases), secret)
+    secret = RbacRule(SYSTEM_NAMESPACE, "", SECRET.plural, ("get", "patch"), (BROKER_SECRET,))
+    rules = (*rbac_rules(watches, Role.LOCAL, Role.MEMBER, Role.LED, leases=leases), secret)
     namespaces = sorted({SYSTEM_NAMESPACE, *(rule.namespace for rule in rules if rule.namespace)})
     return (
         *(namespace(name) for name in namespaces),

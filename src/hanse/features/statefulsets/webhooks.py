@@ -7,7 +7,7 @@ import msgspec
 from hanse.features.statefulsets.fleet import members
 from hanse.features.statefulsets.names import PREFERENCES, name_error
 from hanse.features.statefulsets.submitted import SubmittedSet, from_federated_stateful_set
-from hanse.model.admission import Allow, Deny, Review, Verdict, WebhookRule
+from hanse.model.admission import AdmissionDecision, AdmissionRequest, Allow, Deny, WebhookRule
 from hanse.model.clusterset import broker_cluster
 from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.objects import ClusterId, Wire
@@ -43,7 +43,7 @@ class FederatedStatefulSetWebhook:
     def __init__(self, home: str) -> None:
         self._home = home
 
-    def review(self, review: Review, snapshot: Snapshot) -> Verdict:
+    def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         if review.operation not in ("CREATE", "UPDATE") or review.subresource == "status":
             return Allow()
         try:

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from msgspec import Struct
 
 from hanse.kube.certificates import CertificateAuthority, KeyPair
-from hanse.kube.client_config import ClientConfig, Endpoint, Identity
+from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint
 from hanse.local.kubeconfig import Context, write_kubeconfig, write_private_file
 from hanse.local.ranges import AddressRanges
 from hanse.local.real.kwok import kwok_configuration
@@ -216,7 +216,7 @@ def _access(
 ) -> ClientConfig:
     issued = authority.client(user, groups)
     return ClientConfig(
-        Endpoint(config.server, ca=authority.certificate),
+        ServerEndpoint(config.server, ca=authority.certificate),
         Identity(certificate=issued.certificate, key=issued.key),
     )
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from hanse.kube.errors import error_of
+from hanse.kube.errors import error_from_response
 from hanse.kube.transport import Request, Transport
 from hanse.local.ranges import AddressRanges
 from tinykube.controllers.simulated_nodes import NodeRanges, plan_nodes
@@ -292,7 +292,7 @@ async def create_nodes(
         body = msgspec.json.encode(node)
         response = await transport.send(Request("POST", "/api/v1/nodes", body=body))
         if response.status not in (201, 409):
-            raise error_of(response)
+            raise error_from_response(response)
 
 
 async def release_nodes(transport: Transport) -> None:
@@ -300,7 +300,7 @@ async def release_nodes(transport: Transport) -> None:
     path = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
     response = await transport.send(Request("DELETE", path))
     if response.status != 200:
-        raise error_of(response)
+        raise error_from_response(response)
 
 
 async def all_schedulable(transport: Transport, count: int) -> bool:

@@ -15,8 +15,8 @@ from hanse.features.services.broker_policies import CLUSTER_UID
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.services.manifests import FIRST_LEASE_SECONDS
 from hanse.features.statefulsets.admission_policies import annotation_policy, name_policy
-from hanse.kube.client_config import Endpoint
-from hanse.kube.errors import error_of
+from hanse.kube.client_config import ServerEndpoint
+from hanse.kube.errors import error_from_response
 from hanse.kube.requests import path_of
 from hanse.kube.transport import MERGE_PATCH, Request, Response, Transport
 from hanse.local.up.topology import Member
@@ -26,7 +26,7 @@ from hanse.model.kinds.gslb import NAMESPACE
 from hanse.model.manifests import SERVICE_ACCOUNT, Manifest
 from hanse.model.naming import SYSTEM_NAMESPACE
 from hanse.model.objects import Wire
-from hanse.model.rbac import Rule
+from hanse.model.rbac import RbacRule
 
 NAME = "local"
 """The name of the Federation and of its ClusterSet."""
@@ -198,8 +198,8 @@ async def await_heartbeats(transport: Transport, clusters: AbstractSet[str]) -> 
 
 async def create_federation(
     members: Sequence[Member],
-    endpoints: Mapping[str, Endpoint],
-    rules_for: Callable[[str], tuple[Rule, ...]],
+    endpoints: Mapping[str, ServerEndpoint],
+    rules_for: Callable[[str], tuple[RbacRule, ...]],
     for_each_cluster: ForEachCluster,
 ) -> None:
     """Create the Federation of all clusters, with claims, accounts and member Secrets."""
@@ -286,7 +286,7 @@ async def _request_token(transport: Transport) -> str:
     body = msgspec.json.encode(manifests.token_request(int(TOKEN_LIFETIME.total_seconds())))
     response = await transport.send(Request("POST", path, body=body))
     if response.status != 201:
-        raise error_of(response)
+        raise error_from_response(response)
     return str(msgspec.json.decode(response.body)["status"]["token"])
 
 
@@ -303,7 +303,7 @@ async def _patch(transport: Transport, path: str, changes: Wire) -> Response:
 def _check(response: Response) -> Response:
     """The response if it is a success; raises its error otherwise."""
     if not 200 <= response.status < 300:
-        raise error_of(response)
+        raise error_from_response(response)
     return response
 
 

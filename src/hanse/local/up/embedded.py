@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 
 from hanse.kube.certificates import LOOPBACK, CertificateAuthority, server_context
-from hanse.kube.client_config import ClientConfig, Credentials, Endpoint, Identity
+from hanse.kube.client_config import ClientConfig, Credentials, Identity, ServerEndpoint
 from hanse.kube.clock import Clock, WallClock
 from hanse.kube.errors import Unreachable
 from hanse.kube.transport import Request, Response, Transport
@@ -91,7 +91,7 @@ class EmbeddedCluster:
 
     @property
     def context(self) -> Context:
-        endpoint = Endpoint(self.url, ca=self._authority.certificate)
+        endpoint = ServerEndpoint(self.url, ca=self._authority.certificate)
         return Context(self.member.name, ClientConfig(endpoint, Identity(token=self._token)))
 
     @property

@@ -55,7 +55,7 @@ from hanse.local.up.sample import (
     submitted_objects,
 )
 from hanse.local.up.topology import LocalCluster, Member
-from hanse.model.rbac import Rule
+from hanse.model.rbac import RbacRule
 
 STARTUP_NOTICE_CLUSTERS = 10
 """Above this number of clusters, startup takes long enough to be announced."""
@@ -88,7 +88,7 @@ class FederationOptions(Struct, frozen=True):
     """The URL of the dashboard."""
     federation: bool = True
     """Whether the clusters are members of one Federation from the start."""
-    rules_for: Callable[[str], tuple[Rule, ...]] = lambda _: ()
+    rules_for: Callable[[str], tuple[RbacRule, ...]] = lambda _: ()
     """The RBAC rules of supervisors in a member."""
     login_link: Callable[[], str] = str
     """Creates a dashboard URL that logs a browser in, once."""

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from hanse.model.kinds.core import Protocol
 from hanse.model.kinds.field_types import Address, ClusterName, Conditions, ObjectName, PortNumber
 from hanse.model.objects import Kind, Object, Value, renamed
-from hanse.model.schema import LABEL, Column, Crd, Rule, Schema
+from hanse.model.schema import LABEL, Column, Crd, Schema, ValidationRule
 
 GROUP = "antreaplus.vmware-tanzu.com"
 VERSION = "v1alpha1"
@@ -30,7 +30,7 @@ class ClusterClaim(Object, frozen=True, kw_only=True):
         short_names=("claim",),
         columns=(Column("Value", ".value"),),
         rules=(
-            Rule(
+            ValidationRule(
                 f"(has(self.name) ? self.name : self.metadata.name) != '{CLUSTER_ID}'"
                 f" || {_IS_AN_ID}",
                 "a cluster id is a label: up to 63 small letters, digits and dashes",

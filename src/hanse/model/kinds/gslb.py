@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from hanse.model.kinds.field_types import Address, ContextName
 from hanse.model.objects import Kind, Object, Value, renamed
-from hanse.model.schema import SUBDOMAIN, Column, Crd, Rule, Schema
+from hanse.model.schema import SUBDOMAIN, Column, Crd, Schema, ValidationRule
 
 GROUP = "amko.vmware.com"
 NAMESPACE = "avi-system"
@@ -32,7 +32,7 @@ MonitorNames = Annotated[
     tuple[Name, ...], Schema("Health monitors that watch the members.", max_items=64)
 ]
 
-_ONE_SOURCE_OF_MONITORS = Rule(
+_ONE_SOURCE_OF_MONITORS = ValidationRule(
     "!has(self.healthMonitorTemplate) || !has(self.healthMonitorRefs)"
     " || size(self.healthMonitorRefs) == 0",
     "give either healthMonitorRefs or healthMonitorTemplate",
@@ -203,8 +203,8 @@ class GeoFallback(Value, frozen=True, kw_only=True):
 class PoolAlgorithm(Value, frozen=True, kw_only=True):
     """How a member is chosen for a client."""
 
-    validation_rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    validation_rules: ClassVar[tuple[ValidationRule, ...]] = (
+        ValidationRule(
             "self.lbAlgorithm != 'GSLB_ALGORITHM_CONSISTENT_HASH' || has(self.hashMask)",
             "hashMask is needed for a consistent hash",
             ".hashMask",
@@ -221,8 +221,8 @@ class PoolAlgorithm(Value, frozen=True, kw_only=True):
 class DownResponse(Value, frozen=True, kw_only=True):
     """What DNS answers while every member is down."""
 
-    validation_rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    validation_rules: ClassVar[tuple[ValidationRule, ...]] = (
+        ValidationRule(
             "self.type != 'GSLB_SERVICE_DOWN_RESPONSE_FALLBACK_IP' || has(self.fallbackIP)",
             "fallbackIP is needed for this type",
             ".fallbackIP",
@@ -238,7 +238,7 @@ class DownResponse(Value, frozen=True, kw_only=True):
 class GlobalDeploymentPolicySpec(Value, frozen=True, kw_only=True):
     """Which applications get global services, and how their traffic is divided."""
 
-    validation_rules: ClassVar[tuple[Rule, ...]] = (_ONE_SOURCE_OF_MONITORS,)
+    validation_rules: ClassVar[tuple[ValidationRule, ...]] = (_ONE_SOURCE_OF_MONITORS,)
 
     match_rules: Annotated[MatchRules, Schema("Which applications; no selector: none.")] = (
         MatchRules()
@@ -319,7 +319,7 @@ class SitePersistence(Value, frozen=True, kw_only=True):
 class GSLBHostRuleSpec(Value, frozen=True, kw_only=True):
     """What is different for one host name."""
 
-    validation_rules: ClassVar[tuple[Rule, ...]] = (_ONE_SOURCE_OF_MONITORS,)
+    validation_rules: ClassVar[tuple[ValidationRule, ...]] = (_ONE_SOURCE_OF_MONITORS,)
 
     fqdn: Annotated[str, Schema("The host name.", pattern=SUBDOMAIN, min_length=1, max_length=253)]
     ttl: Annotated[Seconds, Schema("How long an answer may be kept, in seconds.")] = None

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from hanse.model.kinds.field_types import Cidr, ClusterName, Conditions, Count
 from hanse.model.objects import Kind, Object, Value
-from hanse.model.schema import Column, Crd, Rule, Scale, Schema
+from hanse.model.schema import Column, Crd, Scale, Schema, ValidationRule
 
 Profile = Literal["lighthouse", "kep-1645"]
 Weight = Annotated[int, Schema(minimum=0, maximum=1000)]
@@ -92,8 +92,10 @@ class ClusterSet(Object, frozen=True, kw_only=True):
 class ClusterPreference(Value, frozen=True, kw_only=True):
     """How many replicas one cluster should get."""
 
-    validation_rules: ClassVar[tuple[Rule, ...]] = (
-        Rule("!has(self.max) || self.min <= self.max", "must not be greater than max", ".min"),
+    validation_rules: ClassVar[tuple[ValidationRule, ...]] = (
+        ValidationRule(
+            "!has(self.max) || self.min <= self.max", "must not be greater than max", ".min"
+        ),
     )
 
     name: Annotated[ClusterName, Schema("The cluster's id.")]

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from hanse.model.kinds.field_types import Address, Cidr, Conditions
 from hanse.model.objects import Kind, Object, Value, renamed
-from hanse.model.schema import LABEL, Column, Crd, Rule, Schema
+from hanse.model.schema import LABEL, Column, Crd, Schema, ValidationRule
 
 GROUP = "arktos.futurewei.com"
 
@@ -66,8 +66,10 @@ class Subnet(Value, frozen=True, kw_only=True):
 class NetworkSpec(Value, frozen=True, kw_only=True):
     """What kind of network it is, and whose."""
 
-    validation_rules: ClassVar[tuple[Rule, ...]] = (
-        Rule("self.type != 'vpc' || has(self.vpcID)", "vpcID is needed for type vpc", ".vpcID"),
+    validation_rules: ClassVar[tuple[ValidationRule, ...]] = (
+        ValidationRule(
+            "self.type != 'vpc' || has(self.vpcID)", "vpcID is needed for type vpc", ".vpcID"
+        ),
     )
 
     type: Annotated[
@@ -110,7 +112,7 @@ class Network(Object, frozen=True, kw_only=True):
             Column("DNS", ".status.dnsServiceIP"),
         ),
         rules=(
-            Rule(
+            ValidationRule(
                 "has(self.spec.tenant) && self.metadata.name.startsWith(self.spec.tenant + '.')",
                 "the object's name must be <spec.tenant>.<network>, such as acme.default",
                 ".spec.tenant",

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from hanse.model.admission import Allow, Deny, Operation, Review
+from hanse.model.admission import AdmissionRequest, Allow, Deny, Operation
 from hanse.model.objects import Wire
 
 
@@ -43,7 +43,7 @@ class Asked(Struct, frozen=True):
     """A review, and the uid by which it is answered."""
 
     uid: str
-    review: Review
+    review: AdmissionRequest
 
 
 class NotAReview(ValueError):
@@ -62,7 +62,7 @@ def asked(body: bytes) -> Asked:
     if (envelope.api_version, envelope.kind) != ("admission.k8s.io/v1", "AdmissionReview"):
         raise NotAReview("only AdmissionReview of admission.k8s.io/v1 is understood")
     request = envelope.request
-    review = Review(
+    review = AdmissionRequest(
         operation=request.operation,
         group=request.kind.group,
         version=request.kind.version,

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from aiohttp import web
 
-from hanse.model.admission import AdmissionHook, Allow, Ask, Deny, Review
+from hanse.model.admission import AdmissionHook, AdmissionRequest, Allow, Deny, NeedsAnswer
 from hanse.model.plan import Call, Read
 from hanse.model.snapshot import Snapshot
 from hanse.web.webhooks.admission import NotAReview, answer, asked
@@ -26,11 +26,11 @@ AskLive = Callable[[Read | Call], Awaitable[Snapshot]]
 
 
 async def decide(
-    hook: AdmissionHook, review: Review, snapshot: Callable[[], Snapshot], ask: AskLive
+    hook: AdmissionHook, review: AdmissionRequest, snapshot: Callable[[], Snapshot], ask: AskLive
 ) -> Allow | Deny:
     """One verdict; what the store does not know is asked for, never taken as absent."""
     verdict = hook.review(review, snapshot())
-    if not isinstance(verdict, Ask):
+    if not isinstance(verdict, NeedsAnswer):
         return verdict
     try:
         async with asyncio.timeout(PATIENCE.total_seconds()):
@@ -38,7 +38,7 @@ async def decide(
     except TimeoutError:
         return Deny("Hanse could not find out in time; try again", 503)
     second = hook.review(review, seen)
-    if isinstance(second, Ask):
+    if isinstance(second, NeedsAnswer):
         return Deny(f"Hanse could not find out about {second.question.id}; try again", 503)
     return second
 
