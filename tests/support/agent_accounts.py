@@ -53,8 +53,8 @@ def account_of(
 
 def account_with(rules: Iterable[RbacRule], cluster: ClusterId, system: str) -> Account:
     """The account of a cluster's agent with just these rules."""
-    everywhere: list[service_accounts.RbacRule] = []
-    inside: dict[str, tuple[service_accounts.RbacRule, ...]] = {}
+    everywhere: list[service_accounts.Rule] = []
+    inside: dict[str, tuple[service_accounts.Rule, ...]] = {}
     for rule in rules:
         if rule.namespace:
             inside[rule.namespace] = (*inside.get(rule.namespace, ()), rule.wire())

@@ -90,9 +90,10 @@ class NoPreference:
 class LeaderElector:
     """Stands for election under one identity.
 
-    An `HolderPreference` is how leaders of several members spread over their supervisors: each leaves a free
-    lease to who goes before it, and gives one back when such a candidate has asked for it. Who
-    asks has stood by for a while, so that nobody who comes and goes takes anything from others.
+    With a `HolderPreference`, the leaders of several members spread over their supervisors: a
+    candidate leaves a free lease to a preferred one first, and a leader releases its lease when a
+    preferred candidate has requested it. A candidate requests a lease only after it has stood by
+    for a while, so that one that comes and goes takes nothing from others.
     """
 
     def __init__(

@@ -66,10 +66,10 @@ async def follow(
     fields: str = "",
     random: Random,
 ) -> AsyncGenerator[WatchEvent[K], None]:
-    """Tell all there is of a kind and then every change, for as long as somebody listens.
+    """List a kind and then watch it, for as long as the caller iterates.
 
-    An outage is told once, by `Interrupted`, and its end by `Progress`, after a list that does not end
-    it yet. Whoever stops listening early closes the generator (`contextlib.aclosing`).
+    An outage is reported once, by `Interrupted`; its end by `Progress`, after a new list. A caller
+    that stops early closes the generator (`contextlib.aclosing`).
     """
     stream = _Stream(client, kind, _Selection(namespace, labels, fields), random)
     while True:

@@ -118,7 +118,7 @@ class Connection:
         self.recovering = False
         self.answered_at = float("-inf")
         """The loop's time when the cluster last answered anything."""
-        self.suspected = asyncio.WatchEvent()
+        self.suspected = asyncio.Event()
         """Set to have the cluster probed at once."""
         self.unresponsive = ""
         """Why the cluster answers no request although its watches are up; empty: it does."""
