@@ -8,7 +8,7 @@ from hanse.cli.doctor.lists import Chart
 from hanse.cli.doctor.policies import local_peers
 from hanse.features.policies.content import FEDERATED
 from hanse.features.policies.webhooks import PolicyPeersWebhook, peer_warnings
-from hanse.model.admission import Allow, Review
+from hanse.model.admission import AdmissionRequest, Allow
 from hanse.model.facts import Facts
 from hanse.model.objects import Wire
 from hanse.model.snapshot import Snapshot
@@ -41,7 +41,7 @@ def test_a_policy_whose_peers_are_all_local_is_warned_of(spec: Any, warned: bool
 @pytest.mark.parametrize("federated", [True, False])
 def test_the_author_of_a_federated_policy_is_warned_and_never_refused(federated: bool) -> None:
     marks = {FEDERATED: "true"} if federated else {}
-    review = Review(
+    review = AdmissionRequest(
         "CREATE",
         "crd.antrea.io",
         "v1beta1",
@@ -58,7 +58,7 @@ def test_the_author_of_a_federated_policy_is_warned_and_never_refused(federated:
 
 
 def test_a_deletion_needs_no_warning() -> None:
-    review = Review("DELETE", "crd.antrea.io", "v1beta1", "ClusterNetworkPolicy", "deny")
+    review = AdmissionRequest("DELETE", "crd.antrea.io", "v1beta1", "ClusterNetworkPolicy", "deny")
 
     assert PolicyPeersWebhook().review(review, Snapshot({}, Facts(), EPOCH, "lubeck")) == Allow()
 
@@ -67,7 +67,9 @@ def test_a_deletion_needs_no_warning() -> None:
 def test_who_asks_for_federation_in_other_words_is_told(wished: str) -> None:
     marks = {"federated.anp.antreaplus.vmware-tanzu.com": wished}
     policy: Wire = {"metadata": {"name": "p", "annotations": marks}, "spec": {}}
-    asked = Review("CREATE", "crd.antrea.io", "v1beta1", "ClusterNetworkPolicy", "p", object=policy)
+    asked = AdmissionRequest(
+        "CREATE", "crd.antrea.io", "v1beta1", "ClusterNetworkPolicy", "p", object=policy
+    )
 
     verdict = PolicyPeersWebhook().review(asked, Snapshot({}, Facts(), EPOCH, "lubeck"))
     [found] = local_peers(Chart("lubeck", {"acnps": (policy,)}))

@@ -11,7 +11,13 @@ from hanse.kube.client import Client
 from hanse.kube.client_config import Credentials
 from hanse.kube.clock import WallClock
 from hanse.kube.http_transport import HttpTransport
-from hanse.kube.token_renewal import Account, InFile, InSecret, Place, TokenRenewer
+from hanse.kube.token_renewal import (
+    FileTokenStore,
+    SecretTokenStore,
+    ServiceAccountName,
+    TokenRenewer,
+    TokenStore,
+)
 
 
 @asynccontextmanager
@@ -21,10 +27,12 @@ async def renewing(
     """Renew the token for as long as the block runs."""
     ways = HttpTransport(home), HttpTransport(broker)
     at_home, on_broker = (Client(way) for way in ways)
-    places: list[Place] = [InSecret(at_home, settings.namespace, BROKER_SECRET, KUBECONFIG)]
+    places: list[TokenStore] = [
+        SecretTokenStore(at_home, settings.namespace, BROKER_SECRET, KUBECONFIG)
+    ]
     if file is not None:
-        places.append(InFile(file, context))
-    account = Account(settings.options.broker_namespace, settings.cluster)
+        places.append(FileTokenStore(file, context))
+    account = ServiceAccountName(settings.options.broker_namespace, settings.cluster)
     renewal = TokenRenewer(account, on_broker, broker, places, WallClock())
     try:
         async with asyncio.TaskGroup() as group:

@@ -21,7 +21,7 @@ from hanse.features.services.manifests import BrokerCredentials
 from hanse.features.statefulsets.admission_policies import annotation_policy, name_policy
 from hanse.kube import credentials
 from hanse.kube.client import Client
-from hanse.kube.client_config import ClientConfig, Endpoint, Identity, StaticCredentials
+from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint, StaticCredentials
 from hanse.kube.errors import BadCredentials, KubeError, NotFound
 from hanse.kube.http_transport import HttpTransport
 from hanse.kube.requests import path_of
@@ -158,7 +158,7 @@ async def _secret(
     return (manifests.broker_secret(wish.cluster, wish.home, way),)
 
 
-async def _still_good(member: Client, endpoint: Endpoint, wish: Joining) -> bool:
+async def _still_good(member: Client, endpoint: ServerEndpoint, wish: Joining) -> bool:
     """Whether the agent's way leads to this broker, and its token holds for half its life yet."""
     try:
         secret = await member.read(Secret, manifests.BROKER_SECRET, SYSTEM_NAMESPACE)

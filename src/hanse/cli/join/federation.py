@@ -20,7 +20,7 @@ from hanse.features.federation import manifests
 from hanse.features.federation.claims import SUPERVISOR_MARK
 from hanse.features.federation.members import ABANDONED, CA, TOKEN, server_url_error
 from hanse.kube.client import Client
-from hanse.kube.client_config import ClientConfig, Endpoint, Identity, StaticCredentials
+from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint, StaticCredentials
 from hanse.kube.errors import KubeError, NotFound
 from hanse.kube.http_transport import HttpTransport
 from hanse.kube.lease import ObservedLease
@@ -232,7 +232,9 @@ async def _credentials(
     return (manifests.member_secret(wish.cluster, token, endpoint.ca),)
 
 
-async def _still_good(supervisor: Client, name: str, endpoint: Endpoint, wish: Membership) -> bool:
+async def _still_good(
+    supervisor: Client, name: str, endpoint: ServerEndpoint, wish: Membership
+) -> bool:
     try:
         secret = await supervisor.read(Secret, name, SYSTEM)
     except NotFound:

@@ -11,7 +11,7 @@ from hanse.model.kinds.gslb import NAMESPACE as GSLB_NAMESPACE
 from hanse.model.manifests import PART_OF, SERVICE_ACCOUNT, Subject, bindings, manifest, roles
 from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
 from hanse.model.objects import Wire
-from hanse.model.rbac import rights
+from hanse.model.rbac import rbac_rules
 
 DNS = "hanse-dns"
 METRICS_PORT = 8080
@@ -41,7 +41,7 @@ def _rights(chosen: Choosing) -> list[Wire]:
 
 def _dns_rights() -> list[Wire]:
     everything = app.sources(View("all", global_zones=("example.com",)))
-    rules = rights([watch for source in everything for watch in source.watches], Role.LOCAL)
+    rules = rbac_rules([watch for source in everything for watch in source.watches], Role.LOCAL)
     made = (
         manifest(SERVICE_ACCOUNT, DNS, SYSTEM_NAMESPACE),
         *roles(DNS, rules),

@@ -10,7 +10,7 @@ from hanse.cli.settings import settings_of
 
 if TYPE_CHECKING:
     from hanse.local.up.topology import Member
-    from hanse.model.rbac import Rule
+    from hanse.model.rbac import RbacRule
 
 _DEFAULT_FOLDER = Path(".hanse")
 
@@ -116,7 +116,7 @@ def command(
     context.exit(run_async(upping.run, lasting=True))
 
 
-def _rules_for(cluster: str) -> "tuple[Rule, ...]":
+def _rules_for(cluster: str) -> "tuple[RbacRule, ...]":
     from hanse import app
     from hanse.features.federation.manifests import rules_for
 
