@@ -14,7 +14,7 @@ from hanse.cli.clusters import ClusterAccess, at_each
 from hanse.cli.membership_seen import MembershipSeen, membership_in
 from hanse.cli.services_seen import ServicesSeen, services_in
 from hanse.kube.client_config import Identity
-from hanse.kube.errors import BadCredentials, KubeError, Unreachable, error_of
+from hanse.kube.errors import BadCredentials, KubeError, Unreachable, error_from_response
 from hanse.kube.http_transport import HttpTransport
 from hanse.kube.requests import path_of
 from hanse.kube.transport import Request, Response, Transport
@@ -141,7 +141,7 @@ async def _version(transport: Transport) -> tuple[str, Response, datetime]:
     began = datetime.now(UTC)
     answer = await transport.send(_get("/version"))
     if answer.status != 200:
-        raise error_of(answer)
+        raise error_from_response(answer)
     return str(msgspec.json.decode(answer.body).get("gitVersion", "")), answer, began
 
 
@@ -153,7 +153,7 @@ async def _read(transport: Transport, path: str) -> dict[str, Any] | None:
     """A document, or nothing where it is absent or not for us."""
     answer = await transport.send(_get(path))
     if answer.status == 401:
-        raise error_of(answer)
+        raise error_from_response(answer)
     found: dict[str, Any] | None = (
         msgspec.json.decode(answer.body) if answer.status == 200 else None
     )

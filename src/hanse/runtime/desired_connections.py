@@ -6,7 +6,7 @@ from typing import assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.kube.client_config import ClientConfig, Endpoint, Identity
+from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint
 from hanse.kube.credentials import config_from_kubeconfig
 from hanse.kube.errors import BadCredentials
 from hanse.model.connections import (
@@ -109,7 +109,7 @@ def client_config(credentials: ServerCredentials | KubeconfigCredentials) -> Cli
     match credentials:
         case ServerCredentials(server, ca, token, certificate, key):
             identity = Identity(token=token, certificate=certificate, key=key)
-            return ClientConfig(Endpoint(server.rstrip("/"), ca), identity)
+            return ClientConfig(ServerEndpoint(server.rstrip("/"), ca), identity)
         case KubeconfigCredentials(text, context, origin):
             return config_from_kubeconfig(text, origin=origin, context=context)
         case _:
