@@ -152,7 +152,7 @@ async def test_an_outside_row_that_comes_back_as_it_was_is_seen_at_once() -> Non
     async with town("lubeck", features=(Clerk(),), agents=False) as world:
         ledger = Ledger()
         reconciler = world.reconciler("lubeck")
-        outside = ExternalApi(ledger, every=lambda: timedelta(hours=1))
+        outside = ExternalApi(ledger, poll_interval=lambda: timedelta(hours=1))
         reconciler.informers.join("ledger", {Role.MEMBER}, outside)
         client = world.client("lubeck")
         async with reconciler.running():
@@ -178,7 +178,7 @@ async def test_a_list_of_an_outside_system_that_a_write_overtook_is_read_again()
     outside = ExternalApi(ledger)
     listing = asyncio.create_task(outside.list(ConfigMap))
     await asyncio.sleep(0.5)
-    made = outside._wrote(await ledger.create(ConfigMap(metadata=Meta(name="row"))))
+    made = outside._count_write(await ledger.create(ConfigMap(metadata=Meta(name="row"))))
 
     listed = await listing
 

@@ -37,7 +37,7 @@ def whatever(same: Any) -> Callable[..., Any]:
 
 
 def foreign_objects_are_overwritten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(diff, "_ours_to_write", whatever(True))
+    patch.setattr(diff.DiffBuilder, "_may_overwrite", whatever(True))
 
 
 def updates_have_no_preconditions(patch: pytest.MonkeyPatch) -> None:
@@ -54,14 +54,14 @@ def deletions_have_no_preconditions(patch: pytest.MonkeyPatch) -> None:
 
 
 def unreachable_is_taken_for_absent(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(diff, "_is_party", whatever(False))
+    patch.setattr(diff, "_has_departed", whatever(True))
 
 
 def steps_go_all_at_once(patch: pytest.MonkeyPatch) -> None:
     async def at_once(self: apply.Writer, several: list[Any]) -> list[apply.WriteReport]:
         return [await self._write(action) for action in several]
 
-    patch.setattr(diff.DiffBuilder, "stops", whatever(False))
+    patch.setattr(diff.DiffBuilder, "_is_stopped", whatever(False))
     patch.setattr(apply.Writer, "_apply_in_steps", at_once)
 
 

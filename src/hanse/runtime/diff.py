@@ -1,4 +1,4 @@
-"""From a plan to the writes that make it so: pure, and empty when everything is as planned."""
+"""The diff between a plan and the observed objects: the writes to send, and why others wait."""
 
 from collections.abc import Iterable
 from typing import TypeAlias
@@ -25,19 +25,19 @@ LEFT = "its cluster is being left"
 
 
 class Create(Struct, frozen=True):
-    """Write an object that must not be there yet."""
+    """Create an object, which must not exist yet."""
 
     where: ClusterId
     object: Object
     step: int
     as_leader_of: ClusterId | None = None
     rank: int | None = None
-    """The place in the order of those who may write a shared object; None: it is ours alone."""
+    """Our rank among the agents that may write a shared object; None: it is ours alone."""
     awaited: bool = False
 
 
 class Update(Struct, frozen=True):
-    """Patch an object that must still be as it was seen."""
+    """Patch an object, which must still have the observed version."""
 
     where: ClusterId
     base: Object
@@ -50,7 +50,7 @@ class Update(Struct, frozen=True):
 
 
 class Delete(Struct, frozen=True):
-    """Delete an object that must still be as it was seen; by omission, or with a cause."""
+    """Delete an object, by omission from its plan or for another cause."""
 
     where: ClusterId
     base: Object
@@ -58,7 +58,7 @@ class Delete(Struct, frozen=True):
     step: int
     as_leader_of: ClusterId | None = None
     as_seen: bool = True
-    """Whether it must not have changed at all; else it need only be the same object."""
+    """Whether it must still have the observed version; else only the observed uid."""
 
 
 Action: TypeAlias = Create | Update | Delete
@@ -73,24 +73,24 @@ class Obstacle(Struct, frozen=True):
 
 
 class Diff(Struct, frozen=True):
-    """The writes that a plan asks for now, what stands in the way of others, whom to wait for."""
+    """The writes to send now, the obstacles to others, and what to wait for."""
 
     actions: tuple[Action, ...] = ()
     obstacles: tuple[Obstacle, ...] = ()
     waiting_for: frozenset[ClusterId] = frozenset()
     blocked_by: frozenset[ClusterObjectRef] = frozenset()
-    """Objects that stand in the way: their change is worth another look."""
+    """Objects that block a write: their change enqueues the key."""
     unreadable: bool = False
-    """Whether something stands in the way that does not fit our shape of its kind."""
+    """Whether an object that cannot be decoded as its kind blocks a write."""
 
 
 def is_omission(action: Action) -> bool:
-    """Whether an action deletes what is ours and no longer wanted."""
+    """Whether an action deletes an owned object because its plan no longer names it."""
     return isinstance(action, Delete) and action.cause == OMITTED
 
 
 def target_ref(action: Action) -> ClusterObjectRef:
-    """What an action writes."""
+    """The object that an action writes."""
     obj = action.object if isinstance(action, Create) else action.base
     return ClusterObjectRef(action.where, object_ref(obj))
 
@@ -99,37 +99,30 @@ OwnedObjects: TypeAlias = Iterable[tuple[ClusterId, Owner, Object]]
 
 
 def diff(feature: str, key: Key, plan: Plan, owned: OwnedObjects, snapshot: Snapshot) -> Diff:
-    """Compare all that a plan wants with all that was seen."""
-    sink = DiffBuilder()
-    wanted: set[ClusterObjectRef] = set()
+    """Compare all that a plan desires, and all that its key owns, with what was observed."""
+    builder = DiffBuilder(snapshot)
+    named: set[ClusterObjectRef] = set()
     for desired in plan.desired:
         if _goes_with_leaving(desired.where, desired.as_leader_of == desired.where, snapshot):
             continue
-        wanted.add(ClusterObjectRef(desired.where, object_ref(desired.object)))
-        _compare_desired(desired, owner_by(feature, key, desired, snapshot), snapshot, sink)
-    wanted.update(removal.place for removal in plan.removals)
-    wanted.update(p for p in plan.kept if not _goes_with_leaving(p.where, False, snapshot))
+        named.add(ClusterObjectRef(desired.where, object_ref(desired.object)))
+        builder.add_desired(desired, desired_owner(feature, key, desired, snapshot))
+    named.update(removal.place for removal in plan.removals)
+    named.update(p for p in plan.kept if not _goes_with_leaving(p.where, False, snapshot))
     for removal in plan.removals:
-        _compare_removal(removal, snapshot, sink)
-    last = max((d.step for d in plan.desired), default=0) + 1
+        builder.add_removal(removal)
+    last_step = max((d.step for d in plan.desired), default=0) + 1
     for where, owner, obj in owned:
-        stays = plan.keep_all and not _goes_with_leaving(where, owner.led, snapshot)
-        if not stays and ClusterObjectRef(where, object_ref(obj)) not in wanted:
-            _compare_omitted(where, owner, obj, snapshot, sink, last)
+        kept = plan.keep_all and not _goes_with_leaving(where, owner.led, snapshot)
+        if not kept and ClusterObjectRef(where, object_ref(obj)) not in named:
+            builder.add_omitted(where, owner, obj, last_step)
     for patch in plan.patches:
-        _compare_patch(patch, snapshot, sink)
-    actions = tuple(a for a in sink.actions if is_omission(a) or not sink.stops(a))
-    return Diff(
-        actions,
-        tuple(sink.obstacles),
-        frozenset(sink.waiting_for),
-        frozenset(sink.blocked_by),
-        sink.unreadable,
-    )
+        builder.add_patch(patch)
+    return builder.build()
 
 
-def owner_by(feature: str, key: Key, desired: Desired, snapshot: Snapshot) -> Owner:
-    """Whose a desired object will be: never the writing agent's where it leads."""
+def desired_owner(feature: str, key: Key, desired: Desired, snapshot: Snapshot) -> Owner:
+    """The owner that a desired object will have; for a leader the member, never its own cluster."""
     if desired.shared:
         return Owner(feature, key, SHARED)
     if desired.as_leader_of is not None:
@@ -138,212 +131,226 @@ def owner_by(feature: str, key: Key, desired: Desired, snapshot: Snapshot) -> Ow
 
 
 class DiffBuilder:
-    """Collects what a comparison finds."""
+    """Compares one object after the other with the snapshot, and collects the diff."""
 
-    def __init__(self) -> None:
-        self.actions: list[Action] = []
-        self.obstacles: list[Obstacle] = []
-        self.waiting_for: set[ClusterId] = set()
-        self.blocked_by: set[ClusterObjectRef] = set()
-        self.unreadable = False
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._actions: list[Action] = []
+        self._obstacles: list[Obstacle] = []
+        self._waiting_for: set[ClusterId] = set()
+        self._blocked_by: set[ClusterObjectRef] = set()
+        self._unreadable = False
         self._stopped: dict[ClusterId, int] = {}
 
-    def obstacle(self, place: ClusterObjectRef, result: WriteResult, message: str) -> None:
-        self.obstacles.append(Obstacle(place, result, message))
+    def build(self) -> Diff:
+        actions = (a for a in self._actions if is_omission(a) or not self._is_stopped(a))
+        return Diff(
+            tuple(actions),
+            tuple(self._obstacles),
+            frozenset(self._waiting_for),
+            frozenset(self._blocked_by),
+            self._unreadable,
+        )
 
-    def stop_after(self, where: ClusterId, step: int) -> None:
-        """Let nothing go to a destination after a step that cannot be done there."""
+    def add_desired(self, desired: Desired, owner: Owner) -> None:
+        """Create or update an object; while that has to wait, later steps wait as well."""
+        obj, where = desired.object, desired.where
+        place = ClusterObjectRef(where, object_ref(obj))
+        if not self._is_writable(place, type(obj), desired.as_leader_of):
+            self._stop_after(where, desired.step)
+            return
+        partial = {
+            source
+            for source in desired.sources
+            if _is_partial(source, self._snapshot) or _is_recovering(source, self._snapshot)
+        }
+        if partial:
+            self._waiting_for |= partial
+            self._stop_after(where, desired.step)
+            return
+        if desired.unowned:
+            if self._snapshot.find(place) is None:
+                self._actions.append(Create(where, obj, desired.step, desired.as_leader_of))
+            return
+        epoch = _epoch(desired.as_leader_of, self._snapshot)
+        rank = desired.rank if desired.shared else None
+        meta = obj.metadata
+        observed = self._snapshot.get(where, type(obj), meta.name, meta.namespace)
+        wanted = with_applied_record(
+            with_owner(obj, owner, desired.sources, epoch, observed=observed)
+        )
+        if observed is None:
+            self._actions.append(
+                Create(where, wanted, desired.step, desired.as_leader_of, rank, desired.awaited)
+            )
+            return
+        if not self._may_overwrite(observed, owner, desired, epoch, place):
+            self._blocked_by.add(place)
+            self._stop_after(where, desired.step)
+            return
+        change = object_patch(wanted, observed)
+        subresource = ""
+        if not change and type(obj).has_status_subresource:
+            change, subresource = status_patch(wanted, observed), "status"
+        if change:
+            self._actions.append(
+                Update(
+                    where,
+                    observed,
+                    change,
+                    subresource,
+                    desired.step,
+                    desired.as_leader_of,
+                    rank,
+                    desired.awaited,
+                )
+            )
+
+    def add_removal(self, removal: Removal) -> None:
+        """Delete an object for a cause, if it is still the same one."""
+        place = removal.place
+        observed = self._snapshot.find(place)
+        if observed is None or observed.metadata.uid != removal.uid:
+            return
+        if observed.metadata.deletion_timestamp is None and self._is_writable(
+            place, type(observed), removal.as_leader_of
+        ):
+            self._actions.append(
+                Delete(
+                    place.where,
+                    observed,
+                    removal.cause,
+                    removal.step,
+                    removal.as_leader_of,
+                    removal.as_seen,
+                )
+            )
+
+    def add_omitted(self, where: ClusterId, owner: Owner, obj: Object, step: int) -> None:
+        """Delete an owned object that is not desired, once all its sources are synced."""
+        snapshot = self._snapshot
+        leader_of = owner.serves if owner.led else None
+        if leader_of is None and owner.serves not in (SHARED, snapshot.local):
+            return  # another cluster's agent looks after it
+        if leader_of is not None and not _leads(leader_of, snapshot):
+            return
+        if owner.serves == SHARED and _is_leaving(where, snapshot):
+            return  # the agents that stay look after it
+        if obj.metadata.deletion_timestamp is not None or is_paused(obj):
+            return
+        place = ClusterObjectRef(where, object_ref(obj))
+        if not self._is_writable(place, type(obj), leader_of):
+            return
+        if _goes_with_leaving(where, owner.led, snapshot):  # whatever its sources are
+            self._actions.append(Delete(where, obj, LEFT, step, leader_of))
+            return
+        if self._hold_for_sources(obj, place):
+            return
+        if epoch_of(obj) > _epoch(leader_of, snapshot):
+            self._add_obstacle(place, "Fenced", f"{place.ref} was written by a newer leader")
+            return
+        self._actions.append(Delete(where, obj, OMITTED, step, leader_of))
+
+    def add_patch(self, patch: Patch) -> None:
+        """Patch fields of an object that others own, if that changes anything."""
+        observed = self._snapshot.find(patch.place)
+        if observed is None or is_paused(observed):
+            return
+        if not patch_has_effect(patch.change, observed):
+            return
+        if self._is_writable(patch.place, type(observed), patch.as_leader_of):
+            self._actions.append(
+                Update(
+                    patch.place.where,
+                    observed,
+                    patch.change,
+                    patch.subresource,
+                    patch.step,
+                    patch.as_leader_of,
+                    patch.rank,
+                )
+            )
+
+    def _add_obstacle(self, place: ClusterObjectRef, result: WriteResult, message: str) -> None:
+        self._obstacles.append(Obstacle(place, result, message))
+
+    def _stop_after(self, where: ClusterId, step: int) -> None:
+        """Send nothing to a cluster after a step that cannot be completed there."""
         self._stopped[where] = min(step, self._stopped.get(where, step))
 
-    def stops(self, action: Action) -> bool:
+    def _is_stopped(self, action: Action) -> bool:
         return action.step > self._stopped.get(action.where, action.step)
 
+    def _is_writable(
+        self, place: ClusterObjectRef, kind: type[Object], leader_of: ClusterId | None
+    ) -> bool:
+        """Whether the cluster is synced and serves the kind, and we lead where that is needed."""
+        snapshot = self._snapshot
+        if leader_of is not None and not _leads(leader_of, snapshot):
+            self._add_obstacle(place, "Fenced", f"{leader_of} is led by another supervisor")
+            return False
+        served = snapshot.fact(KindServed, (place.where, kind.kind))
+        if served is not None and not served.served:
+            self._add_obstacle(place, "Refused", f"{place.where} does not serve {kind.kind}")
+            self._waiting_for.add(place.where)
+            return False
+        state = snapshot.fact(ClusterState, place.where)
+        if state is None or not state.phase.writable or not snapshot.listed(place.where, kind):
+            self._waiting_for.add(place.where)
+            return False
+        if why := snapshot.unreadable_reason(place):  # its known version is old: no write succeeds
+            message = f"{place.ref} cannot be read: {why}; mend it by hand, or delete it"
+            self._add_obstacle(place, "Refused", message)
+            self._blocked_by.add(place)
+            self._unreadable = True
+            return False
+        return True
 
-def _compare_desired(desired: Desired, owner: Owner, snapshot: Snapshot, sink: DiffBuilder) -> None:
-    obj, where = desired.object, desired.where
-    place = ClusterObjectRef(where, object_ref(obj))
-    if not _writable(place, type(obj), desired.as_leader_of, snapshot, sink):
-        sink.stop_after(where, desired.step)
-        return
-    partial = {
-        c for c in desired.sources if _is_partial(c, snapshot) or _is_recovering(c, snapshot)
-    }
-    if partial:
-        sink.waiting_for |= partial
-        sink.stop_after(where, desired.step)
-        return
-    if desired.unowned:
-        if snapshot.find(place) is None:
-            sink.actions.append(Create(where, obj, desired.step, desired.as_leader_of))
-        return
-    epoch = _epoch(desired.as_leader_of, snapshot)
-    rank = desired.rank if desired.shared else None
-    standing = snapshot.get(where, type(obj), obj.metadata.name, obj.metadata.namespace)
-    wanted = with_applied_record(with_owner(obj, owner, desired.sources, epoch, standing=standing))
-    if standing is None:
-        sink.actions.append(
-            Create(where, wanted, desired.step, desired.as_leader_of, rank, desired.awaited)
-        )
-        return
-    if not _ours_to_write(standing, owner, desired, epoch, place, sink):
-        sink.blocked_by.add(place)
-        sink.stop_after(where, desired.step)
-        return
-    change = object_patch(wanted, standing)
-    subresource = ""
-    if not change and type(obj).has_status_subresource:
-        change, subresource = status_patch(wanted, standing), "status"
-    if change:
-        sink.actions.append(
-            Update(
-                where,
-                standing,
-                change,
-                subresource,
-                desired.step,
-                desired.as_leader_of,
-                rank,
-                desired.awaited,
-            )
-        )
+    def _may_overwrite(
+        self,
+        observed: Object,
+        owner: Owner,
+        desired: Desired,
+        epoch: int,
+        place: ClusterObjectRef,
+    ) -> bool:
+        """Whether an existing object is ours to update, and no newer leader has written it."""
+        if observed.metadata.deletion_timestamp is not None or is_paused(observed):
+            return False  # its deletion enqueues the key
+        found = owner_of(observed)
+        if found != owner and not desired.takes_over:
+            whose = f"it belongs to {found}" if found else "it was not made by Hanse"
+            self._add_obstacle(place, "Foreign", f"{place.ref} exists already and {whose}")
+            return False
+        if epoch_of(observed) > epoch:
+            self._add_obstacle(place, "Fenced", f"{place.ref} was written by a newer leader")
+            return False
+        return True
 
-
-def _ours_to_write(
-    standing: Object,
-    owner: Owner,
-    desired: Desired,
-    epoch: int,
-    place: ClusterObjectRef,
-    sink: DiffBuilder,
-) -> bool:
-    if standing.metadata.deletion_timestamp is not None or is_paused(standing):
-        return False  # its going wakes the key; a pause is a person's wish
-    found = owner_of(standing)
-    if found != owner and not desired.takes_over:
-        whose = f"it belongs to {found}" if found else "it was not made by Hanse"
-        sink.obstacle(place, "Foreign", f"{place.ref} exists already and {whose}")
+    def _hold_for_sources(self, obj: Object, place: ClusterObjectRef) -> bool:
+        """Keep an object while one of its sources is not synced, or was restored a moment ago."""
+        snapshot = self._snapshot
+        sources = sources_of(obj) | {snapshot.local}
+        unsynced = {
+            source
+            for source in sources
+            if not _has_departed(source, snapshot) and not snapshot.synced(source)
+        }
+        if unsynced:
+            self._waiting_for |= unsynced
+            message = f"kept while {', '.join(sorted(unsynced))} cannot be seen"
+            self._add_obstacle(place, "Held", message)
+            return True
+        if recovering := {source for source in sources if _is_recovering(source, snapshot)}:
+            self._waiting_for |= recovering
+            message = f"kept for now, since {', '.join(sorted(recovering))} was restored"
+            self._add_obstacle(place, "Held", message)
+            return True
         return False
-    if epoch_of(standing) > epoch:
-        sink.obstacle(place, "Fenced", f"{place.ref} was written by a newer leader")
-        return False
-    return True
-
-
-def _compare_removal(removal: Removal, snapshot: Snapshot, sink: DiffBuilder) -> None:
-    place = removal.place
-    standing = snapshot.find(place)
-    if standing is None or standing.metadata.uid != removal.uid:
-        return
-    if standing.metadata.deletion_timestamp is None and _writable(
-        place, type(standing), removal.as_leader_of, snapshot, sink
-    ):
-        sink.actions.append(
-            Delete(
-                place.where,
-                standing,
-                removal.cause,
-                removal.step,
-                removal.as_leader_of,
-                removal.as_seen,
-            )
-        )
-
-
-def _compare_omitted(
-    where: ClusterId, owner: Owner, obj: Object, snapshot: Snapshot, sink: DiffBuilder, step: int
-) -> None:
-    """Delete what is ours and not wanted, once everything it rested on can be seen."""
-    leader_of = owner.serves if owner.led else None
-    if leader_of is None and owner.serves not in (SHARED, snapshot.local):
-        return  # another cluster's agent looks after it
-    if leader_of is not None and not _leads(leader_of, snapshot):
-        return
-    if owner.serves == SHARED and _is_leaving(where, snapshot):
-        return  # those who stay look after it
-    if obj.metadata.deletion_timestamp is not None or is_paused(obj):
-        return
-    place = ClusterObjectRef(where, object_ref(obj))
-    if not _writable(place, type(obj), leader_of, snapshot, sink):
-        return
-    if _goes_with_leaving(
-        where, owner.led, snapshot
-    ):  # whatever it rests on, however many they are
-        sink.actions.append(Delete(where, obj, LEFT, step, leader_of))
-        return
-    unsynced = {
-        c
-        for c in sources_of(obj) | {snapshot.local}
-        if _is_party(c, snapshot) and not snapshot.synced(c)
-    }
-    if unsynced:
-        sink.waiting_for |= unsynced
-        sink.obstacle(place, "Held", f"kept while {', '.join(sorted(unsynced))} cannot be seen")
-        return
-    if recovering := {c for c in sources_of(obj) | {snapshot.local} if _is_recovering(c, snapshot)}:
-        sink.waiting_for |= recovering
-        told = f"kept for now, since {', '.join(sorted(recovering))} was restored"
-        sink.obstacle(place, "Held", told)
-        return
-    if epoch_of(obj) > _epoch(leader_of, snapshot):
-        sink.obstacle(place, "Fenced", f"{place.ref} was written by a newer leader")
-        return
-    sink.actions.append(Delete(where, obj, OMITTED, step, leader_of))
-
-
-def _compare_patch(patch: Patch, snapshot: Snapshot, sink: DiffBuilder) -> None:
-    standing = snapshot.find(patch.place)
-    if standing is None or is_paused(standing):
-        return
-    if not patch_has_effect(patch.change, standing):
-        return
-    where = patch.place.where
-    if _writable(patch.place, type(standing), patch.as_leader_of, snapshot, sink):
-        sink.actions.append(
-            Update(
-                where,
-                standing,
-                patch.change,
-                patch.subresource,
-                patch.step,
-                patch.as_leader_of,
-                patch.rank,
-            )
-        )
-
-
-def _writable(
-    place: ClusterObjectRef,
-    kind: type[Object],
-    leader_of: ClusterId | None,
-    snapshot: Snapshot,
-    sink: DiffBuilder,
-) -> bool:
-    """Whether the destination can be seen and written, and the lead, where needed, is ours."""
-    if leader_of is not None and not _leads(leader_of, snapshot):
-        sink.obstacle(place, "Fenced", f"{leader_of} is led by another supervisor")
-        return False
-    served = snapshot.fact(KindServed, (place.where, kind.kind))
-    if served is not None and not served.served:
-        sink.obstacle(place, "Refused", f"{place.where} does not serve {kind.kind}")
-        sink.waiting_for.add(place.where)
-        return False
-    state = snapshot.fact(ClusterState, place.where)
-    if state is None or not state.phase.writable or not snapshot.listed(place.where, kind):
-        sink.waiting_for.add(place.where)
-        return False
-    if why := snapshot.unreadable_reason(
-        place
-    ):  # what we know of it is old: no write would be taken
-        told = f"{place.ref} cannot be read: {why}; mend it by hand, or delete it"
-        sink.obstacle(place, "Refused", told)
-        sink.blocked_by.add(place)
-        sink.unreadable = True
-        return False
-    return True
 
 
 def _goes_with_leaving(where: ClusterId, led: bool, snapshot: Snapshot) -> bool:
-    """Whether nothing of a kind stays where it is, since we are leaving; at home: as its leader."""
+    """Whether we are leaving a cluster; the local one we leave only as a member that is led."""
     return _is_leaving(where, snapshot) and (led or where != snapshot.local)
 
 
@@ -353,20 +360,20 @@ def _is_leaving(where: ClusterId, snapshot: Snapshot) -> bool:
 
 
 def _is_recovering(source: ClusterId, snapshot: Snapshot) -> bool:
-    """Whether a source was restored a moment ago, and others may be putting things back."""
+    """Whether a source was restored a moment ago, and others may be writing objects back."""
     state = snapshot.fact(ClusterState, source)
     return state is not None and state.recovering
 
 
 def _is_partial(source: ClusterId, snapshot: Snapshot) -> bool:
-    """Whether a source was never seen whole: what rests on it now might lack half of itself."""
+    """Whether a connected source was never listed in full."""
     state = snapshot.fact(ClusterState, source)
     return state is not None and not state.listed
 
 
-def _is_party(source: ClusterId, snapshot: Snapshot) -> bool:
-    """Whether a source is a party: one known to have left is no reason to keep anything."""
-    return snapshot.fact(ClusterDeparted, source) is None
+def _has_departed(source: ClusterId, snapshot: Snapshot) -> bool:
+    """Whether a source has left for good, and is no reason to keep anything."""
+    return snapshot.fact(ClusterDeparted, source) is not None
 
 
 def _leads(member: ClusterId, snapshot: Snapshot) -> bool:

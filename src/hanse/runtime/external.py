@@ -1,7 +1,7 @@
-"""Systems that are not clusters (a name server, a load balancer, a VPC), seen as if they were.
+"""External systems (a name server, a load balancer, a VPC) behind the API of a cluster.
 
-A small adapter lists, creates, updates and deletes; the engine's own comparison, ownership and
-retries serve it as they serve clusters.
+A small adapter lists, creates, updates and deletes objects; diff, ownership and retries are those
+of clusters.
 """
 
 import asyncio
@@ -19,15 +19,15 @@ from hanse.kube.retry import retry_delay
 from hanse.kube.watch_events import Interrupted, Listed, NotServed, Progress, WatchEvent
 from hanse.model.objects import K, Object, Wire, merge
 
-READS = 3
-"""How often a list is read anew because of our own writes meanwhile."""
+MAX_READS = 3
+"""How often a list is read again because we wrote meanwhile."""
 
 
 class ExternalSystem(Protocol):
-    """What an adapter does; it raises `Unreachable` and the other errors of `hanse.kube.errors`.
+    """An adapter to an external system; it raises the errors of `hanse.kube.errors`.
 
-    Objects are whole: `update` replaces one. A system without versions of its own may leave
-    `resource_version` empty; then it is compared before it is written.
+    `update` replaces a whole object. A system without versions of its own leaves
+    `resource_version` empty; an object is then read and compared before it is written.
     """
 
     @property
@@ -44,7 +44,7 @@ class ExternalSystem(Protocol):
 
 @runtime_checkable
 class SupportsRead(Protocol):
-    """What an adapter also does where a list costs much: it gives one object, or `NotFound`."""
+    """An adapter that reads one object, for systems in which a list is expensive."""
 
     async def read(self, kind: type[K], name: str) -> K: ...
 
@@ -56,10 +56,10 @@ class ExternalApi:
     """An outside system as the engine's `Api`: polled, and compared first."""
 
     def __init__(
-        self, system: ExternalSystem, every: Callable[[], timedelta] = lambda: POLL_INTERVAL
+        self, system: ExternalSystem, poll_interval: Callable[[], timedelta] = lambda: POLL_INTERVAL
     ) -> None:
         self._system = system
-        self._every = every
+        self._poll_interval = poll_interval
         self._random = Random()  # noqa: S311 - spreads retries, guards nothing
         self._round = 0
         self._versions: dict[tuple[Any, str, str], tuple[bytes, int]] = {}
@@ -67,23 +67,23 @@ class ExternalApi:
 
     async def follow(
         self, kind: type[K], *, namespace: str, labels: str, fields: str
-    ) -> AsyncGenerator[WatchEvent[K], None]:
-        """List again and again; selectors are left to whoever reads."""
-        assert not namespace, "outside systems have no namespaces to watch by themselves"
-        assert not labels, "outside systems are watched whole"
-        assert not fields, "outside systems are watched whole"
+    ) -> AsyncGenerator[Event[K], None]:
+        """Poll: list again and again."""
+        assert not namespace, "external systems have no namespaces to watch by themselves"
+        assert not labels, "external systems are watched whole"
+        assert not fields, "external systems are watched whole"
         if kind not in self._system.kinds:
             yield NotServed()
             await asyncio.get_running_loop().create_future()
         failures = 0
         while True:
-            wait = self._every().total_seconds()
+            wait = self._poll_interval().total_seconds()
             try:
-                listed = await self._listed(kind)
+                listed = await self._list(kind)
             except KubeError as error:
                 if not failures:
                     yield Interrupted(error)
-                wait = self._wait_after(error, failures)
+                wait = self._retry_wait(error, failures)
                 failures += 1
             else:
                 yield listed
@@ -92,16 +92,16 @@ class ExternalApi:
                 failures = 0
             await asyncio.sleep(wait)
 
-    def _wait_after(self, error: KubeError, failures: int) -> float:
-        """Sooner than usual, so that a system that is back is seen soon."""
+    def _retry_wait(self, error: KubeError, failures: int) -> float:
+        """The backoff, at most the poll interval, so that a recovered system is noticed soon."""
         delay = retry_delay(error, failures, self._random)
-        usual = self._every()
-        return min(delay or usual, usual).total_seconds()
+        interval = self._poll_interval()
+        return min(delay or interval, interval).total_seconds()
 
     async def list(
         self, kind: type[K], *, namespace: str = "", labels: str = "", fields: str = ""
     ) -> Listed[K]:
-        listed = await self._listed(kind)
+        listed = await self._list(kind)
         chosen = tuple(
             o
             for o in listed.objects
@@ -114,7 +114,7 @@ class ExternalApi:
     async def read(self, kind: type[K], name: str, namespace: str = "") -> K:
         if isinstance(self._system, SupportsRead):
             return self._versioned(await self._system.read(kind, name))
-        for obj in (await self._listed(kind)).objects:
+        for obj in (await self._list(kind)).objects:
             if (obj.metadata.namespace, obj.metadata.name) == (namespace, name):
                 return obj
         raise NotFound(Status(404, "NotFound", f"{kind.kind} {name} is not there"))
@@ -123,68 +123,68 @@ class ExternalApi:
         try:
             await self.read(type(obj), obj.metadata.name, obj.metadata.namespace)
         except NotFound:
-            return self._wrote(await self._system.create(obj))
+            return self._count_write(await self._system.create(obj))
         raise AlreadyExists(Status(409, "AlreadyExists", f"{obj.metadata.name} exists already"))
 
     async def patch(
         self, kind: type[K], name: str, namespace: str, change: Wire, *, subresource: str = ""
     ) -> K:
-        assert subresource in ("", "status"), f"no subresource {subresource} outside"
-        standing = await self.read(kind, name, namespace)
-        wanted_version = change.get("metadata", {}).get("resourceVersion", "")
-        self._require_version(standing, wanted_version)
-        after = msgspec.convert(merge(msgspec.to_builtins(standing), change), kind)
-        return self._wrote(await self._system.update(after))
+        assert subresource in ("", "status"), f"external systems have no subresource {subresource}"
+        observed = await self.read(kind, name, namespace)
+        version = change.get("metadata", {}).get("resourceVersion", "")
+        self._require_version(observed, version)
+        after = msgspec.convert(merge(msgspec.to_builtins(observed), change), kind)
+        return self._count_write(await self._system.update(after))
 
     async def delete(
         self, kind: type[K], name: str, namespace: str, *, uid: str = "", resource_version: str = ""
     ) -> K | None:
-        standing = await self.read(kind, name, namespace)
-        if uid and standing.metadata.uid != uid:
+        observed = await self.read(kind, name, namespace)
+        if uid and observed.metadata.uid != uid:
             raise Conflict(Status(409, "Conflict", f"{name} is another object now"))
-        self._require_version(standing, resource_version)
-        await self._system.delete(standing)
+        self._require_version(observed, resource_version)
+        await self._system.delete(observed)
         self._writes += 1
-        self._versions.pop(_place(standing), None)  # the same again is another object
+        self._versions.pop(_object_key(observed), None)  # an object created again is another one
         return None
 
     async def discover(self) -> None:
-        """The kinds of an outside system are those of its adapter."""
+        """Return at once: the kinds of an external system are those of its adapter."""
 
     async def identity(self) -> str:
-        """Polled as it is, it needs nobody to ask whether it answers."""
+        """None: a polled system needs no probe."""
         return ""
 
     async def close(self) -> None:
-        """Adapters hold what they hold; nothing is held here."""
+        """Nothing to close: adapters own their connections."""
 
-    async def _listed(self, kind: type[K]) -> Listed[K]:
-        for _ in range(READS):
+    async def _list(self, kind: type[K]) -> Listed[K]:
+        for _ in range(MAX_READS):
             writes = self._writes
             found = tuple(await self._system.list(kind))
             if writes == self._writes:
-                break  # else what was written while it was read may be lacking
+                break  # else the list may lack what was written meanwhile
         objects = tuple(self._versioned(o) for o in found)
-        there = {_place(o) for o in objects}
+        there = {_object_key(o) for o in objects}
         for place in [p for p in self._versions if p[0] == kind.kind and p not in there]:
             del self._versions[place]
         return Listed(objects, str(self._round))
 
-    def _wrote(self, obj: K) -> K:
+    def _count_write(self, obj: K) -> K:
         self._writes += 1
         return self._versioned(obj)
 
-    def _require_version(self, standing: Object, version: str) -> None:
-        if version and version != standing.metadata.resource_version:
-            name = standing.metadata.name
+    def _require_version(self, observed: Object, version: str) -> None:
+        if version and version != observed.metadata.resource_version:
+            name = observed.metadata.name
             raise Conflict(Status(409, "Conflict", f"{name} was changed by somebody else"))
 
     def _versioned(self, obj: K) -> K:
-        """Versions that grow when the content changes; a name without a uid serves as one."""
+        """The object with a version that grows when its content changes, and a uid."""
         meta = obj.metadata
         content = replace(obj, metadata=replace(meta, resource_version="", uid=""))
         digest = blake2b(msgspec.json.encode(content), digest_size=16).digest()
-        place = _place(obj)
+        place = _object_key(obj)
         known = self._versions.get(place)
         if known is None or known[0] != digest:
             self._round += 1
@@ -194,5 +194,5 @@ class ExternalApi:
         return replace(obj, metadata=versioned)
 
 
-def _place(obj: Object) -> tuple[Any, str, str]:
+def _object_key(obj: Object) -> tuple[Any, str, str]:
     return (type(obj).kind, obj.metadata.namespace, obj.metadata.name)

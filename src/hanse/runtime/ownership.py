@@ -1,4 +1,4 @@
-"""Whose an object is, written on the object itself: the engine keeps no other memory."""
+"""Ownership of objects, kept in a label and annotations of the objects and nowhere else."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -27,7 +27,7 @@ SHARED: ClusterId = ""
 
 
 class Owner(Struct, frozen=True, order=True):
-    """The decision an object exists by: of which feature, which key, for which cluster."""
+    """The feature and key that an object exists by, and the cluster that it is for."""
 
     feature: str
     key: Key
@@ -37,10 +37,10 @@ class Owner(Struct, frozen=True, order=True):
 
     @property
     def label(self) -> str:
-        """A label value that finds everything of this owner in one list."""
+        """The label value by which one list finds everything of this owner."""
         by = "\nleader" if self.led else ""
-        told = f"{self.feature}\n{self.key}\n{self.serves}{by}".encode()
-        return f"{self.feature}-{blake2b(told, digest_size=8).hexdigest()}"
+        content = f"{self.feature}\n{self.key}\n{self.serves}{by}".encode()
+        return f"{self.feature}-{blake2b(content, digest_size=8).hexdigest()}"
 
     def __str__(self) -> str:
         return f"{self.feature} {self.key} for {self.serves or 'all'}"
@@ -52,29 +52,29 @@ def with_owner(
     sources: frozenset[ClusterId] = frozenset(),
     epoch: int = 0,
     *,
-    standing: Object | None = None,
+    observed: Object | None = None,
 ) -> K:
-    """The object as it is written: marked as the owner's, and as resting on its sources.
+    """The object as it is written: labelled and annotated with owner, sources and epoch.
 
-    What stands and is the owner's already says so as well as it ever will.
+    The marks of an observed object that has this owner already are reused.
     """
     meta = obj.metadata
-    if standing is not None and owner_of(standing) == owner:
-        label = standing.metadata.labels[OWNER]
-        claim = standing.metadata.annotations[OWNER_KEY]
+    if observed is not None and owner_of(observed) == owner:
+        label = observed.metadata.labels[OWNER]
+        claim = observed.metadata.annotations[OWNER_KEY]
     else:
-        label, claim = owner.label, _claim_by(owner, object_ref(obj))
-    marks = {OWNER_KEY: claim}
+        label, claim = owner.label, _encode_claim(owner, object_ref(obj))
+    ours = {OWNER_KEY: claim}
     if sources:
-        marks[SOURCES] = ",".join(sorted(sources))
+        ours[SOURCES] = ",".join(sorted(sources))
     if epoch:
-        marks[EPOCH] = str(epoch)
+        ours[EPOCH] = str(epoch)
     labels = {**replicable(meta.labels), OWNER: label}
-    annotations = {**replicable(meta.annotations), **marks}
+    annotations = {**replicable(meta.annotations), **ours}
     return replace(obj, metadata=replace(meta, labels=labels, annotations=annotations))
 
 
-def _claim_by(owner: Owner, ref: ObjectRef) -> str:
+def _encode_claim(owner: Owner, ref: ObjectRef) -> str:
     claim = OwnerClaim(
         owner.feature,
         str(owner.key),
@@ -88,19 +88,21 @@ def _claim_by(owner: Owner, ref: ObjectRef) -> str:
 
 
 def owner_of(obj: Object) -> Owner | None:
-    """Who owns an object: None unless label, key and the object's own name all agree."""
+    """The owner of an object; None unless label, annotation and the object's own name agree."""
     meta = obj.metadata
     label = meta.labels.get(OWNER)
     if not label:
         return None
     claim = meta.annotations.get(OWNER_KEY, "")
-    words = intern(label), intern(claim)  # the cache keeps them: let it be those of the store
-    return _owner_by(*words, type(obj).kind, intern(meta.namespace), intern(meta.name))
+    # the cache keeps its arguments: interned, they are the strings of the store
+    return _parse_owner(
+        intern(label), intern(claim), type(obj).kind, intern(meta.namespace), intern(meta.name)
+    )
 
 
 @lru_cache(maxsize=65536)
-def _owner_by(label: str, told: str, kind: Kind, namespace: str, name: str) -> Owner | None:
-    claim = parse_owner_claim(told)
+def _parse_owner(label: str, text: str, kind: Kind, namespace: str, name: str) -> Owner | None:
+    claim = parse_owner_claim(text)
     key = parse_key(claim.key) if claim else None
     if claim is None or key is None:
         return None
@@ -113,19 +115,19 @@ def _owner_by(label: str, told: str, kind: Kind, namespace: str, name: str) -> O
 
 
 def sources_of(obj: Object) -> frozenset[ClusterId]:
-    """Whose observation an object rests on, as it says itself."""
-    told = obj.metadata.annotations.get(SOURCES, "")
-    return frozenset(told.split(",")) if told else frozenset()
+    """The clusters whose observation an object rests on, by its annotation."""
+    value = obj.metadata.annotations.get(SOURCES, "")
+    return frozenset(value.split(",")) if value else frozenset()
 
 
 def epoch_of(obj: Object) -> int:
-    """The lease epoch an object was last written in."""
-    told = obj.metadata.annotations.get(EPOCH, "")
-    return int(told) if told.isdecimal() else 0
+    """The epoch of the lease under which an object was last written; 0 without one."""
+    value = obj.metadata.annotations.get(EPOCH, "")
+    return int(value) if value.isdecimal() else 0
 
 
 def is_paused(obj: Object) -> bool:
-    """Whether a person asked us to keep our hands off."""
+    """Whether a person paused an object by an annotation: we never write it then."""
     return obj.metadata.annotations.get(PAUSED, "false") != "false"
 
 
@@ -137,7 +139,7 @@ def replicable(marks: dict[str, str]) -> dict[str, str]:
 
 
 class OwnershipIndex:
-    """Every object that some key owns, found by feature and key, over all clusters."""
+    """The owned objects of all clusters, indexed by feature and key."""
 
     def __init__(self) -> None:
         self._by_key: dict[
@@ -146,7 +148,7 @@ class OwnershipIndex:
         self._count: dict[tuple[ClusterId, str], int] = {}
 
     def update(self, where: ClusterId, before: Object | None, after: Object | None) -> None:
-        """Follow one object's change."""
+        """Index one change of an object."""
         old = owner_of(before) if before is not None else None
         new = owner_of(after) if after is not None else None
         if before is not None and old is not None and old != new:
@@ -164,12 +166,12 @@ class OwnershipIndex:
             held[place] = (new, after)
 
     def of(self, feature: str, key: Key) -> Iterable[tuple[ClusterId, Owner, Object]]:
-        """What a key owns anywhere, for whichever cluster it serves."""
+        """The objects that a key owns in any cluster."""
         held = self._by_key.get((feature, key), {})
         return [(where, owner, obj) for (where, _), (owner, obj) in held.items()]
 
     def objects(self) -> Iterable[tuple[ClusterId, Object]]:
-        """Everything that is owned by anyone, with where it is."""
+        """Every owned object, with its cluster."""
         for held in self._by_key.values():
             for (where, _), (_, obj) in held.items():
                 yield where, obj
@@ -181,10 +183,3 @@ class OwnershipIndex:
     def items(self) -> Iterable[tuple[str, Key]]:
         """Every feature and key that owns anything."""
         return list(self._by_key)
-
-    def forget(self, where: ClusterId) -> None:
-        """Drop what is known of a cluster that is no longer connected."""
-        for held in list(self._by_key.values()):
-            for place, (_, obj) in list(held.items()):
-                if place[0] == where:
-                    self.update(where, obj, None)

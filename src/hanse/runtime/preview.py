@@ -1,4 +1,4 @@
-"""What would be: plans over what was seen and what somebody might apply. Nothing is written."""
+"""A dry run: plans over the snapshot as it would be if objects were applied. Writes nothing."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Generic
@@ -16,21 +16,21 @@ from hanse.runtime.ownership import OwnershipIndex
 from hanse.runtime.reconciler import Reconciler
 from hanse.runtime.workqueue import Item
 
-ROUNDS = 20
-"""Consequences of consequences that are followed; more means that a plan does not settle."""
+MAX_ROUNDS = 20
+"""Rounds of plans over the results of earlier plans; more means that they do not settle."""
 
 
 class Preview(Struct, frozen=True):
-    """The writes that would follow, in order, and what would stand in their way."""
+    """The writes that would follow, in order, and the obstacles to others."""
 
     actions: tuple[Action, ...] = ()
     obstacles: tuple[Obstacle, ...] = ()
     warnings: dict[ClusterObjectRef, str] = {}
-    """By what is written: what would be said with it that is not as somebody wished."""
+    """The messages of Warning Events that would be recorded, by the object written."""
 
 
 class Overlay(Generic[K]):
-    """A store as it would be; indexes are computed for the few objects that differ."""
+    """A store with a few objects changed; these are looked up in indexes by scanning."""
 
     def __init__(self, below: Lister[K], indexes: Mapping[str, Any]) -> None:
         self._below = below
@@ -60,32 +60,32 @@ class Overlay(Generic[K]):
         )
 
     def all(self) -> Iterator[K]:
-        return self._laid_over(self._below.all(), lambda _: True)
+        return self._overlaid(self._below.all(), lambda _: True)
 
     def in_namespace(self, namespace: str) -> Iterator[K]:
         below = self._below.in_namespace(namespace)
-        return self._laid_over(below, lambda o: o.metadata.namespace == namespace)
+        return self._overlaid(below, lambda o: o.metadata.namespace == namespace)
 
     def by(self, index: str, value: str) -> Iterator[K]:
         find = self._indexes[index].values
-        return self._laid_over(self._below.by(index, value), lambda o: value in find(o))
+        return self._overlaid(self._below.by(index, value), lambda o: value in find(o))
 
-    def _laid_over(self, below: Iterable[K], chosen: Any) -> Iterator[K]:
+    def _overlaid(self, below: Iterable[K], selected: Any) -> Iterator[K]:
         for obj in below:
             if (obj.metadata.namespace, obj.metadata.name) not in self._over:
                 yield obj
         for over in self._over.values():
-            if over is not None and chosen(over):
+            if over is not None and selected(over):
                 yield over
 
 
 def preview(reconciler: Reconciler, applied: Iterable[tuple[ClusterId, Object]]) -> Preview:
     """Everything that this agent would write if these objects were applied in these clusters."""
-    return _Simulation(reconciler).after(applied)
+    return _Simulation(reconciler).run(applied)
 
 
 class _Simulation:
-    """Carries plans out on overlays until nothing more follows."""
+    """Applies plans to overlays until nothing more follows."""
 
     def __init__(self, reconciler: Reconciler) -> None:
         live = reconciler.snapshot()
@@ -94,53 +94,53 @@ class _Simulation:
             place: [Overlay(store, store.indexes) for store in stores]
             for place, stores in reconciler.informers.stores.items()
         }
-        self._seen = Snapshot(self._stores, reconciler.informers.facts, live.now, live.local)
+        self._snapshot = Snapshot(self._stores, reconciler.informers.facts, live.now, live.local)
         self._owned = OwnershipIndex()
         for where, obj in reconciler.owned.objects():
             self._owned.update(where, None, obj)
         self._due: dict[Item, None] = {}
 
-    def after(self, applied: Iterable[tuple[ClusterId, Object]]) -> Preview:
+    def run(self, applied: Iterable[tuple[ClusterId, Object]]) -> Preview:
         for where, obj in applied:
-            self._apply(where, obj)
+            self._apply_manifest(where, obj)
         actions: list[Action] = []
         obstacles: dict[Any, Obstacle] = {}
         warnings: dict[ClusterObjectRef, str] = {}
-        for _ in range(ROUNDS):
+        for _ in range(MAX_ROUNDS):
             due, self._due = self._due, {}
             if not due:
                 break
             for name, key in due:
                 feature = self._reconciler.features[name]
-                plan = feature.plan(key, self._seen)
+                plan = feature.plan(key, self._snapshot)
                 owned = managed_objects(
-                    self._owned.of(name, key), managed_watches(feature), self._seen
+                    self._owned.of(name, key), managed_watches(feature), self._snapshot
                 )
-                wanted = diff(name, key, plan, owned, self._seen)
-                obstacles.update({o.place: o for o in wanted.obstacles})
-                warnings.update(_warnings(plan, wanted.actions))
-                for action in wanted.actions:
+                found = diff(name, key, plan, owned, self._snapshot)
+                obstacles.update({o.place: o for o in found.obstacles})
+                warnings.update(_warnings(plan, found.actions))
+                for action in found.actions:
                     actions.append(action)
-                    self._carry_out(action)
+                    self._apply_action(action)
         return Preview(tuple(actions), tuple(obstacles.values()), warnings)
 
-    def _carry_out(self, action: Action) -> None:
+    def _apply_action(self, action: Action) -> None:
         match action:
             case Create(where, obj):
-                self._put(where, _made(obj))
+                self._put(where, _created(obj))
             case Update(where, base, change):
                 after = merge(msgspec.to_builtins(base, str_keys=True), change)
                 self._put(where, msgspec.convert(after, type(base)))
             case Delete(where, base):
                 self._change(where, base, None)
 
-    def _apply(self, where: ClusterId, obj: Object) -> None:
-        """What a person applies: what he does not say of an object that stands, stays."""
-        before = self._seen.get(where, type(obj), obj.metadata.name, obj.metadata.namespace)
-        self._change(where, before, _made(obj) if before is None else _applied(obj, before))
+    def _apply_manifest(self, where: ClusterId, obj: Object) -> None:
+        """Apply an object as `kubectl apply` does: fields of an existing one that it omits stay."""
+        before = self._snapshot.get(where, type(obj), obj.metadata.name, obj.metadata.namespace)
+        self._change(where, before, _created(obj) if before is None else _merged(obj, before))
 
     def _put(self, where: ClusterId, obj: Object) -> None:
-        before = self._seen.get(where, type(obj), obj.metadata.name, obj.metadata.namespace)
+        before = self._snapshot.get(where, type(obj), obj.metadata.name, obj.metadata.namespace)
         if before is not None:
             meta = replace(obj.metadata, uid=before.metadata.uid)
             obj = replace(obj, metadata=meta)
@@ -158,22 +158,22 @@ class _Simulation:
         change = ObjectChange(where, before, after)
         for feature in self._reconciler.enqueuer.features_watching(change):
             self._due.update(
-                {(feature.name, key): None for key in feature.keys_for(change, self._seen)}
+                {(feature.name, key): None for key in feature.keys_for(change, self._snapshot)}
             )
 
 
 def _warnings(plan: Plan, actions: Iterable[Action]) -> dict[ClusterObjectRef, str]:
-    """What a plan says of the objects that it writes, as far as people have to look at it."""
-    said: dict[ClusterObjectRef, list[str]] = {target_ref(action): [] for action in actions}
-    for notice in plan.events:
-        place = notice.recorded_with or notice.place
-        if notice.type == "Warning" and place in said:
-            said[place].append(notice.message)
-    return {place: "; ".join(texts) for place, texts in said.items() if texts}
+    """The messages of a plan's Warning Events about the objects that it writes."""
+    messages: dict[ClusterObjectRef, list[str]] = {target_ref(action): [] for action in actions}
+    for request in plan.events:
+        place = request.recorded_with or request.place
+        if request.type == "Warning" and place in messages:
+            messages[place].append(request.message)
+    return {place: "; ".join(texts) for place, texts in messages.items() if texts}
 
 
-def _applied(obj: Object, before: Object) -> Object:
-    """An object over the one that stands: status and others' marks are not a person's to say."""
+def _merged(obj: Object, before: Object) -> Object:
+    """An applied object merged with the existing one, whose status and other marks stay."""
     meta, known = obj.metadata, before.metadata
     both = replace(
         known,
@@ -188,7 +188,7 @@ def _applied(obj: Object, before: Object) -> Object:
     return after
 
 
-def _made(obj: Object) -> Object:
-    """The object as if an API server had taken it."""
+def _created(obj: Object) -> Object:
+    """The object as an API server returns it."""
     meta = obj.metadata
     return replace(obj, metadata=replace(meta, uid=meta.uid or f"new {meta.name}"))

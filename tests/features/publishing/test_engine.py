@@ -47,7 +47,7 @@ def world_of(theirs: Theirs) -> World:
 @asynccontextmanager
 async def publishing(world: World, theirs: Theirs) -> AsyncIterator[Reconciler]:
     reconciler = world.reconciler("lubeck")
-    outside = ExternalApi(theirs.ours(), every=lambda: timedelta(seconds=0.2))
+    outside = ExternalApi(theirs.ours(), poll_interval=lambda: timedelta(seconds=0.2))
     reconciler.informers.join(NAME_SERVER, {Role.OUTSIDE}, outside)
     async with reconciler.running():
         yield reconciler
