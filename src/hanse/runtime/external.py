@@ -67,7 +67,7 @@ class ExternalApi:
 
     async def follow(
         self, kind: type[K], *, namespace: str, labels: str, fields: str
-    ) -> AsyncGenerator[Event[K], None]:
+    ) -> AsyncGenerator[WatchEvent[K], None]:
         """Poll: list again and again."""
         assert not namespace, "external systems have no namespaces to watch by themselves"
         assert not labels, "external systems are watched whole"
