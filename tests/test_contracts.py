@@ -15,6 +15,8 @@ FORBIDDEN = {
     "features": ("hanse/features/gslb/__init__.py", "import hanse.features.services.feature"),
     "pure": ("hanse/features/services/__init__.py", "import socket"),
     "providers": ("hanse/features/gslb/__init__.py", "import hanse.providers"),
+    "tinykube": ("tinykube/__init__.py", "import hanse.model"),
+    "pure-servers": ("hanse/dns/compiler.py", "import random"),
     "embedded": ("hanse/runtime/__init__.py", "import tinykube"),
 }
 
