@@ -16,7 +16,6 @@ FORBIDDEN = {
     "pure": ("hanse/features/services/__init__.py", "import socket"),
     "providers": ("hanse/features/gslb/__init__.py", "import hanse.providers"),
     "tinykube": ("tinykube/__init__.py", "import hanse.model"),
-    "pure-servers": ("hanse/dns/compiler.py", "import random"),
     "embedded": ("hanse/runtime/__init__.py", "import tinykube"),
 }
 
