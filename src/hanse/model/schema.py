@@ -164,7 +164,7 @@ def object_schema(struct: type[Struct]) -> Wire:
         "type": "object",
         **({"required": required} if required else {}),
         **({"properties": properties} if properties else {}),
-        **validations(getattr(struct, "must_hold", ())),
+        **validations(getattr(struct, "validation_rules", ())),
     }
 
 
