@@ -3,7 +3,7 @@
 from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointPort, EndpointSlice
 from hanse.model.objects import ClusterId, Meta
-from tests.features.federated.given import GLOBAL_MARK, SHOP
+from tests.features.federated.builders import GLOBAL_MARK, SHOP
 from tests.support.supervised_world import SupervisedWorld
 
 

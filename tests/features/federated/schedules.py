@@ -12,7 +12,7 @@ from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId, Meta
-from tests.features.federated.given import GLOBAL_MARK, SHOP
+from tests.features.federated.builders import GLOBAL_MARK, SHOP
 from tests.features.federated.people import pods
 from tests.support.builders import namespace
 from tests.support.faults import READ_METHODS, LinkFaults

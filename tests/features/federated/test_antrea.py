@@ -11,7 +11,7 @@ from hanse.model.kinds.federation import (
     NetworkInterfaceSpec,
 )
 from hanse.model.objects import Meta
-from tests.features.federated.given import GLOBAL_MARK, NAMESPACED_MARK, SHOP, behind, service
+from tests.features.federated.builders import GLOBAL_MARK, NAMESPACED_MARK, SHOP, behind, service
 
 
 def made(result: AntreaManifests, kind: str) -> list[dict[str, Any]]:

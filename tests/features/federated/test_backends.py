@@ -27,7 +27,7 @@ from hanse.model.kinds.federation import (
 )
 from hanse.model.objects import Meta, Object
 from hanse.model.plan import Call, Plan
-from tests.features.federated.given import (
+from tests.features.federated.builders import (
     GLOBAL_MARK,
     HERE,
     SHOP,

@@ -12,7 +12,7 @@ from hanse.model.kinds.clusterprofile import ClusterProfile
 from hanse.model.kinds.federation import CLUSTER_ID, CLUSTER_SET, SYSTEM
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Key, Plan
-from tests.features.federation.given import FEATURE, HERE, claim, federation, sight
+from tests.features.federation.builders import FEATURE, HERE, claim, federation, sight
 from tests.support.builders import cluster
 from tests.support.federation import CRDS, FederationScenario
 from tests.support.scenario import Scenario, describe_writes

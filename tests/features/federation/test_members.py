@@ -16,7 +16,7 @@ from hanse.model.facts import InvalidConnection, Role
 from hanse.model.kinds.about import ClusterProperty, ClusterPropertySpec
 from hanse.model.kinds.federation import CLUSTER_ID, DOMAINS, SUPERVISOR
 from hanse.model.objects import Meta
-from tests.features.federation.given import (
+from tests.features.federation.builders import (
     FEATURE,
     HERE,
     PEM,

@@ -29,7 +29,7 @@ from hanse.model.objects import ClusterObjectRef, Meta, ObjectRef, merge
 from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import FactChange
 from hanse.runtime.compare import patch_has_effect
-from tests.features.federation.given import (
+from tests.features.federation.builders import (
     FEATURE,
     HERE,
     SUPERVISES,

@@ -17,7 +17,7 @@ from hanse.model.naming import is_service_name
 from hanse.model.objects import ClusterObjectRef, Meta, Object, object_ref
 from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import ObjectChange
-from tests.features.machines.given import (
+from tests.features.machines.builders import (
     ENTITIES,
     FEATURE,
     HERE,

@@ -23,7 +23,7 @@ from hanse.model.objects import ClusterObjectRef, Meta, Object, ObjectRef, objec
 from hanse.model.ownership import OWNER
 from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import FactChange, ObjectChange, Snapshot
-from tests.features.services.given import (
+from tests.features.services.builders import (
     BROKER,
     EXPORT,
     FEATURE,

@@ -14,7 +14,7 @@ from hanse.model.kinds.submariner import (
 from hanse.model.objects import Meta
 from hanse.model.plan import Plan
 from hanse.model.snapshot import Snapshot
-from tests.features.services.given import (
+from tests.features.services.builders import (
     EXPORT,
     FEATURE,
     HERE,

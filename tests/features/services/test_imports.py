@@ -27,7 +27,7 @@ from hanse.model.naming import unique
 from hanse.model.objects import Meta, Object
 from hanse.model.plan import Plan
 from hanse.model.snapshot import ObjectChange, Snapshot
-from tests.features.services.given import (
+from tests.features.services.builders import (
     AGGREGATE,
     BROKER,
     FEATURE,

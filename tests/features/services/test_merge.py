@@ -15,7 +15,7 @@ from hanse.features.services.records import ExportRecord
 from hanse.model.kinds.core import ClientIPConfig, Protocol, SessionAffinityConfig
 from hanse.model.kinds.hanse import Profile
 from hanse.model.kinds.multicluster import ImportedPort
-from tests.features.services.given import PROFILES, port, record
+from tests.features.services.builders import PROFILES, port, record
 from tinykube.virtual_time import EPOCH
 
 laws = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])

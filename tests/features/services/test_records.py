@@ -19,7 +19,7 @@ from hanse.features.services.records import (
     read_exports,
 )
 from hanse.model.kinds.discovery import EndpointSlice
-from tests.features.services.given import PROFILES, export, on_broker, port, record, service
+from tests.features.services.builders import PROFILES, export, on_broker, port, record, service
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),

@@ -22,7 +22,7 @@ from hanse.model.kinds.discovery import (
     EndpointConditions,
     EndpointSlice,
 )
-from tests.features.services.given import HOME, backends, on_broker, port, record
+from tests.features.services.builders import HOME, backends, on_broker, port, record
 from tests.features.services.test_merge import PORT_SETS
 
 WEB = record("lubeck")

@@ -18,7 +18,7 @@ from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, Profile
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.objects import Meta
 from hanse.runtime.api import ClusterClient
-from tests.features.services.given import backends
+from tests.features.services.builders import backends
 from tests.support.builders import namespace
 from tests.support.faults import READ_METHODS
 from tests.support.world import BROKER, World

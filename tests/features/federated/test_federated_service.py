@@ -20,7 +20,7 @@ from hanse.model.objects import ClusterObjectRef, Object, object_ref
 from hanse.model.plan import Plan
 from hanse.model.snapshot import Snapshot
 from hanse.runtime.diff import diff
-from tests.features.federated.given import (
+from tests.features.federated.builders import (
     HERE,
     SHOP,
     WEB,

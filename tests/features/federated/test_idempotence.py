@@ -11,7 +11,7 @@ from hanse.model.kinds.discovery import EndpointPort
 from hanse.model.kinds.externaldns import DNSEndpoint
 from hanse.model.objects import ClusterId
 from hanse.runtime.diff import diff
-from tests.features.federated.given import HERE, kept, planned, record, seen, serving
+from tests.features.federated.builders import HERE, kept, planned, record, seen, serving
 from tests.support.builders import stored
 
 KINDS = [KindServed(HERE, kind.kind, served=True) for kind in (ClusterGroup, Group, DNSEndpoint)]

@@ -8,7 +8,7 @@ from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.multicluster import ServiceImport, ServiceImportSpec
 from hanse.model.objects import Meta, Object
 from hanse.model.snapshot import ObjectChange
-from tests.features.services.given import (
+from tests.features.services.builders import (
     AGGREGATE,
     FEATURE,
     HERE,

@@ -10,7 +10,7 @@ from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId
-from tests.features.federated.given import GLOBAL_MARK, SHOP
+from tests.features.federated.builders import GLOBAL_MARK, SHOP
 from tests.features.federated.people import join
 from tests.support.builders import namespace
 from tests.support.faults import READ_METHODS
