@@ -62,7 +62,7 @@ class AgentProcess:
         return await self._process.wait()
 
 
-class Federation:
+class AgentProcesses:
     """Three real clusters and a broker, with an agent process for each cluster."""
 
     def __init__(self, scenario: Scenario, testbed: KubernetesTestbed, folder: Path) -> None:
@@ -71,14 +71,14 @@ class Federation:
         self.processes: dict[str, AgentProcess] = {}
         self.folder = folder
         self.access: dict[tuple[ClusterId, ClusterId], ClientConfig] = {}
-        self._ground = testbed
+        self._testbed = testbed
         self._started = 0
 
     def log_of(self, name: str) -> str:
         """All that the processes of one name have said."""
         return (self.folder / f"{name}.log").read_text()
 
-    async def post(self, cluster: ClusterId, at_home: Rules = as_generated) -> None:
+    async def create_accounts(self, cluster: ClusterId, at_home: Rules = as_generated) -> None:
         """Give a cluster's agent its accounts and write its kubeconfig."""
         contexts: list[Context] = []
         for target, role in ((cluster, Role.LOCAL), (BROKER, Role.BROKER)):
@@ -86,7 +86,7 @@ class Federation:
             if role is Role.LOCAL:
                 rules = tuple(kept for rule in rules if (kept := at_home(rule)) is not None)
             account = account_with(rules, cluster, self.scenario.system)
-            access = await self._ground.access(account, target)
+            access = await self._testbed.access(account, target)
             self.access[cluster, target] = access
             contexts.append(Context(target, access, user=account.name))
         write_kubeconfig(self._kubeconfig(cluster), contexts)
@@ -112,7 +112,7 @@ class Federation:
         """Give every cluster its agent."""
         for cluster in self.scenario.names:
             if (cluster, BROKER) not in self.access:
-                await self.post(cluster)
+                await self.create_accounts(cluster)
             await self.start(cluster)
 
     async def kill_all(self) -> None:
@@ -123,13 +123,15 @@ class Federation:
 
 
 @asynccontextmanager
-async def federation(fleet: RealFleet, namespace: str, folder: Path) -> AsyncIterator[Federation]:
+async def agent_processes(
+    fleet: RealFleet, namespace: str, folder: Path
+) -> AsyncIterator[AgentProcesses]:
     """A shared fleet with a place for agents; at the end they are killed and all is cleared."""
     async with (
         kubernetes_testbed(fleet, folder) as testbed,
         Scenario(testbed, namespace, lambda: (Toy(),)) as scenario,
     ):
-        made = Federation(scenario, testbed, folder)
+        made = AgentProcesses(scenario, testbed, folder)
         await made.toy_offers.open()
         try:
             yield made

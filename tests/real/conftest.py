@@ -31,7 +31,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-class Said(Struct, frozen=True):
+class CommandResult(Struct, frozen=True):
     """What a command said and how it ended."""
 
     status: int
@@ -39,14 +39,16 @@ class Said(Struct, frozen=True):
     errors: str
 
 
-Kubectl = Callable[..., Awaitable[Said]]
+Kubectl = Callable[..., Awaitable[CommandResult]]
 
 
 @pytest.fixture(scope="session")
 def kubectl(binaries: dict[str, Path]) -> Kubectl:
     """Run kubectl in one context of a fleet's kubeconfig."""
 
-    async def run(kubeconfig: Path, context: str, *arguments: str, given: str = "") -> Said:
+    async def run(
+        kubeconfig: Path, context: str, *arguments: str, stdin: str = ""
+    ) -> CommandResult:
         running = await asyncio.create_subprocess_exec(
             binaries["kubectl"],
             f"--kubeconfig={kubeconfig}",
@@ -56,7 +58,7 @@ def kubectl(binaries: dict[str, Path]) -> Kubectl:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
-        output, errors = await running.communicate(given.encode())
-        return Said(running.returncode or 0, output.decode(), errors.decode())
+        output, errors = await running.communicate(stdin.encode())
+        return CommandResult(running.returncode or 0, output.decode(), errors.decode())
 
     return run

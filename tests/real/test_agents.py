@@ -18,8 +18,8 @@ from hanse.model.facts import Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.objects import ClusterId
 from hanse.model.rbac import RbacRule
-from tests.real.agent_process import Federation, Rules, federation
-from tests.real.scenarios import get, post
+from tests.real.agent_process import AgentProcesses, Rules, agent_processes
+from tests.real.api_requests import get, post
 from tests.scenarios.toy_offers import OffersScenario, shop_of
 from tests.support.agent_accounts import rules_of
 from tests.support.scenario import Check, Scenario
@@ -31,13 +31,13 @@ from tests.support.toy import Toy
 @pytest.fixture
 async def agents(
     real_clusters: RealFleet, tmp_path: Path, request: pytest.FixtureRequest
-) -> AsyncIterator[Federation]:
-    async with federation(real_clusters, shop_of(request.node.nodeid), tmp_path) as made:
+) -> AsyncIterator[AgentProcesses]:
+    async with agent_processes(real_clusters, shop_of(request.node.nodeid), tmp_path) as made:
         yield made
 
 
 async def test_agents_do_all_that_the_toy_needs_with_the_rights_that_are_generated(
-    agents: Federation,
+    agents: AgentProcesses,
 ) -> None:
     scenario, toy_offers = agents.scenario, agents.toy_offers
     await agents.start_all()
@@ -58,8 +58,8 @@ async def test_agents_do_all_that_the_toy_needs_with_the_rights_that_are_generat
         assert await agents.processes[cluster].stop() == 0
 
 
-async def test_an_agent_may_do_nothing_else(agents: Federation) -> None:
-    await agents.post("hamburg")
+async def test_an_agent_may_do_nothing_else(agents: AgentProcesses) -> None:
+    await agents.create_accounts("hamburg")
     at_home = HttpTransport(StaticCredentials(agents.access["hamburg", "hamburg"]))
     at_broker = HttpTransport(StaticCredentials(agents.access["hamburg", BROKER]))
     mark = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mark"}}
@@ -91,11 +91,11 @@ def without(verb: str, resource: str) -> Rules:
 
 
 async def test_without_one_verb_what_needs_it_does_not_happen_and_nothing_else_suffers(
-    agents: Federation,
+    agents: AgentProcesses,
 ) -> None:
     scenario, toy_offers = agents.scenario, agents.toy_offers
-    await agents.post("hamburg", at_home=without("patch", "configmaps"))
-    await agents.post("bergen", at_home=without("delete", "configmaps"))
+    await agents.create_accounts("hamburg", at_home=without("patch", "configmaps"))
+    await agents.create_accounts("bergen", at_home=without("delete", "configmaps"))
     await agents.start_all()
     await toy_offers.offer("lubeck", "bread", "3")
     await scenario.eventually(toy_offers.everywhere("bread", lubeck="3"))
@@ -116,7 +116,7 @@ async def test_without_one_verb_what_needs_it_does_not_happen_and_nothing_else_s
 
 
 async def test_of_two_processes_one_works_and_the_other_takes_over_when_it_is_killed(
-    agents: Federation,
+    agents: AgentProcesses,
 ) -> None:
     scenario, toy_offers = agents.scenario, agents.toy_offers
     await agents.start_all()

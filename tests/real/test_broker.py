@@ -20,8 +20,17 @@ from hanse.kube.token_renewal import (
     TokenRenewer,
 )
 from hanse.local.real.fleet import NAMES, RealFleet
-from tests.real.conftest import Kubectl, Said
-from tests.real.members import HOME, SOURCE, Fleet, joined, json_in, service_for, set_of, slice_of
+from tests.real.conftest import CommandResult, Kubectl
+from tests.real.joined_fleet import (
+    BROKER_NAMESPACE,
+    SOURCE,
+    JoinedFleet,
+    derived_service,
+    endpoint_slice,
+    joined_fleet,
+    parse_json,
+    stateful_set,
+)
 
 UNTIL = "--timeout=60s"
 
@@ -40,13 +49,13 @@ class Later(Struct, frozen=True):
 @pytest.fixture(scope="module")
 async def fleet(
     real_clusters: RealFleet, kubectl: Kubectl, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Fleet]:
-    async with joined(real_clusters, tmp_path_factory.mktemp("members"), kubectl) as whole:
-        yield whole
+) -> AsyncIterator[JoinedFleet]:
+    async with joined_fleet(real_clusters, tmp_path_factory.mktemp("members"), kubectl) as fleet:
+        yield fleet
 
 
 @pytest.fixture(scope="module")
-async def exported(fleet: Fleet) -> Said:
+async def exported(fleet: JoinedFleet) -> CommandResult:
     """A Service that lubeck and hamburg export, as the command told it for lubeck."""
     for cluster in NAMES:
         await fleet.on(cluster, "create", "namespace", "shop")
@@ -54,17 +63,30 @@ async def exported(fleet: Fleet) -> Said:
         await fleet.on(cluster, "-n", "shop", "create", "deployment", "web", "--image=web")
         await fleet.on(cluster, "-n", "shop", "expose", "deployment", "web", "--port=80")
         await fleet.on(cluster, "-n", "shop", "rollout", "status", "deployment/web", UNTIL)
-        said = await fleet.hanse("export", "web", "-n", "shop", "--context", cluster)
-        assert said.status == 0, said.output + said.errors
-    return said
+        result = await fleet.hanse("export", "web", "-n", "shop", "--context", cluster)
+        assert result.status == 0, result.output + result.errors
+    return result
 
 
-async def _slices_of(fleet: Fleet, cluster: str) -> list[str]:
-    query = ("-n", HOME, "get", "endpointslices", "-l", f"{SOURCE}={cluster}", "-o", "json")
-    return [one["metadata"]["name"] for one in json_in(await fleet.on("broker", *query))["items"]]
+async def _slices_of(fleet: JoinedFleet, cluster: str) -> list[str]:
+    query = (
+        "-n",
+        BROKER_NAMESPACE,
+        "get",
+        "endpointslices",
+        "-l",
+        f"{SOURCE}={cluster}",
+        "-o",
+        "json",
+    )
+    return [
+        one["metadata"]["name"] for one in parse_json(await fleet.on("broker", *query))["items"]
+    ]
 
 
-async def test_an_export_is_visible_in_every_cluster(fleet: Fleet, exported: Said) -> None:
+async def test_an_export_is_visible_in_every_cluster(
+    fleet: JoinedFleet, exported: CommandResult
+) -> None:
     assert exported.output.startswith("shop/web is exported by hamburg, lubeck\n")
 
     for cluster in NAMES:
@@ -74,8 +96,8 @@ async def test_an_export_is_visible_in_every_cluster(fleet: Fleet, exported: Sai
             assert waited.status == 0, waited.errors
 
 
-async def test_status_shows_the_service_once(fleet: Fleet, exported: Said) -> None:
-    services = json_in(await fleet.hanse("status", "--json"))["services"]
+async def test_status_shows_the_service_once(fleet: JoinedFleet, exported: CommandResult) -> None:
+    services = parse_json(await fleet.hanse("status", "--json"))["services"]
 
     (web,) = [one for one in services if one["name"] == "web"]
     assert web["exporters"] == ["hamburg", "lubeck"]
@@ -83,13 +105,15 @@ async def test_status_shows_the_service_once(fleet: Fleet, exported: Said) -> No
     assert web["problems"] == []
 
 
-async def test_joining_again_changes_nothing(fleet: Fleet) -> None:
-    said = await fleet.join("lubeck")
+async def test_joining_again_changes_nothing(fleet: JoinedFleet) -> None:
+    result = await fleet.join("lubeck")
 
-    assert said.output.startswith("broker: nothing to change\nlubeck: nothing to change\n")
+    assert result.output.startswith("broker: nothing to change\nlubeck: nothing to change\n")
 
 
-async def test_an_agent_never_asks_for_what_it_may_not_do(fleet: Fleet, exported: Said) -> None:
+async def test_an_agent_never_asks_for_what_it_may_not_do(
+    fleet: JoinedFleet, exported: CommandResult
+) -> None:
     logs = [(fleet.folder / f"{cluster}.log").read_text().lower() for cluster in NAMES]
 
     assert all("agent runs" in log for log in logs)
@@ -97,33 +121,41 @@ async def test_an_agent_never_asks_for_what_it_may_not_do(fleet: Fleet, exported
     assert not [log for log in logs if any(word in log for word in refusals)]
 
 
-async def test_every_member_renews_its_own_lease(fleet: Fleet, exported: Said) -> None:
+async def test_every_member_renews_its_own_lease(
+    fleet: JoinedFleet, exported: CommandResult
+) -> None:
     for cluster in NAMES:
         renewed = f"--for=jsonpath={{.spec.holderIdentity}}={cluster}"
-        waited = await fleet.on("broker", "-n", HOME, "wait", f"lease/{cluster}", renewed, UNTIL)
+        waited = await fleet.on(
+            "broker", "-n", BROKER_NAMESPACE, "wait", f"lease/{cluster}", renewed, UNTIL
+        )
         assert waited.status == 0, waited.errors
 
 
-async def test_a_member_writes_slices_in_its_own_name(fleet: Fleet) -> None:
-    made = await fleet.as_member("lubeck", "create", "-f", "-", given=slice_of("own", "lubeck"))
+async def test_a_member_writes_slices_in_its_own_name(fleet: JoinedFleet) -> None:
+    made = await fleet.as_member(
+        "lubeck", "create", "-f", "-", stdin=endpoint_slice("own", "lubeck")
+    )
     gone = await fleet.as_member("lubeck", "delete", "endpointslice", "own")
 
     assert (made.status, gone.status) == (0, 0), made.errors + gone.errors
 
 
-async def test_a_member_cannot_write_a_slice_in_anothers_name(fleet: Fleet) -> None:
-    said = await fleet.as_member("lubeck", "create", "-f", "-", given=slice_of("false", "hamburg"))
+async def test_a_member_cannot_write_a_slice_in_anothers_name(fleet: JoinedFleet) -> None:
+    result = await fleet.as_member(
+        "lubeck", "create", "-f", "-", stdin=endpoint_slice("false", "hamburg")
+    )
 
-    assert said.status == 1
-    assert f"label {SOURCE} must be lubeck" in said.errors
+    assert result.status == 1
+    assert f"label {SOURCE} must be lubeck" in result.errors
 
 
-async def test_a_member_cannot_write_a_slice_in_nobodys_name(fleet: Fleet) -> None:
-    bare = slice_of("bare", "lubeck").replace(SOURCE, "other")
+async def test_a_member_cannot_write_a_slice_in_nobodys_name(fleet: JoinedFleet) -> None:
+    bare = endpoint_slice("bare", "lubeck").replace(SOURCE, "other")
 
-    said = await fleet.as_member("lubeck", "create", "-f", "-", given=bare)
+    result = await fleet.as_member("lubeck", "create", "-f", "-", stdin=bare)
 
-    assert f"label {SOURCE} must be lubeck" in said.errors
+    assert f"label {SOURCE} must be lubeck" in result.errors
 
 
 _THEFT = f'{{"metadata":{{"labels":{{"{SOURCE}":"lubeck"}}}}}}'
@@ -138,44 +170,48 @@ _THEFT = f'{{"metadata":{{"labels":{{"{SOURCE}":"lubeck"}}}}}}'
     ],
 )
 async def test_anothers_slice_cannot_be(
-    fleet: Fleet, exported: Said, attempt: tuple[str, ...]
+    fleet: JoinedFleet, exported: CommandResult, attempt: tuple[str, ...]
 ) -> None:
     (theirs,) = await _slices_of(fleet, "hamburg")
     verb, *rest = attempt
 
-    said = await fleet.as_member("lubeck", verb, "endpointslice", theirs, *rest)
+    result = await fleet.as_member("lubeck", verb, "endpointslice", theirs, *rest)
 
-    assert f"label {SOURCE} must be lubeck" in said.errors
+    assert f"label {SOURCE} must be lubeck" in result.errors
     assert await _slices_of(fleet, "hamburg") == [theirs]
 
 
-async def test_a_member_cannot_give_its_own_slice_away(fleet: Fleet, exported: Said) -> None:
+async def test_a_member_cannot_give_its_own_slice_away(
+    fleet: JoinedFleet, exported: CommandResult
+) -> None:
     (own,) = await _slices_of(fleet, "lubeck")
     gift = _THEFT.replace("lubeck", "hamburg")
 
-    said = await fleet.as_member(
+    result = await fleet.as_member(
         "lubeck", "patch", "endpointslice", own, "--type=merge", "-p", gift
     )
 
-    assert f"label {SOURCE} must be lubeck" in said.errors
+    assert f"label {SOURCE} must be lubeck" in result.errors
 
 
-async def test_a_member_cannot_renew_anothers_lease(fleet: Fleet) -> None:
+async def test_a_member_cannot_renew_anothers_lease(fleet: JoinedFleet) -> None:
     change = '{"spec":{"leaseDurationSeconds":3600}}'
 
-    said = await fleet.as_member(
+    result = await fleet.as_member(
         "lubeck", "patch", "lease", "hamburg", "--type=merge", "-p", change
     )
 
-    assert 'cannot patch resource "leases"' in said.errors
+    assert 'cannot patch resource "leases"' in result.errors
 
 
-async def test_a_member_cannot_become_another_cluster(fleet: Fleet) -> None:
+async def test_a_member_cannot_become_another_cluster(fleet: JoinedFleet) -> None:
     change = '{"metadata":{"annotations":{"hanse.dev/cluster-uid":"another"}}}'
 
-    said = await fleet.as_member("lubeck", "patch", "lease", "lubeck", "--type=merge", "-p", change)
+    result = await fleet.as_member(
+        "lubeck", "patch", "lease", "lubeck", "--type=merge", "-p", change
+    )
 
-    assert "annotation hanse.dev/cluster-uid says whose the id is" in said.errors
+    assert "annotation hanse.dev/cluster-uid says whose the id is" in result.errors
 
 
 @pytest.mark.parametrize(
@@ -187,38 +223,38 @@ async def test_a_member_cannot_become_another_cluster(fleet: Fleet) -> None:
         pytest.param(("create", "token", "default"), id="speak for nobody"),
         pytest.param(("get", "endpointslices", "-A"), id="see other namespaces"),
         pytest.param(("delete", "lease", "lubeck"), id="delete a lease"),
-        pytest.param(("delete", "namespace", HOME), id="end the fleet"),
+        pytest.param(("delete", "namespace", BROKER_NAMESPACE), id="end the fleet"),
     ],
 )
-async def test_a_member_may_not(fleet: Fleet, asked: tuple[str, ...]) -> None:
-    said = await fleet.as_member("lubeck", *asked)
+async def test_a_member_may_not(fleet: JoinedFleet, asked: tuple[str, ...]) -> None:
+    result = await fleet.as_member("lubeck", *asked)
 
-    assert said.status == 1
-    assert "forbidden" in said.errors.lower()
+    assert result.status == 1
+    assert "forbidden" in result.errors.lower()
 
 
-async def test_an_id_is_one_clusters_alone(fleet: Fleet) -> None:
-    said = await fleet.hanse(
+async def test_an_id_is_one_clusters_alone(fleet: JoinedFleet) -> None:
+    result = await fleet.hanse(
         *("join", "--broker", "broker", "--cluster-id", "lubeck", "--context", "broker"),
-        *("--broker-namespace", HOME),
+        *("--broker-namespace", BROKER_NAMESPACE),
     )
 
-    assert said.status == 2
-    assert said.errors.startswith("hanse: cluster id 'lubeck' is that of another cluster")
+    assert result.status == 2
+    assert result.errors.startswith("hanse: cluster id 'lubeck' is that of another cluster")
 
 
 async def test_a_member_renews_its_own_token_and_keeps_it_in_secret_and_file(
-    fleet: Fleet, tmp_path: Path
+    fleet: JoinedFleet, tmp_path: Path
 ) -> None:
     file = tmp_path / "broker.kubeconfig"
-    file.write_bytes(fleet.way("lubeck").read_bytes())
+    file.write_bytes(fleet.broker_kubeconfig("lubeck").read_bytes())
     broker, home = from_files((file,)), from_files((fleet.folder / "lubeck.kubeconfig",))
     old = (await broker.access()).identity.token
     ways = HttpTransport(broker), HttpTransport(home)
     secret = SecretTokenStore(Client(ways[1]), "hanse-system", "hanse-broker", "kubeconfig")
     clock = Later(timedelta(days=4))
     renewal = TokenRenewer(
-        ServiceAccountName(HOME, "lubeck"),
+        ServiceAccountName(BROKER_NAMESPACE, "lubeck"),
         Client(ways[0]),
         broker,
         (secret, FileTokenStore(file)),
@@ -230,13 +266,13 @@ async def test_a_member_renews_its_own_token_and_keeps_it_in_secret_and_file(
     new = await FileTokenStore(file).token()
     assert new != old
     assert await secret.token() == new
-    said = await fleet.kubectl(file, "broker", "-n", HOME, "get", "lease", "lubeck")
-    assert said.status == 0, said.errors
+    result = await fleet.kubectl(file, "broker", "-n", BROKER_NAMESPACE, "get", "lease", "lubeck")
+    assert result.status == 0, result.errors
     for way in ways:
         await way.close()
 
 
-async def test_a_member_reads_its_own_secrets_alone(fleet: Fleet) -> None:
+async def test_a_member_reads_its_own_secrets_alone(fleet: JoinedFleet) -> None:
     for namespace in ("default", "hanse-system"):
         await fleet.on("lubeck", "-n", namespace, "create", "secret", "generic", "another")
 
@@ -257,53 +293,59 @@ async def test_a_member_reads_its_own_secrets_alone(fleet: Fleet) -> None:
     assert "forbidden" not in await asked(*by_name)
 
 
-async def test_a_member_publishes_only_addresses_of_its_ranges(fleet: Fleet) -> None:
+async def test_a_member_publishes_only_addresses_of_its_ranges(fleet: JoinedFleet) -> None:
     bounds = {"spec": {"clusters": [{"id": "lubeck", "ranges": ["10.77.0.0/16", "fd00::/8"]}]}}
     change = ("--type=merge", "-p", msgspec.json.encode(bounds).decode())
     await fleet.on("broker", "patch", "clusterset", "default", *change)
     try:
         inside, outside = (
-            slice_of("bounded", "lubeck").replace(
+            endpoint_slice("bounded", "lubeck").replace(
                 '"endpoints":[]', f'"endpoints":[{{"addresses":["{address}"]}}]'
             )
             for address in ("10.77.1.2", "10.78.1.2")
         )
         refused = await _until_refused(fleet, outside)
-        taken = await fleet.as_member("lubeck", "create", "-f", "-", given=inside)
+        taken = await fleet.as_member("lubeck", "create", "-f", "-", stdin=inside)
         another = outside.replace("lubeck", "hamburg").replace("bounded", "free")
-        free = await fleet.as_member("hamburg", "create", "-f", "-", given=another)
+        free = await fleet.as_member("hamburg", "create", "-f", "-", stdin=another)
 
         assert "does not let lubeck publish addresses outside of its ranges" in refused
         assert (taken.status, free.status) == (0, 0), taken.errors + free.errors
     finally:
         undone = '{"spec":{"clusters":[]}}'
         await fleet.on("broker", "patch", "clusterset", "default", "--type=merge", "-p", undone)
-        await fleet.on("broker", "-n", HOME, "delete", "endpointslice", "bounded", "free")
+        await fleet.on(
+            "broker", "-n", BROKER_NAMESPACE, "delete", "endpointslice", "bounded", "free"
+        )
 
 
-async def _until_refused(fleet: Fleet, given: str) -> str:
+async def _until_refused(fleet: JoinedFleet, stdin: str) -> str:
     """What the policy says, once it has seen the new rules."""
     for _ in range(50):
-        said = await fleet.as_member("lubeck", "create", "-f", "-", given=given)
-        if said.status:
-            return said.errors
-        await fleet.on("broker", "-n", HOME, "delete", "endpointslice", "bounded")
+        result = await fleet.as_member("lubeck", "create", "-f", "-", stdin=stdin)
+        if result.status:
+            return result.errors
+        await fleet.on("broker", "-n", BROKER_NAMESPACE, "delete", "endpointslice", "bounded")
         await asyncio.sleep(0.1)
     return ""
 
 
 async def test_a_member_writes_services_of_its_own_replicas_and_annotates_those_of_others(
-    fleet: Fleet,
+    fleet: JoinedFleet,
 ) -> None:
     people = ("-n", "default")
-    await fleet.on("broker", *people, "create", "-f", "-", given=service_for("theirs", "hamburg"))
+    await fleet.on(
+        "broker", *people, "create", "-f", "-", stdin=derived_service("theirs", "hamburg")
+    )
     change = ("patch", "service", "theirs", "--type=merge", "-p")
     member = fleet.as_member
 
-    made = await member("lubeck", *people, "create", "-f", "-", given=service_for("own", "lubeck"))
+    made = await member(
+        "lubeck", *people, "create", "-f", "-", stdin=derived_service("own", "lubeck")
+    )
     noted = await member("lubeck", *people, *change, '{"metadata":{"annotations":{"a":"b"}}}')
     false = await member(
-        "lubeck", *people, "create", "-f", "-", given=service_for("false", "bergen")
+        "lubeck", *people, "create", "-f", "-", stdin=derived_service("false", "bergen")
     )
     turned = await member("lubeck", *people, *change, '{"spec":{"selector":{"app":"mine"}}}')
     gone = await member("lubeck", *people, "delete", "service", "theirs")
@@ -314,7 +356,7 @@ async def test_a_member_writes_services_of_its_own_replicas_and_annotates_those_
         assert "the Service was not made for lubeck" in refused.errors
 
 
-async def test_a_member_reports_its_own_part_only(fleet: Fleet) -> None:
+async def test_a_member_reports_its_own_part_only(fleet: JoinedFleet) -> None:
     def part(cluster: str) -> str:
         made: dict[str, Any] = {
             "apiVersion": "hanse.dev/v1alpha1",
@@ -324,21 +366,23 @@ async def test_a_member_reports_its_own_part_only(fleet: Fleet) -> None:
         }
         return msgspec.json.encode(made).decode()
 
-    own = await fleet.as_member("lubeck", "create", "-f", "-", given=part("lubeck"))
-    false = await fleet.as_member("lubeck", "create", "-f", "-", given=part("hamburg"))
-    await fleet.on("broker", "-n", HOME, "delete", "statefulsetpart", "of-lubeck")
+    own = await fleet.as_member("lubeck", "create", "-f", "-", stdin=part("lubeck"))
+    false = await fleet.as_member("lubeck", "create", "-f", "-", stdin=part("hamburg"))
+    await fleet.on("broker", "-n", BROKER_NAMESPACE, "delete", "statefulsetpart", "of-lubeck")
 
     assert own.status == 0, own.errors
     assert "spec.cluster must be lubeck" in false.errors
 
 
 @pytest.fixture(scope="module")
-async def awake(fleet: Fleet) -> None:
+async def awake(fleet: JoinedFleet) -> None:
     """Every agent has begun to work."""
     for cluster in NAMES:
         renewed = f"--for=jsonpath={{.spec.holderIdentity}}={cluster}"
-        said = await fleet.on("broker", "-n", HOME, "wait", renewed, UNTIL, f"lease/{cluster}")
-        assert said.status == 0, said.errors
+        result = await fleet.on(
+            "broker", "-n", BROKER_NAMESPACE, "wait", renewed, UNTIL, f"lease/{cluster}"
+        )
+        assert result.status == 0, result.errors
 
 
 LB = "federation.kubernetes.io/statefulset-lb-needed"
@@ -363,31 +407,31 @@ WISH = "federation.kubernetes.io/statefulset-preferences"
     ],
 )
 async def test_a_set_that_no_cluster_could_run_is_refused_at_the_door(
-    fleet: Fleet, awake: None, name: str, marks: dict[str, str], words: str
+    fleet: JoinedFleet, awake: None, name: str, marks: dict[str, str], words: str
 ) -> None:
-    refused = await fleet.on("broker", "create", "-f", "-", given=set_of(name, marks))
+    refused = await fleet.on("broker", "create", "-f", "-", stdin=stateful_set(name, marks))
 
     assert refused.status != 0, "it was let in"
     assert words in refused.errors
 
 
 async def test_a_set_at_the_door_tells_where_its_replicas_are_placed(
-    fleet: Fleet, awake: None
+    fleet: JoinedFleet, awake: None
 ) -> None:
     wish = '{"clusters": {"*": {"weight": 3}, "lubeck": {"minReplicas": 1, "maxReplicas": 1}}}'
-    made = await fleet.on("broker", "create", "-f", "-", given=set_of("store", {WISH: wish}))
+    made = await fleet.on("broker", "create", "-f", "-", stdin=stateful_set("store", {WISH: wish}))
     assert made.status == 0, made.errors
     placed = ("get", "events", "--field-selector", "reason=Placed", "-o", "json")
 
     async with asyncio.timeout(60):
-        while not (events := json_in(await fleet.on("broker", *placed))["items"]):  # noqa: ASYNC110 - nothing waits for an Event by its reason
+        while not (events := parse_json(await fleet.on("broker", *placed))["items"]):  # noqa: ASYNC110 - nothing waits for an Event by its reason
             await asyncio.sleep(0.2)
     await fleet.on("broker", "delete", "statefulset", "store")
 
     assert [e["message"] for e in events] == ["bergen 1, hamburg 1, lubeck 1"]
 
 
-async def test_a_member_tells_no_events_of_others(fleet: Fleet) -> None:
+async def test_a_member_tells_no_events_of_others(fleet: JoinedFleet) -> None:
     def event(reporter: str) -> str:
         made: dict[str, Any] = {
             "apiVersion": "v1",
@@ -399,8 +443,8 @@ async def test_a_member_tells_no_events_of_others(fleet: Fleet) -> None:
         return msgspec.json.encode(made).decode()
 
     people = ("-n", "default", "create", "-f", "-")
-    own = await fleet.as_member("lubeck", *people, given=event("hanse"))
-    false = await fleet.as_member("lubeck", *people, given=event("kubelet"))
+    own = await fleet.as_member("lubeck", *people, stdin=event("hanse"))
+    false = await fleet.as_member("lubeck", *people, stdin=event("kubelet"))
     await fleet.on("broker", "delete", "event", "by-hanse")
 
     assert own.status == 0, own.errors

@@ -47,9 +47,9 @@ async def coredns(fleet: RealFleet, cluster: str, folder: Path) -> AsyncIterator
         "  }\n"
         "}\n"
     )
-    with (folder / "coredns.log").open("wb") as said:
+    with (folder / "coredns.log").open("wb") as result:
         process = await asyncio.create_subprocess_exec(
-            program, "-conf", str(corefile), stdout=said, stderr=said
+            program, "-conf", str(corefile), stdout=result, stderr=result
         )
 
     async def ask(name: str, type_: str) -> dns.message.Message:

@@ -18,8 +18,8 @@ from hanse.model.kinds.hanse import ClusterSet, FederatedStatefulSet
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.objects import Object, Wire
 from tests.model.examples import BAD, Refused, good
+from tests.real.api_requests import admin_transport, get, post
 from tests.real.conftest import Kubectl
-from tests.real.scenarios import admin_of, get, post
 
 DEFINITIONS = path_of(CustomResourceDefinition.kind)
 DRY = ("dryRun", "All")
@@ -32,7 +32,7 @@ async def broker(
     """A broker alone, with all our definitions and the stand-ins."""
     until = ("wait", "crd", "--all", "--for=condition=Established", "--timeout=30s")
     async with RealFleet(tmp_path_factory.mktemp("crds"), binaries, names=()) as fleet:
-        async with admin_of(fleet.broker) as api:
+        async with admin_transport(fleet.broker) as api:
             for definition in (*crds(), *stand_ins()):
                 await post(api, DEFINITIONS, definition)
         assert (await kubectl(fleet.kubeconfig, "broker", *until)).status == 0
@@ -41,7 +41,7 @@ async def broker(
 
 @pytest.fixture
 async def api(broker: RealFleet) -> AsyncIterator[Transport]:
-    async with admin_of(broker.broker) as transport:
+    async with admin_transport(broker.broker) as transport:
         yield transport
 
 
@@ -187,14 +187,16 @@ async def test_kubectl_scales_lists_and_explains(broker: RealFleet, kubectl: Kub
     config, context = broker.kubeconfig, "broker"
     store = json.dumps(good(FederatedStatefulSet))
 
-    made = await kubectl(config, context, "apply", "-f", "-", given=store)
+    made = await kubectl(config, context, "apply", "-f", "-", stdin=store)
     scaled = await kubectl(config, context, "scale", "fsts/store", "--replicas=6")
     shown = await kubectl(config, context, "get", "fsts", "store")
     explained = await kubectl(config, context, "explain", "network.spec.service.ipam")
     grouped = await kubectl(config, context, "get", "hanse", "-A")
     deleted = await kubectl(config, context, "delete", "fsts", "store")
 
-    assert [said.status for said in (made, scaled, shown, explained, grouped, deleted)] == [0] * 6
+    assert [result.status for result in (made, scaled, shown, explained, grouped, deleted)] == [
+        0
+    ] * 6
     assert shown.output.split()[:4] == ["NAME", "WANTED", "READY", "AGE"]
     assert shown.output.split()[4:6] == ["store", "6"]
     assert "ENUM: Arktos Kubernetes External" in " ".join(explained.output.split())

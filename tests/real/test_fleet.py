@@ -12,8 +12,8 @@ from hanse.kube.client_config import ClientConfig, Identity, StaticCredentials
 from hanse.kube.errors import BadCredentials, Forbidden, Unreachable
 from hanse.kube.http_transport import HttpTransport
 from hanse.local.real.fleet import NAMES, RealFleet
+from tests.real.api_requests import admin_transport, get, post
 from tests.real.conftest import Kubectl
-from tests.real.scenarios import admin_of, get, post
 from tests.support.service_accounts import Account, grant
 
 Does = Callable[..., Awaitable[str]]
@@ -78,7 +78,7 @@ async def namespace(
 
 async def test_every_server_is_of_the_version_that_is_pinned(real_clusters: RealFleet) -> None:
     for cluster in real_clusters.clusters.values():
-        async with admin_of(cluster) as admin:
+        async with admin_transport(cluster) as admin:
             version = await get(admin, "/version")
 
         assert (version["gitVersion"], version["major"], version["minor"]) == ("v1.35.4", "1", "35")
@@ -92,8 +92,8 @@ async def test_kubectl_has_a_context_for_each_cluster_and_starts_with_the_first(
     assert [one["name"] for one in config["contexts"]] == [*NAMES, "broker"]
     assert config["current-context"] == "lubeck"
     for name in (*NAMES, "broker"):
-        said = await kubectl(real_clusters.kubeconfig, name, "auth", "whoami", "-o", "name")
-        assert said.status == 0, said.errors
+        result = await kubectl(real_clusters.kubeconfig, name, "auth", "whoami", "-o", "name")
+        assert result.status == 0, result.errors
 
 
 async def test_a_server_of_another_authority_is_not_trusted(real_clusters: RealFleet) -> None:
@@ -134,7 +134,7 @@ async def test_a_service_account_may_do_what_its_rules_say_and_nothing_else(
     account = Account("agent", namespace, everywhere=(reads,), inside={namespace: (writes,)})
     mark = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mark"}}
 
-    async with admin_of(bergen) as admin:
+    async with admin_transport(bergen) as admin:
         access = await grant(admin, bergen.access, account, lifetime=timedelta(minutes=10))
     agent = _transport(access)
 
@@ -152,7 +152,7 @@ async def test_a_deployment_becomes_ready_with_addresses_of_its_own_cluster(
 ) -> None:
     for name in NAMES:
         cluster, inside = real_clusters.clusters[name], f"--namespace={namespace}"
-        await kubectl(real_clusters.kubeconfig, name, inside, "apply", "-f-", given=DEPLOYMENT)
+        await kubectl(real_clusters.kubeconfig, name, inside, "apply", "-f-", stdin=DEPLOYMENT)
         rollout = await kubectl(
             real_clusters.kubeconfig,
             name,
@@ -163,7 +163,7 @@ async def test_a_deployment_becomes_ready_with_addresses_of_its_own_cluster(
             "--timeout=60s",
         )
 
-        async with admin_of(cluster) as admin:
+        async with admin_transport(cluster) as admin:
             pods = await get(admin, f"/api/v1/namespaces/{namespace}/pods")
             service = await get(admin, f"/api/v1/namespaces/{namespace}/services/web")
         assert rollout.status == 0, rollout.errors
@@ -211,7 +211,7 @@ async def test_a_pod_that_needs_time_is_ready_that_long_after_it_started(
     await does("run", "late", "--image=late", "--annotations=sim.hanse.dev/ready-after=2s")
     await does("wait", "pod/late", "--for=condition=Ready", "--timeout=30s")
 
-    async with admin_of(real_clusters.clusters["hamburg"]) as admin:
+    async with admin_transport(real_clusters.clusters["hamburg"]) as admin:
         pod = await get(admin, f"/api/v1/namespaces/{namespace}/pods/late")
     [ready] = [one for one in pod["status"]["conditions"] if one["type"] == "Ready"]
     started = datetime.fromisoformat(pod["status"]["startTime"])
@@ -224,7 +224,7 @@ async def test_a_pod_behind_a_readiness_gate_is_ready_once_the_gate_opens(
     does = _doing(kubectl, real_clusters, "bergen", namespace)
     opened = '{"status": {"conditions": [{"type": "example.com/open", "status": "True"}]}}'
 
-    await does("apply", "-f-", given=GATED)
+    await does("apply", "-f-", stdin=GATED)
     await does("wait", "pod/gated", "--for=condition=ContainersReady", "--timeout=30s")
     await does("wait", "pod/gated", "--for=condition=Ready=false", "--timeout=30s")
 
@@ -245,7 +245,7 @@ async def test_a_stateful_set_gets_its_volumes_and_is_ready(
 ) -> None:
     does = _doing(kubectl, real_clusters, "lubeck", namespace)
 
-    await does("apply", "-f-", given=STATEFUL_SET)
+    await does("apply", "-f-", stdin=STATEFUL_SET)
 
     await does("rollout", "status", "statefulset/db", "--timeout=60s")
     claims = await does("get", "pvc", "-o", "jsonpath={.items[*].status.phase}")
@@ -289,11 +289,11 @@ async def test_memory_of_a_cluster_stays_within_a_gigabyte(real_clusters: RealFl
 def _doing(kubectl: Kubectl, fleet: RealFleet, cluster: str, namespace: str) -> Does:
     """kubectl in one namespace of one cluster: what it says, and never a failure."""
 
-    async def does(*arguments: str, given: str = "") -> str:
+    async def does(*arguments: str, stdin: str = "") -> str:
         inside = f"--namespace={namespace}"
-        said = await kubectl(fleet.kubeconfig, cluster, inside, *arguments, given=given)
-        assert said.status == 0, said.errors
-        return said.output
+        result = await kubectl(fleet.kubeconfig, cluster, inside, *arguments, stdin=stdin)
+        assert result.status == 0, result.errors
+        return result.output
 
     return does
 

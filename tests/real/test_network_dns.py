@@ -78,8 +78,8 @@ def asking(port: int) -> Ask:
 
 @asynccontextmanager
 async def _running(command: Sequence[str], folder: Path, port: int) -> AsyncIterator[Ask]:
-    with (folder / f"dns-{port}.log").open("wb") as said:
-        process = await asyncio.create_subprocess_exec(*command, stdout=said, stderr=said)
+    with (folder / f"dns-{port}.log").open("wb") as result:
+        process = await asyncio.create_subprocess_exec(*command, stdout=result, stderr=result)
     try:
         yield asking(port)
     finally:

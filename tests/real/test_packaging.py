@@ -97,7 +97,7 @@ async def test_a_real_api_server_takes_every_object(
         applied = await kubectl(
             *(real_clusters.kubeconfig, "lubeck", "apply", "--server-side", "--force-conflicts"),
             *(*dry, "-f", "-"),
-            given=yaml.safe_dump_all(these),
+            stdin=yaml.safe_dump_all(these),
         )
 
         assert applied.status == 0, applied.errors
@@ -109,7 +109,7 @@ async def test_helm_installs_over_what_joining_made(
     """As the guide to operations has it; a dry run, which looks at who owns what."""
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "hanse-system"}}
     where = (real_clusters.kubeconfig, "lubeck")
-    await kubectl(*where, "apply", "-f", "-", given=yaml.safe_dump(space))
+    await kubectl(*where, "apply", "-f", "-", stdin=yaml.safe_dump(space))
 
     status, told = await said_by(
         *(helm, "install", "hanse", str(folder), "--skip-crds", "--take-ownership", *CHOSEN[:2]),

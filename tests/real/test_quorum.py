@@ -40,7 +40,7 @@ async def test_one_quorum_over_three_clusters_survives_the_death_of_one(
         "PYTHON": sys.executable,
     }
 
-    said = subprocess.run(  # noqa: ASYNC221 - nothing else runs meanwhile
+    result = subprocess.run(  # noqa: ASYNC221 - nothing else runs meanwhile
         (RUN,),
         cwd=tmp_path,
         env=environment,
@@ -50,7 +50,7 @@ async def test_one_quorum_over_three_clusters_survives_the_death_of_one(
         check=False,
     )
 
-    assert said.returncode == 0, said.stdout + said.stderr
-    assert "ok: the quorum holds\n" in said.stdout
-    assert "ok: the member is known again by its own name\n" in said.stdout
-    assert said.stdout.endswith("one quorum over three clusters: formed, held, whole again\n")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "ok: the quorum holds\n" in result.stdout
+    assert "ok: the member is known again by its own name\n" in result.stdout
+    assert result.stdout.endswith("one quorum over three clusters: formed, held, whole again\n")

@@ -25,14 +25,14 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 def _cache() -> dict[str, str]:
     """Where programs were built, as the person who runs the tests has it."""
-    given = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return {"XDG_CACHE_HOME": given}
+    stdin = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return {"XDG_CACHE_HOME": stdin}
 
 
 def test_nothing_is_wrong_with_it(fleet: Running) -> None:
-    said = fleet.beside("doctor")
+    result = fleet.beside("doctor")
 
-    assert said.out == "✓ nothing is wrong in rome, broker\n"
+    assert result.out == "✓ nothing is wrong in rome, broker\n"
 
 
 def test_the_sample_runs_and_a_load_balancer_gets_an_address(fleet: Running) -> None:

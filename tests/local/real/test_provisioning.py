@@ -6,7 +6,7 @@ import pytest
 
 from hanse.local.in_process import InProcess
 from hanse.local.real.provisioning import provision
-from tests.tinykube.controllers.scenario import cluster, workload
+from tests.tinykube.controllers.scenario import run_cluster, workload
 from tinykube.controllers.controller_manager import ALL
 from tinykube.virtual_time import ON_VIRTUAL_TIME
 
@@ -32,24 +32,26 @@ async def test_services_get_addresses_and_claims_volumes_that_go_with_them() -> 
             "resources": {"requests": {"storage": "1Gi"}},
         },
     }
-    async with cluster(enabled=ALL - {"load-balancer", "volumes"}) as there:
-        await there.create(service)
-        provisioning = asyncio.create_task(provision(InProcess(there.api), ["198.19.7.0/24"]))
+    async with run_cluster(enabled=ALL - {"load-balancer", "volumes"}) as cluster:
+        await cluster.create(service)
+        provisioning = asyncio.create_task(provision(InProcess(cluster.api), ["198.19.7.0/24"]))
 
-        await there.until(lambda: there.seen("services", "web")["status"]["loadBalancer"])
-        await there.create(workload("StatefulSet", "db", 1, volumeClaimTemplates=[template]))
-        await there.until(lambda: there.all("persistentvolumes"))
+        await cluster.wait_until(
+            lambda: cluster.require("services", "web")["status"]["loadBalancer"]
+        )
+        await cluster.create(workload("StatefulSet", "db", 1, volumeClaimTemplates=[template]))
+        await cluster.wait_until(lambda: cluster.all("persistentvolumes"))
 
-        (ingress,) = there.seen("services", "web")["status"]["loadBalancer"]["ingress"]
-        (volume,) = there.all("persistentvolumes")
+        (ingress,) = cluster.require("services", "web")["status"]["loadBalancer"]["ingress"]
+        (volume,) = cluster.all("persistentvolumes")
         assert ingress["ip"] == "198.19.7.1"
         assert volume["spec"]["claimRef"]["name"] == "data-db-0"
-        assert there.api.storage.get("storageclasses.storage.k8s.io", "", "standard")
-        assert await there.rest() == 0
+        assert cluster.api.storage.get("storageclasses.storage.k8s.io", "", "standard")
+        assert await cluster.writes_during() == 0
 
-        await there.delete("statefulsets.apps", "db")
-        await there.delete("persistentvolumeclaims", "data-db-0")
-        await there.until(lambda: not there.all("persistentvolumes"))
+        await cluster.delete("statefulsets.apps", "db")
+        await cluster.delete("persistentvolumeclaims", "data-db-0")
+        await cluster.wait_until(lambda: not cluster.all("persistentvolumes"))
 
         provisioning.cancel()
         await asyncio.gather(provisioning, return_exceptions=True)

@@ -21,7 +21,7 @@ _PATIENCE = 120.0
 _CLUSTER_SCOPED = ("nodes", "namespaces", "persistentvolumes")
 
 
-class Cluster:
+class ClusterClient:
     """What a person with kubectl can do to a cluster, and see of it."""
 
     def __init__(self, api: ApiServer) -> None:
@@ -59,7 +59,7 @@ class Cluster:
     def get(self, store: str, name: str, namespace: str = "default") -> Object | None:
         return self.api.storage.get(store, "" if store in _CLUSTER_SCOPED else namespace, name)
 
-    def seen(self, store: str, name: str, namespace: str = "default") -> Object:
+    def require(self, store: str, name: str, namespace: str = "default") -> Object:
         found = self.get(store, name, namespace)
         assert found is not None
         return found
@@ -71,7 +71,7 @@ class Cluster:
     def names(self, store: str, namespace: str = "default") -> list[str]:
         return [one["metadata"]["name"] for one in self.all(store, namespace)]
 
-    async def until(self, holds: Callable[[], object]) -> None:
+    async def wait_until(self, holds: Callable[[], object]) -> None:
         """Wait for something to be so; looks again after every change."""
         changed = asyncio.Event()
         stop = self.api.storage.subscribe(lambda _: changed.set())
@@ -83,7 +83,7 @@ class Cluster:
         finally:
             stop()
 
-    async def rest(self, seconds: float = 5.0) -> int:
+    async def writes_during(self, seconds: float = 5.0) -> int:
         """Let time pass; returns how many writes happened meanwhile."""
         before = self.api.storage.version
         await asyncio.sleep(seconds)
@@ -91,14 +91,14 @@ class Cluster:
 
 
 @asynccontextmanager
-async def cluster(
+async def run_cluster(
     *,
     enabled: frozenset[str] = ALL,
     simulation: Simulation | None = None,
     snapshot: Snapshot | None = None,
     service_range: str = "10.0.0.0/16",
     webhook: WebhookCaller = call_over_https,
-) -> AsyncIterator[Cluster]:
+) -> AsyncIterator[ClusterClient]:
     """A cluster with its controllers running, for as long as it is used."""
     api = ApiServer(
         "lubeck",
@@ -111,17 +111,17 @@ async def cluster(
     controllers = ControllerManager(api, enabled=enabled, simulation=simulation)
     running = asyncio.create_task(controllers.run(), name="controllers")
     try:
-        yield Cluster(api)
+        yield ClusterClient(api)
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 
 
-def ready_pods(there: Cluster, namespace: str = "default", **labels: str) -> list[str]:
+def ready_pods(cluster: ClusterClient, namespace: str = "default", **labels: str) -> list[str]:
     """The names of pods that are ready, not going, and have some labels."""
     return [
         one["metadata"]["name"]
-        for one in there.all("pods", namespace)
+        for one in cluster.all("pods", namespace)
         if labels.items() <= one["metadata"].get("labels", {}).items()
         and not one["metadata"].get("deletionTimestamp")
         and any(

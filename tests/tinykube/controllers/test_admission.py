@@ -8,7 +8,7 @@ import pytest
 from tinykube.resources import Object
 from tinykube.webhook_client import WebhookCall, WebhookFailed
 
-from .scenario import Cluster, cluster, ready_pods, workload
+from .scenario import ClusterClient, ready_pods, run_cluster, workload
 from .test_workloads import condition, is_rolled_out
 
 pytestmark = pytest.mark.anyio
@@ -58,26 +58,26 @@ class Guard:
         return msgspec.json.encode(told)
 
 
-def failure(there: Cluster) -> Object:
-    (found,) = there.all("replicasets.apps")
+def failure(cluster: ClusterClient) -> Object:
+    (found,) = cluster.all("replicasets.apps")
     return condition(found, "ReplicaFailure")
 
 
 async def test_denied_pods_are_told_and_made_once_they_may_be() -> None:
     guard = Guard()
-    async with cluster(webhook=guard) as there:
-        await there.create(HOOK)
-        await there.create(workload("Deployment"))
-        await there.rest(60)
-        assert "not today" in failure(there)["message"]
-        assert condition(there.seen("deployments.apps", "web"), "ReplicaFailure")
+    async with run_cluster(webhook=guard) as cluster:
+        await cluster.create(HOOK)
+        await cluster.create(workload("Deployment"))
+        await cluster.writes_during(60)
+        assert "not today" in failure(cluster)["message"]
+        assert condition(cluster.require("deployments.apps", "web"), "ReplicaFailure")
         assert guard.asked < 20
 
         guard.allows = True
-        await there.until(lambda: is_rolled_out(there))
-        await there.rest()
+        await cluster.wait_until(lambda: is_rolled_out(cluster))
+        await cluster.writes_during()
 
-        (found,) = there.all("replicasets.apps")
+        (found,) = cluster.all("replicasets.apps")
         assert "conditions" not in found["status"]
 
 
@@ -85,16 +85,16 @@ async def test_a_slow_webhook_holds_up_only_what_it_is_asked_about() -> None:
     guard = Guard()
     guard.allows = True
     guard.takes = 5.0
-    async with cluster(webhook=guard) as there:
-        await there.create(HOOK)
-        await there.create(workload("Deployment"))
-        await there.rest(1)
+    async with run_cluster(webhook=guard) as cluster:
+        await cluster.create(HOOK)
+        await cluster.create(workload("Deployment"))
+        await cluster.writes_during(1)
 
         space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
-        await there.create(space)
-        await there.delete("namespaces", "shop")
-        await there.rest(1)
+        await cluster.create(space)
+        await cluster.delete("namespaces", "shop")
+        await cluster.writes_during(1)
 
-        assert there.get("namespaces", "shop") is None
-        assert ready_pods(there) == []
-        await there.until(lambda: is_rolled_out(there))
+        assert cluster.get("namespaces", "shop") is None
+        assert ready_pods(cluster) == []
+        await cluster.wait_until(lambda: is_rolled_out(cluster))

@@ -24,7 +24,7 @@ from tinykube.resources import Object
 from tinykube.storage import Change
 from tinykube.virtual_time import LoopClock
 
-from .scenario import Cluster
+from .scenario import ClusterClient
 
 pytestmark = pytest.mark.anyio
 
@@ -50,13 +50,13 @@ class Probe:
 
 
 @asynccontextmanager
-async def looping(*controllers: Controller) -> AsyncIterator[Cluster]:
+async def looping(*controllers: Controller) -> AsyncIterator[ClusterClient]:
     api = ApiServer("lubeck", clock=LoopClock(), seed=1)
     loop = ControllerLoop(api, controllers)
     running = asyncio.create_task(loop.run())
     try:
         await loop.idle()
-        yield Cluster(api)
+        yield ClusterClient(api)
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -72,11 +72,11 @@ def settle(_key: Key, _view: Lister) -> Result:
 
 async def test_many_changes_of_one_object_are_looked_at_together() -> None:
     probe = Probe(settle)
-    async with looping(probe) as there:
-        await there.create(config("a"))
+    async with looping(probe) as cluster:
+        await cluster.create(config("a"))
         for number in range(50):
-            await there.patch(CONFIG_MAPS, "a", {"data": {"n": str(number)}})
-        await there.rest(1)
+            await cluster.patch(CONFIG_MAPS, "a", {"data": {"n": str(number)}})
+        await cluster.writes_during(1)
 
     assert len(probe.asked) == 1
 
@@ -88,9 +88,9 @@ async def test_a_controller_that_fails_does_not_stop_the_others(
         raise ArithmeticError("a bug")
 
     broken, sound = Probe(fail, "broken"), Probe(settle, "sound")
-    async with looping(broken, sound) as there:
-        await there.create(config("a"))
-        await there.rest(10)
+    async with looping(broken, sound) as cluster:
+        await cluster.create(config("a"))
+        await cluster.writes_during(10)
 
     assert len(sound.asked) == 1
     assert 5 < len(broken.asked) < 15
@@ -108,9 +108,9 @@ async def test_a_refused_write_is_known_to_the_next_attempt() -> None:
         bad["metadata"]["namespace"] = "default"
         return Result((Create(CONFIG_MAPS, bad),))
 
-    async with looping(Probe(refused)) as there:
-        await there.create(config("a"))
-        await there.rest(1)
+    async with looping(Probe(refused)) as cluster:
+        await cluster.create(config("a"))
+        await cluster.writes_during(1)
 
     assert told[0] == ""
     assert "metadata.name: Invalid value" in told[1]
@@ -129,13 +129,13 @@ async def test_an_overtaken_patch_is_tried_again_at_once() -> None:
         return Result((Patch(CONFIG_MAPS, target, {"data": {"done": "yes"}}),))
 
     probe = Probe(label)
-    async with looping(probe) as there:
-        await there.create(config("a", n="1"))
-        await there.rest(1)
-        await there.patch(CONFIG_MAPS, "a", {"data": {"n": "2"}})
-        await there.rest(1)
+    async with looping(probe) as cluster:
+        await cluster.create(config("a", n="1"))
+        await cluster.writes_during(1)
+        await cluster.patch(CONFIG_MAPS, "a", {"data": {"n": "2"}})
+        await cluster.writes_during(1)
 
-        assert there.seen(CONFIG_MAPS, "a")["data"]["done"] == "yes"
+        assert cluster.require(CONFIG_MAPS, "a")["data"]["done"] == "yes"
     assert probe.asked[2] - probe.asked[1] < 0.1
 
 
@@ -149,10 +149,10 @@ async def test_two_patches_of_one_object_rest_on_each_other() -> None:
         return Result(tuple(Patch(CONFIG_MAPS, found, body) for body in bodies))
 
     probe = Probe(twice)
-    async with looping(probe) as there:
-        await there.create(config("x", n="1"))
-        await there.until(lambda: "b" in there.seen(CONFIG_MAPS, "x")["data"])
-        await there.rest(1)
+    async with looping(probe) as cluster:
+        await cluster.create(config("x", n="1"))
+        await cluster.wait_until(lambda: "b" in cluster.require(CONFIG_MAPS, "x")["data"])
+        await cluster.writes_during(1)
 
     assert len(probe.asked) == 2
 
@@ -162,28 +162,28 @@ async def test_a_key_can_ask_to_be_looked_at_later() -> None:
         return Result(requeue_after=timedelta(minutes=5)) if len(probe.asked) == 1 else DONE
 
     probe = Probe(once_more)
-    async with looping(probe) as there:
-        await there.create(config("a"))
-        await there.rest(3600)
+    async with looping(probe) as cluster:
+        await cluster.create(config("a"))
+        await cluster.writes_during(3600)
 
     assert probe.asked[1] - probe.asked[0] == pytest.approx(300)
 
 
 async def test_after_a_restore_everything_is_looked_at_again() -> None:
-    seen: list[str] = []
+    require: list[str] = []
 
     def note(key: Key, lister: Lister) -> Result:
         seen.append(key.name)
         return DONE
 
-    async with looping(Probe(note)) as there:
-        await there.create(config("kept"))
-        snapshot = there.api.storage.snapshot()
-        await there.create(config("lost"))
-        await there.rest(1)
+    async with looping(Probe(note)) as cluster:
+        await cluster.create(config("kept"))
+        snapshot = cluster.api.storage.snapshot()
+        await cluster.create(config("lost"))
+        await cluster.writes_during(1)
         seen.clear()
 
-        there.api.storage.restore(snapshot)
-        await there.rest(1)
+        cluster.api.storage.restore(snapshot)
+        await cluster.writes_during(1)
 
     assert seen == ["kept"]

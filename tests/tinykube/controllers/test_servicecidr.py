@@ -5,7 +5,7 @@ import pytest
 from tinykube.controllers.servicecidr import FINALIZER, SERVICE_CIDRS
 from tinykube.resources import Object
 
-from .scenario import Cluster, cluster
+from .scenario import ClusterClient, run_cluster
 
 pytestmark = pytest.mark.anyio
 
@@ -19,37 +19,37 @@ def cidr(text: str, name: str = "more") -> Object:
     }
 
 
-def found(there: Cluster, name: str = "more") -> Object | None:
-    return there.api.storage.get(SERVICE_CIDRS, "", name)
+def found(cluster: ClusterClient, name: str = "more") -> Object | None:
+    return cluster.api.storage.get(SERVICE_CIDRS, "", name)
 
 
-def is_ready(there: Cluster) -> bool:
-    told = (found(there) or {}).get("status", {}).get("conditions") or [{}]
+def is_ready(cluster: ClusterClient) -> bool:
+    told = (found(cluster) or {}).get("status", {}).get("conditions") or [{}]
     return bool(told[0].get("status") == "True")
 
 
 async def test_a_range_becomes_ready_and_is_held() -> None:
-    async with cluster() as there:
-        await there.create(cidr("10.77.0.0/24"))
+    async with run_cluster() as cluster:
+        await cluster.create(cidr("10.77.0.0/24"))
 
-        await there.until(lambda: is_ready(there))
+        await cluster.wait_until(lambda: is_ready(cluster))
 
-        made = found(there)
+        made = found(cluster)
         assert made is not None
         assert made["metadata"]["finalizers"] == [FINALIZER]
 
 
 async def test_a_range_stays_until_its_last_address_is_given_back() -> None:
-    async with cluster() as there:
-        await there.create(cidr("10.77.0.0/24"))
-        await there.until(lambda: is_ready(there))
+    async with run_cluster() as cluster:
+        await cluster.create(cidr("10.77.0.0/24"))
+        await cluster.wait_until(lambda: is_ready(cluster))
         spec = {"clusterIP": "10.77.0.9", "ports": [{"port": 80}]}
         service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": spec}
-        await there.create(service)
+        await cluster.create(service)
 
-        await there.send("DELETE", "/apis/networking.k8s.io/v1/servicecidrs/more")
-        await there.until(lambda: not is_ready(there))
-        assert found(there) is not None
-        await there.delete("services", "web")
+        await cluster.send("DELETE", "/apis/networking.k8s.io/v1/servicecidrs/more")
+        await cluster.wait_until(lambda: not is_ready(cluster))
+        assert found(cluster) is not None
+        await cluster.delete("services", "web")
 
-        await there.until(lambda: found(there) is None)
+        await cluster.wait_until(lambda: found(cluster) is None)

@@ -8,13 +8,13 @@ from tinykube.controllers.controller_manager import Simulation
 from tinykube.controllers.kubelet import PodTiming
 from tinykube.resources import Object
 
-from .scenario import Cluster, cluster, ready_pods, workload
+from .scenario import ClusterClient, ready_pods, run_cluster, workload
 
 pytestmark = pytest.mark.anyio
 
 
-def images(there: Cluster) -> set[str]:
-    return {one["spec"]["containers"][0]["image"] for one in there.all("pods")}
+def images(cluster: ClusterClient) -> set[str]:
+    return {one["spec"]["containers"][0]["image"] for one in cluster.all("pods")}
 
 
 def image(name: str, **annotations: str) -> Object:
@@ -31,9 +31,9 @@ def condition(obj: Object, kind: str) -> Object:
     return only
 
 
-def is_rolled_out(there: Cluster, name: str = "web", replicas: int = 3) -> bool:
+def is_rolled_out(cluster: ClusterClient, name: str = "web", replicas: int = 3) -> bool:
     """As `kubectl rollout status` judges a Deployment."""
-    found = there.seen("deployments.apps", name)
+    found = cluster.require("deployments.apps", name)
     status = found.get("status", {})
     fields = ("updatedReplicas", "replicas", "availableReplicas")
     observed = int(status.get("observedGeneration", 0)) >= found["metadata"]["generation"]
@@ -41,113 +41,117 @@ def is_rolled_out(there: Cluster, name: str = "web", replicas: int = 3) -> bool:
 
 
 async def test_a_deployment_becomes_ready() -> None:
-    async with cluster() as there:
-        await there.create(workload("Deployment"))
+    async with run_cluster() as cluster:
+        await cluster.create(workload("Deployment"))
 
-        await there.until(lambda: is_rolled_out(there))
+        await cluster.wait_until(lambda: is_rolled_out(cluster))
 
-        found = there.seen("deployments.apps", "web")
+        found = cluster.require("deployments.apps", "web")
         assert condition(found, "Available")["status"] == "True"
         assert condition(found, "Progressing")["reason"] == "NewReplicaSetAvailable"
         assert found["metadata"]["annotations"]["deployment.kubernetes.io/revision"] == "1"
-        assert {one["spec"]["nodeName"] for one in there.all("pods")} == set(there.names("nodes"))
+        assert {one["spec"]["nodeName"] for one in cluster.all("pods")} == set(
+            cluster.names("nodes")
+        )
 
 
 async def test_a_rollout_replaces_every_pod_and_never_has_too_few() -> None:
-    async with cluster() as there:
-        await there.create(workload("Deployment", replicas=4))
-        await there.until(lambda: is_rolled_out(there, replicas=4))
+    async with run_cluster() as cluster:
+        await cluster.create(workload("Deployment", replicas=4))
+        await cluster.wait_until(lambda: is_rolled_out(cluster, replicas=4))
         fewest = 4
 
         def count() -> bool:
             nonlocal fewest
-            fewest = min(fewest, len(ready_pods(there)))
-            return is_rolled_out(there, replicas=4) and images(there) == {"web:2"}
+            fewest = min(fewest, len(ready_pods(cluster)))
+            return is_rolled_out(cluster, replicas=4) and images(cluster) == {"web:2"}
 
-        await there.patch("deployments.apps", "web", image("web:2"))
-        await there.until(count)
+        await cluster.patch("deployments.apps", "web", image("web:2"))
+        await cluster.wait_until(count)
 
         assert fewest >= 3
-        assert len(there.all("replicasets.apps")) == 2
+        assert len(cluster.all("replicasets.apps")) == 2
 
 
 async def test_undoing_a_rollout_brings_the_first_replica_set_back() -> None:
-    async with cluster() as there:
-        await there.create(workload("Deployment"))
-        await there.until(lambda: is_rolled_out(there))
-        (first,) = there.names("replicasets.apps")
-        await there.patch("deployments.apps", "web", image("web:2"))
-        await there.until(lambda: is_rolled_out(there) and images(there) == {"web:2"})
+    async with run_cluster() as cluster:
+        await cluster.create(workload("Deployment"))
+        await cluster.wait_until(lambda: is_rolled_out(cluster))
+        (first,) = cluster.names("replicasets.apps")
+        await cluster.patch("deployments.apps", "web", image("web:2"))
+        await cluster.wait_until(lambda: is_rolled_out(cluster) and images(cluster) == {"web:2"})
 
-        await there.patch("deployments.apps", "web", image("web:1"))
-        await there.until(lambda: is_rolled_out(there) and images(there) == {"web:1"})
+        await cluster.patch("deployments.apps", "web", image("web:1"))
+        await cluster.wait_until(lambda: is_rolled_out(cluster) and images(cluster) == {"web:1"})
 
-        notes = there.seen("replicasets.apps", first)["metadata"]["annotations"]
+        notes = cluster.require("replicasets.apps", first)["metadata"]["annotations"]
         assert notes["deployment.kubernetes.io/revision"] == "3"
-        assert len(there.all("replicasets.apps")) == 2
+        assert len(cluster.all("replicasets.apps")) == 2
 
 
 async def test_recreate_never_runs_two_templates_together() -> None:
-    async with cluster() as there:
-        await there.create(workload("Deployment", strategy={"type": "Recreate"}))
-        await there.until(lambda: is_rolled_out(there))
+    async with run_cluster() as cluster:
+        await cluster.create(workload("Deployment", strategy={"type": "Recreate"}))
+        await cluster.wait_until(lambda: is_rolled_out(cluster))
         together = False
 
         def look() -> bool:
             nonlocal together
-            together = together or len(images(there)) > 1
-            return is_rolled_out(there) and images(there) == {"web:2"}
+            together = together or len(images(cluster)) > 1
+            return is_rolled_out(cluster) and images(cluster) == {"web:2"}
 
-        await there.patch("deployments.apps", "web", image("web:2"))
-        await there.until(look)
+        await cluster.patch("deployments.apps", "web", image("web:2"))
+        await cluster.wait_until(look)
 
         assert not together
 
 
 async def test_a_broken_rollout_stops_and_is_overdue_in_the_end() -> None:
-    async with cluster() as there:
-        await there.create(workload("Deployment", progressDeadlineSeconds=30))
-        await there.until(lambda: is_rolled_out(there))
+    async with run_cluster() as cluster:
+        await cluster.create(workload("Deployment", progressDeadlineSeconds=30))
+        await cluster.wait_until(lambda: is_rolled_out(cluster))
 
         broken = image("web:2", **{"sim.hanse.dev/phase": "CrashLoop"})
-        await there.patch("deployments.apps", "web", broken)
-        await there.until(
+        await cluster.patch("deployments.apps", "web", broken)
+        await cluster.wait_until(
             lambda: (
-                condition(there.seen("deployments.apps", "web"), "Progressing")["reason"]
+                condition(cluster.require("deployments.apps", "web"), "Progressing")["reason"]
                 == "ProgressDeadlineExceeded"
             )
         )
 
-        assert len(ready_pods(there)) == 3
+        assert len(ready_pods(cluster)) == 3
 
 
 async def test_scaling_up_and_down_by_the_scale_subresource() -> None:
-    async with cluster() as there:
-        await there.create(workload("Deployment"))
-        await there.until(lambda: is_rolled_out(there))
+    async with run_cluster() as cluster:
+        await cluster.create(workload("Deployment"))
+        await cluster.wait_until(lambda: is_rolled_out(cluster))
 
-        await there.patch("deployments.apps", "web", {"spec": {"replicas": 7}}, sub="scale")
-        await there.until(lambda: is_rolled_out(there, replicas=7))
-        await there.patch("deployments.apps", "web", {"spec": {"replicas": 0}}, sub="scale")
-        await there.until(lambda: not there.all("pods"))
+        await cluster.patch("deployments.apps", "web", {"spec": {"replicas": 7}}, sub="scale")
+        await cluster.wait_until(lambda: is_rolled_out(cluster, replicas=7))
+        await cluster.patch("deployments.apps", "web", {"spec": {"replicas": 0}}, sub="scale")
+        await cluster.wait_until(lambda: not cluster.all("pods"))
 
-        assert len(there.all("replicasets.apps")) == 1
+        assert len(cluster.all("replicasets.apps")) == 1
 
 
 async def test_a_deleted_pod_is_replaced() -> None:
-    async with cluster() as there:
-        await there.create(workload("Deployment"))
-        await there.until(lambda: is_rolled_out(there))
-        victim = there.names("pods")[0]
+    async with run_cluster() as cluster:
+        await cluster.create(workload("Deployment"))
+        await cluster.wait_until(lambda: is_rolled_out(cluster))
+        victim = cluster.names("pods")[0]
 
-        await there.delete("pods", victim)
-        await there.until(lambda: victim not in there.names("pods") and is_rolled_out(there))
+        await cluster.delete("pods", victim)
+        await cluster.wait_until(
+            lambda: victim not in cluster.names("pods") and is_rolled_out(cluster)
+        )
 
-        assert len(ready_pods(there)) == 3
+        assert len(ready_pods(cluster)) == 3
 
 
 async def test_a_failed_pod_is_replaced_and_a_hopeless_template_does_not_spin() -> None:
-    async with cluster() as there:
+    async with run_cluster() as cluster:
         template = {
             "metadata": {
                 "labels": {"app": "web"},
@@ -155,28 +159,28 @@ async def test_a_failed_pod_is_replaced_and_a_hopeless_template_does_not_spin() 
             },
             "spec": {"containers": [{"name": "web", "image": "web:1"}]},
         }
-        await there.create(workload("ReplicaSet", replicas=1, template=template))
+        await cluster.create(workload("ReplicaSet", replicas=1, template=template))
 
-        await there.rest(60)
+        await cluster.writes_during(60)
 
-        assert 3 < len(there.all("pods")) < 10
+        assert 3 < len(cluster.all("pods")) < 10
 
 
 async def test_a_replica_set_adopts_pods_that_it_selects() -> None:
-    async with cluster() as there:
+    async with run_cluster() as cluster:
         orphan = {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {"name": "mine", "labels": {"app": "web"}},
             "spec": {"containers": [{"name": "web", "image": "web:1"}]},
         }
-        await there.create(orphan)
-        await there.create(workload("ReplicaSet", replicas=2))
+        await cluster.create(orphan)
+        await cluster.create(workload("ReplicaSet", replicas=2))
 
-        await there.until(lambda: len(ready_pods(there)) == 2)
+        await cluster.wait_until(lambda: len(ready_pods(cluster)) == 2)
 
-        assert "mine" in there.names("pods")
-        owner = there.seen("pods", "mine")["metadata"]["ownerReferences"][0]
+        assert "mine" in cluster.names("pods")
+        owner = cluster.require("pods", "mine")["metadata"]["ownerReferences"][0]
         assert (owner["kind"], owner["controller"]) == ("ReplicaSet", True)
 
 
@@ -192,92 +196,94 @@ CLAIMS = [
 
 
 async def test_a_stateful_set_starts_in_order_with_its_volumes() -> None:
-    async with cluster() as there:
+    async with run_cluster() as cluster:
         spec: dict[str, Any] = {"serviceName": "db", "volumeClaimTemplates": CLAIMS}
-        await there.create(workload("StatefulSet", "db", **spec))
+        await cluster.create(workload("StatefulSet", "db", **spec))
 
-        await there.until(lambda: len(ready_pods(there)) == 3)
+        await cluster.wait_until(lambda: len(ready_pods(cluster)) == 3)
 
-        assert there.names("pods") == ["db-0", "db-1", "db-2"]
-        created = [one["metadata"]["resourceVersion"] for one in there.all("pods")]
+        assert cluster.names("pods") == ["db-0", "db-1", "db-2"]
+        created = [one["metadata"]["resourceVersion"] for one in cluster.all("pods")]
         assert created == sorted(created, key=int)
-        claims = there.all("persistentvolumeclaims")
+        claims = cluster.all("persistentvolumeclaims")
         assert [one["status"]["phase"] for one in claims] == ["Bound"] * 3
-        volumes = there.all("persistentvolumes")
+        volumes = cluster.all("persistentvolumes")
         assert {one["spec"]["volumeName"] for one in claims} == {
             one["metadata"]["name"] for one in volumes
         }
 
 
 async def test_a_stateful_set_shrinks_from_the_top_and_its_volumes_stay() -> None:
-    async with cluster() as there:
+    async with run_cluster() as cluster:
         spec: dict[str, Any] = {"serviceName": "db", "volumeClaimTemplates": CLAIMS}
-        await there.create(workload("StatefulSet", "db", **spec))
-        await there.until(lambda: len(ready_pods(there)) == 3)
+        await cluster.create(workload("StatefulSet", "db", **spec))
+        await cluster.wait_until(lambda: len(ready_pods(cluster)) == 3)
 
-        await there.patch("statefulsets.apps", "db", {"spec": {"replicas": 1}})
-        await there.until(lambda: len(there.all("pods")) == 1)
+        await cluster.patch("statefulsets.apps", "db", {"spec": {"replicas": 1}})
+        await cluster.wait_until(lambda: len(cluster.all("pods")) == 1)
 
-        assert there.names("pods") == ["db-0"]
-        assert len(there.all("persistentvolumeclaims")) == 3
+        assert cluster.names("pods") == ["db-0"]
+        assert len(cluster.all("persistentvolumeclaims")) == 3
 
 
 async def test_claims_go_with_the_scale_if_they_should() -> None:
-    async with cluster() as there:
+    async with run_cluster() as cluster:
         policy = {"whenScaled": "Delete", "whenDeleted": "Delete"}
         spec: dict[str, Any] = {
             "serviceName": "db",
             "volumeClaimTemplates": CLAIMS,
             "persistentVolumeClaimRetentionPolicy": policy,
         }
-        await there.create(workload("StatefulSet", "db", **spec))
-        await there.until(lambda: len(ready_pods(there)) == 3)
+        await cluster.create(workload("StatefulSet", "db", **spec))
+        await cluster.wait_until(lambda: len(ready_pods(cluster)) == 3)
 
-        await there.patch("statefulsets.apps", "db", {"spec": {"replicas": 1}})
-        await there.until(lambda: there.names("persistentvolumeclaims") == ["data-db-0"])
-        await there.delete("statefulsets.apps", "db")
-        await there.until(lambda: not there.all("persistentvolumes"))
+        await cluster.patch("statefulsets.apps", "db", {"spec": {"replicas": 1}})
+        await cluster.wait_until(lambda: cluster.names("persistentvolumeclaims") == ["data-db-0"])
+        await cluster.delete("statefulsets.apps", "db")
+        await cluster.wait_until(lambda: not cluster.all("persistentvolumes"))
 
-        assert there.all("persistentvolumeclaims") == []
+        assert cluster.all("persistentvolumeclaims") == []
 
 
 async def test_a_stateful_set_is_updated_from_the_top() -> None:
-    async with cluster() as there:
-        await there.create(workload("StatefulSet", "db", serviceName="db"))
-        await there.until(lambda: len(ready_pods(there)) == 3)
+    async with run_cluster() as cluster:
+        await cluster.create(workload("StatefulSet", "db", serviceName="db"))
+        await cluster.wait_until(lambda: len(ready_pods(cluster)) == 3)
         order: list[str] = []
 
         def look() -> bool:
-            for one in there.all("pods"):
+            for one in cluster.all("pods"):
                 name = one["metadata"]["name"]
                 if one["spec"]["containers"][0]["image"] == "web:2" and name not in order:
                     order.append(name)
-            status = there.seen("statefulsets.apps", "db")["status"]
+            status = cluster.require("statefulsets.apps", "db")["status"]
             same = status["currentRevision"] == status["updateRevision"]
             return bool(same and status.get("updatedReplicas") == 3)
 
-        await there.patch("statefulsets.apps", "db", image("web:2"))
-        await there.until(lambda: look() and len(order) == 3)
+        await cluster.patch("statefulsets.apps", "db", image("web:2"))
+        await cluster.wait_until(lambda: look() and len(order) == 3)
 
         assert order == ["db-2", "db-1", "db-0"]
 
 
 async def test_a_daemon_set_has_a_pod_on_every_node() -> None:
-    async with cluster() as there:
+    async with run_cluster() as cluster:
         daemon = workload("DaemonSet", "agent")
         del daemon["spec"]["replicas"]
-        await there.create(daemon)
-        await there.until(lambda: len(ready_pods(there)) == 3)
+        await cluster.create(daemon)
+        await cluster.wait_until(lambda: len(ready_pods(cluster)) == 3)
 
-        await there.patch("daemonsets.apps", "agent", image("web:2"))
-        await there.until(lambda: images(there) == {"web:2"} and len(ready_pods(there)) == 3)
+        await cluster.patch("daemonsets.apps", "agent", image("web:2"))
+        await cluster.wait_until(
+            lambda: images(cluster) == {"web:2"} and len(ready_pods(cluster)) == 3
+        )
 
-        nodes = {one["spec"]["nodeName"] for one in there.all("pods")}
-        assert nodes == set(there.names("nodes"))
+        nodes = {one["spec"]["nodeName"] for one in cluster.all("pods")}
+        assert nodes == set(cluster.names("nodes"))
 
 
 async def test_a_job_runs_to_its_end() -> None:
-    async with cluster() as there:
+    async with run_cluster() as cluster:
         spec = {"containers": [{"name": "work", "image": "work:1"}], "restartPolicy": "Never"}
         job = {
             "apiVersion": "batch/v1",
@@ -285,23 +291,23 @@ async def test_a_job_runs_to_its_end() -> None:
             "metadata": {"name": "once"},
             "spec": {"completions": 3, "parallelism": 2, "template": {"spec": spec}},
         }
-        await there.create(job)
+        await cluster.create(job)
 
-        await there.until(
-            lambda: there.seen("jobs.batch", "once").get("status", {}).get("completionTime")
+        await cluster.wait_until(
+            lambda: cluster.require("jobs.batch", "once").get("status", {}).get("completionTime")
         )
 
-        assert there.seen("jobs.batch", "once")["status"]["succeeded"] == 3
-        assert len(there.all("pods")) == 3
+        assert cluster.require("jobs.batch", "once")["status"]["succeeded"] == 3
+        assert len(cluster.all("pods")) == 3
 
 
 async def test_events_tell_what_happened() -> None:
-    async with cluster() as there:
-        await there.create(workload("Deployment"))
-        await there.until(lambda: is_rolled_out(there))
-        await there.rest()
+    async with run_cluster() as cluster:
+        await cluster.create(workload("Deployment"))
+        await cluster.wait_until(lambda: is_rolled_out(cluster))
+        await cluster.writes_during()
 
-        told = {(one["involvedObject"]["kind"], one["reason"]) for one in there.all("events")}
+        told = {(one["involvedObject"]["kind"], one["reason"]) for one in cluster.all("events")}
         assert told == {
             ("Deployment", "ScalingReplicaSet"),
             ("ReplicaSet", "SuccessfulCreate"),
@@ -311,35 +317,35 @@ async def test_events_tell_what_happened() -> None:
 
 
 async def test_pods_of_a_node_that_is_deleted_go_to_another() -> None:
-    async with cluster() as there:
-        await there.create(workload("Deployment"))
-        await there.until(lambda: is_rolled_out(there))
+    async with run_cluster() as cluster:
+        await cluster.create(workload("Deployment"))
+        await cluster.wait_until(lambda: is_rolled_out(cluster))
 
-        await there.delete("nodes", "lubeck-node-1")
-        await there.rest()
+        await cluster.delete("nodes", "lubeck-node-1")
+        await cluster.writes_during()
 
-        assert len(ready_pods(there)) == 3
-        nodes = {one["spec"]["nodeName"] for one in there.all("pods")}
+        assert len(ready_pods(cluster)) == 3
+        nodes = {one["spec"]["nodeName"] for one in cluster.all("pods")}
         assert nodes == {"lubeck-node-2", "lubeck-node-3"}
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "ReplicaSet"])
 async def test_a_settled_workload_is_not_written_again(kind: str) -> None:
-    async with cluster() as there:
-        await there.create(
+    async with run_cluster() as cluster:
+        await cluster.create(
             workload(kind, serviceName="web") if kind == "StatefulSet" else workload(kind)
         )
-        await there.until(lambda: len(ready_pods(there)) == 3)
-        await there.rest(30)
+        await cluster.wait_until(lambda: len(ready_pods(cluster)) == 3)
+        await cluster.writes_during(30)
 
-        assert await there.rest(3600) == 0
+        assert await cluster.writes_during(3600) == 0
 
 
 async def test_a_restart_over_a_settled_cluster_writes_nothing() -> None:
-    async with cluster() as there:
-        await there.create(workload("Deployment"))
-        await there.create(workload("StatefulSet", "db", volumeClaimTemplates=CLAIMS))
-        await there.create(
+    async with run_cluster() as cluster:
+        await cluster.create(workload("Deployment"))
+        await cluster.create(workload("StatefulSet", "db", volumeClaimTemplates=CLAIMS))
+        await cluster.create(
             {
                 "apiVersion": "v1",
                 "kind": "Service",
@@ -351,19 +357,19 @@ async def test_a_restart_over_a_settled_cluster_writes_nothing() -> None:
                 },
             }
         )
-        await there.until(lambda: len(ready_pods(there)) == 6)
-        await there.rest(60)
-        snapshot = there.api.storage.snapshot()
+        await cluster.wait_until(lambda: len(ready_pods(cluster)) == 6)
+        await cluster.writes_during(60)
+        snapshot = cluster.api.storage.snapshot()
 
-    async with cluster(snapshot=snapshot) as again:
-        assert await again.rest(60) == 0
+    async with run_cluster(snapshot=snapshot) as again:
+        assert await again.writes_during(60) == 0
 
 
 async def test_pods_can_start_at_once() -> None:
     at_once = Simulation(pod_timing=PodTiming(start_after=PodTiming().start_after * 0))
-    async with cluster(simulation=at_once) as there:
-        await there.create(workload("Deployment", replicas=20))
+    async with run_cluster(simulation=at_once) as cluster:
+        await cluster.create(workload("Deployment", replicas=20))
 
-        await there.until(lambda: is_rolled_out(there, replicas=20))
+        await cluster.wait_until(lambda: is_rolled_out(cluster, replicas=20))
 
-        assert there.api.clock.now().second == 0
+        assert cluster.api.clock.now().second == 0

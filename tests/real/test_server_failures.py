@@ -13,8 +13,8 @@ from hanse.kube.errors import Unreachable
 from hanse.local.real.errors import FleetFolderLocked, PortInUse, ServerDied
 from hanse.local.real.fleet import RealFleet
 from hanse.local.real.ports import find_port_owner, is_port_free
+from tests.real.api_requests import admin_transport, config_map_names, create_config_map, get
 from tests.real.conftest import Kubectl
-from tests.real.scenarios import admin_of, config_map, get, marks
 
 NO_PATIENCE = timedelta(0)
 
@@ -93,11 +93,17 @@ async def test_stopping_leaves_no_process_and_no_port(
 async def test_a_fleet_started_again_in_its_folder_still_has_its_objects(
     binaries: dict[str, Path], tmp_path: Path
 ) -> None:
-    async with RealFleet(tmp_path, binaries, names=()) as fleet, admin_of(fleet.broker) as admin:
-        await config_map(admin, "kept")
+    async with (
+        RealFleet(tmp_path, binaries, names=()) as fleet,
+        admin_transport(fleet.broker) as admin,
+    ):
+        await create_config_map(admin, "kept")
 
-    async with RealFleet(tmp_path, binaries, names=()) as fleet, admin_of(fleet.broker) as admin:
-        assert await marks(admin) == {"kept"}
+    async with (
+        RealFleet(tmp_path, binaries, names=()) as fleet,
+        admin_transport(fleet.broker) as admin,
+    ):
+        assert await config_map_names(admin) == {"kept"}
 
 
 @pytest.mark.parametrize("program", ["kube-apiserver", "etcd"])
@@ -105,8 +111,8 @@ async def test_a_server_that_was_killed_and_started_again_has_kept_everything(
     broker_only: RealFleet, program: str
 ) -> None:
     broker = broker_only.broker
-    async with admin_of(broker) as admin:
-        await config_map(admin, "kept")
+    async with admin_transport(broker) as admin:
+        await create_config_map(admin, "kept")
         await broker.kill_server(program)
         if program == "kube-apiserver":
             with pytest.raises(Unreachable):
@@ -114,7 +120,7 @@ async def test_a_server_that_was_killed_and_started_again_has_kept_everything(
 
         await broker.start_server(program)
 
-        assert await marks(admin) == {"kept"}
+        assert await config_map_names(admin) == {"kept"}
 
 
 async def test_a_cluster_whose_servers_were_away_runs_new_pods_again(
@@ -129,8 +135,8 @@ async def test_a_cluster_whose_servers_were_away_runs_new_pods_again(
         create = ("create", "deployment", "web", "--image=web", "--replicas=2")
         ready = ("rollout", "status", "deployment/web", "--timeout=60s")
         for arguments in (create, ready):
-            said = await kubectl(fleet.kubeconfig, "lubeck", *arguments)
-            assert said.status == 0, said.errors
+            result = await kubectl(fleet.kubeconfig, "lubeck", *arguments)
+            assert result.status == 0, result.errors
 
 
 async def test_a_restored_cluster_is_as_it_was_and_runs_on_from_there(
@@ -139,20 +145,20 @@ async def test_a_restored_cluster_is_as_it_was_and_runs_on_from_there(
     snapshot = tmp_path / "snapshot.db"
     async with RealFleet(tmp_path / "fleet", binaries, names=("lubeck",)) as fleet:
         lubeck = fleet.clusters["lubeck"]
-        async with admin_of(lubeck) as admin:
-            await config_map(admin, "before")
+        async with admin_transport(lubeck) as admin:
+            await create_config_map(admin, "before")
             await lubeck.save(snapshot)
-            await config_map(admin, "after")
+            await create_config_map(admin, "after")
             version = (await get(admin, "/api/v1/configmaps"))["metadata"]["resourceVersion"]
 
         await lubeck.restore(snapshot)
 
-        async with admin_of(lubeck) as admin:
-            assert await marks(admin) == {"before"}
+        async with admin_transport(lubeck) as admin:
+            assert await config_map_names(admin) == {"before"}
             saved = await get(admin, "/api/v1/namespaces/default/configmaps/before")
         assert int(saved["metadata"]["resourceVersion"]) < int(version)
         run = ("run", "one", "--image=one")
         ready = ("wait", "pod/one", "--for=condition=Ready", "--timeout=60s")
         for arguments in (run, ready):
-            said = await kubectl(fleet.kubeconfig, "lubeck", *arguments)
-            assert said.status == 0, said.errors
+            result = await kubectl(fleet.kubeconfig, "lubeck", *arguments)
+            assert result.status == 0, result.errors

@@ -15,44 +15,44 @@ from msgspec import Struct
 from hanse.kube.client_config import Identity
 from hanse.local.kubeconfig import Context, write_kubeconfig
 from hanse.local.real.fleet import NAMES, RealFleet
-from tests.real.conftest import Kubectl, Said
+from tests.real.conftest import CommandResult, Kubectl
 
-HOME = "harbour"
+BROKER_NAMESPACE = "harbour"
 """The broker namespace of these tests, so that nobody else's is touched."""
 SOURCE = "multicluster.kubernetes.io/source-cluster"
 _MEMBER_KINDS = "serviceaccount,role,rolebinding,clusterrolebinding,lease"
 
 
-class Fleet(Struct):
+class JoinedFleet(Struct):
     """The shared fleet with a broker, members, and their agents as processes."""
 
     real: RealFleet
     folder: Path
     kubectl: Kubectl
 
-    async def on(self, context: str, *arguments: str, given: str = "") -> Said:
+    async def on(self, context: str, *arguments: str, stdin: str = "") -> CommandResult:
         """kubectl as an administrator."""
-        return await self.kubectl(self.real.kubeconfig, context, *arguments, given=given)
+        return await self.kubectl(self.real.kubeconfig, context, *arguments, stdin=stdin)
 
-    async def as_member(self, cluster: str, *arguments: str, given: str = "") -> Said:
+    async def as_member(self, cluster: str, *arguments: str, stdin: str = "") -> CommandResult:
         """kubectl on the broker, as the account of a member."""
-        place = ("-n", HOME, *arguments)
-        return await self.kubectl(self.way(cluster), "broker", *place, given=given)
+        place = ("-n", BROKER_NAMESPACE, *arguments)
+        return await self.kubectl(self.broker_kubeconfig(cluster), "broker", *place, stdin=stdin)
 
-    async def hanse(self, *arguments: str) -> Said:
+    async def hanse(self, *arguments: str) -> CommandResult:
         """A command of ours, to its end."""
         running = await self._started(*arguments, "--kubeconfig", str(self.real.kubeconfig))
         output, errors = await running.communicate()
-        return Said(running.returncode or 0, output.decode(), errors.decode())
+        return CommandResult(running.returncode or 0, output.decode(), errors.decode())
 
-    def way(self, cluster: str) -> Path:
+    def broker_kubeconfig(self, cluster: str) -> Path:
         """Where the agent of a cluster finds the broker."""
         return self.folder / f"{cluster}-broker.kubeconfig"
 
-    async def join(self, cluster: str) -> Said:
+    async def join(self, cluster: str) -> CommandResult:
         return await self.hanse(
             *("join", "--broker", "broker", "--cluster-id", cluster, "--context", cluster),
-            *("--broker-namespace", HOME),
+            *("--broker-namespace", BROKER_NAMESPACE),
         )
 
     @asynccontextmanager
@@ -60,7 +60,7 @@ class Fleet(Struct):
         """An agent with nothing but what joining gave it."""
         get_secret = ("-n", "hanse-system", "get", "secret", "hanse-broker")
         secret = await self.on(cluster, *get_secret, "-o", "jsonpath={.data.kubeconfig}")
-        self.way(cluster).write_bytes(b64decode(secret.output))
+        self.broker_kubeconfig(cluster).write_bytes(b64decode(secret.output))
         token = await self.on(cluster, "-n", "hanse-system", "create", "token", "hanse-agent")
         access = self.real.clusters[cluster].context.access
         own = msgspec.structs.replace(access, identity=Identity(token=token.output.strip()))
@@ -68,7 +68,12 @@ class Fleet(Struct):
         running = await self._started(
             *("agent", "--cluster-id", cluster, "--listen", "127.0.0.1:0"),
             *("--kubeconfig", str(self.folder / f"{cluster}.kubeconfig")),
-            *("--broker-kubeconfig", str(self.way(cluster)), "--broker-namespace", HOME),
+            *(
+                "--broker-kubeconfig",
+                str(self.broker_kubeconfig(cluster)),
+                "--broker-namespace",
+                BROKER_NAMESPACE,
+            ),
             log=self.folder / f"{cluster}.log",
         )
         try:
@@ -82,60 +87,68 @@ class Fleet(Struct):
     ) -> asyncio.subprocess.Process:
         program = (sys.executable, "-c", "from hanse.cli import main; main()")
         pipe = asyncio.subprocess.PIPE
-        said = os.open(log, os.O_WRONLY | os.O_CREAT, 0o600) if log is not None else pipe
+        result = os.open(log, os.O_WRONLY | os.O_CREAT, 0o600) if log is not None else pipe
         try:
             return await asyncio.create_subprocess_exec(
-                *program, *arguments, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=said
+                *program, *arguments, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=result
             )
         finally:
             if log is not None:
-                os.close(said)
+                os.close(result)
 
 
 @asynccontextmanager
-async def joined(real: RealFleet, folder: Path, kubectl: Kubectl) -> AsyncIterator[Fleet]:
+async def joined_fleet(
+    real: RealFleet, folder: Path, kubectl: Kubectl
+) -> AsyncIterator[JoinedFleet]:
     """Three members of one broker; at the end it is all undone, as the guide says."""
-    whole = Fleet(real, folder, kubectl)
-    said = await whole.hanse("broker", "init", "--context", "broker", "--namespace", HOME)
-    assert said.status == 0, said.errors
+    fleet = JoinedFleet(real, folder, kubectl)
+    result = await fleet.hanse(
+        "broker", "init", "--context", "broker", "--namespace", BROKER_NAMESPACE
+    )
+    assert result.status == 0, result.errors
     async with AsyncExitStack() as agents:
         for cluster in NAMES:
-            said = await whole.join(cluster)
-            assert said.status == 0, said.errors
-            await agents.enter_async_context(whole.agent(cluster))
-        yield whole
+            result = await fleet.join(cluster)
+            assert result.status == 0, result.errors
+            await agents.enter_async_context(fleet.agent(cluster))
+        yield fleet
     for cluster in NAMES:
-        await _undo(whole, cluster)
+        await _undo(fleet, cluster)
     cluster_wide = "validatingadmissionpolicy,validatingadmissionpolicybinding,clusterrole"
-    said = await whole.on("broker", "delete", cluster_wide, "-l", "app.kubernetes.io/part-of=hanse")
-    assert said.status == 0, said.errors
-    await whole.on("broker", "delete", "clusterset", "default")
-    await whole.on("broker", "delete", "namespace", HOME)
-    await _without_definitions(whole, "broker")
+    result = await fleet.on(
+        "broker", "delete", cluster_wide, "-l", "app.kubernetes.io/part-of=hanse"
+    )
+    assert result.status == 0, result.errors
+    await fleet.on("broker", "delete", "clusterset", "default")
+    await fleet.on("broker", "delete", "namespace", BROKER_NAMESPACE)
+    await _without_definitions(fleet, "broker")
 
 
-async def _undo(whole: Fleet, cluster: str) -> None:
+async def _undo(fleet: JoinedFleet, cluster: str) -> None:
     """The commands of the guide by which a cluster leaves."""
     marks = ("-l", f"hanse.dev/member={cluster}")
-    said = await whole.on("broker", "-n", HOME, "delete", _MEMBER_KINDS, *marks)
-    assert said.status == 0, said.errors
-    await whole.on("broker", "-n", HOME, "delete", "endpointslices", "-l", f"{SOURCE}={cluster}")
-    await whole.on(cluster, "delete", "clusterrole,clusterrolebinding", "hanse-agent")
-    await whole.on(cluster, "delete", "namespace", "hanse-system", "shop", "--wait=false")
-    await _without_definitions(whole, cluster)
+    result = await fleet.on("broker", "-n", BROKER_NAMESPACE, "delete", _MEMBER_KINDS, *marks)
+    assert result.status == 0, result.errors
+    await fleet.on(
+        "broker", "-n", BROKER_NAMESPACE, "delete", "endpointslices", "-l", f"{SOURCE}={cluster}"
+    )
+    await fleet.on(cluster, "delete", "clusterrole,clusterrolebinding", "hanse-agent")
+    await fleet.on(cluster, "delete", "namespace", "hanse-system", "shop", "--wait=false")
+    await _without_definitions(fleet, cluster)
 
 
-async def _without_definitions(whole: Fleet, context: str) -> None:
-    ours = await whole.hanse("crds")
-    await whole.on(context, "delete", "--wait=false", "-f", "-", given=ours.output)
+async def _without_definitions(fleet: JoinedFleet, context: str) -> None:
+    ours = await fleet.hanse("crds")
+    await fleet.on(context, "delete", "--wait=false", "-f", "-", stdin=ours.output)
 
 
-def slice_of(name: str, source: str) -> str:
+def endpoint_slice(name: str, source: str) -> str:
     labels = {SOURCE: source, "multicluster.kubernetes.io/service-name": "web"}
     made = {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
-        "metadata": {"name": name, "namespace": HOME, "labels": labels},
+        "metadata": {"name": name, "namespace": BROKER_NAMESPACE, "labels": labels},
         "addressType": "IPv4",
         "endpoints": [],
         "ports": [],
@@ -143,7 +156,7 @@ def slice_of(name: str, source: str) -> str:
     return msgspec.json.encode(made).decode()
 
 
-def service_for(name: str, served: str = "") -> str:
+def derived_service(name: str, served: str = "") -> str:
     claim = f'{{"feature":"statefulsets","for":"{served}"}}'
     made: dict[str, Any] = {
         "apiVersion": "v1",
@@ -154,7 +167,7 @@ def service_for(name: str, served: str = "") -> str:
     return msgspec.json.encode(made).decode()
 
 
-def set_of(name: str, marks: dict[str, str]) -> str:
+def stateful_set(name: str, marks: dict[str, str]) -> str:
     labels = {"app": "store"}
     made: dict[str, Any] = {
         "apiVersion": "apps/v1",
@@ -172,6 +185,6 @@ def set_of(name: str, marks: dict[str, str]) -> str:
     return msgspec.json.encode(made).decode()
 
 
-def json_in(said: Said) -> Any:
-    assert said.status == 0, said.errors
-    return msgspec.json.decode(said.output)
+def parse_json(result: CommandResult) -> Any:
+    assert result.status == 0, result.errors
+    return msgspec.json.decode(result.output)

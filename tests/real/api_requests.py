@@ -12,7 +12,7 @@ from hanse.local.real.cluster import RealCluster
 
 
 @asynccontextmanager
-async def admin_of(cluster: RealCluster) -> AsyncIterator[Transport]:
+async def admin_transport(cluster: RealCluster) -> AsyncIterator[Transport]:
     """The administrator's way in, closed at the end."""
     transport = cluster.connect()
     try:
@@ -31,13 +31,13 @@ async def post(transport: Transport, path: str, body: object) -> Any:
     return await _answered(transport, Request("POST", path, body=msgspec.json.encode(body)))
 
 
-async def config_map(transport: Transport, name: str) -> None:
+async def create_config_map(transport: Transport, name: str) -> None:
     """Leave a mark that can be looked for later."""
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
     await post(transport, "/api/v1/namespaces/default/configmaps", body)
 
 
-async def marks(transport: Transport) -> set[str]:
+async def config_map_names(transport: Transport) -> set[str]:
     """The marks that are there."""
     found = await get(transport, "/api/v1/namespaces/default/configmaps")
     return {one["metadata"]["name"] for one in found["items"]} - {"kube-root-ca.crt"}
