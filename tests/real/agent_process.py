@@ -1,7 +1,7 @@
-"""Agents with the toy feature as processes of their own, each with an account of its own.
+"""Agents with the toy feature as processes, each with its own account.
 
-`python -m tests.real.agent_process CLUSTER IDENTITY NAMESPACE KUBECONFIG` is one of them: it works
-until it is told to stop, or until whoever started it is gone.
+`python -m tests.real.agent_process CLUSTER IDENTITY NAMESPACE KUBECONFIG` runs one until a signal,
+or until the process that started it ends.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from tests.support.toy import Toy
 ROOT = Path(__file__).parents[2]
 
 Rules = Callable[[RbacRule], RbacRule | None]
-"""What becomes of a generated rule before it is granted."""
+"""Changes or drops a generated rule before it is granted."""
 
 
 def as_generated(rule: RbacRule) -> RbacRule:
@@ -40,7 +40,7 @@ def as_generated(rule: RbacRule) -> RbacRule:
 
 
 class AgentProcess:
-    """One process, from its start to its end."""
+    """A running agent process."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -50,13 +50,13 @@ class AgentProcess:
         return self._process.returncode is None
 
     async def kill(self) -> None:
-        """End it as a crash of its machine would."""
+        """Kill it without a graceful stop."""
         if self.running:
             self._process.kill()
         await self._process.wait()
 
     async def stop(self) -> int:
-        """Ask it to end; gives its status."""
+        """Stop it with SIGTERM; returns its exit status."""
         if self.running:
             self._process.send_signal(signal.SIGTERM)
         return await self._process.wait()
@@ -75,7 +75,7 @@ class AgentProcesses:
         self._started = 0
 
     def log_of(self, name: str) -> str:
-        """All that the processes of one name have said."""
+        """The log of all processes of one name."""
         return (self.folder / f"{name}.log").read_text()
 
     async def create_accounts(self, cluster: ClusterId, at_home: Rules = as_generated) -> None:
@@ -92,7 +92,7 @@ class AgentProcesses:
         write_kubeconfig(self._kubeconfig(cluster), contexts)
 
     async def start(self, cluster: ClusterId, replica: str = "") -> AgentProcess:
-        """Start an agent as a pod would: by a name that it never had before."""
+        """Start an agent with a new identity, as a new pod would have."""
         self._started += 1
         name = f"{cluster}-{replica}" if replica else cluster
         with (self.folder / f"{name}.log").open("ab") as log:
@@ -109,7 +109,7 @@ class AgentProcesses:
         return self.processes[name]
 
     async def start_all(self) -> None:
-        """Give every cluster its agent."""
+        """Start an agent for every cluster."""
         for cluster in self.scenario.names:
             if (cluster, BROKER) not in self.access:
                 await self.create_accounts(cluster)
@@ -126,22 +126,22 @@ class AgentProcesses:
 async def agent_processes(
     fleet: RealFleet, namespace: str, folder: Path
 ) -> AsyncIterator[AgentProcesses]:
-    """A shared fleet with a place for agents; at the end they are killed and all is cleared."""
+    """Agent processes on a shared fleet; at the end they are killed and their objects deleted."""
     async with (
         kubernetes_testbed(fleet, folder) as testbed,
         Scenario(testbed, namespace, lambda: (Toy(),)) as scenario,
     ):
-        made = AgentProcesses(scenario, testbed, folder)
-        await made.toy_offers.open()
+        processes = AgentProcesses(scenario, testbed, folder)
+        await processes.toy_offers.open()
         try:
-            yield made
+            yield processes
         finally:
-            await made.kill_all()
-            await made.toy_offers.clear()
+            await processes.kill_all()
+            await processes.toy_offers.clear()
 
 
 async def run(cluster: ClusterId, identity: str, namespace: str, kubeconfig: Path) -> None:
-    """Work until a signal, or the end of standard input, says to stop."""
+    """Run an agent until a signal or the end of standard input."""
     agent = Agent(
         Settings(cluster, identity, namespace=namespace, terms=SHORT),
         HttpTransport(found(kubeconfig, context=cluster)),

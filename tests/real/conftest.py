@@ -1,4 +1,4 @@
-"""Tests of real clusters: on the fleet that is shared by the whole run, or on small ones.
+"""Tests of real clusters: on the fleet shared by the whole run, or on small ones.
 
 These tests run only when asked for (`-m real`): the first time, Kubernetes is built, which takes
 minutes.
@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what is here, and leave it out of runs that choose nothing by mark."""
+    """Mark these tests as `real`, and deselect them in runs without a mark expression."""
     here = [item for item in items if HERE in item.path.parents]
     for item in here:
         item.add_marker(pytest.mark.real)
@@ -27,12 +27,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
-    """One event loop for the run, for it is the one that watches the fleet's servers."""
+    """One event loop for the run, since it watches the fleet's servers."""
     return "asyncio"
 
 
 class CommandResult(Struct, frozen=True):
-    """What a command said and how it ended."""
+    """The exit status and output of a command."""
 
     status: int
     output: str

@@ -17,8 +17,8 @@ from hanse.local.kubeconfig import Context, write_kubeconfig
 from hanse.local.real.fleet import NAMES, RealFleet
 from tests.real.conftest import CommandResult, Kubectl
 
-BROKER_NAMESPACE = "harbour"
-"""The broker namespace of these tests, so that nobody else's is touched."""
+BROKER_NAMESPACE = "joined-fleet-broker"
+"""The broker namespace of these tests, apart from those of other tests."""
 SOURCE = "multicluster.kubernetes.io/source-cluster"
 _MEMBER_KINDS = "serviceaccount,role,rolebinding,clusterrolebinding,lease"
 
@@ -31,22 +31,24 @@ class JoinedFleet(Struct):
     kubectl: Kubectl
 
     async def on(self, context: str, *arguments: str, stdin: str = "") -> CommandResult:
-        """kubectl as an administrator."""
+        """Run kubectl as an administrator."""
         return await self.kubectl(self.real.kubeconfig, context, *arguments, stdin=stdin)
 
     async def as_member(self, cluster: str, *arguments: str, stdin: str = "") -> CommandResult:
-        """kubectl on the broker, as the account of a member."""
-        place = ("-n", BROKER_NAMESPACE, *arguments)
-        return await self.kubectl(self.broker_kubeconfig(cluster), "broker", *place, stdin=stdin)
+        """Run kubectl on the broker with the account of a member."""
+        namespaced_arguments = ("-n", BROKER_NAMESPACE, *arguments)
+        return await self.kubectl(
+            self.broker_kubeconfig(cluster), "broker", *namespaced_arguments, stdin=stdin
+        )
 
     async def hanse(self, *arguments: str) -> CommandResult:
-        """A command of ours, to its end."""
-        running = await self._started(*arguments, "--kubeconfig", str(self.real.kubeconfig))
+        """Run a hanse command and wait for its end."""
+        running = await self._start_process(*arguments, "--kubeconfig", str(self.real.kubeconfig))
         output, errors = await running.communicate()
         return CommandResult(running.returncode or 0, output.decode(), errors.decode())
 
     def broker_kubeconfig(self, cluster: str) -> Path:
-        """Where the agent of a cluster finds the broker."""
+        """The kubeconfig by which a cluster's agent connects to the broker."""
         return self.folder / f"{cluster}-broker.kubeconfig"
 
     async def join(self, cluster: str) -> CommandResult:
@@ -57,7 +59,7 @@ class JoinedFleet(Struct):
 
     @asynccontextmanager
     async def agent(self, cluster: str) -> AsyncIterator[None]:
-        """An agent with nothing but what joining gave it."""
+        """Run an agent with only the credentials that `hanse join` created."""
         get_secret = ("-n", "hanse-system", "get", "secret", "hanse-broker")
         secret = await self.on(cluster, *get_secret, "-o", "jsonpath={.data.kubeconfig}")
         self.broker_kubeconfig(cluster).write_bytes(b64decode(secret.output))
@@ -65,7 +67,7 @@ class JoinedFleet(Struct):
         access = self.real.clusters[cluster].context.access
         own = msgspec.structs.replace(access, identity=Identity(token=token.output.strip()))
         write_kubeconfig(self.folder / f"{cluster}.kubeconfig", [Context(cluster, own)])
-        running = await self._started(
+        running = await self._start_process(
             *("agent", "--cluster-id", cluster, "--listen", "127.0.0.1:0"),
             *("--kubeconfig", str(self.folder / f"{cluster}.kubeconfig")),
             *(
@@ -82,26 +84,26 @@ class JoinedFleet(Struct):
             running.terminate()
             await running.wait()
 
-    async def _started(
+    async def _start_process(
         self, *arguments: str, log: Path | None = None
     ) -> asyncio.subprocess.Process:
         program = (sys.executable, "-c", "from hanse.cli import main; main()")
         pipe = asyncio.subprocess.PIPE
-        result = os.open(log, os.O_WRONLY | os.O_CREAT, 0o600) if log is not None else pipe
+        stderr = os.open(log, os.O_WRONLY | os.O_CREAT, 0o600) if log is not None else pipe
         try:
             return await asyncio.create_subprocess_exec(
-                *program, *arguments, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=result
+                *program, *arguments, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=stderr
             )
         finally:
             if log is not None:
-                os.close(result)
+                os.close(stderr)
 
 
 @asynccontextmanager
 async def joined_fleet(
     real: RealFleet, folder: Path, kubectl: Kubectl
 ) -> AsyncIterator[JoinedFleet]:
-    """Three members of one broker; at the end it is all undone, as the guide says."""
+    """Three members of one broker; at the end they leave by the steps of the guide."""
     fleet = JoinedFleet(real, folder, kubectl)
     result = await fleet.hanse(
         "broker", "init", "--context", "broker", "--namespace", BROKER_NAMESPACE
@@ -114,7 +116,7 @@ async def joined_fleet(
             await agents.enter_async_context(fleet.agent(cluster))
         yield fleet
     for cluster in NAMES:
-        await _undo(fleet, cluster)
+        await _leave(fleet, cluster)
     cluster_wide = "validatingadmissionpolicy,validatingadmissionpolicybinding,clusterrole"
     result = await fleet.on(
         "broker", "delete", cluster_wide, "-l", "app.kubernetes.io/part-of=hanse"
@@ -122,30 +124,30 @@ async def joined_fleet(
     assert result.status == 0, result.errors
     await fleet.on("broker", "delete", "clusterset", "default")
     await fleet.on("broker", "delete", "namespace", BROKER_NAMESPACE)
-    await _without_definitions(fleet, "broker")
+    await _delete_crds(fleet, "broker")
 
 
-async def _undo(fleet: JoinedFleet, cluster: str) -> None:
-    """The commands of the guide by which a cluster leaves."""
-    marks = ("-l", f"hanse.dev/member={cluster}")
-    result = await fleet.on("broker", "-n", BROKER_NAMESPACE, "delete", _MEMBER_KINDS, *marks)
+async def _leave(fleet: JoinedFleet, cluster: str) -> None:
+    """Remove a cluster by the commands of the guide."""
+    selector = ("-l", f"hanse.dev/member={cluster}")
+    result = await fleet.on("broker", "-n", BROKER_NAMESPACE, "delete", _MEMBER_KINDS, *selector)
     assert result.status == 0, result.errors
     await fleet.on(
         "broker", "-n", BROKER_NAMESPACE, "delete", "endpointslices", "-l", f"{SOURCE}={cluster}"
     )
     await fleet.on(cluster, "delete", "clusterrole,clusterrolebinding", "hanse-agent")
     await fleet.on(cluster, "delete", "namespace", "hanse-system", "shop", "--wait=false")
-    await _without_definitions(fleet, cluster)
+    await _delete_crds(fleet, cluster)
 
 
-async def _without_definitions(fleet: JoinedFleet, context: str) -> None:
-    ours = await fleet.hanse("crds")
-    await fleet.on(context, "delete", "--wait=false", "-f", "-", stdin=ours.output)
+async def _delete_crds(fleet: JoinedFleet, context: str) -> None:
+    crds = await fleet.hanse("crds")
+    await fleet.on(context, "delete", "--wait=false", "-f", "-", stdin=crds.output)
 
 
 def endpoint_slice(name: str, source: str) -> str:
     labels = {SOURCE: source, "multicluster.kubernetes.io/service-name": "web"}
-    made = {
+    manifest = {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
         "metadata": {"name": name, "namespace": BROKER_NAMESPACE, "labels": labels},
@@ -153,26 +155,26 @@ def endpoint_slice(name: str, source: str) -> str:
         "endpoints": [],
         "ports": [],
     }
-    return msgspec.json.encode(made).decode()
+    return msgspec.json.encode(manifest).decode()
 
 
-def derived_service(name: str, served: str = "") -> str:
-    claim = f'{{"feature":"statefulsets","for":"{served}"}}'
-    made: dict[str, Any] = {
+def derived_service(name: str, for_cluster: str = "") -> str:
+    owner_key = f'{{"feature":"statefulsets","for":"{for_cluster}"}}'
+    manifest: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {"name": name, "annotations": {"hanse.dev/owner-key": claim}},
+        "metadata": {"name": name, "annotations": {"hanse.dev/owner-key": owner_key}},
         "spec": {"ports": [{"port": 80}]},
     }
-    return msgspec.json.encode(made).decode()
+    return msgspec.json.encode(manifest).decode()
 
 
-def stateful_set(name: str, marks: dict[str, str]) -> str:
+def stateful_set(name: str, annotations: dict[str, str]) -> str:
     labels = {"app": "store"}
-    made: dict[str, Any] = {
+    manifest: dict[str, Any] = {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
-        "metadata": {"name": name, "namespace": "default", "annotations": marks},
+        "metadata": {"name": name, "namespace": "default", "annotations": annotations},
         "spec": {
             "replicas": 3,
             "selector": {"matchLabels": labels},
@@ -182,7 +184,7 @@ def stateful_set(name: str, marks: dict[str, str]) -> str:
             },
         },
     }
-    return msgspec.json.encode(made).decode()
+    return msgspec.json.encode(manifest).decode()
 
 
 def parse_json(result: CommandResult) -> Any:

@@ -1,4 +1,4 @@
-"""One real fleet for a whole run, whoever asks for it first."""
+"""Session fixtures: one real fleet for a whole test run."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -22,9 +22,9 @@ async def binaries() -> dict[str, Path]:
 async def real_clusters(
     binaries: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[RealFleet]:
-    """Three clusters and a broker, shared: work in a namespace of your own, and leave it whole."""
+    """Three clusters and a broker, shared: each test uses its own namespaces."""
     folder = tmp_path_factory.mktemp("fleet")
     async with RealFleet(folder, binaries) as fleet, asyncio.TaskGroup() as group:
-        providing = group.create_task(fleet.run_provisioners(), name="provide")
+        provisioners = group.create_task(fleet.run_provisioners(), name="provide")
         yield fleet
-        providing.cancel()
+        provisioners.cancel()

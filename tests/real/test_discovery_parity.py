@@ -1,4 +1,4 @@
-"""An embedded cluster describes the kinds it serves as a real one does, field by field."""
+"""Discovery and OpenAPI of an embedded cluster are those of a real one, field by field."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,7 +14,7 @@ from tinykube.discovery import respond
 from tinykube.resources import Registry
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-PLACES = sorted({resource.prefix for resource in BUILTINS.resources})
+PREFIXES = sorted({resource.prefix for resource in BUILTINS.resources})
 REGISTRY = Registry(BUILTINS)
 
 
@@ -26,19 +26,19 @@ async def real(real_clusters: RealFleet) -> AsyncIterator[Transport]:
 
 
 async def both(real: Transport, path: str, accept: str = JSON) -> tuple[Any, Any]:
-    """What the embedded and the real cluster say."""
+    """The responses of the embedded and of the real cluster."""
     request = Request("GET", path, accept=accept)
-    ours, theirs = respond(REGISTRY, request), await real.send(request)
-    assert ours is not None
-    return msgspec.json.decode(ours.body), msgspec.json.decode(theirs.body)
+    embedded, real_response = respond(REGISTRY, request), await real.send(request)
+    assert embedded is not None
+    return msgspec.json.decode(embedded.body), msgspec.json.decode(real_response.body)
 
 
 async def test_resources_are_listed_alike(real: Transport) -> None:
-    for place in PLACES:
-        ours, theirs = await both(real, place)
-        listed = {one["name"]: one for one in theirs["resources"]}
+    for prefix in PREFIXES:
+        embedded, real_response = await both(real, prefix)
+        listed = {one["name"]: one for one in real_response["resources"]}
 
-        for one in ours["resources"]:
+        for one in embedded["resources"]:
             expected = listed[one["name"]]
             expected.pop("storageVersionHash", None)
             assert one == expected
@@ -46,36 +46,36 @@ async def test_resources_are_listed_alike(real: Transport) -> None:
 
 async def test_resources_are_discovered_alike(real: Transport) -> None:
     for path in ("/api", "/apis"):
-        ours, theirs = await both(real, path, AGGREGATED)
+        embedded, real_response = await both(real, path, AGGREGATED)
         listed = {
             (group["metadata"].get("name"), version["version"], one["resource"]): one
-            for group in theirs["items"]
+            for group in real_response["items"]
             for version in group["versions"]
             for one in version["resources"]
         }
 
-        for group in ours["items"]:
+        for group in embedded["items"]:
             for version in group["versions"]:
                 for one in version["resources"]:
                     key = (group["metadata"].get("name"), version["version"], one["resource"])
-                    assert one == _with_ours_only(listed[key], one)
+                    assert one == _with_served_subresources(listed[key], one)
 
 
-def _with_ours_only(theirs: Any, ours: Any) -> Any:
+def _with_served_subresources(real_response: Any, embedded: Any) -> Any:
     """A resource without the subresources that the embedded cluster does not serve."""
-    known = {sub["subresource"] for sub in ours.get("subresources", ())}
-    kept = [sub for sub in theirs.get("subresources", ()) if sub["subresource"] in known]
-    rest = {name: value for name, value in theirs.items() if name != "subresources"}
+    known = {sub["subresource"] for sub in embedded.get("subresources", ())}
+    kept = [sub for sub in real_response.get("subresources", ()) if sub["subresource"] in known]
+    rest = {name: value for name, value in real_response.items() if name != "subresources"}
     return rest | ({"subresources": kept} if kept else {})
 
 
-@pytest.mark.parametrize("place", PLACES)
-async def test_kinds_have_the_same_fields(real: Transport, place: str) -> None:
+@pytest.mark.parametrize("prefix", PREFIXES)
+async def test_kinds_have_the_same_fields(real: Transport, prefix: str) -> None:
     async with asyncio.timeout(30):
-        ours, theirs = await both(real, f"/openapi/v3{place}")
-    schemas = theirs["components"]["schemas"]
+        embedded, real_response = await both(real, f"/openapi/v3{prefix}")
+    schemas = real_response["components"]["schemas"]
 
-    for name, schema in ours["components"]["schemas"].items():
+    for name, schema in embedded["components"]["schemas"].items():
         if name in schemas:
             assert _fields(schema) == _fields(schemas[name]), name
             assert schema.get("required", []) == sorted(schemas[name].get("required", [])), name
@@ -95,12 +95,12 @@ def _type(value: Any) -> str:
         case {"allOf": [inner]} | {"anyOf": [inner]}:
             return _type(inner)
         case {"$ref": reference}:
-            return str(_PLAIN.get(reference.rpartition(".")[2], reference))
+            return str(_INLINED_TYPES.get(reference.rpartition(".")[2], reference))
         case _:
             return str(value.get("type", "any"))
 
 
-_PLAIN = {
+_INLINED_TYPES = {
     "Time": "string",
     "MicroTime": "string",
     "Quantity": "string",
@@ -112,4 +112,4 @@ _PLAIN = {
     "JSONSchemaPropsOrBool": "any",
     "JSONSchemaPropsOrStringArray": "any",
 }
-"""Types that a real server names and the embedded one says in place."""
+"""Types that a real server references and the embedded one inlines."""

@@ -1,4 +1,4 @@
-"""Under load agents are killed, servers restart and a backup is restored; then one looks around.
+"""Convergence under load after killed agents, restarted servers and a restored backup.
 
 `HANSE_SEED` replays the choices of a run, though not its timing.
 """
@@ -28,11 +28,11 @@ RECOVERY_TIMEOUT = timedelta(minutes=2)
 QUIET_PERIOD = timedelta(seconds=8)
 
 Offers = dict[ClusterId, dict[str, str]]
-"""What people offer in each cluster, and for which price."""
+"""The offers that the load created in each cluster, with their prices."""
 
 
 class Load:
-    """People who create, edit and delete offers, one deed after the other, in every cluster."""
+    """Creates, updates and deletes offers at random in all clusters."""
 
     def __init__(self, agents: AgentProcesses, random: Random) -> None:
         self.agents = agents
@@ -42,7 +42,7 @@ class Load:
         self._locks: dict[ClusterId, asyncio.Lock] = {c: asyncio.Lock() for c in self.offers}
 
     async def run(self) -> None:
-        """Go on until cancelled."""
+        """Run until cancelled."""
         while True:
             cluster = self.random.choice(self.agents.scenario.names)
             if not self._locks[cluster].locked():
@@ -51,26 +51,26 @@ class Load:
             await asyncio.sleep(OPERATION_INTERVAL.total_seconds())
 
     def lock(self, cluster: ClusterId) -> asyncio.Lock:
-        """Nobody does anything in a cluster while this is held."""
+        """While this is held, the load does not write to a cluster."""
         return self._locks[cluster]
 
     async def _operate(self, cluster: ClusterId, name: str) -> None:
-        toy_offers, here = self.agents.toy_offers, self.offers[cluster]
+        toy_offers, offers_here = self.agents.toy_offers, self.offers[cluster]
         price = str(self.random.randint(1, 10_000))
-        if name not in here:
+        if name not in offers_here:
             await toy_offers.offer(cluster, name, price)
-            here[name] = price
+            offers_here[name] = price
         elif self.random.random() < 0.6:
             await toy_offers.reprice(cluster, name, price)
-            here[name] = price
+            offers_here[name] = price
         else:
             await toy_offers.withdraw(cluster, name)
-            del here[name]
+            del offers_here[name]
         self.operations += 1
 
 
 class FaultInjector:
-    """All that goes wrong, one thing after the other."""
+    """Injects faults one after the other, and logs them."""
 
     def __init__(self, agents: AgentProcesses, load: Load, random: Random) -> None:
         self.agents = agents
@@ -79,7 +79,7 @@ class FaultInjector:
         self.log: list[str] = []
 
     async def kill_agents(self, times: int) -> None:
-        """Kill agents wherever they are, and start them again."""
+        """Kill random agents, and start them again."""
         for _ in range(times):
             await self._random_sleep(0.2, 5.0)
             cluster = self.random.choice(self.agents.scenario.names)
@@ -89,14 +89,14 @@ class FaultInjector:
             await self.agents.start(cluster)
 
     async def restart_server(self, cluster: ClusterId) -> None:
-        """Restart an API server; people wait meanwhile, agents do not."""
+        """Restart an API server; the load pauses meanwhile, agents do not."""
         lock = self.load.lock(cluster) if cluster != BROKER else asyncio.Lock()
         async with lock:
             await self.agents.scenario.testbed.restart_server(cluster)
         self.log.append(f"the API server of {cluster} was restarted")
 
     async def restore(self, cluster: ClusterId) -> None:
-        """Take a cluster back to what it held a few seconds ago, with all that people made then."""
+        """Restore a cluster from a backup of a few seconds ago, with the offers of that time."""
         testbed = self.agents.scenario.testbed
         async with self.load.lock(cluster):
             backup = await testbed.back_up(cluster)
@@ -116,9 +116,9 @@ class FaultInjector:
 async def agents(
     real_clusters: RealFleet, tmp_path: Path, request: pytest.FixtureRequest
 ) -> AsyncIterator[AgentProcesses]:
-    async with agent_processes(real_clusters, shop_of(request.node.nodeid), tmp_path) as made:
-        await made.start_all()
-        yield made
+    async with agent_processes(real_clusters, shop_of(request.node.nodeid), tmp_path) as processes:
+        await processes.start_all()
+        yield processes
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def random() -> Random:
     return Random(seed)
 
 
-async def test_whatever_is_killed_nothing_is_lost_nothing_comes_back_and_all_agree_in_the_end(
+async def test_after_random_faults_no_offer_is_lost_or_recreated_and_all_clusters_agree(
     agents: AgentProcesses, random: Random
 ) -> None:
     load = Load(agents, random)
@@ -136,7 +136,7 @@ async def test_whatever_is_killed_nothing_is_lost_nothing_comes_back_and_all_agr
     restored, restarted = random.sample(agents.scenario.names, 2)
 
     async with asyncio.TaskGroup() as group:
-        people = group.create_task(load.run(), name="people")
+        load_task = group.create_task(load.run(), name="load_task")
         await faults.kill_agents(4)
         await faults.restart_server(restarted)
         await faults.kill_agents(3)
@@ -144,43 +144,49 @@ async def test_whatever_is_killed_nothing_is_lost_nothing_comes_back_and_all_agr
         await faults.kill_agents(3)
         await faults.restart_server(BROKER)
         await faults.kill_agents(2)
-        people.cancel()
+        load_task.cancel()
 
-    told = "\n".join(faults.log)
-    assert load.operations > 50, "there was no load to speak of"
+    fault_log = "\n".join(faults.log)
+    assert load.operations > 50, "there was hardly any load"
     await agents.scenario.eventually(
-        lambda: _check_consistent(agents, load.offers, told), within=RECOVERY_TIMEOUT
+        lambda: _check_consistent(agents, load.offers, fault_log), within=RECOVERY_TIMEOUT
     )
     await agents.scenario.eventually(lambda: _check_no_writes(agents), within=RECOVERY_TIMEOUT)
-    await _check_consistent(agents, load.offers, told)
+    await _check_consistent(agents, load.offers, fault_log)
 
 
 async def _check_consistent(agents: AgentProcesses, offers: Offers, log: str) -> None:
-    """Every cluster holds what its people made, and a copy of what all of them made; no more."""
-    wanted: dict[str, dict[ClusterId, str]] = {}
-    for cluster, here in offers.items():
-        for name, price in here.items():
-            wanted.setdefault(f"copy-of-{name}", {})[cluster] = price
-    for cluster, here in offers.items():
+    """Every cluster has its own offers and copies of all offers, and nothing else."""
+    expected: dict[str, dict[ClusterId, str]] = {}
+    for cluster, offers_here in offers.items():
+        for name, price in offers_here.items():
+            expected.setdefault(f"copy-of-{name}", {})[cluster] = price
+    for cluster, offers_here in offers.items():
         found = await _objects(agents, cluster, agents.scenario.namespace)
-        made = {n: o.data.get("price", "") for n, o in found.items() if OFFER in o.metadata.labels}
-        assert made == here, f"{cluster} holds other offers than its people made\n{log}"
+        offers_found = {
+            n: o.data.get("price", "") for n, o in found.items() if OFFER in o.metadata.labels
+        }
+        assert offers_found == offers_here, f"{cluster} has other offers than were created\n{log}"
         copies = {n: _prices(o) for n, o in found.items() if n.startswith("copy-of-")}
-        assert copies == wanted, f"{cluster} holds other copies than there are offers\n{log}"
+        assert copies == expected, f"{cluster} has other copies than there are offers\n{log}"
     records = set(await _objects(agents, BROKER, HOME)) - {"kube-root-ca.crt"}
     namespace = agents.scenario.namespace
     assert {r for r in records if not r.startswith("sum.")} == {
-        f"{namespace}.{name}.{cluster}" for cluster, here in offers.items() for name in here
+        f"{namespace}.{name}.{cluster}"
+        for cluster, offers_here in offers.items()
+        for name in offers_here
     }
 
 
 async def _check_no_writes(agents: AgentProcesses) -> None:
-    """Nothing of ours is written for a while, and no agent had to be started again."""
+    """No object is written for a while, and all agents still run."""
     before = await _versions(agents)
     await asyncio.sleep(QUIET_PERIOD.total_seconds())
     after = await _versions(agents)
     changed = {
-        place for place in before.keys() | after.keys() if before.get(place) != after.get(place)
+        location
+        for location in before.keys() | after.keys()
+        if before.get(location) != after.get(location)
     }
     assert not changed, f"a settled fleet wrote {sorted(changed)}"
     assert all(process.running for process in agents.processes.values())
@@ -188,20 +194,22 @@ async def _check_no_writes(agents: AgentProcesses) -> None:
 
 async def _versions(agents: AgentProcesses) -> dict[tuple[str, str], str]:
     """The version of every object of the scenario, by cluster and name."""
-    places = [(cluster, agents.scenario.namespace) for cluster in agents.scenario.names] + [
+    locations = [(cluster, agents.scenario.namespace) for cluster in agents.scenario.names] + [
         (BROKER, HOME)
     ]
     return {
         (cluster, name): obj.metadata.resource_version
-        for cluster, space in places
-        for name, obj in (await _objects(agents, cluster, space)).items()
+        for cluster, namespace in locations
+        for name, obj in (await _objects(agents, cluster, namespace)).items()
     }
 
 
-async def _objects(agents: AgentProcesses, cluster: ClusterId, space: str) -> dict[str, ConfigMap]:
-    listed = await agents.scenario.admin(cluster).list(ConfigMap, namespace=space)
+async def _objects(
+    agents: AgentProcesses, cluster: ClusterId, namespace: str
+) -> dict[str, ConfigMap]:
+    listed = await agents.scenario.admin(cluster).list(ConfigMap, namespace=namespace)
     return {obj.metadata.name: obj for obj in listed.objects}
 
 
 def _prices(copy: ConfigMap) -> dict[str, str]:
-    return {c: msgspec.json.decode(told)["price"] for c, told in copy.data.items()}
+    return {c: msgspec.json.decode(fault_log)["price"] for c, fault_log in copy.data.items()}

@@ -1,4 +1,4 @@
-"""Servers that die, ports that are taken, and clusters that go back in time."""
+"""Crashed servers, ports in use, and clusters restored from a snapshot."""
 
 import os
 import signal
@@ -16,12 +16,12 @@ from hanse.local.real.ports import find_port_owner, is_port_free
 from tests.real.api_requests import admin_transport, config_map_names, create_config_map, get
 from tests.real.conftest import Kubectl
 
-NO_PATIENCE = timedelta(0)
+NO_WAIT = timedelta(0)
 
 
 @pytest.fixture
 async def broker_only(binaries: dict[str, Path], tmp_path: Path) -> AsyncIterator[RealFleet]:
-    """The smallest fleet there is, to be hurt."""
+    """A fleet of only a broker, for fault injection."""
     async with RealFleet(tmp_path, binaries, names=()) as fleet:
         yield fleet
 
@@ -59,7 +59,7 @@ async def test_a_server_that_cannot_start_is_named_with_the_end_of_its_log(
 async def test_a_port_that_another_process_holds_is_named_with_its_holder(
     binaries: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hanse.local.real.server.PORT_PATIENCE", NO_PATIENCE)
+    monkeypatch.setattr("hanse.local.real.server.PORT_PATIENCE", NO_WAIT)
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = held.getsockname()[1]
         fleet = RealFleet(tmp_path, binaries, names=(), ports={"broker": port})

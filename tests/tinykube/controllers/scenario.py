@@ -17,12 +17,12 @@ from tinykube.storage import Snapshot
 from tinykube.virtual_time import LoopClock
 from tinykube.webhook_client import WebhookCaller, call_over_https
 
-_PATIENCE = 120.0
+_TIMEOUT = 120.0
 _CLUSTER_SCOPED = ("nodes", "namespaces", "persistentvolumes")
 
 
 class ClusterClient:
-    """What a person with kubectl can do to a cluster, and see of it."""
+    """Reads and writes objects of an embedded cluster, as kubectl would."""
 
     def __init__(self, api: ApiServer) -> None:
         self.api = api
@@ -32,8 +32,8 @@ class ClusterClient:
         response = await self.api.send(request)
         if response.status >= 300:
             raise error_from_response(client_response(response))
-        answer: Object = msgspec.json.decode(response.body)
-        return answer
+        decoded: Object = msgspec.json.decode(response.body)
+        return decoded
 
     async def create(self, obj: Object, namespace: str = "default") -> Object:
         resource = self.api.registry.of_kind(obj["apiVersion"], obj["kind"])
@@ -60,23 +60,24 @@ class ClusterClient:
         return self.api.storage.get(store, "" if store in _CLUSTER_SCOPED else namespace, name)
 
     def require(self, store: str, name: str, namespace: str = "default") -> Object:
+        """Like `get`, for an object that must exist."""
         found = self.get(store, name, namespace)
         assert found is not None
         return found
 
     def all(self, store: str, namespace: str = "default") -> list[Object]:
-        space = "" if store in _CLUSTER_SCOPED else namespace
-        return list(self.api.storage.objects(store, space))
+        namespace_key = "" if store in _CLUSTER_SCOPED else namespace
+        return list(self.api.storage.objects(store, namespace_key))
 
     def names(self, store: str, namespace: str = "default") -> list[str]:
         return [one["metadata"]["name"] for one in self.all(store, namespace)]
 
     async def wait_until(self, holds: Callable[[], object]) -> None:
-        """Wait for something to be so; looks again after every change."""
+        """Wait until a condition holds; it is checked after every change."""
         changed = asyncio.Event()
         stop = self.api.storage.subscribe(lambda _: changed.set())
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_TIMEOUT):
                 while not holds():
                     changed.clear()
                     await changed.wait()
@@ -84,7 +85,7 @@ class ClusterClient:
             stop()
 
     async def writes_during(self, seconds: float = 5.0) -> int:
-        """Let time pass; returns how many writes happened meanwhile."""
+        """Let time pass; returns the number of writes in that time."""
         before = self.api.storage.version
         await asyncio.sleep(seconds)
         return self.api.storage.version - before
@@ -99,7 +100,7 @@ async def run_cluster(
     service_range: str = "10.0.0.0/16",
     webhook: WebhookCaller = call_over_https,
 ) -> AsyncIterator[ClusterClient]:
-    """A cluster with its controllers running, for as long as it is used."""
+    """A cluster with running controllers until the block ends."""
     api = ApiServer(
         "lubeck",
         clock=LoopClock(),
@@ -118,15 +119,15 @@ async def run_cluster(
 
 
 def ready_pods(cluster: ClusterClient, namespace: str = "default", **labels: str) -> list[str]:
-    """The names of pods that are ready, not going, and have some labels."""
+    """The names of ready pods with the given labels that are not terminating."""
     return [
         one["metadata"]["name"]
         for one in cluster.all("pods", namespace)
         if labels.items() <= one["metadata"].get("labels", {}).items()
         and not one["metadata"].get("deletionTimestamp")
         and any(
-            told["type"] == "Ready" and told["status"] == "True"
-            for told in one.get("status", {}).get("conditions", ())
+            condition["type"] == "Ready" and condition["status"] == "True"
+            for condition in one.get("status", {}).get("conditions", ())
         )
     ]
 

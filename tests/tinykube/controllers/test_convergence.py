@@ -1,4 +1,4 @@
-"""Whatever is done to a cluster, it comes to rest where it was told to be, and then stays there."""
+"""Workloads converge to their specs after random changes and faults, and then nothing writes."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -27,22 +27,22 @@ def change_image(kind: str, version: int) -> Action:
 
 
 def annotate_pod(number: int, annotation: str, value: str) -> Action:
-    async def run(cluster: ClusterClient) -> None:
+    async def apply(cluster: ClusterClient) -> None:
         names = cluster.names("pods")
         if names:
             body = {"metadata": {"annotations": {f"sim.hanse.dev/{annotation}": value}}}
             await cluster.patch("pods", names[number % len(names)], body)
 
-    return run
+    return apply
 
 
 def delete_pod(number: int) -> Action:
-    async def run(cluster: ClusterClient) -> None:
+    async def apply(cluster: ClusterClient) -> None:
         names = cluster.names("pods")
         if names:
             await cluster.delete("pods", names[number % len(names)])
 
-    return run
+    return apply
 
 
 def make_node_unready(number: int) -> Action:
@@ -70,13 +70,15 @@ actions = st.one_of(
 
 
 async def heal(cluster: ClusterClient) -> None:
-    """Undo every hurt; a pod that cannot go on by itself is deleted, as a person would."""
-    unhurt = {"metadata": {"annotations": {"sim.hanse.dev/ready": None}}}
+    """Remove all fault annotations from nodes and pods."""
+    node_patch = {"metadata": {"annotations": {"sim.hanse.dev/ready": None}}}
     for name in cluster.names("nodes"):
-        await cluster.patch("nodes", name, unhurt)
-    gone = {"metadata": {"annotations": {"sim.hanse.dev/ready": None, "sim.hanse.dev/phase": None}}}
+        await cluster.patch("nodes", name, node_patch)
+    pod_patch = {
+        "metadata": {"annotations": {"sim.hanse.dev/ready": None, "sim.hanse.dev/phase": None}}
+    }
     for name in cluster.names("pods"):
-        await cluster.patch("pods", name, gone)
+        await cluster.patch("pods", name, pod_patch)
 
 
 async def check_convergence(sequence: list[Action]) -> None:
@@ -90,20 +92,20 @@ async def check_convergence(sequence: list[Action]) -> None:
         await cluster.writes_during(900)
 
         for kind, store in KINDS.items():
-            wanted = cluster.require(store, kind.lower())
-            image = wanted["spec"]["template"]["spec"]["containers"][0]["image"]
+            workload_object = cluster.require(store, kind.lower())
+            image = workload_object["spec"]["template"]["spec"]["containers"][0]["image"]
             ready = ready_pods(cluster, app=kind.lower())
             images = {
                 cluster.require("pods", one)["spec"]["containers"][0]["image"] for one in ready
             }
-            assert len(ready) == wanted["spec"]["replicas"]
+            assert len(ready) == workload_object["spec"]["replicas"]
             assert images <= {image}
         assert await cluster.writes_during(600) == 0
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(actions, max_size=12))
-def test_workloads_converge_after_any_mishaps(sequence: list[Action]) -> None:
+def test_workloads_converge_after_any_faults(sequence: list[Action]) -> None:
     run(check_convergence(sequence))
 
 
@@ -117,13 +119,13 @@ async def check_namespace_deletion(sequence: list[Action]) -> None:
         await cluster.delete("namespaces", "shop")
         await cluster.wait_until(lambda: cluster.get("namespaces", "shop") is None)
 
-        left = [
+        remaining = [
             one for one in cluster.api.storage.stores() if cluster.api.storage.count(one, "shop")
         ]
-        assert left == []
+        assert remaining == []
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.builds(wait, st.floats(0, 0.3)), max_size=2))
-def test_a_namespace_can_go_at_any_moment(sequence: list[Action]) -> None:
+def test_a_namespace_can_be_deleted_at_any_time(sequence: list[Action]) -> None:
     run(check_namespace_deletion(sequence))

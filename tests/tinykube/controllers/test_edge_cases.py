@@ -1,4 +1,4 @@
-"""What happens rarely: collisions, exhaustion, finalizers on pods, faults of the API."""
+"""Rare cases: name collisions, exhausted ranges, finalizers on pods, API errors."""
 
 import asyncio
 from typing import Any
@@ -32,7 +32,7 @@ def pod(name: str, **spec: Any) -> Object:
     }
 
 
-async def test_a_pod_with_a_finalizer_ends_and_stays_until_it_is_let_go() -> None:
+async def test_a_pod_with_a_finalizer_terminates_and_stays_until_the_finalizer_is_removed() -> None:
     async with run_cluster() as cluster:
         held = pod("held")
         held["metadata"]["finalizers"] = ["hanse.dev/keep"]
@@ -67,7 +67,7 @@ async def test_a_name_that_is_taken_leads_to_another_hash() -> None:
         assert len(cluster.names("replicasets.apps")) == 2
 
 
-async def test_a_paused_rollout_goes_on_when_it_is_resumed() -> None:
+async def test_a_paused_rollout_continues_when_it_is_resumed() -> None:
     async with run_cluster() as cluster:
         await cluster.create(workload("Deployment"))
         await cluster.wait_until(lambda: is_rolled_out(cluster))
@@ -131,7 +131,7 @@ def job(**spec: Any) -> Object:
     }
 
 
-async def test_a_job_gives_up_and_goes_after_its_time() -> None:
+async def test_a_failed_job_is_deleted_after_its_ttl() -> None:
     async with run_cluster() as cluster:
         await cluster.create(job(backoffLimit=2, ttlSecondsAfterFinished=60))
         await cluster.writes_during(30)
@@ -166,7 +166,7 @@ async def test_init_containers_are_done_before_and_sidecars_stay() -> None:
         assert "running" in second["state"]
 
 
-async def test_the_root_certificate_cannot_be_tampered_with() -> None:
+async def test_a_changed_root_ca_config_map_is_restored() -> None:
     async with run_cluster(enabled=BROKER) as cluster:
         await cluster.wait_until(lambda: cluster.get("configmaps", "kube-root-ca.crt"))
         before = cluster.require("configmaps", "kube-root-ca.crt")["data"]
@@ -179,14 +179,14 @@ async def test_the_root_certificate_cannot_be_tampered_with() -> None:
         )
 
 
-async def test_an_unknown_controller_is_refused_by_name() -> None:
+async def test_an_unknown_controller_is_rejected_by_name() -> None:
     async with run_cluster(enabled=BROKER) as cluster:
         with pytest.raises(ValueError, match="no controller named kublet"):
             ControllerManager(cluster.api, enabled=frozenset(("kublet",)))
 
 
-class Failing:
-    """A cluster whose first writes fail."""
+class FailingApi:
+    """An API whose first writes fail."""
 
     def __init__(self, api: ApiServer, failures: list[int]) -> None:
         self.storage, self.registry, self.clock = api.storage, api.registry, api.clock
@@ -199,11 +199,11 @@ class Failing:
         return await self._api.send(request, user)
 
 
-async def test_addresses_are_given_though_writes_fail_at_first() -> None:
+async def test_addresses_are_assigned_although_writes_fail_at_first() -> None:
     async with run_cluster(enabled=BROKER) as cluster:
         failures = [500, 409, 429, 503]
         balancers = ServiceLoadBalancerController(["198.19.0.0/24"])
-        loop = ControllerLoop(Failing(cluster.api, failures), [balancers])
+        loop = ControllerLoop(FailingApi(cluster.api, failures), [balancers])
         running = asyncio.create_task(loop.run())
         await cluster.create(service("a", type="LoadBalancer"))
 
@@ -214,7 +214,7 @@ async def test_addresses_are_given_though_writes_fail_at_first() -> None:
         await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_a_restored_cluster_gives_its_addresses_again() -> None:
+async def test_a_restored_cluster_reuses_its_addresses() -> None:
     simulation = Simulation(load_balancers=("198.19.0.0/30",))
     async with run_cluster(simulation=simulation) as cluster:
         await cluster.create(service("a", type="LoadBalancer"))
@@ -242,7 +242,9 @@ async def test_a_restored_cluster_gives_its_addresses_again() -> None:
         pytest.param("Like", ["5"], False, id="unknown"),
     ],
 )
-def test_a_requirement_holds_or_not(operator: str, values: list[str], holds: bool) -> None:
+def test_a_selector_requirement_matches_or_not(
+    operator: str, values: list[str], holds: bool
+) -> None:
     rule = {"key": "size", "operator": operator, "values": values}
 
     assert requirement_matches(rule, {"size": "5"}) is holds
