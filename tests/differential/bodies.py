@@ -1,13 +1,13 @@
 """Subresources, reviews, and the bodies and media types that are refused."""
 
-from tests.differential.vocabulary import (
+from tests.differential.cases import (
     CONFIGMAPS,
     CORE,
     DEPLOYMENTS,
     PODS,
     SERVICES,
     STATEFULSETS,
-    Ask,
+    RequestStep,
     case,
     configmap,
     create,
@@ -200,7 +200,7 @@ BODIES = (
         "a validation unknown", create(CONFIGMAPS, configmap(), query={"fieldValidation": "Maybe"})
     ),
     case("too large", create(CONFIGMAPS, "x" * (3 * 1024 * 1024 + 1))),
-    case("a method unknown", Ask("PROPFIND", CONFIGMAPS)),
+    case("a method unknown", RequestStep("PROPFIND", CONFIGMAPS)),
     case("a post to an object", create(C, configmap())),
     case("a put to a collection", put(CONFIGMAPS, configmap())),
     case("a patch of a collection", merge(CONFIGMAPS, {})),

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.differential.vocabulary import (
+from tests.differential.cases import (
     CRDS,
     RV,
     TABLE,
@@ -119,7 +119,7 @@ DEFINED: tuple[Step, ...] = (
 
 
 def sailing(name: str, *steps: Step) -> Case:
-    return case(name, create(CRDS, crd(), given=True), *steps)
+    return case(name, create(CRDS, crd(), setup=True), *steps)
 
 
 def one(name: str, spec: dict[str, Any]) -> Case:
@@ -176,7 +176,7 @@ OBJECTS = (
     sailing("a put without a version", create(SHIPS, ship()), put(SHIP, ship(masts=4))),
     sailing(
         "a put with a version",
-        create(SHIPS, ship(), keep=RV),
+        create(SHIPS, ship(), save=RV),
         put(SHIP, {**ship(masts=4), "metadata": {"name": "anna", "resourceVersion": "$rv"}}),
     ),
     sailing("a kind that is another", create(SHIPS, {**ship(), "kind": "Boat"})),

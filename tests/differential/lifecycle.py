@@ -1,7 +1,6 @@
 """Namespaces and definitions as they come, change and go, and requests at unusual places."""
 
-from tests.differential.definitions import CRD, GROUP, SHIP, SHIPS, crd, ship, version
-from tests.differential.vocabulary import (
+from tests.differential.cases import (
     CONFIGMAPS,
     CORE,
     CRDS,
@@ -21,12 +20,13 @@ from tests.differential.vocabulary import (
     service,
     watch,
 )
+from tests.differential.definitions import CRD, GROUP, SHIP, SHIPS, crd, ship, version
 
 NS = "/api/v1/namespaces/$ns"
 RBAC = "rbac.authorization.k8s.io/v1"
 LEASE = obj("coordination.k8s.io/v1", "Lease", "l", spec={"holderIdentity": "a"})
 FREE = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-DEFINED = create(CRDS, crd(), given=True)
+DEFINED = create(CRDS, crd(), setup=True)
 
 
 def schema(**properties: object) -> dict[str, object]:
@@ -110,13 +110,13 @@ DEFINITIONS = (
                 "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/extra",
                 "value": {"type": "string"},
             },
-            given=True,
+            setup=True,
         ),
     ),
-    case("gone with all its objects", DEFINED, create(SHIPS, ship()), delete(CRD, given=True)),
+    case("gone with all its objects", DEFINED, create(SHIPS, ship()), delete(CRD, setup=True)),
     case(
         "unknown fields are kept",
-        create(CRDS, crd(schema(spec=FREE)), given=True),
+        create(CRDS, crd(schema(spec=FREE)), setup=True),
         create(SHIPS, ship(anything={"goes": [1, "a", None]})),
         get(SHIP),
     ),
@@ -134,7 +134,7 @@ DEFINITIONS = (
                     }
                 )
             ),
-            given=True,
+            setup=True,
         ),
         create(
             SHIPS,
@@ -173,30 +173,30 @@ DEFINITIONS = (
                     }
                 )
             ),
-            given=True,
+            setup=True,
         ),
         create(SHIPS, obj(f"{GROUP}/v1", "Ship", "anna")),
     ),
     case(
         "a cluster-wide kind",
-        create(CRDS, crd(scope="Cluster"), given=True),
+        create(CRDS, crd(scope="Cluster"), setup=True),
         create(f"/apis/{GROUP}/v1/ships", ship()),
         get(f"/apis/{GROUP}/v1/ships/anna"),
         create(SHIPS, ship()),
     ),
     case(
         "a version that is not served",
-        create(CRDS, crd(version(), version("v1alpha1", served=False, storage=False)), given=True),
+        create(CRDS, crd(version(), version("v1alpha1", served=False, storage=False)), setup=True),
         get(f"/apis/{GROUP}/v1alpha1/namespaces/$ns/ships"),
     ),
     case(
         "a deprecated version",
-        create(CRDS, crd(version(deprecated=True)), given=True),
+        create(CRDS, crd(version(deprecated=True)), setup=True),
         create(SHIPS, ship()),
     ),
     case(
         "selectable fields",
-        create(CRDS, crd(version(selectableFields=[{"jsonPath": ".spec.rig"}])), given=True),
+        create(CRDS, crd(version(selectableFields=[{"jsonPath": ".spec.rig"}])), setup=True),
         create(SHIPS, ship()),
         get(SHIPS, query={"fieldSelector": "spec.rig=gaff"}),
         get(SHIPS, query={"fieldSelector": "spec.rig=square"}),
@@ -205,7 +205,7 @@ DEFINITIONS = (
     case(
         "a status by put",
         DEFINED,
-        create(SHIPS, ship(), keep=RV),
+        create(SHIPS, ship(), save=RV),
         put(
             f"{SHIP}/status",
             {
@@ -215,7 +215,7 @@ DEFINITIONS = (
             },
         ),
     ),
-    case("a watch of custom objects", DEFINED, create(SHIPS, ship(), given=True), watch(SHIPS)),
+    case("a watch of custom objects", DEFINED, create(SHIPS, ship(), setup=True), watch(SHIPS)),
     case(
         "a minimum of properties",
         create(
@@ -230,7 +230,7 @@ DEFINITIONS = (
                     }
                 )
             ),
-            given=True,
+            setup=True,
         ),
         create(SHIPS, obj(f"{GROUP}/v1", "Ship", "anna", spec={})),
         create(SHIPS, obj(f"{GROUP}/v1", "Ship", "anna", spec={"a": "b", "c": "d"})),
@@ -251,7 +251,7 @@ DEFINITIONS = (
                     }
                 )
             ),
-            given=True,
+            setup=True,
         ),
         create(SHIPS, obj(f"{GROUP}/v1", "Ship", "anna", spec={"ip": "x"})),
         create(SHIPS, obj(f"{GROUP}/v1", "Ship", "anna", spec={"mail": "x"})),
@@ -274,7 +274,7 @@ DEFINITIONS = (
                     }
                 )
             ),
-            given=True,
+            setup=True,
         ),
         create(SHIPS, obj(f"{GROUP}/v1", "Ship", "anna", spec={"n": 1})),
         create(SHIPS, obj(f"{GROUP}/v1", "Ship", "anna", spec={"n": 1.3})),
@@ -291,7 +291,7 @@ DEFINITIONS = (
                     }
                 )
             ),
-            given=True,
+            setup=True,
         ),
         create(SHIPS, obj(f"{GROUP}/v1", "Ship", "anna", spec={"a": "x"})),
     ),
@@ -309,7 +309,7 @@ DEFINITIONS = (
                     }
                 )
             ),
-            given=True,
+            setup=True,
         ),
         create(SHIPS, obj(f"{GROUP}/v1", "Ship", "anna", spec={"a": "x"})),
         create(SHIPS, obj(f"{GROUP}/v1", "Ship", "anna", spec={"a": "y"})),

@@ -1,6 +1,6 @@
 """Plain objects: create, read, list, change, delete, and what is refused."""
 
-from tests.differential.vocabulary import (
+from tests.differential.cases import (
     CONFIGMAPS,
     CORE,
     LEASES,
@@ -151,7 +151,7 @@ READS = (
     case("a version that is none", get(CONFIGMAPS, query={"resourceVersion": "abc"})),
     case(
         "exactly one version",
-        create(CONFIGMAPS, configmap(), keep=RV),
+        create(CONFIGMAPS, configmap(), save=RV),
         create(CONFIGMAPS, configmap("later")),
         get(CONFIGMAPS, query={"resourceVersion": "$rv", "resourceVersionMatch": "Exact"}),
     ),
@@ -166,12 +166,12 @@ PAGES = (
     case(
         "pages of one consistent list",
         *(create(CONFIGMAPS, configmap(name)) for name in "abcde"),
-        get(CONFIGMAPS, query={"limit": "2"}, keep={"next": "metadata.continue"}),
+        get(CONFIGMAPS, query={"limit": "2"}, save={"next": "metadata.continue"}),
         create(CONFIGMAPS, configmap("aa")),
         get(
             CONFIGMAPS,
             query={"limit": "2", "continue": "$next"},
-            keep={"next": "metadata.continue"},
+            save={"next": "metadata.continue"},
         ),
         get(CONFIGMAPS, query={"limit": "2", "continue": "$next"}),
     ),
@@ -186,7 +186,7 @@ PAGES = (
         "a continue token with a version",
         create(CONFIGMAPS, configmap("a")),
         create(CONFIGMAPS, configmap("b")),
-        get(CONFIGMAPS, query={"limit": "1"}, keep={"next": "metadata.continue"}),
+        get(CONFIGMAPS, query={"limit": "1"}, save={"next": "metadata.continue"}),
         get(CONFIGMAPS, query={"limit": "1", "continue": "$next", "resourceVersion": "1"}),
     ),
 )
@@ -194,12 +194,12 @@ PAGES = (
 UPDATES = (
     case(
         "a current version",
-        create(CONFIGMAPS, configmap(), keep=RV),
+        create(CONFIGMAPS, configmap(), save=RV),
         put(C, configmap(metadata={"resourceVersion": "$rv"}, data={"a": "b"})),
     ),
     case(
         "a stale version",
-        create(CONFIGMAPS, configmap(), keep=RV),
+        create(CONFIGMAPS, configmap(), save=RV),
         put(C, configmap(data={"a": "b"})),
         put(C, configmap(metadata={"resourceVersion": "$rv"}, data={"a": "c"})),
         get(C),
@@ -262,7 +262,7 @@ DELETES = (
     ),
     case(
         "preconditions that hold",
-        create(CONFIGMAPS, configmap(), keep=RV | UID),
+        create(CONFIGMAPS, configmap(), save=RV | UID),
         delete(C, {"preconditions": {"uid": "$uid", "resourceVersion": "$rv"}}),
         get(C),
     ),

@@ -1,11 +1,11 @@
 """Patches of all three kinds, and what they cannot do."""
 
-from tests.differential.vocabulary import (
+from tests.differential.cases import (
     CONFIGMAPS,
     DEPLOYMENTS,
     RV,
     SERVICES,
-    Ask,
+    RequestStep,
     case,
     configmap,
     create,
@@ -41,7 +41,7 @@ PATCHES = (
     case("merge: a stale version", FILLED, merge(C, {"metadata": {"resourceVersion": "1"}})),
     case(
         "merge: the current version",
-        create(CONFIGMAPS, configmap(), keep=RV),
+        create(CONFIGMAPS, configmap(), save=RV),
         merge(C, {"metadata": {"resourceVersion": "$rv"}, "data": {"x": "y"}}),
     ),
     case("merge: the name", FILLED, merge(C, {"metadata": {"name": "other"}})),
@@ -113,7 +113,7 @@ PATCHES = (
     case(
         "json: an object",
         FILLED,
-        Ask("PATCH", C, {"op": "add"}, content_type="application/json-patch+json"),
+        RequestStep("PATCH", C, {"op": "add"}, content_type="application/json-patch+json"),
     ),
     case(
         "json: an invalid result",
@@ -190,9 +190,11 @@ PATCHES = (
     case(
         "a patch in a media type unknown",
         FILLED,
-        Ask("PATCH", C, {}, content_type="application/json"),
+        RequestStep("PATCH", C, {}, content_type="application/json"),
     ),
-    case("a patch in YAML", FILLED, Ask("PATCH", C, "a: b", content_type="application/yaml")),
+    case(
+        "a patch in YAML", FILLED, RequestStep("PATCH", C, "a: b", content_type="application/yaml")
+    ),
 )
 
 

@@ -1,6 +1,6 @@
 """Selectors and watches."""
 
-from tests.differential.vocabulary import (
+from tests.differential.cases import (
     CONFIGMAPS,
     CORE,
     PODS,
@@ -19,7 +19,7 @@ from tests.differential.vocabulary import (
 
 C = f"{CONFIGMAPS}/c"
 LABELLED = tuple(
-    create(CONFIGMAPS, configmap(name, metadata={"labels": labels}), given=True)
+    create(CONFIGMAPS, configmap(name, metadata={"labels": labels}), setup=True)
     for name, labels in {
         "a": {"app": "web", "tier": "1"},
         "b": {"app": "db"},
@@ -90,7 +90,7 @@ SELECTIONS = (
     ),
 )
 
-START = create(CONFIGMAPS, configmap("zero"), keep=RV)
+START = create(CONFIGMAPS, configmap("zero"), save=RV)
 WATCHES = (
     case("what is there comes first", create(CONFIGMAPS, configmap()), watch(CONFIGMAPS)),
     case(

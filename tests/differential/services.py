@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.differential.vocabulary import (
+from tests.differential.cases import (
     RV,
     SERVICES,
     SLICES,
@@ -71,8 +71,8 @@ SERVICE_RULES = (
         "an address that is taken",
         get(
             "/api/v1/namespaces/default/services/kubernetes",
-            keep={"taken": "spec.clusterIP"},
-            given=True,
+            save={"taken": "spec.clusterIP"},
+            setup=True,
         ),
         create(SERVICES, service(clusterIP="$taken")),
     ),
@@ -97,22 +97,22 @@ SERVICE_RULES = (
         "the cluster address does not change",
         get(
             "/api/v1/namespaces/default/services/kubernetes",
-            keep={"taken": "spec.clusterIP"},
-            given=True,
+            save={"taken": "spec.clusterIP"},
+            setup=True,
         ),
         create(SERVICES, service()),
         merge(S, {"spec": {"clusterIP": "$taken", "clusterIPs": ["$taken"]}}),
     ),
     case(
         "the type changes",
-        create(SERVICES, service(), keep={"ip": "spec.clusterIP"}),
+        create(SERVICES, service(), save={"ip": "spec.clusterIP"}),
         merge(S, {"spec": {"type": "NodePort"}}),
         merge(S, {"spec": {"type": "ClusterIP"}}),
         merge(S, {"spec": {"type": "ExternalName", "externalName": "x.example"}}),
     ),
     case(
         "a put that leaves the address out",
-        create(SERVICES, service(), keep=RV),
+        create(SERVICES, service(), save=RV),
         put(S, service(selector={"a": "b"})),
     ),
     case(

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from tests.differential.vocabulary import (
+from tests.differential.cases import (
     CONFIGMAPS,
     DEPLOYMENTS,
     MUTATING,
     VALIDATING,
-    Ask,
+    RequestStep,
     case,
     configmap,
     create,
@@ -43,12 +43,12 @@ def configuration(kind: str, *hooks: dict[str, Any]) -> dict[str, Any]:
     return obj(api_version, f"{kind}WebhookConfiguration", "$ns", webhooks=list(hooks))
 
 
-def mutating(*hooks: dict[str, Any]) -> Ask:
-    return create(MUTATING, configuration("Mutating", *hooks), given=True)
+def mutating(*hooks: dict[str, Any]) -> RequestStep:
+    return create(MUTATING, configuration("Mutating", *hooks), setup=True)
 
 
-def validating(*hooks: dict[str, Any]) -> Ask:
-    return create(VALIDATING, configuration("Validating", *hooks), given=True)
+def validating(*hooks: dict[str, Any]) -> RequestStep:
+    return create(VALIDATING, configuration("Validating", *hooks), setup=True)
 
 
 MADE = create(CONFIGMAPS, configmap())
@@ -147,7 +147,7 @@ CHANGES = (
                 ],
             )
         ),
-        create(DEPLOYMENTS, deployment(), given=True),
+        create(DEPLOYMENTS, deployment(), setup=True),
         merge(f"{DEPLOYMENTS}/d/scale", {"spec": {"replicas": 2}}),
     ),
     case(
@@ -165,7 +165,7 @@ CHANGES = (
                 ],
             )
         ),
-        create(DEPLOYMENTS, deployment(), given=True),
+        create(DEPLOYMENTS, deployment(), setup=True),
         merge(f"{DEPLOYMENTS}/d/status", {"status": {"replicas": 2}}),
         merge(f"{DEPLOYMENTS}/d", {"spec": {"replicas": 2}}),
     ),

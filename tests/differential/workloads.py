@@ -1,6 +1,6 @@
 """The rules of workloads and of the other built-in kinds that federations write."""
 
-from tests.differential.vocabulary import (
+from tests.differential.cases import (
     CORE,
     DEPLOYMENTS,
     LEASES,
@@ -191,7 +191,7 @@ OTHER = (
         create(
             LEASES,
             obj("coordination.k8s.io/v1", "Lease", "l", spec={"holderIdentity": "a"}),
-            keep=RV,
+            save=RV,
         ),
         put(
             f"{LEASES}/l",

@@ -18,11 +18,11 @@ from hanse.kube.certificates import CertificateAuthority, server_context
 from hanse.kube.transport import Request, Transport
 from hanse.local.real.fleet import RealFleet
 from hanse.local.real.programs import CONTROLLER_MANAGER
-from tests.differential.judging import judge
-from tests.differential.playing import Outcome, Server, play
+from tests.differential.all_cases import CASES
+from tests.differential.cases import Case
 from tests.differential.recording import record, recorded
-from tests.differential.requests import CASES
-from tests.differential.vocabulary import Case
+from tests.differential.runner import NormalizedAnswer, Server, run_case
+from tests.differential.webhook_answers import admission_response
 
 # One case sends more than a server takes, and aiohttp has an opinion on that.
 pytestmark = pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
@@ -45,7 +45,7 @@ async def webhooks() -> AsyncIterator[tuple[str, bytes]]:
 
     async def answer(request: web.BaseRequest) -> web.Response:
         try:
-            return web.Response(body=judge(request.path, await request.read()))
+            return web.Response(body=admission_response(request.path, await request.read()))
         except ValueError as error:
             return web.Response(status=500, text=str(error))
 
@@ -64,7 +64,7 @@ async def webhooks() -> AsyncIterator[tuple[str, bytes]]:
 @pytest.fixture(scope="module")
 async def answers(
     binaries: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[dict[str, list[Outcome]]]:
+) -> AsyncIterator[dict[str, list[NormalizedAnswer]]]:
     """All cases' answers, from a server beside which no controllers run."""
     async with RealFleet(tmp_path_factory.mktemp("alone"), binaries, names=()) as fleet:
         await fleet.broker.stop_server(CONTROLLER_MANAGER.name)
@@ -72,27 +72,27 @@ async def answers(
             found = await transport.send(Request("GET", SERVICE_RANGE))
             ranges = msgspec.json.decode(found.body)["spec"]["cidrs"]
             bundle = base64.b64encode(authority).decode()
-            yield await _all(Server(transport, ranges[0], url, bundle, settling=2))
+            yield await _all(Server(transport, ranges[0], url, bundle, webhook_delay=2))
 
 
-async def _all(server: Server) -> dict[str, list[Outcome]]:
+async def _all(server: Server) -> dict[str, list[NormalizedAnswer]]:
     turn = asyncio.Semaphore(AT_ONCE)
 
-    async def one(number: int, case: Case) -> list[Outcome]:
+    async def one(number: int, case: Case) -> list[NormalizedAnswer]:
         async with turn:
-            return await play(server, case, f"differential-{number}")
+            return await run_case(server, case, f"differential-{number}")
 
     told = await asyncio.gather(*(one(number, case) for number, case in enumerate(CASES)))
     return {case.name: outcomes for case, outcomes in zip(CASES, told, strict=True)}
 
 
 async def test_the_recorded_answers_are_a_real_servers(
-    answers: dict[str, list[Outcome]],
+    answers: dict[str, list[NormalizedAnswer]],
 ) -> None:
     if os.environ.get("HANSE_RECORD"):
         record(answers)
 
-    kept = recorded()
-    changed = {name: answers[name] for name in kept if kept[name] != answers.get(name)}
+    variables = recorded()
+    changed = {name: answers[name] for name in variables if variables[name] != answers.get(name)}
 
-    assert changed == {name: kept[name] for name in changed}
+    assert changed == {name: variables[name] for name in changed}

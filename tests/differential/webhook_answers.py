@@ -1,4 +1,4 @@
-"""What the webhooks of these tests answer, by the path at which they are asked; pure."""
+"""The answers of the webhooks of these tests, by path."""
 
 import base64
 import json
@@ -7,19 +7,19 @@ from typing import Any
 import msgspec
 
 
-def judge(path: str, body: bytes) -> bytes:
-    """The body of a webhook's answer; raises ValueError for a path whose webhook is broken."""
+def admission_response(path: str, body: bytes) -> bytes:
+    """The AdmissionReview that a webhook answers; raises ValueError for one that fails."""
     review = msgspec.json.decode(body)
-    asked = review["request"]
+    request = review["request"]
     if path == "/nonsense":
         return b"this is no review"
     if path == "/broken":
         raise ValueError("the webhook is broken")
-    response = {"uid": asked["uid"], **_response(path, asked)}
+    response = {"uid": request["uid"], **_response(path, request)}
     return msgspec.json.encode({**review, "request": None, "response": response})
 
 
-def _response(path: str, asked: dict[str, Any]) -> dict[str, Any]:
+def _response(path: str, request: dict[str, Any]) -> dict[str, Any]:
     match path:
         case "/deny":
             return {"allowed": False, "status": {"message": "not on my watch"}}
@@ -37,7 +37,13 @@ def _response(path: str, asked: dict[str, Any]) -> dict[str, Any]:
         case "/bad-patch":
             return _patch({"op": "replace", "path": "/none/of/this", "value": 1})
         case "/tell":
-            return _patch({"op": "add", "path": "/metadata/annotations", "value": _told(asked)})
+            return _patch(
+                {
+                    "op": "add",
+                    "path": "/metadata/annotations",
+                    "value": _request_annotations(request),
+                }
+            )
         case _:
             return {"allowed": True}
 
@@ -47,10 +53,10 @@ def _patch(*operations: dict[str, Any]) -> dict[str, Any]:
     return {"allowed": True, "patchType": "JSONPatch", "patch": encoded}
 
 
-def _told(asked: dict[str, Any]) -> dict[str, str]:
-    """What the webhook was told, as annotations that can be compared."""
-    shown = ("kind", "resource", "requestKind", "name", "namespace", "operation", "dryRun")
-    told = {name: json.dumps(asked.get(name), sort_keys=True) for name in shown}
-    told["old"] = str(asked.get("oldObject") is not None)
-    told["options"] = json.dumps((asked.get("options") or {}).get("kind"))
-    return told
+def _request_annotations(request: dict[str, Any]) -> dict[str, str]:
+    """The review request as annotations, so that servers can be compared."""
+    table_case = ("kind", "resource", "requestKind", "name", "namespace", "operation", "dryRun")
+    annotations = {name: json.dumps(request.get(name), sort_keys=True) for name in table_case}
+    annotations["old"] = str(request.get("oldObject") is not None)
+    annotations["options"] = json.dumps((request.get("options") or {}).get("kind"))
+    return annotations

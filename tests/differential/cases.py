@@ -1,8 +1,8 @@
-"""Requests as data: what is sent to two API servers so that their answers can be compared.
+"""Cases as data: requests that are sent to two API servers whose answers are compared.
 
-A case is a short story in a namespace of its own. `$ns` stands for that namespace, and `$name` for
-what an earlier step kept under that name (a resourceVersion, a uid, a continue token). `$webhook`
-is where the webhooks of these tests are served, and `$bundle` the authority that vouches for them.
+Each case has a namespace of its own, `$ns`. `$name` is a variable that an earlier step saved (a
+resourceVersion, a uid, a continue token). `$webhook` is the URL of the webhooks of these tests, and
+`$bundle` their authority.
 """
 
 from typing import Any
@@ -19,10 +19,10 @@ METADATA = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,applica
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json"
 
 
-class Ask(Struct, frozen=True):
-    """One request; `keep` names what later steps need of its answer, by dotted path.
+class RequestStep(Struct, frozen=True):
+    """One request; `save` maps variables to dotted paths in its answer.
 
-    A step that only prepares the ground (`given`) must succeed, and its answer is not compared.
+    A `setup` step must succeed, and its answer is not compared.
     """
 
     method: str
@@ -31,23 +31,23 @@ class Ask(Struct, frozen=True):
     query: dict[str, str] = {}
     content_type: str = JSON
     accept: str = JSON
-    keep: dict[str, str] = {}
-    given: bool = False
+    save: dict[str, str] = {}
+    setup: bool = False
 
 
-class Follow(Struct, frozen=True):
-    """A watch that is read until the server ends it after a second."""
+class WatchStep(Struct, frozen=True):
+    """A watch that the server ends after a second."""
 
     path: str
     query: dict[str, str] = {}
     accept: str = JSON
 
 
-Step = Ask | Follow
+Step = RequestStep | WatchStep
 
 
 class Case(Struct, frozen=True):
-    """A story: its name and the requests that tell it."""
+    """A name and the steps that are run in order."""
 
     name: str
     steps: tuple[Step, ...]
@@ -58,7 +58,7 @@ def case(name: str, *steps: Step) -> Case:
 
 
 def grouped(group: str, cases: tuple[Case, ...]) -> list[Case]:
-    """Cases under a common heading."""
+    """Cases with a common prefix."""
     return [Case(f"{group}: {one.name}", one.steps) for one in cases]
 
 
@@ -84,36 +84,36 @@ RV = {"rv": "metadata.resourceVersion"}
 UID = {"uid": "metadata.uid"}
 
 
-def create(path: str, body: Body, **options: Any) -> Ask:
-    return Ask("POST", path, body, **options)
+def create(path: str, body: Body, **options: Any) -> RequestStep:
+    return RequestStep("POST", path, body, **options)
 
 
-def get(path: str, **options: Any) -> Ask:
-    return Ask("GET", path, **options)
+def get(path: str, **options: Any) -> RequestStep:
+    return RequestStep("GET", path, **options)
 
 
-def put(path: str, body: Body, **options: Any) -> Ask:
-    return Ask("PUT", path, body, **options)
+def put(path: str, body: Body, **options: Any) -> RequestStep:
+    return RequestStep("PUT", path, body, **options)
 
 
-def merge(path: str, body: Body, **options: Any) -> Ask:
-    return Ask("PATCH", path, body, content_type=MERGE_PATCH, **options)
+def merge(path: str, body: Body, **options: Any) -> RequestStep:
+    return RequestStep("PATCH", path, body, content_type=MERGE_PATCH, **options)
 
 
-def strategic(path: str, body: Body, **options: Any) -> Ask:
-    return Ask("PATCH", path, body, content_type=STRATEGIC_MERGE_PATCH, **options)
+def strategic(path: str, body: Body, **options: Any) -> RequestStep:
+    return RequestStep("PATCH", path, body, content_type=STRATEGIC_MERGE_PATCH, **options)
 
 
-def json_patch(path: str, *operations: dict[str, Any] | str, **options: Any) -> Ask:
-    return Ask("PATCH", path, list(operations), content_type=JSON_PATCH, **options)
+def json_patch(path: str, *operations: dict[str, Any] | str, **options: Any) -> RequestStep:
+    return RequestStep("PATCH", path, list(operations), content_type=JSON_PATCH, **options)
 
 
-def delete(path: str, body: Body = None, **options: Any) -> Ask:
-    return Ask("DELETE", path, body, **options)
+def delete(path: str, body: Body = None, **options: Any) -> RequestStep:
+    return RequestStep("DELETE", path, body, **options)
 
 
-def watch(path: str, accept: str = JSON, **query: str) -> Follow:
-    return Follow(path, {"watch": "true", "timeoutSeconds": "1", **query}, accept)
+def watch(path: str, accept: str = JSON, **query: str) -> WatchStep:
+    return WatchStep(path, {"watch": "true", "timeoutSeconds": "1", **query}, accept)
 
 
 def obj(api_version: str, kind: str, name: str = "", **fields: Any) -> dict[str, Any]:
@@ -152,8 +152,8 @@ def deployment(name: str = "d", **spec: Any) -> dict[str, Any]:
 
 def statefulset(name: str = "t", **spec: Any) -> dict[str, Any]:
     selector = {"matchLabels": {"app": "web"}}
-    given = {"serviceName": "s", "selector": selector, "template": template(), **spec}
-    return obj("apps/v1", "StatefulSet", name, spec=given)
+    fields = {"serviceName": "s", "selector": selector, "template": template(), **spec}
+    return obj("apps/v1", "StatefulSet", name, spec=fields)
 
 
 def endpoint_slice(name: str = "e", **fields: Any) -> dict[str, Any]:
@@ -161,8 +161,10 @@ def endpoint_slice(name: str = "e", **fields: Any) -> dict[str, Any]:
     return obj("discovery.k8s.io/v1", "EndpointSlice", name, **given)
 
 
-def shown(name: str, path: str, body: dict[str, Any], status: dict[str, Any] | None = None) -> Case:
-    """An object is made, its status is written, and its table is asked for."""
+def table_case(
+    name: str, path: str, body: dict[str, Any], status: dict[str, Any] | None = None
+) -> Case:
+    """Create an object, write its status, and get its table."""
     one = f"{path}/{body['metadata']['name']}"
-    reported = (merge(f"{one}/status", {"status": status}, given=True),) if status else ()
-    return case(name, create(path, body, given=True), *reported, get(one, accept=TABLE))
+    reported = (merge(f"{one}/status", {"status": status}, setup=True),) if status else ()
+    return case(name, create(path, body, setup=True), *reported, get(one, accept=TABLE))

@@ -1,4 +1,4 @@
-"""Answers without what may differ from one server or one run to the next."""
+"""Replaces what may differ between servers and runs by placeholders."""
 
 import re
 from ipaddress import ip_address, ip_network
@@ -15,7 +15,7 @@ SCHEME = re.compile(r'(?<=in scheme ")[^"]*')
 WHOLE_OBJECT = re.compile(r'(?<=Invalid value: )(?:"\{.*\}"|\[\{.*?\}\])(?=: )')
 INTERNAL_DIFF = re.compile(r"\n@@.*", re.DOTALL)
 NODE_PORT = re.compile(r":3\d{4}(?=/)")
-SIGNS = {
+PLACEHOLDERS = {
     UUID: "$uid",
     TIME: "$time",
     VERSION: "$version",
@@ -24,24 +24,24 @@ SIGNS = {
     INTERNAL_DIFF: "",
     NODE_PORT: ":$port",
 }
-UNLIKE = {"resourceVersion", "continue", "token", "audiences", "caBundle"}
-"""Fields whose values are each server's own."""
+SERVER_SPECIFIC = {"resourceVersion", "continue", "token", "audiences", "caBundle"}
+"""Fields whose values differ between servers."""
 
 
-class Local(Struct, frozen=True):
-    """What is this server's or this case's alone; addresses in its range of Services are alike."""
+class Normalizer(Struct, frozen=True):
+    """Replaces what belongs to one server or one case."""
 
     namespace: str
     service_range: str
     webhook: str
 
-    def normal(self, value: Any, name: str = "") -> Any:
-        """A JSON value with signs in place of what is local, random or a moment."""
+    def normalize(self, value: Any, name: str = "") -> Any:
+        """A JSON value with placeholders for names, addresses, uids and times."""
         match value:
             case dict():
                 return self._object(value)
             case list():
-                return [self.normal(one, name) for one in value]
+                return [self.normalize(one, name) for one in value]
             case str():
                 return self._text(value, name)
             case int() if name in ("nodePort", "healthCheckNodePort"):
@@ -54,21 +54,23 @@ class Local(Struct, frozen=True):
         dropped = {"managedFields", "userInfo", "serviceAccount", "serviceAccountName"}
         if "priority" in value and "format" in value:
             dropped.add("description")  # of a table's column
-        normal = {
-            name: self.normal(inner, name) for name, inner in value.items() if name not in dropped
+        normalize = {
+            name: self.normalize(inner, name)
+            for name, inner in value.items()
+            if name not in dropped
         }
-        prefix = normal.get("generateName")
-        if prefix and str(normal.get("name", "")).startswith(prefix):
-            normal["name"] = f"{prefix}$generated"
-        return normal
+        prefix = normalize.get("generateName")
+        if prefix and str(normalize.get("name", "")).startswith(prefix):
+            normalize["name"] = f"{prefix}$generated"
+        return normalize
 
     def _text(self, text: str, name: str) -> str:
-        if name in UNLIKE and text:
+        if name in SERVER_SPECIFIC and text:
             return f"${name}"
         text = text.replace(self.webhook, "$webhook")
         for quad in set(QUAD.findall(text)):
             text = text.replace(quad, "$address") if self._is_inside(quad) else text
-        for pattern, sign in SIGNS.items():
+        for pattern, sign in PLACEHOLDERS.items():
             text = pattern.sub(sign, text)
         if name == "cells":  # after uids, of which a part may look like an age: `-512d-`
             text = AGE.sub("$age", text)

@@ -1,6 +1,6 @@
 """Tables of all other kinds."""
 
-from tests.differential.vocabulary import (
+from tests.differential.cases import (
     CORE,
     CRDS,
     DEPLOYMENTS,
@@ -18,16 +18,16 @@ from tests.differential.vocabulary import (
     grouped,
     obj,
     service,
-    shown,
+    table_case,
 )
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 NETWORK_SHOWN = (
-    shown(
+    table_case(
         "a service", SERVICES, service(selector={"a": "b", "c": "d"}, externalIPs=["203.0.113.1"])
     ),
-    shown(
+    table_case(
         "a load balancer",
         SERVICES,
         service(type="LoadBalancer"),
@@ -37,12 +37,12 @@ NETWORK_SHOWN = (
             }
         },
     ),
-    shown(
+    table_case(
         "an external name",
         SERVICES,
         service(type="ExternalName", externalName="a.example", ports=[]),
     ),
-    shown(
+    table_case(
         "endpoints",
         f"{CORE}/endpoints",
         obj(
@@ -57,7 +57,7 @@ NETWORK_SHOWN = (
             ],
         ),
     ),
-    shown(
+    table_case(
         "a slice",
         SLICES,
         endpoint_slice(
@@ -65,8 +65,8 @@ NETWORK_SHOWN = (
             endpoints=[{"addresses": [f"198.51.100.{n}"]} for n in range(1, 6)],
         ),
     ),
-    shown("an empty slice", SLICES, endpoint_slice(endpoints=[])),
-    shown(
+    table_case("an empty slice", SLICES, endpoint_slice(endpoints=[])),
+    table_case(
         "an ingress",
         f"{NETWORKING}/ingresses",
         obj(
@@ -81,7 +81,7 @@ NETWORK_SHOWN = (
         ),
         {"loadBalancer": {"ingress": [{"ip": "203.0.113.7"}]}},
     ),
-    shown(
+    table_case(
         "an ingress class",
         "/apis/networking.k8s.io/v1/ingressclasses",
         obj(
@@ -94,7 +94,7 @@ NETWORK_SHOWN = (
             },
         ),
     ),
-    shown(
+    table_case(
         "a network policy",
         f"{NETWORKING}/networkpolicies",
         obj("networking.k8s.io/v1", "NetworkPolicy", "n", spec={"podSelector": {}}),
@@ -102,10 +102,10 @@ NETWORK_SHOWN = (
 )
 
 OTHERS_SHOWN = (
-    shown("a namespace", "/api/v1/namespaces", obj("v1", "Namespace", "$ns-n")),
-    shown("a secret", f"{CORE}/secrets", obj("v1", "Secret", "k", stringData={"a": "b"})),
-    shown("an account", f"{CORE}/serviceaccounts", obj("v1", "ServiceAccount", "r")),
-    shown(
+    table_case("a namespace", "/api/v1/namespaces", obj("v1", "Namespace", "$ns-n")),
+    table_case("a secret", f"{CORE}/secrets", obj("v1", "Secret", "k", stringData={"a": "b"})),
+    table_case("an account", f"{CORE}/serviceaccounts", obj("v1", "ServiceAccount", "r")),
+    table_case(
         "a node",
         "/api/v1/nodes",
         obj(
@@ -132,7 +132,7 @@ OTHERS_SHOWN = (
             },
         },
     ),
-    shown(
+    table_case(
         "an event",
         f"{CORE}/events",
         obj(
@@ -147,7 +147,7 @@ OTHERS_SHOWN = (
             source={"component": "c", "host": "h"},
         ),
     ),
-    shown(
+    table_case(
         "a volume",
         "/api/v1/persistentvolumes",
         obj(
@@ -163,18 +163,18 @@ OTHERS_SHOWN = (
             },
         ),
     ),
-    shown(
+    table_case(
         "a storage class",
         "/apis/storage.k8s.io/v1/storageclasses",
         obj("storage.k8s.io/v1", "StorageClass", "$ns", provisioner="a.b/c"),
     ),
-    shown(
+    table_case(
         "a lease",
         LEASES,
         obj("coordination.k8s.io/v1", "Lease", "l", spec={"holderIdentity": "me"}),
     ),
-    shown("a role", f"{RBAC}/namespaces/$ns/roles", obj(RBAC[6:], "Role", "r", rules=[])),
-    shown(
+    table_case("a role", f"{RBAC}/namespaces/$ns/roles", obj(RBAC[6:], "Role", "r", rules=[])),
+    table_case(
         "a role binding",
         f"{RBAC}/namespaces/$ns/rolebindings",
         obj(
@@ -189,17 +189,17 @@ OTHERS_SHOWN = (
             ],
         ),
     ),
-    shown(
+    table_case(
         "a priority class",
         "/apis/scheduling.k8s.io/v1/priorityclasses",
         obj("scheduling.k8s.io/v1", "PriorityClass", "$ns", value=5),
     ),
-    shown(
+    table_case(
         "webhooks",
         MUTATING,
         obj("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", "$ns", webhooks=[]),
     ),
-    shown(
+    table_case(
         "an admission policy",
         "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
         obj(
@@ -225,7 +225,7 @@ OTHERS_SHOWN = (
     case("definitions", get(CRDS, accept=TABLE, query={"fieldSelector": "metadata.name=none"})),
     case(
         "a scale",
-        create(DEPLOYMENTS, deployment(), given=True),
+        create(DEPLOYMENTS, deployment(), setup=True),
         get(f"{DEPLOYMENTS}/d/scale", accept=TABLE),
     ),
 )

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.differential.vocabulary import (
+from tests.differential.cases import (
     APPS,
     DEPLOYMENTS,
     PODS,
@@ -17,8 +17,8 @@ from tests.differential.vocabulary import (
     obj,
     pod,
     pod_spec,
-    shown,
     statefulset,
+    table_case,
     template,
 )
 
@@ -33,7 +33,7 @@ def container(name: str, **fields: Any) -> dict[str, Any]:
 
 
 def pod_in(name: str, status: dict[str, Any], **spec: Any) -> Case:
-    return shown(f"a pod: {name}", PODS, pod(**spec), status)
+    return table_case(f"a pod: {name}", PODS, pod(**spec), status)
 
 
 TERMINATED = {"exitCode": 0, "reason": "Completed", "startedAt": LONG_AGO, "finishedAt": LONG_AGO}
@@ -122,22 +122,22 @@ PODS_SHOWN = (
 )
 
 WORKLOADS_SHOWN = (
-    shown(
+    table_case(
         "a deployment",
         DEPLOYMENTS,
         deployment(replicas=3),
         {"replicas": 3, "readyReplicas": 2, "updatedReplicas": 3, "availableReplicas": 1},
     ),
-    shown(
+    table_case(
         "a replica set",
         f"{APPS}/replicasets",
         deployment() | {"kind": "ReplicaSet"},
         {"replicas": 1, "readyReplicas": 1, "fullyLabeledReplicas": 1},
     ),
-    shown(
+    table_case(
         "a stateful set", STATEFULSETS, statefulset(replicas=2), {"replicas": 2, "readyReplicas": 1}
     ),
-    shown(
+    table_case(
         "a daemon set",
         f"{APPS}/daemonsets",
         deployment() | {"kind": "DaemonSet"},
@@ -150,7 +150,7 @@ WORKLOADS_SHOWN = (
             "numberMisscheduled": 0,
         },
     ),
-    shown(
+    table_case(
         "a controller revision",
         f"{APPS}/controllerrevisions",
         obj(
@@ -172,8 +172,8 @@ WORKLOADS_SHOWN = (
             data={},
         ),
     ),
-    shown("a job", f"{BATCH}/jobs", obj("batch/v1", "Job", "j", spec={"template": JOB_POD})),
-    shown(
+    table_case("a job", f"{BATCH}/jobs", obj("batch/v1", "Job", "j", spec={"template": JOB_POD})),
+    table_case(
         "a cron job",
         f"{BATCH}/cronjobs",
         obj(
@@ -189,7 +189,7 @@ WORKLOADS_SHOWN = (
         ),
         {"lastScheduleTime": "2020-01-01T00:00:00Z"},
     ),
-    shown(
+    table_case(
         "a budget",
         "/apis/policy/v1/namespaces/$ns/poddisruptionbudgets",
         obj(
@@ -212,7 +212,7 @@ WORKLOADS_SHOWN = (
                 },
                 template=template(app="web"),
             ),
-            given=True,
+            setup=True,
         ),
         get(f"{DEPLOYMENTS}/d", accept=TABLE),
     ),
