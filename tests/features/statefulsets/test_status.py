@@ -2,7 +2,7 @@
 
 import pytest
 
-from hanse.features.statefulsets.status import news
+from hanse.features.statefulsets.status import condition_events
 from hanse.model.conditions import Condition, condition
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.objects import ClusterObjectRef, ObjectRef
@@ -39,4 +39,4 @@ MENDED = condition("Trouble", False, "NoTrouble", "every cluster does its part")
 def test_what_turned_is_said_once(
     before: tuple[Condition, ...], after: Condition, said: list[tuple[str, str]]
 ) -> None:
-    assert [(n.type, n.reason) for n in news(STORE, before, (after,))] == said
+    assert [(n.type, n.reason) for n in condition_events(STORE, before, (after,))] == said

@@ -1,7 +1,7 @@
-"""What an API server refuses at the broker's own door before it is stored, without any agent.
+"""ValidatingAdmissionPolicies with which the broker's API server validates StatefulSets.
 
-A StatefulSet there is refused in the words by which its status would tell the same. What needs an
-agent (clusters that are not in the fleet, sums that cannot be met) is told in status alone.
+They deny with the messages that the set's status would have. Problems that only an agent can know
+(clusters that are not in the fleet, sums that cannot be met) are reported in the status alone.
 """
 
 from hanse.features.statefulsets.names import LB_NEEDED, MAX_SET_NAME, PREFERENCES
@@ -16,56 +16,64 @@ from hanse.model.kinds.coordination import Lease
 from hanse.model.manifests import Manifest, manifest
 from hanse.model.objects import Wire
 
-_LIVING = {"name": "not-about-to-go", "expression": "!has(object.metadata.deletionTimestamp)"}
-_MARKS = {"name": "marks", "expression": "object.metadata.?annotations.orValue({})"}
+_NOT_TERMINATING = {
+    "name": "not-about-to-go",
+    "expression": "!has(object.metadata.deletionTimestamp)",
+}
+_ANNOTATIONS_VARIABLE = {"name": "marks", "expression": "object.metadata.?annotations.orValue({})"}
 
-_GAP, _TEXT, _NUMBER = r"[ \t\r\n]*", r'"([^"\\]|\\.)*"', r"(0|[1-9][0-9]{0,9})"
-MOST_JUDGED = 16_000
-"""Characters of preferences that the API server looks at: what is longer is for agents to judge."""
+_SPACE, _TEXT, _NUMBER = r"[ \t\r\n]*", r'"([^"\\]|\\.)*"', r"(0|[1-9][0-9]{0,9})"
+MAX_VALIDATED = 16_000
+"""The length up to which the API server validates preferences; agents validate longer ones."""
 
 
-def _listed(entry: str) -> str:
-    return rf"\{{{_GAP}({entry}{_GAP}(,{_GAP}{entry}{_GAP})*)?\}}"
+def _json_object(entry: str) -> str:
+    return rf"\{{{_SPACE}({entry}{_SPACE}(,{_SPACE}{entry}{_SPACE})*)?\}}"
 
 
 _FIELD = (
-    rf'("weight"{_GAP}:{_GAP}(0|[1-9][0-9]{{0,2}}|1000)|"minReplicas"{_GAP}:{_GAP}{_NUMBER}'
-    rf'|"maxReplicas"{_GAP}:{_GAP}({_NUMBER}|null))'
+    rf'("weight"{_SPACE}:{_SPACE}(0|[1-9][0-9]{{0,2}}|1000)|"minReplicas"{_SPACE}:{_SPACE}{_NUMBER}'
+    rf'|"maxReplicas"{_SPACE}:{_SPACE}({_NUMBER}|null))'
 )
-_CLUSTER = rf"{_TEXT}{_GAP}:{_GAP}{_listed(_FIELD)}"
-_ALL = rf'"clusters"{_GAP}:{_GAP}{_listed(_CLUSTER)}'
-READABLE = rf"^{_GAP}\{{{_GAP}({_ALL}{_GAP})?\}}{_GAP}$"
-"""Preferences that an agent can read, as a regular expression: they are never nested deeper."""
+_CLUSTER = rf"{_TEXT}{_SPACE}:{_SPACE}{_json_object(_FIELD)}"
+_ALL = rf'"clusters"{_SPACE}:{_SPACE}{_json_object(_CLUSTER)}'
+READABLE = rf"^{_SPACE}\{{{_SPACE}({_ALL}{_SPACE})?\}}{_SPACE}$"
+"""The regular expression of valid preferences, which have a fixed depth."""
 
 
-def annotation_policy(home: str) -> tuple[Manifest, ...]:
-    """Refuses values that our annotations of a StatefulSet cannot have, whoever runs the set."""
+def annotation_policy(broker_namespace: str) -> tuple[Manifest, ...]:
+    """Denies invalid values of our annotations on any StatefulSet."""
     spec: Wire = {
-        "matchConditions": [_LIVING],
-        "variables": [_MARKS, *_wishes()],
+        "matchConditions": [_NOT_TERMINATING],
+        "variables": [_ANNOTATIONS_VARIABLE, *_preference_variables()],
         "validations": [
-            *(_chosen(mark, choices) for mark, choices in ANNOTATION_CHOICES.items()),
-            *_balanced(),
-            *_preferred(),
+            *(
+                _choice_validation(annotation, choices)
+                for annotation, choices in ANNOTATION_CHOICES.items()
+            ),
+            *_load_balancer_validations(),
+            *_preference_validations(),
         ],
     }
-    return _bound(f"{home}-set-annotations", spec, ["CREATE", "UPDATE"], {})
+    return _policy_with_binding(
+        f"{broker_namespace}-set-annotations", spec, ["CREATE", "UPDATE"], {}
+    )
 
 
-def name_policy(home: str) -> tuple[Manifest, ...]:
-    """Refuses names that are too long for a cluster of the fleet; only where no node is.
+def name_policy(broker_namespace: str) -> tuple[Manifest, ...]:
+    """Denies names that are too long for a cluster of the fleet; only at a broker without nodes.
 
-    The clusters are known by their Leases, which the API server hands over one by one.
+    The clusters are known by their Leases, which the API server passes as parameters one by one.
     """
     kind = Lease.kind
-    most = f"object.metadata.name.size() + 1 + params.metadata.name.size() <= {MAX_SET_NAME}"
+    high = f"object.metadata.name.size() + 1 + params.metadata.name.size() <= {MAX_SET_NAME}"
     member = "params.?spec.?holderIdentity.orValue('') == params.metadata.name"
     local = "object.metadata.name + '-' + params.metadata.name"
     spec: Wire = {
         "paramKind": {"apiVersion": kind.api_version, "kind": kind.name},
         "validations": [
             {
-                "expression": f"!({member}) || {most}",
+                "expression": f"!({member}) || {high}",
                 "messageExpression": (
                     "'metadata.name: in cluster ' + params.metadata.name + \" it becomes '\" + "
                     f'{local} + "\', " + string(({local}).size()) + '
@@ -77,24 +85,28 @@ def name_policy(home: str) -> tuple[Manifest, ...]:
             }
         ],
     }
-    found: Wire = {
-        "paramRef": {"namespace": home, "selector": {}, "parameterNotFoundAction": "Allow"}
+    binding_params: Wire = {
+        "paramRef": {
+            "namespace": broker_namespace,
+            "selector": {},
+            "parameterNotFoundAction": "Allow",
+        }
     }
-    return _bound(f"{home}-set-names", spec, ["CREATE"], found)
+    return _policy_with_binding(f"{broker_namespace}-set-names", spec, ["CREATE"], binding_params)
 
 
-def _chosen(mark: str, choices: tuple[str, ...]) -> Wire:
-    value = f"variables.marks['{mark}']"
+def _choice_validation(annotation: str, choices: tuple[str, ...]) -> Wire:
+    value = f"variables.marks['{annotation}']"
     shown = f"({value}.size() > 40 ? {value}.substring(0, 40) : {value})"
     allowed = format_choices(choices)
     return {
-        "expression": f"!('{mark}' in variables.marks) || {value} in {list(choices)!r}",
-        "messageExpression": f'"annotation {mark}: \'" + {shown} + "\' is not {allowed}"',
+        "expression": f"!('{annotation}' in variables.marks) || {value} in {list(choices)!r}",
+        "messageExpression": f'"annotation {annotation}: \'" + {shown} + "\' is not {allowed}"',
         "reason": "Invalid",
     }
 
 
-def _balanced() -> list[Wire]:
+def _load_balancer_validations() -> list[Wire]:
     wanted = f"variables.marks[?'{LB_NEEDED}'].orValue('') == 'true'"
     return [
         {
@@ -115,54 +127,56 @@ def _balanced() -> list[Wire]:
     ]
 
 
-def _cel(text: str) -> str:
-    """A text as CEL quotes it."""
+def _quote_cel(text: str) -> str:
+    """A text as a quoted CEL string."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def _number(field: str, of: str) -> str:
-    """How few or many replicas one cluster's wishes name; -1 where they do not."""
-    pattern = f'"{field}"{_GAP}:{_GAP}[0-9]+'
-    named = f"{of}.find({_cel(pattern)})"
+def _number_expression(field: str, of: str) -> str:
+    """The CEL expression of a number in one cluster's preferences; -1 if it is missing."""
+    pattern = f'"{field}"{_SPACE}:{_SPACE}[0-9]+'
+    named = f"{of}.find({_quote_cel(pattern)})"
     return f"int({named} == '' ? '-1' : {named}.find('[0-9]+$'))"
 
 
-def _wishes() -> list[Wire]:
-    """Variables: the preferences as they were written, and the clusters whose min is over max."""
-    fewest, most = _number("minReplicas", "w"), _number("maxReplicas", "w")
-    clusters = f"variables.wishes.findAll({_cel(_CLUSTER)})"
+def _preference_variables() -> list[Wire]:
+    """CEL variables: the preferences as text, and the clusters whose min is over max."""
+    low, high = _number_expression("minReplicas", "w"), _number_expression("maxReplicas", "w")
+    clusters = f"variables.wishes.findAll({_quote_cel(_CLUSTER)})"
     return [
         {"name": "wishes", "expression": f"variables.marks[?'{PREFERENCES}'].orValue('{{}}')"},
-        {"name": "judged", "expression": f"variables.wishes.size() <= {MOST_JUDGED}"},
+        {"name": "judged", "expression": f"variables.wishes.size() <= {MAX_VALIDATED}"},
         {
             "name": "crossed",
-            "expression": f"{clusters}.filter(w, {most} >= 0 && {fewest} > {most})",
+            "expression": f"{clusters}.filter(w, {high} >= 0 && {low} > {high})",
         },
     ]
 
 
-def _preferred() -> list[Wire]:
+def _preference_validations() -> list[Wire]:
     where, first = f"annotation {PREFERENCES}: ", "variables.crossed[0]"
-    name = f"{first}.find({_cel('^' + _TEXT)}).replace('\"', '')"
-    fewest, most = _number("minReplicas", first), _number("maxReplicas", first)
+    name = f"{first}.find({_quote_cel('^' + _TEXT)}).replace('\"', '')"
+    low, high = _number_expression("minReplicas", first), _number_expression("maxReplicas", first)
     return [
         {
-            "expression": f"!variables.judged || variables.wishes.matches({_cel(READABLE)})",
+            "expression": f"!variables.judged || variables.wishes.matches({_quote_cel(READABLE)})",
             "message": f"{where}it cannot be read; write it as {EXAMPLE}",
             "reason": "Invalid",
         },
         {
             "expression": "!variables.judged || variables.crossed.size() == 0",
             "messageExpression": (
-                f"{_cel(where + 'of ')} + {name} + ' it wants at least ' + string({fewest}) + "
-                f"' and at most ' + string({most}) + ' replicas; lower one or raise the other'"
+                f"{_quote_cel(where + 'of ')} + {name} + ' it wants at least ' + string({low}) + "
+                f"' and at most ' + string({high}) + ' replicas; lower one or raise the other'"
             ),
             "reason": "Invalid",
         },
     ]
 
 
-def _bound(name: str, spec: Wire, operations: list[str], found: Wire) -> tuple[Manifest, ...]:
+def _policy_with_binding(
+    name: str, spec: Wire, operations: list[str], binding_params: Wire
+) -> tuple[Manifest, ...]:
     kind = StatefulSet.kind
     rule = {
         "apiGroups": [kind.group],
@@ -170,10 +184,10 @@ def _bound(name: str, spec: Wire, operations: list[str], found: Wire) -> tuple[M
         "operations": operations,
         "resources": [kind.plural],
     }
-    whole = {"failurePolicy": "Fail", "matchConstraints": {"resourceRules": [rule]}, **spec}
-    binding: Wire = {"policyName": name, "validationActions": ["Deny"], **found}
+    policy_spec = {"failurePolicy": "Fail", "matchConstraints": {"resourceRules": [rule]}, **spec}
+    binding: Wire = {"policyName": name, "validationActions": ["Deny"], **binding_params}
     return (
-        manifest(ValidatingAdmissionPolicy.kind, name, body={"spec": whole}, optional=True),
+        manifest(ValidatingAdmissionPolicy.kind, name, body={"spec": policy_spec}, optional=True),
         manifest(
             ValidatingAdmissionPolicyBinding.kind, name, body={"spec": binding}, optional=True
         ),

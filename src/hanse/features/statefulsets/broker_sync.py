@@ -1,7 +1,7 @@
-"""The other door: a FederatedStatefulSet in a host cluster, passed on to the broker and back.
+"""Synchronizes a FederatedStatefulSet in a host cluster with its copy at the broker.
 
-The host's agent keeps the set and its headless Service on the broker as they are at home, so that
-everything else is as if they had been submitted there; status and shares come back the same way.
+The host's agent copies the set and its headless Service to the broker, so that they are distributed
+as if they had been submitted there; status, shares and replicas' Services are copied back.
 """
 
 from collections.abc import Iterator
@@ -9,16 +9,23 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
-from hanse.features.statefulsets.fleet import PARTS_BY_SET, members
+from hanse.features.statefulsets.fleet import PARTS_BY_SET, list_members
 from hanse.features.statefulsets.headless_services import (
     governing_service,
     list_governed_federated_sets,
 )
-from hanse.features.statefulsets.local import copied
-from hanse.features.statefulsets.names import CLUSTER, LAST_APPLIED, ORPHANED, REPLICAS, SET, users
+from hanse.features.statefulsets.local import copied_service_spec
+from hanse.features.statefulsets.names import (
+    CLUSTER,
+    LAST_APPLIED,
+    ORPHANED,
+    REPLICAS,
+    SET,
+    user_metadata,
+)
 from hanse.features.statefulsets.owned_objects import SERVICES_BY_SET
 from hanse.features.statefulsets.part_report import FAILED_RESULTS
-from hanse.features.statefulsets.status import news
+from hanse.features.statefulsets.status import condition_events
 from hanse.model.clusterset import broker_cluster
 from hanse.model.conditions import Condition, condition, merged
 from hanse.model.facts import WriteOutcome
@@ -41,128 +48,142 @@ from hanse.model.snapshot import Snapshot
 _Conditions = tuple[Condition, ...]
 
 
-def plan_broker_sync(key: Key, snapshot: Snapshot, home: str) -> Plan:
-    """A host's set on the broker, and what is told of it at home."""
+def plan_broker_sync(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
+    """The copy of a host's set at the broker, and its status at the host."""
     broker = broker_cluster(snapshot)
     if broker is None:
         return Plan()
-    plan = _plan(key, snapshot, broker, home)
-    return replace(plan, kept=(*plan.kept, *_of_others(key, snapshot, broker)))
+    plan = _plan_set(key, snapshot, broker, broker_namespace)
+    return replace(plan, kept=(*plan.kept, *_services_of_other_sets(key, snapshot, broker)))
 
 
-def _of_others(key: Key, snapshot: Snapshot, broker: ClusterId) -> Iterator[ClusterObjectRef]:
-    """The headless Services of our other sets: they stay whoever passed them on."""
+def _services_of_other_sets(
+    key: Key, snapshot: Snapshot, broker: ClusterId
+) -> Iterator[ClusterObjectRef]:
+    """The headless Services of the host's other sets, whose copies are kept whoever wrote them."""
     for hosted in snapshot.in_namespace(snapshot.local, FederatedStatefulSet, key.namespace):
         name = governing_service(hosted)
-        stays = hosted.metadata.deletion_timestamp is None
-        if name and stays and hosted.metadata.name != key.name:
+        is_live = hosted.metadata.deletion_timestamp is None
+        if name and is_live and hosted.metadata.name != key.name:
             yield ClusterObjectRef(broker, ObjectRef(Service.kind, name, key.namespace))
 
 
-def _plan(key: Key, snapshot: Snapshot, broker: ClusterId, home: str) -> Plan:
-    here = snapshot.get(snapshot.local, FederatedStatefulSet, key.name, key.namespace)
-    there = snapshot.get(broker, FederatedStatefulSet, key.name, key.namespace)
-    anchor = snapshot.get(snapshot.local, StatefulSetShares, key.name, key.namespace)
-    if here is not None and there is not None and here.metadata.uid == there.metadata.uid:
+def _plan_set(key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str) -> Plan:
+    hosted = snapshot.get(snapshot.local, FederatedStatefulSet, key.name, key.namespace)
+    at_broker = snapshot.get(broker, FederatedStatefulSet, key.name, key.namespace)
+    local_shares = snapshot.get(snapshot.local, StatefulSetShares, key.name, key.namespace)
+    if (
+        hosted is not None
+        and at_broker is not None
+        and hosted.metadata.uid == at_broker.metadata.uid
+    ):
         return Plan()  # the broker is this very cluster
-    if here is None or here.metadata.deletion_timestamp is not None:
-        return _after_deletion(there, anchor, snapshot, broker, home)
-    desired = [*_passed_on(here, snapshot, broker)]
-    if not (trouble := _trouble(here, snapshot, broker)):
-        desired += _shown(key, here, snapshot, broker)
-    told = _told(here, there, snapshot, trouble)
-    after = msgspec.convert(told.change.get("status", {}).get("conditions", ()), _Conditions)
-    events = tuple(news(told.place, here.status.conditions, after))
-    shown: tuple[ClusterObjectRef, ...] = ()
-    if anchor is not None and not trouble:
-        shown = (
-            ClusterObjectRef(snapshot.local, object_ref(anchor)),
-        )  # the last shares that we could read
-    return Plan(tuple(desired), patches=(told,), events=events, kept=shown)
+    if hosted is None or hosted.metadata.deletion_timestamp is not None:
+        return _plan_after_deletion(at_broker, local_shares, snapshot, broker, broker_namespace)
+    desired = [*_copies_for_broker(hosted, snapshot, broker)]
+    if not (error := _write_error(hosted, snapshot, broker)):
+        desired += _copies_for_host(key, hosted, snapshot, broker)
+    patch = _status_patch(hosted, at_broker, snapshot, error)
+    after = msgspec.convert(patch.change.get("status", {}).get("conditions", ()), _Conditions)
+    events = tuple(condition_events(patch.place, hosted.status.conditions, after))
+    kept_shares: tuple[ClusterObjectRef, ...] = ()
+    if local_shares is not None and not error:
+        # the last shares that could be decoded
+        kept_shares = (ClusterObjectRef(snapshot.local, object_ref(local_shares)),)
+    return Plan(tuple(desired), patches=(patch,), events=events, kept=kept_shares)
 
 
-def _after_deletion(
-    there: FederatedStatefulSet | None,
-    anchor: StatefulSetShares | None,
+def _plan_after_deletion(
+    at_broker: FederatedStatefulSet | None,
+    local_shares: StatefulSetShares | None,
     snapshot: Snapshot,
     broker: ClusterId,
-    home: str,
+    broker_namespace: str,
 ) -> Plan:
-    """Wait for what the garbage collector makes of the shares; an orphan's set is let go of."""
-    ours = there is not None and OWNER in there.metadata.labels
-    if anchor is None or there is None or not ours:
+    """Wait until the garbage collector deletes or orphans the shares; then do so with the set."""
+    is_ours = at_broker is not None and OWNER in at_broker.metadata.labels
+    if local_shares is None or at_broker is None or not is_ours:
         return Plan()
-    shown = ClusterObjectRef(snapshot.local, object_ref(anchor))
-    if anchor.metadata.owner_references:
-        return Plan(kept=(ClusterObjectRef(broker, object_ref(there)), shown))
-    marks = {**there.metadata.annotations, ORPHANED: "true"}
-    there = replace(there, metadata=replace(there.metadata, annotations=marks))
-    if not _held_somewhere(there, snapshot, broker, home):
-        return Plan()  # every cluster has let go
-    return Plan((Desired(there, broker, sources=frozenset({snapshot.local})),), kept=(shown,))
+    kept_shares = ClusterObjectRef(snapshot.local, object_ref(local_shares))
+    if local_shares.metadata.owner_references:
+        return Plan(kept=(ClusterObjectRef(broker, object_ref(at_broker)), kept_shares))
+    annotations = {**at_broker.metadata.annotations, ORPHANED: "true"}
+    at_broker = replace(at_broker, metadata=replace(at_broker.metadata, annotations=annotations))
+    if not _is_held_by_member(at_broker, snapshot, broker, broker_namespace):
+        return Plan()  # every cluster has released its part
+    return Plan(
+        (Desired(at_broker, broker, sources=frozenset({snapshot.local})),), kept=(kept_shares,)
+    )
 
 
-def _held_somewhere(
-    there: FederatedStatefulSet, snapshot: Snapshot, broker: ClusterId, home: str
+def _is_held_by_member(
+    at_broker: FederatedStatefulSet, snapshot: Snapshot, broker: ClusterId, broker_namespace: str
 ) -> bool:
-    """Whether a cluster of the fleet has not let go of its part yet."""
-    parts = snapshot.by(broker, PARTS_BY_SET, f"{there.metadata.namespace}/{there.metadata.name}")
-    joined = {member.cluster for member in members(snapshot, broker, home)}
+    """Whether a cluster of the fleet has not released its part yet."""
+    parts = snapshot.by(
+        broker, PARTS_BY_SET, f"{at_broker.metadata.namespace}/{at_broker.metadata.name}"
+    )
+    joined = {member.cluster for member in list_members(snapshot, broker, broker_namespace)}
     return any(part.spec.cluster in joined and part.spec.ended is None for part in parts)
 
 
-def _passed_on(
-    here: FederatedStatefulSet, snapshot: Snapshot, broker: ClusterId
+def _copies_for_broker(
+    hosted: FederatedStatefulSet, snapshot: Snapshot, broker: ClusterId
 ) -> Iterator[Desired]:
-    meta = here.metadata
+    """The namespace, headless Service and set at the broker."""
+    meta = hosted.metadata
     sources = frozenset({snapshot.local})
     if snapshot.get(broker, Namespace, meta.namespace) is None:
-        space = Namespace(metadata=Meta(name=meta.namespace))
-        yield Desired(space, broker, sources=sources, unowned=True)
-    name = governing_service(here)
+        namespace = Namespace(metadata=Meta(name=meta.namespace))
+        yield Desired(namespace, broker, sources=sources, unowned=True)
+    name = governing_service(hosted)
     service = snapshot.get(snapshot.local, Service, name, meta.namespace)
-    ours = service is not None and OWNER not in service.metadata.labels
-    if service is not None and ours and meta.name == _keeper(name, meta.namespace, snapshot):
+    is_users = service is not None and OWNER not in service.metadata.labels
+    is_keeper = meta.name == _service_keeper(name, meta.namespace, snapshot)
+    if service is not None and is_users and is_keeper:
         copy = Service(
             metadata=Meta(
                 name=name,
                 namespace=meta.namespace,
-                labels=users(service.metadata.labels),
-                annotations=users(service.metadata.annotations),
+                labels=user_metadata(service.metadata.labels),
+                annotations=user_metadata(service.metadata.annotations),
             ),
-            spec=copied(service.spec),
+            spec=copied_service_spec(service.spec),
         )
-        standing = snapshot.get(broker, Service, name, meta.namespace)
-        again = standing is not None and _passed_on_by(snapshot.local, standing)
-        yield Desired(copy, broker, step=1, sources=sources, takes_over=again)
-    marks = {n: v for n, v in meta.annotations.items() if n not in (LAST_APPLIED, REPLICAS)}
-    passed = FederatedStatefulSet(
+        current = snapshot.get(broker, Service, name, meta.namespace)
+        adopts = current is not None and _is_copied_by(snapshot.local, current)
+        yield Desired(copy, broker, step=1, sources=sources, takes_over=adopts)
+    annotations = {n: v for n, v in meta.annotations.items() if n not in (LAST_APPLIED, REPLICAS)}
+    copied_set = FederatedStatefulSet(
         metadata=Meta(
-            name=meta.name, namespace=meta.namespace, labels=users(meta.labels), annotations=marks
+            name=meta.name,
+            namespace=meta.namespace,
+            labels=user_metadata(meta.labels),
+            annotations=annotations,
         ),
-        spec=here.spec,
+        spec=hosted.spec,
     )
-    yield Desired(passed, broker, step=2, sources=sources)
+    yield Desired(copied_set, broker, step=2, sources=sources)
 
 
-def _keeper(service: str, namespace: str, snapshot: Snapshot) -> str:
-    """Which of our sets behind a Service passes it on: the first by name."""
+def _service_keeper(service: str, namespace: str, snapshot: Snapshot) -> str:
+    """The host's set that copies a Service to the broker: the first by name."""
     return min(
         list_governed_federated_sets(service, namespace, snapshot, snapshot.local), default=""
     )
 
 
-def _passed_on_by(host: ClusterId, service: Service) -> bool:
-    """Whether a Service is on the broker for the sake of this host's sets."""
-    claim = service.metadata.annotations.get(OWNER_KEY, "")
-    ours = OWNER in service.metadata.labels
-    return ours and f'"for":"{host}"' in claim and '"key":"mirror/' in claim
+def _is_copied_by(host: ClusterId, service: Service) -> bool:
+    """Whether a Service at the broker was copied for a set of this host."""
+    owner_key = service.metadata.annotations.get(OWNER_KEY, "")
+    is_ours = OWNER in service.metadata.labels
+    return is_ours and f'"for":"{host}"' in owner_key and '"key":"mirror/' in owner_key
 
 
-def _shown(
-    key: Key, here: FederatedStatefulSet, snapshot: Snapshot, broker: ClusterId
+def _copies_for_host(
+    key: Key, hosted: FederatedStatefulSet, snapshot: Snapshot, broker: ClusterId
 ) -> Iterator[Desired]:
-    """At home: the shares, which go with the set, and the Services of replicas elsewhere."""
+    """At the host: the shares, owned by the set, and the Services of replicas in other clusters."""
     sources = frozenset({broker})
     record = snapshot.get(broker, StatefulSetShares, key.name, key.namespace)
     if record is not None and not record.spec.newer:
@@ -171,59 +192,62 @@ def _shown(
             api_version=kind.api_version,
             kind=kind.name,
             name=key.name,
-            uid=here.metadata.uid,
+            uid=hosted.metadata.uid,
         )
         meta = Meta(name=key.name, namespace=key.namespace, owner_references=(owner,))
         yield Desired(
             StatefulSetShares(metadata=meta, spec=record.spec), snapshot.local, 0, sources
         )
     for service in snapshot.by(broker, SERVICES_BY_SET, f"{key.namespace}/{key.name}"):
-        marks = service.metadata.annotations
-        if CLUSTER in marks and marks[CLUSTER] != snapshot.local:
-            labels = {n: v for n, v in users(service.metadata.labels).items() if n != SET}
+        annotations = service.metadata.annotations
+        if CLUSTER in annotations and annotations[CLUSTER] != snapshot.local:
+            labels = {n: v for n, v in user_metadata(service.metadata.labels).items() if n != SET}
             meta = Meta(
                 name=service.metadata.name,
                 namespace=key.namespace,
                 labels=labels,
-                annotations={CLUSTER: marks[CLUSTER]},
+                annotations={CLUSTER: annotations[CLUSTER]},
             )
-            spec = copied(service.spec)
+            spec = copied_service_spec(service.spec)
             copy = Service(metadata=meta, spec=spec, status=service.status)
             yield Desired(copy, snapshot.local, sources=sources)
 
 
-def _trouble(here: FederatedStatefulSet, snapshot: Snapshot, broker: ClusterId) -> str:
-    """Why the broker does not take the set; empty if nothing is known."""
-    outcome = snapshot.fact(WriteOutcome, ClusterObjectRef(broker, object_ref(here)))
+def _write_error(hosted: FederatedStatefulSet, snapshot: Snapshot, broker: ClusterId) -> str:
+    """Why the broker refuses the set; empty if it does not, or nothing is known."""
+    outcome = snapshot.fact(WriteOutcome, ClusterObjectRef(broker, object_ref(hosted)))
     return outcome.message if outcome is not None and outcome.result in FAILED_RESULTS else ""
 
 
-def _told(
-    here: FederatedStatefulSet, there: FederatedStatefulSet | None, snapshot: Snapshot, trouble: str
+def _status_patch(
+    hosted: FederatedStatefulSet,
+    at_broker: FederatedStatefulSet | None,
+    snapshot: Snapshot,
+    error: str,
 ) -> Patch:
-    """The status at home: what the broker's copy says, as far as that is about this set."""
-    place = ClusterObjectRef(snapshot.local, object_ref(here))
-    generation = here.metadata.generation
-    if trouble:
-        return Patch(place, _refused(here, trouble, snapshot), "status")
-    if there is None or OWNER not in there.metadata.labels or there.spec != here.spec:
-        return Patch(place, {})  # what stands is told until there is something newer
-    status = there.status
-    if status.observed_generation != there.metadata.generation:
+    """The status at the host: that of the broker's copy, if it is up to date."""
+    place = ClusterObjectRef(snapshot.local, object_ref(hosted))
+    generation = hosted.metadata.generation
+    if error:
+        return Patch(place, _refused_status(hosted, error, snapshot), "status")
+    if at_broker is None or OWNER not in at_broker.metadata.labels or at_broker.spec != hosted.spec:
+        return Patch(place, {})  # the present status stays until there is a newer one
+    status = at_broker.status
+    if status.observed_generation != at_broker.metadata.generation:
         return Patch(place, {})
     conditions = [replace(c, observed_generation=generation) for c in status.conditions]
-    told: Wire = msgspec.to_builtins(
+    copied: Wire = msgspec.to_builtins(
         replace(status, observed_generation=generation, conditions=tuple(conditions))
     )
     counts = ("replicas", "readyReplicas", "currentReplicas", "updatedReplicas")
     zeros: Wire = {**dict.fromkeys(counts, 0), "clusters": []}
-    return Patch(place, {"status": {**zeros, **told}}, "status")
+    return Patch(place, {"status": {**zeros, **copied}}, "status")
 
 
-def _refused(here: FederatedStatefulSet, message: str, snapshot: Snapshot) -> Wire:
-    wanted: tuple[Condition, ...] = (
+def _refused_status(hosted: FederatedStatefulSet, message: str, snapshot: Snapshot) -> Wire:
+    desired: tuple[Condition, ...] = (
         condition("Valid", False, "NotPassedOn", f"the broker does not take it: {message}"[:1000]),
     )
-    generation = here.metadata.generation
-    after = merged(here.status.conditions, wanted, snapshot.now, generation)
+    generation = hosted.metadata.generation
+    after = merged(hosted.status.conditions, desired, snapshot.now, generation)
     return {"status": {"conditions": msgspec.to_builtins(after)}}

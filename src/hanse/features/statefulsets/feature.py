@@ -1,4 +1,4 @@
-"""The feature: what it watches, what wakes which decision, and the decisions."""
+"""The feature: its watches, the keys of changes, and the plan of each kind of key."""
 
 from collections.abc import Iterable, Iterator
 
@@ -27,17 +27,17 @@ from hanse.model.objects import Object
 from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
 
-_SHARED = ("shares", "status")
+_SHARED_TOPICS = ("shares", "status")
 OBJECTS, STATUS, FIELDS = Writes.OBJECTS, Writes.STATUS, Writes.FIELDS
 
 
 class StatefulSets:
-    """StatefulSets over clusters, by one broker namespace."""
+    """Distributes StatefulSets over the clusters of a fleet, coordinated through the broker."""
 
     name = "statefulsets"
 
-    def __init__(self, home: str) -> None:
-        self._home = home
+    def __init__(self, broker_namespace: str) -> None:
+        self._broker_namespace = broker_namespace
         self.watches: tuple[Watch, ...] = (
             Watch(Role.LOCAL, StatefulSet, indexes=(STATEFUL_SETS_BY_SET,), writes=OBJECTS),
             Watch(Role.LOCAL, Service, indexes=(SERVICES_BY_SET,), writes=OBJECTS | STATUS),
@@ -64,11 +64,11 @@ class StatefulSets:
             Watch(
                 Role.BROKER,
                 StatefulSetPart,
-                namespace=home,
+                namespace=broker_namespace,
                 indexes=(PARTS_BY_SET, TOMBSTONES_BY_CLUSTER),
                 writes=OBJECTS,
             ),
-            Watch(Role.BROKER, Lease, namespace=home),
+            Watch(Role.BROKER, Lease, namespace=broker_namespace),
             Watch(Role.BROKER, Node),
             Watch(Role.BROKER, Namespace, writes=Writes.MISSING),
         )
@@ -76,29 +76,29 @@ class StatefulSets:
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         match change:
             case ObjectChange(where) if where == snapshot.local:
-                return self._woken_at_home(change, snapshot)
+                return self._keys_for_local_change(change, snapshot)
             case ObjectChange():
-                return self._woken_by_broker(change, snapshot)
+                return self._keys_for_broker_change(change, snapshot)
             case FactChange():
-                return self._woken_by_fact(change, snapshot)
+                return self._keys_for_fact(change, snapshot)
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
         match key.topic:
             case "shares":
-                return plan_shares(key, snapshot, self._home)
+                return plan_shares(key, snapshot, self._broker_namespace)
             case "status":
-                return plan_status(key, snapshot, self._home)
+                return plan_status(key, snapshot, self._broker_namespace)
             case "mirror":
-                return plan_broker_sync(key, snapshot, self._home)
+                return plan_broker_sync(key, snapshot, self._broker_namespace)
             case _:
-                return plan_local(key, snapshot, self._home)
+                return plan_local(key, snapshot, self._broker_namespace)
 
-    def _woken_at_home(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
+    def _keys_for_local_change(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
         obj = change.object
         meta = obj.metadata
         match obj:
             case Pod():
-                yield from _of_pod(obj, snapshot)
+                yield from _pod_keys(obj, snapshot)
             case Namespace():
                 broker = broker_cluster(snapshot)
                 for record in (
@@ -107,7 +107,7 @@ class StatefulSets:
                     yield Key("local", record.metadata.name, meta.name)
             case FederatedStatefulSet() | StatefulSetShares():
                 yield Key("mirror", meta.name, meta.namespace)
-                if _came_or_goes(change):
+                if _changes_liveness(change):
                     for name in list_governed_federated_sets(
                         governing_service(obj), meta.namespace, snapshot, snapshot.local
                     ):
@@ -116,128 +116,128 @@ class StatefulSets:
                 place = f"{meta.namespace}/{meta.name}"
                 for hosted in snapshot.by(snapshot.local, FEDERATED_SETS_BY_SERVICE, place):
                     yield Key("mirror", hosted.metadata.name, meta.namespace)
-                for side in (change.before, change.after):  # another set may have taken it over
-                    yield from _of_set(side) if side is not None else ()
+                for version in (change.before, change.after):  # another set may have adopted it
+                    yield from _local_keys(version) if version is not None else ()
             case _:
-                yield from _of_set(obj)
+                yield from _local_keys(obj)
 
-    def _woken_by_broker(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
+    def _keys_for_broker_change(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
         obj = change.object
         meta = obj.metadata
         match obj:
             case StatefulSet() | FederatedStatefulSet() | StatefulSetShares():
-                yield from _all_of(meta.name, meta.namespace)
-                yield from _hosted(meta.name, meta.namespace, snapshot)
-                yield from _beside(change, snapshot)
+                yield from _set_keys(meta.name, meta.namespace)
+                yield from _sync_keys(meta.name, meta.namespace, snapshot)
+                yield from _keys_of_sets_with_same_service(change, snapshot)
             case StatefulSetPart():
-                yield from _all_of(obj.spec.name, obj.spec.namespace)
-                yield from _hosted(obj.spec.name, obj.spec.namespace, snapshot)
+                yield from _set_keys(obj.spec.name, obj.spec.namespace)
+                yield from _sync_keys(obj.spec.name, obj.spec.namespace, snapshot)
                 if obj.spec.ended is not None and obj.spec.cluster == snapshot.local:
                     yield from keys_of_expired_tombstones(snapshot, change.where)
             case Service() if CLUSTER in meta.annotations:
-                yield from _hosted(meta.labels.get(SET, ""), meta.namespace, snapshot)
+                yield from _sync_keys(meta.labels.get(SET, ""), meta.namespace, snapshot)
             case Service():
                 place = f"{meta.namespace}/{meta.name}"
-                plain = snapshot.by(change.where, SETS_BY_SERVICE, place)
+                stateful_sets = snapshot.by(change.where, SETS_BY_SERVICE, place)
                 for governed in (
-                    *plain,
+                    *stateful_sets,
                     *snapshot.by(change.where, FEDERATED_SETS_BY_SERVICE, place),
                 ):
-                    yield from _all_of(governed.metadata.name, governed.metadata.namespace)
-            case Lease() if change.before is None or _holder(change.before) != _holder(
+                    yield from _set_keys(governed.metadata.name, governed.metadata.namespace)
+            case Lease() if change.before is None or _lease_holder(change.before) != _lease_holder(
                 change.after
             ):
-                yield from self._all_shared(snapshot)
+                yield from self._all_shared_keys(snapshot)
             case Node() if change.before is None or change.after is None:
-                yield from self._everything(snapshot)
+                yield from self._all_keys(snapshot)
             case _:
                 return
 
-    def _woken_by_fact(self, change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
+    def _keys_for_fact(self, change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
         match change.fact:
             case ClusterState():
-                yield from self._everything(snapshot)
+                yield from self._all_keys(snapshot)
             case LeaseLiveness(where) if where == broker_cluster(snapshot):
-                yield from self._all_shared(snapshot)
+                yield from self._all_shared_keys(snapshot)
             case WriteOutcome(place) if (
                 place.where == snapshot.local or place.ref.kind == Service.kind
             ):
-                yield from self._troubled(place.ref.name, place.ref.namespace, snapshot)
+                yield from self._keys_for_object_name(place.ref.name, place.ref.namespace, snapshot)
             case WriteOutcome(place) if place.ref.kind == FederatedStatefulSet.kind:
-                yield from _hosted(place.ref.name, place.ref.namespace, snapshot)
+                yield from _sync_keys(place.ref.name, place.ref.namespace, snapshot)
             case _:
                 return
 
-    def _troubled(self, name: str, namespace: str, snapshot: Snapshot) -> Iterator[Key]:
-        """The sets that an object of that name in this cluster may belong to."""
+    def _keys_for_object_name(self, name: str, namespace: str, snapshot: Snapshot) -> Iterator[Key]:
+        """The keys of the sets that an object of that name in this cluster may belong to."""
         broker = broker_cluster(snapshot)
         for record in snapshot.in_namespace(broker, StatefulSetShares, namespace) if broker else ():
             own = cluster_set_name(record.metadata.name, snapshot.local)
             if name == record.spec.service or name == own or name.startswith(f"{own}-"):
                 yield Key("local", record.metadata.name, namespace)
 
-    def _all_shared(self, snapshot: Snapshot) -> Iterator[Key]:
-        return (key for key in self._everything(snapshot) if key.topic in _SHARED)
+    def _all_shared_keys(self, snapshot: Snapshot) -> Iterator[Key]:
+        return (key for key in self._all_keys(snapshot) if key.topic in _SHARED_TOPICS)
 
-    def _everything(self, snapshot: Snapshot) -> Iterator[Key]:
+    def _all_keys(self, snapshot: Snapshot) -> Iterator[Key]:
         for hosted in snapshot.all(snapshot.local, FederatedStatefulSet):
             yield Key("mirror", hosted.metadata.name, hosted.metadata.namespace)
         broker = broker_cluster(snapshot)
         kinds: tuple[type[Object], ...] = (StatefulSet, FederatedStatefulSet, StatefulSetShares)
         for kind in kinds if broker is not None else ():
             for obj in snapshot.all(broker or "", kind):
-                yield from _all_of(obj.metadata.name, obj.metadata.namespace)
-        held: tuple[type[Object], ...] = (StatefulSet, Service)
-        for kind in held:  # of sets, too, that the broker has no more
+                yield from _set_keys(obj.metadata.name, obj.metadata.namespace)
+        owned_kinds: tuple[type[Object], ...] = (StatefulSet, Service)
+        for kind in owned_kinds:  # also of sets that the broker does not have any more
             for obj in snapshot.all(snapshot.local, kind):
-                yield from _of_set(obj)
+                yield from _local_keys(obj)
 
 
-def _all_of(name: str, namespace: str) -> Iterator[Key]:
-    """Every decision about a set; what clusters wait for comes before what is only told."""
+def _set_keys(name: str, namespace: str) -> Iterator[Key]:
+    """Every key of a set at the broker; shares first, since clusters wait for them."""
     yield Key("shares", name, namespace)
     yield Key("local", name, namespace)
     yield Key("status", name, namespace)
 
 
-def _beside(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-    """The sets behind one Service with a set that came or goes: another may have to keep it."""
+def _keys_of_sets_with_same_service(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
+    """The keys of sets that share a Service with one that appears or goes: its owner may change."""
     obj = change.object
-    space = obj.metadata.namespace
-    if _came_or_goes(change):
-        for name in list_governed_sets(governing_service(obj), space, snapshot, change.where):
-            yield Key("local", name, space)
+    namespace = obj.metadata.namespace
+    if _changes_liveness(change):
+        for name in list_governed_sets(governing_service(obj), namespace, snapshot, change.where):
+            yield Key("local", name, namespace)
 
 
-def _came_or_goes(change: ObjectChange) -> bool:
-    """Whether a set lives from now on, or does no more."""
-    return _life(change.before) != _life(change.after)
+def _changes_liveness(change: ObjectChange) -> bool:
+    """Whether a set appears, goes or is orphaned with a change."""
+    return _liveness(change.before) != _liveness(change.after)
 
 
-def _life(obj: Object | None) -> tuple[bool, bool]:
-    """Whether it is there to stay, and nobody has let go of it."""
+def _liveness(obj: Object | None) -> tuple[bool, bool]:
+    """Whether an object exists and is not terminating, and is not orphaned."""
     if obj is None or obj.metadata.deletion_timestamp is not None:
         return False, False
     return True, ORPHANED not in obj.metadata.annotations
 
 
-def _hosted(name: str, namespace: str, snapshot: Snapshot) -> Iterator[Key]:
+def _sync_keys(name: str, namespace: str, snapshot: Snapshot) -> Iterator[Key]:
     kinds: tuple[type[Object], ...] = (FederatedStatefulSet, StatefulSetShares)
     if any(snapshot.get(snapshot.local, kind, name, namespace) is not None for kind in kinds):
         yield Key("mirror", name, namespace)
 
 
-def _of_set(obj: Object) -> Iterator[Key]:
+def _local_keys(obj: Object) -> Iterator[Key]:
     meta = obj.metadata
     if SET in meta.labels:
         yield Key("local", meta.labels[SET], meta.namespace)
 
 
-def _holder(lease: Object | None) -> str:
+def _lease_holder(lease: Object | None) -> str:
     return lease.spec.holder_identity if isinstance(lease, Lease) else ""
 
 
-def _of_pod(pod: Pod, snapshot: Snapshot) -> Iterator[Key]:
+def _pod_keys(pod: Pod, snapshot: Snapshot) -> Iterator[Key]:
     meta = pod.metadata
     for owner in meta.owner_references:
         own = snapshot.get(snapshot.local, StatefulSet, owner.name, meta.namespace)

@@ -1,4 +1,4 @@
-"""What the feature knows of the fleet: its broker, its members, and who is alive."""
+"""The fleet as the feature observes it: its broker, its members, and their reports."""
 
 from datetime import datetime, timedelta
 
@@ -16,7 +16,7 @@ PARTS_BY_SET = Index(
 )
 
 
-class Member(Struct, frozen=True):
+class FleetMember(Struct, frozen=True):
     """A cluster of the fleet."""
 
     cluster: ClusterId
@@ -24,7 +24,7 @@ class Member(Struct, frozen=True):
 
 
 def departed_broker(snapshot: Snapshot) -> ClusterId | None:
-    """The broker that this cluster is taking leave of, or has left for good."""
+    """The broker that this cluster is leaving, or has left for good."""
     leaving = (
         s.cluster for s in snapshot.facts(ClusterState) if s.leaving and Role.BROKER in s.roles
     )
@@ -32,58 +32,62 @@ def departed_broker(snapshot: Snapshot) -> ClusterId | None:
 
 
 def is_broker_listed(broker: ClusterId, snapshot: Snapshot) -> bool:
-    """Whether everything at the broker was read once; from half of it nothing is decided."""
+    """Whether everything at the broker was listed once: nothing is decided on a part of it."""
     state = snapshot.fact(ClusterState, broker)
     return state is not None and state.listed
 
 
-def members(snapshot: Snapshot, broker: ClusterId, home: str) -> tuple[Member, ...]:
-    """The clusters whose agents have worked, in the order of their names."""
+def list_members(
+    snapshot: Snapshot, broker: ClusterId, broker_namespace: str
+) -> tuple[FleetMember, ...]:
+    """The clusters that hold a Lease at the broker, by name."""
     leases = [
         lease
-        for lease in snapshot.in_namespace(broker, Lease, home)
+        for lease in snapshot.in_namespace(broker, Lease, broker_namespace)
         if lease.spec.holder_identity == lease.metadata.name
     ]
     leases.sort(key=lambda lease: lease.metadata.name)
-    return tuple(Member(le.metadata.name, _is_healthy(le, snapshot, broker, home)) for le in leases)
+    return tuple(
+        FleetMember(le.metadata.name, _is_healthy(le, snapshot, broker, broker_namespace))
+        for le in leases
+    )
 
 
 def list_parts(
     key: Key, snapshot: Snapshot, broker: ClusterId
 ) -> dict[ClusterId, StatefulSetPartSpec]:
-    """What clusters report of one set that they still have to do with, in a form that we know."""
+    """The reports of clusters about one set, without tombstones and newer schemas."""
     found = snapshot.by(broker, PARTS_BY_SET, f"{key.namespace}/{key.name}")
-    told = (part.spec for part in found)
-    return {part.cluster: part for part in told if not part.newer and part.ended is None}
+    specs = (part.spec for part in found)
+    return {part.cluster: part for part in specs if not part.newer and part.ended is None}
 
 
 def clusters_with_newer_parts(
     key: Key, snapshot: Snapshot, broker: ClusterId
 ) -> frozenset[ClusterId]:
-    """The clusters whose reports are of a later form than we know: as if out of sight."""
+    """The clusters whose reports have a newer schema: they count as unobserved."""
     found = snapshot.by(broker, PARTS_BY_SET, f"{key.namespace}/{key.name}")
     return frozenset(part.spec.cluster for part in found if part.spec.newer)
 
 
-def _is_healthy(lease: Lease, snapshot: Snapshot, broker: ClusterId, home: str) -> bool:
-    """Whether a cluster may be given replicas: alive, and as far as we know not for the last time.
+def _is_healthy(lease: Lease, snapshot: Snapshot, broker: ClusterId, broker_namespace: str) -> bool:
+    """Whether a cluster may be given replicas: its Lease is being renewed.
 
-    Before we have watched a Lease for a while its own time must do; clocks that are far apart only
-    make us wait.
+    Until a Lease was observed for a while its renew time decides; clock skew only delays that.
     """
     cluster = lease.metadata.name
-    pulse = snapshot.fact(LeaseLiveness, (broker, home, cluster))
+    liveness = snapshot.fact(LeaseLiveness, (broker, broker_namespace, cluster))
     if cluster == snapshot.local:
         return True
-    if pulse is not None:
-        return pulse.alive
-    renewed = _time_in(lease.spec.renew_time)
+    if liveness is not None:
+        return liveness.alive
+    renewed = _parse_time(lease.spec.renew_time)
     if renewed is None:
         return False
     return abs(snapshot.now - renewed) < timedelta(seconds=lease.spec.lease_duration_seconds)
 
 
-def _time_in(text: str | None) -> datetime | None:
+def _parse_time(text: str | None) -> datetime | None:
     try:
         return datetime.fromisoformat(text) if text else None
     except ValueError:

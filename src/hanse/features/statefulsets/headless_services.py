@@ -1,7 +1,7 @@
-"""Which set keeps a headless Service that governs several: the first of them by name.
+"""Which set owns the copy of a headless Service that governs several: the first by name.
 
-The copy of a Service is one object, whatever number of sets is behind it. The first set that lives
-keeps it for all; when that set goes, the next takes the copy over as it stands.
+The copy of a Service is one object, however many sets it governs. The first live set by name keeps
+it for all; when that set is deleted, the next one adopts the copy unchanged.
 """
 
 from hanse.features.statefulsets.submitted import find_submitted_set
@@ -27,7 +27,7 @@ FEDERATED_SETS_BY_SERVICE = Index(
 
 
 def governing_service(obj: Object) -> str:
-    """The headless Service that a set, or its shares, are about."""
+    """The name of the headless Service of a set or of its shares."""
     match obj:
         case StatefulSet(spec=spec):
             return spec.service_name
@@ -42,39 +42,43 @@ def governing_service(obj: Object) -> str:
 def list_governed_sets(
     service: str, namespace: str, snapshot: Snapshot, broker: ClusterId
 ) -> set[str]:
-    """The names of the sets that a Service governs, as they were submitted to the federation."""
-    plain = snapshot.by(broker, SETS_BY_SERVICE, f"{namespace}/{service}") if service else ()
-    placed = list_governed_federated_sets(service, namespace, snapshot, broker)
-    return {one.metadata.name for one in plain} | placed
+    """The names of the sets at the broker that a Service governs."""
+    stateful_sets = (
+        snapshot.by(broker, SETS_BY_SERVICE, f"{namespace}/{service}") if service else ()
+    )
+    federated_sets = list_governed_federated_sets(service, namespace, snapshot, broker)
+    return {each.metadata.name for each in stateful_sets} | federated_sets
 
 
 def list_governed_federated_sets(
     service: str, namespace: str, snapshot: Snapshot, where: ClusterId
 ) -> set[str]:
-    """Those of them that are of the other kind, at the broker or at a host."""
-    placed = (
+    """The names of the FederatedStatefulSets that a Service governs, at the broker or a host."""
+    federated_sets = (
         snapshot.by(where, FEDERATED_SETS_BY_SERVICE, f"{namespace}/{service}") if service else ()
     )
-    return {one.metadata.name for one in placed if one.metadata.deletion_timestamp is None}
+    return {
+        each.metadata.name for each in federated_sets if each.metadata.deletion_timestamp is None
+    }
 
 
 def service_keeper(service: str, namespace: str, snapshot: Snapshot, broker: ClusterId) -> str:
-    """The set that keeps the copy of a headless Service in every cluster; empty if none does."""
+    """The set that owns the copies of a headless Service in all clusters; empty if none does."""
     names = list_governed_sets(service, namespace, snapshot, broker)
     return min(
-        (n for n in names if _lives(Key("local", n, namespace), snapshot, broker)), default=""
+        (n for n in names if _is_live(Key("local", n, namespace), snapshot, broker)), default=""
     )
 
 
 def is_kept_for_another_set(obj: Object, key: Key, snapshot: Snapshot, broker: ClusterId) -> bool:
-    """Whether something of a set's is a Service that another set keeps from now on."""
+    """Whether an object of a set is a Service that another set owns from now on."""
     if not isinstance(obj, Service) or broker_cluster(snapshot) != broker:
         return False
     return service_keeper(obj.metadata.name, key.namespace, snapshot, broker) not in ("", key.name)
 
 
-def _lives(key: Key, snapshot: Snapshot, broker: ClusterId) -> bool:
-    """Whether a set has shares and is there to stay."""
+def _is_live(key: Key, snapshot: Snapshot, broker: ClusterId) -> bool:
+    """Whether a set has shares, and is neither terminating nor orphaned."""
     submitted = find_submitted_set(key, snapshot, broker)
     record = snapshot.get(broker, StatefulSetShares, key.name, key.namespace)
     if submitted is None or record is None or record.spec.newer:

@@ -1,4 +1,4 @@
-"""What one cluster does for a set: its StatefulSet, the headless Service, replicas' balancers."""
+"""The local plan of a set: its StatefulSet, headless Service and load balancers in this cluster."""
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,15 +16,26 @@ from hanse.features.statefulsets.fleet import (
 )
 from hanse.features.statefulsets.headless_services import is_kept_for_another_set, service_keeper
 from hanse.features.statefulsets.load_balancers import (
-    balancers,
+    broker_services,
+    build_replica_services,
     conflicting_service_removals,
     overwrite_events,
     pod_label_patches,
-    stand_ins,
 )
-from hanse.features.statefulsets.names import REVISION, SET, cluster_set_name, part_name, users
-from hanse.features.statefulsets.owned_objects import is_released_by, kept, released, standing
-from hanse.features.statefulsets.part_report import report
+from hanse.features.statefulsets.names import (
+    REVISION,
+    SET,
+    cluster_set_name,
+    part_name,
+    user_metadata,
+)
+from hanse.features.statefulsets.owned_objects import (
+    is_released_by,
+    list_owned,
+    plan_release,
+    plan_unchanged,
+)
+from hanse.features.statefulsets.part_report import build_report
 from hanse.features.statefulsets.shares import list_replica_names
 from hanse.features.statefulsets.submitted import (
     SubmittedSet,
@@ -42,163 +53,174 @@ from hanse.model.plan import Desired, Key, Plan
 from hanse.model.snapshot import Snapshot
 
 
-class _Case(Struct, frozen=True):
-    """One set that this cluster has to do with."""
+class _PlacedSet(Struct, frozen=True):
+    """A set with shares, as this cluster plans its part of it."""
 
     key: Key
     submitted: SubmittedSet
     record: StatefulSetShares
     broker: ClusterId
     service: Service | None
-    """The headless Service at the door."""
+    """The headless Service at the broker."""
     parts: dict[ClusterId, StatefulSetPartSpec]
 
 
-def plan_local(key: Key, snapshot: Snapshot, home: str) -> Plan:
-    """All that this cluster has of one set, and its report about it."""
-    plan, broker = _plan(key, snapshot, home), broker_cluster(snapshot)
-    if broker is None:
-        return plan
-    theirs = [
-        o for o in standing(key, snapshot) if is_kept_for_another_set(o, key, snapshot, broker)
-    ]
-    left = tuple(
-        ClusterObjectRef(snapshot.local, object_ref(o)) for o in theirs
-    )  # until they have taken it over
-    return replace(plan, kept=(*plan.kept, *left)) if left else plan
-
-
-def _plan(key: Key, snapshot: Snapshot, home: str) -> Plan:
+def plan_local(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
+    """The objects of one set in this cluster, and its report at the broker."""
     broker = broker_cluster(snapshot)
     if broker is None:
-        left = departed_broker(snapshot)
-        return released(key, snapshot, left, home) if left is not None else Plan()
+        return _plan_departed(key, snapshot, broker_namespace)
+    plan = _plan_set(key, snapshot, broker, broker_namespace)
+    kept = tuple(
+        ClusterObjectRef(snapshot.local, object_ref(obj))
+        for obj in list_owned(key, snapshot)
+        if is_kept_for_another_set(obj, key, snapshot, broker)  # until that set has adopted it
+    )
+    return replace(plan, kept=(*plan.kept, *kept)) if kept else plan
+
+
+def _plan_departed(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
+    """The plan of a cluster that has left the fleet, or never joined one."""
+    broker = departed_broker(snapshot)
+    if broker is None:
+        return Plan()
+    return plan_release(key, snapshot, broker, broker_namespace)
+
+
+def _plan_set(key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str) -> Plan:
+    """The plan by the state of the set: placed, invalid, terminating, orphaned, or missing."""
     record = snapshot.get(broker, StatefulSetShares, key.name, key.namespace)
     newer = snapshot.local in clusters_with_newer_parts(key, snapshot, broker) or (
         record and record.spec.newer
     )
     if newer or not is_broker_listed(broker, snapshot):
-        return kept(key, snapshot, broker, home)
+        return plan_unchanged(key, snapshot, broker, broker_namespace)
     submitted = find_submitted_set(key, snapshot, broker)
     if submitted is None or submitted.terminating:
         if record is None:
-            return plan_missing_set(key, snapshot, broker, home)
-        orphaned = not record.metadata.owner_references
-        return (
-            plan_release_with_tombstone(key, snapshot, broker, home)
-            if orphaned
-            else kept(key, snapshot, broker, home)
-        )
+            return plan_missing_set(key, snapshot, broker, broker_namespace)
+        if record.metadata.owner_references:
+            return plan_unchanged(key, snapshot, broker, broker_namespace)
+        return plan_release_with_tombstone(key, snapshot, broker, broker_namespace)
     if submitted.orphaned:
-        return plan_release_with_tombstone(key, snapshot, broker, home)
+        return plan_release_with_tombstone(key, snapshot, broker, broker_namespace)
     if submitted.faults and record is not None:
-        own = snapshot.get(
+        stateful_set = snapshot.get(
             snapshot.local, StatefulSet, cluster_set_name(key.name, snapshot.local), key.namespace
         )
-        submitted = with_last_applied(submitted, record.spec, own)
+        submitted = with_last_applied(submitted, record.spec, stateful_set)
     if record is None:
-        return plan_without_shares(key, snapshot, broker, home)
+        return plan_without_shares(key, snapshot, broker, broker_namespace)
     if submitted is None:
-        return kept(key, snapshot, broker, home)
+        return plan_unchanged(key, snapshot, broker, broker_namespace)
     service = snapshot.get(broker, Service, submitted.spec.service_name, submitted.namespace)
-    case = _Case(key, submitted, record, broker, service, list_parts(key, snapshot, broker))
-    return _held(case, snapshot, home)
+    placed = _PlacedSet(key, submitted, record, broker, service, list_parts(key, snapshot, broker))
+    return _plan_placed_set(placed, snapshot, broker_namespace)
 
 
-def _held(case: _Case, snapshot: Snapshot, home: str) -> Plan:
-    submitted, share = case.submitted, case.record.spec.of(snapshot.local)
-    here = _of_set(case, share, snapshot)
+def _plan_placed_set(placed: _PlacedSet, snapshot: Snapshot, broker_namespace: str) -> Plan:
+    submitted, share = placed.submitted, placed.record.spec.of(snapshot.local)
+    desired_here = _desired_objects(placed, share, snapshot)
     replicas = (
-        list_replica_names(submitted.name, case.record.spec, snapshot.local)
-        if submitted.balanced
+        list_replica_names(submitted.name, placed.record.spec, snapshot.local)
+        if submitted.load_balanced
         else []
     )
-    several = balancers(submitted, case.service, replicas)
-    sources = frozenset({case.broker})
-    here += [Desired(s, snapshot.local, step=3, sources=sources, takes_over=True) for s in several]
-    there = list(stand_ins(several, snapshot, case.broker))
-    part = report(
-        submitted, share, [*here, *there], snapshot, home, _made_before(case, snapshot, home)
+    services = build_replica_services(submitted, placed.service, replicas)
+    sources = frozenset({placed.broker})
+    desired_here += [
+        Desired(s, snapshot.local, step=3, sources=sources, takes_over=True) for s in services
+    ]
+    at_broker = list(broker_services(services, snapshot, placed.broker))
+    part = build_report(
+        submitted,
+        share,
+        [*desired_here, *at_broker],
+        snapshot,
+        broker_namespace,
+        _reported_uids(placed, snapshot, broker_namespace),
     )
     if share or part.spec.replicas or part.spec.trouble or part.spec.made:
-        there.append(Desired(part, case.broker, sources=frozenset({snapshot.local})))
+        at_broker.append(Desired(part, placed.broker, sources=frozenset({snapshot.local})))
     return Plan(
-        (*here, *there),
-        removals=tuple(conflicting_service_removals(several, snapshot)),
+        (*desired_here, *at_broker),
+        removals=tuple(conflicting_service_removals(services, snapshot)),
         patches=tuple(pod_label_patches(submitted, snapshot)),
-        events=tuple(overwrite_events(several, snapshot)),
+        events=tuple(overwrite_events(services, snapshot)),
     )
 
 
-def _made_before(case: _Case, snapshot: Snapshot, home: str) -> tuple[str, ...]:
-    """The StatefulSets that our report names already, of earlier sets of that name too."""
-    name = part_name(case.key.namespace, case.key.name, snapshot.local)
-    told = snapshot.get(case.broker, StatefulSetPart, name, home)
-    return told.spec.made if told is not None else ()
+def _reported_uids(
+    placed: _PlacedSet, snapshot: Snapshot, broker_namespace: str
+) -> tuple[str, ...]:
+    """The StatefulSet uids in our present report, including those of earlier sets of that name."""
+    name = part_name(placed.key.namespace, placed.key.name, snapshot.local)
+    report = snapshot.get(placed.broker, StatefulSetPart, name, broker_namespace)
+    return report.spec.made if report is not None else ()
 
 
-def _of_set(case: _Case, share: int, snapshot: Snapshot) -> list[Desired]:
-    """The set itself and what it stands on, one after the other."""
-    sources = frozenset({case.broker})
-    key, desired = case.key, list[Desired]()
+def _desired_objects(placed: _PlacedSet, share: int, snapshot: Snapshot) -> list[Desired]:
+    """The namespace, headless Service and StatefulSet, in consecutive steps."""
+    sources = frozenset({placed.broker})
+    key, desired = placed.key, list[Desired]()
     if snapshot.get(snapshot.local, Namespace, key.namespace) is None:
-        space = Namespace(metadata=Meta(name=key.namespace))
-        desired.append(Desired(space, snapshot.local, sources=sources, unowned=True))
-    headless = _headless(case, snapshot)
-    own = _stateful_set(case, share, snapshot)
-    for step, obj in ((1, headless), (2, own)):
+        namespace = Namespace(metadata=Meta(name=key.namespace))
+        desired.append(Desired(namespace, snapshot.local, sources=sources, unowned=True))
+    headless = _headless_service(placed, snapshot)
+    stateful_set = _stateful_set(placed, share, snapshot)
+    for step, obj in ((1, headless), (2, stateful_set)):
         if obj is not None:
             meta = obj.metadata
             found = snapshot.get(snapshot.local, type(obj), meta.name, meta.namespace)
-            again = is_released_by(found, key) or _was_anothers(found, key)
+            adopts = is_released_by(found, key) or _was_kept_by_another_set(found, key)
             desired.append(
-                Desired(obj, snapshot.local, step=step, sources=sources, takes_over=again)
+                Desired(obj, snapshot.local, step=step, sources=sources, takes_over=adopts)
             )
     return desired
 
 
-def _was_anothers(found: Object | None, key: Key) -> bool:
-    """Whether a copy was kept by another set, which leaves it to us."""
-    marks = found.metadata.labels if isinstance(found, Service) else {}
-    return OWNER in marks and marks.get(SET, key.name) != key.name
+def _was_kept_by_another_set(found: Object | None, key: Key) -> bool:
+    """Whether a Service was owned for another set, from which this one adopts it."""
+    labels = found.metadata.labels if isinstance(found, Service) else {}
+    return OWNER in labels and labels.get(SET, key.name) != key.name
 
 
-def _headless(case: _Case, snapshot: Snapshot) -> Service | None:
-    """The copy of the headless Service; none where another set or people have the same already."""
-    service, key = case.service, case.key
+def _headless_service(placed: _PlacedSet, snapshot: Snapshot) -> Service | None:
+    """The copy of the headless Service; None if another set owns it, or users made an equal one."""
+    service, key = placed.service, placed.key
     if service is None:
         return None
-    if service_keeper(service.metadata.name, key.namespace, snapshot, case.broker) not in (
+    if service_keeper(service.metadata.name, key.namespace, snapshot, placed.broker) not in (
         "",
         key.name,
     ):
         return None
     meta, spec = service.metadata, service.spec
-    standing = snapshot.get(snapshot.local, Service, meta.name, meta.namespace)
-    if standing is not None and OWNER not in standing.metadata.labels:
-        same = standing.headless and standing.spec.selector == spec.selector
-        if same and not is_released_by(standing, case.key):
+    current = snapshot.get(snapshot.local, Service, meta.name, meta.namespace)
+    if current is not None and OWNER not in current.metadata.labels:
+        same = current.headless and current.spec.selector == spec.selector
+        if same and not is_released_by(current, placed.key):
             return None
-    labels = {**users(meta.labels), SET: case.key.name}
+    labels = {**user_metadata(meta.labels), SET: placed.key.name}
     return Service(
         metadata=Meta(
             name=meta.name,
             namespace=meta.namespace,
             labels=labels,
-            annotations=users(meta.annotations),
+            annotations=user_metadata(meta.annotations),
         ),
-        spec=copied(spec),
+        spec=copied_service_spec(spec),
     )
 
 
-def copied(spec: ServiceSpec) -> ServiceSpec:
-    """The spec as it was written; addresses and their families are each cluster's own."""
+def copied_service_spec(spec: ServiceSpec) -> ServiceSpec:
+    """A Service's spec without what each cluster assigns: addresses, families, node ports."""
     policy = "" if spec.ip_family_policy == "SingleStack" else spec.ip_family_policy
-    own_address = "None" if spec.cluster_ip == "None" else ""
+    cluster_ip = "None" if spec.cluster_ip == "None" else ""
     ports = tuple(replace(port, node_port=0) for port in spec.ports)
     return replace(
         spec,
-        cluster_ip=own_address,
+        cluster_ip=cluster_ip,
         cluster_ips=(),
         ip_families=(),
         ip_family_policy=policy,
@@ -206,37 +228,41 @@ def copied(spec: ServiceSpec) -> ServiceSpec:
     )
 
 
-def _stateful_set(case: _Case, share: int, snapshot: Snapshot) -> StatefulSet | None:
-    submitted, name = case.submitted, cluster_set_name(case.key.name, snapshot.local)
-    found = snapshot.get(snapshot.local, StatefulSet, name, case.key.namespace)
-    standing = found if found is not None and OWNER in found.metadata.labels else None
-    if standing is None and snapshot.local not in case.parts:
-        return None  # our report comes first: it shows later that the set was known
-    if not share and not (standing is not None and deletes_claims(submitted.spec)):
+def _stateful_set(placed: _PlacedSet, share: int, snapshot: Snapshot) -> StatefulSet | None:
+    submitted, name = placed.submitted, cluster_set_name(placed.key.name, snapshot.local)
+    found = snapshot.get(snapshot.local, StatefulSet, name, placed.key.namespace)
+    current = found if found is not None and OWNER in found.metadata.labels else None
+    if current is None and snapshot.local not in placed.parts:
+        return None  # the report is written first: it later proves that the broker knew the set
+    if not share and not (current is not None and deletes_claims(submitted.spec)):
         return None
     template, revision = submitted.spec.template, submitted.revision
-    if standing is not None and (submitted.faults or not _may_update(case, snapshot.local)):
-        template = standing.spec.template
-        revision = standing.metadata.annotations.get(REVISION, "")
+    if current is not None and (submitted.faults or not _may_roll_out(placed, snapshot.local)):
+        template = current.spec.template
+        revision = current.metadata.annotations.get(REVISION, "")
     return StatefulSet(
         metadata=Meta(
             name=name,
-            namespace=case.key.namespace,
-            labels={**submitted.labels, SET: case.key.name},
+            namespace=placed.key.namespace,
+            labels={**submitted.labels, SET: placed.key.name},
             annotations={**submitted.annotations, REVISION: revision},
         ),
         spec=replace(submitted.spec, replicas=share, template=template),
     )
 
 
-def _may_update(case: _Case, here: ClusterId) -> bool:
-    """Whether the newest template may come here: at once, or after every cluster before us."""
-    if not case.submitted.updates_cluster_by_cluster:
+def _may_roll_out(placed: _PlacedSet, cluster: ClusterId) -> bool:
+    """Whether the newest template may roll out here: at once, or after all clusters before us."""
+    if not placed.submitted.updates_cluster_by_cluster:
         return True
-    for share in case.record.spec.shares:
-        if share.name == here:
+    for share in placed.record.spec.shares:
+        if share.name == cluster:
             return True
-        part = case.parts.get(share.name)
-        if part is None or part.revision != case.submitted.revision or part.share != share.replicas:
+        part = placed.parts.get(share.name)
+        if (
+            part is None
+            or part.revision != placed.submitted.revision
+            or part.share != share.replicas
+        ):
             return False
     return True

@@ -10,23 +10,23 @@ from hanse.model.objects import ClusterId, Wire
 PREFIX = "statefulsets.hanse.dev"
 
 SET = f"{PREFIX}/set"
-"""Label of all that a cluster holds of a set: the set's name."""
+"""Label of all objects of a set in a cluster: the set's name."""
 CLUSTER = f"{PREFIX}/cluster"
-"""Annotation of a replica's Service at the door: the one cluster that has it."""
+"""Annotation of a replica's Service at the broker: the cluster that runs the replica."""
 REVISION = f"{PREFIX}/revision"
-"""Annotation of a cluster's StatefulSet: the revision of the set that it was last told to run."""
+"""Annotation of a cluster's StatefulSet: the template revision that was last applied to it."""
 RELEASED = f"{PREFIX}/released"
-"""Annotation of what an orphaned set left behind: a set of that name takes it up again."""
+"""Annotation of objects released by an orphaned set: a new set of that name adopts them."""
 LOST = f"{PREFIX}/lost"
-"""Annotation of a report: the broker knew no such set, and what runs stays all the same."""
+"""Annotation of a report: the broker has no such set, and its StatefulSet runs on."""
 ORPHANED = f"{PREFIX}/orphaned"
-"""Annotation of a set as its host passed it on: it was deleted, and what runs is to run on."""
+"""Annotation of a host's set at the broker: it was orphaned, and its StatefulSets run on."""
 REBALANCE = f"{PREFIX}/rebalance"
-"""Annotation of a set: a new value asks for shares as if the set were new."""
+"""Annotation of a set: a new value requests shares as for a new set."""
 ON_LEAVE = f"{PREFIX}/on-leave"
-"""Annotation of a set: `keep` or `redistribute` the share of a cluster that has left for good."""
+"""Annotation of a set: `keep` or `redistribute` the share of a cluster that has left."""
 UPDATE = f"{PREFIX}/update"
-"""Annotation of a set: new templates go `everywhere` at once, or `cluster-by-cluster`."""
+"""Annotation of a set: new templates roll out `everywhere` at once, or `cluster-by-cluster`."""
 
 KUBEFED_PREFIX = "federation.kubernetes.io"
 LB_NEEDED = f"{KUBEFED_PREFIX}/statefulset-lb-needed"
@@ -34,32 +34,32 @@ REPLICAS = f"{KUBEFED_PREFIX}/stateful-replica-list"
 PREFERENCES = f"{KUBEFED_PREFIX}/statefulset-preferences"
 
 REPLICA_LABEL = "federated-statefulset"
-"""Label of a pod: its own name, as the design has it."""
+"""Label of a pod: its own name, as the kubefed design defines it."""
 POD_NAME = "statefulset.kubernetes.io/pod-name"
 """Label of every pod of a StatefulSet, there from the start."""
 REMOTE_LB_CLASS = "hanse.dev/elsewhere"
-"""Class of load balancers that stand in another cluster: no controller here makes one."""
+"""Class of load balancers that exist in another cluster: no controller here provisions one."""
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 MAX_SET_NAME = 52
-"""Characters of a StatefulSet's name: its pods' revision label adds a dash and ten more."""
+"""The longest name of a StatefulSet: its pods' revision label adds a dash and ten characters."""
 
 _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
 def cluster_set_name(name: str, cluster: ClusterId) -> str:
-    """What a set is called in one cluster."""
+    """The name of a set's StatefulSet in one cluster."""
     return f"{name}-{cluster}"
 
 
 def replica_name(name: str, cluster: ClusterId, ordinal: int) -> str:
-    """What a replica is called, in the whole fleet."""
+    """The name of a replica, unique in the fleet."""
     return f"{name}-{cluster}-{ordinal}"
 
 
 def name_error(name: str, clusters: tuple[ClusterId, ...]) -> str:
-    """What is wrong with a set's name and what to do; empty if nothing is."""
+    """The error of a set's name with its remedy; empty if the name is valid."""
     if not _LABEL.fullmatch(name):
         return (
             f"metadata.name: {name!r} cannot be part of its pods' host names; use lower-case "
@@ -73,19 +73,19 @@ def name_error(name: str, clusters: tuple[ClusterId, ...]) -> str:
     longest = max(clusters, key=lambda c: (len(c), c), default="")
     local = cluster_set_name(name, longest)
     if len(local) > MAX_SET_NAME:
-        most = MAX_SET_NAME - len(longest) - 1
+        allowed = MAX_SET_NAME - len(longest) - 1
         return (
             f"metadata.name: in cluster {longest} it becomes {local!r}, {len(local)} characters; "
             f"{MAX_SET_NAME} leave room for the revision in its pods' labels, so the name may "
-            f"have {max(most, 0)} here"
+            f"have {max(allowed, 0)} here"
         )
     return ""
 
 
 def template_revision(name: str, template: Wire) -> str:
-    """The name of one state of the pod template, the same for everybody."""
-    told = msgspec.json.encode(template, order="sorted")
-    return f"{name}-{blake2b(told, digest_size=5).hexdigest()}"
+    """The revision of a pod template: a hash that is the same in all clusters."""
+    encoded = msgspec.json.encode(template, order="sorted")
+    return f"{name}-{blake2b(encoded, digest_size=5).hexdigest()}"
 
 
 def part_name(namespace: str, name: str, cluster: ClusterId) -> str:
@@ -94,11 +94,11 @@ def part_name(namespace: str, name: str, cluster: ClusterId) -> str:
     return f"{name[:100]}-{cluster}-{digest}"
 
 
-def users(marks: dict[str, str]) -> dict[str, str]:
-    """Labels or annotations as the user wrote them, for copies: without anybody's bookkeeping."""
+def user_metadata(metadata: dict[str, str]) -> dict[str, str]:
+    """Labels or annotations that users wrote, without those that tools keep for themselves."""
     return {
         name: value
-        for name, value in marks.items()
+        for name, value in metadata.items()
         if not name.startswith(("hanse.dev/", f"{PREFIX}/"))
         and name not in (LAST_APPLIED, REPLICAS)
     }

@@ -1,10 +1,10 @@
-"""What an installation chooses about federated StatefulSets."""
+"""Options of federated StatefulSets."""
 
 from msgspec import Struct
 
 
 class StatefulSetOptions(Struct, frozen=True):
-    """The zone of replicas' names, and the federation's own name within it."""
+    """The DNS zone of replicas, and the federation's name within it."""
 
     zone: str = "example.com"
     federation: str = "myfederation"

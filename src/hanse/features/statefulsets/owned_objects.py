@@ -1,4 +1,4 @@
-"""What a cluster holds of a set, found again by its marks, and how it is let go of."""
+"""The objects of a set that a cluster owns, found by their labels, and how they are released."""
 
 from collections.abc import Iterator
 
@@ -15,17 +15,17 @@ from hanse.model.plan import Key, Patch, Plan
 from hanse.model.snapshot import Index, Snapshot
 
 
-def _of_set(obj: Object) -> list[str]:
-    marks = obj.metadata.labels
-    return [f"{obj.metadata.namespace}/{marks[SET]}"] if SET in marks and OWNER in marks else []
+def _set_keys(obj: Object) -> list[str]:
+    labels = obj.metadata.labels
+    return [f"{obj.metadata.namespace}/{labels[SET]}"] if SET in labels and OWNER in labels else []
 
 
-STATEFUL_SETS_BY_SET = Index(StatefulSet, "statefulsets-sets", _of_set)
-SERVICES_BY_SET = Index(Service, "statefulsets-services", _of_set)
+STATEFUL_SETS_BY_SET = Index(StatefulSet, "statefulsets-sets", _set_keys)
+SERVICES_BY_SET = Index(Service, "statefulsets-services", _set_keys)
 
 
-def standing(key: Key, snapshot: Snapshot) -> list[Object]:
-    """What is ours of a set in this cluster."""
+def list_owned(key: Key, snapshot: Snapshot) -> list[Object]:
+    """The objects of a set in this cluster that we own."""
     place = f"{key.namespace}/{key.name}"
     return [
         *snapshot.by(snapshot.local, STATEFUL_SETS_BY_SET, place),
@@ -33,37 +33,42 @@ def standing(key: Key, snapshot: Snapshot) -> list[Object]:
     ]
 
 
-def kept(key: Key, snapshot: Snapshot, broker: ClusterId, home: str) -> Plan:
-    """Everything stays as it stands, here and at the door."""
-    here = [ClusterObjectRef(snapshot.local, object_ref(o)) for o in standing(key, snapshot)]
-    there = [ClusterObjectRef(broker, object_ref(o)) for o in _at_door(key, snapshot, broker, home)]
-    return Plan(kept=(*here, *there))
+def plan_unchanged(key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str) -> Plan:
+    """A plan that keeps all objects of a set as they are, here and at the broker."""
+    here = [ClusterObjectRef(snapshot.local, object_ref(o)) for o in list_owned(key, snapshot)]
+    at_broker = [
+        ClusterObjectRef(broker, object_ref(o))
+        for o in _list_owned_at_broker(key, snapshot, broker, broker_namespace)
+    ]
+    return Plan(kept=(*here, *at_broker))
 
 
-def _at_door(key: Key, snapshot: Snapshot, broker: ClusterId, home: str) -> Iterator[Object]:
+def _list_owned_at_broker(
+    key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str
+) -> Iterator[Object]:
     own = part_name(key.namespace, key.name, snapshot.local)
-    if (part := snapshot.get(broker, StatefulSetPart, own, home)) is not None:
+    if (part := snapshot.get(broker, StatefulSetPart, own, broker_namespace)) is not None:
         yield part
     for service in snapshot.by(broker, SERVICES_BY_SET, f"{key.namespace}/{key.name}"):
         if service.metadata.annotations.get(CLUSTER) == snapshot.local:
             yield service
 
 
-def released(key: Key, snapshot: Snapshot, broker: ClusterId, home: str) -> Plan:
-    """Leave what runs here to the cluster's people: it is nobody's from now on.
+def plan_release(key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str) -> Plan:
+    """A plan that removes our ownership of all objects of a set: they run on without us.
 
-    The report goes last, so that others know who has not let go yet.
+    The report is deleted last, so that others know which clusters have not released yet.
     """
-    objects = standing(key, snapshot)
+    objects = list_owned(key, snapshot)
     if not objects:
         return Plan()
-    ours = [o for o in objects if not is_kept_for_another_set(o, key, snapshot, broker)]
-    patches = tuple(_freed(o, key, snapshot.local) for o in ours)
-    return replace(kept(key, snapshot, broker, home), patches=patches)
+    owned = [o for o in objects if not is_kept_for_another_set(o, key, snapshot, broker)]
+    patches = tuple(_release_patch(o, key, snapshot.local) for o in owned)
+    return replace(plan_unchanged(key, snapshot, broker, broker_namespace), patches=patches)
 
 
 def is_released_by(obj: Object | None, key: Key) -> bool:
-    """Whether something was left behind by an orphaned set of this name."""
+    """Whether an object was released by an orphaned set of this name."""
     return (
         obj is not None
         and OWNER not in obj.metadata.labels
@@ -71,8 +76,8 @@ def is_released_by(obj: Object | None, key: Key) -> bool:
     )
 
 
-def _freed(obj: Object, key: Key, here: ClusterId) -> Patch:
-    ours = dict.fromkeys(n for n in obj.metadata.annotations if n.startswith("hanse.dev/"))
-    marks = {**ours, RELEASED: f"{key.namespace}/{key.name}"}
-    change = {"metadata": {"labels": {OWNER: None}, "annotations": marks}}
+def _release_patch(obj: Object, key: Key, here: ClusterId) -> Patch:
+    owned = dict.fromkeys(n for n in obj.metadata.annotations if n.startswith("hanse.dev/"))
+    labels = {**owned, RELEASED: f"{key.namespace}/{key.name}"}
+    change = {"metadata": {"labels": {OWNER: None}, "annotations": labels}}
     return Patch(ClusterObjectRef(here, object_ref(obj)), change)

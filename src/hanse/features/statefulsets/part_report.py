@@ -1,4 +1,4 @@
-"""What this cluster reports of its part of a set."""
+"""The report of this cluster about its part of a set: a StatefulSetPart at the broker."""
 
 from collections.abc import Iterator
 
@@ -18,53 +18,58 @@ from hanse.model.snapshot import Snapshot
 FAILED_RESULTS = ("Foreign", "Refused", "Forbidden")
 
 
-def report(
+def build_report(
     submitted: SubmittedSet,
     share: int,
     desired: list[Desired],
     snapshot: Snapshot,
-    home: str,
-    before: tuple[str, ...] = (),
+    broker_namespace: str,
+    created_before: tuple[str, ...] = (),
 ) -> StatefulSetPart:
-    """The part as it stands, with what is in its way; `before` is what it had made till now.
+    """The present state of this cluster's part, its problems, and the uids of its StatefulSets.
 
-    A new share is told once the set has it, with what comes of it, and not in the set's own way.
+    The share is that of the existing StatefulSet: a new share is reported once it is applied.
     """
-    own = snapshot.get(
+    stateful_set = snapshot.get(
         snapshot.local,
         StatefulSet,
         cluster_set_name(submitted.name, snapshot.local),
         submitted.namespace,
     )
-    ours = own if own is not None and OWNER in own.metadata.labels else None
+    ours = (
+        stateful_set if stateful_set is not None and OWNER in stateful_set.metadata.labels else None
+    )
     applied = ours.metadata.annotations.get(REVISION, "") if ours is not None else ""
-    told = ours is not None and ours.status.observed_generation >= ours.metadata.generation
-    status = ours.status if ours is not None and told else None
+    is_current = ours is not None and ours.status.observed_generation >= ours.metadata.generation
+    status = ours.status if ours is not None and is_current else None
     spec = StatefulSetPartSpec(
         namespace=submitted.namespace,
         name=submitted.name,
         cluster=snapshot.local,
         share=ours.spec.replicas if ours is not None else share,
         applied=applied,
-        revision=applied if ours is not None and _is_complete(ours) else "",
+        revision=applied if ours is not None and _is_rolled_out(ours) else "",
         current_replicas=status.current_replicas if status else 0,
         updated_replicas=status.updated_replicas if status else 0,
         available_replicas=status.available_replicas if status else 0,
         replicas=tuple(_replicas(submitted, snapshot)) if ours is not None else (),
-        trouble="; ".join(_troubles(submitted, desired, snapshot))[:32000],
-        made=add_created_uid(ours, before),
+        trouble="; ".join(_problems(submitted, desired, snapshot))[:32000],
+        made=add_created_uid(ours, created_before),
     )
     name = part_name(submitted.namespace, submitted.name, snapshot.local)
-    return StatefulSetPart(metadata=Meta(name=name, namespace=home), spec=spec)
+    return StatefulSetPart(metadata=Meta(name=name, namespace=broker_namespace), spec=spec)
 
 
-def _is_complete(own: StatefulSet) -> bool:
-    """Whether every replica exists, is ready and runs the template as it stands."""
-    status = own.status
+def _is_rolled_out(stateful_set: StatefulSet) -> bool:
+    """Whether every replica exists, is ready and runs the present template."""
+    status = stateful_set.status
     return (
-        status.observed_generation >= own.metadata.generation
+        status.observed_generation >= stateful_set.metadata.generation
         and status.current_revision == status.update_revision
-        and status.replicas == status.ready_replicas == status.updated_replicas == own.spec.replicas
+        and status.replicas
+        == status.ready_replicas
+        == status.updated_replicas
+        == stateful_set.spec.replicas
     )
 
 
@@ -76,21 +81,21 @@ def _replicas(submitted: SubmittedSet, snapshot: Snapshot) -> Iterator[Replica]:
 
 def _addresses(replica: str, submitted: SubmittedSet, snapshot: Snapshot) -> tuple[str, ...]:
     service = snapshot.get(snapshot.local, Service, replica, submitted.namespace)
-    if not submitted.balanced or service is None or OWNER not in service.metadata.labels:
+    if not submitted.load_balanced or service is None or OWNER not in service.metadata.labels:
         return ()
-    given = service.status.load_balancer.ingress
-    return tuple(i.ip or i.hostname for i in given if i.ip or i.hostname)[:16]
+    ingress = service.status.load_balancer.ingress
+    return tuple(i.ip or i.hostname for i in ingress if i.ip or i.hostname)[:16]
 
 
-def _troubles(submitted: SubmittedSet, desired: list[Desired], snapshot: Snapshot) -> Iterator[str]:
-    space = snapshot.get(snapshot.local, Namespace, submitted.namespace)
-    if space is not None and space.terminating:
+def _problems(submitted: SubmittedSet, desired: list[Desired], snapshot: Snapshot) -> Iterator[str]:
+    namespace = snapshot.get(snapshot.local, Namespace, submitted.namespace)
+    if namespace is not None and namespace.terminating:
         yield f"namespace {submitted.namespace} is being deleted here"
-    for one in desired:
-        outcome = snapshot.fact(WriteOutcome, ClusterObjectRef(one.where, object_ref(one.object)))
+    for each in desired:
+        outcome = snapshot.fact(WriteOutcome, ClusterObjectRef(each.where, object_ref(each.object)))
         if outcome is not None and outcome.result in FAILED_RESULTS:
             yield (
                 outcome.message
-                if one.where == snapshot.local
+                if each.where == snapshot.local
                 else f"at the door: {outcome.message}"
             )

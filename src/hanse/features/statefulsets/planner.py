@@ -1,8 +1,8 @@
-"""Who runs how many replicas: a divisor method that grows and shrinks without moving anybody.
+"""Distributes replicas over clusters: a divisor method that never moves a replica.
 
-Replicas are given one by one to the cluster whose share is smallest for its weight, and taken one
-by one from where it is largest, so that each number of replicas is one step from the next. What
-comes out depends on the shares before, the wishes and who is healthy; on no order but the fleet's.
+Replicas are added one by one to the cluster with the smallest share for its weight, and removed one
+by one from the largest, so that each number of replicas is one step from the next. The result
+depends on the previous shares, the preferences and the healthy clusters; ties on the fleet's order.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ Shares = Mapping[ClusterId, int]
 
 
 class ReplicaPreference(Struct, frozen=True):
-    """What is wished of one cluster: its weight beside others, and how few and many it takes."""
+    """The preference for one cluster: its weight, and its smallest and largest share."""
 
     weight: int = 1
     min: int = 0
@@ -28,49 +28,51 @@ DEFAULT_PREFERENCE = ReplicaPreference()
 
 
 class Distribution(Struct, frozen=True):
-    """Shares for all replicas that found a place."""
+    """The shares of all replicas that could be placed."""
 
     shares: dict[ClusterId, int]
-    """Of clusters that have any, by name, so that who is away changes nothing."""
+    """Of clusters with replicas, by name, so that the order does not depend on health."""
     unplaced: int = 0
-    """Replicas that no healthy cluster may take."""
+    """The number of replicas that no healthy cluster may take."""
     surplus: int = 0
-    """Replicas too many that stand in clusters which cannot be reached."""
+    """The number of excess replicas in unhealthy clusters, which cannot be removed now."""
     below_min: tuple[ClusterId, ...] = ()
-    """Healthy clusters that have fewer than they should at least."""
+    """Healthy clusters with a share below their minimum."""
     above_max: tuple[ClusterId, ...] = ()
-    """Healthy clusters that have more than they should at most, from before that was wished."""
+    """Healthy clusters with a share above their maximum, from before it was set."""
 
 
-class _Bounds(Struct, frozen=True):
-    """One healthy cluster as a candidate: its place in the order breaks ties."""
+class _Candidate(Struct, frozen=True):
+    """One healthy cluster; its position in the fleet's order breaks ties."""
 
     cluster: ClusterId
-    place: int
-    wish: ReplicaPreference
+    position: int
+    preference: ReplicaPreference
 
 
 def distribute(
     wanted: int,
     before: Shares,
     healthy: Sequence[ClusterId],
-    wishes: Mapping[ClusterId, ReplicaPreference] | None = None,
+    preferences: Mapping[ClusterId, ReplicaPreference] | None = None,
 ) -> Distribution:
     """The shares of `wanted` replicas; `healthy` is in the fleet's order.
 
-    Shares of clusters that are not healthy stand as they are. No share shrinks when the sum grows,
-    none grows when it shrinks.
+    Shares of unhealthy clusters stay as they are. No share shrinks when the sum grows, and none
+    grows when it shrinks.
     """
-    wishes = wishes or {}
+    preferences = preferences or {}
     shares = {cluster: n for cluster, n in before.items() if n > 0}
-    candidates = [_Bounds(c, at, wishes.get(c, DEFAULT_PREFERENCE)) for at, c in enumerate(healthy)]
+    candidates = [
+        _Candidate(c, at, preferences.get(c, DEFAULT_PREFERENCE)) for at, c in enumerate(healthy)
+    ]
     missing = wanted - sum(shares.values())
     if missing > 0:
         missing = _grow(shares, candidates, missing)
     elif missing < 0:
         missing = -_shrink(shares, candidates, -missing)
-    below_min = [b.cluster for b in candidates if shares.get(b.cluster, 0) < b.wish.min]
-    above_max = [b.cluster for b in candidates if shares.get(b.cluster, 0) > b.wish.max]
+    below_min = [b.cluster for b in candidates if shares.get(b.cluster, 0) < b.preference.min]
+    above_max = [b.cluster for b in candidates if shares.get(b.cluster, 0) > b.preference.max]
     return Distribution(
         {cluster: shares[cluster] for cluster in sorted(shares) if shares[cluster]},
         unplaced=max(missing, 0),
@@ -80,60 +82,65 @@ def distribute(
     )
 
 
-def _grow(shares: dict[ClusterId, int], candidates: Sequence[_Bounds], missing: int) -> int:
-    """Add replicas, first where there are fewer than there should be; gives what found no place."""
-    below = [(b, min(b.wish.min, b.wish.max)) for b in candidates]
-    missing = _add(shares, below, missing, weigh=_alike)
-    weighed = [(b, b.wish.max) for b in candidates if b.wish.weight]
-    return _add(shares, weighed, missing, weigh=_by_weight)
+def _grow(shares: dict[ClusterId, int], candidates: Sequence[_Candidate], missing: int) -> int:
+    """Add replicas, first to shares below their minimum; returns how many could not be placed."""
+    below = [(b, min(b.preference.min, b.preference.max)) for b in candidates]
+    missing = _add(shares, below, missing, weight_of=_equally)
+    weighed = [(b, b.preference.max) for b in candidates if b.preference.weight]
+    return _add(shares, weighed, missing, weight_of=_by_weight)
 
 
-def _shrink(shares: dict[ClusterId, int], candidates: Sequence[_Bounds], many: int) -> int:
-    """Take replicas, first from where there are too many, last from where there should be some.
+def _shrink(shares: dict[ClusterId, int], candidates: Sequence[_Candidate], surplus: int) -> int:
+    """Remove replicas, first from shares above their maximum, last from those at their minimum.
 
-    Gives what could not be taken.
+    Returns how many could not be removed.
     """
-    many = _take(shares, [(b, max(b.wish.max, b.wish.min)) for b in candidates], many, weigh=_alike)
-    unweighed = [(b, b.wish.min) for b in candidates if not b.wish.weight]
-    many = _take(shares, unweighed, many, weigh=_alike)
-    above = [(b, b.wish.min) for b in candidates if b.wish.weight]
-    many = _take(shares, above, many, weigh=_by_weight)
-    return _take(shares, [(b, 0) for b in candidates], many, weigh=_alike)
+    surplus = _remove(
+        shares,
+        [(b, max(b.preference.max, b.preference.min)) for b in candidates],
+        surplus,
+        weight_of=_equally,
+    )
+    unweighed = [(b, b.preference.min) for b in candidates if not b.preference.weight]
+    surplus = _remove(shares, unweighed, surplus, weight_of=_equally)
+    above = [(b, b.preference.min) for b in candidates if b.preference.weight]
+    surplus = _remove(shares, above, surplus, weight_of=_by_weight)
+    return _remove(shares, [(b, 0) for b in candidates], surplus, weight_of=_equally)
 
 
-_Weigh = Callable[[_Bounds], int]
+_WeightOf = Callable[[_Candidate], int]
 
 
-def _alike(_: _Bounds) -> int:
+def _equally(_: _Candidate) -> int:
     return 1
 
 
-def _by_weight(bounds: _Bounds) -> int:
-    return bounds.wish.weight
+def _by_weight(bounds: _Candidate) -> int:
+    return bounds.preference.weight
 
 
 def _add(
     shares: dict[ClusterId, int],
-    limits: Iterable[tuple[_Bounds, int]],
+    limits: Iterable[tuple[_Candidate, int]],
     missing: int,
     *,
-    weigh: _Weigh,
+    weight_of: _WeightOf,
 ) -> int:
-    """Give to the smallest share for its weight, up to each one's limit."""
+    """Add to the smallest share for its weight, up to each limit; returns what is left."""
     open_ = [(b, limit) for b, limit in limits if shares.get(b.cluster, 0) < limit]
-    missing -= _add_many(shares, open_, missing, weigh)
+    missing -= _add_many(shares, open_, missing, weight_of)
     heap = [
-        ((2 * n + 1) / weigh(b), b.place, n, limit, b)
+        ((2 * n + 1) / weight_of(b), b.position, n, limit, b)
         for b, limit in open_
         if (n := shares.get(b.cluster, 0)) < limit
     ]
     heapify(heap)
     while missing > 0 and heap:
-        _, place, n, limit, b = heap[0]
+        _, position, n, limit, b = heap[0]
         shares[b.cluster] = n = n + 1
         missing -= 1
         if n < limit:
-            heapreplace(heap, ((2 * n + 1) / weigh(b), place, n, limit, b))
+            heapreplace(heap, ((2 * n + 1) / weight_of(b), position, n, limit, b))
         else:
             heappop(heap)
     return missing
@@ -141,20 +148,20 @@ def _add(
 
 def _add_many(
     shares: dict[ClusterId, int],
-    limits: Sequence[tuple[_Bounds, int]],
+    limits: Sequence[tuple[_Candidate, int]],
     missing: int,
-    weigh: _Weigh,
+    weight_of: _WeightOf,
 ) -> int:
-    """Give at once what surely comes before the last few; gives how many that were."""
+    """Add in bulk all but the last few replicas; returns how many were added."""
     if missing <= 4 * len(limits) or not limits:
         return 0
 
     def at(level: int) -> dict[ClusterId, int]:
-        """Shares when every next replica costs more than a level."""
+        """The shares at which the next replica of each cluster costs more than a level."""
         given: dict[ClusterId, int] = {}
         for b, limit in limits:
             n = shares.get(b.cluster, 0)
-            given[b.cluster] = max(n, min(limit, level * weigh(b) // 2))
+            given[b.cluster] = max(n, min(limit, level * weight_of(b) // 2))
         return given
 
     def added(level: int) -> int:
@@ -169,49 +176,49 @@ def _add_many(
     return given
 
 
-def _take(
+def _remove(
     shares: dict[ClusterId, int],
-    floors: Iterable[tuple[_Bounds, int]],
-    many: int,
+    floors: Iterable[tuple[_Candidate, int]],
+    surplus: int,
     *,
-    weigh: _Weigh,
+    weight_of: _WeightOf,
 ) -> int:
-    """Take from the largest share for its weight, down to each one's floor."""
+    """Remove from the largest share for its weight, down to each floor; returns what is left."""
     open_ = [(b, floor) for b, floor in floors if shares.get(b.cluster, 0) > floor]
-    many -= _take_many(shares, open_, many, weigh)
+    surplus -= _remove_many(shares, open_, surplus, weight_of)
     heap = [
-        (-(2 * n - 1) / weigh(b), -b.place, n, floor, b)
+        (-(2 * n - 1) / weight_of(b), -b.position, n, floor, b)
         for b, floor in open_
         if (n := shares.get(b.cluster, 0)) > floor
     ]
     heapify(heap)
-    while many > 0 and heap:
-        _, place, n, floor, b = heap[0]
+    while surplus > 0 and heap:
+        _, position, n, floor, b = heap[0]
         shares[b.cluster] = n = n - 1
-        many -= 1
+        surplus -= 1
         if n > floor:
-            heapreplace(heap, (-(2 * n - 1) / weigh(b), place, n, floor, b))
+            heapreplace(heap, (-(2 * n - 1) / weight_of(b), position, n, floor, b))
         else:
             heappop(heap)
-    return many
+    return surplus
 
 
-def _take_many(
+def _remove_many(
     shares: dict[ClusterId, int],
-    floors: Sequence[tuple[_Bounds, int]],
-    many: int,
-    weigh: _Weigh,
+    floors: Sequence[tuple[_Candidate, int]],
+    surplus: int,
+    weight_of: _WeightOf,
 ) -> int:
-    """Take at once what surely goes before the last few; gives how many that were."""
-    if many <= 4 * len(floors) or not floors:
+    """Remove in bulk all but the last few replicas; returns how many were removed."""
+    if surplus <= 4 * len(floors) or not floors:
         return 0
 
     def at(level: int) -> dict[ClusterId, int]:
-        """Shares when no last replica costs more than a level."""
+        """The shares at which the last replica of each cluster costs no more than a level."""
         left: dict[ClusterId, int] = {}
         for b, floor in floors:
             n = shares.get(b.cluster, 0)
-            left[b.cluster] = min(n, max(floor, (level * weigh(b) + 1) // 2))
+            left[b.cluster] = min(n, max(floor, (level * weight_of(b) + 1) // 2))
         return left
 
     def taken(level: int) -> int:
@@ -220,7 +227,7 @@ def _take_many(
     low, high = 0, 2 * (max(shares.get(b.cluster, 0) for b, _ in floors) + 1)
     while low < high:
         middle = (low + high) // 2
-        low, high = (low, middle) if taken(middle) <= many else (middle + 1, high)
+        low, high = (low, middle) if taken(middle) <= surplus else (middle + 1, high)
     gone = taken(low)
     shares.update(at(low))
     return gone

@@ -1,4 +1,4 @@
-"""What users wish about single clusters, as an annotation or as a placement."""
+"""Preferences of users about clusters, from an annotation or a placement."""
 
 from collections.abc import Iterable, Iterator
 from typing import Annotated
@@ -17,15 +17,15 @@ Number = Annotated[int, Meta(ge=0, le=NO_LIMIT)]
 
 
 class Preferences(Struct, frozen=True):
-    """Wishes by cluster, what holds for the others, and what is wrong with them."""
+    """Preferences by cluster, the default for the others, and their errors."""
 
-    wishes: dict[ClusterId, ReplicaPreference] = {}
-    others: ReplicaPreference = DEFAULT_PREFERENCE
+    by_cluster: dict[ClusterId, ReplicaPreference] = {}
+    default: ReplicaPreference = DEFAULT_PREFERENCE
     faults: tuple[str, ...] = ()
 
     def of(self, clusters: Iterable[ClusterId]) -> dict[ClusterId, ReplicaPreference]:
-        """The wish for each of these clusters."""
-        return {c: self.wishes.get(c, self.others) for c in clusters}
+        """The preference for each of these clusters."""
+        return {c: self.by_cluster.get(c, self.default) for c in clusters}
 
 
 class _Cluster(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -39,37 +39,42 @@ class _PreferencesAnnotation(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def parse_preferences(text: str) -> Preferences:
-    """What an annotation says; clusters that it does not name get nothing, unless `*` does."""
+    """Parse the annotation: clusters that it does not name get no replicas, unless `*` does."""
     try:
-        told = msgspec.json.decode(text, type=_PreferencesAnnotation)
+        annotation = msgspec.json.decode(text, type=_PreferencesAnnotation)
     except msgspec.DecodeError as error:
         return Preferences(faults=(f"annotation {PREFERENCES}: {error}; write it as {EXAMPLE}",))
-    wishes = {
+    by_cluster = {
         name: ReplicaPreference(
             c.weight, c.min_replicas, NO_LIMIT if c.max_replicas is None else c.max_replicas
         )
-        for name, c in told.clusters.items()
+        for name, c in annotation.clusters.items()
     }
-    others = wishes.pop(
-        OTHERS, ReplicaPreference(weight=0) if told.clusters else DEFAULT_PREFERENCE
+    default = by_cluster.pop(
+        OTHERS, ReplicaPreference(weight=0) if annotation.clusters else DEFAULT_PREFERENCE
     )
-    named = {**wishes, **({OTHERS: others} if OTHERS in told.clusters else {})}
-    return Preferences(wishes, others, tuple(_faults(named, f"annotation {PREFERENCES}")))
+    declared = {**by_cluster, **({OTHERS: default} if OTHERS in annotation.clusters else {})}
+    return Preferences(
+        by_cluster, default, tuple(_preference_errors(declared, f"annotation {PREFERENCES}"))
+    )
 
 
 def placement_preferences(placement: Placement) -> Preferences:
-    """What a placement says; clusters that it does not name get their equal part."""
-    wishes = {
+    """The preferences of a placement: clusters that it does not name get an equal share."""
+    by_cluster = {
         c.name: ReplicaPreference(c.weight, c.min, NO_LIMIT if c.max is None else c.max)
         for c in placement.clusters
     }
-    return Preferences(wishes, faults=tuple(_faults(wishes, "spec.placement.clusters")))
+    return Preferences(
+        by_cluster, faults=tuple(_preference_errors(by_cluster, "spec.placement.clusters"))
+    )
 
 
-def _faults(wishes: dict[str, ReplicaPreference], where: str) -> Iterator[str]:
-    for name, wish in wishes.items():
-        if wish.min > wish.max:
+def _preference_errors(by_cluster: dict[str, ReplicaPreference], where: str) -> Iterator[str]:
+    for name, preference in by_cluster.items():
+        low, high = preference.min, preference.max
+        if low > high:
             yield (
-                f"{where}: of {name} it wants at least {wish.min} and at most {wish.max} replicas; "
-                "lower one or raise the other"
+                f"{where}: of {name} it wants at least {low} and at most {high} "
+                "replicas; lower one or raise the other"
             )

@@ -1,13 +1,13 @@
-"""The shared decisions about one set: who runs how many replicas, and what the door is told."""
+"""The shared plans for one set: the replicas of each cluster, and the set's status."""
 
 from msgspec import Struct
 
 from hanse.features.statefulsets.fleet import (
-    Member,
+    FleetMember,
     clusters_with_newer_parts,
     is_broker_listed,
+    list_members,
     list_parts,
-    members,
 )
 from hanse.features.statefulsets.names import LB_NEEDED, REPLICAS, name_error, replica_name
 from hanse.features.statefulsets.planner import (
@@ -16,7 +16,7 @@ from hanse.features.statefulsets.planner import (
     ReplicaPreference,
     distribute,
 )
-from hanse.features.statefulsets.status import StatusInputs, told
+from hanse.features.statefulsets.status import StatusInputs, plan_set_status
 from hanse.features.statefulsets.submitted import SubmittedSet, find_submitted_set
 from hanse.model.clusterset import broker_cluster, is_local_or_alive
 from hanse.model.kinds.core import Service
@@ -33,153 +33,160 @@ from hanse.model.snapshot import Snapshot
 
 
 class _Fleet(Struct, frozen=True):
-    """Who there is, as one set sees them."""
+    """The clusters of the fleet, as one set may use them."""
 
     everyone: tuple[ClusterId, ...]
     healthy: tuple[ClusterId, ...]
-    """Those that may be given replicas, in the fleet's order."""
+    """Clusters that may be given replicas, in the fleet's order."""
     unfit: tuple[ClusterId, ...]
-    """Those whose own name is too long for the set's."""
+    """Clusters whose name is too long together with the set's."""
 
 
-class _View(Struct, frozen=True):
-    """All that is known of one set at its broker."""
+class _SetState(Struct, frozen=True):
+    """The observed state of one set at its broker."""
 
     broker: ClusterId
     submitted: SubmittedSet | None
     record: StatefulSetShares | None
     parts: dict[ClusterId, StatefulSetPartSpec]
     unread: frozenset[ClusterId]
-    """Clusters whose reports cannot be read."""
-    everyone: tuple[Member, ...]
+    """Clusters whose reports have a newer schema."""
+    everyone: tuple[FleetMember, ...]
     rank: int
-    """Our place among those who could write what is shared."""
+    """The rank of this cluster among the writers of shared objects."""
 
 
-class _Decision(Struct, frozen=True):
-    """Who is to run how many replicas."""
+class _ShareDecision(Struct, frozen=True):
+    """The replicas that each cluster should run."""
 
     submitted: SubmittedSet
     fleet: _Fleet
-    spread: Distribution
+    distribution: Distribution
     service: Service | None
     record: StatefulSetShares | None
-    """The shares as they are to be recorded; None where nothing may be and nothing is."""
+    """The desired record of shares; the present one, or None, if the set is invalid."""
 
 
-def plan_shares(key: Key, snapshot: Snapshot, home: str) -> Plan:
-    """The shares of one set beside it, which every cluster waits for."""
+def plan_shares(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
+    """The shares of one set in a record beside it, which all clusters wait for."""
     broker = broker_cluster(snapshot)
     if broker is None:
         return Plan()
     record = snapshot.get(broker, StatefulSetShares, key.name, key.namespace)
-    as_it_stands = Plan(
+    unchanged = Plan(
         kept=(ClusterObjectRef(broker, object_ref(record)),) if record is not None else ()
     )
-    view = _view(key, snapshot, broker, home, record)
-    if view is None:
-        return as_it_stands
-    decision = _decision(view, snapshot)
+    state = _read_state(key, snapshot, broker, broker_namespace, record)
+    if state is None:
+        return unchanged
+    decision = _decide(state, snapshot)
     if decision is None:
-        reporting = view.parts.keys() | view.unread
-        waited_for = reporting & {member.cluster for member in view.everyone}
-        stays = record is not None and (record.metadata.owner_references or waited_for)
-        return as_it_stands if stays else Plan()
-    wanted = decision.record
-    return Plan(() if wanted is None else (_shared(wanted, broker, view.rank),))
+        reporting = state.parts.keys() | state.unread
+        reporting_members = reporting & {member.cluster for member in state.everyone}
+        is_needed = record is not None and (record.metadata.owner_references or reporting_members)
+        return unchanged if is_needed else Plan()
+    desired = decision.record
+    return Plan(() if desired is None else (_desired_record(desired, broker, state.rank),))
 
 
-def plan_status(key: Key, snapshot: Snapshot, home: str) -> Plan:
-    """The status of one set, and what its headless Service is told: neither in any hurry."""
+def plan_status(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
+    """The status of one set, and the annotations of its headless Service, which may be delayed."""
     broker = broker_cluster(snapshot)
     if broker is None:
         return Plan()
     record = snapshot.get(broker, StatefulSetShares, key.name, key.namespace)
-    view = _view(key, snapshot, broker, home, record)
-    decision = _decision(view, snapshot) if view is not None else None
-    if view is None or decision is None:
+    state = _read_state(key, snapshot, broker, broker_namespace, record)
+    decision = _decide(state, snapshot) if state is not None else None
+    if state is None or decision is None:
         return Plan()
-    alive = _heard(view.parts, view.everyone, snapshot, broker, home)
-    status = told(_situation(view, decision, alive), snapshot, broker, view.rank)
-    noted = _noted(decision.submitted, decision.record, decision.service, broker, view.rank)
-    return Plan(patches=(*status.patches, *noted), events=status.events)
+    alive = _live_parts(state.parts, state.everyone, snapshot, broker, broker_namespace)
+    status = plan_set_status(_status_inputs(state, decision, alive), snapshot, broker, state.rank)
+    annotated = _service_annotation_patch(
+        decision.submitted, decision.record, decision.service, broker, state.rank
+    )
+    return Plan(patches=(*status.patches, *annotated), events=status.events)
 
 
-def _view(
-    key: Key, snapshot: Snapshot, broker: ClusterId, home: str, record: StatefulSetShares | None
-) -> _View | None:
-    """What is known of a set; None while that is too little to decide on, or too new for us."""
+def _read_state(
+    key: Key,
+    snapshot: Snapshot,
+    broker: ClusterId,
+    broker_namespace: str,
+    record: StatefulSetShares | None,
+) -> _SetState | None:
+    """The state of a set; None if the broker is not listed, or a schema is newer than ours."""
     unread = clusters_with_newer_parts(key, snapshot, broker)
     if not is_broker_listed(broker, snapshot) or (unread if record is None else record.spec.newer):
         return None
-    everyone = members(snapshot, broker, home)
-    return _View(
+    everyone = list_members(snapshot, broker, broker_namespace)
+    return _SetState(
         broker=broker,
         submitted=find_submitted_set(key, snapshot, broker),
         record=record,
         parts=list_parts(key, snapshot, broker),
         unread=frozenset(unread),
         everyone=everyone,
-        rank=_rank(snapshot.local, everyone),
+        rank=_writer_rank(snapshot.local, everyone),
     )
 
 
-def _decision(view: _View, snapshot: Snapshot) -> _Decision | None:
-    """Who runs how many replicas from here on; None where the set is gone or going."""
-    submitted = view.submitted
+def _decide(state: _SetState, snapshot: Snapshot) -> _ShareDecision | None:
+    """Decide the shares; None if the set is missing, terminating or orphaned."""
+    submitted = state.submitted
     if submitted is None or submitted.terminating or submitted.orphaned:
         return None
-    fleet = _fleet(submitted, view.everyone)
-    spread = _spread(submitted, view.record, view.parts, fleet)
-    service = snapshot.get(view.broker, Service, submitted.spec.service_name, submitted.namespace)
-    record = view.record if submitted.faults else _record(submitted, spread, service)
-    return _Decision(submitted, fleet, spread, service, record)
+    fleet = _fleet_for(submitted, state.everyone)
+    distribution = _distribute(submitted, state.record, state.parts, fleet)
+    service = snapshot.get(state.broker, Service, submitted.spec.service_name, submitted.namespace)
+    record = state.record if submitted.faults else _build_record(submitted, distribution, service)
+    return _ShareDecision(submitted, fleet, distribution, service, record)
 
 
-def _situation(
-    view: _View, decision: _Decision, alive: dict[ClusterId, StatefulSetPartSpec]
+def _status_inputs(
+    state: _SetState, decision: _ShareDecision, alive: dict[ClusterId, StatefulSetPartSpec]
 ) -> StatusInputs:
-    submitted, fleet, shares = decision.submitted, decision.fleet, decision.spread.shares
+    submitted, fleet, shares = decision.submitted, decision.fleet, decision.distribution.shares
     return StatusInputs(
         submitted=submitted,
-        spread=decision.spread,
+        distribution=decision.distribution,
         parts=alive,
-        away=tuple(c for c in shares if c not in fleet.healthy or c in view.unread),
+        away=tuple(c for c in shares if c not in fleet.healthy or c in state.unread),
         left=tuple(c for c in shares if c not in fleet.everyone),
         unfit=fleet.unfit,
-        known=fleet.everyone,
+        joined=fleet.everyone,
         service_missing=bool(submitted.spec.service_name) and decision.service is None,
     )
 
 
-def _heard(
+def _live_parts(
     parts: dict[ClusterId, StatefulSetPartSpec],
-    everyone: tuple[Member, ...],
+    everyone: tuple[FleetMember, ...],
     snapshot: Snapshot,
     broker: ClusterId,
-    home: str,
+    broker_namespace: str,
 ) -> dict[ClusterId, StatefulSetPartSpec]:
-    """The reports that count: of clusters that are in the fleet and alive."""
+    """The reports of clusters that are in the fleet and alive."""
     joined = {member.cluster for member in everyone}
     return {
         c: p
         for c, p in parts.items()
-        if c in joined and is_local_or_alive(c, snapshot, broker, home)
+        if c in joined and is_local_or_alive(c, snapshot, broker, broker_namespace)
     }
 
 
-def _rank(local: ClusterId, everyone: tuple[Member, ...]) -> int:
-    """Our place among those who could write what is shared."""
+def _writer_rank(local: ClusterId, everyone: tuple[FleetMember, ...]) -> int:
+    """The rank of this cluster among the healthy ones, which write shared objects in turn."""
     alive = [m.cluster for m in everyone if m.healthy]
     return alive.index(local) if local in alive else len(alive)
 
 
-def _shared(record: StatefulSetShares, broker: ClusterId, rank: int) -> Desired:
+def _desired_record(record: StatefulSetShares, broker: ClusterId, rank: int) -> Desired:
     sources = frozenset({broker})
     return Desired(record, broker, sources=sources, shared=True, rank=rank, awaited=True)
 
 
-def _fleet(submitted: SubmittedSet, everyone: tuple[Member, ...]) -> _Fleet:
+def _fleet_for(submitted: SubmittedSet, everyone: tuple[FleetMember, ...]) -> _Fleet:
+    """Divide the fleet into clusters that may run the set, and those with too long names."""
     unfit = tuple(m.cluster for m in everyone if name_error(submitted.name, (m.cluster,)))
     return _Fleet(
         tuple(m.cluster for m in everyone),
@@ -188,44 +195,48 @@ def _fleet(submitted: SubmittedSet, everyone: tuple[Member, ...]) -> _Fleet:
     )
 
 
-def _spread(
+def _distribute(
     submitted: SubmittedSet,
     record: StatefulSetShares | None,
     parts: dict[ClusterId, StatefulSetPartSpec],
     fleet: _Fleet,
 ) -> Distribution:
-    """The shares as they should be from here on."""
+    """The new distribution of replicas, from the present shares."""
     before = current_shares(record, parts)
     if submitted.faults:
         return Distribution(before)
-    anew = record is not None and submitted.rebalance not in ("", record.spec.rebalanced)
-    if anew:
+    rebalances = record is not None and submitted.rebalance not in ("", record.spec.rebalanced)
+    if rebalances:
         before = {c: n for c, n in before.items() if c in fleet.everyone and c not in fleet.healthy}
     elif submitted.redistributes:
         before = {c: n for c, n in before.items() if c in fleet.everyone}
     return distribute(
-        submitted.spec.replicas, before, fleet.healthy, _wishes(submitted, fleet, before)
+        submitted.spec.replicas, before, fleet.healthy, _preferences(submitted, fleet, before)
     )
 
 
-def _wishes(
+def _preferences(
     submitted: SubmittedSet, fleet: _Fleet, before: dict[ClusterId, int]
 ) -> dict[ClusterId, ReplicaPreference]:
-    wishes = submitted.preferences.of((*fleet.healthy, *before))
-    return {cluster: wish for cluster, wish in wishes.items() if wish != DEFAULT_PREFERENCE}
+    preferences = submitted.preferences.of((*fleet.healthy, *before))
+    return {
+        cluster: preference
+        for cluster, preference in preferences.items()
+        if preference != DEFAULT_PREFERENCE
+    }
 
 
 def current_shares(
     record: StatefulSetShares | None, parts: dict[ClusterId, StatefulSetPartSpec]
 ) -> dict[ClusterId, int]:
-    """The shares that stand; where somebody removed their record, as clusters report them."""
+    """The recorded shares; without a record, those that clusters report."""
     if record is not None:
         return {share.name: share.replicas for share in record.spec.shares}
     return {cluster: part.share for cluster, part in sorted(parts.items()) if part.share}
 
 
-def _record(
-    submitted: SubmittedSet, spread: Distribution, service: Service | None
+def _build_record(
+    submitted: SubmittedSet, distribution: Distribution, service: Service | None
 ) -> StatefulSetShares:
     meta = submitted.object.metadata
     kind = type(submitted.object).kind
@@ -238,11 +249,11 @@ def _record(
             name=submitted.name, namespace=submitted.namespace, owner_references=(owner,)
         ),
         spec=StatefulSetSharesSpec(
-            shares=tuple(Share(name=c, replicas=n) for c, n in spread.shares.items()),
-            told=", ".join(f"{c} {n}" for c, n in spread.shares.items())[:32000],
+            shares=tuple(Share(name=c, replicas=n) for c, n in distribution.shares.items()),
+            told=", ".join(f"{c} {n}" for c, n in distribution.shares.items())[:32000],
             service=submitted.spec.service_name,
             ports=tuple(NamedPort(port=p.port, name=p.name, protocol=p.protocol) for p in ports),
-            load_balanced=submitted.balanced,
+            load_balanced=submitted.load_balanced,
             first_ordinal=submitted.first_ordinal,
             rebalanced=submitted.rebalance[:253],
         ),
@@ -250,31 +261,36 @@ def _record(
 
 
 def list_replica_names(name: str, spec: StatefulSetSharesSpec, cluster: ClusterId) -> list[str]:
-    """The names of a cluster's replicas."""
+    """The names of the replicas of one cluster."""
     first = spec.first_ordinal
     return [replica_name(name, cluster, n) for n in range(first, first + spec.of(cluster))]
 
 
-def _noted(
+def _service_annotation_patch(
     submitted: SubmittedSet,
     record: StatefulSetShares | None,
     service: Service | None,
     broker: ClusterId,
     rank: int,
 ) -> tuple[Patch, ...]:
-    """What the headless Service at the door says of the set: balancers, and replicas if so."""
+    """Annotate the headless Service at the broker with the replicas that have load balancers."""
     if service is None or record is None:
         return ()
-    balanced = record.spec.load_balanced
-    marks: dict[str, str | None] = {LB_NEEDED: "true" if balanced else "false", REPLICAS: None}
-    if balanced:
+    load_balanced = record.spec.load_balanced
+    annotations: dict[str, str | None] = {
+        LB_NEEDED: "true" if load_balanced else "false",
+        REPLICAS: None,
+    }
+    if load_balanced:
         names = [
             replica
             for share in record.spec.shares
             for replica in list_replica_names(submitted.name, record.spec, share.name)
         ]
-        marks[REPLICAS] = ", ".join(names) or None
-    elif REPLICAS not in service.metadata.annotations and LB_NEEDED not in submitted.marks:
-        return ()  # nobody ever asked for any
+        annotations[REPLICAS] = ", ".join(names) or None
+    elif (
+        REPLICAS not in service.metadata.annotations and LB_NEEDED not in submitted.all_annotations
+    ):
+        return ()  # load balancers were never requested
     place = ClusterObjectRef(broker, object_ref(service))
-    return (Patch(place, {"metadata": {"annotations": marks}}, rank=rank),)
+    return (Patch(place, {"metadata": {"annotations": annotations}}, rank=rank),)

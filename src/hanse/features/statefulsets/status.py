@@ -1,4 +1,4 @@
-"""What the door is told: sums of what clusters report, and conditions that say what to do."""
+"""The status of a set: sums over the reports of clusters, conditions, and Events."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
@@ -19,22 +19,22 @@ from hanse.model.snapshot import Snapshot
 
 MAX_MESSAGE = 1000
 UNCHANGED = "; until that is mended no share, template or load balancer changes"
-_QUIET = frozenset({"Valid", "Placed", "AllReady", "Progressing", "NoTrouble", "UpToDate"})
+_NORMAL_REASONS = frozenset({"Valid", "Placed", "AllReady", "Progressing", "NoTrouble", "UpToDate"})
 
 
 class StatusInputs(Struct, frozen=True):
-    """All that the status of one set is made of."""
+    """The inputs of the status of one set."""
 
     submitted: SubmittedSet
-    spread: Distribution
+    distribution: Distribution
     parts: dict[ClusterId, StatefulSetPartSpec]
-    """Reports of clusters that are alive."""
+    """The reports of live clusters."""
     away: tuple[ClusterId, ...] = ()
-    """Clusters with a share that cannot be heard."""
+    """Clusters with a share that are not healthy or not readable."""
     left: tuple[ClusterId, ...] = ()
-    """Those of them that are no longer in the fleet."""
+    """Clusters with a share that are not in the fleet any more."""
     unfit: tuple[ClusterId, ...] = ()
-    known: tuple[ClusterId, ...] = ()
+    joined: tuple[ClusterId, ...] = ()
     service_missing: bool = False
 
     @property
@@ -43,78 +43,82 @@ class StatusInputs(Struct, frozen=True):
 
     @property
     def updated(self) -> int:
-        """Replicas of the newest template; who was not told of it yet has none."""
+        """The number of replicas with the newest template, in clusters where it was applied."""
         revision = self.submitted.revision
         return sum(p.updated_replicas for p in self.parts.values() if p.applied == revision)
 
     @property
     def complete(self) -> bool:
-        """Whether every share runs the newest template."""
+        """Whether all clusters with a share run the newest template."""
         return all(
             cluster in self.parts and self.parts[cluster].revision == self.submitted.revision
-            for cluster in self.spread.shares
+            for cluster in self.distribution.shares
         )
 
 
-def told(situation: StatusInputs, snapshot: Snapshot, broker: ClusterId, rank: int) -> Plan:
-    """The status of the set at its door as a patch, with Events for what turned."""
-    submitted = situation.submitted
+def plan_set_status(inputs: StatusInputs, snapshot: Snapshot, broker: ClusterId, rank: int) -> Plan:
+    """The patch of the set's status, and Events for changed conditions."""
+    submitted = inputs.submitted
     place = ClusterObjectRef(broker, submitted.ref)
-    standing = _standing_conditions(submitted)
-    wanted = tuple(_conditions(situation, standing))
+    present = _present_conditions(submitted)
+    desired = tuple(_conditions(inputs, present))
     generation = submitted.object.metadata.generation
-    conditions = merged(standing, wanted, snapshot.now, generation)
-    status = _status(situation, conditions)
-    events = tuple(news(place, standing, wanted))
+    conditions = merged(present, desired, snapshot.now, generation)
+    status = _status(inputs, conditions)
+    events = tuple(condition_events(place, present, desired))
     patch = Patch(place, {"status": status}, "status", rank=rank)
     return Plan(patches=(patch,), events=events)
 
 
-def news(
+def condition_events(
     place: ClusterObjectRef, before: Sequence[Condition], after: Sequence[Condition]
 ) -> Iterator[EventRequest]:
-    """Events about what turned bad, or good again, and about where replicas are placed."""
-    for one in after:
-        if _turned(one, find(before, one.type)) and one.message:
-            kind: Literal["Normal", "Warning"] = "Normal" if one.reason in _QUIET else "Warning"
-            yield EventRequest(place, one.reason, one.message, kind)
+    """Events for conditions that turn bad or good again, and for a new placement."""
+    for each in after:
+        if _is_transition(each, find(before, each.type)) and each.message:
+            kind: Literal["Normal", "Warning"] = (
+                "Normal" if each.reason in _NORMAL_REASONS else "Warning"
+            )
+            yield EventRequest(place, each.reason, each.message, kind)
 
 
-def _status(situation: StatusInputs, conditions: Sequence[Condition]) -> Wire:
-    submitted, parts = situation.submitted, situation.parts
-    exist = sum(len(part.replicas) for part in parts.values())
+def _status(inputs: StatusInputs, conditions: Sequence[Condition]) -> Wire:
+    submitted, parts = inputs.submitted, inputs.parts
+    total = sum(len(part.replicas) for part in parts.values())
     counted: Wire = {
         "observedGeneration": submitted.object.metadata.generation,
-        "replicas": exist,
-        "readyReplicas": min(situation.ready, exist),
-        "currentReplicas": min(sum(p.current_replicas for p in parts.values()), exist),
-        "updatedReplicas": min(situation.updated, exist),
+        "replicas": total,
+        "readyReplicas": min(inputs.ready, total),
+        "currentReplicas": min(sum(p.current_replicas for p in parts.values()), total),
+        "updatedReplicas": min(inputs.updated, total),
     }
-    told = msgspec.to_builtins(tuple(conditions))
+    plan_set_status = msgspec.to_builtins(tuple(conditions))
     if isinstance(submitted.object, StatefulSet):
         available = sum(p.available_replicas for p in parts.values())
-        standing = submitted.object.status.current_revision
-        done = situation.complete or not standing
-        for one in told:
-            one.pop("observedGeneration", None)
+        present = submitted.object.status.current_revision
+        done = inputs.complete or not present
+        for each in plan_set_status:
+            each.pop("observedGeneration", None)
         return {
             **counted,
             "availableReplicas": min(available, counted["readyReplicas"]),
             "updateRevision": submitted.revision,
-            "currentRevision": submitted.revision if done else standing,
-            "conditions": told,
+            "currentRevision": submitted.revision if done else present,
+            "conditions": plan_set_status,
         }
-    shares = [_share(cluster, n, situation) for cluster, n in situation.spread.shares.items()]
+    shares = [
+        _cluster_share(cluster, n, inputs) for cluster, n in inputs.distribution.shares.items()
+    ]
     return {
         **counted,
-        "selector": _selector(submitted.spec.selector),
+        "selector": _format_selector(submitted.spec.selector),
         "clusters": msgspec.to_builtins(shares),
-        "conditions": told,
+        "conditions": plan_set_status,
     }
 
 
-def _share(cluster: ClusterId, replicas: int, situation: StatusInputs) -> ClusterShare:
-    part = situation.parts.get(cluster)
+def _cluster_share(cluster: ClusterId, replicas: int, inputs: StatusInputs) -> ClusterShare:
+    part = inputs.parts.get(cluster)
     if part is None:
         return ClusterShare(name=cluster, replicas=replicas)
     return ClusterShare(
@@ -122,120 +126,120 @@ def _share(cluster: ClusterId, replicas: int, situation: StatusInputs) -> Cluste
         replicas=replicas,
         ready_replicas=part.ready,
         current_replicas=part.current_replicas,
-        updated_replicas=part.updated_replicas
-        if part.applied == situation.submitted.revision
-        else 0,
+        updated_replicas=part.updated_replicas if part.applied == inputs.submitted.revision else 0,
     )
 
 
-def _conditions(situation: StatusInputs, standing: Sequence[Condition]) -> Iterator[Condition]:
-    submitted = situation.submitted
+def _conditions(inputs: StatusInputs, present: Sequence[Condition]) -> Iterator[Condition]:
+    submitted = inputs.submitted
     if submitted.faults:
         text = "; ".join(submitted.faults)[: MAX_MESSAGE - len(UNCHANGED)]
         yield condition("Valid", False, "Invalid", text + UNCHANGED)
     else:
         yield condition("Valid", True, "Valid", "it can be spread")
-    yield _placed(situation)
-    yield _ready(situation)
-    trouble = [f"{c}: {p.trouble}" for c, p in sorted(situation.parts.items()) if p.trouble]
+    yield _placed_condition(inputs)
+    yield _ready_condition(inputs)
+    trouble = [f"{c}: {p.trouble}" for c, p in sorted(inputs.parts.items()) if p.trouble]
     if trouble:
         yield condition("Trouble", True, "InClusters", "; ".join(trouble)[:MAX_MESSAGE])
-    elif find(standing, "Trouble") is not None:
+    elif find(present, "Trouble") is not None:
         yield condition("Trouble", False, "NoTrouble", "every cluster does its part")
     if submitted.updates_cluster_by_cluster:
-        yield _update(situation)
+        yield _updated_condition(inputs)
 
 
-def _placed(situation: StatusInputs) -> Condition:
-    spread = situation.spread
-    problems = list(_misplaced(situation))
+def _placed_condition(inputs: StatusInputs) -> Condition:
+    distribution = inputs.distribution
+    problems = list(_placement_problems(inputs))
     if problems:
         text = "; ".join(problems)[:MAX_MESSAGE]
-        reason = "Unplaced" if spread.unplaced else "NotAsWished"
+        reason = "Unplaced" if distribution.unplaced else "NotAsWished"
         return condition("Placed", False, reason, text)
-    shares = ", ".join(f"{c} {n}" for c, n in spread.shares.items()) or "no replicas"
+    shares = ", ".join(f"{c} {n}" for c, n in distribution.shares.items()) or "no replicas"
     return condition("Placed", True, "Placed", shares[:MAX_MESSAGE])
 
 
-def _misplaced(situation: StatusInputs) -> Iterator[str]:
-    spread, submitted = situation.spread, situation.submitted
-    if spread.unplaced:
-        known = situation.known
-        why = "raise max or weight, or add clusters" if known else "no cluster has joined the fleet"
-        yield f"{spread.unplaced} of {submitted.spec.replicas} replicas have no place: {why}"
-    if spread.surplus:
-        yield f"{spread.surplus} replicas too many are in clusters that cannot be reached"
-    if spread.below_min:
-        names = ", ".join(spread.below_min)
+def _placement_problems(inputs: StatusInputs) -> Iterator[str]:
+    distribution, submitted = inputs.distribution, inputs.submitted
+    if distribution.unplaced:
+        joined = inputs.joined
+        why = (
+            "raise max or weight, or add clusters" if joined else "no cluster has joined the fleet"
+        )
+        yield f"{distribution.unplaced} of {submitted.spec.replicas} replicas have no place: {why}"
+    if distribution.surplus:
+        yield f"{distribution.surplus} replicas too many are in clusters that cannot be reached"
+    if distribution.below_min:
+        names = ", ".join(distribution.below_min)
         yield f"preferences: {names} have fewer than their min; more replicas are needed"
-    if spread.above_max:
-        names = ", ".join(spread.above_max)
+    if distribution.above_max:
+        names = ", ".join(distribution.above_max)
         yield (
             f"preferences: {names} have more than their max, and replicas do not move: scale down, "
             f"or annotate {REBALANCE} to share out anew"
         )
-    unknown = sorted(submitted.preferences.wishes.keys() - set(situation.known))
+    unknown = sorted(submitted.preferences.by_cluster.keys() - set(inputs.joined))
     if unknown:
         yield f"preferences: there is no cluster {', '.join(unknown)} in the fleet"
-    if situation.unfit:
-        names = ", ".join(situation.unfit)
+    if inputs.unfit:
+        names = ", ".join(inputs.unfit)
         yield (
             f"metadata.name: {submitted.name!r} is too long for {names}, "
             f"since name, dash and cluster may have {MAX_SET_NAME} characters"
         )
-    if situation.left:
+    if inputs.left:
         yield (
-            f"{', '.join(situation.left)} left the fleet with a share; annotate "
+            f"{', '.join(inputs.left)} left the fleet with a share; annotate "
             "statefulsets.hanse.dev/on-leave=redistribute to give it to others"
         )
 
 
-def _ready(situation: StatusInputs) -> Condition:
-    wanted, ready = situation.submitted.spec.replicas, situation.ready
+def _ready_condition(inputs: StatusInputs) -> Condition:
+    desired, ready = inputs.submitted.spec.replicas, inputs.ready
     shown = ", ".join(
-        f"{c} {situation.parts[c].ready if c in situation.parts else 0}/{n}"
-        for c, n in situation.spread.shares.items()
+        f"{c} {inputs.parts[c].ready if c in inputs.parts else 0}/{n}"
+        for c, n in inputs.distribution.shares.items()
     )
-    if situation.away:
-        text = f"{', '.join(situation.away)} cannot be heard; their replicas wait there: {shown}"
+    if inputs.away:
+        text = f"{', '.join(inputs.away)} cannot be heard; their replicas wait there: {shown}"
         return condition("Ready", False, "ClustersAway", text[:MAX_MESSAGE])
-    if ready >= wanted and sum(situation.spread.shares.values()) == wanted:
+    if ready >= desired and sum(inputs.distribution.shares.values()) == desired:
         return condition("Ready", True, "AllReady", shown[:MAX_MESSAGE])
-    if situation.service_missing:
-        text = f"there is no Service {situation.submitted.spec.service_name}, which names the pods"
+    if inputs.service_missing:
+        text = f"there is no Service {inputs.submitted.spec.service_name}, which names the pods"
         return condition("Ready", False, "NoService", text)
     return condition("Ready", False, "Progressing", shown[:MAX_MESSAGE])
 
 
-def _update(situation: StatusInputs) -> Condition:
-    """How far a template has come that goes to one cluster at a time."""
-    if situation.complete:
+def _updated_condition(inputs: StatusInputs) -> Condition:
+    """The condition of a roll-out to one cluster at a time."""
+    if inputs.complete:
         return condition("Updated", True, "UpToDate", "every cluster runs the newest template")
-    revision = situation.submitted.revision
+    revision = inputs.submitted.revision
     waiting = [
         c
-        for c in situation.spread.shares
-        if c not in situation.parts or situation.parts[c].revision != revision
+        for c in inputs.distribution.shares
+        if c not in inputs.parts or inputs.parts[c].revision != revision
     ]
     text = f"waiting for {waiting[0]} to be ready with the newest template"
     rest = f"; then {', '.join(waiting[1:])}" if waiting[1:] else ""
     return condition("Updated", False, "Halted", (text + rest)[:MAX_MESSAGE])
 
 
-def _standing_conditions(submitted: SubmittedSet) -> tuple[Condition, ...]:
+def _present_conditions(submitted: SubmittedSet) -> tuple[Condition, ...]:
     if not isinstance(submitted.object, StatefulSet):
         return submitted.object.status.conditions
-    return tuple(one.told for one in submitted.object.status.conditions)
+    return tuple(each.told for each in submitted.object.status.conditions)
 
 
-def _selector(selector: Wire) -> str:
-    """The selector in text form, for the scale subresource."""
+def _format_selector(selector: Wire) -> str:
+    """The selector as a string, for the scale subresource."""
     terms = [f"{name}={value}" for name, value in sorted(selector.get("matchLabels", {}).items())]
-    terms += [_term(one) for one in selector.get("matchExpressions", ())]
+    terms += [_format_requirement(each) for each in selector.get("matchExpressions", ())]
     return ",".join(terms)
 
 
-def _term(expression: dict[str, Any]) -> str:
+def _format_requirement(expression: dict[str, Any]) -> str:
     key, values = expression.get("key", ""), ",".join(expression.get("values") or ())
     match expression.get("operator"):
         case "In":
@@ -248,9 +252,11 @@ def _term(expression: dict[str, Any]) -> str:
             return str(key)
 
 
-def _turned(now: Condition, before: Condition | None) -> bool:
+def _is_transition(now: Condition, before: Condition | None) -> bool:
     if now.type == "Placed" and now.status == "True":
         return before is None or before.message != now.message
     if before is not None and (before.status, before.reason) == (now.status, now.reason):
         return False
-    return now.reason not in _QUIET or (before is not None and before.reason not in _QUIET)
+    return now.reason not in _NORMAL_REASONS or (
+        before is not None and before.reason not in _NORMAL_REASONS
+    )

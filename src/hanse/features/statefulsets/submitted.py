@@ -1,4 +1,4 @@
-"""A federated set as it was submitted, by whichever of the two doors."""
+"""A set as it was submitted: a StatefulSet at the broker, or a FederatedStatefulSet."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ from hanse.features.statefulsets.names import (
     UPDATE,
     name_error,
     template_revision,
-    users,
+    user_metadata,
 )
 from hanse.features.statefulsets.preferences import (
     Preferences,
@@ -36,24 +36,24 @@ ANNOTATION_CHOICES = {
     ON_LEAVE: ("keep", "redistribute"),
     UPDATE: ("everywhere", "cluster-by-cluster"),
 }
-"""Annotations of a set with the values that each may have."""
+"""Annotations of a set with their allowed values."""
 MAX_BALANCERS = 5000
-"""Replicas whose names fit into one annotation, each with a load balancer."""
+"""The number of replicas with load balancers whose names fit into one annotation."""
 
 
 class SubmittedSet(Struct, frozen=True):
-    """One set as the federation was asked for it."""
+    """One submitted set, whichever kind it is."""
 
     object: StatefulSet | FederatedStatefulSet
     spec: StatefulSetSpec
     labels: dict[str, str]
     annotations: dict[str, str]
-    """The user's, as each cluster's StatefulSet gets them."""
-    marks: dict[str, str]
-    """All annotations, by which the set is steered."""
+    """The user's, which are copied to each cluster's StatefulSet."""
+    all_annotations: dict[str, str]
+    """Those of the user and those that control the federation."""
     preferences: Preferences = Preferences()
     faults: tuple[str, ...] = ()
-    """Why nothing is done for it as it stands."""
+    """Validation errors: while there are any, nothing is changed for the set."""
 
     @property
     def name(self) -> str:
@@ -69,32 +69,32 @@ class SubmittedSet(Struct, frozen=True):
 
     @property
     def terminating(self) -> bool:
-        """Whether it was deleted and is about to go."""
+        """Whether it is being deleted."""
         return self.object.metadata.deletion_timestamp is not None
 
     @property
     def orphaned(self) -> bool:
-        """Whether its host has let go of it."""
+        """Whether its host has deleted it with `--cascade=orphan`."""
         return ORPHANED in self.object.metadata.annotations
 
     @property
-    def balanced(self) -> bool:
+    def load_balanced(self) -> bool:
         """Whether each replica gets a load balancer."""
-        return self.marks.get(LB_NEEDED, "false") == "true"
+        return self.all_annotations.get(LB_NEEDED, "false") == "true"
 
     @property
     def redistributes(self) -> bool:
-        """Whether others take over the share of a cluster that has left."""
-        return self.marks.get(ON_LEAVE, "keep") == "redistribute"
+        """Whether the share of a cluster that has left is distributed to others."""
+        return self.all_annotations.get(ON_LEAVE, "keep") == "redistribute"
 
     @property
     def updates_cluster_by_cluster(self) -> bool:
-        """Whether new templates go to one cluster at a time."""
-        return self.marks.get(UPDATE, "everywhere") == "cluster-by-cluster"
+        """Whether new templates roll out to one cluster at a time."""
+        return self.all_annotations.get(UPDATE, "everywhere") == "cluster-by-cluster"
 
     @property
     def rebalance(self) -> str:
-        return self.marks.get(REBALANCE, "")
+        return self.all_annotations.get(REBALANCE, "")
 
     @property
     def revision(self) -> str:
@@ -106,99 +106,116 @@ class SubmittedSet(Struct, frozen=True):
 
 
 def find_submitted_set(key: Key, snapshot: Snapshot, broker: ClusterId) -> SubmittedSet | None:
-    """The set of that name as it was submitted; a StatefulSet goes before the other kind."""
-    plain = snapshot.get(broker, StatefulSet, key.name, key.namespace)
-    if plain is not None and accepts_stateful_sets(snapshot, broker):
-        return from_stateful_set(plain)
-    placed = snapshot.get(broker, FederatedStatefulSet, key.name, key.namespace)
-    return from_federated_stateful_set(placed) if placed is not None else None
+    """The submitted set of that name; a StatefulSet has precedence over a FederatedStatefulSet."""
+    stateful_set = snapshot.get(broker, StatefulSet, key.name, key.namespace)
+    if stateful_set is not None and accepts_stateful_sets(snapshot, broker):
+        return from_stateful_set(stateful_set)
+    federated_set = snapshot.get(broker, FederatedStatefulSet, key.name, key.namespace)
+    return from_federated_stateful_set(federated_set) if federated_set is not None else None
 
 
 def with_last_applied(
-    submitted: SubmittedSet, shared: StatefulSetSharesSpec, own: StatefulSet | None
+    submitted: SubmittedSet, record: StatefulSetSharesSpec, stateful_set: StatefulSet | None
 ) -> SubmittedSet | None:
-    """An invalid set as a cluster goes on with it: what was decided before is carried out.
+    """An invalid set with the spec that was last applied in a cluster, which runs on with it.
 
-    None where nothing can be: it was never made there, and its spec cannot be read.
+    None if it was never created there and its spec cannot be decoded.
     """
-    marks = {**submitted.marks, LB_NEEDED: "true" if shared.load_balanced else "false"}
-    if own is not None and OWNER in own.metadata.labels:
-        meta = own.metadata
+    annotations = {
+        **submitted.all_annotations,
+        LB_NEEDED: "true" if record.load_balanced else "false",
+    }
+    if stateful_set is not None and OWNER in stateful_set.metadata.labels:
+        meta = stateful_set.metadata
         return replace(
             submitted,
-            spec=own.spec,
-            labels=users(meta.labels),
-            annotations=users(meta.annotations),
-            marks=marks,
+            spec=stateful_set.spec,
+            labels=user_metadata(meta.labels),
+            annotations=user_metadata(meta.annotations),
+            all_annotations=annotations,
         )
-    return replace(submitted, marks=marks) if submitted.spec.template else None
+    return replace(submitted, all_annotations=annotations) if submitted.spec.template else None
 
 
 def accepts_stateful_sets(snapshot: Snapshot, broker: ClusterId) -> bool:
-    """Whether plain StatefulSets there are ours to spread: not where nodes run them."""
+    """Whether StatefulSets at the broker are to be distributed: not if it has nodes to run them."""
     return snapshot.listed(broker, Node) and next(snapshot.all(broker, Node), None) is None
 
 
 def from_stateful_set(submitted: StatefulSet) -> SubmittedSet:
-    """A StatefulSet in the federation's own API."""
+    """The set for a StatefulSet at the broker."""
     meta = submitted.metadata
-    marks = meta.annotations
-    wishes = parse_preferences(marks[PREFERENCES]) if PREFERENCES in marks else Preferences()
-    faults = (*_faults(meta.name, submitted.spec, marks), *wishes.faults)
+    annotations = meta.annotations
+    preferences = (
+        parse_preferences(annotations[PREFERENCES]) if PREFERENCES in annotations else Preferences()
+    )
+    faults = (
+        *_validation_errors(meta.name, submitted.spec, annotations),
+        *preferences.faults,
+    )
     return SubmittedSet(
-        submitted, submitted.spec, users(meta.labels), users(marks), marks, wishes, tuple(faults)
+        submitted,
+        submitted.spec,
+        user_metadata(meta.labels),
+        user_metadata(annotations),
+        annotations,
+        preferences,
+        tuple(faults),
     )
 
 
 def from_federated_stateful_set(submitted: FederatedStatefulSet) -> SubmittedSet:
-    """A FederatedStatefulSet, in a host cluster or as its agent passed it on."""
+    """The set for a FederatedStatefulSet, in a host cluster or as copied to the broker."""
     meta, template = submitted.metadata, submitted.spec.template
-    own = template.metadata
-    marks = {**own.annotations, **meta.annotations}
-    wishes = _wishes(submitted, marks)
+    template_meta = template.metadata
+    annotations = {**template_meta.annotations, **meta.annotations}
+    preferences = _preferences(submitted, annotations)
     try:
         spec = msgspec.convert(template.spec, StatefulSetSpec)
-        faults = [*_faults(meta.name, spec, marks), *wishes.faults]
+        faults = [*_validation_errors(meta.name, spec, annotations), *preferences.faults]
     except msgspec.ValidationError as error:
         spec = StatefulSetSpec()
         faults = [f"spec.template.spec: {error}; mend that field"]
     return SubmittedSet(
         submitted,
         spec,
-        users(own.labels),
-        users(own.annotations),
-        marks,
-        wishes,
+        user_metadata(template_meta.labels),
+        user_metadata(template_meta.annotations),
+        annotations,
+        preferences,
         tuple(faults),
     )
 
 
-def _wishes(submitted: FederatedStatefulSet, marks: dict[str, str]) -> Preferences:
-    """What is wished of clusters: by its placement, or as for a StatefulSet by annotation."""
+def _preferences(submitted: FederatedStatefulSet, annotations: dict[str, str]) -> Preferences:
+    """The preferences of a FederatedStatefulSet: its placement or its annotation, not both."""
     placement = submitted.spec.placement
-    if PREFERENCES not in marks:
+    if PREFERENCES not in annotations:
         return placement_preferences(placement)
     if not placement.clusters:
-        return parse_preferences(marks[PREFERENCES])
-    twice = f"annotation {PREFERENCES}: spec.placement.clusters says it already; remove one of them"
-    return replace(placement_preferences(placement), faults=(twice,))
+        return parse_preferences(annotations[PREFERENCES])
+    error = f"annotation {PREFERENCES}: spec.placement.clusters says it already; remove one of them"
+    return replace(placement_preferences(placement), faults=(error,))
 
 
 def format_choices(choices: tuple[str, ...]) -> str:
-    """What an annotation may say, in words."""
+    """The allowed values of an annotation, for messages."""
     return " or ".join(repr(choice) for choice in choices)
 
 
-def _faults(name: str, spec: StatefulSetSpec, marks: dict[str, str]) -> Iterator[str]:
+def _validation_errors(
+    name: str, spec: StatefulSetSpec, annotations: dict[str, str]
+) -> Iterator[str]:
     if bad := name_error(name, ()):
         yield bad
-    for mark, choices in ANNOTATION_CHOICES.items():
-        if mark in marks and marks[mark] not in choices:
-            yield f"annotation {mark}: {marks[mark][:40]!r} is not {format_choices(choices)}"
-    if marks.get(LB_NEEDED) == "true" and spec.replicas > MAX_BALANCERS:
+    for annotation, choices in ANNOTATION_CHOICES.items():
+        if annotation in annotations and annotations[annotation] not in choices:
+            value = annotations[annotation][:40]
+            yield f"annotation {annotation}: {value!r} is not {format_choices(choices)}"
+    if annotations.get(LB_NEEDED) == "true" and spec.replicas > MAX_BALANCERS:
         yield (
             f"annotation {LB_NEEDED}: {spec.replicas} replicas would need as many load balancers; "
             f"{MAX_BALANCERS} is the most"
         )
-    if marks.get(LB_NEEDED) == "true" and not spec.service_name:
+    if annotations.get(LB_NEEDED) == "true" and not spec.service_name:
         yield f"annotation {LB_NEEDED}: it needs spec.serviceName, whose ports replicas serve"

@@ -1,9 +1,8 @@
-"""What a cluster remembers of a set that is gone, so that a backup does not bring it back.
+"""Tombstones of deleted sets, so that a restored backup does not bring them back.
 
-The report stays on the broker for a while as the record of an end: it names the StatefulSets that
-ran here by their uids. One of them that is there again was decided about already, since a cluster
-gives no uid twice: it came back with an earlier state of the cluster. One of another uid was made
-by somebody since, and nobody has decided about that.
+The report of a cluster stays at the broker for a while as a tombstone: it has the uids of the
+StatefulSets that ran there. A StatefulSet with one of these uids was restored from a backup, since
+uids are never reused, and is deleted again. One with another uid was created by a user since.
 """
 
 from collections.abc import Iterator
@@ -17,9 +16,9 @@ from hanse.model.plan import Desired, EventRequest, Key, Plan
 from hanse.model.snapshot import Index, Snapshot
 
 TOMBSTONE_RETENTION = timedelta(days=30)
-"""How long an end is remembered: clusters are restored from younger backups than that."""
+"""How long tombstones are kept: backups that are restored are younger."""
 MAX_TOMBSTONES = 100
-"""How many ends of one cluster are remembered; the oldest are forgotten first."""
+"""The number of tombstones of one cluster; the oldest are dropped first."""
 MAX_CREATED_UIDS = 16
 
 TOMBSTONES_BY_CLUSTER = Index(
@@ -29,31 +28,33 @@ TOMBSTONES_BY_CLUSTER = Index(
 )
 
 
-def add_created_uid(own: StatefulSet | None, before: tuple[str, ...]) -> tuple[str, ...]:
-    """The uids of all StatefulSets that a part has had, the newest last."""
-    uid = own.metadata.uid if own is not None else ""
+def add_created_uid(stateful_set: StatefulSet | None, before: tuple[str, ...]) -> tuple[str, ...]:
+    """The uids of all StatefulSets that a cluster has created for a set, the newest last."""
+    uid = stateful_set.metadata.uid if stateful_set is not None else ""
     return (*before, uid)[-MAX_CREATED_UIDS:] if uid and uid not in before else before
 
 
 def deletes_claims(spec: StatefulSetSpec) -> bool:
-    """Whether deleting the StatefulSet would delete claims, which only its own deletion may."""
+    """Whether deleting the StatefulSet deletes its PersistentVolumeClaims."""
     return bool(spec.persistent_volume_claim_retention_policy.get("whenDeleted") == "Delete")
 
 
-def is_covered_by_deletion(own: StatefulSet, told: StatefulSetPart) -> bool:
-    """Whether a set's going meant this StatefulSet, too."""
-    lasting = told.spec.ended is None and LOST not in told.metadata.annotations
-    return lasting or own.metadata.uid in told.spec.made
+def is_covered_by_deletion(stateful_set: StatefulSet, report: StatefulSetPart) -> bool:
+    """Whether the deletion of a set covers this StatefulSet."""
+    is_live = report.spec.ended is None and LOST not in report.metadata.annotations
+    return is_live or stateful_set.metadata.uid in report.spec.made
 
 
-def ended(told: StatefulSetPart, snapshot: Snapshot, broker: ClusterId, *, released: bool) -> Plan:
-    """The report as the record of an end, for as long as it is worth that."""
-    spec, now = told.spec, snapshot.now.replace(microsecond=0)
+def plan_tombstone(
+    report: StatefulSetPart, snapshot: Snapshot, broker: ClusterId, *, released: bool
+) -> Plan:
+    """A plan that keeps the report as a tombstone until it expires."""
+    spec, now = report.spec, snapshot.now.replace(microsecond=0)
     age = now - (spec.ended or now)
     if (
         not spec.made
         or age >= TOMBSTONE_RETENTION
-        or told.metadata.name in _too_many(snapshot, broker)
+        or report.metadata.name in _surplus_tombstones(snapshot, broker)
     ):
         return Plan()
     record = StatefulSetPartSpec(
@@ -64,30 +65,30 @@ def ended(told: StatefulSetPart, snapshot: Snapshot, broker: ClusterId, *, relea
         ended=spec.ended or now,
         released=spec.released or released,
     )
-    meta = Meta(name=told.metadata.name, namespace=told.metadata.namespace)
+    meta = Meta(name=report.metadata.name, namespace=report.metadata.namespace)
     desired = Desired(
         StatefulSetPart(metadata=meta, spec=record), broker, sources=frozenset({snapshot.local})
     )
     return Plan((desired,), requeue_after=TOMBSTONE_RETENTION - age)
 
 
-def returned(
-    own: StatefulSet, told: StatefulSetPart, snapshot: Snapshot, broker: ClusterId
+def plan_returned_set(
+    stateful_set: StatefulSet, report: StatefulSetPart, snapshot: Snapshot, broker: ClusterId
 ) -> Plan:
-    """Take away what came back though its set was deleted, and say so."""
-    spec, place = told.spec, ClusterObjectRef(snapshot.local, object_ref(own))
+    """A plan that deletes a StatefulSet that was restored though its set was deleted."""
+    spec, place = report.spec, ClusterObjectRef(snapshot.local, object_ref(stateful_set))
     when = f" at {spec.ended:%Y-%m-%dT%H:%M:%SZ}" if spec.ended is not None else ""
     text = (
-        f"StatefulSet {own.metadata.name} is back, though its set {spec.namespace}/{spec.name} was "
-        f"deleted{when}: it is deleted again, its claims stay"
+        f"StatefulSet {stateful_set.metadata.name} is back, though its set "
+        f"{spec.namespace}/{spec.name} was deleted{when}: it is deleted again, its claims stay"
     )
-    notice = EventRequest(place, "Returned", text, "Warning", recorded_with=place)
-    return Plan(kept=(ClusterObjectRef(broker, object_ref(told)),), events=(notice,))
+    event = EventRequest(place, "Returned", text, "Warning", recorded_with=place)
+    return Plan(kept=(ClusterObjectRef(broker, object_ref(report)),), events=(event,))
 
 
-def returned_with_claims_message(own: StatefulSet, told: StatefulSetPart) -> str:
-    """What is said of something that came back and whose going would take claims with it."""
-    spec, meta = told.spec, own.metadata
+def returned_with_claims_message(stateful_set: StatefulSet, report: StatefulSetPart) -> str:
+    """The message about a restored StatefulSet that runs on, since its claims would be deleted."""
+    spec, meta = report.spec, stateful_set.metadata
     return (
         f"StatefulSet {meta.name} is back, though its set {spec.namespace}/{spec.name} was "
         "deleted; its claims would go with it, so it runs on: submit the set again, or delete both "
@@ -96,14 +97,14 @@ def returned_with_claims_message(own: StatefulSet, told: StatefulSetPart) -> str
 
 
 def keys_of_expired_tombstones(snapshot: Snapshot, broker: ClusterId) -> Iterator[Key]:
-    """The sets whose end is no longer remembered, since too many others ended later."""
-    names = _too_many(snapshot, broker)
+    """The keys of the sets whose tombstones exceed the limit."""
+    names = _surplus_tombstones(snapshot, broker)
     for part in snapshot.by(broker, TOMBSTONES_BY_CLUSTER, snapshot.local):
         if part.metadata.name in names:
             yield Key("local", part.spec.name, part.spec.namespace)
 
 
-def _too_many(snapshot: Snapshot, broker: ClusterId) -> frozenset[str]:
+def _surplus_tombstones(snapshot: Snapshot, broker: ClusterId) -> frozenset[str]:
     ends = list(snapshot.by(broker, TOMBSTONES_BY_CLUSTER, snapshot.local))
     if len(ends) <= MAX_TOMBSTONES:
         return frozenset()

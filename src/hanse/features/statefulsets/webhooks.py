@@ -1,10 +1,10 @@
-"""What is refused at a host's door before it is stored; all else is told in status."""
+"""The admission webhook for FederatedStatefulSets in a host cluster."""
 
 from collections.abc import Iterator
 
 import msgspec
 
-from hanse.features.statefulsets.fleet import members
+from hanse.features.statefulsets.fleet import list_members
 from hanse.features.statefulsets.names import PREFERENCES, name_error
 from hanse.features.statefulsets.submitted import SubmittedSet, from_federated_stateful_set
 from hanse.model.admission import AdmissionDecision, AdmissionRequest, Allow, Deny, WebhookRule
@@ -31,7 +31,7 @@ _DEFAULTS = {"podManagementPolicy": "OrderedReady", "serviceName": "", "volumeCl
 
 
 class FederatedStatefulSetWebhook:
-    """Refuses a FederatedStatefulSet that no cluster could run, in the API's own words."""
+    """Denies a FederatedStatefulSet that no cluster could run, with the API's own messages."""
 
     name = "federatedstatefulsets"
     asks: tuple[WebhookRule, ...] = (
@@ -40,53 +40,66 @@ class FederatedStatefulSetWebhook:
         ),
     )
 
-    def __init__(self, home: str) -> None:
-        self._home = home
+    def __init__(self, broker_namespace: str) -> None:
+        self._broker_namespace = broker_namespace
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         if review.operation not in ("CREATE", "UPDATE") or review.subresource == "status":
             return Allow()
         try:
-            submitted = msgspec.convert(review.object, FederatedStatefulSet)
+            federated_set = msgspec.convert(review.object, FederatedStatefulSet)
         except msgspec.ValidationError as error:
             return Deny(f"FederatedStatefulSet {review.name}: {error}; mend that field", 422)
-        if submitted.metadata.deletion_timestamp is not None:
+        if federated_set.metadata.deletion_timestamp is not None:
             return Allow()
-        if review.before and _immutable(review.before) != _immutable(review.object):
+        if review.before and _immutable_spec(review.before) != _immutable_spec(review.object):
             return Deny(f"spec.template.spec: Forbidden: {_FORBIDDEN}", 422)
-        door = from_federated_stateful_set(submitted)
-        joined = _joined(snapshot, self._home)
-        long = name_error(door.name, joined) if not review.before else ""
-        faults = [long] if long else []
-        faults += [f for f in door.faults if not long or not f.startswith("metadata.name: ")]
+        submitted = from_federated_stateful_set(federated_set)
+        joined = _list_joined_clusters(snapshot, self._broker_namespace)
+        name_fault = name_error(submitted.name, joined) if not review.before else ""
+        faults = [name_fault] if name_fault else []
+        faults += [
+            f for f in submitted.faults if not name_fault or not f.startswith("metadata.name: ")
+        ]
         if faults:
             return Deny("; ".join(faults), 422)
-        return Allow(warnings=tuple(_doubts(door, joined)))
+        return Allow(warnings=tuple(_placement_warnings(submitted, joined)))
 
 
-def _immutable(submitted: Wire) -> Wire:
-    spec = submitted.get("spec", {}).get("template", {}).get("spec", {})
+def _immutable_spec(federated_set: Wire) -> Wire:
+    spec = federated_set.get("spec", {}).get("template", {}).get("spec", {})
     kept = {name: value for name, value in spec.items() if name not in MUTABLE}
     return {**_DEFAULTS, **kept}
 
 
-def _joined(snapshot: Snapshot, home: str) -> tuple[ClusterId, ...]:
+def _list_joined_clusters(snapshot: Snapshot, broker_namespace: str) -> tuple[ClusterId, ...]:
     broker = broker_cluster(snapshot)
-    return tuple(m.cluster for m in members(snapshot, broker, home)) if broker is not None else ()
+    return (
+        tuple(m.cluster for m in list_members(snapshot, broker, broker_namespace))
+        if broker is not None
+        else ()
+    )
 
 
-def _doubts(door: SubmittedSet, joined: tuple[ClusterId, ...]) -> Iterator[str]:
-    """What is let in and yet will not come out as wished, now at least."""
+def _placement_warnings(submitted: SubmittedSet, joined: tuple[ClusterId, ...]) -> Iterator[str]:
+    """Warnings about preferences that the present fleet cannot meet."""
     if not joined:
         return
-    wishes = door.preferences.of(joined)
-    where = f"annotation {PREFERENCES}" if PREFERENCES in door.marks else "spec.placement"
-    unknown = sorted(door.preferences.wishes.keys() - set(joined))
+    preferences = submitted.preferences.of(joined)
+    where = (
+        f"annotation {PREFERENCES}"
+        if PREFERENCES in submitted.all_annotations
+        else "spec.placement"
+    )
+    unknown = sorted(submitted.preferences.by_cluster.keys() - set(joined))
     if unknown:
         yield f"{where}: there is no cluster {', '.join(unknown)} in the fleet yet"
-    most = sum(wish.max if wish.weight else wish.min for wish in wishes.values())
-    least = sum(wish.min for wish in wishes.values())
-    if door.spec.replicas > most:
-        yield f"{where}: {door.spec.replicas} replicas are more than max allows, {most}"
-    if door.spec.replicas < least:
-        yield f"{where}: {door.spec.replicas} replicas are fewer than min asks for, {least}"
+    largest = sum(
+        preference.max if preference.weight else preference.min
+        for preference in preferences.values()
+    )
+    smallest = sum(preference.min for preference in preferences.values())
+    if submitted.spec.replicas > largest:
+        yield f"{where}: {submitted.spec.replicas} replicas are more than max allows, {largest}"
+    if submitted.spec.replicas < smallest:
+        yield f"{where}: {submitted.spec.replicas} replicas are fewer than min asks for, {smallest}"
