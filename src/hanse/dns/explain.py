@@ -1,13 +1,13 @@
-"""Why a name is answered as it is: which rule, from whom, and who is left out for what reason."""
+"""Explains answers for `hanse resolve`: the records, the rule, and the excluded clusters."""
 
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
 from hanse.dns.compiler import Compiler
-from hanse.features.gslb.zone import global_answer, global_rule, global_service, left_out_of
+from hanse.features.gslb.zone import excluded_members, global_rrset, global_rule, global_service
 from hanse.features.services.backends import (
-    LOCAL_IS_READY,
+    LOCAL_PREFERRED,
     LOWER_PRIORITY,
     NO_WEIGHT,
     ClusterBackends,
@@ -28,21 +28,21 @@ from hanse.model.snapshot import Snapshot
 
 
 class ExplainedRecord(Struct, frozen=True, rename="camel"):
-    """A record that may be told, and in how many of a hundred answers."""
+    """A record that may be answered, and in how many percent of the responses."""
 
     value: str
     percent: int = 100
 
 
 class ExcludedCluster(Struct, frozen=True, rename="camel"):
-    """A cluster that offers the service, and why nothing of it is told."""
+    """A cluster that exports the service, and why it is in no response."""
 
     cluster: ClusterId
     why: str
 
 
 class Explanation(Struct, frozen=True, rename="camel"):
-    """What is answered to a question, and why."""
+    """The answer to a question, and its reasons."""
 
     code: str
     records: tuple[ExplainedRecord, ...]
@@ -51,7 +51,7 @@ class Explanation(Struct, frozen=True, rename="camel"):
 
 
 class ServiceQuestion(Struct, frozen=True):
-    """A name taken apart as services name things."""
+    """The parts of a multi-cluster service name."""
 
     key: Key
     cluster: ClusterId = ""
@@ -60,7 +60,7 @@ class ServiceQuestion(Struct, frozen=True):
 
 
 def parse_service_name(name: bytes, view: View) -> ServiceQuestion | None:
-    """What service a name is about; None where it is about none."""
+    """Parse the name of a service, port, cluster or pod; None if it is none of them."""
     zone = wire_name(view.zone)
     if not is_subdomain(name, zone):
         return None
@@ -85,50 +85,50 @@ def parse_service_name(name: bytes, view: View) -> ServiceQuestion | None:
 
 
 def explain(name: str, rtype: int, view: View, snapshot: Snapshot) -> Explanation:
-    """What a view answers to a question and why; the answers are those of the server itself."""
+    """What a view answers to a question and why; the zone data are compiled as in the server."""
     wire = wire_name(name)
-    everywhere = global_service(name, snapshot)
+    global_host = global_service(name, snapshot)
     zone = ServiceZone(view)
-    inside = [z for z in view.global_zones if is_subdomain(wire, wire_name(z))]
-    if everywhere is None and not inside and not is_subdomain(wire, zone.zones[0]):
+    global_zones = [z for z in view.global_zones if is_subdomain(wire, wire_name(z))]
+    if global_host is None and not global_zones and not is_subdomain(wire, zone.zones[0]):
         zones = " or ".join((view.zone, *view.global_zones))
         return Explanation("REFUSED", (), f"it is in no zone that is served here, such as {zones}")
     if rtype in (RecordType.ANY, RecordType.AXFR, RecordType.IXFR):
         return Explanation("REFUSED", (), "questions for everything are refused")
-    if everywhere is not None:
-        return _explain_global(everywhere, rtype, view, snapshot)
-    if inside:
-        return _explain_no_host(name, inside[0], snapshot)
+    if global_host is not None:
+        return _explain_global(global_host, rtype, view, snapshot)
+    if global_zones:
+        return _explain_unknown_host(name, global_zones[0], snapshot)
     compiler = Compiler(view, [zone])
     compiler.enqueue_all(snapshot)
     compiler.compile(snapshot)
     if not compiler.synced:
         return Explanation("SERVFAIL", (), "the cluster was not read in full yet")
-    nodes = {named.name: named.rrsets for named in compiler.full_delta().nodes}
+    nodes = {node.name: node.rrsets for node in compiler.full_delta().nodes}
     known = wire in nodes
     found = next((a for a in nodes.get(wire, ()) if a.type == rtype), None)
     code = "NOERROR" if found else "NODATA" if known else "NXDOMAIN"
-    about = parse_service_name(wire, view)
-    rule, left_out = _why(about, code, view, snapshot, wire)
-    if not found and about is not None:
-        rule += _what_lacks(about, wire, rtype, nodes)
+    question = parse_service_name(wire, view)
+    rule, left_out = _reasons(question, code, view, snapshot, wire)
+    if not found and question is not None:
+        rule += _missing_part(question, wire, rtype, nodes)
     return Explanation(code, explained_records(found) if found else (), rule, left_out)
 
 
-def _what_lacks(
-    about: ServiceQuestion, name: bytes, rtype: int, nodes: Mapping[bytes, Sequence[RRset]]
+def _missing_part(
+    question: ServiceQuestion, name: bytes, rtype: int, nodes: Mapping[bytes, Sequence[RRset]]
 ) -> str:
-    """What a name that somebody could answer for does not have."""
+    """What an existing service lacks for an answer: the type, or the port."""
     if answers := nodes.get(name, ()):
-        types = ", ".join(sorted(type_name(answer.type) for answer in answers))
+        types = ", ".join(sorted(type_name(rrset.type) for rrset in answers))
         return f"; it has records of type {types} and none of {type_name(rtype)}"
-    if about.port and name not in nodes and _below_two(name) in nodes:
-        return f"; nobody serves {about.port}"
+    if question.port and name not in nodes and _without_port_labels(name) in nodes:
+        return f"; nobody serves {question.port}"
     return ""
 
 
-def _below_two(name: bytes) -> bytes:
-    """A name without its first two labels, a port and its protocol."""
+def _without_port_labels(name: bytes) -> bytes:
+    """A name without its port and protocol labels."""
     for _ in range(2):
         name = name[1 + name[0] :]
     return name
@@ -137,16 +137,17 @@ def _below_two(name: bytes) -> bytes:
 def _explain_global(
     service: GlobalService, rtype: int, view: View, snapshot: Snapshot
 ) -> Explanation:
-    found = global_answer(service, rtype, view, snapshot)
+    """Explain the answer of a global host name."""
+    found = global_rrset(service, rtype, view, snapshot)
     silent = found is not None and found.selection is not None and found.selection.silent
     code = "SILENCE" if silent else "NOERROR" if found is not None else "NODATA"
-    left_out = tuple(ExcludedCluster(who, why) for who, why in left_out_of(service, snapshot))
+    left_out = tuple(ExcludedCluster(who, why) for who, why in excluded_members(service, snapshot))
     records = explained_records(found) if found is not None else ()
     return Explanation(code, records, global_rule(service, snapshot), left_out)
 
 
-def _explain_no_host(name: str, zone: str, snapshot: Snapshot) -> Explanation:
-    """A name in a zone of global hosts that is none; names between it and hosts have no records."""
+def _explain_unknown_host(name: str, zone: str, snapshot: Snapshot) -> Explanation:
+    """Explain a name in a global zone that is not a host; it may have hosts below it."""
     host = name.lower().removesuffix(".")
     between = any(
         s.spec.host.endswith(f".{host}") for s in snapshot.all(snapshot.local, GlobalService)
@@ -156,62 +157,63 @@ def _explain_no_host(name: str, zone: str, snapshot: Snapshot) -> Explanation:
     return Explanation("NXDOMAIN", (), f"no GlobalService {host} in {snapshot.local}")
 
 
-def explained_records(answer: RRset) -> tuple[ExplainedRecord, ...]:
-    """What an answer may tell, and how often."""
-    whole = sum(variant.weight for variant in answer.variants)
+def explained_records(rrset: RRset) -> tuple[ExplainedRecord, ...]:
+    """The records of an RRset, and how often each is answered."""
+    total = sum(variant.weight for variant in rrset.variants)
     return tuple(
-        ExplainedRecord(value, round(100 * variant.weight / whole))
-        for variant in answer.variants
+        ExplainedRecord(value, round(100 * variant.weight / total))
+        for variant in rrset.variants
         for value in _values(variant.body)
     )
 
 
 def _values(body: bytes) -> list[str]:
-    """The contents of whole records, as zone files have them."""
+    """The records of a variant in presentation format."""
     return [rdata_text(record.type, record.rdata) for record in parse_records(body)]
 
 
-Why = tuple[str, tuple[ExcludedCluster, ...]]
+Reasons = tuple[str, tuple[ExcludedCluster, ...]]
+"""The rule of an answer, and the excluded clusters."""
 
 
-def _why(
-    about: ServiceQuestion | None, code: str, view: View, snapshot: Snapshot, name: bytes
-) -> Why:
-    if about is None:
+def _reasons(
+    question: ServiceQuestion | None, code: str, view: View, snapshot: Snapshot, name: bytes
+) -> Reasons:
+    if question is None:
         if name == version_name(wire_name(view.zone)):
             return "the version of the names themselves", ()
         exists = "names stand below it" if code != "NXDOMAIN" else "it is the name of nothing"
         return f"{name_text(name)} names no service; {exists}", ()
-    key = about.key
-    told = snapshot.get(snapshot.local, ServiceImport, key.name, key.namespace)
-    if told is None:
+    key = question.key
+    service_import = snapshot.get(snapshot.local, ServiceImport, key.name, key.namespace)
+    if service_import is None:
         return f"no ServiceImport {key.namespace}/{key.name} in {snapshot.local}", ()
     rules = clusterset_rules(view, snapshot)
-    backends = cluster_backends(key, told, rules, snapshot)
-    left_out = _left_out(about, told, rules, backends, view)
-    return _rule(about, told, rules, backends, view), left_out
+    backends = cluster_backends(key, service_import, rules, snapshot)
+    excluded = _excluded_clusters(question, service_import, rules, backends, view)
+    return _rule(question, service_import, rules, backends, view), excluded
 
 
 def _rule(
-    about: ServiceQuestion,
-    told: ServiceImport,
+    question: ServiceQuestion,
+    service_import: ServiceImport,
     rules: ClusterSetRules,
     backends: Sequence[ClusterBackends],
     view: View,
 ) -> str:
-    if about.cluster and not about.pod and not has_cluster_names(view, rules):
+    if question.cluster and not question.pod and not has_cluster_names(view, rules):
         return f"{rules.profile}: no name is of a single cluster"
-    if about.cluster:
-        if about.cluster not in {backend.cluster for backend in backends}:
-            return f"{about.cluster} does not export the service"
-        if about.pod:
-            there = about.pod in {
-                spot.label for o in backends if o.cluster == about.cluster for spot in o.addresses
+    if question.cluster:
+        if question.cluster not in {backend.cluster for backend in backends}:
+            return f"{question.cluster} does not export the service"
+        if question.pod:
+            there = question.pod in {
+                a.label for b in backends if b.cluster == question.cluster for a in b.addresses
             }
             lacks = "" if there else "; there is none that is ready"
-            return f"pod {about.pod} of {about.cluster} is asked for{lacks}"
-        return f"{about.cluster} alone is asked for"
-    if told.spec.type == "Headless":
+            return f"pod {question.pod} of {question.cluster} is asked for{lacks}"
+        return f"{question.cluster} alone is asked for"
+    if service_import.spec.type == "Headless":
         return "headless: every ready pod of every cluster"
     if rules.profile == "kep-1645":
         return "kep-1645: the addresses of the ServiceImport"
@@ -227,31 +229,34 @@ def _rule(
             return f"in turn by weight: {', '.join(names)}"
 
 
-def _left_out(
-    about: ServiceQuestion,
-    told: ServiceImport,
+def _excluded_clusters(
+    question: ServiceQuestion,
+    service_import: ServiceImport,
     rules: ClusterSetRules,
     backends: Sequence[ClusterBackends],
     view: View,
 ) -> tuple[ExcludedCluster, ...]:
-    if about.cluster:
+    if question.cluster:
         return tuple(
-            ExcludedCluster(o.cluster, o.excluded)
-            for o in backends
-            if o.cluster == about.cluster and o.excluded
+            ExcludedCluster(backend.cluster, backend.excluded)
+            for backend in backends
+            if backend.cluster == question.cluster and backend.excluded
         )
-    shared_out = told.spec.type != "Headless" and rules.profile == "lighthouse"
-    taken = {
+    shared_out = service_import.spec.type != "Headless" and rules.profile == "lighthouse"
+    selected = {
         backend.cluster for backend in (select_backends(backends, view) if shared_out else backends)
     }
     return tuple(
-        ExcludedCluster(backend.cluster, backend.excluded or _passed_over(backend, taken, view))
+        ExcludedCluster(
+            backend.cluster, backend.excluded or _not_selected_reason(backend, selected, view)
+        )
         for backend in backends
-        if backend.excluded or backend.cluster not in taken
+        if backend.excluded or backend.cluster not in selected
     )
 
 
-def _passed_over(backend: ClusterBackends, taken: set[ClusterId], view: View) -> str:
-    if not backend.share.weight:
+def _not_selected_reason(backend: ClusterBackends, selected: set[ClusterId], view: View) -> str:
+    """Why a ready cluster was not selected."""
+    if not backend.weighting.weight:
         return NO_WEIGHT
-    return LOCAL_IS_READY if view.local in taken and view.local_first else LOWER_PRIORITY
+    return LOCAL_PREFERRED if view.local in selected and view.local_first else LOWER_PRIORITY

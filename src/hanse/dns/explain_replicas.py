@@ -1,4 +1,4 @@
-"""Why a name of a federated StatefulSet is answered as it is."""
+"""Explains answers about replicas of federated StatefulSets for `hanse resolve`."""
 
 from msgspec import Struct
 
@@ -7,7 +7,7 @@ from hanse.dns.explain import ExcludedCluster, Explanation, explained_records
 from hanse.features.services.backends import LEASE_EXPIRED
 from hanse.features.statefulsets.fleet import PARTS_BY_SET
 from hanse.features.statefulsets.options import StatefulSetOptions
-from hanse.features.statefulsets.zone import BY_SERVICE, StatefulSetZone
+from hanse.features.statefulsets.zone import SHARES_BY_SERVICE, StatefulSetZone
 from hanse.model.dns.names import is_subdomain, split_labels, wire_name
 from hanse.model.dns.records import RecordType
 from hanse.model.facts import LeaseLiveness, Role
@@ -16,17 +16,17 @@ from hanse.model.snapshot import Snapshot
 
 
 class ReplicaQuestion(Struct, frozen=True):
-    """A name taken apart as sets name things."""
+    """The parts of the name of a set, replica or port."""
 
     namespace: str
-    wide: bool
-    """Whether the federation was asked, and not a cluster."""
+    is_federation_name: bool
+    """Whether it is a federation name instead of a cluster name."""
     names: tuple[str, ...]
-    """What stands before the namespace: a service or a set, and perhaps a replica or a port."""
+    """The labels before the namespace: a service or set, and perhaps a replica or port."""
 
 
 def parse_replica_name(name: str, options: StatefulSetOptions) -> ReplicaQuestion | None:
-    """What a name is about; None where it is not one of sets at all."""
+    """Parse a name in the zone of sets; None if it is not one."""
     wire, zone = wire_name(name), wire_name(options.zone)
     if not is_subdomain(wire, zone):
         return None
@@ -34,15 +34,15 @@ def parse_replica_name(name: str, options: StatefulSetOptions) -> ReplicaQuestio
     *front, last = labels[: len(labels) - len(list(split_labels(zone)))] or [""]
     if last != "svc" or len(front) < 2:
         return None
-    wide = front[-1] == options.federation.lower() and len(front) > 2
-    *names, namespace = front[:-1] if wide else front
-    return ReplicaQuestion(namespace, wide, tuple(names))
+    is_federation_name = front[-1] == options.federation.lower() and len(front) > 2
+    *names, namespace = front[:-1] if is_federation_name else front
+    return ReplicaQuestion(namespace, is_federation_name, tuple(names))
 
 
 def explain_replica(
     name: str, rtype: int, options: StatefulSetOptions, zone: StatefulSetZone, snapshot: Snapshot
 ) -> Explanation:
-    """What a view answers to a question about replicas, and why; as the server itself does."""
+    """What a view answers to a question about replicas, and why."""
     if rtype in (RecordType.ANY, RecordType.AXFR, RecordType.IXFR):
         return Explanation("REFUSED", (), "questions for everything are refused")
     compiler = Compiler(zone.view, [zone])
@@ -52,71 +52,73 @@ def explain_replica(
     wire = wire_name(name)
     found = next((a for a in nodes.get(wire, ()) if a.type == rtype), None)
     code = "NOERROR" if found else "NODATA" if wire in nodes else "NXDOMAIN"
-    about = parse_replica_name(name, options)
-    record = _record(about, snapshot) if about is not None else None
-    if record is not None and record.spec.newer:
-        return Explanation("SERVFAIL", (), _why_unread(record))
-    rule, left_out = _why(about, record, snapshot)
+    question = parse_replica_name(name, options)
+    shares = _find_shares(question, snapshot) if question is not None else None
+    if shares is not None and shares.spec.newer:
+        return Explanation("SERVFAIL", (), _newer_schema_reason(shares))
+    rule, left_out = _reasons(question, shares, snapshot)
     return Explanation(code, explained_records(found) if found else (), rule, left_out)
 
 
-def _why_unread(record: StatefulSetShares) -> str:
-    meta = record.metadata
-    reason = newer_schema_message(record.spec.schema)
+def _newer_schema_reason(shares: StatefulSetShares) -> str:
+    meta = shares.metadata
+    reason = newer_schema_message(shares.spec.schema)
     return (
         f"StatefulSetShares {meta.namespace}/{meta.name}: {reason}; name "
         "servers as old as this one go on with what they had told before"
     )
 
 
-def _why(
-    about: ReplicaQuestion | None, record: StatefulSetShares | None, snapshot: Snapshot
+def _reasons(
+    question: ReplicaQuestion | None, shares: StatefulSetShares | None, snapshot: Snapshot
 ) -> tuple[str, tuple[ExcludedCluster, ...]]:
-    if about is None or record is None:
+    if question is None or shares is None:
         return "no federated StatefulSet is named so", ()
-    if not about.wide:
+    if not question.is_federation_name:
         return f"{snapshot.local} answers with its own ready replicas", ()
-    if not record.spec.load_balanced:
+    if not shares.spec.load_balanced:
         return f"no load balancers are wanted: {snapshot.local}'s own ready replicas", ()
-    return "each replica by its load balancer, in clusters that are alive", _left_out(
-        record, snapshot
+    return "each replica by its load balancer, in clusters that are alive", _excluded_clusters(
+        shares, snapshot
     )
 
 
-def _record(about: ReplicaQuestion, snapshot: Snapshot) -> StatefulSetShares | None:
-    """The set that a name is about: by its Service, by its own name, or by a replica's."""
+def _find_shares(question: ReplicaQuestion, snapshot: Snapshot) -> StatefulSetShares | None:
+    """The set of a name: by its Service, its own name, or a replica's."""
     for broker in snapshot.clusters(Role.BROKER):
-        for name in reversed(about.names):
-            for record in snapshot.by(broker, BY_SERVICE, f"{about.namespace}/{name}"):
-                return record
-            for record in snapshot.in_namespace(broker, StatefulSetShares, about.namespace):
-                own = record.metadata.name
+        for name in reversed(question.names):
+            for shares in snapshot.by(broker, SHARES_BY_SERVICE, f"{question.namespace}/{name}"):
+                return shares
+            for shares in snapshot.in_namespace(broker, StatefulSetShares, question.namespace):
+                own = shares.metadata.name
                 if name == own or name.startswith(f"{own}-"):
-                    return record
+                    return shares
     return None
 
 
-def _left_out(record: StatefulSetShares, snapshot: Snapshot) -> tuple[ExcludedCluster, ...]:
-    meta = record.metadata
-    silent = {p.lease for p in snapshot.facts(LeaseLiveness) if not p.alive}
-    told: list[ExcludedCluster] = []
+def _excluded_clusters(
+    shares: StatefulSetShares, snapshot: Snapshot
+) -> tuple[ExcludedCluster, ...]:
+    meta = shares.metadata
+    expired = {p.lease for p in snapshot.facts(LeaseLiveness) if not p.alive}
+    excluded: list[ExcludedCluster] = []
     for broker in snapshot.clusters(Role.BROKER):
         parts = {
             p.spec.cluster: p.spec
             for p in snapshot.by(broker, PARTS_BY_SET, f"{meta.namespace}/{meta.name}")
         }
-        for share in record.spec.shares:
+        for share in shares.spec.shares:
             part = parts.get(share.name)
             without = [r.name for r in part.replicas if not r.addresses] if part else []
             if part is not None and part.newer:
-                told.append(
+                excluded.append(
                     ExcludedCluster(share.name, f"its report: {newer_schema_message(part.schema)}")
                 )
-            elif share.name in silent:
-                told.append(ExcludedCluster(share.name, LEASE_EXPIRED))
+            elif share.name in expired:
+                excluded.append(ExcludedCluster(share.name, LEASE_EXPIRED))
             elif part is None or len(part.replicas) < share.replicas:
-                told.append(ExcludedCluster(share.name, "not all of its replicas exist yet"))
+                excluded.append(ExcludedCluster(share.name, "not all of its replicas exist yet"))
             elif without:
                 pending = ", ".join(without)
-                told.append(ExcludedCluster(share.name, f"no address yet: {pending}"))
-    return tuple(told)
+                excluded.append(ExcludedCluster(share.name, f"no address yet: {pending}"))
+    return tuple(excluded)

@@ -1,4 +1,4 @@
-"""The names of global services: who answers a host, by priority, health and the algorithm said."""
+"""The zone of global services: which members a host name has, by priority, health and algorithm."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -11,9 +11,9 @@ from hanse.model.dns.records import (
     RRset,
     ZoneNode,
     address_rdata,
-    full_rrset,
     weighted_rrset,
 )
+from hanse.model.dns.service_records import address_rrsets
 from hanse.model.dns.zones import View
 from hanse.model.facts import KindServed, Role
 from hanse.model.kinds.globalservice import GlobalMember, GlobalService, GlobalServiceSpec
@@ -26,11 +26,12 @@ HOST = "host"
 HASH = "GSLB_ALGORITHM_CONSISTENT_HASH"
 NEAR = ("GSLB_ALGORITHM_GEO", "GSLB_ALGORITHM_TOPOLOGY")
 DEFAULT_MASK = 24
+LOWER_PRIORITY = "others of a higher priority are up"
 _FAMILIES = ((RecordType.A, 4), (RecordType.AAAA, 16))
 
 
 class GlobalZone:
-    """The host names of all global services that stand below our zones."""
+    """The host names of all GlobalServices in the view's global zones."""
 
     name = "gslb"
     watches: tuple[Watch, ...] = (
@@ -77,31 +78,32 @@ class GlobalZone:
         ttl = self.view.ttl if service.spec.ttl is None else service.spec.ttl
         serving = list_serving_members(service, snapshot)
         if serving:
-            answers = tuple(_shared_out(service.spec, serving, ttl))
+            rrsets = tuple(_weighted_rrsets(service.spec, serving, ttl))
         else:
-            answers = tuple(_when_down(service.spec, ttl))
-        yield ZoneNode(name, answers)
+            rrsets = tuple(_down_rrsets(service.spec, ttl))
+        yield ZoneNode(name, rrsets)
 
 
-def _shared_out(
+def _weighted_rrsets(
     spec: GlobalServiceSpec, members: Sequence[GlobalMember], ttl: int
 ) -> Iterator[RRset]:
-    """One member's address in each answer."""
+    """RRsets whose responses carry the address of one member."""
     for rtype, size in _FAMILIES:
-        shares: dict[bytes, int] = {}
+        weights: dict[bytes, int] = {}
         labels: dict[bytes, str] = {}
         for member in members:
             rdata = address_rdata(member.told)
             if rdata is not None and len(rdata) == size:
-                shares[rdata] = shares.get(rdata, 0) + member.weight
+                weights[rdata] = weights.get(rdata, 0) + member.weight
                 labels.setdefault(rdata, member.cluster)
-        if shares:
-            answer = weighted_rrset(rtype, shares.items(), ttl)
-            choice = _choice(spec, tuple(labels[rdata] for rdata in shares))
-            yield answer if choice is None else RRset(rtype, answer.variants, 0, choice)
+        if weights:
+            rrset = weighted_rrset(rtype, weights.items(), ttl)
+            selection = _client_selection(spec, tuple(labels[rdata] for rdata in weights))
+            yield rrset if selection is None else RRset(rtype, rrset.variants, 0, selection)
 
 
-def _choice(spec: GlobalServiceSpec, labels: tuple[str, ...]) -> ClientSelection | None:
+def _client_selection(spec: GlobalServiceSpec, labels: tuple[str, ...]) -> ClientSelection | None:
+    """How the algorithm selects by client; None for weighted rotation."""
     mask = spec.hash_mask or DEFAULT_MASK
     if spec.algorithm == HASH:
         return ClientSelection(labels, mask=mask)
@@ -110,13 +112,13 @@ def _choice(spec: GlobalServiceSpec, labels: tuple[str, ...]) -> ClientSelection
     return None
 
 
-def _when_down(spec: GlobalServiceSpec, ttl: int) -> Iterator[RRset]:
-    """What is answered while nobody is up; where nobody said, the name is there and empty."""
+def _down_rrsets(spec: GlobalServiceSpec, ttl: int) -> Iterator[RRset]:
+    """The RRsets while all members are down; by default the name has none."""
     match spec.when_down:
         case "GSLB_SERVICE_DOWN_RESPONSE_ALL_RECORDS":
-            yield from _all([member.told for member in spec.members], ttl)
+            yield from _full_rrsets([member.told for member in spec.members], ttl)
         case "GSLB_SERVICE_DOWN_RESPONSE_FALLBACK_IP":
-            yield from _all([spec.fallback_ip], ttl)
+            yield from _full_rrsets([spec.fallback_ip], ttl)
         case "GSLB_SERVICE_DOWN_RESPONSE_NONE":
             for rtype, _ in _FAMILIES:
                 yield RRset(rtype, (), 0, ClientSelection(silent=True))
@@ -124,39 +126,34 @@ def _when_down(spec: GlobalServiceSpec, ttl: int) -> Iterator[RRset]:
             return
 
 
-def _all(addresses: Iterable[str], ttl: int) -> Iterator[RRset]:
-    rdatas = dict.fromkeys(r for text in addresses if (r := address_rdata(text)) is not None)
-    for rtype, size in _FAMILIES:
-        mine = [rdata for rdata in rdatas if len(rdata) == size]
-        if mine:
-            yield full_rrset(rtype, mine, ttl)
-
-
-LOWER = "others of a higher priority are up"
+def _full_rrsets(addresses: Iterable[str], ttl: int) -> tuple[RRset, ...]:
+    """RRsets with all addresses in each response."""
+    rdatas = [rdata for text in addresses if (rdata := address_rdata(text)) is not None]
+    return address_rrsets(rdatas, ttl)
 
 
 def global_service(name: str, snapshot: Snapshot) -> GlobalService | None:
-    """The global service of a name, if it is one's."""
+    """The GlobalService of a host name, if there is one."""
     host = name.lower().removesuffix(".")
     return snapshot.get(snapshot.local, GlobalService, host, NAMESPACE)
 
 
-def global_answer(
+def global_rrset(
     service: GlobalService, rtype: int, view: View, snapshot: Snapshot
 ) -> RRset | None:
-    """What is answered about a type, by the server's own words."""
+    """The RRset of a type, as the server has it."""
     nodes = GlobalZone(view).records_for(snapshot)(Key(HOST, service.metadata.name))
     return next((a for node in nodes for a in node.rrsets if a.type == rtype), None)
 
 
 def global_rule(service: GlobalService, snapshot: Snapshot) -> str:
-    """The rule by which one of the members is chosen."""
+    """The rule that selects a member, in words for `hanse resolve`."""
     spec = service.spec
     serving = list_serving_members(service, snapshot)
     if not serving:
-        told = (spec.when_down or "nothing was said").removeprefix("GSLB_SERVICE_DOWN_RESPONSE_")
-        return f"every member is down; what is answered then: {told.lower().replace('_', ' ')}"
-    names = ", ".join(_named(member) for member in serving)
+        mode = (spec.when_down or "nothing was said").removeprefix("GSLB_SERVICE_DOWN_RESPONSE_")
+        return f"every member is down; what is answered then: {mode.lower().replace('_', ' ')}"
+    names = ", ".join(_describe_member(member) for member in serving)
     if spec.algorithm == HASH:
         return f"the same for a network of {spec.hash_mask or 24} bits, among {names}"
     if spec.algorithm in NEAR:
@@ -164,15 +161,15 @@ def global_rule(service: GlobalService, snapshot: Snapshot) -> str:
     return f"in turn by weight, priority {serving[0].priority}: {names}"
 
 
-def left_out_of(service: GlobalService, snapshot: Snapshot) -> list[tuple[str, str]]:
-    """The members that are not told, and why."""
+def excluded_members(service: GlobalService, snapshot: Snapshot) -> list[tuple[str, str]]:
+    """The members that are not in any response, and why."""
     serving = {(m.cluster, m.address) for m in list_serving_members(service, snapshot)}
     return [
-        (_named(member), LOWER if verdict.up else verdict.reason)
+        (_describe_member(member), LOWER_PRIORITY if verdict.up else verdict.reason)
         for member, verdict in current_health(service, snapshot)
         if (member.cluster, member.address) not in serving
     ]
 
 
-def _named(member: GlobalMember) -> str:
+def _describe_member(member: GlobalMember) -> str:
     return f"{member.cluster} ({member.told})"

@@ -1,4 +1,4 @@
-"""The names of one tenant network: its Services and pods, its `kubernetes`, and nobody else's."""
+"""The zone of one tenant network: only its own Services and pods, and its `kubernetes`."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -29,7 +29,7 @@ SLICES_BY_SERVICE = Index(
 
 
 def watches(namespace: str = "", labels: str = NETWORK) -> tuple[Watch, ...]:
-    """What has to be seen for the names of some networks; by itself: of all."""
+    """The watches for the names of the selected networks; by default of all."""
     return (
         Watch(Role.LOCAL, Service, namespace, labels),
         Watch(Role.LOCAL, EndpointSlice, namespace, labels, (SLICES_BY_SERVICE,)),
@@ -38,7 +38,7 @@ def watches(namespace: str = "", labels: str = NETWORK) -> tuple[Watch, ...]:
 
 
 class NetworkZone:
-    """All names of one network, as pods in it see them."""
+    """All names of one network, for the pods in it."""
 
     name = "network"
 
@@ -50,8 +50,8 @@ class NetworkZone:
         self._services = b"\x03svc" + self._apex
         self._pods = b"\x03pod" + self._apex
         self.zones: tuple[bytes, ...] = (self._apex,)
-        chosen = ",".join(f"{name}={value}" for name, value in self._labels.items())
-        self.watches = tuple(w for space in namespaces or ("",) for w in watches(space, chosen))
+        selector = ",".join(f"{name}={value}" for name, value in self._labels.items())
+        self.watches = tuple(w for space in namespaces or ("",) for w in watches(space, selector))
         self._aliases = {
             (network.alias_namespace, network.kubernetes): ("default", "kubernetes"),
             (network.dns_namespace, network.kube_dns): ("kube-system", "kube-dns"),
@@ -72,16 +72,16 @@ class NetworkZone:
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         if isinstance(change, FactChange) or change.where != snapshot.local:
             return ()
-        sides = [s for s in (change.before, change.after) if s is not None and self._is_ours(s)]
+        versions = [s for s in (change.before, change.after) if s is not None and self._is_ours(s)]
         match change.object:
             case Service():
-                return [Key(SERVICE, s.metadata.name, s.metadata.namespace) for s in sides[:1]]
+                return [Key(SERVICE, s.metadata.name, s.metadata.namespace) for s in versions[:1]]
             case Pod():
-                return [Key(POD, s.metadata.name, s.metadata.namespace) for s in sides[:1]]
+                return [Key(POD, s.metadata.name, s.metadata.namespace) for s in versions[:1]]
             case EndpointSlice():
                 return {
                     Key(SERVICE, s.metadata.labels[KUBE_SERVICE], s.metadata.namespace)
-                    for s in sides
+                    for s in versions
                     if KUBE_SERVICE in s.metadata.labels
                 }
             case _:
@@ -93,40 +93,40 @@ class NetworkZone:
                 return (version_node(self._apex, SCHEMA_VERSION, self.view.ttl),)
             if key.topic == POD:
                 pod = snapshot.get(snapshot.local, Pod, key.name, key.namespace)
-                return list(self._pod(pod)) if pod is not None and self._is_ours(pod) else ()
+                return list(self._pod_nodes(pod)) if pod is not None and self._is_ours(pod) else ()
             service = snapshot.get(snapshot.local, Service, key.name, key.namespace)
             if service is None or not self._is_ours(service):
                 return ()
-            return list(self._service(service, snapshot))
+            return list(self._service_nodes(service, snapshot))
 
         return build_nodes
 
     def _is_ours(self, obj: Object) -> bool:
         return all(obj.metadata.labels.get(name) == value for name, value in self._labels.items())
 
-    def _service(self, service: Service, snapshot: Snapshot) -> Iterator[ZoneNode]:
-        """A Service under its own name, and under the one that every cluster has for it."""
+    def _service_nodes(self, service: Service, snapshot: Snapshot) -> Iterator[ZoneNode]:
+        """The nodes of a Service, and the same under its well-known name if it stands for one."""
         meta = service.metadata
         names = [(meta.namespace, meta.name)]
         if alias := self._aliases.get(names[0]):
             names.append(alias)
-        for namespace, called in names:
+        for namespace, service_name in names:
             space = child_name(namespace, self._services)
-            name = child_name(called, space) if space is not None else None
+            name = child_name(service_name, space) if space is not None else None
             if name is None:
                 continue
-            place = f"{meta.namespace}/{meta.name}"
+            service_key = f"{meta.namespace}/{meta.name}"
             slices = [
-                piece
-                for piece in snapshot.by(snapshot.local, SLICES_BY_SERVICE, place)
-                if self._is_ours(piece)
+                endpoint_slice
+                for endpoint_slice in snapshot.by(snapshot.local, SLICES_BY_SERVICE, service_key)
+                if self._is_ours(endpoint_slice)
             ]
             yield from service_nodes(name, service, slices, self.view.ttl)
 
-    def _pod(self, pod: Pod) -> Iterator[ZoneNode]:
+    def _pod_nodes(self, pod: Pod) -> Iterator[ZoneNode]:
         space = child_name(pod.metadata.namespace, self._pods)
-        for one in pod.status.pod_ips:
-            rdata = address_rdata(one.ip)
-            name = child_name(dashed_address(one.ip), space) if space is not None else None
+        for pod_ip in pod.status.pod_ips:
+            rdata = address_rdata(pod_ip.ip)
+            name = child_name(dashed_address(pod_ip.ip), space) if space is not None else None
             if name is not None and rdata is not None:
                 yield ZoneNode(name, address_rrsets([rdata], self.view.ttl))

@@ -1,4 +1,4 @@
-"""Whose a name is, written beside it in the zone itself: there is no other memory; pure."""
+"""Owner records: TXT records in the zone that say which key owns a published name."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -14,32 +14,34 @@ from hanse.model.kinds.names import PublishedName, PublishedNameSpec, RecordSet
 from hanse.model.objects import Meta
 
 OWNER_LABEL = "_hanse"
-"""The label below a name where its mark stands."""
+"""The label of the owner record below a published name."""
 
-_STRING = 255
-_SIGNATURES = {
+_MAX_STRING = 255
+_DNSSEC_TYPES = {
     dns.rdatatype.RRSIG,
     dns.rdatatype.NSEC,
     dns.rdatatype.NSEC3,
     dns.rdatatype.TYPE0,
 }
-"""What the server itself puts beside records."""
+"""DNSSEC types, which the server itself writes."""
 
 
-class _Mark(Struct, frozen=True, omit_defaults=True):
+class _OwnerContent(Struct, frozen=True, omit_defaults=True):
+    """The content of an owner record, as JSON."""
+
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
 
 
 def is_owner_record(name: str) -> bool:
-    """Whether a name is where a mark of ours stands."""
+    """Whether a name is that of an owner record."""
     return name.startswith(f"{OWNER_LABEL}.")
 
 
 def owner_record(meta: Meta) -> dns.rdataset.Rdataset:
-    """The TXT record that says whose a name is."""
-    told = msgspec.json.encode(_Mark(meta.labels, meta.annotations), order="sorted")
-    strings = [told[at : at + _STRING] for at in range(0, len(told), _STRING)]
+    """The owner record with an object's labels and annotations."""
+    content = msgspec.json.encode(_OwnerContent(meta.labels, meta.annotations), order="sorted")
+    strings = [content[at : at + _MAX_STRING] for at in range(0, len(content), _MAX_STRING)]
     rdata = dns.rdtypes.ANY.TXT.TXT(dns.rdataclass.IN, dns.rdatatype.TXT, strings)
     return dns.rdataset.from_rdata(0, rdata)
 
@@ -47,29 +49,29 @@ def owner_record(meta: Meta) -> dns.rdataset.Rdataset:
 def parse_published_names(
     content: Iterable[tuple[str, dns.rdataset.Rdataset]],
 ) -> Iterator[PublishedName]:
-    """Every name of a zone as an object; those without a mark are somebody else's."""
+    """All names of a zone as objects; those without an owner record are foreign."""
     records: dict[str, list[RecordSet]] = {}
-    marks: dict[str, Meta] = {}
+    owners: dict[str, Meta] = {}
     for name, rdataset in content:
         if is_owner_record(name):
-            marks |= _marked(name.removeprefix(f"{OWNER_LABEL}."), rdataset)
-        elif rdataset.rdtype not in _SIGNATURES:
-            here = records.setdefault(name, [])
+            owners |= _parse_owner(name.removeprefix(f"{OWNER_LABEL}."), rdataset)
+        elif rdataset.rdtype not in _DNSSEC_TYPES:
+            sets_here = records.setdefault(name, [])
             rtype = dns.rdatatype.to_text(rdataset.rdtype)
             if rtype in PUBLISHED_TYPES:
                 values = tuple(sorted(rdata.to_text() for rdata in rdataset))
-                here.append(RecordSet(type=rtype, ttl=rdataset.ttl, values=values))
-    for name in sorted(records.keys() | marks.keys()):
-        sets = tuple(sorted(records.get(name, ()), key=lambda told: told.type))
-        meta = marks.get(name) or Meta(name=name)
+                sets_here.append(RecordSet(type=rtype, ttl=rdataset.ttl, values=values))
+    for name in sorted(records.keys() | owners.keys()):
+        sets = tuple(sorted(records.get(name, ()), key=lambda s: s.type))
+        meta = owners.get(name) or Meta(name=name)
         yield PublishedName(metadata=meta, spec=PublishedNameSpec(records=sets))
 
 
-def _marked(name: str, rdataset: dns.rdataset.Rdataset) -> Mapping[str, Meta]:
+def _parse_owner(name: str, rdataset: dns.rdataset.Rdataset) -> Mapping[str, Meta]:
     if rdataset.rdtype != dns.rdatatype.TXT or len(rdataset) != 1:
         return {}
     try:
-        mark = msgspec.json.decode(b"".join(rdataset[0].strings), type=_Mark)
+        content = msgspec.json.decode(b"".join(rdataset[0].strings), type=_OwnerContent)
     except msgspec.DecodeError:
-        return {}  # not written by us: the name is not ours
-    return {name: Meta(name=name, labels=mark.labels, annotations=mark.annotations)}
+        return {}  # not written by Hanse: the name is foreign
+    return {name: Meta(name=name, labels=content.labels, annotations=content.annotations)}

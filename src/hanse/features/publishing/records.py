@@ -1,4 +1,4 @@
-"""What a name tells, as others keep it: whole record sets, without turns; pure."""
+"""Zone nodes as whole record sets, for servers and providers that do not rotate answers."""
 
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
@@ -26,31 +26,29 @@ from hanse.model.objects import Meta
 from hanse.model.plan import Key
 
 PUBLISHED_TYPES = ("A", "AAAA", "CNAME", "SRV", "TXT")
-"""The types that are ours on a name of ours; others there are left alone."""
+"""The record types that are managed at a published name; other types are left alone."""
 
-_LONGEST_NAME = 200
-_MOST_WEIGHT = 255
+_MAX_READABLE = 200
+_MAX_WEIGHT = 255
 
 
 def record_sets(node: ZoneNode) -> tuple[RecordSet, ...]:
-    """Everything that a name may tell, in one order for everybody.
+    """The record sets of a node, sorted by type.
 
-    Who keeps records cannot take turns by weight: each set holds all that have a turn.
+    They have no weights: each set holds the records of all variants.
     """
     sets: dict[str, RecordSet] = {}
-    for answer in node.rrsets:
-        told = [
-            r for r in all_resource_records(answer) if r.type == answer.type
-        ]  # or it is an alias
-        values = tuple(sorted(rdata_text(record.type, record.rdata) for record in told))
-        name = type_mnemonic(answer.type)
-        if name in PUBLISHED_TYPES and told:
-            sets[name] = RecordSet(type=name, ttl=told[0].ttl, values=values)
+    for rrset in node.rrsets:
+        records = [r for r in all_resource_records(rrset) if r.type == rrset.type]  # no CNAME
+        values = tuple(sorted(rdata_text(record.type, record.rdata) for record in records))
+        name = type_mnemonic(rrset.type)
+        if name in PUBLISHED_TYPES and records:
+            sets[name] = RecordSet(type=name, ttl=records[0].ttl, values=values)
     return tuple(sets[name] for name in sorted(sets))
 
 
 def published_names(nodes: Iterable[ZoneNode]) -> tuple[PublishedName, ...]:
-    """The names of a key, each as an object of its own; names without records are left out."""
+    """A PublishedName for each node that has records."""
     return tuple(
         PublishedName(
             metadata=Meta(name=name_text(node.name).removesuffix(".")),
@@ -61,14 +59,14 @@ def published_names(nodes: Iterable[ZoneNode]) -> tuple[PublishedName, ...]:
     )
 
 
-def endpoint(
+def dns_endpoint(
     key: Key,
     namespace: str,
     nodes: Iterable[ZoneNode],
-    tell: Callable[[ZoneNode], Iterable[DNSRecord]],
+    render: Callable[[ZoneNode], Iterable[DNSRecord]],
 ) -> DNSEndpoint | None:
-    """The names of a key as one DNSEndpoint; None where there are none."""
-    records = tuple(record for node in nodes for record in tell(node))
+    """One DNSEndpoint with all names of a key; None if there are none."""
+    records = tuple(record for node in nodes for record in render(node))
     if not records:
         return None
     meta = Meta(name=_object_name(key), namespace=namespace)
@@ -76,67 +74,67 @@ def endpoint(
 
 
 def endpoint_records(node: ZoneNode) -> Iterator[DNSRecord]:
-    """A name's record sets as every provider takes them."""
-    for told in record_sets(node):
+    """The record sets of a node as DNSEndpoint records, for all providers."""
+    for record_set in record_sets(node):
         yield DNSRecord(
             dns_name=name_text(node.name).removesuffix("."),
-            record_type=told.type,
-            record_ttl=told.ttl,
-            targets=_targets(told),
+            record_type=record_set.type,
+            record_ttl=record_set.ttl,
+            targets=_targets(record_set),
         )
 
 
 def weighted_records(node: ZoneNode) -> Iterator[DNSRecord]:
-    """The same, but each turn of an address has a set of its own, with its weight.
+    """The same, with one weighted record set for each variant of an address type.
 
-    A provider that knows weights lets no name have sets with one beside a set without; so what
-    has no turns, pods or a single cluster, is told as a set with a weight too.
+    Providers reject a name that has sets with and without a weight, so address types with a
+    single variant get a weight, too.
     """
-    turns = {
+    address_rrsets = {
         type_mnemonic(a.type): a for a in node.rrsets if a.type in (RecordType.A, RecordType.AAAA)
     }
-    for whole in endpoint_records(node):
-        answer = turns.get(whole.record_type)
-        if answer is None:
-            yield whole
+    for record_set in endpoint_records(node):
+        rrset = address_rrsets.get(record_set.record_type)
+        if rrset is None:
+            yield record_set
             continue
-        shares = _shares(answer)
-        for targets, weight in sorted(shares.items()):
+        weights = _weighted_targets(rrset)
+        for targets, weight in sorted(weights.items()):
             yield replace(
-                whole,
+                record_set,
                 targets=targets,
                 set_identifier=targets[0] if len(targets) == 1 else "all",
                 provider_specific=(ProviderProperty(name="aws/weight", value=str(weight)),),
             )
 
 
-def _shares(answer: RRset) -> dict[tuple[str, ...], int]:
-    """What is told in each turn, and its weight among all, at most as much as Route 53 takes."""
-    shares: dict[tuple[str, ...], int] = {}
-    for variant in answer.variants:
-        told = parse_records(variant.body)
-        targets = tuple(sorted(rdata_text(record.type, record.rdata) for record in told))
-        shares[targets] = shares.get(targets, 0) + variant.weight
-    most = max(shares.values())
-    if most <= _MOST_WEIGHT:
-        return shares
-    return {t: max(1, weight * _MOST_WEIGHT // most) for t, weight in shares.items()}
+def _weighted_targets(rrset: RRset) -> dict[tuple[str, ...], int]:
+    """The targets of each variant with its weight, scaled to the maximum of Route 53."""
+    weights: dict[tuple[str, ...], int] = {}
+    for variant in rrset.variants:
+        records = parse_records(variant.body)
+        targets = tuple(sorted(rdata_text(record.type, record.rdata) for record in records))
+        weights[targets] = weights.get(targets, 0) + variant.weight
+    highest = max(weights.values())
+    if highest <= _MAX_WEIGHT:
+        return weights
+    return {t: max(1, weight * _MAX_WEIGHT // highest) for t, weight in weights.items()}
 
 
-def _targets(told: RecordSet) -> tuple[str, ...]:
-    """As ExternalDNS writes them: text without quotes, names without a final dot but in SRV."""
-    match told.type:
+def _targets(record_set: RecordSet) -> tuple[str, ...]:
+    """Targets as ExternalDNS writes them: TXT without quotes, CNAME without a final dot."""
+    match record_set.type:
         case "TXT":
-            return tuple(value.strip('"') for value in told.values)
+            return tuple(value.strip('"') for value in record_set.values)
         case "CNAME":
-            return tuple(value.removesuffix(".") for value in told.values)
+            return tuple(value.removesuffix(".") for value in record_set.values)
         case _:
-            return told.values
+            return record_set.values
 
 
 def _object_name(key: Key) -> str:
-    """A name that two keys never share and that people can read."""
+    """A readable object name that is unique for a key."""
     digest = blake2b(str(key).encode(), digest_size=5).hexdigest()
     parts = [part for part in (key.name, key.namespace, key.topic) if part]
-    readable = "-".join(parts).lower().replace("_", "-")[:_LONGEST_NAME]
+    readable = "-".join(parts).lower().replace("_", "-")[:_MAX_READABLE]
     return f"{readable}-{digest}"

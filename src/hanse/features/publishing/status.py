@@ -1,4 +1,4 @@
-"""What keeps names from being published, told on the object that they are names of; pure."""
+"""The `Published` condition of the objects whose names are published."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -21,10 +21,10 @@ from hanse.model.plan import Desired, EventRequest, Key, Patch
 from hanse.model.snapshot import Index, Snapshot, Watch, Writes
 
 PUBLISHED = "Published"
-"""The condition of what has names that are to be published; told once one cannot be."""
+"""The condition type; it is set once a name cannot be published."""
 
 STATUS_KINDS: tuple[type[Object], ...] = (ServiceImport, GlobalService)
-"""Kinds that sources watch, and whose objects are told of their names."""
+"""Kinds watched by zone sources whose objects get the condition."""
 
 STATEFULSETS = "statefulsets"
 """The zone source whose names belong to sets on the broker."""
@@ -33,77 +33,82 @@ SET_WATCHES = (
     Watch(Role.BROKER, StatefulSet, writes=Writes.STATUS),
     Watch(Role.BROKER, FederatedStatefulSet, writes=Writes.STATUS),
 )
-"""What replicas are names of, as it was submitted."""
+"""The submitted sets, which get the condition of their replicas' names."""
 
-BY_DNS_NAME = Index(
+ENDPOINTS_BY_DNS_NAME = Index(
     DNSEndpoint, "publishing-names", lambda e: {record.dns_name for record in e.spec.endpoints}
 )
 TAKEN = "NameTaken"
-_HINDERED = ("Refused", "Forbidden")
-_MOST = 1024
+_FAILED_RESULTS = ("Refused", "Forbidden")
+_MAX_MESSAGE = 1024
 
 
 class _Subject(Struct, frozen=True):
-    """An object that people look at for its names, and what it says by now."""
+    """An object that gets the condition, with its current conditions."""
 
-    place: ClusterObjectRef
+    ref: ClusterObjectRef
     conditions: tuple[Condition, ...]
     generation: int
     counts_generations: bool = True
-    """Whether its conditions say which generation they are of."""
+    """Whether its conditions have `observedGeneration`."""
 
 
-class _Fault(Struct, frozen=True):
+class _Failure(Struct, frozen=True):
     """One name that is not published, and why."""
 
     name: str
     reason: str
-    why: str
+    message: str
 
 
-def told(
+def status_changes(
     key: Key, desired: Sequence[Desired], snapshot: Snapshot
 ) -> tuple[tuple[Patch, ...], tuple[EventRequest, ...]]:
-    """The condition of whose names these are, with an Event when it turns bad.
+    """Status patches for the objects of a key, and Events when publishing starts to fail.
 
-    Nothing is told of what always went well, nor while it is not known how names stand.
+    There is no condition before the first failure, and no change while the state is unknown.
     """
     patches: list[Patch] = []
     events: list[EventRequest] = []
-    faults = [fault for one in desired for fault in _faults(key, one, snapshot)]
-    whole = all(_stands(key, one, snapshot) for one in desired)
-    for subject in _concerned(key, snapshot):
-        standing = find(subject.conditions, PUBLISHED)
-        wanted = _condition(faults, standing, whole=whole)
-        if wanted is None:
+    failures = [failure for item in desired for failure in _failures(key, item, snapshot)]
+    complete = all(_is_published(key, item, snapshot) for item in desired)
+    for subject in _subjects_of(key, snapshot):
+        current = find(subject.conditions, PUBLISHED)
+        desired_condition = _condition(failures, current, complete=complete)
+        if desired_condition is None:
             continue
-        patches.append(_patch(subject, wanted, snapshot))
-        turned = standing is None or standing.reason != wanted.reason
-        if wanted.status == "False" and turned:
-            events.append(EventRequest(subject.place, wanted.reason, wanted.message, "Warning"))
+        patches.append(_patch(subject, desired_condition, snapshot))
+        is_new = current is None or current.reason != desired_condition.reason
+        if desired_condition.status == "False" and is_new:
+            events.append(
+                EventRequest(
+                    subject.ref, desired_condition.reason, desired_condition.message, "Warning"
+                )
+            )
     return tuple(patches), tuple(events)
 
 
 def conflicting_keys(endpoint: DNSEndpoint, feature: str, snapshot: Snapshot) -> Iterator[str]:
-    """The keys of ours whose names another DNSEndpoint has, too."""
+    """The keys of DNSEndpoints written by this feature that share a name with another one."""
     for record in endpoint.spec.endpoints:
-        for other in snapshot.by(snapshot.local, BY_DNS_NAME, record.dns_name):
+        for other in snapshot.by(snapshot.local, ENDPOINTS_BY_DNS_NAME, record.dns_name):
             claim = owner_claim(other)
             if claim is not None and (claim.feature, claim.serves) == (feature, snapshot.local):
                 yield claim.key
 
 
-def _patch(subject: _Subject, wanted: Condition, snapshot: Snapshot) -> Patch:
+def _patch(subject: _Subject, desired_condition: Condition, snapshot: Snapshot) -> Patch:
     after = msgspec.to_builtins(
-        merged(subject.conditions, [wanted], snapshot.now, subject.generation)
+        merged(subject.conditions, [desired_condition], snapshot.now, subject.generation)
     )
     if not subject.counts_generations:
-        for one in after:
-            one.pop("observedGeneration", None)
-    return Patch(subject.place, {"status": {"conditions": after}}, "status")
+        for item in after:
+            item.pop("observedGeneration", None)
+    return Patch(subject.ref, {"status": {"conditions": after}}, "status")
 
 
-def _concerned(key: Key, snapshot: Snapshot) -> Iterator[_Subject]:
+def _subjects_of(key: Key, snapshot: Snapshot) -> Iterator[_Subject]:
+    """The objects whose names a key has."""
     match key.topic:
         case "services.service":
             found = snapshot.get(snapshot.local, ServiceImport, key.name, key.namespace)
@@ -133,57 +138,57 @@ def _subjects(
     for obj in several:
         if obj is None:
             continue
-        place, generation = ClusterObjectRef(where, object_ref(obj)), obj.metadata.generation
+        ref, generation = ClusterObjectRef(where, object_ref(obj)), obj.metadata.generation
         if isinstance(obj, StatefulSet):
             conditions = tuple(c.told for c in obj.status.conditions)
-            yield _Subject(place, conditions, generation, counts_generations=False)
+            yield _Subject(ref, conditions, generation, counts_generations=False)
         else:
-            yield _Subject(place, obj.status.conditions, generation)
+            yield _Subject(ref, obj.status.conditions, generation)
 
 
 def _condition(
-    faults: Sequence[_Fault], standing: Condition | None, *, whole: bool
+    failures: Sequence[_Failure], current: Condition | None, *, complete: bool
 ) -> Condition | None:
-    if faults:
-        first, more = faults[0], len(faults) - 1
+    if failures:
+        first, more = failures[0], len(failures) - 1
         others = f" (and {more} more of its names)" if more else ""
-        text = f"{first.name} is not published{others}: {first.why}"
-        return condition(PUBLISHED, False, first.reason, text[:_MOST])
-    if standing is None or not whole:
+        text = f"{first.name} is not published{others}: {first.message}"
+        return condition(PUBLISHED, False, first.reason, text[:_MAX_MESSAGE])
+    if current is None or not complete:
         return None
     return condition(PUBLISHED, True, PUBLISHED, "its names are as they should be")
 
 
-def _faults(key: Key, one: Desired, snapshot: Snapshot) -> Iterator[_Fault]:
-    place = ClusterObjectRef(one.where, object_ref(one.object))
-    found = snapshot.find(place)
-    outcome = snapshot.fact(WriteOutcome, place)
+def _failures(key: Key, item: Desired, snapshot: Snapshot) -> Iterator[_Failure]:
+    ref = ClusterObjectRef(item.where, object_ref(item.object))
+    found = snapshot.find(ref)
+    outcome = snapshot.fact(WriteOutcome, ref)
     if found is not None and not _is_ours(key, found, snapshot):
-        yield _Fault(_name_of(one.object), TAKEN, _whose(found))
-    elif outcome is not None and outcome.result in _HINDERED:
-        yield _Fault(_name_of(one.object), outcome.result, outcome.message)
-    elif isinstance(one.object, DNSEndpoint):
-        yield from _contested(one.object, snapshot)
+        yield _Failure(_published_name(item.object), TAKEN, _conflict_message(found))
+    elif outcome is not None and outcome.result in _FAILED_RESULTS:
+        yield _Failure(_published_name(item.object), outcome.result, outcome.message)
+    elif isinstance(item.object, DNSEndpoint):
+        yield from _name_conflicts(item.object, snapshot)
 
 
-def _contested(wanted: DNSEndpoint, snapshot: Snapshot) -> Iterator[_Fault]:
-    """Names that another DNSEndpoint has, too: ExternalDNS would take either."""
-    for name in dict.fromkeys(record.dns_name for record in wanted.spec.endpoints):
-        for other in snapshot.by(snapshot.local, BY_DNS_NAME, name):
-            if other.metadata.name != wanted.metadata.name:
-                yield _Fault(name, TAKEN, _whose(other))
+def _name_conflicts(endpoint: DNSEndpoint, snapshot: Snapshot) -> Iterator[_Failure]:
+    """Names that another DNSEndpoint has, too: ExternalDNS would publish either."""
+    for name in dict.fromkeys(record.dns_name for record in endpoint.spec.endpoints):
+        for other in snapshot.by(snapshot.local, ENDPOINTS_BY_DNS_NAME, name):
+            if other.metadata.name != endpoint.metadata.name:
+                yield _Failure(name, TAKEN, _conflict_message(other))
                 break
 
 
-def _name_of(obj: Object) -> str:
-    """The name that is published, or the first of several."""
+def _published_name(obj: Object) -> str:
+    """The published name, or the first of several."""
     if isinstance(obj, DNSEndpoint):
         return obj.spec.endpoints[0].dns_name
     return obj.name
 
 
-def _stands(key: Key, one: Desired, snapshot: Snapshot) -> bool:
-    found = snapshot.find(ClusterObjectRef(one.where, object_ref(one.object)))
+def _is_published(key: Key, item: Desired, snapshot: Snapshot) -> bool:
+    found = snapshot.find(ClusterObjectRef(item.where, object_ref(item.object)))
     return found is not None and _is_ours(key, found, snapshot)
 
 
@@ -192,7 +197,7 @@ def _is_ours(key: Key, found: Object, snapshot: Snapshot) -> bool:
     return claim is not None and (claim.key, claim.serves) == (str(key), snapshot.local)
 
 
-def _whose(found: Object) -> str:
+def _conflict_message(found: Object) -> str:
     claim = owner_claim(found)
     if claim is not None:
         return (

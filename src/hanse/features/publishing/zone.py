@@ -1,4 +1,4 @@
-"""Names that were written for ExternalDNS, answered by ourselves where nobody publishes them."""
+"""The zone of DNSEndpoints, served directly where no ExternalDNS publishes them."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -12,16 +12,16 @@ from hanse.model.plan import Key
 from hanse.model.snapshot import Change, FactChange, Index, ObjectChange, Snapshot, Watch
 
 NAME = "outside"
-BY_NAME = Index(
+ENDPOINTS_BY_NAME = Index(
     DNSEndpoint, "dns-outside", lambda e: {r.dns_name.lower() for r in e.spec.endpoints}
 )
 
 
 class DnsEndpointZone:
-    """What DNSEndpoints of a cluster say below one zone, as machines outside would ask for it."""
+    """The names of a cluster's DNSEndpoints below one zone."""
 
     name = NAME
-    watches: tuple[Watch, ...] = (Watch(Role.LOCAL, DNSEndpoint, indexes=(BY_NAME,)),)
+    watches: tuple[Watch, ...] = (Watch(Role.LOCAL, DNSEndpoint, indexes=(ENDPOINTS_BY_NAME,)),)
 
     def __init__(self, view: View, zone: str) -> None:
         self.view = view
@@ -37,8 +37,8 @@ class DnsEndpointZone:
     def keys(self, snapshot: Snapshot) -> Iterator[Key]:
         yield from {
             Key(NAME, record.dns_name.lower())
-            for told in snapshot.all(snapshot.local, DNSEndpoint)
-            for record in told.spec.endpoints
+            for dns_endpoint in snapshot.all(snapshot.local, DNSEndpoint)
+            for record in dns_endpoint.spec.endpoints
         }
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
@@ -55,23 +55,23 @@ class DnsEndpointZone:
 
     def records_for(self, snapshot: Snapshot) -> Callable[[Key], Sequence[ZoneNode]]:
         def build_nodes(key: Key) -> Sequence[ZoneNode]:
-            name = self._name(key.name)
+            name = self._name_in_zone(key.name)
             records = [
                 record
-                for told in snapshot.by(snapshot.local, BY_NAME, key.name)
-                for record in told.spec.endpoints
+                for dns_endpoint in snapshot.by(snapshot.local, ENDPOINTS_BY_NAME, key.name)
+                for record in dns_endpoint.spec.endpoints
                 if record.dns_name.lower() == key.name
             ]
-            answers = tuple(self._answers(records))
-            return (ZoneNode(name, answers),) if name is not None and answers else ()
+            rrsets = tuple(self._rrsets(records))
+            return (ZoneNode(name, rrsets),) if name is not None and rrsets else ()
 
         return build_nodes
 
-    def _name(self, text: str) -> bytes | None:
-        name = _wire(text)
+    def _name_in_zone(self, text: str) -> bytes | None:
+        name = _parse_name(text)
         return name if name is not None and is_subdomain(name, self._apex) else None
 
-    def _answers(self, records: Sequence[DNSRecord]) -> Iterator[RRset]:
+    def _rrsets(self, records: Sequence[DNSRecord]) -> Iterator[RRset]:
         ttl = min((r.record_ttl for r in records if r.record_ttl), default=self.view.ttl)
         targets = [t for r in records if r.record_type in ("A", "AAAA") for t in r.targets]
         rdatas = [rdata for text in targets if (rdata := address_rdata(text)) is not None]
@@ -79,12 +79,12 @@ class DnsEndpointZone:
             yield from address_rrsets(rdatas, ttl)
             return
         names = [t for r in records if r.record_type == "CNAME" for t in r.targets]
-        target = _wire(names[0]) if names else None
+        target = _parse_name(names[0]) if names else None
         yield from cname_rrsets(target, ttl) if target is not None else ()
 
 
-def _wire(text: str) -> bytes | None:
-    """A name as it travels; None where somebody wrote what is none."""
+def _parse_name(text: str) -> bytes | None:
+    """Parse a domain name; None if it is invalid."""
     try:
         return wire_name(text)
     except InvalidName:

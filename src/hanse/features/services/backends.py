@@ -1,4 +1,4 @@
-"""Who offers a service, and who is left out of its answers and why."""
+"""The backends of a multi-cluster service by cluster, and why a cluster is excluded."""
 
 from collections.abc import Iterator, Mapping
 
@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from hanse.features.services.names import DOMAIN, PRIORITY, SERVICE_NAME, SOURCE_CLUSTER, WEIGHT
 from hanse.model.dns.records import address_rdata
+from hanse.model.dns.service_records import dashed_address
 from hanse.model.dns.zones import View
 from hanse.model.facts import LeaseLiveness, Role
 from hanse.model.kinds.discovery import MANAGED_BY, EndpointPort, EndpointSlice
@@ -21,16 +22,16 @@ NOT_READY = "none of its endpoints is ready"
 NO_SLICES = "it exports the service, and none of its slices has arrived"
 NO_WEIGHT = "its weight is 0, and others are ready"
 LOWER_PRIORITY = "a cluster of higher priority is ready"
-LOCAL_IS_READY = "the local cluster is ready and comes first"
+LOCAL_PREFERRED = "the local cluster is ready and comes first"
 
 
-def _service(endpoint_slice: EndpointSlice) -> Iterator[str]:
+def _service_key(endpoint_slice: EndpointSlice) -> Iterator[str]:
     name = endpoint_slice.metadata.labels.get(SERVICE_NAME)
     if name and SOURCE_CLUSTER in endpoint_slice.metadata.labels:
         yield f"{endpoint_slice.metadata.namespace}/{name}"
 
 
-def _source(endpoint_slice: EndpointSlice) -> Iterator[str]:
+def _source_cluster(endpoint_slice: EndpointSlice) -> Iterator[str]:
     if (
         SERVICE_NAME in endpoint_slice.metadata.labels
         and SOURCE_CLUSTER in endpoint_slice.metadata.labels
@@ -38,31 +39,31 @@ def _source(endpoint_slice: EndpointSlice) -> Iterator[str]:
         yield endpoint_slice.metadata.labels[SOURCE_CLUSTER]
 
 
-BY_SERVICE = Index(EndpointSlice, "dns-service", _service)
-BY_CLUSTER = Index(EndpointSlice, "dns-cluster", _source)
+BY_SERVICE = Index(EndpointSlice, "dns-service", _service_key)
+BY_CLUSTER = Index(EndpointSlice, "dns-cluster", _source_cluster)
 
 
 class ClusterWeight(Struct, frozen=True, gc=False):
-    """How much of the answers a cluster gets: those of the highest priority, by weight."""
+    """The weight and priority of a cluster: answers go to the highest priority, by weight."""
 
     weight: int = 1
     priority: int = MemberSettings(id="").priority
 
 
-_USUAL = ClusterWeight()
+_DEFAULT_WEIGHT = ClusterWeight()
 
 
 class ClusterSetRules(Struct, frozen=True):
-    """What the fleet says about answers."""
+    """The rules of a ClusterSet for answers."""
 
     profile: Profile
-    shares: Mapping[ClusterId, ClusterWeight]
-    silent: frozenset[ClusterId]
-    """Clusters whose Lease on the broker ran out."""
+    weights: Mapping[ClusterId, ClusterWeight]
+    expired: frozenset[ClusterId]
+    """Clusters whose Lease on the broker has expired."""
 
 
 class EndpointAddress(Struct, frozen=True, gc=False):
-    """One ready address, and the label of its pod: the host name, else the address dashed."""
+    """One ready address, with the label of its pod: the host name, or else the dashed address."""
 
     label: str
     rdata: bytes
@@ -70,19 +71,19 @@ class EndpointAddress(Struct, frozen=True, gc=False):
 
 
 class ClusterBackends(Struct, frozen=True, gc=False):
-    """What one cluster has of a service."""
+    """The ready endpoints of a service in one cluster."""
 
     cluster: ClusterId
-    share: ClusterWeight
+    weighting: ClusterWeight
     ports: tuple[EndpointPort, ...]
     addresses: tuple[EndpointAddress, ...]
-    """Its ready addresses; none when it is left out."""
+    """The ready addresses; none if the cluster is excluded."""
     excluded: str = ""
-    """Why nothing of it is answered; empty when something is."""
+    """Why the cluster is not in any answer; empty if it is."""
 
 
 def clusterset_rules(view: View, snapshot: Snapshot) -> ClusterSetRules:
-    """The rules of the fleet's ClusterSet, or the defaults; a view may follow another profile."""
+    """The rules of the ClusterSet, or the defaults; a view may override the profile."""
     spec = ClusterSetSpec()
     brokers = snapshot.clusters(Role.BROKER)
     for where in (*brokers, snapshot.local):
@@ -90,65 +91,75 @@ def clusterset_rules(view: View, snapshot: Snapshot) -> ClusterSetRules:
         if found:
             spec = found[0].spec
             break
-    silent = frozenset(
-        pulse.lease
-        for pulse in snapshot.facts(LeaseLiveness)
-        if not pulse.alive and pulse.where in brokers and pulse.lease != snapshot.local
+    expired = frozenset(
+        liveness.lease
+        for liveness in snapshot.facts(LeaseLiveness)
+        if not liveness.alive and liveness.where in brokers and liveness.lease != snapshot.local
     )
-    shares = {member.id: ClusterWeight(member.weight, member.priority) for member in spec.clusters}
-    return ClusterSetRules(view.profile or spec.profile, shares, silent)
+    weights = {member.id: ClusterWeight(member.weight, member.priority) for member in spec.clusters}
+    return ClusterSetRules(view.profile or spec.profile, weights, expired)
 
 
 def cluster_backends(
-    key: Key, told: ServiceImport, rules: ClusterSetRules, snapshot: Snapshot
+    key: Key, service_import: ServiceImport, rules: ClusterSetRules, snapshot: Snapshot
 ) -> tuple[ClusterBackends, ...]:
-    """What each exporting cluster has of a service, in the order of their names."""
+    """The backends of each exporting cluster, sorted by cluster."""
     slices: dict[ClusterId, list[EndpointSlice]] = {
-        exporting.cluster: [] for exporting in told.status.clusters
+        exporting.cluster: [] for exporting in service_import.status.clusters
     }
     for endpoint_slice in snapshot.by(snapshot.local, BY_SERVICE, f"{key.namespace}/{key.name}"):
         slices.setdefault(endpoint_slice.metadata.labels[SOURCE_CLUSTER], []).append(endpoint_slice)
-    return tuple([_offer(cluster, slices[cluster], rules) for cluster in sorted(slices)])
+    return tuple([_backends_in(cluster, slices[cluster], rules) for cluster in sorted(slices)])
 
 
-def _offer(
+def _backends_in(
     cluster: ClusterId, slices: list[EndpointSlice], rules: ClusterSetRules
 ) -> ClusterBackends:
     if len(slices) > 1:
-        slices = sorted(slices, key=lambda endpoint_slice: endpoint_slice.metadata.name)
-    share = _share(cluster, slices, rules)
-    ports = _ports(slices)
-    if cluster in rules.silent:
-        return ClusterBackends(cluster, share, ports, (), LEASE_EXPIRED)
+        slices = sorted(slices, key=lambda s: s.metadata.name)
+    weighting = _cluster_weight(cluster, slices, rules)
+    ports = _merge_ports(slices)
+    if cluster in rules.expired:
+        return ClusterBackends(cluster, weighting, ports, (), LEASE_EXPIRED)
     addresses: tuple[EndpointAddress, ...] = ()
     for endpoint_slice in slices:
-        addresses += _spots(endpoint_slice)
-    return ClusterBackends(cluster, share, ports, addresses, "" if addresses else _why_none(slices))
+        addresses += _ready_addresses(endpoint_slice)
+    return ClusterBackends(
+        cluster, weighting, ports, addresses, "" if addresses else _exclusion_reason(slices)
+    )
 
 
-def _share(
+def _cluster_weight(
     cluster: ClusterId, slices: list[EndpointSlice], rules: ClusterSetRules
 ) -> ClusterWeight:
-    """What slices of ours say, which is what holds; of others the fleet's settings are used."""
-    share = rules.shares.get(cluster, _USUAL)
+    """The annotations of slices written by Hanse, else the settings of the ClusterSet."""
+    weighting = rules.weights.get(cluster, _DEFAULT_WEIGHT)
     for endpoint_slice in slices:
-        marks = endpoint_slice.metadata.annotations
-        if not marks and share == _USUAL:
+        annotations = endpoint_slice.metadata.annotations
+        if not annotations and weighting == _DEFAULT_WEIGHT:
             continue
-        usual = _USUAL if endpoint_slice.metadata.labels.get(MANAGED_BY) == DOMAIN else share
-        weight, priority = _number(marks.get(WEIGHT, "")), _number(marks.get(PRIORITY, ""))
-        share = ClusterWeight(
-            usual.weight if weight is None else weight,
-            usual.priority if priority is None else priority,
+        default = (
+            _DEFAULT_WEIGHT
+            if endpoint_slice.metadata.labels.get(MANAGED_BY) == DOMAIN
+            else weighting
         )
-    return share
+        weight, priority = (
+            _number(annotations.get(WEIGHT, "")),
+            _number(annotations.get(PRIORITY, "")),
+        )
+        weighting = ClusterWeight(
+            default.weight if weight is None else weight,
+            default.priority if priority is None else priority,
+        )
+    return weighting
 
 
 def _number(text: str) -> int | None:
+    """Parse an annotation; None if it is not a small decimal number."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else None
 
 
-def _spots(endpoint_slice: EndpointSlice) -> tuple[EndpointAddress, ...]:
+def _ready_addresses(endpoint_slice: EndpointSlice) -> tuple[EndpointAddress, ...]:
     ports = endpoint_slice.ports or ()
     addresses: list[EndpointAddress] = []
     for endpoint in endpoint_slice.endpoints or ():
@@ -157,19 +168,19 @@ def _spots(endpoint_slice: EndpointSlice) -> tuple[EndpointAddress, ...]:
         for text in endpoint.addresses:
             rdata = address_rdata(text)
             if rdata is not None:
-                label = endpoint.hostname or text.replace(".", "-").replace(":", "-")
+                label = endpoint.hostname or dashed_address(text)
                 addresses.append(EndpointAddress(label.lower(), rdata, ports))
     return tuple(addresses)
 
 
-def _why_none(slices: list[EndpointSlice]) -> str:
+def _exclusion_reason(slices: list[EndpointSlice]) -> str:
     if not slices:
         return NO_SLICES
-    return NOT_READY if any(endpoint_slice.endpoints for endpoint_slice in slices) else NO_BACKENDS
+    return NOT_READY if any(s.endpoints for s in slices) else NO_BACKENDS
 
 
-def _ports(slices: list[EndpointSlice]) -> tuple[EndpointPort, ...]:
+def _merge_ports(slices: list[EndpointSlice]) -> tuple[EndpointPort, ...]:
     if len(slices) == 1:
         return slices[0].ports or ()
-    ports = [port for endpoint_slice in slices for port in endpoint_slice.ports or ()]
+    ports = [port for s in slices for port in s.ports or ()]
     return tuple({(p.name, p.protocol, p.port): p for p in ports}.values())

@@ -1,4 +1,4 @@
-"""The names of one cluster's own Services, for federations whose clusters run no DNS themselves."""
+"""The zone of a cluster's own Services, for federations whose clusters run no DNS themselves."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -24,7 +24,7 @@ SLICES = Index(
 
 
 class ClusterZone:
-    """All Services of the cluster that asks, federated and VM Services among them."""
+    """The names of all Services of the view's cluster."""
 
     name = "cluster"
     watches: tuple[Watch, ...] = (

@@ -1,4 +1,4 @@
-"""The names of multi-cluster services: what one service answers, in either profile."""
+"""The zone of multi-cluster services: the records of one service in either profile."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
@@ -27,6 +27,7 @@ from hanse.model.dns.records import (
     version_node,
     weighted_rrset,
 )
+from hanse.model.dns.service_records import address_rrsets
 from hanse.model.dns.zones import View
 from hanse.model.facts import KindServed, LeaseLiveness, Role
 from hanse.model.kinds.discovery import EndpointPort, EndpointSlice
@@ -39,14 +40,14 @@ from hanse.model.snapshot import Change, FactChange, Snapshot, Watch
 SERVICE = "service"
 VERSION = Key("version")
 SCHEMA_VERSION = "1.0.0"
-"""Of the names themselves, as `dns-version_node` tells it."""
+"""The version of the multi-cluster DNS schema, served as `dns-version`."""
 
 Port = EndpointPort | ImportedPort
 T = TypeVar("T")
 
 
 class ServiceZone:
-    """The names of all services that one cluster imports."""
+    """The names of all services that a cluster imports."""
 
     name = "services"
     watches: tuple[Watch, ...] = (
@@ -62,17 +63,19 @@ class ServiceZone:
         self.zones: tuple[bytes, ...] = (self._apex,)
 
     def synced(self, snapshot: Snapshot) -> bool:
-        return all(_is_known(kind, snapshot) for kind in (ServiceImport, EndpointSlice))
+        return all(_is_synced(kind, snapshot) for kind in (ServiceImport, EndpointSlice))
 
     def keys(self, snapshot: Snapshot) -> Iterator[Key]:
         yield VERSION
-        for told in snapshot.all(snapshot.local, ServiceImport):
-            yield _key(told.metadata.namespace, told.metadata.name)
+        for service_import in snapshot.all(snapshot.local, ServiceImport):
+            yield _key(service_import.metadata.namespace, service_import.metadata.name)
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         if isinstance(change, FactChange):
             fact = change.fact
-            return _keys_from(fact.lease, snapshot) if isinstance(fact, LeaseLiveness) else ()
+            return (
+                _keys_exported_by(fact.lease, snapshot) if isinstance(fact, LeaseLiveness) else ()
+            )
         match change.object:
             case ClusterSet():
                 return self.keys(snapshot)
@@ -96,160 +99,170 @@ class ServiceZone:
         def build_nodes(key: Key) -> Sequence[ZoneNode]:
             if key == VERSION:
                 return (version_node(self._apex, SCHEMA_VERSION, self.view.ttl),)
-            told = snapshot.get(snapshot.local, ServiceImport, key.name, key.namespace)
-            if told is None:
+            service_import = snapshot.get(snapshot.local, ServiceImport, key.name, key.namespace)
+            if service_import is None:
                 return ()
-            return self.service(key, told, rules, cluster_backends(key, told, rules, snapshot))
+            return self.service_nodes(
+                key, service_import, rules, cluster_backends(key, service_import, rules, snapshot)
+            )
 
         return build_nodes
 
-    def service(
+    def service_nodes(
         self,
         key: Key,
-        told: ServiceImport,
+        service_import: ServiceImport,
         rules: ClusterSetRules,
         backends: Sequence[ClusterBackends],
     ) -> Sequence[ZoneNode]:
-        """All names of one service."""
-        name = self.name_of(key)
+        """All nodes of one service."""
+        name = self.service_name(key)
         if name is None:
             return ()
-        if told.spec.type == "Headless":
-            return list(_headless(name, told, rules, backends, self.view))
-        return _addressed(name, told, rules, backends, self.view)
+        if service_import.spec.type == "Headless":
+            return list(_headless_nodes(name, service_import, rules, backends, self.view))
+        return _clusterset_ip_nodes(name, service_import, rules, backends, self.view)
 
-    def name_of(self, key: Key) -> bytes | None:
-        """The name of a service; None where it cannot be written as one."""
+    def service_name(self, key: Key) -> bytes | None:
+        """The domain name of a service; None if it would be invalid."""
         space = child_name(key.namespace, self._services)
         return None if space is None else child_name(key.name, space)
 
 
 def has_cluster_names(view: View, rules: ClusterSetRules) -> bool:
-    """Whether a service can be asked for by cluster."""
+    """Whether `<cluster>.<service_nodes>` names exist."""
     if view.cluster_names is not None:
         return view.cluster_names
     return rules.profile == "lighthouse"
 
 
 def select_backends(backends: Sequence[ClusterBackends], view: View) -> list[ClusterBackends]:
-    """The clusters among which answers are shared out: the local one alone when it is ready.
+    """The clusters that answers rotate over: only the local one if it is ready and preferred.
 
-    A weight of 0 drains a cluster: it is used only where nobody else is ready.
+    A weight of 0 drains a cluster: it is used only if no other cluster is ready.
     """
     ready = [backend for backend in backends if backend.addresses]
-    weighed = [backend for backend in ready if backend.share.weight] or ready
+    candidates = [backend for backend in ready if backend.weighting.weight] or ready
     if view.local and view.local_first:
-        local = [backend for backend in weighed if backend.cluster == view.local]
+        local = [backend for backend in candidates if backend.cluster == view.local]
         if local:
             return local
-    highest = max((backend.share.priority for backend in weighed), default=0)
-    return [backend for backend in weighed if backend.share.priority == highest]
+    highest = max((backend.weighting.priority for backend in candidates), default=0)
+    return [backend for backend in candidates if backend.weighting.priority == highest]
 
 
-def _addressed(
+def _clusterset_ip_nodes(
     name: bytes,
-    told: ServiceImport,
+    service_import: ServiceImport,
     rules: ClusterSetRules,
     backends: Sequence[ClusterBackends],
     view: View,
 ) -> list[ZoneNode]:
-    """A service with an address: the set's own, or one of a cluster's at a time."""
+    """A service with a cluster set IP: that address, or the address of one cluster at a time."""
     if rules.profile == "kep-1645":
         rdatas = [
-            endpoint for text in told.spec.ips if (endpoint := address_rdata(text)) is not None
+            rdata for text in service_import.spec.ips if (rdata := address_rdata(text)) is not None
         ]
         usable = bool(rdatas)
-        answers = _all_of(rdatas, view.ttl)
+        rrsets: Sequence[RRset] = address_rrsets(rdatas, view.ttl)
     else:
         several = select_backends(backends, view)
         usable = bool(several)
-        answers = _shares(several, view.ttl)
-    known = _named_ports(told.spec.ports, backends)
-    nodes = _with_ports(name, answers, told.spec.ports if usable else (), known, view.ttl)
+        rrsets = _weighted_addresses(several, view.ttl)
+    known = _list_named_ports(service_import.spec.ports, backends)
+    nodes = _nodes_with_ports(
+        name, rrsets, service_import.spec.ports if usable else (), known, view.ttl
+    )
     if has_cluster_names(view, rules):
         for backend in backends:
             own = child_name(backend.cluster, name)
             if own is not None:
-                answers = _all_of([endpoint.rdata for endpoint in backend.addresses], view.ttl)
+                rrsets = address_rrsets(
+                    [endpoint.rdata for endpoint in backend.addresses], view.ttl
+                )
                 ports = backend.ports if backend.addresses else ()
-                nodes += _with_ports(own, answers, ports, backend.ports, view.ttl)
+                nodes += _nodes_with_ports(own, rrsets, ports, backend.ports, view.ttl)
     return nodes
 
 
-def _headless(
+def _headless_nodes(
     name: bytes,
-    told: ServiceImport,
+    service_import: ServiceImport,
     rules: ClusterSetRules,
     backends: Sequence[ClusterBackends],
     view: View,
 ) -> Iterator[ZoneNode]:
-    """A service without an address: every ready pod of every cluster."""
+    """A headless service: all ready pods of all clusters."""
     targets: list[tuple[bytes, EndpointAddress]] = []
     for backend in backends:
-        broker_namespace = child_name(backend.cluster, name)
-        if broker_namespace is None:
+        cluster_name = child_name(backend.cluster, name)
+        if cluster_name is None:
             continue
         pods = [
             (pod, endpoint)
             for endpoint in backend.addresses
-            if (pod := child_name(endpoint.label, broker_namespace)) is not None
+            if (pod := child_name(endpoint.label, cluster_name)) is not None
         ]
         targets += pods
         if has_cluster_names(view, rules):
-            yield from _pods_together(
-                broker_namespace, pods, backend.ports, backend.ports, view.ttl
+            yield from _service_and_port_nodes(
+                cluster_name, pods, backend.ports, backend.ports, view.ttl
             )
-        yield from _pods_apart(pods, view.ttl)
+        yield from _pod_nodes(pods, view.ttl)
     if targets or rules.profile == "lighthouse":
-        known = _named_ports(told.spec.ports, backends)
-        yield from _pods_together(name, targets, told.spec.ports, known, view.ttl)
+        known = _list_named_ports(service_import.spec.ports, backends)
+        yield from _service_and_port_nodes(
+            name, targets, service_import.spec.ports, known, view.ttl
+        )
 
 
-def _pods_apart(pods: Sequence[tuple[bytes, EndpointAddress]], ttl: int) -> Iterator[ZoneNode]:
+def _pod_nodes(pods: Sequence[tuple[bytes, EndpointAddress]], ttl: int) -> Iterator[ZoneNode]:
+    """A node for each pod."""
     by_name: dict[bytes, list[EndpointAddress]] = {}
     for pod, endpoint in pods:
         by_name.setdefault(pod, []).append(endpoint)
     for pod, addresses in by_name.items():
         numbers = [p.port for s in addresses for p in s.ports if p.port is not None]
         records = [srv_rdata(number, pod) for number in _distinct(numbers)]
-        ported = [full_rrset(SRV, records, ttl)] if records else []
-        yield ZoneNode(pod, (*_all_of([s.rdata for s in addresses], ttl), *ported))
+        srv_rrsets = [full_rrset(SRV, records, ttl)] if records else []
+        yield ZoneNode(pod, (*address_rrsets([s.rdata for s in addresses], ttl), *srv_rrsets))
 
 
-def _pods_together(
+def _service_and_port_nodes(
     name: bytes,
     pods: Sequence[tuple[bytes, EndpointAddress]],
     ports: Sequence[Port],
     known: Iterable[Port],
     ttl: int,
 ) -> Iterator[ZoneNode]:
-    answers = _all_of([endpoint.rdata for _, endpoint in pods], ttl)
+    """The node with the addresses of all pods, and the nodes of its named ports."""
+    rrsets = [*address_rrsets([endpoint.rdata for _, endpoint in pods], ttl)]
     every: list[bytes] = []
     named: dict[tuple[str, str], list[bytes]] = {(p.name, p.protocol): [] for p in known if p.name}
     for port in ports:
         records = [
             srv_rdata(number, pod)
             for pod, endpoint in pods
-            if (number := _number(port, endpoint.ports)) is not None
+            if (number := _port_number(port, endpoint.ports)) is not None
         ]
         every += records
         if port.name:
             named.setdefault((port.name, port.protocol), []).extend(records)
     if every:
-        answers.append(full_rrset(SRV, _distinct(every), ttl))
-    yield ZoneNode(name, tuple(answers))
+        rrsets.append(full_rrset(SRV, _distinct(every), ttl))
+    yield ZoneNode(name, tuple(rrsets))
     yield from _port_nodes(name, named, ttl)
 
 
-def _with_ports(
-    name: bytes, answers: Sequence[RRset], ports: Sequence[Port], known: Sequence[Port], ttl: int
+def _nodes_with_ports(
+    name: bytes, rrsets: Sequence[RRset], ports: Sequence[Port], known: Sequence[Port], ttl: int
 ) -> list[ZoneNode]:
-    """A name with its SRV records, and the names of its ports below it."""
+    """A node with its SRV records, and the nodes of its named ports."""
     if len(ports) == len(known) == 1 and ports[0] is known[0] and ports[0].port:
-        return _with_port(name, answers, ports[0], srv_rdata(ports[0].port, name), ttl)
+        return _nodes_with_port(name, rrsets, ports[0], srv_rdata(ports[0].port, name), ttl)
     numbers = [port.port for port in ports if port.port]
-    every = _ported(numbers, name, ttl)
-    nodes = [ZoneNode(name, (*answers, *every))]
+    every = _srv_rrset(numbers, name, ttl)
+    nodes = [ZoneNode(name, (*rrsets, *every))]
     named: dict[tuple[str, str], list[int]] = {(p.name, p.protocol): [] for p in known}
     for port in ports:
         if port.port:
@@ -257,22 +270,22 @@ def _with_ports(
     for (port_name, protocol), some in named.items():
         own = _port_name(port_name, protocol, name)
         if own is not None:
-            nodes.append(ZoneNode(own, every if some == numbers else _ported(some, name, ttl)))
+            nodes.append(ZoneNode(own, every if some == numbers else _srv_rrset(some, name, ttl)))
     return nodes
 
 
-def _with_port(
-    name: bytes, answers: Sequence[RRset], port: Port, rdata: bytes, ttl: int
+def _nodes_with_port(
+    name: bytes, rrsets: Sequence[RRset], port: Port, rdata: bytes, ttl: int
 ) -> list[ZoneNode]:
-    """The same for one port, as most services have: its answer is shared by both names."""
+    """The same for a single port, as most services have: both nodes share the RRset."""
     only = full_rrset(SRV, (rdata,), ttl)
     own = _port_name(port.name, port.protocol, name)
-    whole = ZoneNode(name, (*answers, only))
-    return [whole] if own is None else [whole, ZoneNode(own, (only,))]
+    node = ZoneNode(name, (*rrsets, only))
+    return [node] if own is None else [node, ZoneNode(own, (only,))]
 
 
-def _ported(numbers: Sequence[int], target: bytes, ttl: int) -> tuple[RRset, ...]:
-    """The SRV answer with some ports of a target; none where there are none."""
+def _srv_rrset(numbers: Sequence[int], target: bytes, ttl: int) -> tuple[RRset, ...]:
+    """The SRV RRset with some ports of a target; none without ports."""
     if not numbers:
         return ()
     return (full_rrset(SRV, [srv_rdata(number, target) for number in _distinct(numbers)], ttl),)
@@ -288,20 +301,20 @@ def _port_nodes(
 
 
 def _port_name(port: str, protocol: str, name: bytes) -> bytes | None:
-    """The name of a port; None where it has none, or one that cannot be written."""
+    """The domain name of a port; None if it is unnamed or the name would be invalid."""
     front = _port_labels(port, protocol)
     return front + name if front and len(front) + len(name) <= MAX_NAME_LENGTH else None
 
 
 @lru_cache(maxsize=4096)
 def _port_labels(port: str, protocol: str) -> bytes:
-    """The two labels before a service's name, which all services have in common."""
+    """The labels `_port._protocol` in wire format; empty if they are invalid."""
     parent = child_name(f"_{protocol}", b"")
     return (child_name(f"_{port}", parent) if port and parent is not None else None) or b""
 
 
-def _named_ports(ports: Sequence[Port], backends: Sequence[ClusterBackends]) -> Sequence[Port]:
-    """Ports that are known by name, also where clusters do not agree on them: those are empty."""
+def _list_named_ports(ports: Sequence[Port], backends: Sequence[ClusterBackends]) -> Sequence[Port]:
+    """All named ports of the import and of any cluster; conflicting ones have no records."""
     known = {(port.name, port.protocol): port for port in ports}
     for backend in backends:
         for port in backend.ports:
@@ -309,35 +322,25 @@ def _named_ports(ports: Sequence[Port], backends: Sequence[ClusterBackends]) -> 
     return [port for port in known.values() if port.name]
 
 
-def _number(port: Port, served: Sequence[EndpointPort]) -> int | None:
-    """Where a pod serves a port: by its own number, which need not be the service's."""
+def _port_number(port: Port, served: Sequence[EndpointPort]) -> int | None:
+    """The port number of a pod, which may differ from the one of the service."""
     for own in served:
         if own.name == port.name and own.protocol == port.protocol:
             return own.port
     return port.port
 
 
-def _shares(backends: Sequence[ClusterBackends], ttl: int) -> list[RRset]:
-    """One address of each cluster and family, in turn by weight."""
-    four: list[tuple[bytes, int]] = []
-    sixteen: list[tuple[bytes, int]] = []
+def _weighted_addresses(backends: Sequence[ClusterBackends], ttl: int) -> list[RRset]:
+    """RRsets with one address of each cluster, rotated by weight."""
+    ipv4: list[tuple[bytes, int]] = []
+    ipv6: list[tuple[bytes, int]] = []
     for backend in backends:
         first = {len(endpoint.rdata): endpoint.rdata for endpoint in reversed(backend.addresses)}
-        weight = backend.share.weight or 1
+        weight = backend.weighting.weight or 1
         for size, rdata in first.items():
-            (four if size == 4 else sixteen).append((rdata, weight))
-    answers = [weighted_rrset(A, four, ttl)] if four else []
-    return [*answers, weighted_rrset(AAAA, sixteen, ttl)] if sixteen else answers
-
-
-def _all_of(rdatas: Sequence[bytes], ttl: int) -> list[RRset]:
-    if len(rdatas) == 1:
-        return [full_rrset(A if len(rdatas[0]) == 4 else AAAA, rdatas, ttl)]
-    several = _distinct(rdatas)
-    four = [rdata for rdata in several if len(rdata) == 4]
-    sixteen = [rdata for rdata in several if len(rdata) == 16]
-    answers = [full_rrset(A, four, ttl)] if four else []
-    return [*answers, full_rrset(AAAA, sixteen, ttl)] if sixteen else answers
+            (ipv4 if size == 4 else ipv6).append((rdata, weight))
+    rrsets = [weighted_rrset(A, ipv4, ttl)] if ipv4 else []
+    return [*rrsets, weighted_rrset(AAAA, ipv6, ttl)] if ipv6 else rrsets
 
 
 def _distinct(values: Sequence[T]) -> Sequence[T]:
@@ -348,15 +351,15 @@ def _key(namespace: str, name: str) -> Key:
     return Key(SERVICE, name, namespace)
 
 
-def _keys_from(cluster: str, snapshot: Snapshot) -> set[Key]:
-    """The services that a cluster exports."""
+def _keys_exported_by(cluster: str, snapshot: Snapshot) -> set[Key]:
+    """The keys of the services that a cluster exports."""
     return {
         _key(endpoint_slice.metadata.namespace, endpoint_slice.metadata.labels[SERVICE_NAME])
         for endpoint_slice in snapshot.by(snapshot.local, BY_CLUSTER, cluster)
     }
 
 
-def _is_known(kind: type[Object], snapshot: Snapshot) -> bool:
-    """Whether it is known what there is of a kind; where it is not served there is nothing."""
+def _is_synced(kind: type[Object], snapshot: Snapshot) -> bool:
+    """Whether a kind was listed, or is not served at all."""
     served = snapshot.fact(KindServed, (snapshot.local, kind.kind))
     return snapshot.listed(snapshot.local, kind) or (served is not None and not served.served)

@@ -1,4 +1,4 @@
-"""The names of federated StatefulSets: each replica's own, in its cluster and in the federation."""
+"""The zone of federated StatefulSets: names of replicas in their cluster and in the federation."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
@@ -17,6 +17,7 @@ from hanse.model.dns.records import (
     full_rrset,
     srv_rdata,
 )
+from hanse.model.dns.service_records import address_rrsets
 from hanse.model.dns.zones import View
 from hanse.model.facts import ClusterState, KindServed, LeaseLiveness, Phase, Role
 from hanse.model.kinds.coordination import Lease
@@ -29,20 +30,20 @@ from hanse.model.snapshot import Change, FactChange, Index, Snapshot, Watch
 T = TypeVar("T")
 SERVICE = "stateful"
 
-BY_SERVICE = Index(
+SHARES_BY_SERVICE = Index(
     StatefulSetShares,
     "dns-stateful-service",
     lambda s: [f"{s.metadata.namespace}/{s.spec.service}"] if s.spec.service else [],
 )
-SLICES = Index(
+SLICES_BY_SERVICE = Index(
     EndpointSlice,
     "dns-stateful-slices",
     lambda s: [f"{s.metadata.namespace}/{s.metadata.labels.get(KUBE_SERVICE, '')}"],
 )
 
 
-class _Spot(Struct, frozen=True):
-    """One replica to be found: its label, its records, and the name that SRV records lead to."""
+class _ReplicaAddress(Struct, frozen=True):
+    """One replica: its label, the target of its SRV records, and its addresses."""
 
     label: str
     target: bytes
@@ -50,38 +51,40 @@ class _Spot(Struct, frozen=True):
 
 
 class StatefulSetZone:
-    """Local and federation names of all sets, as one cluster's clients see them."""
+    """The cluster and federation names of all sets, as clients of one cluster see them."""
 
     name = "statefulsets"
 
     def __init__(
         self,
         view: View,
-        home: str,
+        broker_namespace: str,
         options: StatefulSetOptions = StatefulSetOptions(),  # noqa: B008 - a frozen value
     ) -> None:
         self.view = view
-        self._home = home
+        self._broker_namespace = broker_namespace
         apex = wire_name(options.zone)
-        self._local = b"\x03svc" + apex
-        federation = child_name(options.federation, self._local)
+        self._cluster_services = b"\x03svc" + apex
+        federation = child_name(options.federation, self._cluster_services)
         if federation is None:
             raise InvalidName(
                 f"federation name {options.federation!r} is no label of a domain name"
             )
-        self._federation = federation
+        self._federation_services = federation
         self.zones: tuple[bytes, ...] = (apex,)
         self.watches: tuple[Watch, ...] = (
-            Watch(Role.LOCAL, EndpointSlice, labels=KUBE_SERVICE, indexes=(SLICES,)),
-            Watch(Role.BROKER, StatefulSetShares, indexes=(BY_SERVICE,)),
-            Watch(Role.BROKER, StatefulSetPart, namespace=home, indexes=(PARTS_BY_SET,)),
-            Watch(Role.BROKER, Lease, namespace=home),
+            Watch(Role.LOCAL, EndpointSlice, labels=KUBE_SERVICE, indexes=(SLICES_BY_SERVICE,)),
+            Watch(Role.BROKER, StatefulSetShares, indexes=(SHARES_BY_SERVICE,)),
+            Watch(
+                Role.BROKER, StatefulSetPart, namespace=broker_namespace, indexes=(PARTS_BY_SET,)
+            ),
+            Watch(Role.BROKER, Lease, namespace=broker_namespace),
         )
 
     def synced(self, snapshot: Snapshot) -> bool:
-        """Whether shares are known; a broker that is away holds up no other names."""
+        """Whether the broker was listed; an unreachable broker does not delay other names."""
         return all(
-            _is_known(kind, broker, snapshot)
+            _is_synced(kind, broker, snapshot)
             for broker in snapshot.clusters(Role.BROKER)
             for kind in (StatefulSetShares, StatefulSetPart)
         )
@@ -108,11 +111,11 @@ class StatefulSetZone:
                 return [Key(SERVICE, known, spec.namespace)] if known else ()
             case EndpointSlice(metadata=meta) if change.where == snapshot.local:
                 service = meta.labels.get(KUBE_SERVICE, "")
-                place = f"{meta.namespace}/{service}"
+                service_key = f"{meta.namespace}/{service}"
                 governs = any(
                     True
                     for broker in snapshot.clusters(Role.BROKER)
-                    for _ in snapshot.by(broker, BY_SERVICE, place)
+                    for _ in snapshot.by(broker, SHARES_BY_SERVICE, service_key)
                 )
                 return [Key(SERVICE, service, meta.namespace)] if governs else ()
             case _:
@@ -120,131 +123,153 @@ class StatefulSetZone:
 
     def records_for(self, snapshot: Snapshot) -> Callable[[Key], Sequence[ZoneNode] | None]:
         brokers = snapshot.clusters(Role.BROKER)
-        silent = self._silent(snapshot, brokers)
+        expired = self._expired_clusters(snapshot, brokers)
 
         def build_nodes(key: Key) -> Sequence[ZoneNode] | None:
-            place = f"{key.namespace}/{key.name}"
-            sets = [record for b in brokers for record in snapshot.by(b, BY_SERVICE, place)]
+            service_key = f"{key.namespace}/{key.name}"
+            sets = [
+                record for b in brokers for record in snapshot.by(b, SHARES_BY_SERVICE, service_key)
+            ]
             if not sets:
                 return ()
             if any(record.spec.newer for record in sets):
                 return None
             several = sorted(sets, key=lambda s: s.metadata.name)
-            return list(self._service(key, several, silent, snapshot, brokers))
+            return list(self._service_nodes(key, several, expired, snapshot, brokers))
 
         return build_nodes
 
-    def _silent(self, snapshot: Snapshot, brokers: tuple[ClusterId, ...]) -> frozenset[ClusterId]:
-        """Clusters that are dead, or have left and are not heard of any more."""
+    def _expired_clusters(
+        self, snapshot: Snapshot, brokers: tuple[ClusterId, ...]
+    ) -> frozenset[ClusterId]:
+        """Clusters whose Lease on the broker has expired or is missing."""
         dead = {
-            pulse.lease
-            for pulse in snapshot.facts(LeaseLiveness)
-            if not pulse.alive and pulse.namespace == self._home and pulse.lease != snapshot.local
+            liveness.lease
+            for liveness in snapshot.facts(LeaseLiveness)
+            if not liveness.alive
+            and liveness.namespace == self._broker_namespace
+            and liveness.lease != snapshot.local
         }
         for broker in brokers:
             if snapshot.listed(broker, Lease):
                 reporting = {part.spec.cluster for part in snapshot.all(broker, StatefulSetPart)}
-                dead |= {c for c in reporting if snapshot.get(broker, Lease, c, self._home) is None}
+                dead |= {
+                    c
+                    for c in reporting
+                    if snapshot.get(broker, Lease, c, self._broker_namespace) is None
+                }
         return frozenset(dead)
 
-    def _service(
+    def _service_nodes(
         self,
         key: Key,
         sets: Sequence[StatefulSetShares],
-        silent: frozenset[ClusterId],
+        expired: frozenset[ClusterId],
         snapshot: Snapshot,
         brokers: tuple[ClusterId, ...],
     ) -> Iterator[ZoneNode]:
-        """All names below one headless Service, and of the sets that it governs."""
-        local = _two_below(key.name, key.namespace, self._local)
-        wide = _two_below(key.name, key.namespace, self._federation)
-        space = child_name(key.namespace, self._federation)
-        if local is None or wide is None or space is None:
+        """All nodes of one governing Service and of its sets."""
+        local = _name_in_namespace(key.name, key.namespace, self._cluster_services)
+        federation_name = _name_in_namespace(key.name, key.namespace, self._federation_services)
+        space = child_name(key.namespace, self._federation_services)
+        if local is None or federation_name is None or space is None:
             return
         ports = _distinct(port for record in sets for port in record.spec.ports)
-        here = list(_here(key, local, snapshot)) if self.view.local else []
+        local_replicas = list(_local_replicas(key, local, snapshot)) if self.view.local else []
         if self.view.local:
-            yield from _together(local, here, ports, self.view.ttl)
-            yield from _apart(here, local, self.view.ttl)
-        everywhere: list[_Spot] = []
+            yield from _set_nodes(local, local_replicas, ports, self.view.ttl)
+            yield from _replica_nodes(local_replicas, local, self.view.ttl)
+        all_replicas: list[_ReplicaAddress] = []
         for record in sets:
-            mine = [spot for spot in here if spot.label.startswith(f"{record.metadata.name}-")]
+            set_replicas = [
+                replica
+                for replica in local_replicas
+                if replica.label.startswith(f"{record.metadata.name}-")
+            ]
             if record.spec.load_balanced:
-                mine = list(_balanced(record, wide, silent, snapshot, brokers))
-                yield from _apart(mine, space, self.view.ttl)
-            yield from _apart(mine, wide, self.view.ttl)
-            own = child_name(record.metadata.name, space)
-            if own is not None and own != wide:
-                yield from _together(own, mine, record.spec.ports, self.view.ttl)
-            everywhere += mine
-        yield from _together(wide, everywhere, ports, self.view.ttl)
+                set_replicas = list(
+                    _load_balanced_replicas(record, federation_name, expired, snapshot, brokers)
+                )
+                yield from _replica_nodes(set_replicas, space, self.view.ttl)
+            yield from _replica_nodes(set_replicas, federation_name, self.view.ttl)
+            set_name = child_name(record.metadata.name, space)
+            if set_name is not None and set_name != federation_name:
+                yield from _set_nodes(set_name, set_replicas, record.spec.ports, self.view.ttl)
+            all_replicas += set_replicas
+        yield from _set_nodes(federation_name, all_replicas, ports, self.view.ttl)
 
 
-def _here(key: Key, local: bytes, snapshot: Snapshot) -> Iterator[_Spot]:
-    """The ready pods of this cluster, by their host names."""
+def _local_replicas(key: Key, local: bytes, snapshot: Snapshot) -> Iterator[_ReplicaAddress]:
+    """The ready pods of the local cluster, by host name."""
     found: dict[str, list[str]] = {}
-    for piece in snapshot.by(snapshot.local, SLICES, f"{key.namespace}/{key.name}"):
-        for endpoint in piece.endpoints or ():
+    for endpoint_slice in snapshot.by(
+        snapshot.local, SLICES_BY_SERVICE, f"{key.namespace}/{key.name}"
+    ):
+        for endpoint in endpoint_slice.endpoints or ():
             if endpoint.ready and endpoint.hostname:
                 found.setdefault(endpoint.hostname, []).extend(endpoint.addresses)
     for hostname, addresses in sorted(found.items()):
         target = child_name(hostname, local)
         if target is not None:
-            yield _Spot(hostname, target, tuple(addresses))
+            yield _ReplicaAddress(hostname, target, tuple(addresses))
 
 
-def _balanced(
+def _load_balanced_replicas(
     record: StatefulSetShares,
-    wide: bytes,
-    silent: frozenset[ClusterId],
+    federation_name: bytes,
+    expired: frozenset[ClusterId],
     snapshot: Snapshot,
     brokers: tuple[ClusterId, ...],
-) -> Iterator[_Spot]:
-    """Every replica that exists and has a share, in clusters that are alive and can be read."""
+) -> Iterator[_ReplicaAddress]:
+    """The load-balanced replicas within the shares of live clusters."""
     meta = record.metadata
-    place = f"{meta.namespace}/{meta.name}"
-    told = (part.spec for b in brokers for part in snapshot.by(b, PARTS_BY_SET, place))
-    parts = [part for part in told if not part.newer]
+    service_key = f"{meta.namespace}/{meta.name}"
+    specs = (part.spec for b in brokers for part in snapshot.by(b, PARTS_BY_SET, service_key))
+    parts = [part for part in specs if not part.newer]
     for part in sorted(parts, key=lambda p: p.cluster):
         share = record.spec.of(part.cluster)
-        for replica in () if part.cluster in silent else part.replicas[:share]:
-            target = child_name(replica.name, wide)
+        for replica in () if part.cluster in expired else part.replicas[:share]:
+            target = child_name(replica.name, federation_name)
             if target is not None:
-                yield _Spot(replica.name, target, replica.addresses)
+                yield _ReplicaAddress(replica.name, target, replica.addresses)
 
 
-def _apart(spots: Iterable[_Spot], parent: bytes, ttl: int) -> Iterator[ZoneNode]:
-    """Each replica by itself, below a name."""
-    for spot in spots:
-        name = child_name(spot.label, parent)
-        if name is not None:
-            yield ZoneNode(name, tuple(_answers(spot.addresses, ttl)))
-
-
-def _together(
-    name: bytes, spots: Sequence[_Spot], ports: Sequence[NamedPort], ttl: int
+def _replica_nodes(
+    replicas: Iterable[_ReplicaAddress], parent: bytes, ttl: int
 ) -> Iterator[ZoneNode]:
-    """All replicas behind one name: their addresses, and where each serves each port."""
-    known = [a for spot in spots for a in spot.addresses if address_rdata(a) is not None]
-    answers = [*_answers(known, ttl)]
-    every = [srv_rdata(port.port, spot.target) for port in ports for spot in spots]
+    """A node for each replica below a name."""
+    for replica in replicas:
+        name = child_name(replica.label, parent)
+        if name is not None:
+            yield ZoneNode(name, tuple(_address_rrsets(replica.addresses, ttl)))
+
+
+def _set_nodes(
+    name: bytes, replicas: Sequence[_ReplicaAddress], ports: Sequence[NamedPort], ttl: int
+) -> Iterator[ZoneNode]:
+    """The node with the addresses and SRV records of all replicas, and its named ports."""
+    known = [a for replica in replicas for a in replica.addresses if address_rdata(a) is not None]
+    rrsets = [*_address_rrsets(known, ttl)]
+    every = [srv_rdata(port.port, replica.target) for port in ports for replica in replicas]
     if every:
-        answers.append(full_rrset(RecordType.SRV, _distinct(every), ttl))
-    yield ZoneNode(name, tuple(answers))
+        rrsets.append(full_rrset(RecordType.SRV, _distinct(every), ttl))
+    yield ZoneNode(name, tuple(rrsets))
     for port in ports:
         protocol = child_name(f"_{port.protocol}", name)
-        own = child_name(f"_{port.name}", protocol) if port.name and protocol is not None else None
-        if own is not None:
-            records = [srv_rdata(port.port, spot.target) for spot in spots]
-            yield ZoneNode(own, (full_rrset(RecordType.SRV, records, ttl),) if records else ())
+        port_name = (
+            child_name(f"_{port.name}", protocol) if port.name and protocol is not None else None
+        )
+        if port_name is not None:
+            records = [srv_rdata(port.port, replica.target) for replica in replicas]
+            yield ZoneNode(
+                port_name, (full_rrset(RecordType.SRV, records, ttl),) if records else ()
+            )
 
 
-def _answers(addresses: Sequence[str], ttl: int) -> Iterator[RRset]:
-    """Addresses as records; a host name is an alias, which stands alone."""
+def _address_rrsets(addresses: Sequence[str], ttl: int) -> Iterator[RRset]:
+    """The RRsets of addresses; a host name becomes a CNAME, which excludes other records."""
     rdatas = _distinct(rdata for text in addresses if (rdata := address_rdata(text)) is not None)
-    for rtype, size in ((RecordType.A, 4), (RecordType.AAAA, 16)):
-        if mine := [rdata for rdata in rdatas if len(rdata) == size]:
-            yield full_rrset(rtype, mine, ttl)
+    yield from address_rrsets(rdatas, ttl)
     if not rdatas and addresses:
         try:
             yield from cname_rrsets(wire_name(addresses[0]), ttl)
@@ -256,13 +281,17 @@ def _distinct(values: Iterable[T]) -> list[T]:
     return list(dict.fromkeys(values))
 
 
-def _two_below(name: str, namespace: str, parent: bytes) -> bytes | None:
+def _name_in_namespace(name: str, namespace: str, parent: bytes) -> bytes | None:
+    """`<name>.<namespace>` below a name; None if that would be invalid."""
     space = child_name(namespace, parent)
     return child_name(name, space) if space is not None else None
 
 
-def _is_known(kind: type[Object], broker: ClusterId, snapshot: Snapshot) -> bool:
+def _is_synced(kind: type[Object], broker: ClusterId, snapshot: Snapshot) -> bool:
+    """Whether a kind was listed or is not served, or the broker is unreachable."""
     served = snapshot.fact(KindServed, (broker, kind.kind))
     state = snapshot.fact(ClusterState, broker)
-    away = state is not None and state.phase is Phase.UNREACHABLE
-    return snapshot.listed(broker, kind) or away or (served is not None and not served.served)
+    unreachable = state is not None and state.phase is Phase.UNREACHABLE
+    return (
+        snapshot.listed(broker, kind) or unreachable or (served is not None and not served.served)
+    )

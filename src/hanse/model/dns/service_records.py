@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from hanse.model.dns.names import ROOT, InvalidName, child_name, wire_name
 from hanse.model.dns.records import (
+    AAAA,
+    A,
     RecordType,
     RRset,
     ZoneNode,
@@ -32,12 +34,13 @@ def service_nodes(
 
 
 def address_rrsets(rdatas: Sequence[bytes], ttl: int) -> tuple[RRset, ...]:
-    """The A and AAAA RRsets of some addresses."""
+    """The A and AAAA RRsets of some addresses, each with all of them."""
+    if len(rdatas) == 1:  # most services have one address
+        return (full_rrset(A if len(rdatas[0]) == 4 else AAAA, rdatas, ttl),)
     distinct = list(dict.fromkeys(rdatas))
     ipv4 = [rdata for rdata in distinct if len(rdata) == 4]
     ipv6 = [rdata for rdata in distinct if len(rdata) == 16]
-    families = ((RecordType.A, ipv4), (RecordType.AAAA, ipv6))
-    return tuple(full_rrset(rtype, some, ttl) for rtype, some in families if some)
+    return tuple([full_rrset(t, some, ttl) for t, some in ((A, ipv4), (AAAA, ipv6)) if some])
 
 
 def dashed_address(text: str) -> str:
