@@ -75,7 +75,7 @@ def who_waits_is_not_woken(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_is_so_already_is_written_again(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(diff, "patch_is_needed", whatever(True))
+    patch.setattr(diff, "patch_has_effect", whatever(True))
 
 
 @pytest.mark.parametrize(
