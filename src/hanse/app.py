@@ -108,11 +108,11 @@ def features(options: Options = Options()) -> tuple[Feature, ...]:  # noqa: B008
         StatefulSets(options.broker_namespace),
         Gslb(options.gslb),
         Policies(options.policies),
-        *published(options),
+        *publishing_features(options),
     )
 
 
-def published(options: Options) -> tuple[Feature, ...]:
+def publishing_features(options: Options) -> tuple[Feature, ...]:
     """What is published outwards, where that is wanted: everything that has names."""
     chosen = options.publishing
     if not chosen.wanted:
@@ -123,10 +123,10 @@ def published(options: Options) -> tuple[Feature, ...]:
 
     view = View("published", zone=chosen.zone, ttl=chosen.ttl, global_zones=(chosen.zone,))
     self_published = frozenset({GlobalZone.name})  # it writes DNSEndpoints of its own, with weights
-    return (Publishing(sources(view, options), chosen, self_published),)
+    return (Publishing(zone_sources(view, options), chosen, self_published),)
 
 
-def sources(view: "View", options: Options = Options()) -> "tuple[ZoneSource, ...]":  # noqa: B008 - a frozen value
+def zone_sources(view: "View", options: Options = Options()) -> "tuple[ZoneSource, ...]":  # noqa: B008 - a frozen value
     """Everything that has names, as a view tells them; a new source is named here."""
     from hanse.features.gslb.zone import GlobalZone
     from hanse.features.services.zone import ServiceZone
@@ -155,7 +155,7 @@ def hooks(options: Options = Options()) -> tuple[AdmissionHook, ...]:  # noqa: B
     )
 
 
-def outside(options: Options) -> dict[ClusterId, ExternalSystem]:
+def external_systems(options: Options) -> dict[ClusterId, ExternalSystem]:
     """Every system that is no cluster and is written all the same."""
     server = options.publishing.server
     if server is None:
@@ -185,10 +185,10 @@ class Agent:
     def __init__(
         self,
         settings: Settings,
-        home: Transport,
+        local_transport: Transport,
         *,
         broker: Transport | None = None,
-        outside: Mapping[ClusterId, ExternalSystem] | None = None,
+        external_systems: Mapping[ClusterId, ExternalSystem] | None = None,
         features: Sequence[Feature] = (),
         hooks: Sequence[AdmissionHook] = (),
         extra_watches: Sequence[Watch] = (),
@@ -201,7 +201,7 @@ class Agent:
         clock = clock or WallClock()
         random = random or Random()  # noqa: S311 - spreads retries, guards nothing
         self.settings = settings
-        self._home = ClusterClient(home, random)
+        self._local_client = ClusterClient(local_transport, random)
         self.reconciler = Reconciler(
             features,
             settings.cluster,
@@ -235,7 +235,7 @@ class Agent:
         self.reconciler.set_fence(self.elections)
         self._answers = bool(hooks)
         self._places = ReplicaSlots(
-            self._home,
+            self._local_client,
             settings.namespace,
             f"{settings.cluster}_{settings.identity}",
             SLOT_LEASES,
@@ -243,10 +243,15 @@ class Agent:
             random=random,
             terms=settings.terms,
         )
-        self.reconciler.informers.join(settings.cluster, {Role.LOCAL}, self._home)
+        self.reconciler.informers.join(settings.cluster, {Role.LOCAL}, self._local_client)
         guides = [feature for feature in features if isinstance(feature, ConnectionSource)]
         self.connections = ConnectionReconciler(
-            self.reconciler, self.elections, self._home, guides, new_transport=dial, random=random
+            self.reconciler,
+            self.elections,
+            self._local_client,
+            guides,
+            new_transport=dial,
+            random=random,
         )
         self._sockets = SocketProbe()
         self._prober = Prober(
@@ -256,7 +261,7 @@ class Agent:
             clock=clock,
             loopback=settings.options.gslb.loopback,
         )
-        for name, system in (outside or {}).items():
+        for name, system in (external_systems or {}).items():
             self.reconciler.informers.join(name, {Role.OUTSIDE}, ExternalApi(system))
         self._avi = AviController(self._leading_controller)
         if "avi" in settings.options.gslb.providers:
@@ -305,12 +310,12 @@ class Agent:
                 await stack.enter_async_context(_beside(self._places.run(self._at_slot), "slot"))
             if not alone:
                 self.elections.contend_among_replicas(
-                    self._home, self.settings.namespace, self._work
+                    self._local_client, self.settings.namespace, self._work
                 )
             yield
 
     @property
-    def shown(self) -> bool:
+    def is_published(self) -> bool:
         """Whether the fleet can see that this cluster is one of it."""
         return self._presence is None or self._presence.is_published
 

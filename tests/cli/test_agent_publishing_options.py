@@ -22,7 +22,7 @@ def test_options_say_what_is_published_and_where(tmp_path: Path) -> None:
     assert told == PublishingOptions("fleet.example.org", "dns", server)
     options = app.Options(publishing=told)
     assert [feature.name for feature in app.features(options)][-1] == "publishing"
-    assert set(app.outside(options)) == {NAME_SERVER}
+    assert set(app.external_systems(options)) == {NAME_SERVER}
 
 
 def test_weights_are_for_those_who_can_keep_them() -> None:
@@ -40,7 +40,7 @@ def test_without_options_nothing_is_published() -> None:
 
     options = app.Options(publishing=told)
     assert "publishing" not in [feature.name for feature in app.features(options)]
-    assert app.outside(options) == {}
+    assert app.external_systems(options) == {}
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ async def run_agent(
         settings,
         HttpTransport(home),
         broker=HttpTransport(await _readable(broker)) if broker is not None else None,
-        outside=app.outside(settings.options),
+        external_systems=app.external_systems(settings.options),
         features=app.features(settings.options),
         hooks=app.hooks(settings.options),
     )

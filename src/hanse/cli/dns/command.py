@@ -190,14 +190,14 @@ def command(
     tenant = _network_zone(view, network, namespaces)
     replicas = replica_names_of(replica_zone, federation)
     options = app.Options(broker_namespace=broker_namespace, statefulsets=replicas)
-    sources = app.sources(view, options) if tenant is None else (tenant,)
+    zone_sources = app.zone_sources(view, options) if tenant is None else (tenant,)
     listeners = [_listening(address, workers) for address in listen]
     door = listening_socket("--metrics-listen", metrics_listen) if metrics_listen else None
     ways = Ways(home, broker, broker_namespace)
     servers = tuple(server for told in forward for server in _servers(told))
     serving = ServerSettings(per_second=rate_limit, log_every=log_every, forward=servers)
     context.exit(
-        run_async(lambda: run_dns(ways, view, sources, listeners, serving, door), lasting=True)
+        run_async(lambda: run_dns(ways, view, zone_sources, listeners, serving, door), lasting=True)
     )
 
 

@@ -40,7 +40,7 @@ def _rights(chosen: Choosing) -> list[Wire]:
 
 
 def _dns_rights() -> list[Wire]:
-    everything = app.sources(View("all", global_zones=("example.com",)))
+    everything = app.zone_sources(View("all", global_zones=("example.com",)))
     rules = rbac_rules([watch for source in everything for watch in source.watches], Role.LOCAL)
     made = (
         manifest(SERVICE_ACCOUNT, DNS, SYSTEM_NAMESPACE),

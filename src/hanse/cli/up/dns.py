@@ -57,7 +57,9 @@ class Names:
 
     def watches_of(self, cluster: str) -> tuple[Watch, ...]:
         """What an agent has to watch for the views that it tells, and will tell."""
-        sources = [source for view in self._views_of(cluster) for source in self._sources[view]]
+        zone_sources = [
+            source for view in self._views_of(cluster) for source in self._sources[view]
+        ]
         return (*(watch for source in sources for watch in source.watches), *watches())
 
     @asynccontextmanager
@@ -137,7 +139,7 @@ def _sources(view: View) -> tuple[ZoneSource, ...]:
     """What everybody answers; a cluster's own clients also find its Services, others what is
     written for ExternalDNS, which does not run here."""
     own = ClusterZone(view) if view.local else DnsEndpointZone(view, EXTERNAL_ZONE)
-    return (*app.sources(view), own)
+    return (*app.zone_sources(view), own)
 
 
 def _at(listeners: Listeners) -> str:

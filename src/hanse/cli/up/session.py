@@ -263,7 +263,7 @@ async def _at_work(agent: app.Agent) -> None:
     """
     with suppress(TimeoutError):
         async with asyncio.timeout(AGENT_PATIENCE.total_seconds()):
-            while not agent.shown or not_ready_reason(agent.reconciler):  # noqa: ASYNC110 - for us alone
+            while not agent.is_published or not_ready_reason(agent.reconciler):  # noqa: ASYNC110 - for us alone
                 await asyncio.sleep(0.01)
 
 
