@@ -114,9 +114,9 @@ async def _probed(effort: Effort) -> float:
         reconciler, prober = _prober(source)
         async with reconciler.running(), prober.running():
             await asyncio.sleep(seconds)  # everything was tried once and has its time
-            began, tried = _cpu(), prober.tries
+            began, tried = _cpu(), prober.probes_sent
             await asyncio.sleep(seconds)
-            spent, done = _cpu() - began, prober.tries - tried
+            spent, done = _cpu() - began, prober.probes_sent - tried
     assert done >= number * 0.9, f"{done} of {number} probes were made"
     return spent / done * PROBES / SECONDS
 

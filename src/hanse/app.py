@@ -75,7 +75,7 @@ from hanse.runtime.replica_slots import ReplicaSlots
 from hanse.web.webhooks.certificates import Certificates
 from hanse.web.webhooks.webhook_server import WebhookServer
 
-if TYPE_CHECKING:  # names are served or published by few agents: the others need no memory for it
+if TYPE_CHECKING:  # few agents serve or publish names: the others do not import DNS
     from hanse.dns.compiler import Compiler
     from hanse.dns.server import DnsServer
     from hanse.model.dns.zones import View, ZoneSource
@@ -84,7 +84,7 @@ BROKER: ClusterId = "broker"
 
 
 class Options(Struct, frozen=True):
-    """What an installation chooses for its features; each reads what is its own."""
+    """The options of all features, each under its own name."""
 
     broker_namespace: str = BROKER_NAMESPACE
     admission: AdmissionOptions = AdmissionOptions()
@@ -97,7 +97,7 @@ class Options(Struct, frozen=True):
 
 
 def features(options: Options = Options()) -> tuple[Feature, ...]:  # noqa: B008 - a frozen value
-    """Every feature of the product; a new one is named here."""
+    """Every feature of the product; a new one is added here."""
     return (
         Admission(hooks(options), options.admission),
         Services(options.broker_namespace),
@@ -113,7 +113,7 @@ def features(options: Options = Options()) -> tuple[Feature, ...]:  # noqa: B008
 
 
 def publishing_features(options: Options) -> tuple[Feature, ...]:
-    """What is published outwards, where that is wanted: everything that has names."""
+    """The publishing feature over every zone source, if publishing is configured."""
     chosen = options.publishing
     if not chosen.wanted:
         return ()
@@ -127,26 +127,26 @@ def publishing_features(options: Options) -> tuple[Feature, ...]:
 
 
 def zone_sources(view: "View", options: Options = Options()) -> "tuple[ZoneSource, ...]":  # noqa: B008 - a frozen value
-    """Everything that has names, as a view tells them; a new source is named here."""
+    """Every source of DNS records for a view; a new one is added here."""
     from hanse.features.gslb.zone import GlobalZone
     from hanse.features.services.zone import ServiceZone
     from hanse.features.statefulsets.zone import StatefulSetZone
 
-    globally: tuple[ZoneSource, ...] = (GlobalZone(view),) if view.global_zones else ()
+    global_sources: tuple[ZoneSource, ...] = (GlobalZone(view),) if view.global_zones else ()
     return (
         ServiceZone(view),
         StatefulSetZone(view, options.broker_namespace, options.statefulsets),
-        *globally,
+        *global_sources,
     )
 
 
 def watches(options: Options = Options()) -> tuple[Watch, ...]:  # noqa: B008 - a frozen value
-    """All that an agent of this version watches: its rights are made of it."""
-    return (*(watch for one in features(options) for watch in one.watches), *PAUSE_WATCHES)
+    """All that an agent of this version watches: its RBAC rules are generated from it."""
+    return (*(watch for feature in features(options) for watch in feature.watches), *PAUSE_WATCHES)
 
 
 def hooks(options: Options = Options()) -> tuple[AdmissionHook, ...]:  # noqa: B008 - a frozen value
-    """Every admission decision of the product; a new one is named here."""
+    """Every admission webhook of the product; a new one is added here."""
     return (
         *MEMBERSHIP_HOOKS,
         *network_hooks(Networks(options.networks)),
@@ -156,7 +156,7 @@ def hooks(options: Options = Options()) -> tuple[AdmissionHook, ...]:  # noqa: B
 
 
 def external_systems(options: Options) -> dict[ClusterId, ExternalSystem]:
-    """Every system that is no cluster and is written all the same."""
+    """The external systems that the options name, by the id under which they are connected."""
     server = options.publishing.server
     if server is None:
         return {}
@@ -167,15 +167,15 @@ def external_systems(options: Options) -> dict[ClusterId, ExternalSystem]:
 
 
 class Settings(Struct, frozen=True):
-    """What an agent is told when it starts."""
+    """The settings with which an agent starts."""
 
     cluster: ClusterId
     identity: str
-    """Who this replica is among those of its cluster: a pod's name."""
+    """The name of this replica among those of its cluster: a pod's name."""
     namespace: str = SYSTEM_NAMESPACE
     options: Options = Options()
     replicated: bool = True
-    """Whether other replicas may run, so that a Lease decides which of them works."""
+    """Whether other replicas may run, so that a Lease decides which of them is active."""
     terms: LeaseTimings = LeaseTimings()
 
 
@@ -192,9 +192,9 @@ class Agent:
         features: Sequence[Feature] = (),
         hooks: Sequence[AdmissionHook] = (),
         extra_watches: Sequence[Watch] = (),
-        dial: TransportFactory = http_transport,
-        attempt: ProbeFunction | None = None,
-        lookup: Provider | None = None,
+        new_transport: TransportFactory = http_transport,
+        probe: ProbeFunction | None = None,
+        resolver: Provider | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
@@ -210,13 +210,13 @@ class Agent:
             system_namespace=settings.namespace,
             extra_watches=extra_watches,
             providers={
-                LOOKUP: lookup or HostResolver(),
+                LOOKUP: resolver or HostResolver(),
                 CERTIFICATE_PROVIDER: Certificates(clock),
-                TOKEN_PROVIDER: (issuing := TokenIssuer()),
+                TOKEN_PROVIDER: (token_issuer := TokenIssuer()),
                 **network_providers(settings.options.networks.providers),
             },
         )
-        issuing.informers = self.reconciler.informers
+        informers = token_issuer.informers = self.reconciler.informers
         self.webhook_server = WebhookServer(
             hooks,
             self.reconciler.snapshot,
@@ -225,61 +225,59 @@ class Agent:
             secret=WEBHOOKS,
         )
         self.reconciler.event_handlers.append(self.webhook_server.on_change)
+        identity = f"{settings.cluster}_{settings.identity}"
         self.elections = LeaderElections(
-            self.reconciler.informers,
-            f"{settings.cluster}_{settings.identity}",
-            clock=clock,
-            random=random,
-            terms=settings.terms,
+            informers, identity, clock=clock, random=random, terms=settings.terms
         )
         self.reconciler.set_fence(self.elections)
-        self._answers = bool(hooks)
-        self._places = ReplicaSlots(
+        self._serves_webhooks = bool(hooks)
+        self._replica_slots = ReplicaSlots(
             self._local_client,
             settings.namespace,
-            f"{settings.cluster}_{settings.identity}",
+            identity,
             SLOT_LEASES,
             clock=clock,
             random=random,
             terms=settings.terms,
         )
-        self.reconciler.informers.join(settings.cluster, {Role.LOCAL}, self._local_client)
-        guides = [feature for feature in features if isinstance(feature, ConnectionSource)]
+        informers.join(settings.cluster, {Role.LOCAL}, self._local_client)
+        connection_sources = [
+            feature for feature in features if isinstance(feature, ConnectionSource)
+        ]
         self.connections = ConnectionReconciler(
             self.reconciler,
             self.elections,
             self._local_client,
-            guides,
-            new_transport=dial,
+            connection_sources,
+            new_transport=new_transport,
             random=random,
         )
-        self._sockets = SocketProbe()
+        self._socket_probe = SocketProbe()
         self._prober = Prober(
             self.reconciler,
             [feature for feature in features if isinstance(feature, ProbeSource)],
-            attempt or self._sockets,
+            probe or self._socket_probe,
             clock=clock,
             loopback=settings.options.gslb.loopback,
         )
         for name, system in (external_systems or {}).items():
-            self.reconciler.informers.join(name, {Role.OUTSIDE}, ExternalApi(system))
-        self._avi = AviController(self._leading_controller)
+            informers.join(name, {Role.OUTSIDE}, ExternalApi(system))
+        self._avi = AviController(self._avi_controller)
         if "avi" in settings.options.gslb.providers:
-            self.reconciler.informers.join(
-                CONTROLLER, {Role.OUTSIDE}, ExternalApi(self._avi, self._refresh)
-            )
-        self._presence: HeartbeatLease | None = None
+            avi = ExternalApi(self._avi, self._avi_poll_interval)
+            informers.join(CONTROLLER, {Role.OUTSIDE}, avi)
+        self._heartbeat: HeartbeatLease | None = None
         if broker is not None:
             client = ClusterClient(broker, random)
-            self.reconciler.informers.join(BROKER, {Role.BROKER}, client)
-            self._presence = HeartbeatLease(
+            informers.join(BROKER, {Role.BROKER}, client)
+            self._heartbeat = HeartbeatLease(
                 client,
                 settings.options.broker_namespace,
                 settings.cluster,
                 clock,
                 self._lease_duration,
             )
-            self.reconciler.event_handlers.append(self._noticed)
+            self.reconciler.event_handlers.append(self._on_change)
 
     @asynccontextmanager
     async def running(
@@ -287,109 +285,113 @@ class Agent:
         listener: socket.socket | None = None,
         webhooks: socket.socket | None = None,
     ) -> AsyncIterator[None]:
-        """Work until the block ends; with replicas, only while this one holds their Lease.
+        """Run until the block ends; with replicas, active only while this one holds their Lease.
 
-        Health is told on one socket, API servers are answered on the other: by every replica.
+        Every replica serves health on `listener` and admission reviews on `webhooks`.
         """
         async with AsyncExitStack() as stack:
             alone = not self.settings.replicated
             await stack.enter_async_context(self.reconciler.running(active=alone))
             await stack.enter_async_context(self.elections.running())
             await stack.enter_async_context(self.connections.running())
-            stack.push_async_callback(self._sockets.close)
+            stack.push_async_callback(self._socket_probe.close)
             await stack.enter_async_context(self._prober.running())
             if listener is not None:
                 await stack.enter_async_context(serving(self.reconciler, listener))
             if webhooks is not None:
                 await stack.enter_async_context(self.webhook_server.running(webhooks))
-            if self._presence is not None:
+            if self._heartbeat is not None:
                 await stack.enter_async_context(
-                    _beside(self._presence.run(lambda: self.reconciler.active), "sign of life")
+                    _running_task(
+                        self._heartbeat.run(lambda: self.reconciler.active), "heartbeat lease"
+                    )
                 )
-            if not alone and self._answers:
-                await stack.enter_async_context(_beside(self._places.run(self._at_slot), "slot"))
+            if not alone and self._serves_webhooks:
+                await stack.enter_async_context(
+                    _running_task(self._replica_slots.run(self._publish_slot), "slot")
+                )
             if not alone:
                 self.elections.contend_among_replicas(
-                    self._local_client, self.settings.namespace, self._work
+                    self._local_client, self.settings.namespace, self._set_active
                 )
             yield
 
     @property
     def is_published(self) -> bool:
-        """Whether the fleet can see that this cluster is one of it."""
-        return self._presence is None or self._presence.is_published
+        """Whether other clusters can see this one by its heartbeat Lease."""
+        return self._heartbeat is None or self._heartbeat.is_published
 
     @asynccontextmanager
     async def serving_names(self, compiler: "Compiler", server: "DnsServer") -> AsyncIterator[None]:
-        """Keep a view of the DNS server up to date with what this agent sees."""
+        """Keep a view of the DNS server up to date with the agent's informers."""
         from hanse.dns.updater import ViewUpdater
 
-        feed = ViewUpdater(compiler, server, self.reconciler.snapshot)
-        self.reconciler.event_handlers.append(feed.on_change)
+        updater = ViewUpdater(compiler, server, self.reconciler.snapshot)
+        self.reconciler.event_handlers.append(updater.on_change)
         try:
-            async with feed.running():
+            async with updater.running():
                 yield
         finally:
-            self.reconciler.event_handlers.remove(feed.on_change)
+            self.reconciler.event_handlers.remove(updater.on_change)
 
     async def close(self) -> None:
-        """Let go of every connection."""
+        """Close every connection."""
         await self._avi.close()
         await self.reconciler.informers.close()
 
-    def _leading_controller(self) -> Controller | NoController:
-        """The Avi controller to write to: of who leads, as its configuration has it now."""
-        seen = self.reconciler.snapshot()
-        own = local_amko_cluster(seen)
+    def _avi_controller(self) -> Controller | NoController:
+        """The Avi controller as configured now; none while this cluster is not the GSLB leader."""
+        snapshot = self.reconciler.snapshot()
+        own = local_amko_cluster(snapshot)
         if own is None or not own.spec.is_leader:
             return NoController("this cluster does not lead")
-        said = configured_controller(seen)
-        if isinstance(said, InvalidConfiguration):
-            return NoController(said.error)
+        configured = configured_controller(snapshot)
+        if isinstance(configured, InvalidConfiguration):
+            return NoController(configured.error)
         return Controller(
-            f"https://{said.address}",
-            said.version,
-            said.tenant,
-            said.username,
-            said.password,
-            said.ca,
+            f"https://{configured.address}",
+            configured.version,
+            configured.tenant,
+            configured.username,
+            configured.password,
+            configured.ca,
         )
 
-    def _refresh(self) -> timedelta:
-        """How often the Avi controller is read, as this cluster's configuration has it now."""
+    def _avi_poll_interval(self) -> timedelta:
+        """How often the Avi controller is polled, as configured now."""
         return configured_refresh_interval(self.reconciler.snapshot()) or POLL_INTERVAL
 
     def _lease_duration(self) -> timedelta:
         return rules_of(self.reconciler.snapshot(), BROKER).lease_duration
 
-    def _noticed(self, change: Change) -> None:
-        """Keep to a new duration at once: others judge us by the one in our Lease."""
-        told = isinstance(change, ObjectChange) and isinstance(change.object, ClusterSet)
-        if told and self._presence is not None:
-            self._presence.renew_soon()
+    def _on_change(self, change: Change) -> None:
+        """Renew the heartbeat when its duration may have changed: others read it in our Lease."""
+        is_cluster_set = isinstance(change, ObjectChange) and isinstance(change.object, ClusterSet)
+        if is_cluster_set and self._heartbeat is not None:
+            self._heartbeat.renew_soon()
 
-    def _at_slot(self, number: int | None) -> None:
-        """Give addresses out of the residue of every pool that this replica holds."""
+    def _publish_slot(self, number: int | None) -> None:
+        """Publish the slot that this replica allocates Service addresses from."""
         informers = self.reconciler.informers
         if number is None:
             informers.drop_fact(AssignedSlot, informers.local)
         else:
             informers.put_fact(AssignedSlot(informers.local, PoolSlot(number, len(SLOT_LEASES))))
 
-    def _work(self, chosen: bool) -> None:
-        if chosen and not self.reconciler.active:
+    def _set_active(self, active: bool) -> None:
+        if active and not self.reconciler.active:
             self.reconciler.activate()
-        elif not chosen and self.reconciler.active:
+        elif not active and self.reconciler.active:
             self.reconciler.deactivate()
         self.connections.enqueue()
-        self._prober.look_again()
-        if self._presence is not None:
-            self._presence.renew_soon()
+        self._prober.resync()
+        if self._heartbeat is not None:
+            self._heartbeat.renew_soon()
 
 
 @asynccontextmanager
-async def _beside(work: Coroutine[Any, Any, None], name: str) -> AsyncIterator[None]:
-    """Something that runs as long as the block does."""
+async def _running_task(work: Coroutine[Any, Any, None], name: str) -> AsyncIterator[None]:
+    """Run a task for as long as the block lasts."""
     async with asyncio.TaskGroup() as group:
         task = group.create_task(work, name=name)
         try:

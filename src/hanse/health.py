@@ -1,4 +1,4 @@
-"""How a long-running part is, over HTTP: alive, ready, and its numbers for Prometheus."""
+"""Serves liveness, readiness and Prometheus metrics of a long-running command over HTTP."""
 
 import socket
 from collections.abc import AsyncIterator, Callable
@@ -10,7 +10,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 
 
 class Readiness(Struct, frozen=True):
-    """Whether it serves, and what is told to people who ask."""
+    """Whether the process is ready to serve, and a text for people."""
 
     ready: bool
     text: str
@@ -20,23 +20,23 @@ class Readiness(Struct, frozen=True):
 async def serving(
     listener: socket.socket, registry: CollectorRegistry, readiness: Callable[[], Readiness]
 ) -> AsyncIterator[None]:
-    """Answer `/healthz`, `/readyz` and `/metrics` on a socket until the block ends."""
+    """Serve `/healthz`, `/readyz` and `/metrics` on a socket until the block ends."""
 
-    async def alive(_: web.Request) -> web.Response:
+    async def healthz(_: web.Request) -> web.Response:
         return web.Response(text="ok\n")
 
-    async def ready(_: web.Request) -> web.Response:
-        told = readiness()
-        return web.Response(text=f"{told.text}\n", status=200 if told.ready else 503)
+    async def readyz(_: web.Request) -> web.Response:
+        state = readiness()
+        return web.Response(text=f"{state.text}\n", status=200 if state.ready else 503)
 
-    async def numbers(_: web.Request) -> web.Response:
+    async def metrics(_: web.Request) -> web.Response:
         body = generate_latest(registry)
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     app = web.Application()
-    app.router.add_get("/healthz", alive)
-    app.router.add_get("/readyz", ready)
-    app.router.add_get("/metrics", numbers)
+    app.router.add_get("/healthz", healthz)
+    app.router.add_get("/readyz", readyz)
+    app.router.add_get("/metrics", metrics)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:

@@ -1,4 +1,4 @@
-"""Log lines for people or for machines: a constant message, and fields beside it."""
+"""Log output for people or as JSON lines: a constant message, and fields beside it."""
 
 import json
 import logging
@@ -14,7 +14,7 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 def configure(
     form: Format = "human", *, level: int = logging.WARNING, stream: TextIO | None = None
 ) -> None:
-    """Write all log lines from a level on to one stream, in one form; a second call replaces it."""
+    """Write log records from a level on to one stream; a second call replaces the first."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines() if form == "json" else HumanLines())
     logging.basicConfig(handlers=[handler], force=True)
@@ -22,13 +22,13 @@ def configure(
 
 
 def set_level(level: int) -> None:
-    """Write log lines from another level on; the loop's own details are nobody's business."""
+    """Change the level; asyncio never logs below INFO."""
     logging.getLogger().setLevel(level)
     logging.getLogger("asyncio").setLevel(max(level, logging.INFO))
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object per line: when, level, logger, message, and the fields by their names."""
+    """One JSON object per line: time, level, logger, message, and the fields by name."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -48,7 +48,7 @@ class HumanLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")
-        fields = "".join(f" {name}={_shown(value)}" for name, value in _fields(record).items())
+        fields = "".join(f" {name}={_quote(value)}" for name, value in _fields(record).items())
         line = f"{at} {record.levelname.lower():<7} {record.getMessage()}{fields}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
@@ -57,6 +57,6 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
     return {name: value for name, value in vars(record).items() if name not in _STANDARD}
 
 
-def _shown(value: object) -> str:
+def _quote(value: object) -> str:
     text = str(value)
     return json.dumps(text) if not text or any(c.isspace() or c in '="' for c in text) else text

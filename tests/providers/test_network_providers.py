@@ -69,7 +69,7 @@ async def test_an_answer_that_is_none_is_told_as_such(answer: Any, why: str) -> 
 async def test_one_that_is_not_there_or_does_not_answer_in_time_is_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(network_ipam, "PATIENCE", network_ipam.PATIENCE / 10)
+    monkeypatch.setattr(network_ipam, "REQUEST_TIMEOUT", network_ipam.REQUEST_TIMEOUT / 10)
 
     async def sleeps(_: web.Request) -> web.Response:
         await asyncio.Event().wait()

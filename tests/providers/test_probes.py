@@ -16,8 +16,8 @@ from hanse.kube.certificates import CertificateAuthority, server_context
 from hanse.model.plan import Key
 from hanse.model.probes import Probe, ProbePolicy, ProbeTarget, TargetHealth
 from hanse.model.snapshot import Change, FactChange, Snapshot
-from hanse.providers.probe_sockets import SocketProbe, judged, request_to
-from hanse.providers.probes import Prober, refused
+from hanse.providers.probe_sockets import SocketProbe, head_request, response_failure
+from hanse.providers.probes import Prober, forbidden_reason
 from hanse.runtime.reconciler import Reconciler
 from tinykube.virtual_time import LoopClock, run
 
@@ -134,7 +134,7 @@ def test_what_is_no_longer_wanted_is_no_longer_tried_and_forgotten() -> None:
     async def play(world: World) -> None:
         await asyncio.sleep(25)
         world.wish.wanted = ()
-        world.prober.look_again()
+        world.prober.resync()
         tried = len(world.tried)
         await asyncio.sleep(60)
         assert len(world.tried) == tried
@@ -147,12 +147,12 @@ def test_a_replica_that_does_not_work_tries_nothing() -> None:
     async def play(world: World) -> None:
         await asyncio.sleep(25)
         world.reconciler.deactivate()
-        world.prober.look_again()
+        world.prober.resync()
         tried = len(world.tried)
         await asyncio.sleep(60)
         assert (len(world.tried), world.health()) == (tried, None)
         world.reconciler.activate()
-        world.prober.look_again()
+        world.prober.resync()
         await asyncio.sleep(25)
         assert world.health() is not None
 
@@ -189,11 +189,11 @@ REFUSED = [
 def test_some_addresses_are_never_tried(address: str, why: str) -> None:
     never = frozenset({"10.96.0.1"})
 
-    assert why in refused(ProbeTarget("TCP", address, 80), never, loopback=False)
+    assert why in forbidden_reason(ProbeTarget("TCP", address, 80), never, loopback=False)
 
 
 def test_loopback_is_tried_in_a_local_federation() -> None:
-    assert not refused(ProbeTarget("TCP", "127.0.0.1", 80), frozenset(), loopback=True)
+    assert not forbidden_reason(ProbeTarget("TCP", "127.0.0.1", 80), frozenset(), loopback=True)
 
 
 def test_what_must_not_be_tried_is_down_and_says_why() -> None:
@@ -215,12 +215,12 @@ def test_what_must_not_be_tried_is_down_and_says_why() -> None:
 def test_a_verdict_changes_only_after_its_whole_streak(
     results: list[bool], up: int, down: int
 ) -> None:
-    from hanse.providers.probes import _Watched
+    from hanse.providers.probes import _TargetState
 
-    watched = _Watched(Probe(SEVEN, ProbePolicy(up=up, down=down)))
+    watched = _TargetState(Probe(SEVEN, ProbePolicy(up=up, down=down)))
     known: bool | None = None
     for at, good in enumerate(results):
-        changed = watched.judge(good)
+        changed = watched.record(good)
         needed = up if good else down
         streak = results[max(0, at + 1 - needed) : at + 1]
         assert changed == (known != good and len(streak) == needed and set(streak) == {good})
@@ -352,7 +352,7 @@ async def test_our_own_shortage_of_sockets_says_nothing_about_a_target(
 
 
 def test_a_path_cannot_break_out_of_its_line() -> None:
-    told = request_to(
+    told = head_request(
         ProbeTarget("HTTP", "10.0.0.1", 80, "a\r\nX: y", "/ HTTP/1.1\r\nEvil: 1"), keep=False
     )
 
@@ -363,4 +363,4 @@ def test_a_path_cannot_break_out_of_its_line() -> None:
 @given(st.binary(max_size=200))
 @settings(deadline=None)
 def test_whatever_is_answered_is_judged_without_a_crash(told: bytes) -> None:
-    assert isinstance(judged(told), str)
+    assert isinstance(response_failure(told), str)

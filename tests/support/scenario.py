@@ -175,11 +175,11 @@ class Scenario:
             ),
             home,
             broker=broker,
-            attempt=self.attempt,
-            lookup=self.lookup,
+            probe=self.attempt,
+            resolver=self.lookup,
             features=self._with_admission(admission),
             hooks=self.hooks,
-            dial=lambda member, credentials: self.network.transport(
+            new_transport=lambda member, credentials: self.network.transport(
                 name, member, self.testbed.dial(member, credentials)
             ),
             clock=self.testbed.clock,

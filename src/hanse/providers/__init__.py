@@ -1,1 +1,1 @@
-"""Systems that are no cluster: Avi controllers, name servers, probes, resolvers, tokens."""
+"""External systems: Avi controllers, name servers, probes, resolvers, tokens, network IPAM."""

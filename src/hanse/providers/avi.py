@@ -1,7 +1,7 @@
-"""An Avi controller by its REST API, seen as the engine sees any system: list, create, update.
+"""An Avi controller as an external system, by its REST API.
 
-Whose an object is stands in its description. A session is begun with a user's name and password,
-and anew whenever the controller has forgotten it; only the controller that leads the GSLB is used.
+The owner of an object is kept in its description. A session begins with a login by name and
+password, and again when it has expired; only the leader of the GSLB is written to.
 """
 
 import ssl
@@ -30,12 +30,12 @@ from hanse.model.objects import K, Object, Wire
 from hanse.providers.avi_wire import monitor_from, monitor_to, service_from, service_to
 
 PAGE = 200
-PATIENCE = timedelta(seconds=30)
+REQUEST_TIMEOUT = timedelta(seconds=30)
 A = TypeVar("A")
 
 
 class Controller(Struct, frozen=True):
-    """Where a controller is, and who we are there; never shown."""
+    """The address of a controller and our credentials; its repr hides these."""
 
     url: str
     version: str
@@ -43,20 +43,20 @@ class Controller(Struct, frozen=True):
     username: str
     password: str
     ca: str = ""
-    """The authority that its certificate is judged by, in PEM; none: those of the system."""
+    """The CA of its certificate in PEM; empty: those of the system."""
 
     def __repr__(self) -> str:
         return f"Controller({self.url!r}, <secret>)"
 
 
 class NoController(Struct, frozen=True):
-    """There is none to go to, and why."""
+    """Why there is no controller to write to."""
 
     why: str
 
 
-Where = Callable[[], Controller | NoController]
-"""Which controller leads as of now; asked at each request, since leaders change."""
+ControllerLookup = Callable[[], Controller | NoController]
+"""Returns the controller to use; called at each request, since the configuration may change."""
 
 _PATHS: dict[type[Object], str] = {
     AviGslbService: "gslbservice",
@@ -65,16 +65,16 @@ _PATHS: dict[type[Object], str] = {
 
 
 class AviController:
-    """The controller that leads, whichever that is; an engine's outside system."""
+    """The leading controller, whichever that is, as an `ExternalSystem`."""
 
     kinds: Sequence[type[Object]] = (AviGslbService, AviHealthMonitor)
 
-    def __init__(self, where: Where) -> None:
-        self._where = where
-        self._at: Controller | None = None
+    def __init__(self, lookup: ControllerLookup) -> None:
+        self._lookup = lookup
+        self._logged_in_to: Controller | None = None
         self._session: aiohttp.ClientSession | None = None
         self._token = ""
-        self._trust: ssl.SSLContext | bool = True
+        self._tls: ssl.SSLContext | bool = True
 
     async def list(self, kind: type[K]) -> Sequence[K]:
         if kind not in _PATHS:
@@ -83,66 +83,66 @@ class AviController:
         page = 1
         while True:
             path = f"{_PATHS[kind]}?page_size={PAGE}&page={page}"
-            told = await self._ask("GET", path)
-            found += [_object(kind, one) for one in told.get("results", ())]
-            if not told.get("next"):
+            answer = await self._request("GET", path)
+            found += [_object(kind, wire) for wire in answer.get("results", ())]
+            if not answer.get("next"):
                 return found
             page += 1
 
     async def read(self, kind: type[K], name: str) -> K:
-        """One object: a list of all would cost too much before each write."""
+        """Read one object: a list of all would be expensive before each write."""
         if kind not in _PATHS:
             raise NotFound(Status(404, "NotFound", f"a controller holds no {kind.kind}"))
-        return _object(kind, await self._read(kind, name))
+        return _object(kind, await self._read_wire(kind, name))
 
     async def create(self, obj: K) -> K:
-        return _object(type(obj), await self._ask("POST", _PATHS[type(obj)], _body(obj)))
+        return _object(type(obj), await self._request("POST", _PATHS[type(obj)], _body(obj)))
 
     async def update(self, obj: K) -> K:
-        """Replace an object that must still be as it was seen: the controller compares."""
-        standing = await self._read(type(obj), obj.metadata.name)
-        if standing["uuid"] != obj.metadata.uid:
+        """Replace an object; the controller refuses it unless it is as it was read."""
+        observed = await self._read_wire(type(obj), obj.metadata.name)
+        if observed["uuid"] != obj.metadata.uid:
             raise Conflict(Status(409, "Conflict", f"{obj.metadata.name} is another object now"))
-        body = {**standing, **_body(obj)}
+        body = {**observed, **_body(obj)}
         path = f"{_PATHS[type(obj)]}/{quote(obj.metadata.uid)}"
-        return _object(type(obj), await self._ask("PUT", path, body))
+        return _object(type(obj), await self._request("PUT", path, body))
 
     async def delete(self, obj: K) -> None:
-        await self._ask("DELETE", f"{_PATHS[type(obj)]}/{quote(obj.metadata.uid)}")
+        await self._request("DELETE", f"{_PATHS[type(obj)]}/{quote(obj.metadata.uid)}")
 
     async def close(self) -> None:
         """End the session."""
-        session, self._session, self._at = self._session, None, None
+        session, self._session, self._logged_in_to = self._session, None, None
         if session is not None:
             await session.close()
 
-    async def _read(self, kind: type[Object], name: str) -> Wire:
-        told = await self._ask("GET", f"{_PATHS[kind]}?name={quote(name)}")
-        for one in told.get("results", ()):
-            return dict(one)
+    async def _read_wire(self, kind: type[Object], name: str) -> Wire:
+        answer = await self._request("GET", f"{_PATHS[kind]}?name={quote(name)}")
+        for wire in answer.get("results", ()):
+            return dict(wire)
         raise NotFound(Status(404, "NotFound", f"{name} is not there"))
 
-    async def _ask(self, method: str, path: str, body: Wire | None = None) -> Wire:
-        """One request; a session that was forgotten is begun anew, once."""
-        controller = self._where()
+    async def _request(self, method: str, path: str, body: Wire | None = None) -> Wire:
+        """Send one request; an expired session is renewed once."""
+        controller = self._lookup()
         if isinstance(controller, NoController):
             await self.close()
             raise Unreachable(controller.why)
-        if controller != self._at:
+        if controller != self._logged_in_to:
             await self.close()
-            await self._begin(controller)
+            await self._log_in(controller)
         answer = await self._send(controller, method, f"/api/{path}", body)
         if answer.status == 401:
             await self.close()
-            await self._begin(controller)
+            await self._log_in(controller)
             answer = await self._send(controller, method, f"/api/{path}", body)
-        return _told(answer)
+        return _decode(answer)
 
-    async def _begin(self, controller: Controller) -> None:
-        """Log in, and make sure that this controller leads."""
-        timeout = aiohttp.ClientTimeout(total=PATIENCE.total_seconds())
+    async def _log_in(self, controller: Controller) -> None:
+        """Log in, and require that this controller leads the GSLB."""
+        timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT.total_seconds())
         jar = aiohttp.CookieJar(unsafe=True)  # controllers are mostly named by address
-        self._trust = _trust_in(controller)
+        self._tls = _tls_context(controller)
         self._session = aiohttp.ClientSession(timeout=timeout, cookie_jar=jar)
         self._token = ""
         try:
@@ -150,17 +150,17 @@ class AviController:
             answer = await self._send(controller, "POST", "/login", login)
             if answer.status in (401, 403):
                 raise BadCredentials(f"{controller.url} refuses user {controller.username!r}")
-            _told(answer)
+            _decode(answer)
             self._token = self._cookie("csrftoken")
             await self._require_leader(controller)
         except KubeError:
             await self.close()
             raise
-        self._at = controller
+        self._logged_in_to = controller
 
     async def _require_leader(self, controller: Controller) -> None:
-        own = _told(await self._send(controller, "GET", "/api/cluster"))
-        sites = _told(await self._send(controller, "GET", "/api/gslb")).get("results", ())
+        own = _decode(await self._send(controller, "GET", "/api/cluster"))
+        sites = _decode(await self._send(controller, "GET", "/api/gslb")).get("results", ())
         leaders = [site.get("leader_cluster_uuid") for site in sites]
         if own.get("uuid") not in leaders:
             raise Unreachable(
@@ -183,21 +183,21 @@ class AviController:
                 f"{controller.url}{path}",
                 json=body,
                 headers=headers,
-                ssl=self._trust,
+                ssl=self._tls,
             ) as answer:
-                told = {name.lower(): value for name, value in answer.headers.items()}
-                return Response(answer.status, await answer.read(), told)
+                response_headers = {name.lower(): value for name, value in answer.headers.items()}
+                return Response(answer.status, await answer.read(), response_headers)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            why = str(error) or type(error).__name__
-            raise Unreachable(f"cannot connect to {controller.url}: {why}") from None
+            reason = str(error) or type(error).__name__
+            raise Unreachable(f"cannot connect to {controller.url}: {reason}") from None
 
     def _cookie(self, name: str) -> str:
         assert self._session is not None, "a session was begun"
         return next((c.value for c in self._session.cookie_jar if c.key == name), "")
 
 
-def _trust_in(controller: Controller) -> ssl.SSLContext | bool:
-    """What its certificate is judged by; raises `BadCredentials` for an authority that is none."""
+def _tls_context(controller: Controller) -> ssl.SSLContext | bool:
+    """The TLS context for a controller; raises `BadCredentials` for an invalid CA."""
     if not controller.ca:
         return True
     try:
@@ -208,14 +208,14 @@ def _trust_in(controller: Controller) -> ssl.SSLContext | bool:
         ) from None
 
 
-def _told(answer: Response) -> Wire:
-    """What a controller says, or the typed error."""
+def _decode(answer: Response) -> Wire:
+    """The body of a successful answer; raises the typed error of any other."""
     if 200 <= answer.status < 300:
         found = msgspec.json.decode(answer.body) if answer.body.strip() else {}
         return dict(found) if isinstance(found, dict) else {}
-    text = _error_in(answer.body)
+    text = _error_message(answer.body)
     status = Status(answer.status, "", text)
-    if answer.status == 412:  # somebody changed it since we read it
+    if answer.status == 412:  # it was changed since we read it
         raise Conflict(status)
     if answer.status == 409 and "already exists" in text.lower():
         raise AlreadyExists(status)
@@ -223,17 +223,17 @@ def _told(answer: Response) -> Wire:
     raise error_from_response(Response(answer.status, body, answer.headers))
 
 
-def _error_in(body: bytes) -> str:
+def _error_message(body: bytes) -> str:
     try:
-        told = msgspec.json.decode(body)
+        answer = msgspec.json.decode(body)
     except msgspec.DecodeError:
         return body[:200].decode("utf-8", "replace").strip()
-    return str(told.get("error", told))[:500] if isinstance(told, dict) else str(told)[:500]
+    return str(answer.get("error", answer) if isinstance(answer, dict) else answer)[:500]
 
 
-def _object(kind: type[K], told: Wire) -> K:
-    made: Object = service_from(told) if kind is AviGslbService else monitor_from(told)
-    return cast("K", made)
+def _object(kind: type[K], wire: Wire) -> K:
+    obj: Object = service_from(wire) if kind is AviGslbService else monitor_from(wire)
+    return cast("K", obj)
 
 
 def _body(obj: Object) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Objects of an Avi controller as it has them and as we have them; pure."""
+"""Converts objects between the Avi controller's JSON and our structs; pure."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ OK_CODES = ["HTTP_2XX", "HTTP_3XX"]
 
 
 def service_to(service: AviGslbService) -> Wire:
-    """A GslbService as the controller takes it; what is not said is left to its defaults."""
+    """The JSON of a GslbService; unset fields are left to the controller's defaults."""
     spec = service.spec
     body: Wire = {
         "name": service.metadata.name,
@@ -28,7 +28,7 @@ def service_to(service: AviGslbService) -> Wire:
         "controller_health_status_enabled": True,
         "health_monitor_scope": "GSLB_SERVICE_HEALTH_MONITOR_ALL_MEMBERS",
         "created_by": spec.created_by,
-        "description": marks_to(service.metadata),
+        "description": encode_metadata(service.metadata),
     }
     if spec.ttl is not None:
         body["ttl"] = spec.ttl
@@ -47,26 +47,26 @@ def service_to(service: AviGslbService) -> Wire:
     return body
 
 
-def service_from(told: Wire) -> AviGslbService:
-    """A GslbService as the controller tells it."""
-    down = told.get("down_response") or {}
-    refs = told.get("health_monitor_refs") or ()
+def service_from(wire: Wire) -> AviGslbService:
+    """The GslbService in a controller's JSON."""
+    down = wire.get("down_response") or {}
+    refs = wire.get("health_monitor_refs") or ()
     spec = AviServiceSpec(
-        domain_names=tuple(told.get("domain_names") or ()),
-        groups=tuple(_pool_from(pool) for pool in told.get("groups") or ()),
-        ttl=told.get("ttl"),
+        domain_names=tuple(wire.get("domain_names") or ()),
+        groups=tuple(_pool_from(pool) for pool in wire.get("groups") or ()),
+        ttl=wire.get("ttl"),
         down_response=down.get("type", ""),
         fallback_ip=(down.get("fallback_ip") or {}).get("addr", ""),
-        health_monitors=tuple(_named(ref) for ref in refs),
-        created_by=told.get("created_by", ""),
-        site_persistence=_named(told.get("application_persistence_profile_ref") or ""),
-        pki_profile=_named(told.get("pki_profile_ref") or ""),
+        health_monitors=tuple(_ref_name(ref) for ref in refs),
+        created_by=wire.get("created_by", ""),
+        site_persistence=_ref_name(wire.get("application_persistence_profile_ref") or ""),
+        pki_profile=_ref_name(wire.get("pki_profile_ref") or ""),
     )
-    return AviGslbService(metadata=_meta(told), spec=spec)
+    return AviGslbService(metadata=_meta(wire), spec=spec)
 
 
 def monitor_to(monitor: AviHealthMonitor) -> Wire:
-    """A health monitor as the controller takes it."""
+    """The JSON of a health monitor."""
     spec = monitor.spec
     body: Wire = {
         "name": monitor.metadata.name,
@@ -77,7 +77,7 @@ def monitor_to(monitor: AviHealthMonitor) -> Wire:
         "receive_timeout": spec.timeout,
         "successful_checks": spec.up,
         "failed_checks": spec.down,
-        "description": marks_to(monitor.metadata),
+        "description": encode_metadata(monitor.metadata),
     }
     field = {"HEALTH_MONITOR_HTTP": "http_monitor", "HEALTH_MONITOR_HTTPS": "https_monitor"}
     if spec.type in field:
@@ -93,45 +93,45 @@ def monitor_to(monitor: AviHealthMonitor) -> Wire:
     return body
 
 
-def monitor_from(told: Wire) -> AviHealthMonitor:
-    """A health monitor as the controller tells it."""
-    http = told.get("http_monitor") or told.get("https_monitor") or {}
+def monitor_from(wire: Wire) -> AviHealthMonitor:
+    """The health monitor in a controller's JSON."""
+    http = wire.get("http_monitor") or wire.get("https_monitor") or {}
     spec = AviMonitorSpec(
-        type=told.get("type", ""),
-        port=told.get("monitor_port", 0),
-        interval=told.get("send_interval", 0),
-        timeout=told.get("receive_timeout", 0),
-        up=told.get("successful_checks", 0),
-        down=told.get("failed_checks", 0),
+        type=wire.get("type", ""),
+        port=wire.get("monitor_port", 0),
+        interval=wire.get("send_interval", 0),
+        timeout=wire.get("receive_timeout", 0),
+        up=wire.get("successful_checks", 0),
+        down=wire.get("failed_checks", 0),
         request=http.get("http_request", ""),
     )
-    return AviHealthMonitor(metadata=_meta(told), spec=spec)
+    return AviHealthMonitor(metadata=_meta(wire), spec=spec)
 
 
-def marks_to(meta: Meta) -> str:
-    """Whose an object is, in words that a controller keeps."""
+def encode_metadata(meta: Meta) -> str:
+    """Labels and annotations as the description of an object, which the controller keeps."""
     return msgspec.json.encode(
         {"labels": meta.labels, "annotations": meta.annotations}, order="sorted"
     ).decode()
 
 
-def _meta(told: Wire) -> Meta:
-    marks: dict[str, Any] = {}
-    text = told.get("description") or ""
+def _meta(wire: Wire) -> Meta:
+    kept: dict[str, Any] = {}
+    text = wire.get("description") or ""
     if text.startswith("{"):
         try:
-            marks = msgspec.json.decode(text)
+            kept = msgspec.json.decode(text)
         except msgspec.DecodeError:
-            marks = {}
+            kept = {}
     return Meta(
-        name=str(told.get("name", "")),
-        uid=str(told.get("uuid", "")),
-        labels=_strings(marks.get("labels")),
-        annotations=_strings(marks.get("annotations")),
+        name=str(wire.get("name", "")),
+        uid=str(wire.get("uuid", "")),
+        labels=_string_map(kept.get("labels")),
+        annotations=_string_map(kept.get("annotations")),
     )
 
 
-def _strings(found: Any) -> dict[str, str]:
+def _string_map(found: Any) -> dict[str, str]:
     return {str(n): str(v) for n, v in found.items()} if isinstance(found, dict) else {}
 
 
@@ -158,13 +158,13 @@ def _pool_to(pool: AviPool) -> Wire:
     return body
 
 
-def _pool_from(told: Wire) -> AviPool:
+def _pool_from(wire: Wire) -> AviPool:
     return AviPool(
-        name=told.get("name", ""),
-        priority=told.get("priority", 10),
-        algorithm=told.get("algorithm", "GSLB_ALGORITHM_ROUND_ROBIN"),
-        consistent_hash_mask=told.get("consistent_hash_mask"),
-        fallback_algorithm=told.get("fallback_algorithm", ""),
+        name=wire.get("name", ""),
+        priority=wire.get("priority", 10),
+        algorithm=wire.get("algorithm", "GSLB_ALGORITHM_ROUND_ROBIN"),
+        consistent_hash_mask=wire.get("consistent_hash_mask"),
+        fallback_algorithm=wire.get("fallback_algorithm", ""),
         members=tuple(
             AviMember(
                 ip=(member.get("ip") or {}).get("addr", ""),
@@ -173,7 +173,7 @@ def _pool_from(told: Wire) -> AviPool:
                 public_ip=((member.get("public_ip") or {}).get("ip") or {}).get("addr", ""),
                 enabled=member.get("enabled", True),
             )
-            for member in told.get("members") or ()
+            for member in wire.get("members") or ()
         ),
     )
 
@@ -182,9 +182,9 @@ def _ip(address: str) -> Wire:
     return {"addr": address, "type": "V6" if ":" in address else "V4"}
 
 
-def _named(ref: str) -> str:
-    """The name at the end of a reference: `…?name=x`, or as the controller tells it, `…#x`."""
-    for mark in ("#", "name="):
-        if mark in ref:
-            return ref.rpartition(mark)[2]
+def _ref_name(ref: str) -> str:
+    """The name at the end of a reference: `…?name=x`, or in answers `…#x`."""
+    for separator in ("#", "name="):
+        if separator in ref:
+            return ref.rpartition(separator)[2]
     return ref.rpartition("/")[2]

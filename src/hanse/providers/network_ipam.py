@@ -1,4 +1,4 @@
-"""Providers of networks outside of Hanse, asked over HTTP for the addresses of Services."""
+"""External IPAM of networks: providers that allocate Service addresses over HTTP."""
 
 from collections.abc import Iterable
 from datetime import timedelta
@@ -9,28 +9,28 @@ import msgspec
 
 from hanse.model.objects import Wire
 
-PATIENCE = timedelta(milliseconds=900)
-"""Less than an admission decision may take."""
-LARGEST_ANSWER = 64 * 1024
+REQUEST_TIMEOUT = timedelta(milliseconds=900)
+"""Less than an admission review may take."""
+MAX_RESPONSE = 64 * 1024
 
 
 class AddressProvider:
-    """The provider `network-TYPE`: one POST with what is wanted, answered with `address`.
+    """The provider `network-TYPE`: POSTs the request, and returns the answer with `address`.
 
-    The same `request` may be sent again and must be answered alike.
+    A request may be sent again and must then get the same answer.
     """
 
     def __init__(self, url: str) -> None:
         self._url = url
 
-    async def __call__(self, **wanted: Any) -> Wire:
-        timeout = aiohttp.ClientTimeout(total=PATIENCE.total_seconds())
+    async def __call__(self, **request: Any) -> Wire:
+        timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT.total_seconds())
         try:
             async with (
                 aiohttp.ClientSession(timeout=timeout) as session,
-                session.post(self._url, json=wanted) as response,
+                session.post(self._url, json=request) as response,
             ):
-                body = await response.content.read(LARGEST_ANSWER)
+                body = await response.content.read(MAX_RESPONSE)
                 status = response.status
         except aiohttp.ClientError as error:
             raise OSError(f"it does not answer: {type(error).__name__}") from error
@@ -42,6 +42,6 @@ class AddressProvider:
             raise OSError("its answer is not JSON") from None
 
 
-def network_providers(told: Iterable[tuple[str, str]]) -> dict[str, AddressProvider]:
-    """A provider for each type of network that has one."""
-    return {f"network-{type_}": AddressProvider(url) for type_, url in told}
+def network_providers(urls: Iterable[tuple[str, str]]) -> dict[str, AddressProvider]:
+    """A provider for each network type with a URL."""
+    return {f"network-{type_}": AddressProvider(url) for type_, url in urls}

@@ -1,7 +1,7 @@
-"""One try of a target over real sockets: a connection, or a HEAD request that must succeed.
+"""Probes a target over sockets: by a TCP connection, or by a HEAD request that must succeed.
 
-Connections of TCP and HTTP are plain sockets with callbacks, since there may be a thousand a
-second; those of HTTPS are kept, since handshakes are what costs.
+TCP and HTTP probes are plain sockets with callbacks, since there may be a thousand a second; HTTPS
+connections are kept alive, since handshakes are expensive.
 """
 
 import asyncio
@@ -14,50 +14,51 @@ from typing import cast
 
 from hanse.model.probes import ProbeTarget
 
-MOST = 4096
-"""Bytes of an answer that are looked at."""
-KEPT = 2_000
-"""Connections that are kept at most."""
-OUR_SHORTAGE = frozenset({EMFILE, ENFILE, ENOBUFS, ENOMEM, EAGAIN, EADDRNOTAVAIL})
-"""Errors that say nothing about a target: a try that could not be made does not count."""
+MAX_RESPONSE = 4096
+"""Bytes of a response that are read."""
+MAX_KEPT_ALIVE = 2_000
+"""HTTPS connections that are kept alive at most."""
+LOCAL_SHORTAGE = frozenset({EMFILE, ENFILE, ENOBUFS, ENOMEM, EAGAIN, EADDRNOTAVAIL})
+"""Errors of this machine: a probe that could not be sent does not count."""
 
 Done = Callable[[str], None]
+"""Called with the failure of a probe, or with an empty string."""
 
 
 class SocketProbe:
-    """Tries targets. What is kept open is closed by `close`."""
+    """Probes targets; `close` closes the connections that are kept alive."""
 
     def __init__(self) -> None:
-        self._kept: dict[ProbeTarget, _Kept] = {}
+        self._kept_alive: dict[ProbeTarget, _KeptConnection] = {}
         self._opening: set[asyncio.Task[None]] = set()
-        self._tls = _context()
+        self._tls = _unverified_context()
 
     def __call__(self, target: ProbeTarget, timeout: float, done: Done, /) -> None:
         if target.type == "HTTPS":
-            self._ask_kept(target, timeout, done)
+            self._probe_https(target, timeout, done)
             return
         try:
-            _Exchange(target, timeout, done).start()
+            _OneShotProbe(target, timeout, done).start()
         except OSError as error:
-            if error.errno not in OUR_SHORTAGE:
+            if error.errno not in LOCAL_SHORTAGE:
                 raise
 
     async def close(self) -> None:
-        """Let go of every connection."""
-        for kept in list(self._kept.values()):
-            kept.close()
-        self._kept.clear()
+        """Close every connection."""
+        for connection in list(self._kept_alive.values()):
+            connection.close()
+        self._kept_alive.clear()
         for task in list(self._opening):
             task.cancel()
         await asyncio.gather(*self._opening, return_exceptions=True)
-        await asyncio.sleep(0)  # in which what was let go of is closed
+        await asyncio.sleep(0)  # lets the transports close
 
-    def _ask_kept(self, target: ProbeTarget, timeout: float, done: Done) -> None:
-        kept = self._kept.get(target)
-        if kept is not None and kept.usable:
-            kept.ask(timeout, done)
+    def _probe_https(self, target: ProbeTarget, timeout: float, done: Done) -> None:
+        connection = self._kept_alive.get(target)
+        if connection is not None and connection.usable:
+            connection.probe(timeout, done)
             return
-        self._kept.pop(target, None)
+        self._kept_alive.pop(target, None)
         task = asyncio.get_running_loop().create_task(
             self._open(target, timeout, done), name=f"probe {target}"
         )
@@ -68,8 +69,8 @@ class SocketProbe:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(within):
-                _, kept = await loop.create_connection(
-                    lambda: _Kept(target),
+                _, connection = await loop.create_connection(
+                    lambda: _KeptConnection(target),
                     target.address,
                     target.port,
                     ssl=self._tls,
@@ -79,16 +80,16 @@ class SocketProbe:
             done("no answer in time")
             return
         except (OSError, ssl.SSLError, ValueError) as error:
-            if getattr(error, "errno", None) not in OUR_SHORTAGE:
-                done(_told(error))
+            if getattr(error, "errno", None) not in LOCAL_SHORTAGE:
+                done(_error_text(error))
             return
-        if len(self._kept) < KEPT:
-            self._kept[target] = kept
-        kept.ask(within, done, close=target not in self._kept)
+        if len(self._kept_alive) < MAX_KEPT_ALIVE:
+            self._kept_alive[target] = connection
+        connection.probe(within, done, close=target not in self._kept_alive)
 
 
-class _Exchange:
-    """One connection, and over HTTP one request; all in callbacks of the loop."""
+class _OneShotProbe:
+    """One connection and, for HTTP, one request, in callbacks of the loop."""
 
     def __init__(self, target: ProbeTarget, timeout: float, done: Done) -> None:
         self._target = target
@@ -97,13 +98,13 @@ class _Exchange:
         family = socket.AF_INET6 if ":" in target.address else socket.AF_INET
         self._sock = socket.socket(family, socket.SOCK_STREAM)
         self._sock.setblocking(False)
-        self._answer = b""
-        self._over = False
+        self._response = b""
+        self._ended = False
         self._timer = self._loop.call_later(timeout, self._end, "no answer in time")
 
     def start(self) -> None:
         code = self._sock.connect_ex((self._target.address, self._target.port))
-        if code in OUR_SHORTAGE:
+        if code in LOCAL_SHORTAGE:
             self._close()
             return
         if code not in (0, EINPROGRESS):
@@ -123,58 +124,58 @@ class _Exchange:
 
     def _send(self) -> None:
         try:
-            self._sock.send(request_to(self._target, keep=False))
+            self._sock.send(head_request(self._target, keep=False))
         except OSError as error:
-            self._end(_told(error))
+            self._end(_error_text(error))
             return
         self._loop.add_reader(self._sock, self._read)
 
     def _read(self) -> None:
         try:
-            told = self._sock.recv(MOST)
+            data = self._sock.recv(MAX_RESPONSE)
         except BlockingIOError:
             return
         except OSError as error:
-            self._end(_told(error))
+            self._end(_error_text(error))
             return
-        self._answer += told
-        if b"\r\n" in self._answer or not told or len(self._answer) >= MOST:
-            self._end(judged(self._answer))
+        self._response += data
+        if b"\r\n" in self._response or not data or len(self._response) >= MAX_RESPONSE:
+            self._end(response_failure(self._response))
 
-    def _end(self, wrong: str) -> None:
-        if not self._over:
+    def _end(self, failure: str) -> None:
+        if not self._ended:
             self._close()
-            self._done(wrong)
+            self._done(failure)
 
     def _close(self) -> None:
-        self._over = True
+        self._ended = True
         self._timer.cancel()
         self._loop.remove_writer(self._sock)
         self._loop.remove_reader(self._sock)
         self._sock.close()
 
 
-class _Kept(asyncio.Protocol):
-    """A connection that is asked again and again."""
+class _KeptConnection(asyncio.Protocol):
+    """An HTTPS connection that is kept alive between probes."""
 
     def __init__(self, target: ProbeTarget) -> None:
         self._target = target
         self._transport: asyncio.Transport | None = None
         self._done: Done | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._answer = b""
+        self._response = b""
         self._close = False
 
     @property
     def usable(self) -> bool:
         return self._transport is not None and not self._transport.is_closing() and not self._done
 
-    def ask(self, timeout: float, done: Done, *, close: bool = False) -> None:
+    def probe(self, timeout: float, done: Done, *, close: bool = False) -> None:
         assert self._transport is not None, "it is connected"
-        self._done, self._answer, self._close = done, b"", close
+        self._done, self._response, self._close = done, b"", close
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(timeout, self._end, "no answer in time", True)
-        self._transport.write(request_to(self._target, keep=not close))
+        self._transport.write(head_request(self._target, keep=not close))
 
     def close(self) -> None:
         if self._transport is not None:
@@ -184,27 +185,27 @@ class _Kept(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
 
     def data_received(self, data: bytes) -> None:
-        self._answer += data
-        head, end, _ = self._answer.partition(b"\r\n\r\n")
-        if end or len(self._answer) >= MOST:
+        self._response += data
+        head, end, _ = self._response.partition(b"\r\n\r\n")
+        if end or len(self._response) >= MAX_RESPONSE:
             last = b"connection: close" in head.lower() or not end
-            self._end(judged(self._answer), last)
+            self._end(response_failure(self._response), last)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._end(_told(exc) if exc is not None else "the connection was closed", True)
+        self._end(_error_text(exc) if exc is not None else "the connection was closed", True)
 
-    def _end(self, wrong: str, close: bool) -> None:
+    def _end(self, failure: str, close: bool) -> None:
         done, self._done = self._done, None
         if self._timer is not None:
             self._timer.cancel()
         if close or self._close:
             self.close()
         if done is not None:
-            done(wrong)
+            done(failure)
 
 
-def request_to(target: ProbeTarget, *, keep: bool) -> bytes:
-    """A HEAD request; what could break out of its line is left out."""
+def head_request(target: ProbeTarget, *, keep: bool) -> bytes:
+    """A HEAD request; characters that could break out of its line are left out."""
     path = "".join(c for c in target.path if c.isascii() and c.isprintable() and c != " ") or "/"
     host = "".join(c for c in target.host or target.address if c.isascii() and c.isprintable())
     connection = "keep-alive" if keep else "close"
@@ -214,8 +215,8 @@ def request_to(target: ProbeTarget, *, keep: bool) -> bytes:
     ).encode()
 
 
-def judged(answer: bytes) -> str:
-    """What is wrong with an answer: all but 2xx and 3xx is."""
+def response_failure(answer: bytes) -> str:
+    """The failure that a response means: any status but 2xx and 3xx; empty for these."""
     line = answer.partition(b"\r\n")[0].decode("ascii", "replace")
     version, _, rest = line.partition(" ")
     code = rest[:3]
@@ -224,14 +225,14 @@ def judged(answer: bytes) -> str:
     return "" if code[0] in "23" else f"HTTP status {code}"
 
 
-def _told(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) or type(error).__name__
 
 
-def _context() -> ssl.SSLContext:
-    """Whether it answers is asked, not who it is: certificates are its clients' to judge."""
+def _unverified_context() -> ssl.SSLContext:
+    """A TLS context that verifies nothing: a probe checks that a target answers, not who it is."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

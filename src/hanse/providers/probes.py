@@ -1,4 +1,4 @@
-"""Tries what features want tried, again and again, and tells as facts what the tries decide."""
+"""Runs the probes that features desire, and publishes the health of their targets as facts."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -12,80 +12,80 @@ from hanse.model.probes import Probe, ProbeSource, ProbeTarget, TargetHealth
 from hanse.model.snapshot import Change
 from hanse.runtime.reconciler import Reconciler
 
-PACE = 0.001
-"""Seconds between two first tries, so that ten thousand of them do not come at once."""
-LOOK_AGAIN = 10.0
-"""Seconds for which it is remembered which addresses are not to be tried."""
+START_INTERVAL = 0.001
+"""Seconds between the first probes of two targets, so that ten thousand do not start at once."""
+FORBIDDEN_TTL = 10.0
+"""Seconds for which the forbidden addresses are cached."""
 
 _METADATA = frozenset({"fd00:ec2::254", "100.100.100.200", "168.63.129.16"})
-"""Where clouds tell machines their secrets, beside link-local addresses."""
+"""Metadata services of clouds that have no link-local address."""
 
 
 class ProbeFunction(Protocol):
-    """Tries a target once; `done` is called once, with nothing or with what went wrong."""
+    """Probes a target once; calls `done` once, with the failure or an empty string."""
 
     def __call__(
         self, target: ProbeTarget, timeout: float, done: Callable[[str], None], /
     ) -> None: ...
 
 
-class _Watched:
-    """One target: what its tries have come to, and when it is tried next."""
+class _TargetState:
+    """One target: the results of its probes, and the timer of the next one."""
 
     def __init__(self, probe: Probe) -> None:
         self.probe = probe
-        self.wanted_by: set[tuple[str, Key]] = set()
+        self.owners: set[tuple[str, Key]] = set()
         self.up: bool | None = None
         self.streak = 0
         self._last: bool | None = None
         self.timer: asyncio.TimerHandle | None = None
 
-    def judge(self, good: bool) -> bool:
-        """Take a result in; whether that many in a row decide something new."""
-        if good != self._last:
-            self._last, self.streak = good, 0
+    def record(self, success: bool) -> bool:
+        """Record a result; returns whether so many in a row change the health."""
+        if success != self._last:
+            self._last, self.streak = success, 0
         self.streak += 1
-        needed = self.probe.rule.up if good else self.probe.rule.down
-        if self.up == good or self.streak < needed:
+        needed = self.probe.rule.up if success else self.probe.rule.down
+        if self.up == success or self.streak < needed:
             return False
-        self.up = good
+        self.up = success
         return True
 
 
 class Prober:
-    """All probes of one agent. Only the replica that works tries anything."""
+    """Runs all probes of one agent, in its active replica only."""
 
     def __init__(
         self,
         reconciler: Reconciler,
         sources: Sequence[ProbeSource],
-        attempt: ProbeFunction,
+        probe: ProbeFunction,
         *,
         clock: Clock,
         loopback: bool = False,
     ) -> None:
-        self.tries = 0
+        self.probes_sent = 0
         self._reconciler = reconciler
         self._sources = {source.name: source for source in sources}
-        self._attempt = attempt
+        self._probe = probe
         self._clock = clock
         self._loopback = loopback
-        self._watched: dict[ProbeTarget, _Watched] = {}
-        self._wants: dict[tuple[str, Key], tuple[Probe, ...]] = {}
+        self._targets: dict[ProbeTarget, _TargetState] = {}
+        self._desired: dict[tuple[str, Key], tuple[Probe, ...]] = {}
         self._next_start = 0.0
         self._forbidden: frozenset[str] = frozenset()
         self._forbidden_until = 0.0
         self._running = False
 
     def __len__(self) -> int:
-        return len(self._watched)
+        return len(self._targets)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Try, while the engine is active, until the block ends."""
+        """Probe while the reconciler is active, until the block ends."""
         self._reconciler.event_handlers.append(self.on_change)
         self._running = True
-        self.look_again()
+        self.resync()
         try:
             yield
         finally:
@@ -93,113 +93,117 @@ class Prober:
             self._reconciler.event_handlers.remove(self.on_change)
             self._drop_all()
 
-    def look_again(self) -> None:
-        """Whether this replica works has changed: begin with everything, or stop."""
+    def resync(self) -> None:
+        """Start all probes or stop them, when this replica may have become active or inactive."""
         if not self._running:
             return
         if not self._reconciler.active:
             self._drop_all()
             return
-        seen = self._reconciler.snapshot()
+        snapshot = self._reconciler.snapshot()
         for name, source in self._sources.items():
-            for key in list(source.probe_keys(seen)):
-                self._consider(name, key)
+            for key in list(source.probe_keys(snapshot)):
+                self._update_key(name, key)
 
     def on_change(self, change: Change) -> None:
-        """Note what a change makes worth trying, or no longer worth it."""
+        """Update the probes of the keys that a change concerns."""
         if not self._reconciler.active:
             return
-        seen = self._reconciler.snapshot()
+        snapshot = self._reconciler.snapshot()
         for name, source in self._sources.items():
-            for key in list(source.probe_keys_for(change, seen)):
-                self._consider(name, key)
+            for key in list(source.probe_keys_for(change, snapshot)):
+                self._update_key(name, key)
 
-    def _consider(self, name: str, key: Key) -> None:
-        whose = (name, key)
-        wanted = tuple(self._sources[name].probes(key, self._reconciler.snapshot()))
-        before = self._wants.get(whose, ())
-        if wanted == before:
+    def _update_key(self, name: str, key: Key) -> None:
+        owner = (name, key)
+        desired = tuple(self._sources[name].probes(key, self._reconciler.snapshot()))
+        before = self._desired.get(owner, ())
+        if desired == before:
             return
-        if wanted:
-            self._wants[whose] = wanted
+        if desired:
+            self._desired[owner] = desired
         else:
-            self._wants.pop(whose, None)
-        for probe in wanted:
-            self._want(probe, whose)
-        kept = {probe.target for probe in wanted}
+            self._desired.pop(owner, None)
+        for probe in desired:
+            self._add_target(probe, owner)
+        kept = {probe.target for probe in desired}
         for probe in before:
             if probe.target not in kept:
-                self._unwant(probe.target, whose)
+                self._remove_owner(probe.target, owner)
 
-    def _want(self, probe: Probe, whose: tuple[str, Key]) -> None:
-        watched = self._watched.get(probe.target)
-        if watched is None:
-            watched = self._watched[probe.target] = _Watched(probe)
+    def _add_target(self, probe: Probe, owner: tuple[str, Key]) -> None:
+        state = self._targets.get(probe.target)
+        if state is None:
+            state = self._targets[probe.target] = _TargetState(probe)
             loop = asyncio.get_running_loop()
-            self._next_start = max(loop.time(), self._next_start + PACE)
-            watched.timer = loop.call_at(self._next_start, self._try, watched)
-        watched.probe = probe
-        watched.wanted_by.add(whose)
+            self._next_start = max(loop.time(), self._next_start + START_INTERVAL)
+            state.timer = loop.call_at(self._next_start, self._send_probe, state)
+        state.probe = probe
+        state.owners.add(owner)
 
-    def _unwant(self, target: ProbeTarget, whose: tuple[str, Key]) -> None:
-        watched = self._watched.get(target)
-        if watched is None:
+    def _remove_owner(self, target: ProbeTarget, owner: tuple[str, Key]) -> None:
+        state = self._targets.get(target)
+        if state is None:
             return
-        watched.wanted_by.discard(whose)
-        if not watched.wanted_by:
-            self._drop(watched)
+        state.owners.discard(owner)
+        if not state.owners:
+            self._drop(state)
 
-    def _drop(self, watched: _Watched) -> None:
-        target = watched.probe.target
-        if watched.timer is not None:
-            watched.timer.cancel()
-        self._watched.pop(target, None)
+    def _drop(self, state: _TargetState) -> None:
+        target = state.probe.target
+        if state.timer is not None:
+            state.timer.cancel()
+        self._targets.pop(target, None)
         self._reconciler.informers.drop_fact(TargetHealth, target)
 
     def _drop_all(self) -> None:
-        self._wants.clear()
-        for watched in list(self._watched.values()):
-            self._drop(watched)
+        self._desired.clear()
+        for state in list(self._targets.values()):
+            self._drop(state)
 
-    def _try(self, watched: _Watched) -> None:
+    def _send_probe(self, state: _TargetState) -> None:
         loop = asyncio.get_running_loop()
-        rule, target = watched.probe.rule, watched.probe.target
-        watched.timer = loop.call_later(rule.interval.total_seconds(), self._try, watched)
-        refusal = refused(target, self._not_to_be_tried(loop.time()), loopback=self._loopback)
+        rule, target = state.probe.rule, state.probe.target
+        state.timer = loop.call_later(rule.interval.total_seconds(), self._send_probe, state)
+        refusal = forbidden_reason(
+            target, self._forbidden_addresses(loop.time()), loopback=self._loopback
+        )
         if refusal:
-            self._tell(watched, False, refusal)
+            self._publish(state, False, refusal)
             return
-        self.tries += 1
+        self.probes_sent += 1
         timeout = min(rule.timeout, rule.interval).total_seconds()
-        self._attempt(target, timeout, lambda wrong: self._judge(watched, wrong))
+        self._probe(target, timeout, lambda failure: self._on_result(state, failure))
 
-    def _judge(self, watched: _Watched, wrong: str) -> None:
-        if self._watched.get(watched.probe.target) is not watched:
-            return  # it is no longer wanted
-        if watched.judge(not wrong):
-            self._tell(watched, not wrong, wrong)
+    def _on_result(self, state: _TargetState, failure: str) -> None:
+        if self._targets.get(state.probe.target) is not state:
+            return  # it is no longer desired
+        if state.record(not failure):
+            self._publish(state, not failure, failure)
 
-    def _tell(self, watched: _Watched, up: bool, reason: str) -> None:
-        watched.up = up
-        known = self._reconciler.informers.facts.get(TargetHealth, watched.probe.target)
+    def _publish(self, state: _TargetState, up: bool, reason: str) -> None:
+        state.up = up
+        known = self._reconciler.informers.facts.get(TargetHealth, state.probe.target)
         if known is None or (known.up, known.reason) != (up, reason):
             since = known.since if known is not None and known.up == up else self._clock.now()
-            told = f"{watched.probe.target}: {reason}" if reason else ""
-            self._reconciler.informers.put_fact(TargetHealth(watched.probe.target, up, since, told))
+            message = f"{state.probe.target}: {reason}" if reason else ""
+            self._reconciler.informers.put_fact(
+                TargetHealth(state.probe.target, up, since, message)
+            )
 
-    def _not_to_be_tried(self, now: float) -> frozenset[str]:
+    def _forbidden_addresses(self, now: float) -> frozenset[str]:
         if now >= self._forbidden_until:
-            seen = self._reconciler.snapshot()
+            snapshot = self._reconciler.snapshot()
             several: Iterable[frozenset[str]] = (
-                source.forbidden(seen) for source in self._sources.values()
+                source.forbidden(snapshot) for source in self._sources.values()
             )
             self._forbidden = frozenset().union(*several)
-            self._forbidden_until = now + LOOK_AGAIN
+            self._forbidden_until = now + FORBIDDEN_TTL
         return self._forbidden
 
 
-def refused(target: ProbeTarget, forbidden: frozenset[str], *, loopback: bool) -> str:
-    """Why an address must not be tried; empty where it may be."""
+def forbidden_reason(target: ProbeTarget, forbidden: frozenset[str], *, loopback: bool) -> str:
+    """Why an address must not be probed; empty if it may."""
     try:
         found: IPv4Address | IPv6Address = ip_address(target.address)
     except ValueError:

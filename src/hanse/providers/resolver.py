@@ -1,4 +1,4 @@
-"""Host names looked up for plans: addresses and how long they hold, by the system's resolver."""
+"""Resolves host names for plans: their addresses and TTL, by the system's resolver."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -9,21 +9,21 @@ if TYPE_CHECKING:
     from dns.asyncresolver import Resolver
 
 NOT_FOUND_TTL = 30
-"""Seconds after which a name that does not exist is looked up again."""
+"""Seconds after which a name that does not exist is resolved again."""
 
 
 class HostResolver:
     """The provider `resolve`: all addresses of a host, of both families.
 
-    A name that does not exist has no addresses; one that could not be looked up is an error, so
-    that whoever asked goes on with what was known.
+    A name that does not exist has no addresses; a failure is an error, so that the caller keeps
+    the addresses that it has.
     """
 
     def __init__(self, resolver: "Resolver | None" = None) -> None:
         self._resolver = resolver
 
     async def __call__(self, *, host: str) -> Wire:
-        from dns.asyncresolver import Resolver  # for the agents that have a name to look up
+        from dns.asyncresolver import Resolver  # imported only by agents that resolve a name
 
         resolver = self._resolver = self._resolver or Resolver()
         found = await asyncio.gather(*(_records(resolver, host, t) for t in ("A", "AAAA")))

@@ -1,4 +1,4 @@
-"""Asks members for tokens."""
+"""Issues tokens of service accounts in connected clusters, by TokenRequest."""
 
 import msgspec
 
@@ -12,11 +12,11 @@ from hanse.runtime.informers import ClusterInformers
 
 
 class TokenIssuer:
-    """A provider: a token of an account in a connected cluster."""
+    """The provider that requests a token of an account in a connected cluster."""
 
     def __init__(self) -> None:
         self.informers: ClusterInformers | None = None
-        """Where clusters are found; set when there is one."""
+        """Set once the reconciler exists, which is built with its providers."""
 
     async def __call__(
         self,
@@ -24,18 +24,18 @@ class TokenIssuer:
         namespace: str,
         account: str,
         seconds: int,
-        replaces: str,  # noqa: ARG002 - tells questions apart
+        replaces: str,  # noqa: ARG002 - makes the question unique
     ) -> Wire:
         connection = self.informers.connections.get(cluster) if self.informers is not None else None
         if connection is None or not isinstance(connection.api, ClusterClient):
             raise KubeError(f"{cluster} is not connected")
-        wanted = {
+        body = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
             "spec": {"expirationSeconds": max(seconds, 600)},
         }
         path = path_of(ServiceAccount.kind, namespace, account, "token")
-        request = Request("POST", path, body=msgspec.json.encode(wanted))
+        request = Request("POST", path, body=msgspec.json.encode(body))
         answer = await connection.api.send(request)
         token = msgspec.json.decode(answer.body).get("status", {}).get("token", "")
         if not token:

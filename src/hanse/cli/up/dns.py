@@ -60,7 +60,7 @@ class Names:
         zone_sources = [
             source for view in self._views_of(cluster) for source in self._sources[view]
         ]
-        return (*(watch for source in sources for watch in source.watches), *watches())
+        return (*(watch for source in zone_sources for watch in source.watches), *watches())
 
     @asynccontextmanager
     async def told_by(self, agent: app.Agent) -> AsyncIterator[None]:

@@ -239,7 +239,7 @@ async def _run_agent(
         features=app.features(options),
         hooks=app.hooks(options),
         extra_watches=names.watches_of(member.name),
-        dial=dial,
+        new_transport=dial,
     )
     try:
         async with page.onto(agent), agent.running(webhooks=listener), names.told_by(agent):
