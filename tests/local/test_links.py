@@ -103,7 +103,7 @@ async def test_watches_end_at_a_cut_and_start_again_when_it_is_healed() -> None:
         assert await anext(lines) == b"first"
 
 
-async def test_a_reader_that_is_stopped_leaves_nothing_behind() -> None:
+async def test_a_cancelled_reader_leaves_no_task_behind() -> None:
     transport = Links().transport("lubeck", "bergen", FakeTransport())
 
     async def follow() -> None:

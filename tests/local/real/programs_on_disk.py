@@ -1,10 +1,10 @@
-"""Small real programs on disk, for what only needs some program to run."""
+"""Shell scripts as stand-ins for programs."""
 
 from pathlib import Path
 
 
 def script(path: Path, *lines: str) -> Path:
-    """A shell script that can be run."""
+    """Write an executable shell script."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(("#!/bin/sh", *lines)) + "\n")
     path.chmod(0o755)

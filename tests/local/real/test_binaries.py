@@ -29,11 +29,11 @@ from tests.local.real.programs_on_disk import script
         pytest.param(ETCD_SERVER, "usage: etcd", False, id="no answer at all"),
     ],
 )
-def test_a_program_fits_by_its_minor_version(program: Program, said: str, suits: bool) -> None:
+def test_a_program_matches_by_its_minor_version(program: Program, said: str, suits: bool) -> None:
     assert version_matches(program, said) is suits
 
 
-async def test_a_program_that_fits_is_taken_from_the_given_folder_first(tmp_path: Path) -> None:
+async def test_a_matching_program_in_kubebuilder_assets_is_preferred(tmp_path: Path) -> None:
     given = script(tmp_path / "assets" / "etcd", "echo etcd Version: 3.6.5")
     script(tmp_path / "bin" / "etcd", "echo etcd Version: 3.6.5")
     places = {
@@ -44,7 +44,7 @@ async def test_a_program_that_fits_is_taken_from_the_given_folder_first(tmp_path
     assert await find_program(ETCD_SERVER, tmp_path / "cache", places) == given
 
 
-async def test_an_installed_program_of_another_version_is_passed_over(tmp_path: Path) -> None:
+async def test_an_installed_program_of_another_version_is_ignored(tmp_path: Path) -> None:
     script(tmp_path / "bin" / "etcd", "echo etcd Version: 3.5.0")
     built = script(cached(ETCD_SERVER, tmp_path / "cache"), "echo built here")
 
@@ -53,7 +53,7 @@ async def test_an_installed_program_of_another_version_is_passed_over(tmp_path: 
     assert found == built
 
 
-async def test_what_is_missing_is_named_with_the_remedy(
+async def test_missing_programs_are_named_with_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "")
@@ -65,6 +65,6 @@ async def test_what_is_missing_is_named_with_the_remedy(
         await find_programs((ETCD_SERVER, KUBECTL), tmp_path)
 
 
-def test_the_cache_is_where_the_person_keeps_caches() -> None:
+def test_the_cache_folder_follows_the_xdg_convention() -> None:
     assert cache_folder({"XDG_CACHE_HOME": "/somewhere"}) == Path("/somewhere/hanse")
     assert cache_folder({}) == Path.home() / ".cache" / "hanse"

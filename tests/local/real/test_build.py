@@ -28,7 +28,7 @@ def go_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *lines: str) -> Non
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
 
 
-async def test_what_is_missing_is_built_into_the_cache_and_counted(
+async def test_missing_programs_are_built_into_the_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_that(tmp_path, monkeypatch, *WRITES)
@@ -43,7 +43,7 @@ async def test_what_is_missing_is_built_into_the_cache_and_counted(
     assert "[3/3] built " in told.getvalue()
 
 
-async def test_what_was_built_before_is_not_built_again(
+async def test_a_cached_program_is_not_built_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_that(tmp_path, monkeypatch, "echo must not be called >&2", "exit 1")
@@ -68,7 +68,7 @@ async def test_a_failed_build_leaves_no_program_and_points_at_its_log(
     assert list((cache / "kwok-v0.7.0").iterdir()) == []
 
 
-async def test_a_second_builder_waits_for_the_first_and_uses_what_it_built(
+async def test_a_second_build_waits_for_the_first_and_uses_its_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_that(tmp_path, monkeypatch, "exit 1")
@@ -97,7 +97,7 @@ def test_a_go_must_be_new_enough_for_the_modules(said: str, suits: bool) -> None
     assert new_enough(said) is suits
 
 
-async def test_go_is_taken_from_the_path_if_it_is_new_enough(
+async def test_go_on_the_path_is_used_if_it_is_new_enough(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_that(tmp_path, monkeypatch)

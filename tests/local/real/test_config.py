@@ -1,4 +1,4 @@
-"""Clusters of a fleet never share addresses, and each runs the servers of its role."""
+"""Address ranges of a fleet, and the servers of a cluster by its role."""
 
 from itertools import combinations
 from pathlib import Path
@@ -7,6 +7,7 @@ import pytest
 
 from hanse.local.ranges import address_ranges
 from hanse.local.real.config import Broker, ClusterConfig, Role, Workloads, commands
+from hanse.local.real.fleet import RealFleet
 from hanse.local.real.kwok import node_objects
 from hanse.local.real.programs import ALL
 
@@ -65,7 +66,7 @@ def test_only_the_api_server_takes_a_port() -> None:
     assert {program for program, port in ports.items() if port} == {"kube-apiserver"}
 
 
-def test_nodes_have_addresses_of_their_own_inside_and_outside() -> None:
+def test_nodes_have_distinct_internal_and_external_addresses() -> None:
     ranges = address_ranges(4)
     nodes = node_objects("bergen", 3, ranges)
 
@@ -74,3 +75,8 @@ def test_nodes_have_addresses_of_their_own_inside_and_outside() -> None:
     assert len(set(addresses)) == 9
     assert zones == {"bergen-a", "bergen-b", "bergen-c"}
     assert str(ranges.api_server) not in addresses
+
+
+def test_no_cluster_can_have_the_name_of_the_broker(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no cluster can be named broker"):
+        RealFleet(tmp_path, {}, names=("lubeck", "broker"))

@@ -30,7 +30,7 @@ def test_free_ports_differ_and_stay_clear_of_outgoing_connections() -> None:
     assert all(port in BELOW_EPHEMERAL and is_port_free(port) for port in ports)
 
 
-def test_a_claimed_port_is_given_to_nobody_else_until_it_is_let_go(
+def test_a_reserved_port_is_not_reserved_again_until_it_is_released(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with closing(PortReservations()) as mine, closing(PortReservations()) as others:
@@ -42,7 +42,7 @@ def test_a_claimed_port_is_given_to_nobody_else_until_it_is_let_go(
         assert others.reserve(1) == [port]
 
 
-def test_the_holder_of_a_port_is_named() -> None:
+def test_the_owner_of_a_port_is_found() -> None:
     with listener() as held:
         holder = find_port_owner(held.getsockname()[1])
 
@@ -51,16 +51,16 @@ def test_the_holder_of_a_port_is_named() -> None:
     assert holder.program
 
 
-def test_nobody_holds_a_free_port() -> None:
+def test_a_free_port_has_no_owner() -> None:
     assert find_port_owner(free_ports(1)[0]) is None
 
 
-async def test_a_port_that_stays_held_is_an_error_that_names_the_holder() -> None:
+async def test_a_port_that_stays_in_use_is_an_error_that_names_its_owner() -> None:
     with listener() as held, pytest.raises(PortInUse, match=f"held by process {os.getpid()} "):
         await wait_until_free(held.getsockname()[1], within=timedelta(0))
 
 
-async def test_a_port_whose_holder_is_ending_is_waited_for() -> None:
+async def test_a_port_that_becomes_free_is_waited_for() -> None:
     held = listener()
     asyncio.get_running_loop().call_later(0.05, held.close)
 

@@ -29,12 +29,12 @@ def test_every_library_of_kubernetes_is_of_the_same_release() -> None:
     assert set(replaced) == {KUBERNETES.replace("v1", "v0")}
 
 
-def test_the_version_is_stamped_where_servers_and_clients_look_for_it() -> None:
+def test_the_version_is_linked_into_servers_and_clients() -> None:
     assert f"-X k8s.io/component-base/version.gitVersion={KUBERNETES}" in API_SERVER.linker_flags
     assert f"-X k8s.io/client-go/pkg/version.gitVersion={KUBERNETES}" in API_SERVER.linker_flags
 
 
-def test_there_is_a_module_for_each_program_and_none_besides() -> None:
+def test_there_is_exactly_one_module_per_group_of_programs() -> None:
     used = {program.module for program in ALL}
 
     assert used == {path.name for path in MODULES.iterdir()}

@@ -49,7 +49,7 @@ def ends_within(pid: int, seconds: float) -> bool:
         os.close(descriptor)
 
 
-async def test_a_server_that_dies_is_named_with_its_last_words(
+async def test_a_crashed_server_is_reported_with_the_end_of_its_log(
     tmp_path: Path, process_group: ProcessGroup
 ) -> None:
     deaths: asyncio.Queue[ServerDied] = asyncio.Queue()
@@ -84,7 +84,7 @@ async def test_a_server_that_is_stopped_is_not_reported_as_dead(
     assert server.unexpected_death is None
 
 
-async def test_a_server_that_does_not_listen_is_killed_when_patience_ends(
+async def test_a_server_that_ignores_sigterm_is_killed_after_the_grace_period(
     tmp_path: Path, process_group: ProcessGroup
 ) -> None:
     server = Server(shell(tmp_path, 'trap "" TERM; while :; do :; done'), process_group, never)
@@ -108,7 +108,7 @@ async def test_a_stopped_server_can_be_started_again_and_adds_to_its_log(
     assert server.command.log.read_text() == "once more\nonce more\n"
 
 
-async def test_letting_go_of_the_keeper_ends_every_server(tmp_path: Path) -> None:
+async def test_closing_the_process_group_kills_every_server(tmp_path: Path) -> None:
     process_group = ProcessGroup()
     servers = [
         Server(shell(tmp_path, "sleep 1000"), process_group, lambda _: None) for _ in range(3)

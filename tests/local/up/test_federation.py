@@ -88,7 +88,7 @@ async def test_each_agent_gets_a_transport_to_each_cluster_it_reaches(local: Loc
     }
 
 
-async def test_supervisors_find_every_member_in_their_federation_and_get_in(local: Local) -> None:
+async def test_supervisors_connect_to_every_member_of_their_federation(local: Local) -> None:
     home = Client(local.transports["lubeck"]["lubeck"])
     found = await home.read(Federation, "local")
     transports = {}

@@ -1,7 +1,5 @@
 """The members of a local federation, and their initial objects."""
 
-import itertools
-
 import pytest
 
 from hanse.local.up.bootstrap import base_objects, crd_objects
@@ -31,19 +29,6 @@ def test_a_child_cannot_reach_its_supervisors() -> None:
         True,
     ]
     assert all(lubeck.reaches(one) for one in (lubeck, hamburg, bergen, broker))
-
-
-def test_no_two_clusters_share_addresses() -> None:
-    members = plan_members([f"city-{number}" for number in range(99)])
-
-    networks = [
-        network
-        for one in members
-        for network in (one.ranges.services, one.ranges.pods, one.ranges.nodes, one.ranges.external)
-    ]
-    networks += [one.ranges.load_balancers for one in members]
-    ordered = sorted(networks)
-    assert not any(one.overlaps(other) for one, other in itertools.pairwise(ordered))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What goes with what: garbage collection and the end of namespaces, in a whole cluster."""
+"""Garbage collection and namespace deletion in a running cluster."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def config(name: str, *owners: Object, block: bool = False, **meta: Any) -> Obje
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
 
 
-def own(cluster: ClusterClient, namespace: str = "default") -> list[str]:
+def own_config_maps(cluster: ClusterClient, namespace: str = "default") -> list[str]:
     return [name for name in cluster.names("configmaps", namespace) if name != "kube-root-ca.crt"]
 
 
@@ -38,7 +38,7 @@ def namespace(name: str) -> Object:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
-async def test_deleting_a_deployment_takes_everything_with_it() -> None:
+async def test_deleting_a_deployment_deletes_its_dependents() -> None:
     async with run_cluster() as cluster:
         await cluster.create(workload("Deployment"))
         await cluster.wait_until(lambda: len(ready_pods(cluster)) == 3)
@@ -50,7 +50,7 @@ async def test_deleting_a_deployment_takes_everything_with_it() -> None:
         assert cluster.all("replicasets.apps") == []
 
 
-async def test_a_foreground_deletion_ends_with_the_owner() -> None:
+async def test_a_foreground_deletion_deletes_the_owner_last() -> None:
     async with run_cluster() as cluster:
         await cluster.create(workload("Deployment"))
         await cluster.wait_until(lambda: len(ready_pods(cluster)) == 3)
@@ -89,7 +89,7 @@ async def test_orphans_stay_and_are_adopted_again() -> None:
         assert cluster.names("pods") == before
 
 
-async def test_an_object_with_one_living_owner_stays() -> None:
+async def test_an_object_with_one_existing_owner_stays() -> None:
     async with run_cluster(enabled=BROKER) as cluster:
         first = await cluster.create(config("first"))
         second = await cluster.create(config("second"))
@@ -103,7 +103,7 @@ async def test_an_object_with_one_living_owner_stays() -> None:
         await cluster.wait_until(lambda: cluster.get("configmaps", "child") is None)
 
 
-async def test_an_object_whose_owner_never_was_goes() -> None:
+async def test_an_object_whose_owner_does_not_exist_is_deleted() -> None:
     async with run_cluster(enabled=BROKER) as cluster:
         ghost = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "uid": "no"}}
 
@@ -133,7 +133,7 @@ async def test_an_owner_in_another_namespace_is_no_owner() -> None:
         await cluster.wait_until(lambda: cluster.get("configmaps", "child") is None)
 
 
-async def test_an_owner_of_an_unknown_kind_proves_nothing() -> None:
+async def test_an_object_with_an_owner_of_an_unknown_kind_stays() -> None:
     async with run_cluster(enabled=BROKER) as cluster:
         odd = {"apiVersion": "x.dev/v1", "kind": "Odd", "metadata": {"name": "x", "uid": "no"}}
 
@@ -143,7 +143,7 @@ async def test_an_owner_of_an_unknown_kind_proves_nothing() -> None:
         assert cluster.get("configmaps", "child") is not None
 
 
-async def test_two_that_own_each_other_both_go() -> None:
+async def test_two_objects_that_own_each_other_are_both_deleted() -> None:
     async with run_cluster(enabled=BROKER) as cluster:
         first = await cluster.create(config("first"))
         second = await cluster.create(config("second", first, block=True))
@@ -152,10 +152,10 @@ async def test_two_that_own_each_other_both_go() -> None:
 
         await cluster.delete("configmaps", "first", propagationPolicy="Foreground")
 
-        await cluster.wait_until(lambda: own(cluster) == [])
+        await cluster.wait_until(lambda: own_config_maps(cluster) == [])
 
 
-async def test_a_namespace_goes_with_all_that_is_in_it() -> None:
+async def test_a_namespace_is_deleted_with_its_content() -> None:
     async with run_cluster() as cluster:
         await cluster.create(namespace("shop"))
         await cluster.create(workload("Deployment"), "shop")

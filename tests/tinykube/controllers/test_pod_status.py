@@ -1,4 +1,4 @@
-"""How a pod on a simulated node looks, moment by moment."""
+"""The status of a pod on a simulated node over time."""
 
 from datetime import timedelta
 
@@ -19,22 +19,24 @@ from .builders import NOW, pod
 START = timedelta(milliseconds=100)
 
 
-def fresh(**annotations: str) -> Object:
-    made = pod(node="node-1", phase="Pending", ip="")
-    notes = {f"sim.hanse.dev/{name.replace('_', '-')}": v for name, v in annotations.items()}
-    made["metadata"]["annotations"] = notes
-    made["status"] = {"phase": "Pending"}
-    return made
+def new_pod(**annotations: str) -> Object:
+    created = pod(node="node-1", phase="Pending", ip="")
+    annotations_by_name = {
+        f"sim.hanse.dev/{name.replace('_', '-')}": v for name, v in annotations.items()
+    }
+    created["metadata"]["annotations"] = annotations_by_name
+    created["status"] = {"phase": "Pending"}
+    return created
 
 
-def after(seconds: float, member: Object) -> PodStatusResult:
+def result_after(seconds: float, member: Object) -> PodStatusResult:
     now = NOW + timedelta(seconds=seconds)
     return pod_status_at(member, PodContext(now, NOW, START, ("10.1.0.9",), "172.30.0.1"))
 
 
-def told(member: Object, seconds: float) -> Object:
-    """The pod as it is after some seconds."""
-    return {**member, "status": after(seconds, member).status}
+def pod_after(member: Object, seconds: float) -> Object:
+    """The pod with its status result_after some seconds."""
+    return {**member, "status": result_after(seconds, member).status}
 
 
 def is_ready(member: Object) -> bool:
@@ -44,8 +46,8 @@ def is_ready(member: Object) -> bool:
 
 
 def test_a_pod_starts_after_a_moment_and_is_then_ready() -> None:
-    early = after(0, fresh())
-    late = told(fresh(), 0.1)
+    early = result_after(0, new_pod())
+    late = pod_after(new_pod(), 0.1)
 
     assert early == PodStatusResult({"phase": "Pending"}, START)
     assert late["status"]["phase"] == "Running"
@@ -55,30 +57,30 @@ def test_a_pod_starts_after_a_moment_and_is_then_ready() -> None:
     assert is_ready(late)
 
 
-def test_a_settled_pod_stays_as_it_is() -> None:
-    running = told(fresh(), 1)
+def test_the_status_of_a_running_pod_does_not_change() -> None:
+    running = pod_after(new_pod(), 1)
 
-    assert after(3600, running) == PodStatusResult(running["status"], None)
+    assert result_after(3600, running) == PodStatusResult(running["status"], None)
 
 
 def test_readiness_can_be_delayed() -> None:
-    member = fresh(ready_after="2s")
+    member = new_pod(ready_after="2s")
 
-    running = told(member, 1)
+    running = pod_after(member, 1)
 
     assert running["status"]["phase"] == "Running"
     assert not is_ready(running)
-    assert after(1, member).requeue_after == timedelta(seconds=1.1)
-    assert is_ready(told(running, 4))
+    assert result_after(1, member).requeue_after == timedelta(seconds=1.1)
+    assert is_ready(pod_after(running, 4))
 
 
-def test_readiness_can_be_withheld_and_given_back() -> None:
-    running = told(fresh(), 1)
+def test_readiness_can_be_removed_and_restored() -> None:
+    running = pod_after(new_pod(), 1)
     running["metadata"]["annotations"] = {"sim.hanse.dev/ready": "false"}
 
-    withheld = told(running, 2)
+    withheld = pod_after(running, 2)
     withheld["metadata"]["annotations"] = {}
-    given_back = told(withheld, 3)
+    given_back = pod_after(withheld, 3)
 
     assert not is_ready(withheld)
     assert withheld["status"]["phase"] == "Running"
@@ -86,8 +88,8 @@ def test_readiness_can_be_withheld_and_given_back() -> None:
 
 
 def test_a_crashing_pod_counts_its_restarts() -> None:
-    crashing = told(fresh(phase="CrashLoop"), 1)
-    still = told(crashing, 100)
+    crashing = pod_after(new_pod(phase="CrashLoop"), 1)
+    still = pod_after(crashing, 100)
 
     (container,) = crashing["status"]["containerStatuses"]
     assert container["state"]["waiting"]["reason"] == "CrashLoopBackOff"
@@ -98,10 +100,10 @@ def test_a_crashing_pod_counts_its_restarts() -> None:
 
 
 def test_a_failed_pod_stays_failed() -> None:
-    failed = told(fresh(phase="Failed"), 1)
+    failed = pod_after(new_pod(phase="Failed"), 1)
     failed["metadata"]["annotations"] = {}
 
-    later = told(failed, 10)
+    later = pod_after(failed, 10)
 
     assert failed["status"]["phase"] == "Failed"
     assert failed["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 1
@@ -109,7 +111,7 @@ def test_a_failed_pod_stays_failed() -> None:
 
 
 def test_a_pod_can_be_held_pending() -> None:
-    held = told(fresh(phase="Pending"), 10)
+    held = pod_after(new_pod(phase="Pending"), 10)
 
     assert held["status"]["phase"] == "Pending"
     assert "podIP" not in held["status"]
@@ -126,12 +128,12 @@ def test_a_pod_can_be_held_pending() -> None:
     ],
 )
 def test_readiness_gates_are_honoured(gate: str | None, ready: bool) -> None:
-    member = fresh()
+    member = new_pod()
     member["spec"]["readinessGates"] = [{"conditionType": "hanse.dev/routed"}]
     if gate is not None:
         member["status"]["conditions"] = [{"type": "hanse.dev/routed", "status": gate}]
 
-    running = told(member, 1)
+    running = pod_after(member, 1)
 
     assert is_ready(running) is ready
     containers = find_condition(running["status"]["conditions"], "ContainersReady")
@@ -139,8 +141,8 @@ def test_readiness_gates_are_honoured(gate: str | None, ready: bool) -> None:
     assert containers["status"] == "True"
 
 
-def test_a_lost_node_makes_its_pods_unready_and_nothing_else() -> None:
-    running = told(fresh(), 1)
+def test_an_unready_node_only_makes_its_pods_unready() -> None:
+    running = pod_after(new_pod(), 1)
 
     lost = {**running, "status": unreachable_status(running, NOW)}
 
@@ -149,7 +151,7 @@ def test_a_lost_node_makes_its_pods_unready_and_nothing_else() -> None:
     assert unreachable_status(lost, NOW) == lost["status"]
 
 
-def test_an_address_comes_round_again_only_after_all_others() -> None:
+def test_an_address_is_reused_only_after_all_others() -> None:
     first = next_free_address("10.1.0.0/29", 1, set().__contains__)
     assert first is not None
     assert first.address == "10.1.0.1"
@@ -163,5 +165,5 @@ def test_an_address_comes_round_again_only_after_all_others() -> None:
     assert wrapped.address == "10.1.0.1"
 
 
-def test_a_range_can_be_used_up() -> None:
+def test_a_range_can_be_exhausted() -> None:
     assert next_free_address("10.1.0.0/30", 1, lambda _: True) is None

@@ -1,4 +1,4 @@
-"""Which node a pod is assigned to."""
+"""The scheduler: which node a pod is bound to."""
 
 from typing import Any
 
@@ -11,23 +11,23 @@ from tinykube.resources import Object
 from .builders import NOW, node, pod
 
 
-def waiting(**spec: Any) -> Object:
+def unassigned_pod(**spec: Any) -> Object:
     made = pod(node="", phase="Pending", ip="", ready=False)
     made["spec"] |= spec
     return made
 
 
-def test_the_emptiest_node_is_taken() -> None:
+def test_the_node_with_the_fewest_pods_is_chosen() -> None:
     nodes = [node("n1"), node("n2"), node("n3")]
 
-    assert choose_node(waiting(), nodes, {"n1": 2, "n2": 1, "n3": 1}) == "n2"
+    assert choose_node(unassigned_pod(), nodes, {"n1": 2, "n2": 1, "n3": 1}) == "n2"
 
 
-def test_unready_and_closed_nodes_are_passed_over() -> None:
+def test_unready_and_unschedulable_nodes_are_skipped() -> None:
     nodes = [node("n1", ready=False), node("n2", unschedulable=True), node("n3")]
 
     assert [is_schedulable(one) for one in nodes] == [False, False, True]
-    assert choose_node(waiting(), nodes, {}) == "n3"
+    assert choose_node(unassigned_pod(), nodes, {}) == "n3"
 
 
 TAINT = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
@@ -87,8 +87,8 @@ NEAR = "requiredDuringSchedulingIgnoredDuringExecution"
         ),
     ],
 )
-def test_a_pod_says_where_it_may_run(spec: dict[str, Any], fits: bool) -> None:
-    assert node_fits(node(), waiting(**spec)) is fits
+def test_node_selectors_and_affinity_restrict_nodes(spec: dict[str, Any], fits: bool) -> None:
+    assert node_fits(node(), unassigned_pod(**spec)) is fits
 
 
 @pytest.mark.parametrize(
@@ -101,11 +101,11 @@ def test_a_pod_says_where_it_may_run(spec: dict[str, Any], fits: bool) -> None:
     ],
 )
 def test_taints_keep_pods_off(tolerations: list[Object], fits: bool) -> None:
-    assert node_fits(node(taints=[TAINT]), waiting(tolerations=tolerations)) is fits
+    assert node_fits(node(taints=[TAINT]), unassigned_pod(tolerations=tolerations)) is fits
 
 
-def test_a_pod_that_fits_nowhere_says_so_once() -> None:
-    member = waiting(nodeSelector={"disk": "fast"})
+def test_an_unschedulable_pod_gets_one_condition_and_event() -> None:
+    member = unassigned_pod(nodeSelector={"disk": "fast"})
 
     assert choose_node(member, [node()], {}) == ""
     result = unschedulable(member, 1, NOW)

@@ -1,4 +1,4 @@
-"""Ranges of Services in a whole cluster."""
+"""ServiceCIDRs in a running cluster."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def is_ready(cluster: ClusterClient) -> bool:
     return bool(told[0].get("status") == "True")
 
 
-async def test_a_range_becomes_ready_and_is_held() -> None:
+async def test_a_service_cidr_becomes_ready_and_gets_a_finalizer() -> None:
     async with run_cluster() as cluster:
         await cluster.create(cidr("10.77.0.0/24"))
 
@@ -39,7 +39,7 @@ async def test_a_range_becomes_ready_and_is_held() -> None:
         assert made["metadata"]["finalizers"] == [FINALIZER]
 
 
-async def test_a_range_stays_until_its_last_address_is_given_back() -> None:
+async def test_a_service_cidr_stays_until_its_last_address_is_released() -> None:
     async with run_cluster() as cluster:
         await cluster.create(cidr("10.77.0.0/24"))
         await cluster.wait_until(lambda: is_ready(cluster))

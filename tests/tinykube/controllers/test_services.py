@@ -1,4 +1,4 @@
-"""Endpoints and load-balancer addresses in a whole cluster."""
+"""Endpoints and load-balancer addresses in a running cluster."""
 
 from typing import Any
 
@@ -59,7 +59,7 @@ async def test_a_service_finds_its_pods() -> None:
         assert len(legacy["subsets"][0]["addresses"]) == 3
 
 
-async def test_an_unready_pod_is_told_as_such_and_comes_back() -> None:
+async def test_an_unready_pod_is_a_not_ready_endpoint_until_it_is_ready_again() -> None:
     async with run_cluster() as cluster:
         await cluster.create(service())
         await cluster.create(workload("Deployment"))
@@ -76,7 +76,7 @@ async def test_an_unready_pod_is_told_as_such_and_comes_back() -> None:
         await cluster.wait_until(lambda: len(ready(cluster)) == 3)
 
 
-async def test_a_pod_that_is_going_is_told_as_terminating() -> None:
+async def test_a_deleted_pod_is_a_terminating_endpoint() -> None:
     slow = Simulation(pod_timing=PodTiming(stop_after=PodTiming().stop_after * 100))
     async with run_cluster(simulation=slow) as cluster:
         await cluster.create(service())
@@ -92,7 +92,7 @@ async def test_a_pod_that_is_going_is_told_as_terminating() -> None:
         assert going["conditions"] == {"ready": False, "serving": True, "terminating": True}
 
 
-async def test_a_headless_service_tells_host_names() -> None:
+async def test_endpoints_of_a_headless_service_have_host_names() -> None:
     async with run_cluster() as cluster:
         await cluster.create(service("db", clusterIP="None", selector={"app": "db"}))
         await cluster.create(workload("StatefulSet", "db", serviceName="db"))
@@ -103,7 +103,7 @@ async def test_a_headless_service_tells_host_names() -> None:
         assert names == {"db-0", "db-1", "db-2"}
 
 
-async def test_two_families_are_told_in_slices_of_their_own() -> None:
+async def test_each_address_family_has_its_own_slice() -> None:
     both = Simulation(ranges=NodeRanges(pods=("10.128.0.0/16", "fd00:128::/64")))
     async with run_cluster(simulation=both, service_range="10.0.0.0/16,fd00::/112") as cluster:
         await cluster.create(service(ipFamilyPolicy="RequireDualStack"))
@@ -118,7 +118,7 @@ async def test_two_families_are_told_in_slices_of_their_own() -> None:
         assert all(len(one["status"]["podIPs"]) == 2 for one in cluster.all("pods"))
 
 
-async def test_slices_go_with_their_service() -> None:
+async def test_slices_are_deleted_with_their_service() -> None:
     async with run_cluster() as cluster:
         await cluster.create(service())
         await cluster.wait_until(lambda: len(cluster.all(SLICES)) == 2)
@@ -129,7 +129,7 @@ async def test_slices_go_with_their_service() -> None:
         await cluster.wait_until(lambda: cluster.names("endpoints") == ["kubernetes"])
 
 
-async def test_a_deleted_slice_is_made_again() -> None:
+async def test_a_deleted_slice_is_recreated() -> None:
     async with run_cluster() as cluster:
         await cluster.create(service())
         await cluster.create(workload("Deployment"))
@@ -141,7 +141,7 @@ async def test_a_deleted_slice_is_made_again() -> None:
         await cluster.wait_until(lambda: len(ready(cluster)) == 3)
 
 
-async def test_a_lost_node_takes_its_endpoints_out() -> None:
+async def test_endpoints_on_an_unready_node_are_not_ready() -> None:
     async with run_cluster() as cluster:
         await cluster.create(service())
         await cluster.create(workload("Deployment"))
@@ -156,7 +156,7 @@ async def test_a_lost_node_takes_its_endpoints_out() -> None:
         await cluster.wait_until(lambda: len(ready(cluster)) == 3)
 
 
-async def test_load_balancers_get_addresses_of_their_own() -> None:
+async def test_each_load_balancer_gets_its_own_address() -> None:
     async with run_cluster(simulation=FEW) as cluster:
         await cluster.create(service("a", type="LoadBalancer"))
         await cluster.create(service("b", type="LoadBalancer"))
@@ -166,7 +166,7 @@ async def test_load_balancers_get_addresses_of_their_own() -> None:
         assert {address(cluster, "a"), address(cluster, "b")} == {"198.19.0.1", "198.19.0.2"}
 
 
-async def test_a_released_address_goes_to_whoever_waits() -> None:
+async def test_a_released_address_is_assigned_to_a_pending_service() -> None:
     async with run_cluster(simulation=FEW) as cluster:
         for name in ("a", "b", "c"):
             await cluster.create(service(name, type="LoadBalancer"))

@@ -1,4 +1,4 @@
-"""Deployments, StatefulSets, DaemonSets and Jobs in a whole cluster."""
+"""Deployments, StatefulSets, DaemonSets and Jobs in a running cluster."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def condition(obj: Object, kind: str) -> Object:
 
 
 def is_rolled_out(cluster: ClusterClient, name: str = "web", replicas: int = 3) -> bool:
-    """As `kubectl rollout status` judges a Deployment."""
+    """Whether a rollout is complete, by the rules of `kubectl rollout status`."""
     found = cluster.require("deployments.apps", name)
     status = found.get("status", {})
     fields = ("updatedReplicas", "replicas", "availableReplicas")
@@ -106,7 +106,7 @@ async def test_recreate_never_runs_two_templates_together() -> None:
         assert not together
 
 
-async def test_a_broken_rollout_stops_and_is_overdue_in_the_end() -> None:
+async def test_a_failing_rollout_stops_and_exceeds_its_deadline() -> None:
     async with run_cluster() as cluster:
         await cluster.create(workload("Deployment", progressDeadlineSeconds=30))
         await cluster.wait_until(lambda: is_rolled_out(cluster))
@@ -150,7 +150,7 @@ async def test_a_deleted_pod_is_replaced() -> None:
         assert len(ready_pods(cluster)) == 3
 
 
-async def test_a_failed_pod_is_replaced_and_a_hopeless_template_does_not_spin() -> None:
+async def test_failed_pods_are_replaced_with_backoff() -> None:
     async with run_cluster() as cluster:
         template = {
             "metadata": {
@@ -213,7 +213,7 @@ async def test_a_stateful_set_starts_in_order_with_its_volumes() -> None:
         }
 
 
-async def test_a_stateful_set_shrinks_from_the_top_and_its_volumes_stay() -> None:
+async def test_a_stateful_set_scales_down_from_the_highest_ordinal_and_keeps_its_claims() -> None:
     async with run_cluster() as cluster:
         spec: dict[str, Any] = {"serviceName": "db", "volumeClaimTemplates": CLAIMS}
         await cluster.create(workload("StatefulSet", "db", **spec))
@@ -226,7 +226,7 @@ async def test_a_stateful_set_shrinks_from_the_top_and_its_volumes_stay() -> Non
         assert len(cluster.all("persistentvolumeclaims")) == 3
 
 
-async def test_claims_go_with_the_scale_if_they_should() -> None:
+async def test_claims_are_deleted_on_scale_down_by_the_retention_policy() -> None:
     async with run_cluster() as cluster:
         policy = {"whenScaled": "Delete", "whenDeleted": "Delete"}
         spec: dict[str, Any] = {
@@ -245,7 +245,7 @@ async def test_claims_go_with_the_scale_if_they_should() -> None:
         assert cluster.all("persistentvolumeclaims") == []
 
 
-async def test_a_stateful_set_is_updated_from_the_top() -> None:
+async def test_a_stateful_set_is_updated_from_the_highest_ordinal() -> None:
     async with run_cluster() as cluster:
         await cluster.create(workload("StatefulSet", "db", serviceName="db"))
         await cluster.wait_until(lambda: len(ready_pods(cluster)) == 3)
@@ -282,7 +282,7 @@ async def test_a_daemon_set_has_a_pod_on_every_node() -> None:
         assert nodes == set(cluster.names("nodes"))
 
 
-async def test_a_job_runs_to_its_end() -> None:
+async def test_a_job_completes() -> None:
     async with run_cluster() as cluster:
         spec = {"containers": [{"name": "work", "image": "work:1"}], "restartPolicy": "Never"}
         job = {
@@ -301,7 +301,7 @@ async def test_a_job_runs_to_its_end() -> None:
         assert len(cluster.all("pods")) == 3
 
 
-async def test_events_tell_what_happened() -> None:
+async def test_events_are_recorded() -> None:
     async with run_cluster() as cluster:
         await cluster.create(workload("Deployment"))
         await cluster.wait_until(lambda: is_rolled_out(cluster))
@@ -316,7 +316,7 @@ async def test_events_tell_what_happened() -> None:
         }
 
 
-async def test_pods_of_a_node_that_is_deleted_go_to_another() -> None:
+async def test_pods_of_a_deleted_node_are_recreated_on_another() -> None:
     async with run_cluster() as cluster:
         await cluster.create(workload("Deployment"))
         await cluster.wait_until(lambda: is_rolled_out(cluster))
