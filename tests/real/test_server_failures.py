@@ -56,10 +56,10 @@ async def test_a_server_that_cannot_start_is_named_with_the_end_of_its_log(
     assert str(tmp_path / "logs" / "broker" / "kube-apiserver.log") in str(died.value)
 
 
-async def test_a_port_that_another_process_holds_is_named_with_its_holder(
+async def test_a_port_in_use_is_an_error_that_names_its_owner(
     binaries: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hanse.local.real.server.PORT_PATIENCE", NO_WAIT)
+    monkeypatch.setattr("hanse.local.real.server.PORT_TIMEOUT", NO_WAIT)
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = held.getsockname()[1]
         fleet = RealFleet(tmp_path, binaries, names=(), ports={"broker": port})
