@@ -96,7 +96,7 @@ async def test_every_type_of_service_is_reached_as_the_table_says(
     assert [(p.name, p.port) for p in found.spec.ports] == [("http", 80)]
 
 
-async def test_an_external_name_is_ignored_and_told(federated: FederatedScenario) -> None:
+async def test_an_external_name_is_ignored_and_reported(federated: FederatedScenario) -> None:
     scenario = federated.scenario
     await federated.serve("lubeck", type="ExternalName", external_name="example.org", ports=())
     await federated.join("bergen", 1)
@@ -264,7 +264,7 @@ async def test_a_settled_federation_writes_nothing_and_neither_does_a_restart(
     assert written == []
 
 
-async def test_what_is_generated_says_so(federated: FederatedScenario) -> None:
+async def test_generated_objects_are_annotated(federated: FederatedScenario) -> None:
     await federated.join("lubeck", 1)
     await federated.scenario.eventually(federated.everywhere(lubeck=[L1]))
 
@@ -275,7 +275,7 @@ async def test_what_is_generated_says_so(federated: FederatedScenario) -> None:
     assert found.spec.cluster_ip not in ("", "None")
 
 
-async def test_a_load_balancer_with_a_host_name_stands_as_that_name_until_it_is_known(
+async def test_a_load_balancer_with_a_host_name_is_an_fqdn_until_it_resolves(
     federated: FederatedScenario,
 ) -> None:
     await federated.join("bergen", 1, **SOMEBODY_ELSES)

@@ -41,7 +41,9 @@ async def federated(scenario: Scenario) -> AsyncIterator[FederatedScenario]:
         yield federated
 
 
-async def test_groups_and_outside_names_come_with_their_kinds(federated: FederatedScenario) -> None:
+async def test_groups_and_external_names_are_written_once_their_kinds_are_served(
+    federated: FederatedScenario,
+) -> None:
     scenario, web = federated.scenario, federated.web
     await federated.join("lubeck", 1)
     await scenario.eventually(federated.everywhere(lubeck=[L1]))
@@ -112,7 +114,7 @@ async def test_machines_of_all_sources_are_one_service_and_entities(
     await scenario.eventually(served)
 
 
-async def test_a_service_in_the_way_of_a_machine_is_left_alone_and_told(
+async def test_a_service_with_the_name_of_a_machine_is_left_alone_and_reported(
     federated: FederatedScenario,
 ) -> None:
     theirs = await federated.serve("bergen", "db", marks={})

@@ -33,7 +33,9 @@ async def federated(scenario: Scenario) -> AsyncIterator[FederatedScenario]:
         yield federated
 
 
-async def test_another_supervisor_goes_on_where_a_leader_died(federated: FederatedScenario) -> None:
+async def test_another_supervisor_takes_over_from_a_dead_leader(
+    federated: FederatedScenario,
+) -> None:
     scenario = federated.scenario
     leader = await federated.membership.is_led("bergen")()
     [other] = [s for s in federated.membership.supervisors if s != leader]
@@ -45,7 +47,7 @@ async def test_another_supervisor_goes_on_where_a_leader_died(federated: Federat
     await scenario.eventually(federated.everywhere(lubeck=[L1], bergen=[B1, B2]))
 
 
-async def test_a_member_out_of_reach_empties_nobody_and_catches_up(
+async def test_an_unreachable_member_keeps_its_endpoints_and_catches_up(
     federated: FederatedScenario,
 ) -> None:
     scenario = federated.scenario
@@ -134,7 +136,7 @@ async def test_what_somebody_deletes_or_edits_is_put_back(federated: FederatedSc
     await scenario.eventually(put_back)
 
 
-async def test_a_member_that_was_restored_from_a_backup_empties_nobody(
+async def test_a_member_restored_from_a_backup_keeps_its_endpoints(
     federated: FederatedScenario,
 ) -> None:
     scenario = federated.scenario

@@ -48,7 +48,7 @@ def flies(scenario: Scenario, colour: str, *clusters: ClusterId) -> Check[None]:
     return check
 
 
-async def test_every_member_gets_a_leader_and_everybody_is_told(
+async def test_every_member_gets_a_leader_and_every_status_has_it(
     scenario: Scenario, membership: FederationScenario
 ) -> None:
     for supervisor in membership.supervisors:
@@ -70,7 +70,7 @@ async def test_every_member_gets_a_leader_and_everybody_is_told(
     assert child.status.members == ()
 
 
-async def test_nothing_is_written_once_everybody_is_led_and_a_restart_writes_nothing(
+async def test_nothing_is_written_once_all_members_are_led_and_neither_by_a_restart(
     scenario: Scenario, membership: FederationScenario
 ) -> None:
     await scenario.settled()
@@ -86,7 +86,7 @@ async def test_nothing_is_written_once_everybody_is_led_and_a_restart_writes_not
     assert [await membership.federation_of(cluster) for cluster in membership.members] == before
 
 
-async def test_a_new_token_is_used_without_losing_sight(
+async def test_a_new_token_is_used_without_a_disconnect(
     scenario: Scenario, membership: FederationScenario
 ) -> None:
     await scenario.settled()

@@ -31,7 +31,7 @@ async def test_a_deleted_namespace_takes_its_copies_with_it_and_no_others(
     await toy_offers.shows("bergen", "bread", lubeck="3")()
 
 
-async def test_a_namespace_made_anew_gets_its_copies_again(
+async def test_a_recreated_namespace_gets_its_copies_again(
     scenario: Scenario, toy_offers: OffersScenario
 ) -> None:
     await toy_offers.offer("lubeck", "bread", "3")

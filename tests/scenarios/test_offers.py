@@ -95,7 +95,7 @@ async def test_what_others_add_to_a_copy_stays(
     assert copy.metadata.annotations["note"] == "mine"
 
 
-async def test_a_foreign_object_of_our_name_is_untouched_and_told_and_replaced_when_it_goes(
+async def test_a_foreign_object_of_our_name_is_untouched_and_reported_and_replaced_when_it_goes(
     scenario: Scenario, toy_offers: OffersScenario
 ) -> None:
     mine = await toy_offers.squat("hamburg", "copy-of-bread")
@@ -112,7 +112,7 @@ async def test_a_foreign_object_of_our_name_is_untouched_and_told_and_replaced_w
     await scenario.eventually(toy_offers.everywhere("bread", lubeck="3"))
 
 
-async def test_a_foreign_record_is_told_where_the_offer_is(
+async def test_a_foreign_record_is_reported_where_the_offer_is(
     scenario: Scenario, toy_offers: OffersScenario
 ) -> None:
     record = f"{scenario.namespace}.bread.lubeck"

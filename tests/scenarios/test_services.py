@@ -36,7 +36,9 @@ async def test_an_export_waits_for_its_service(services: ServicesScenario) -> No
     await scenario.eventually(services.has_conditions("lubeck", Valid="Valid", Ready="Exported"))
 
 
-async def test_a_service_deleted_and_made_anew_goes_and_comes(services: ServicesScenario) -> None:
+async def test_a_recreated_service_is_withdrawn_and_exported_again(
+    services: ServicesScenario,
+) -> None:
     scenario = services.scenario
     await services.serve_and_export("lubeck")
     await scenario.eventually(services.everywhere("web", "lubeck"))
@@ -200,7 +202,7 @@ async def test_a_copy_edited_or_deleted_by_hand_is_restored(services: ServicesSc
 
 
 @pytest.mark.parametrize("value", ["heavy", "-1"])
-async def test_a_bad_annotation_is_told_and_nothing_else_is_held_up(
+async def test_a_bad_annotation_is_reported_and_blocks_nothing_else(
     services: ServicesScenario, value: str
 ) -> None:
     await services.serve_and_export("lubeck")

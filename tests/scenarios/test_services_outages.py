@@ -129,7 +129,7 @@ async def test_an_agent_that_missed_the_end_of_a_namespace_withdraws_what_was_in
     await scenario.eventually(services.everywhere("web", "bergen"))
 
 
-async def test_a_namespace_that_ends_unexports_and_made_anew_imports_again(
+async def test_a_deleted_namespace_ends_exports_and_a_recreated_one_imports_again(
     services: ServicesScenario,
 ) -> None:
     scenario = services.scenario
@@ -158,7 +158,7 @@ async def test_stale_things_of_ours_go_when_agents_start(services: ServicesScena
     await scenario.eventually(services.everywhere("web"))
 
 
-async def test_slices_of_others_on_the_broker_harm_nobody_and_stay(
+async def test_foreign_slices_on_the_broker_are_ignored_and_stay(
     services: ServicesScenario,
 ) -> None:
     scenario = services.scenario
@@ -285,7 +285,7 @@ async def test_while_the_broker_answers_nothing_everything_stays(
 
 
 @pytest.mark.virtual
-async def test_a_broker_that_answers_late_makes_nobody_look_dead(
+async def test_a_slow_broker_makes_no_cluster_look_dead(
     services: ServicesScenario,
 ) -> None:
     scenario = services.scenario

@@ -45,7 +45,7 @@ async def test_three_clusters_with_the_same_ports_make_one_import_and_then_rest(
     assert describe_writes(scenario.writes_since(start)) == []
 
 
-async def test_the_import_does_not_blink_when_one_of_two_leaves(services: ServicesScenario) -> None:
+async def test_the_import_is_never_gone_when_one_of_two_leaves(services: ServicesScenario) -> None:
     scenario = services.scenario
     for cluster in ("bergen", "lubeck"):
         await services.serve_and_export(cluster)
@@ -168,7 +168,7 @@ async def test_when_the_oldest_leaves_the_one_it_refused_is_admitted(
     )
 
 
-async def test_in_kep_1645_the_oldest_type_holds_for_all_and_all_are_told(
+async def test_in_kep_1645_the_oldest_type_holds_for_all_and_all_report_the_conflict(
     services: ServicesScenario,
 ) -> None:
     scenario = services.scenario
@@ -185,7 +185,7 @@ async def test_in_kep_1645_the_oldest_type_holds_for_all_and_all_are_told(
         )
 
 
-async def test_affinity_labels_and_annotations_are_the_oldests_and_the_difference_is_told(
+async def test_affinity_labels_and_annotations_are_the_oldests_and_the_difference_is_reported(
     services: ServicesScenario,
 ) -> None:
     scenario = services.scenario
@@ -282,7 +282,7 @@ async def test_addresses_outside_of_a_clusters_ranges_are_not_imported(
     await scenario.eventually(services.has_conditions("lubeck", AddressesAllowed="Allowed"))
 
 
-async def test_a_foreign_import_of_the_same_name_is_left_alone_and_told(
+async def test_a_foreign_import_of_the_same_name_is_left_alone_and_reported(
     services: ServicesScenario,
 ) -> None:
     scenario = services.scenario

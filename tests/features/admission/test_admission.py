@@ -72,7 +72,7 @@ def first_secret() -> Secret:
     return wanted(feature().plan(KEY, sight(facts=(answer(),))), Secret)
 
 
-def test_before_there_is_a_certificate_one_is_asked_for_and_nothing_is_written() -> None:
+def test_without_a_certificate_one_is_requested_and_nothing_is_written() -> None:
     plan = feature().plan(KEY, sight())
 
     assert plan.desired == ()
@@ -81,7 +81,7 @@ def test_before_there_is_a_certificate_one_is_asked_for_and_nothing_is_written()
     ]
 
 
-def test_the_certificate_comes_first_and_then_those_who_are_told_to_trust_it() -> None:
+def test_the_certificate_is_written_before_the_configurations() -> None:
     plan = feature().plan(KEY, sight(facts=(answer(),)))
 
     steps = {type(d.object).__name__: d.step for d in plan.desired}
@@ -89,7 +89,7 @@ def test_the_certificate_comes_first_and_then_those_who_are_told_to_trust_it() -
     assert read_certificate(wanted(plan, Secret)) is not None
 
 
-def test_what_must_be_answered_spares_the_namespaces_in_which_an_agent_is_mended() -> None:
+def test_required_webhooks_exempt_the_namespaces_of_the_agent() -> None:
     plan = feature().plan(KEY, sight(facts=(answer(),)))
     pods, services = wanted(plan, ValidatingWebhookConfiguration).webhooks
 
@@ -161,7 +161,7 @@ def test_a_secret_that_somebody_tampered_with_is_replaced(spoil: Any) -> None:
     assert [q.ask.provider for q in plan.questions if isinstance(q.ask, Call)] == [PROVIDER]
 
 
-def test_configurations_stay_while_a_lost_certificate_is_made_anew() -> None:
+def test_configurations_stay_while_a_lost_certificate_is_reissued() -> None:
     before = feature().plan(KEY, sight(facts=(answer(),)))
     told = stored(wanted(before, ValidatingWebhookConfiguration))
 
@@ -170,7 +170,7 @@ def test_configurations_stay_while_a_lost_certificate_is_made_anew() -> None:
     assert wanted(plan, ValidatingWebhookConfiguration).webhooks == told.webhooks
 
 
-def test_without_a_url_the_api_server_goes_by_a_service() -> None:
+def test_without_a_url_the_configurations_name_a_service() -> None:
     options = AdmissionOptions(enabled=True, namespace="hanse-system", port=9443)
     hosts = certificate_hosts(options)
 

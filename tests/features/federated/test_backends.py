@@ -138,7 +138,7 @@ def test_where_others_reach_a_service(
     assert reach(*objects) == told
 
 
-def test_endpoints_are_told_by_how_they_are() -> None:
+def test_endpoints_are_recorded_by_their_state() -> None:
     [told] = told_by(
         planned(
             recording(),
@@ -156,7 +156,7 @@ def test_dual_stack_is_a_piece_for_each_family() -> None:
     assert [family for family, _, _ in told] == ["IPv4", "IPv6"]
 
 
-def test_a_host_name_is_asked_for_and_stands_as_a_name_until_it_is_known() -> None:
+def test_a_host_name_is_looked_up_and_recorded_as_fqdn_until_it_resolves() -> None:
     lb = balanced(LoadBalancerIngress(hostname="LB.example.org"))
 
     plan = planned(recording(), seen({HERE: [lb]}))
@@ -167,13 +167,13 @@ def test_a_host_name_is_asked_for_and_stands_as_a_name_until_it_is_known() -> No
     assert plan.requeue_after == timedelta(seconds=5)
 
 
-def test_a_host_name_that_no_slice_may_hold_stands_in_none() -> None:
+def test_a_host_name_that_no_slice_accepts_is_in_none() -> None:
     lb = balanced(LoadBalancerIngress(hostname="localhost"))
 
     assert reach(lb) == []
 
 
-def test_a_host_name_is_asked_again_as_its_ttl_says() -> None:
+def test_a_host_name_is_looked_up_again_after_its_ttl() -> None:
     lb = balanced(LoadBalancerIngress(hostname="lb.example.org"))
     known = answered("lb.example.org", "192.0.2.8", "fd00::8", ttl=120)
 
@@ -242,7 +242,7 @@ def test_a_native_service_is_reached_at_its_interface(fields: dict[str, str], ad
     assert [(b.ready, [p.port for p in b.ports]) for b in told.backends] == [((address,), [5432])]
 
 
-def test_the_ports_of_a_native_service_are_told_apart_whatever_they_are_called() -> None:
+def test_the_ports_of_a_native_service_get_unique_names() -> None:
     ports = (
         NativePort(port=5432, name="SQL_Port!"),
         NativePort(port=1, name="same"),
@@ -268,7 +268,7 @@ def test_the_ports_of_a_native_service_are_told_apart_whatever_they_are_called()
         pytest.param({"internal_ip": "::ffff:10.0.0.1"}, "is none that", id="in-disguise"),
     ],
 )
-def test_a_native_service_that_nobody_reaches_is_told_so(
+def test_a_native_service_without_a_usable_address_is_reported(
     fields: dict[str, str] | None, said: str
 ) -> None:
     db, nic = native(**(fields or {}))
@@ -281,7 +281,7 @@ def test_a_native_service_that_nobody_reaches_is_told_so(
     assert [b for told in told_by(plan) for b in told.backends] == []
 
 
-def test_an_external_name_is_ignored_and_told_so() -> None:
+def test_an_external_name_is_ignored_and_reported() -> None:
     named = service(type="ExternalName", external_name="example.org")
 
     plan = planned(recording(), seen({HERE: [named]}))
@@ -291,7 +291,7 @@ def test_an_external_name_is_ignored_and_told_so() -> None:
     assert (notice.reason, notice.type) == ("ExternalName", "Warning")
 
 
-def test_a_follower_says_nothing() -> None:
+def test_a_follower_writes_no_record() -> None:
     view = seen({HERE: [service(), PODS]}, led=())
 
     assert planned(recording(), view) == Plan()

@@ -50,7 +50,7 @@ def written(plan: Plan, view: Snapshot) -> list[Object]:
     return [stored(a.object) for a in actions if hasattr(a, "object")]
 
 
-def test_the_service_is_a_selectorless_cluster_ip_with_everybodys_slices() -> None:
+def test_the_service_is_a_selectorless_cluster_ip_with_slices_of_all_members() -> None:
     plan = planned(serving(), seen({**OURS, **BERGEN}))
 
     [made] = wanted(plan, Service)
@@ -120,7 +120,7 @@ def test_members_of_two_families_have_slices_of_each() -> None:
     assert families == {"IPv4", "IPv6"}
 
 
-def test_a_service_of_a_namespace_stands_only_where_that_is() -> None:
+def test_a_service_of_a_namespace_exists_only_where_the_namespace_does() -> None:
     of = FederatedName("harbour", "web")
     told = {"bergen": [kept(record("bergen", "10.3.0.1", federated=of, space="harbour"))]}
 
@@ -129,7 +129,7 @@ def test_a_service_of_a_namespace_stands_only_where_that_is() -> None:
     assert {o.metadata.namespace for o in wanted(plan, EndpointSlice)} == {"harbour"}
 
 
-def test_without_any_port_it_is_headless_and_is_made_anew_once_there_is_one() -> None:
+def test_without_any_port_it_is_headless_and_is_recreated_once_there_is_one() -> None:
     bare = record("bergen", ports=(), backends=(Backends("a", "IPv4", (), ready=("10.3.0.1",)),))
     view = seen({"bergen": [kept(bare)]})
 
@@ -153,7 +153,7 @@ def settled(view: Snapshot) -> list[Object]:
     return written(planned(serving(), view), view)
 
 
-def test_after_a_restart_what_came_from_a_cluster_out_of_sight_stands() -> None:
+def test_after_a_restart_slices_of_an_unreachable_cluster_are_kept() -> None:
     standing = settled(seen({**OURS, **BERGEN}))
     blind = [member("bergen", phase=Phase.CONNECTING)]
 
@@ -165,7 +165,7 @@ def test_after_a_restart_what_came_from_a_cluster_out_of_sight_stands() -> None:
     assert wanted_now.actions == ()
 
 
-def test_a_cluster_out_of_sight_holds_up_no_other() -> None:
+def test_an_unreachable_cluster_blocks_no_other() -> None:
     standing = settled(seen(BERGEN))
     blind = [member("bergen", phase=Phase.CONNECTING)]
 
@@ -178,7 +178,7 @@ def test_a_cluster_out_of_sight_holds_up_no_other() -> None:
     ]
 
 
-def test_ports_that_only_a_cluster_out_of_sight_serves_stay() -> None:
+def test_ports_that_only_an_unreachable_cluster_serves_are_kept() -> None:
     theirs = record("bergen", "10.3.0.1", ports=(MemberPort(port=443, name="tls"),))
     standing = settled(seen({**OURS, "bergen": [kept(theirs)]}))
     blind = [member("bergen", phase=Phase.CONNECTING)]
@@ -189,7 +189,7 @@ def test_ports_that_only_a_cluster_out_of_sight_serves_stay() -> None:
     assert {p.name for p in made.spec.ports} == {"http", "tls"}
 
 
-def test_a_restored_cluster_is_out_of_sight_for_a_while() -> None:
+def test_a_restored_cluster_is_treated_as_unreachable_for_a_while() -> None:
     standing = settled(seen({**OURS, **BERGEN}))
     back = replace(member("bergen"), recovering=True)
 
@@ -198,7 +198,7 @@ def test_a_restored_cluster_is_out_of_sight_for_a_while() -> None:
     assert addresses(plan)["bergen"] == ["10.3.0.1"]
 
 
-def test_a_record_of_a_later_version_is_a_cluster_out_of_sight() -> None:
+def test_a_record_of_a_newer_schema_is_treated_as_an_unreachable_cluster() -> None:
     standing = settled(seen({**OURS, **BERGEN}))
     later = kept(record("bergen", "10.9.9.9", schema=2))
 
@@ -256,7 +256,7 @@ def test_a_cluster_speaks_for_itself_alone() -> None:
 # -- what people are told
 
 
-def test_a_foreign_service_of_that_name_is_left_alone_and_told() -> None:
+def test_a_foreign_service_of_that_name_is_left_alone_and_reported() -> None:
     foreign = service("web", space=SYSTEM, marks={})
     taken = WriteOutcome(ClusterObjectRef(HERE, object_ref(foreign)), "Foreign", "not ours", EPOCH)
 
@@ -266,7 +266,7 @@ def test_a_foreign_service_of_that_name_is_left_alone_and_told() -> None:
     assert [n.reason for n in plan.events] == ["NameTaken"]
 
 
-def test_that_a_name_is_taken_stands_through_a_restart() -> None:
+def test_a_name_conflict_is_kept_over_a_restart() -> None:
     foreign = service("web", space=SYSTEM, marks={})
     taken = WriteOutcome(ClusterObjectRef(HERE, object_ref(foreign)), "Foreign", "not ours", EPOCH)
     told = planned(serving(), seen({HERE: [foreign, *OURS[HERE]]}, facts=[taken]))
@@ -283,7 +283,7 @@ def test_that_a_name_is_taken_stands_through_a_restart() -> None:
     assert conditions(unasked) == {"FederatedNameFree": ("True", "Free")}
 
 
-def test_whoever_joins_later_with_another_protocol_is_told() -> None:
+def test_a_later_member_with_another_protocol_is_reported() -> None:
     udp = [ServicePort(port=80, name="http", protocol="UDP")]
     mine = record(HERE, "10.1.0.1", name="web-here", ports=(MemberPort(80, "http", "UDP"),))
     view = seen({HERE: [service(ports=udp), kept(mine, age=1)], **BERGEN})
@@ -301,7 +301,7 @@ def test_whoever_joins_later_with_another_protocol_is_told() -> None:
     assert conditions(mended) == {"Federated": ("True", "Joined")}
 
 
-def test_a_name_that_cannot_be_is_told_and_mended() -> None:
+def test_an_invalid_name_is_reported_until_it_is_fixed() -> None:
     bad = service(marks={"svc.global.federated.antreaplus.vmware.com": "Web!"})
     plan = planned(recording(), seen({HERE: [bad]}))
     assert conditions(plan) == {"Federated": ("False", "InvalidName")}
@@ -399,7 +399,7 @@ def test_where_it_is_served_a_dns_endpoint_is_written_with_each_family() -> None
     ]
 
 
-def test_a_name_stands_for_a_member_that_has_no_address_yet() -> None:
+def test_a_host_name_is_the_target_while_a_member_has_no_address() -> None:
     named = Backends("a", "FQDN", (), ready=("lb.example.net",))
     told = record("bergen", backends=(named,), hostname="web.example.org")
 
@@ -431,7 +431,7 @@ def test_a_federated_service_is_a_group_where_groups_are_served() -> None:
     assert groups(planned(serving(), seen(OURS)), ClusterGroup) == []
 
 
-def test_the_group_of_a_namespaced_service_tells_its_namespace() -> None:
+def test_the_group_of_a_namespaced_service_has_its_namespace_in_its_name() -> None:
     of = FederatedName(SHOP, "web")
     told = {"bergen": [kept(record("bergen", "10.3.0.1", federated=of))]}
     plan = planned(serving(of=of), seen(told, facts=[served(ClusterGroup), served(Group)]))

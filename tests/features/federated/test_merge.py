@@ -58,7 +58,7 @@ def test_a_single_port_may_have_no_name_and_several_may_not() -> None:
     assert told(both.ports) == [("udp-53", 53, "UDP"), ("tcp-80", 80, "TCP")]
 
 
-def test_a_name_that_no_port_may_have_keeps_nobody_out() -> None:
+def test_an_invalid_port_name_is_replaced() -> None:
     assert told(merge_members([origin("lubeck", port(5432, "SQL_Port!"))]).ports) == [
         ("", 5432, "TCP")
     ]
@@ -117,7 +117,7 @@ def test_the_order_of_members_is_irrelevant(several: list[Origin], random: objec
 
 @settings(max_examples=60)
 @given(members)
-def test_ports_are_told_apart_by_name_and_by_number(several: list[Origin]) -> None:
+def test_ports_have_unique_names_and_numbers(several: list[Origin]) -> None:
     together = merge_members(several)
 
     found = [p.name for p in together.ports]
@@ -129,7 +129,7 @@ def test_ports_are_told_apart_by_name_and_by_number(several: list[Origin]) -> No
 
 @settings(max_examples=60)
 @given(members)
-def test_everybody_is_part_of_it_or_told_why_not(several: list[Origin]) -> None:
+def test_every_member_is_part_of_it_or_left_out_with_a_reason(several: list[Origin]) -> None:
     together = merge_members(several)
 
     assert {m.identity for m in together.members} | set(together.left_out) == {

@@ -47,7 +47,7 @@ async def endpoints(world: SupervisedWorld, where: ClusterId) -> dict[str, list[
     return {c: sorted(a) for c, a in told.items()}
 
 
-async def test_a_federated_service_is_in_every_member_with_everybodys_endpoints(
+async def test_a_federated_service_is_in_every_member_with_all_endpoints(
     world: SupervisedWorld,
 ) -> None:
     await join(world, "lubeck", "10.1.0.1")
@@ -65,7 +65,7 @@ async def test_a_federated_service_is_in_every_member_with_everybodys_endpoints(
         }
 
 
-async def test_it_goes_with_its_last_member(world: SupervisedWorld) -> None:
+async def test_it_is_deleted_with_its_last_member(world: SupervisedWorld) -> None:
     await join(world, "lubeck", "10.1.0.1")
     await join(world, "bergen", "10.3.0.1")
     await world.settle()
@@ -83,7 +83,7 @@ async def test_it_goes_with_its_last_member(world: SupervisedWorld) -> None:
         assert await endpoints(world, name) == {}
 
 
-async def test_a_settled_assembly_writes_nothing_also_after_a_restart(
+async def test_a_settled_federation_writes_nothing_also_after_a_restart(
     world: SupervisedWorld,
 ) -> None:
     await join(world, "lubeck", "10.1.0.1")
@@ -127,7 +127,7 @@ async def test_another_supervisor_takes_over_without_a_write(world: SupervisedWo
     assert writes_since(world, start) == []
 
 
-async def test_a_host_name_is_followed_wherever_it_leads() -> None:
+async def test_endpoints_follow_a_host_name() -> None:
     names = {"lb.example.org": ["192.0.2.1"]}
 
     async def resolve(*, host: str) -> dict[str, object]:

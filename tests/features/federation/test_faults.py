@@ -72,7 +72,7 @@ async def test_a_dead_leader_is_followed_within_the_lease_and_two_tries(
     await scenario.eventually(membership.is_led(leader, heir), TAKEOVER)
 
 
-async def test_who_is_told_to_stop_hands_over_at_once_and_the_heir_writes_nothing_there(
+async def test_a_leader_that_stops_releases_its_leases_and_the_next_writes_nothing(
     scenario: Scenario, membership: FederationScenario
 ) -> None:
     leader = await membership.is_led("bergen")()
@@ -102,7 +102,7 @@ async def test_epochs_of_a_lease_grow_with_each_leader(
     assert after.spec.lease_transitions == before.spec.lease_transitions + 1
 
 
-async def test_without_any_supervisor_a_cluster_says_so_and_keeps_what_it_has(
+async def test_without_any_supervisor_a_cluster_reports_no_leader_and_keeps_its_objects(
     scenario: Scenario, membership: FederationScenario
 ) -> None:
     flag = await flag_uid(membership, "bergen")
@@ -114,7 +114,7 @@ async def test_without_any_supervisor_a_cluster_says_so_and_keeps_what_it_has(
     assert await flag_uid(membership, "bergen") == flag
 
 
-async def test_of_two_replicas_only_the_one_that_works_stands_and_the_other_takes_over(
+async def test_of_two_replicas_only_the_active_one_is_a_candidate_and_the_other_takes_over(
     scenario: Scenario, membership: FederationScenario
 ) -> None:
     await scenario.stop_agent("lubeck")
@@ -157,7 +157,7 @@ async def test_a_member_that_is_removed_is_left_clean(
     await scenario.eventually(membership.has_conditions("bergen", Led="NoLeader"))
 
 
-async def test_a_member_that_is_removed_while_it_is_away_is_left_when_it_is_back(
+async def test_a_member_removed_while_unreachable_is_cleaned_up_when_it_is_back(
     scenario: Scenario, membership: FederationScenario
 ) -> None:
     for supervisor in membership.supervisors:
@@ -174,7 +174,7 @@ async def test_a_member_that_is_removed_while_it_is_away_is_left_when_it_is_back
     await scenario.eventually(no_flag(membership, "bergen"), timedelta(minutes=5))
 
 
-async def test_an_agent_that_starts_anew_goes_on_leaving(
+async def test_a_restarted_agent_continues_to_leave(
     scenario: Scenario, membership: FederationScenario
 ) -> None:
     for supervisor in membership.supervisors:
@@ -202,7 +202,7 @@ async def test_an_agent_that_starts_anew_goes_on_leaving(
         assert "bergen" not in scenario.agent(supervisor).reconciler.informers.connections
 
 
-async def test_a_dead_member_that_is_given_up_holds_up_nobody(
+async def test_an_abandoned_member_blocks_no_other(
     scenario: Scenario, membership: FederationScenario
 ) -> None:
     for supervisor in membership.supervisors:
@@ -222,7 +222,7 @@ async def test_a_dead_member_that_is_given_up_holds_up_nobody(
     assert await flag_uid(membership, "bergen"), "what is given up stays behind"
 
 
-async def test_what_stays_behind_in_a_member_that_is_given_up_is_written_down(
+async def test_objects_left_in_an_abandoned_member_are_recorded(
     scenario: Scenario, membership: FederationScenario
 ) -> None:
     leader = await membership.is_led("bergen")()
@@ -252,7 +252,7 @@ async def test_what_stays_behind_in_a_member_that_is_given_up_is_written_down(
     assert (await membership.federation_of(leader)).status.abandoned == ()
 
 
-async def test_nobody_gives_up_its_own_home(
+async def test_a_cluster_cannot_abandon_itself(
     scenario: Scenario, membership: FederationScenario
 ) -> None:
     marks = {"metadata": {"annotations": {ABANDONED: "lubeck"}}}
@@ -265,7 +265,7 @@ async def test_nobody_gives_up_its_own_home(
     assert Role.MEMBER not in home.roles
 
 
-async def test_a_member_of_a_name_that_means_something_else_is_told(
+async def test_a_member_with_a_reserved_name_is_reported(
     scenario: Scenario, membership: FederationScenario
 ) -> None:
     entry = {"clusterID": "broker", "server": "https://x.example", "secret": "member-bergen"}
@@ -277,7 +277,7 @@ async def test_a_member_of_a_name_that_means_something_else_is_told(
     assert Role.BROKER in scenario.agent("lubeck").reconciler.informers.connections["broker"].roles
 
 
-async def test_a_member_that_comes_back_while_it_is_being_left_stays(
+async def test_a_member_that_is_added_again_while_it_is_leaving_stays(
     scenario: Scenario, membership: FederationScenario
 ) -> None:
     flag = await flag_uid(membership, "bergen")
@@ -296,7 +296,7 @@ async def test_a_member_that_comes_back_while_it_is_being_left_stays(
 
 
 @pytest.mark.parametrize("how", ["its Federation is deleted", "it claims no longer to supervise"])
-async def test_who_ceases_to_supervise_leaves_members_to_the_others_without_a_blink(
+async def test_a_former_supervisor_leaves_members_to_the_others_without_a_gap(
     scenario: Scenario, membership: FederationScenario, how: str
 ) -> None:
     leader = await membership.is_led("bergen")()
@@ -340,7 +340,7 @@ async def test_the_last_supervisor_takes_everything_with_it(
         pytest.param({"token": b"t", "ca.crt": b"x"}, "holds no certificate", id="no PEM"),
     ],
 )
-async def test_a_bad_secret_is_told_by_its_field_and_the_way_before_it_stays(
+async def test_an_invalid_secret_is_reported_by_its_field_and_the_connection_is_kept(
     scenario: Scenario, membership: FederationScenario, data: Any, words: str
 ) -> None:
     good = await membership.admin("lubeck").read(Secret, "member-bergen", SYSTEM)
@@ -377,7 +377,7 @@ async def test_a_bad_secret_is_told_by_its_field_and_the_way_before_it_stays(
         ),
     ],
 )
-async def test_credentials_that_are_refused_are_told_and_mended_at_once(
+async def test_refused_credentials_are_reported_and_new_ones_used_at_once(
     scenario: Scenario, membership: FederationScenario, change: dict[str, bytes], words: str
 ) -> None:
     good = await membership.admin("lubeck").read(Secret, "member-bergen", SYSTEM)
@@ -426,7 +426,7 @@ async def test_a_token_that_ends_is_renewed_by_the_supervisors_that_use_it(
     assert len(renewed) == 4, "each supervisor renews it at half its life: twice in this time"
 
 
-async def test_a_token_that_runs_out_is_told_and_a_new_one_is_used(
+async def test_an_expired_token_is_reported_and_a_new_one_is_used(
     scenario: Scenario, membership: FederationScenario
 ) -> None:
     short = await membership.secret_for("bergen", timedelta(minutes=10))
@@ -484,7 +484,7 @@ async def test_a_cluster_that_is_another_than_it_is_called_is_not_led(
     assert lease.spec.holder_identity == ""
 
 
-async def test_of_two_federations_the_older_counts_and_the_other_is_told(
+async def test_of_two_federations_the_older_counts_and_the_other_is_reported(
     scenario: Scenario, membership: FederationScenario
 ) -> None:
     await asyncio.sleep(5)
@@ -501,7 +501,7 @@ async def test_of_two_federations_the_older_counts_and_the_other_is_told(
     assert "bergen" in scenario.agent("lubeck").reconciler.informers.connections
 
 
-async def test_another_cluster_set_is_told_by_its_field(
+async def test_another_cluster_set_is_reported_by_its_field(
     scenario: Scenario, membership: FederationScenario
 ) -> None:
     await membership.edit("lubeck", {"clusterSet": "other"})
@@ -509,7 +509,7 @@ async def test_another_cluster_set_is_told_by_its_field(
     await scenario.eventually(says(membership, "lubeck", "Valid", "spec.clusterSet: 'other'"))
 
 
-async def test_what_turns_bad_is_told_in_an_event_once(
+async def test_a_condition_that_turns_bad_is_one_event(
     scenario: Scenario, membership: FederationScenario
 ) -> None:
     scenario.network.cut("lubeck", "bergen")
@@ -524,7 +524,7 @@ async def test_what_turns_bad_is_told_in_an_event_once(
     assert "bergen" in events[0].message
 
 
-async def test_a_member_that_is_long_away_changes_what_is_told_only_twice(
+async def test_a_member_that_is_unreachable_for_long_changes_the_status_only_twice(
     scenario: Scenario, membership: FederationScenario
 ) -> None:
     start = len(scenario.network.sent)
@@ -553,7 +553,7 @@ async def test_a_restarted_api_server_of_a_member_costs_nothing_but_time(
 
 
 @pytest.mark.parametrize("last", [False, True], ids=["one of two", "the last supervisor"])
-async def test_a_federation_that_vanishes_with_its_kind_moves_nobody(
+async def test_a_federation_that_is_deleted_with_its_crd_disconnects_no_member(
     scenario: Scenario, membership: FederationScenario, last: bool
 ) -> None:
     """Somebody deletes the CRD: that is not a person's wish to leave everything."""

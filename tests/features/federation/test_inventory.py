@@ -23,7 +23,7 @@ SERVED = (
 )
 
 
-def test_properties_stand_beside_claims_where_they_are_served() -> None:
+def test_properties_are_written_beside_claims_where_they_are_served() -> None:
     twin = claim("zzz", "oslo", CLUSTER_ID)  # slipped in beside the id, and counts for nothing
     said = (claim(CLUSTER_ID, HERE), claim(CLUSTER_SET, "league"), claim("other", "x"), twin)
 
@@ -35,7 +35,7 @@ def test_properties_stand_beside_claims_where_they_are_served() -> None:
     assert without == Plan()
 
 
-def test_a_profile_tells_whether_a_cluster_answers() -> None:
+def test_a_profile_reports_whether_a_cluster_is_reachable() -> None:
     states = [
         cluster(HERE, Role.LOCAL, Role.MEMBER),
         cluster("bergen", Role.MEMBER, phase=Phase.UNREACHABLE),

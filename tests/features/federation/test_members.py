@@ -33,7 +33,7 @@ from tests.support.builders import annotated, cluster, snapshot, stored
 @pytest.mark.parametrize(
     ("value", "supervises"), [("true", True), ("", True), ("false", False), ("False", False)]
 )
-def test_a_supervisor_says_so_in_any_spelling(domain: str, value: str, supervises: bool) -> None:
+def test_a_supervisor_claims_it_in_any_spelling(domain: str, value: str, supervises: bool) -> None:
     claims = read_claims(sight(claim(f"supervisor.{domain}", value)), HERE)
 
     assert claims is not None
@@ -52,7 +52,7 @@ def test_a_claim_may_be_named_by_its_field_in_capitals_and_by_a_property() -> No
     assert (claims.cluster_id, claims.cluster_set) == ("lubeck", "league")
 
 
-def test_every_member_has_a_way_and_home_needs_no_secret() -> None:
+def test_every_member_has_a_connection_and_the_local_one_needs_no_secret() -> None:
     seen = sight(*SUPERVISES, federation(HERE, "bergen"), secret("bergen", b"hush\n"))
 
     home, bergen = connection_intents(seen)
@@ -63,14 +63,14 @@ def test_every_member_has_a_way_and_home_needs_no_secret() -> None:
     assert (bergen.roles, bergen.stands) == (frozenset({Role.MEMBER}), True)
 
 
-def test_who_is_no_supervisor_goes_nowhere() -> None:
+def test_a_cluster_that_is_no_supervisor_has_no_connections() -> None:
     assert (
         connection_intents(sight(claim(CLUSTER_ID, HERE), federation("bergen"), secret("bergen")))
         == ()
     )
 
 
-def test_a_bad_entry_is_told_by_its_field_and_hides_no_other() -> None:
+def test_an_invalid_entry_is_reported_by_its_field_and_hides_no_other() -> None:
     seen = sight(*SUPERVISES, federation("oslo", "bergen"), secret("bergen"))
 
     oslo, bergen = connection_intents(seen)
@@ -80,7 +80,7 @@ def test_a_bad_entry_is_told_by_its_field_and_hides_no_other() -> None:
     assert isinstance(bergen, ClusterConnection)
 
 
-def test_an_agent_of_another_name_than_its_cluster_claims_goes_nowhere_new() -> None:
+def test_an_agent_whose_id_is_not_the_claimed_one_makes_no_connection() -> None:
     seen = sight(
         claim(CLUSTER_ID, "rome"), claim(SUPERVISOR, ""), federation("bergen"), secret("bergen")
     )
@@ -91,7 +91,7 @@ def test_an_agent_of_another_name_than_its_cluster_claims_goes_nowhere_new() -> 
     assert told.reason == "ClusterIDMismatch"
 
 
-def test_what_is_given_up_is_named_unless_it_is_a_member() -> None:
+def test_abandoned_clusters_are_named_unless_they_are_members() -> None:
     membership = annotated(federation("bergen"), {ABANDONED: "bergen, oslo"})
 
     assert AbandonedCluster("oslo") in connection_intents(
@@ -155,5 +155,5 @@ def test_supervisors_agree_on_who_leads_whom_and_share_children_evenly(
 
 
 @given(st.text(max_size=40))
-def test_no_text_whatever_breaks_the_reading_of_urls(text: str) -> None:
+def test_no_text_breaks_the_validation_of_urls(text: str) -> None:
     assert server_url_error(text) or text.startswith(("http", "HTTP"))

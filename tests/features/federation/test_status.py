@@ -72,7 +72,7 @@ def connected(phase: Phase = Phase.SYNCED) -> tuple[ClusterState, ...]:
     )
 
 
-def test_each_member_is_told_with_its_leader() -> None:
+def test_the_status_has_each_member_with_its_leader() -> None:
     membership = federation(*MEMBERS)
     led = [Leadership(m, "hamburg_pod-1", 3, ours=False) for m in MEMBERS]
 
@@ -86,7 +86,7 @@ def test_each_member_is_told_with_its_leader() -> None:
     assert told.leaders == ("hamburg",)
 
 
-def test_what_is_not_known_yet_stays_as_it_is_told() -> None:
+def test_unknown_values_are_kept() -> None:
     standing = FederationStatus(
         leaders=("hamburg",),
         members=(
@@ -107,7 +107,7 @@ def test_what_is_not_known_yet_stays_as_it_is_told() -> None:
     assert told.members == standing.members
 
 
-def test_a_bad_way_is_told_with_its_field() -> None:
+def test_an_invalid_connection_is_reported_with_its_field() -> None:
     membership = federation("bergen")
     bad = InvalidConnection(
         FEATURE_NAME, "bergen", "spec.members[0].secret", "TokenMissing", "it has no key token"
@@ -121,7 +121,7 @@ def test_a_bad_way_is_told_with_its_field() -> None:
     assert "TokenMissing" in [n.reason for n in plan.events]
 
 
-def test_between_two_leaders_nothing_is_told() -> None:
+def test_the_condition_is_kept_between_two_leaders() -> None:
     membership = federation(*MEMBERS)
     alive = LeaseLiveness(HERE, SYSTEM, HERE, "hamburg_1", True, EPOCH)
     led = after(
@@ -155,7 +155,7 @@ def written(membership: Federation) -> tuple[str, str, str] | None:
     return None if found is None else (found.status, found.reason, found.message)
 
 
-def test_what_a_member_refuses_for_long_is_told_by_its_leader() -> None:
+def test_lasting_refusals_are_reported_by_the_leader() -> None:
     membership = federation(*MEMBERS)
     trouble = [OURS, refused("web"), refused("fish", "Refused")]
 
@@ -181,7 +181,7 @@ def test_what_a_member_refuses_for_long_is_told_by_its_leader() -> None:
         pytest.param([OURS, refused("web", where="elsewhere")], id="of-no-member"),
     ],
 )
-def test_what_others_tell_or_nobody_refused_is_not_told(trouble: list[Fact]) -> None:
+def test_other_outcomes_are_not_reported(trouble: list[Fact]) -> None:
     membership = federation(*MEMBERS)
 
     assert (
@@ -190,7 +190,7 @@ def test_what_others_tell_or_nobody_refused_is_not_told(trouble: list[Fact]) -> 
     )
 
 
-def test_a_refusal_stands_through_a_restart_and_is_taken_back_once_nothing_is_refused() -> None:
+def test_a_refusal_is_kept_over_a_restart_and_cleared_once_nothing_is_refused() -> None:
     membership = federation(*MEMBERS)
     told = after(
         tell(membership, OURS, refused("web"), clusters=connected(), after=LATER), membership
@@ -204,7 +204,7 @@ def test_a_refusal_stands_through_a_restart_and_is_taken_back_once_nothing_is_re
     assert written(after(well, told)) == ("True", "AllWritten", "")
 
 
-def test_a_refusal_wakes_the_federation_alone() -> None:
+def test_a_refusal_enqueues_the_federation_only() -> None:
     view = sight(*SUPERVISES, federation("bergen"))
 
     def woken(outcome: WriteOutcome) -> list[Key]:
@@ -225,7 +225,7 @@ HOLDERS = st.sampled_from(["", "lubeck_a", "hamburg_b"])
     st.booleans() | st.none(),
     st.integers(0, 3600),
 )
-def test_telling_twice_changes_nothing(
+def test_planning_the_status_twice_changes_nothing(
     phases: dict[str, Phase],
     holders: dict[str, str],
     bad: set[str],

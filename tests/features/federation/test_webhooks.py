@@ -188,7 +188,7 @@ def test_another_cluster_set_than_was_claimed_is_refused() -> None:
         pytest.param({"token": b"t", "ca.crt": b"x"}, "no certificate", id="no PEM"),
     ],
 )
-def test_a_secret_that_will_not_do_is_warned_of(data: Any, word: str) -> None:
+def test_an_unusable_secret_is_a_warning(data: Any, word: str) -> None:
     secret = Secret(metadata=Meta(name="bergen", namespace=SYSTEM), data=data or {})
     seen = sight(*([secret] if data is not None else []))
 
@@ -200,13 +200,13 @@ def test_a_secret_that_will_not_do_is_warned_of(data: Any, word: str) -> None:
     assert word in warning
 
 
-def test_a_federation_that_stands_may_be_labelled_whatever_it_says() -> None:
+def test_an_invalid_federation_may_be_labelled() -> None:
     bad = federation(member("Bergen"))
 
     assert FederationWebhook().review(review("UPDATE", bad, bad), sight(bad)) == Allow()
 
 
-def test_hooks_ask_about_what_they_judge() -> None:
+def test_webhooks_have_rules_for_what_they_review() -> None:
     assert {a.groups for h in (ClusterClaimWebhook(), FederationWebhook()) for a in h.asks} == {
         (GROUP,),
         ("about.k8s.io",),

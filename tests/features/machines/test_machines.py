@@ -125,7 +125,7 @@ def test_federation_tags_are_carried_over_to_the_service() -> None:
     assert service.metadata.annotations == {VM_SERVICE: "true", mark: "all-db"}
 
 
-def test_a_service_that_must_lose_or_get_its_address_is_made_anew() -> None:
+def test_a_service_that_must_lose_or_get_its_address_is_recreated() -> None:
     headless = stored(
         Service(
             metadata=Meta(name="db", namespace=SHOP, annotations={VM_SERVICE: "true"}),
@@ -137,7 +137,7 @@ def test_a_service_that_must_lose_or_get_its_address_is_made_anew() -> None:
     assert planned(seen(headless, ours())).desired != ()
 
 
-def test_a_foreign_service_of_that_name_is_left_alone_and_told() -> None:
+def test_a_foreign_service_of_that_name_is_left_alone_and_reported() -> None:
     foreign = stored(
         Service(
             metadata=Meta(name="db", namespace=SHOP),
@@ -186,7 +186,7 @@ def test_a_foreign_service_of_that_name_is_left_alone_and_told() -> None:
         pytest.param({TAG: "db", PORTS: "80/ICMP"}, "'80/ICMP' is not like", id="protocol"),
     ],
 )
-def test_a_bad_tag_is_told_on_the_machine(tags: dict[str, str], said: str) -> None:
+def test_a_bad_tag_is_reported_on_the_machine(tags: dict[str, str], said: str) -> None:
     machine = ours(tags=tags)
     view = seen(machine)
 
@@ -202,7 +202,7 @@ def test_a_bad_tag_is_told_on_the_machine(tags: dict[str, str], said: str) -> No
 @pytest.mark.parametrize(
     "address", ["", "300.1.1.1", "127.0.0.1", "::ffff:10.0.0.1", "2001:db8::1%eth0"]
 )
-def test_a_machine_without_an_address_is_told_and_keeps_no_other_out(address: str) -> None:
+def test_a_machine_without_an_address_is_reported_and_blocks_no_other(address: str) -> None:
     plan = planned(seen(ours("bad", address), ours("good", "10.7.0.2")))
 
     assert addresses(plan) == ["10.7.0.2"]
@@ -214,7 +214,7 @@ def test_a_machine_that_does_not_run_needs_no_address() -> None:
     assert planned(seen(ours("off", "", state="stopped"))).events == ()
 
 
-def test_an_entity_stands_for_each_machine_and_for_each_service() -> None:
+def test_each_machine_and_each_service_has_an_entity() -> None:
     machine = ours(tags={TAG: "db", PORTS: "sql:5432", "team": "x", "bad key!": "y"})
     view = seen(machine, ours("db-2", "10.7.0.2"), facts=[ENTITIES])
 

@@ -1,4 +1,4 @@
-"""Exports, Services, records and snapshots of multi-cluster services in a few words."""
+"""Builders of exports, Services, records and snapshots of multi-cluster services."""
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
@@ -66,20 +66,22 @@ def record(
     )
 
 
-def on_broker(of: ExportRecord, *addresses: str, pods: int = 1) -> tuple[EndpointSlice, ...]:
-    """What a cluster publishes of an export, as the broker holds it."""
-    backing = ExportBackends(addresses or ("10.0.0.1",), (backends(pods),))
-    slices = build_published_slices(of, backing, HOME, as_pods=of.type == "Headless")
+def published_slices(of: ExportRecord, *addresses: str, pods: int = 1) -> tuple[EndpointSlice, ...]:
+    """The slices on the broker of one cluster's export."""
+    behind = ExportBackends(addresses or ("10.0.0.1",), (backends(pods),))
+    slices = build_published_slices(of, behind, HOME, as_pods=of.type == "Headless")
     return tuple(stored(s) for s in slices)
 
 
-def export(*, age: float = 1, marks: dict[str, str] | None = None, **spec: Any) -> ServiceExport:
-    meta = Meta(name="web", namespace=SHOP, annotations=marks or {})
+def export(
+    *, age: float = 1, annotations: dict[str, str] | None = None, **spec: Any
+) -> ServiceExport:
+    meta = Meta(name="web", namespace=SHOP, annotations=annotations or {})
     return stored(ServiceExport(metadata=meta, spec=ServiceExportSpec(**spec)), age=age)
 
 
 def service(*ports: tuple[str, int], headless: bool = False, **spec: Any) -> Service:
-    """The Service shop/web, with the address that its cluster gave it."""
+    """The Service shop/web, with a cluster IP."""
     address = "None" if headless else "10.0.0.1"
     fields: dict[str, Any] = {
         "cluster_ip": address,
@@ -100,7 +102,7 @@ def backends(
     family: AddressType = "IPv4",
     hostnames: bool = False,
 ) -> EndpointSlice:
-    """The slice that a cluster keeps of the pods behind shop/web."""
+    """The slice of the pods of shop/web in its own cluster."""
     block = "fd00::" if family == "IPv6" else "10.9.0."
     endpoints = tuple(
         Endpoint(
@@ -126,46 +128,46 @@ def rules(profile: Profile = "lighthouse", **fields: Any) -> ClusterSet:
     )
 
 
-def seen(
+def observed(
     here: Iterable[Object] = (),
     broker: Iterable[Object] = (),
     *,
     facts: Iterable[Fact] = (),
     after: float = 0,
     broker_phase: Phase = Phase.SYNCED,
-    spaces: Sequence[str] = (SHOP,),
+    namespaces: Sequence[str] = (SHOP,),
 ) -> Snapshot:
-    """What the agent of lubeck sees, some seconds after the beginning."""
+    """The snapshot of the agent of lubeck, some seconds after the epoch."""
     states = (cluster(HERE, Role.LOCAL), cluster(BROKER, Role.BROKER, phase=broker_phase))
-    objects = {HERE: [*(stored(namespace(s)) for s in spaces), *here], BROKER: list(broker)}
+    objects = {HERE: [*(stored(namespace(s)) for s in namespaces), *here], BROKER: list(broker)}
     now = EPOCH + timedelta(seconds=after)
     return snapshot(FEATURE, HERE, states, objects, facts, now)
 
 
-def wanted(plan: Plan, kind: type[K]) -> list[K]:
-    """What a plan desires of a kind."""
+def desired(plan: Plan, kind: type[K]) -> list[K]:
+    """The desired objects of a kind in a plan."""
     return [d.object for d in plan.desired if isinstance(d.object, kind)]
 
 
 def conditions(plan: Plan) -> dict[str, tuple[str, str]]:
-    """The conditions that a plan tells, by type: status and reason."""
-    told = [c for p in plan.patches for c in p.change["status"]["conditions"]]
-    return {c["type"]: (c["status"], c["reason"]) for c in told}
+    """The conditions in a plan's status patches, by type: status and reason."""
+    reported = [c for p in plan.patches for c in p.change["status"]["conditions"]]
+    return {c["type"]: (c["status"], c["reason"]) for c in reported}
 
 
 def message(plan: Plan, type_: str) -> str:
-    told = [c for p in plan.patches for c in p.change["status"]["conditions"]]
-    return str(next(c["message"] for c in told if c["type"] == type_))
+    reported = [c for p in plan.patches for c in p.change["status"]["conditions"]]
+    return str(next(c["message"] for c in reported if c["type"] == type_))
 
 
-def written(plan: Plan, key: Key, view: Snapshot) -> list[Object]:
-    """What the engine would create of a plan, as an API server would give it back."""
+def created_objects(plan: Plan, key: Key, view: Snapshot) -> list[Object]:
+    """The objects that the runtime would create, as an API server returns them."""
     actions = diff("services", key, plan, (), view).actions
     return [stored(a.object) for a in actions if hasattr(a, "object")]
 
 
 def with_status(obj: ServiceExport, plan: Plan) -> ServiceExport:
-    """An export after its conditions were written."""
+    """An export with the conditions of a plan."""
     [patch] = plan.patches
     status = msgspec.convert(patch.change["status"], ServiceExportStatus)
     return replace(obj, status=status)

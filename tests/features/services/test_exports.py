@@ -1,4 +1,4 @@
-"""One export: what is published, and every condition with its reason."""
+"""The plan of one export: published slices, and every condition with its reason."""
 
 from typing import Any
 
@@ -33,17 +33,17 @@ from tests.features.services.builders import (
     SHOP,
     backends,
     conditions,
+    created_objects,
+    desired,
     export,
     message,
-    on_broker,
+    observed,
     port,
+    published_slices,
     record,
     rules,
-    seen,
     service,
-    wanted,
     with_status,
-    written,
 )
 from tests.support.builders import stored
 from tinykube.virtual_time import EPOCH
@@ -55,15 +55,15 @@ def plan(view: Snapshot) -> Plan:
 
 def published(*here: Object, profile: Profile = "lighthouse", **view: Any) -> list[Object]:
     """What stands on the broker once an export was published."""
-    seeing = seen(here, [rules(profile)], **view)
-    return written(plan(seeing), EXPORT, seeing)
+    seeing = observed(here, [rules(profile)], **view)
+    return created_objects(plan(seeing), EXPORT, seeing)
 
 
 # -- what cannot be exported
 
 
-def test_an_export_without_a_service_is_told_so_and_publishes_nothing() -> None:
-    result = plan(seen([export()]))
+def test_an_export_without_a_service_is_invalid_and_publishes_nothing() -> None:
+    result = plan(observed([export()]))
 
     assert result.desired == ()
     assert conditions(result) == {"Valid": ("False", "NoService"), "Ready": ("False", "Pending")}
@@ -73,11 +73,11 @@ def test_a_service_that_is_being_deleted_is_none() -> None:
     going = service()
     going = replace(going, metadata=replace(going.metadata, deletion_timestamp=EPOCH))
 
-    assert conditions(plan(seen([export(), going])))["Valid"] == ("False", "NoService")
+    assert conditions(plan(observed([export(), going])))["Valid"] == ("False", "NoService")
 
 
 def test_an_external_name_cannot_be_exported() -> None:
-    result = plan(seen([export(), service(type="ExternalName", external_name="example.org")]))
+    result = plan(observed([export(), service(type="ExternalName", external_name="example.org")]))
 
     assert result.desired == ()
     assert conditions(result) == {
@@ -88,18 +88,18 @@ def test_an_external_name_cannot_be_exported() -> None:
 
 
 def test_a_conflict_ends_with_the_service() -> None:
-    told = condition(r"Conflict", True, "PortConflict")
-    before = replace(export(), status=ServiceExportStatus(conditions=(told,)))
+    reported = condition(r"Conflict", True, "PortConflict")
+    before = replace(export(), status=ServiceExportStatus(conditions=(reported,)))
 
-    assert conditions(plan(seen([before])))[r"Conflict"] == ("False", "NoConflicts")
+    assert conditions(plan(observed([before])))[r"Conflict"] == ("False", "NoConflicts")
 
 
 def test_an_export_that_is_gone_or_going_wants_nothing() -> None:
     going = export()
     going = replace(going, metadata=replace(going.metadata, deletion_timestamp=EPOCH))
 
-    assert plan(seen([service()])) == Plan()
-    assert plan(seen([going, service()])) == Plan()
+    assert plan(observed([service()])) == Plan()
+    assert plan(observed([going, service()])) == Plan()
 
 
 # -- what can
@@ -107,14 +107,16 @@ def test_an_export_that_is_gone_or_going_wants_nothing() -> None:
 
 @pytest.mark.parametrize("kind", ["ClusterIP", "NodePort", "LoadBalancer"])
 def test_every_other_type_is_exported_by_its_address(kind: str) -> None:
-    [endpoint_slice] = wanted(plan(seen([export(), service(type=kind), backends()])), EndpointSlice)
+    [endpoint_slice] = desired(
+        plan(observed([export(), service(type=kind), backends()])), EndpointSlice
+    )
 
     assert endpoint_slice.metadata.namespace == HOME
     assert [e.addresses for e in endpoint_slice.endpoints or ()] == [("10.0.0.1",)]
 
 
-def test_nothing_is_told_until_there_is_something_to_tell() -> None:
-    result = plan(seen([export(age=0), service(), backends()]))
+def test_no_condition_is_set_until_ready_is_known() -> None:
+    result = plan(observed([export(age=0), service(), backends()]))
 
     assert result.patches == ()
     assert result.requeue_after is not None
@@ -124,7 +126,7 @@ def test_once_the_broker_has_it_an_export_is_valid_ready_and_without_conflict() 
     mine = export()
     on = published(mine, service(), backends())
 
-    result = plan(seen([mine, service(), backends()], on))
+    result = plan(observed([mine, service(), backends()], on))
 
     assert conditions(result) == {
         "Valid": ("True", "Valid"),
@@ -137,46 +139,46 @@ def test_planning_again_after_all_was_written_changes_nothing() -> None:
     mine = export()
     here = [service(), backends()]
     on = published(mine, *here)
-    told = with_status(mine, plan(seen([mine, *here], on)))
+    reported = with_status(mine, plan(observed([mine, *here], on)))
 
-    later = seen([told, *here], on, after=100)
+    later = observed([reported, *here], on, after=100)
 
-    assert with_status(told, plan(later)) == told
-    assert written(plan(later), EXPORT, later) == []
+    assert with_status(reported, plan(later)) == reported
+    assert created_objects(plan(later), EXPORT, later) == []
 
 
 def test_after_a_second_without_the_broker_it_is_pending() -> None:
-    view = seen([export(), service()], broker_phase=Phase.CONNECTING, after=2)
+    view = observed([export(), service()], broker_phase=Phase.CONNECTING, after=2)
 
     result = plan(view)
 
     assert conditions(result) == {"Valid": ("True", "Valid"), "Ready": ("False", "Pending")}
 
 
-def test_while_the_broker_is_well_an_export_waits_in_silence_behind_others() -> None:
-    soon, late = (plan(seen([export(), service()], after=seconds)) for seconds in (5, 60))
+def test_while_the_broker_is_healthy_a_queued_export_is_not_pending() -> None:
+    soon, late = (plan(observed([export(), service()], after=seconds)) for seconds in (5, 60))
 
     assert conditions(soon) == {}
     assert conditions(late)["Ready"] == ("False", "Pending")
 
 
-def test_a_write_that_fails_is_told_after_a_second() -> None:
-    view = seen([export(), service(), backends()], after=2)
-    [endpoint_slice] = wanted(plan(view), EndpointSlice)
+def test_a_write_that_fails_is_reported_after_a_second() -> None:
+    view = observed([export(), service(), backends()], after=2)
+    [endpoint_slice] = desired(plan(view), EndpointSlice)
     trouble = WriteOutcome(
         ClusterObjectRef(BROKER, object_ref(endpoint_slice)), "Failed", "the broker is full", EPOCH
     )
 
-    told = plan(seen([export(), service(), backends()], facts=[trouble], after=2))
+    reported = plan(observed([export(), service(), backends()], facts=[trouble], after=2))
 
-    assert conditions(told)["Ready"] == ("False", "Pending")
+    assert conditions(reported)["Ready"] == ("False", "Pending")
 
 
-def test_a_standing_word_is_kept_while_nothing_is_known() -> None:
-    told = (condition("Ready", True, "Exported"), condition(r"Conflict", True, "PortConflict"))
-    before = replace(export(), status=ServiceExportStatus(conditions=told))
+def test_a_condition_is_kept_while_nothing_is_known() -> None:
+    reported = (condition("Ready", True, "Exported"), condition(r"Conflict", True, "PortConflict"))
+    before = replace(export(), status=ServiceExportStatus(conditions=reported))
 
-    result = plan(seen([before, service()], broker_phase=Phase.CONNECTING, after=99))
+    result = plan(observed([before, service()], broker_phase=Phase.CONNECTING, after=99))
 
     assert conditions(result)["Ready"] == ("True", "Exported")
     assert conditions(result)[r"Conflict"] == ("True", "PortConflict")
@@ -184,41 +186,41 @@ def test_a_standing_word_is_kept_while_nothing_is_known() -> None:
 
 @pytest.mark.parametrize("result", ["Foreign", "Refused", "Forbidden"])
 def test_a_broker_that_does_not_take_it_is_quoted(result: WriteResult) -> None:
-    view = seen([export(), service(), backends()])
-    [endpoint_slice] = wanted(plan(view), EndpointSlice)
+    view = observed([export(), service(), backends()])
+    [endpoint_slice] = desired(plan(view), EndpointSlice)
     trouble = WriteOutcome(
         ClusterObjectRef(BROKER, object_ref(endpoint_slice)), result, "the broker says no", EPOCH
     )
 
-    told = plan(seen([export(), service(), backends()], facts=[trouble]))
+    reported = plan(observed([export(), service(), backends()], facts=[trouble]))
 
-    assert conditions(told)["Ready"] == ("False", "Failed")
-    assert message(told, "Ready") == "the broker says no"
+    assert conditions(reported)["Ready"] == ("False", "Failed")
+    assert message(reported, "Ready") == "the broker says no"
 
 
-def test_an_import_that_cannot_be_written_here_is_told_on_the_export() -> None:
+def test_an_import_that_cannot_be_written_here_is_reported_on_the_export() -> None:
     place = ClusterObjectRef(HERE, ObjectRef(ServiceImport.kind, "web", SHOP))
     trouble = WriteOutcome(place, "Foreign", "web exists already", EPOCH)
     mine = export()
     on = published(mine, service())
 
-    told = plan(seen([mine, service()], on, facts=[trouble]))
-    standing = with_status(mine, told)
-    restarted = plan(seen([standing, service()], on))
+    reported = plan(observed([mine, service()], on, facts=[trouble]))
+    current = with_status(mine, reported)
+    restarted = plan(observed([current, service()], on))
     foreign = ServiceImport(
         metadata=mine.metadata, spec=ServiceImportSpec(type="Headless", ports=())
     )
     ours = replace(foreign, metadata=replace(mine.metadata, labels={OWNER: "services-1"}))
-    mended = plan(seen([standing, service(), ours], on))
+    resolved = plan(observed([current, service(), ours], on))
     gone = ObjectChange(HERE, foreign, None)
 
-    assert set(FEATURE.keys_for(FactChange(None, trouble), seen([mine]))) == {EXPORT}
-    assert conditions(told)["ImportedHere"] == ("False", "ImportFailed")
-    assert conditions(told)["Ready"] == ("True", "Exported")
+    assert set(FEATURE.keys_for(FactChange(None, trouble), observed([mine]))) == {EXPORT}
+    assert conditions(reported)["ImportedHere"] == ("False", "ImportFailed")
+    assert conditions(reported)["Ready"] == ("True", "Exported")
     assert conditions(restarted)["ImportedHere"] == ("False", "ImportFailed")
-    assert conditions(mended)["ImportedHere"] == ("True", "Imported")
-    assert list(FEATURE.keys_for(gone, seen([standing]))) == [EXPORT]
-    assert list(FEATURE.keys_for(gone, seen([mine]))) == []
+    assert conditions(resolved)["ImportedHere"] == ("True", "Imported")
+    assert list(FEATURE.keys_for(gone, observed([current]))) == [EXPORT]
+    assert list(FEATURE.keys_for(gone, observed([mine]))) == []
 
 
 def test_the_api_servers_own_service_is_never_exported() -> None:
@@ -226,7 +228,7 @@ def test_the_api_servers_own_service_is_never_exported() -> None:
     own = stored(ServiceExport(metadata=meta))
     key = type(EXPORT)("export", "kubernetes", "default")
 
-    result = FEATURE.plan(key, seen([own, replace(service(), metadata=meta)]))
+    result = FEATURE.plan(key, observed([own, replace(service(), metadata=meta)]))
 
     assert result.desired == ()
     assert conditions(result)["Valid"] == ("False", "InvalidServiceType")
@@ -236,12 +238,12 @@ def test_the_api_servers_own_service_is_never_exported() -> None:
 
 
 def conflict_with(*others: EndpointSlice, profile: Profile = "lighthouse") -> Plan:
-    return plan(seen([export(), service(), backends()], [rules(profile), *others], after=60))
+    return plan(observed([export(), service(), backends()], [rules(profile), *others], after=60))
 
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_differing_ports_are_a_conflict(profile: Profile) -> None:
-    other = on_broker(record("bergen", port(81, "http"), age=9))
+    other = published_slices(record("bergen", port(81, "http"), age=9))
 
     assert conditions(conflict_with(*other, profile=profile))[r"Conflict"] == (
         "True",
@@ -249,49 +251,49 @@ def test_differing_ports_are_a_conflict(profile: Profile) -> None:
     )
 
 
-def test_several_conflicts_are_told_together() -> None:
-    other = on_broker(record("bergen", port(81), age=9, exported_labels={"a": "b"}))
+def test_several_conflicts_are_reported_together() -> None:
+    other = published_slices(record("bergen", port(81), age=9, exported_labels={"a": "b"}))
 
-    told = conditions(conflict_with(*other))
+    reported = conditions(conflict_with(*other))
 
-    assert told[r"Conflict"] == ("True", "LabelsConflict,PortConflict")
+    assert reported[r"Conflict"] == ("True", "LabelsConflict,PortConflict")
 
 
 def test_a_later_export_of_another_type_is_valid_not_ready_and_published_empty() -> None:
-    result = conflict_with(*on_broker(record("bergen", age=9, headless=True)))
+    result = conflict_with(*published_slices(record("bergen", age=9, headless=True)))
 
     assert conditions(result)["Valid"] == ("True", "Valid")
     assert conditions(result)["Ready"] == ("False", "Failed")
     assert conditions(result)[r"Conflict"] == ("True", "TypeConflict")
-    [endpoint_slice] = wanted(result, EndpointSlice)
+    [endpoint_slice] = desired(result, EndpointSlice)
     assert endpoint_slice.endpoints == ()
     assert RECORD in endpoint_slice.metadata.annotations
 
 
 def test_it_is_admitted_as_soon_as_the_older_is_gone_or_dead() -> None:
-    older = on_broker(record("bergen", age=9, headless=True))
+    older = published_slices(record("bergen", age=9, headless=True))
     dead = LeaseLiveness(BROKER, HOME, "bergen", "bergen", False, EPOCH)
 
     for view in (
-        seen([export(), service(), backends()]),
-        seen([export(), service(), backends()], older, facts=[dead]),
+        observed([export(), service(), backends()]),
+        observed([export(), service(), backends()], older, facts=[dead]),
     ):
-        [endpoint_slice] = wanted(plan(view), EndpointSlice)
+        [endpoint_slice] = desired(plan(view), EndpointSlice)
         assert [e.addresses for e in endpoint_slice.endpoints or ()] == [("10.0.0.1",)]
 
 
 def test_under_a_headless_import_of_kep_1645_a_service_shows_its_pods() -> None:
-    other = on_broker(record("bergen", age=9, headless=True))
+    other = published_slices(record("bergen", age=9, headless=True))
 
-    [endpoint_slice] = wanted(conflict_with(*other, profile="kep-1645"), EndpointSlice)
+    [endpoint_slice] = desired(conflict_with(*other, profile="kep-1645"), EndpointSlice)
 
     assert [e.addresses for e in endpoint_slice.endpoints or ()] == [("10.9.0.1",)]
 
 
 def test_our_own_old_record_is_no_other_export() -> None:
-    stale = on_broker(record(HERE, port(81), age=1))
+    stale = published_slices(record(HERE, port(81), age=1))
 
-    result = plan(seen([export(), service(), backends()], stale, after=60))
+    result = plan(observed([export(), service(), backends()], stale, after=60))
 
     assert conditions(result)[r"Conflict"] == ("False", "NoConflicts")
     assert "Exported" not in str(conditions(result).get("Ready"))
@@ -299,63 +301,65 @@ def test_our_own_old_record_is_no_other_export() -> None:
 
 def test_what_a_later_version_of_our_agent_published_is_left_as_it_is() -> None:
     mine = export()
-    said = msgspec.to_builtins(build_record(mine, service(), HERE))
-    text = msgspec.json.encode({**said, "schema": SCHEMA + 1, "new": True}).decode()
+    content = msgspec.to_builtins(build_record(mine, service(), HERE))
+    text = msgspec.json.encode({**content, "schema": SCHEMA + 1, "new": True}).decode()
     [endpoint_slice] = [
         o for o in published(mine, service(), backends()) if isinstance(o, EndpointSlice)
     ]
-    marks = {**endpoint_slice.metadata.annotations, RECORD: text}
-    newer = replace(endpoint_slice, metadata=replace(endpoint_slice.metadata, annotations=marks))
+    annotations = {**endpoint_slice.metadata.annotations, RECORD: text}
+    newer = replace(
+        endpoint_slice, metadata=replace(endpoint_slice.metadata, annotations=annotations)
+    )
 
-    view = seen([mine, service(("http", 81)), backends()], [newer])
+    view = observed([mine, service(("http", 81)), backends()], [newer])
     result = plan(view)
 
-    assert wanted(result, EndpointSlice) == [newer]
+    assert desired(result, EndpointSlice) == [newer]
     assert result.patches == ()
 
 
 # -- wishes
 
 
-def test_an_export_to_some_clusters_says_so() -> None:
-    mine = export(marks={TO_CLUSTERS: "bergen,visby"})
+def test_an_export_to_some_clusters_names_them_in_its_condition() -> None:
+    mine = export(annotations={TO_CLUSTERS: "bergen,visby"})
     on = published(mine, service())
 
-    told = plan(seen([mine, service()], on))
+    reported = plan(observed([mine, service()], on))
 
-    assert message(told, "Ready") == "only bergen, visby can import it"
+    assert message(reported, "Ready") == "only bergen, visby can import it"
 
 
 @pytest.mark.parametrize(
-    "marks",
+    "annotations",
     [{WEIGHT: "heavy"}, {WEIGHT: ""}, {PRIORITY: "101"}, {TO_CLUSTERS: " ,"}],
     ids=["weight", "empty weight", "priority", "to nobody"],
 )
-def test_a_bad_annotation_is_told_and_the_rest_goes_on(marks: dict[str, str]) -> None:
-    mine = export(marks=marks)
+def test_a_bad_annotation_is_reported_and_the_rest_goes_on(annotations: dict[str, str]) -> None:
+    mine = export(annotations=annotations)
     on = published(mine, service())
 
-    result = plan(seen([mine, service()], on))
+    result = plan(observed([mine, service()], on))
 
     assert conditions(result)["SettingsValid"] == ("False", "InvalidSetting")
-    assert next(iter(marks)) in message(result, "SettingsValid")
+    assert next(iter(annotations)) in message(result, "SettingsValid")
     assert conditions(result)["Ready"] == ("True", "Exported")
 
 
-def test_a_cluster_that_never_joined_is_told_once_it_is_known_who_has() -> None:
-    mine = export(marks={TO_CLUSTERS: "bergn"})
+def test_a_cluster_that_never_joined_is_reported_once_the_leases_are_listed() -> None:
+    mine = export(annotations={TO_CLUSTERS: "bergn"})
     on = published(mine, service())
     joined = Lease(metadata=Meta(name="bergen", namespace=HOME))
 
-    known = plan(seen([mine, service()], [*on, joined]))
+    known = plan(observed([mine, service()], [*on, joined]))
 
     assert conditions(known)["SettingsValid"] == ("False", "InvalidSetting")
     assert "no cluster 'bergn' has joined; there are bergen" in message(known, "SettingsValid")
 
 
-def test_a_lease_that_appears_wakes_the_exports_that_name_its_cluster() -> None:
-    mine = export(marks={TO_CLUSTERS: "bergen"})
-    view = seen([mine, service()], [])
+def test_a_new_lease_enqueues_the_exports_that_name_its_cluster() -> None:
+    mine = export(annotations={TO_CLUSTERS: "bergen"})
+    view = observed([mine, service()], [])
     joined = Lease(metadata=Meta(name="bergen", namespace=HOME))
 
     woken = FEATURE.keys_for(ObjectChange(BROKER, None, joined), view)
@@ -363,31 +367,31 @@ def test_a_lease_that_appears_wakes_the_exports_that_name_its_cluster() -> None:
     assert list(woken) == [Key("export", mine.name, mine.namespace)]
 
 
-def test_exported_labels_that_cannot_be_labels_are_left_out_and_told() -> None:
+def test_exported_labels_that_cannot_be_labels_are_left_out_and_reported() -> None:
     mine = export(exported_labels={"tier": "gold", "bad": "not a label", "hanse.dev/owner": "x"})
     on = published(mine, service())
 
-    result = plan(seen([mine, service()], on))
+    result = plan(observed([mine, service()], on))
 
     assert build_record(mine, service(), HERE).exported_labels == {"tier": "gold"}
     assert "bad, hanse.dev/owner" in message(result, "SettingsValid")
 
 
-def test_a_mended_setting_is_told_once() -> None:
-    told = (condition("SettingsValid", False, "InvalidSetting", "x"),)
-    mine = replace(export(), status=ServiceExportStatus(conditions=told))
+def test_a_fixed_setting_is_reported_once() -> None:
+    reported = (condition("SettingsValid", False, "InvalidSetting", "x"),)
+    mine = replace(export(), status=ServiceExportStatus(conditions=reported))
 
-    result = plan(seen([mine, service()], published(mine, service())))
+    result = plan(observed([mine, service()], published(mine, service())))
 
     assert conditions(result)["SettingsValid"] == ("True", "Valid")
 
 
-def test_an_address_outside_of_the_clusters_ranges_is_told() -> None:
+def test_an_address_outside_of_the_clusters_ranges_is_reported() -> None:
     bounds = rules(clusters=(MemberSettings(id=HERE, ranges=("10.7.0.0/16",)),))
     mine = export()
     on = published(mine, service(), backends())
 
-    result = plan(seen([mine, service(), backends()], [bounds, *on]))
+    result = plan(observed([mine, service(), backends()], [bounds, *on]))
 
     assert conditions(result)["AddressesAllowed"] == ("False", "OutsideRanges")
     assert "10.0.0.1: outside of 10.7.0.0/16" in message(result, "AddressesAllowed")
@@ -396,8 +400,8 @@ def test_an_address_outside_of_the_clusters_ranges_is_told() -> None:
 def test_an_address_outside_of_the_clusters_ranges_is_not_published() -> None:
     bounds = rules(clusters=(MemberSettings(id=HERE, ranges=("10.7.0.0/16",)),))
 
-    [endpoint_slice] = wanted(
-        plan(seen([export(), service(), backends()], [bounds])), EndpointSlice
+    [endpoint_slice] = desired(
+        plan(observed([export(), service(), backends()], [bounds])), EndpointSlice
     )
 
     assert endpoint_slice.endpoints == ()

@@ -21,11 +21,11 @@ from tests.features.services.builders import (
     SHOP,
     backends,
     conditions,
+    desired,
     export,
     message,
-    seen,
+    observed,
     service,
-    wanted,
 )
 from tests.support.builders import stored
 
@@ -55,16 +55,16 @@ def test_where_globalnet_runs_an_export_waits_for_its_global_address() -> None:
     here = [export(), service(), backends()]
 
     for more in ([], [ingress("web", "")], [ingress("web", "not an address")]):
-        result = plan(seen([*here, *more], facts=[GLOBALNET]))
+        result = plan(observed([*here, *more], facts=[GLOBALNET]))
         assert conditions(result)["Ready"] == ("False", "Pending")
         assert "Globalnet" in message(result, "Ready")
-        assert not any(s.endpoints for s in wanted(result, EndpointSlice))
+        assert not any(s.endpoints for s in desired(result, EndpointSlice))
 
 
 def test_the_global_address_is_published_in_place_of_the_services_own() -> None:
     here = [export(), service(), backends(), ingress("web", "242.1.0.5")]
 
-    [endpoint_slice] = wanted(plan(seen(here, facts=[GLOBALNET])), EndpointSlice)
+    [endpoint_slice] = desired(plan(observed(here, facts=[GLOBALNET])), EndpointSlice)
 
     assert [e.addresses for e in endpoint_slice.endpoints or ()] == [("242.1.0.5",)]
 
@@ -77,9 +77,9 @@ def test_pods_are_published_by_their_global_addresses_and_others_wait() -> None:
     )
     here = [export(), service(headless=True), replace(pods, endpoints=named)]
 
-    waiting = plan(seen(here, facts=[GLOBALNET]))
-    [endpoint_slice] = wanted(
-        plan(seen([*here, ingress("pod-web-1", "242.1.0.9", pod="web-1")], facts=[GLOBALNET])),
+    waiting = plan(observed(here, facts=[GLOBALNET]))
+    [endpoint_slice] = desired(
+        plan(observed([*here, ingress("pod-web-1", "242.1.0.9", pod="web-1")], facts=[GLOBALNET])),
         EndpointSlice,
     )
 
@@ -91,8 +91,8 @@ def test_pods_are_published_by_their_global_addresses_and_others_wait() -> None:
 def test_without_globalnet_nobody_waits() -> None:
     absent = KindServed(HERE, GlobalIngressIP.kind, False)
 
-    [endpoint_slice] = wanted(
-        plan(seen([export(), service(), backends()], facts=[absent])), EndpointSlice
+    [endpoint_slice] = desired(
+        plan(observed([export(), service(), backends()], facts=[absent])), EndpointSlice
     )
 
     assert endpoint_slice.endpoints

@@ -1,4 +1,4 @@
-"""One import: what a cluster gets, and what the broker's aggregate says, in both profiles."""
+"""The plan of one import and of the aggregate on the broker, in both profiles."""
 
 from typing import Any
 
@@ -35,13 +35,13 @@ from tests.features.services.builders import (
     HOME,
     IMPORT,
     SHOP,
-    on_broker,
+    created_objects,
+    desired,
+    observed,
     port,
+    published_slices,
     record,
     rules,
-    seen,
-    wanted,
-    written,
 )
 from tests.support.builders import namespace, stored
 from tinykube.virtual_time import EPOCH
@@ -66,26 +66,32 @@ def derived(*ips: str) -> Service:
 
 def newer(of: str) -> EndpointSlice:
     """The slice of a cluster whose agent is of a later version."""
-    [endpoint_slice] = on_broker(record(of))
-    said = msgspec.json.decode(endpoint_slice.metadata.annotations[RECORD])
-    marks = {RECORD: msgspec.json.encode({**said, "schema": SCHEMA + 1, "type": "Any"}).decode()}
-    return replace(endpoint_slice, metadata=replace(endpoint_slice.metadata, annotations=marks))
+    [endpoint_slice] = published_slices(record(of))
+    content = msgspec.json.decode(endpoint_slice.metadata.annotations[RECORD])
+    annotations = {
+        RECORD: msgspec.json.encode({**content, "schema": SCHEMA + 1, "type": "Any"}).decode()
+    }
+    return replace(
+        endpoint_slice, metadata=replace(endpoint_slice.metadata, annotations=annotations)
+    )
 
 
 def sources(plan: Plan) -> list[str]:
-    return sorted(s.metadata.labels[SOURCE_CLUSTER] for s in wanted(plan, EndpointSlice))
+    return sorted(s.metadata.labels[SOURCE_CLUSTER] for s in desired(plan, EndpointSlice))
 
 
 def clusters(plan: Plan) -> list[str]:
-    [told] = wanted(plan, ServiceImport)
-    return [c.cluster for c in told.status.clusters]
+    [reported] = desired(plan, ServiceImport)
+    return [c.cluster for c in reported.status.clusters]
 
 
 # -- who gets what
 
 
 def test_every_exporting_cluster_is_imported_our_own_included() -> None:
-    result = plan(seen(broker=[*on_broker(record(HERE)), *on_broker(record("bergen"))]))
+    result = plan(
+        observed(broker=[*published_slices(record(HERE)), *published_slices(record("bergen"))])
+    )
 
     assert sources(result) == ["bergen", HERE]
     assert clusters(result) == ["bergen", HERE]
@@ -94,20 +100,20 @@ def test_every_exporting_cluster_is_imported_our_own_included() -> None:
 
 
 def test_without_exports_there_is_no_import() -> None:
-    assert plan(seen()) == Plan()
+    assert plan(observed()) == Plan()
 
 
 def test_without_its_namespace_there_is_no_import() -> None:
-    slices = on_broker(record("bergen"))
+    slices = published_slices(record("bergen"))
     ending = namespace(SHOP)
     ending = stored(replace(ending, metadata=replace(ending.metadata, deletion_timestamp=EPOCH)))
 
-    assert plan(seen(broker=slices, spaces=())) == Plan()
-    assert plan(seen([ending], slices, spaces=())) == Plan()
+    assert plan(observed(broker=slices, namespaces=())) == Plan()
+    assert plan(observed([ending], slices, namespaces=())) == Plan()
 
 
-def test_a_namespace_that_appears_wakes_its_imports() -> None:
-    view = seen(broker=on_broker(record("bergen")))
+def test_a_new_namespace_enqueues_its_imports() -> None:
+    view = observed(broker=published_slices(record("bergen")))
     keys = FEATURE.keys_for(ObjectChange(HERE, None, stored(namespace(SHOP))), view)
 
     assert IMPORT in set(keys)
@@ -116,25 +122,27 @@ def test_a_namespace_that_appears_wakes_its_imports() -> None:
 def test_a_refused_cluster_is_not_imported() -> None:
     late = record("bergen", age=1, headless=True)
 
-    result = plan(seen(broker=[*on_broker(record(HERE, age=9)), *on_broker(late)]))
+    result = plan(
+        observed(broker=[*published_slices(record(HERE, age=9)), *published_slices(late)])
+    )
 
     assert sources(result) == [HERE]
     assert clusters(result) == [HERE]
 
 
 def test_a_dead_cluster_is_left_out_but_never_our_own() -> None:
-    slices = [*on_broker(record(HERE)), *on_broker(record("bergen"))]
+    slices = [*published_slices(record(HERE)), *published_slices(record("bergen"))]
 
-    result = plan(seen(broker=slices, facts=[dead("bergen"), dead(HERE)]))
+    result = plan(observed(broker=slices, facts=[dead("bergen"), dead(HERE)]))
 
     assert sources(result) == [HERE]
     assert clusters(result) == [HERE]
 
 
 def test_the_aggregate_counts_only_those_whom_all_take_for_alive() -> None:
-    slices = [*on_broker(record(HERE)), *on_broker(record("bergen"))]
+    slices = [*published_slices(record(HERE)), *published_slices(record("bergen"))]
 
-    result = FEATURE.plan(AGGREGATE, seen(broker=slices, facts=[dead(HERE)]))
+    result = FEATURE.plan(AGGREGATE, observed(broker=slices, facts=[dead(HERE)]))
 
     assert clusters(result) == ["bergen"]
 
@@ -142,130 +150,138 @@ def test_the_aggregate_counts_only_those_whom_all_take_for_alive() -> None:
 def test_an_export_to_others_is_not_imported_here_and_still_counts() -> None:
     elsewhere = record("bergen", port(80, "http"), port(81, "more"), age=9, to=("visby",))
 
-    result = plan(seen(broker=[*on_broker(elsewhere), *on_broker(record("riga"))]))
-    alone = plan(seen(broker=on_broker(elsewhere)))
+    result = plan(
+        observed(broker=[*published_slices(elsewhere), *published_slices(record("riga"))])
+    )
+    alone = plan(observed(broker=published_slices(elsewhere)))
 
     assert sources(result) == clusters(result) == ["riga"]
-    assert wanted(result, ServiceImport)[0].spec.ports == (port(80, "http"),)
+    assert desired(result, ServiceImport)[0].spec.ports == (port(80, "http"),)
     assert alone == Plan()
 
 
 def test_while_the_broker_was_never_seen_nothing_is_wanted_that_could_be_wrong() -> None:
-    assert plan(seen(broker_phase=Phase.CONNECTING)).desired == ()
+    assert plan(observed(broker_phase=Phase.CONNECTING)).desired == ()
 
 
 # -- the two profiles
 
 
 def test_lighthouse_imports_have_no_address_of_their_own() -> None:
-    result = plan(seen(broker=on_broker(record("bergen"))))
+    result = plan(observed(broker=published_slices(record("bergen"))))
 
-    [told] = wanted(result, ServiceImport)
-    assert told.spec.ips == ()
-    assert wanted(result, Service) == []
+    [reported] = desired(result, ServiceImport)
+    assert reported.spec.ips == ()
+    assert desired(result, Service) == []
 
 
 def test_kep_1645_makes_the_service_first_and_then_the_import_with_its_addresses() -> None:
-    slices = [KEP, *on_broker(record("bergen"))]
+    slices = [KEP, *published_slices(record("bergen"))]
 
-    before = plan(seen(broker=slices))
-    after = plan(seen([derived("10.0.0.77")], slices))
+    before = plan(observed(broker=slices))
+    after = plan(observed([derived("10.0.0.77")], slices))
 
-    assert wanted(before, ServiceImport) == []
-    [made] = wanted(before, Service)
+    assert desired(before, ServiceImport) == []
+    [made] = desired(before, Service)
     assert made.spec.selector == {}
     assert [p.port for p in made.spec.ports] == [80]
-    [told] = wanted(after, ServiceImport)
-    assert (told.spec.ips, told.spec.ip_families) == (("10.0.0.77",), ("IPv4",))
-    assert told.metadata.annotations[DERIVED_SERVICE] == DERIVED
-    [endpoint_slice] = wanted(after, EndpointSlice)
+    [reported] = desired(after, ServiceImport)
+    assert (reported.spec.ips, reported.spec.ip_families) == (("10.0.0.77",), ("IPv4",))
+    assert reported.metadata.annotations[DERIVED_SERVICE] == DERIVED
+    [endpoint_slice] = desired(after, EndpointSlice)
     assert endpoint_slice.metadata.labels[KUBE_SERVICE] == DERIVED
 
 
 def test_an_import_has_one_address_for_each_family_that_it_has() -> None:
-    four = [KEP, *on_broker(record("bergen"))]
-    both = [KEP, *on_broker(record("bergen", ip_families=("IPv4", "IPv6")))]
+    four = [KEP, *published_slices(record("bergen"))]
+    both = [KEP, *published_slices(record("bergen", ip_families=("IPv4", "IPv6")))]
     service = derived("10.0.0.77", "fd00::77")
 
-    assert wanted(plan(seen([service], four)), ServiceImport)[0].spec.ips == ("10.0.0.77",)
-    assert wanted(plan(seen([service], both)), ServiceImport)[0].spec.ips == (
+    assert desired(plan(observed([service], four)), ServiceImport)[0].spec.ips == ("10.0.0.77",)
+    assert desired(plan(observed([service], both)), ServiceImport)[0].spec.ips == (
         "10.0.0.77",
         "fd00::77",
     )
 
 
 def test_a_derived_service_that_was_deleted_does_not_take_the_import_with_it() -> None:
-    slices = [KEP, *on_broker(record("bergen"))]
-    view = seen([derived("10.0.0.77")], slices)
-    standing = [o for o in written(plan(view), IMPORT, view) if isinstance(o, ServiceImport)]
+    slices = [KEP, *published_slices(record("bergen"))]
+    view = observed([derived("10.0.0.77")], slices)
+    current = [o for o in created_objects(plan(view), IMPORT, view) if isinstance(o, ServiceImport)]
 
-    [told] = wanted(plan(seen(standing, slices)), ServiceImport)
+    [reported] = desired(plan(observed(current, slices)), ServiceImport)
 
-    assert told.spec.ips == ("10.0.0.77",)
+    assert reported.spec.ips == ("10.0.0.77",)
 
 
 def test_headless_imports_need_no_derived_service() -> None:
-    result = plan(seen(broker=[KEP, *on_broker(record("bergen", headless=True))]))
+    result = plan(observed(broker=[KEP, *published_slices(record("bergen", headless=True))]))
 
-    assert wanted(result, Service) == []
-    [told] = wanted(result, ServiceImport)
-    assert (told.spec.type, told.spec.ips) == ("Headless", ())
+    assert desired(result, Service) == []
+    [reported] = desired(result, ServiceImport)
+    assert (reported.spec.type, reported.spec.ips) == ("Headless", ())
 
 
 def test_when_the_profile_changes_back_the_derived_service_is_no_longer_wanted() -> None:
-    result = plan(seen([derived("10.0.0.77")], on_broker(record("bergen"))))
+    result = plan(observed([derived("10.0.0.77")], published_slices(record("bergen"))))
 
-    assert wanted(result, Service) == []
-    assert KUBE_SERVICE not in wanted(result, EndpointSlice)[0].metadata.labels
+    assert desired(result, Service) == []
+    assert KUBE_SERVICE not in desired(result, EndpointSlice)[0].metadata.labels
 
 
 # -- weights, failover, ranges
 
 
 def test_slices_tell_how_much_their_cluster_answers_where_somebody_said_so() -> None:
-    plain = plan(seen(broker=on_broker(record("bergen"))))
+    plain = plan(observed(broker=published_slices(record("bergen"))))
     fleet = rules(clusters=(MemberSettings(id="bergen", weight=5, priority=0),))
-    by_fleet = plan(seen(broker=[fleet, *on_broker(record("bergen"))]))
+    by_fleet = plan(observed(broker=[fleet, *published_slices(record("bergen"))]))
     own = record("bergen", weight=0, priority=20)
-    by_export = plan(seen(broker=[fleet, *on_broker(own)]))
+    by_export = plan(observed(broker=[fleet, *published_slices(own)]))
 
-    def marks(result: Plan) -> dict[str, str]:
-        return wanted(result, EndpointSlice)[0].metadata.annotations
+    def annotations(result: Plan) -> dict[str, str]:
+        return desired(result, EndpointSlice)[0].metadata.annotations
 
-    assert marks(plain) == {}
-    assert marks(by_fleet) == {WEIGHT: "5", PRIORITY: "0"}
-    assert marks(by_export) == {WEIGHT: "0", PRIORITY: "20"}
-    back = plan(seen(broker=[fleet, *on_broker(record("bergen", weight=1, priority=10))]))
-    assert marks(back) == {WEIGHT: "1", PRIORITY: "10"}
+    assert annotations(plain) == {}
+    assert annotations(by_fleet) == {WEIGHT: "5", PRIORITY: "0"}
+    assert annotations(by_export) == {WEIGHT: "0", PRIORITY: "20"}
+    back = plan(
+        observed(broker=[fleet, *published_slices(record("bergen", weight=1, priority=10))])
+    )
+    assert annotations(back) == {WEIGHT: "1", PRIORITY: "10"}
 
 
-def test_addresses_outside_of_a_clusters_ranges_are_left_out_and_told() -> None:
+def test_addresses_outside_of_a_clusters_ranges_are_left_out_and_reported() -> None:
     bounds = rules(clusters=(MemberSettings(id="bergen", ranges=("10.7.0.0/16",)),))
-    slices = [*on_broker(record("bergen")), *on_broker(record("riga"), "10.0.0.2")]
+    slices = [*published_slices(record("bergen")), *published_slices(record("riga"), "10.0.0.2")]
 
-    result = plan(seen(broker=[bounds, *slices]))
+    result = plan(observed(broker=[bounds, *slices]))
 
-    held = {s.metadata.labels[SOURCE_CLUSTER]: s.endpoints for s in wanted(result, EndpointSlice)}
+    held = {s.metadata.labels[SOURCE_CLUSTER]: s.endpoints for s in desired(result, EndpointSlice)}
     assert held["bergen"] == ()
     assert held["riga"]
-    [told] = wanted(result, ServiceImport)[0].status.conditions
-    assert (told.type, told.status, told.reason) == ("AddressesAllowed", "False", "OutsideRanges")
-    assert "bergen publishes 10.0.0.1: outside of 10.7.0.0/16" in told.message
+    [reported] = desired(result, ServiceImport)[0].status.conditions
+    assert (reported.type, reported.status, reported.reason) == (
+        "AddressesAllowed",
+        "False",
+        "OutsideRanges",
+    )
+    assert "bergen publishes 10.0.0.1: outside of 10.7.0.0/16" in reported.message
 
 
-def test_what_others_tell_on_an_import_is_left_as_it_stands() -> None:
+def test_conditions_of_others_on_an_import_are_kept() -> None:
     bounds = rules(clusters=(MemberSettings(id="bergen", ranges=("10.7.0.0/16",)),))
-    slices = on_broker(record("bergen"))
+    slices = published_slices(record("bergen"))
     others = condition("Published", False, "NameTaken", "somebody has the name")
-    first = wanted(plan(seen(broker=[bounds, *slices])), ServiceImport)[0]
+    first = desired(plan(observed(broker=[bounds, *slices])), ServiceImport)[0]
     status = replace(first.status, conditions=(others, *first.status.conditions))
-    standing = stored(replace(first, status=status))
+    current = stored(replace(first, status=status))
 
-    still = wanted(plan(seen([standing], broker=[bounds, *slices])), ServiceImport)[0]
-    mended = wanted(plan(seen([standing], broker=slices)), ServiceImport)[0]
+    still = desired(plan(observed([current], broker=[bounds, *slices])), ServiceImport)[0]
+    resolved = desired(plan(observed([current], broker=slices)), ServiceImport)[0]
 
-    assert still.status.conditions == standing.status.conditions
-    assert mended.status.conditions == (others,)
+    assert still.status.conditions == current.status.conditions
+    assert resolved.status.conditions == (others,)
 
 
 # -- laws
@@ -273,55 +289,57 @@ def test_what_others_tell_on_an_import_is_left_as_it_stands() -> None:
 
 def test_planning_again_after_all_was_written_changes_nothing() -> None:
     bounds = rules("kep-1645", clusters=(MemberSettings(id="bergen", ranges=("10.7.0.0/16",)),))
-    slices = [bounds, *on_broker(record("bergen")), *on_broker(record(HERE))]
-    standing: list[Object] = [derived("10.0.0.77")]
-    view = seen(standing, slices)
-    made = written(plan(view), IMPORT, view)
-    after = seen([*standing, *made], slices, after=60)
+    slices = [bounds, *published_slices(record("bergen")), *published_slices(record(HERE))]
+    current: list[Object] = [derived("10.0.0.77")]
+    view = observed(current, slices)
+    made = created_objects(plan(view), IMPORT, view)
+    after = observed([*current, *made], slices, after=60)
 
     assert plan(after).desired
-    assert written(plan(after), IMPORT, after) == []
+    assert created_objects(plan(after), IMPORT, after) == []
 
 
 @settings(deadline=None, max_examples=40)
 @given(st.permutations(["bergen", "visby", HERE]), st.sampled_from(["lighthouse", "kep-1645"]))
 def test_the_aggregate_is_the_same_whoever_computes_it(order: list[str], profile: Any) -> None:
     slices = {
-        c: on_broker(record(c, port(80, "http"), port(90 + n, f"own-{n}"), age=n))
+        c: published_slices(record(c, port(80, "http"), port(90 + n, f"own-{n}"), age=n))
         for n, c in enumerate(("bergen", "visby", HERE))
     }
-    view = seen(broker=[rules(profile), *(s for c in order for s in slices[c])])
+    view = observed(broker=[rules(profile), *(s for c in order for s in slices[c])])
 
-    [told] = FEATURE.plan(AGGREGATE, view).desired
+    [reported] = FEATURE.plan(AGGREGATE, view).desired
 
-    assert told.shared
-    assert told.object.metadata.name == unique("web", SHOP)
-    found = wanted(FEATURE.plan(AGGREGATE, view), ServiceImport)[0]
-    again = seen(broker=[rules(profile), *(s for c in slices for s in slices[c])])
-    assert wanted(FEATURE.plan(AGGREGATE, again), ServiceImport)[0] == found
+    assert reported.shared
+    assert reported.object.metadata.name == unique("web", SHOP)
+    found = desired(FEATURE.plan(AGGREGATE, view), ServiceImport)[0]
+    again = observed(broker=[rules(profile), *(s for c in slices for s in slices[c])])
+    assert desired(FEATURE.plan(AGGREGATE, again), ServiceImport)[0] == found
 
 
 # -- records of a later version
 
 
-def test_what_came_from_a_cluster_of_a_later_version_is_left_as_it_stands() -> None:
-    before = [*on_broker(record("bergen", age=9)), *on_broker(record("riga"))]
-    view = seen(broker=before)
-    standing = written(plan(view), IMPORT, view)
+def test_objects_of_a_cluster_with_a_newer_schema_are_kept() -> None:
+    before = [*published_slices(record("bergen", age=9)), *published_slices(record("riga"))]
+    view = observed(broker=before)
+    current = created_objects(plan(view), IMPORT, view)
 
-    after = plan(seen(standing, [newer("bergen"), *on_broker(record("riga", port(81, "http")))]))
+    after = plan(
+        observed(current, [newer("bergen"), *published_slices(record("riga", port(81, "http")))])
+    )
 
     assert sources(after) == ["bergen", "riga"]
-    [told] = wanted(after, ServiceImport)
-    assert told in standing
-    kept = [s for s in wanted(after, EndpointSlice) if s in standing]
+    [reported] = desired(after, ServiceImport)
+    assert reported in current
+    kept = [s for s in desired(after, EndpointSlice) if s in current]
     assert [s.metadata.labels[SOURCE_CLUSTER] for s in kept] == ["bergen"]
 
 
 def test_an_aggregate_that_rests_on_a_later_version_is_neither_rewritten_nor_deleted() -> None:
-    view = seen(broker=on_broker(record("bergen")))
-    [standing] = written(FEATURE.plan(AGGREGATE, view), AGGREGATE, view)
+    view = observed(broker=published_slices(record("bergen")))
+    [current] = created_objects(FEATURE.plan(AGGREGATE, view), AGGREGATE, view)
 
-    after = FEATURE.plan(AGGREGATE, seen(broker=[newer("bergen"), standing]))
+    after = FEATURE.plan(AGGREGATE, observed(broker=[newer("bergen"), current]))
 
-    assert [d.object for d in after.desired] == [standing]
+    assert [d.object for d in after.desired] == [current]

@@ -1,4 +1,4 @@
-"""The laws of multi-cluster services over random schedules of people, faults, crashes and time.
+"""Invariants of multi-cluster services over random schedules of actions, faults, crashes and time.
 
 `HANSE_SERVICE_SCHEDULES` and `HANSE_SEED` make the search longer or start it elsewhere; a failure
 prints its seed, and `python -m tests.features.services.schedules SEED` replays it.

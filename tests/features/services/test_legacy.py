@@ -1,4 +1,4 @@
-"""Older agents: their words are used while they are there, and tidied up when they are not."""
+"""ServiceImports of older agents are used while they exist, and removed after upgrades."""
 
 from typing import Any
 
@@ -15,13 +15,13 @@ from tests.features.services.builders import (
     HOME,
     IMPORT,
     SHOP,
+    created_objects,
+    desired,
     export,
-    on_broker,
+    observed,
     port,
+    published_slices,
     record,
-    seen,
-    wanted,
-    written,
 )
 from tests.support.builders import stored
 
@@ -38,50 +38,52 @@ def old(of: str, where: str = HOME, **spec: Any) -> ServiceImport:
 
 
 def aggregate(*clusters: str) -> list[Object]:
-    view = seen(broker=[s for c in clusters for s in on_broker(record(c))])
-    return written(FEATURE.plan(AGGREGATE, view), AGGREGATE, view)
+    view = observed(broker=[s for c in clusters for s in published_slices(record(c))])
+    return created_objects(FEATURE.plan(AGGREGATE, view), AGGREGATE, view)
 
 
 def removed(here: list[Object], broker: list[Object]) -> list[tuple[str, str]]:
-    removals = FEATURE.plan(LEGACY, seen(here, broker)).removals
+    removals = FEATURE.plan(LEGACY, observed(here, broker)).removals
     return [(r.place.where, r.place.ref.name) for r in removals]
 
 
-def test_a_cluster_with_an_older_agent_is_imported_by_its_word() -> None:
-    plan = FEATURE.plan(IMPORT, seen(broker=[old("riga")]))
+def test_a_cluster_with_an_older_agent_is_imported_by_its_legacy_import() -> None:
+    plan = FEATURE.plan(IMPORT, observed(broker=[old("riga")]))
 
-    [endpoint_slice] = wanted(plan, EndpointSlice)
+    [endpoint_slice] = desired(plan, EndpointSlice)
     assert endpoint_slice.metadata.labels[SOURCE_CLUSTER] == "riga"
     assert [e.addresses for e in endpoint_slice.endpoints or ()] == [("10.8.0.1",)]
-    [told] = wanted(plan, ServiceImport)
-    assert [c.cluster for c in told.status.clusters] == ["riga"]
+    [reported] = desired(plan, ServiceImport)
+    assert [c.cluster for c in reported.status.clusters] == ["riga"]
 
 
 def test_while_it_is_there_it_is_used_in_place_of_the_clusters_slice() -> None:
-    slices = [*on_broker(record("riga"), "10.8.0.9"), *on_broker(record("bergen"))]
+    slices = [*published_slices(record("riga"), "10.8.0.9"), *published_slices(record("bergen"))]
 
-    plan = FEATURE.plan(IMPORT, seen(broker=[*slices, old("riga")]))
+    plan = FEATURE.plan(IMPORT, observed(broker=[*slices, old("riga")]))
 
     held = {
         s.metadata.labels[SOURCE_CLUSTER]: [e.addresses[0] for e in s.endpoints or ()]
-        for s in wanted(plan, EndpointSlice)
+        for s in desired(plan, EndpointSlice)
     }
     assert held == {"bergen": ["10.0.0.1"], "riga": ["10.8.0.1"]}
 
 
 def test_the_aggregate_names_only_clusters_that_were_upgraded() -> None:
-    plan = FEATURE.plan(AGGREGATE, seen(broker=[old("riga"), *on_broker(record("bergen"))]))
+    plan = FEATURE.plan(
+        AGGREGATE, observed(broker=[old("riga"), *published_slices(record("bergen"))])
+    )
 
-    [told] = wanted(plan, ServiceImport)
-    assert [c.cluster for c in told.status.clusters] == ["bergen"]
+    [reported] = desired(plan, ServiceImport)
+    assert [c.cluster for c in reported.status.clusters] == ["bergen"]
 
 
-def test_a_bad_word_of_an_older_agent_harms_nobody() -> None:
+def test_an_invalid_legacy_import_is_ignored() -> None:
     bad = [old("Riga!"), old("riga", ports=()), old("visby", ips=("nowhere",))]
 
-    plan = FEATURE.plan(IMPORT, seen(broker=[*bad, *on_broker(record("bergen"))]))
+    plan = FEATURE.plan(IMPORT, observed(broker=[*bad, *published_slices(record("bergen"))]))
 
-    held = {s.metadata.labels[SOURCE_CLUSTER]: s.endpoints for s in wanted(plan, EndpointSlice)}
+    held = {s.metadata.labels[SOURCE_CLUSTER]: s.endpoints for s in desired(plan, EndpointSlice)}
     assert held.keys() == {"bergen", "visby"}
     assert held["visby"] == ()
 
@@ -107,13 +109,13 @@ def test_what_other_clusters_published_is_never_removed() -> None:
     assert removed([], [old("riga"), *aggregate("riga")]) == []
 
 
-def test_an_older_agents_word_and_the_aggregate_wake_the_decision() -> None:
-    view = seen([old("riga", "submariner")], [old("riga")])
-    [told] = aggregate("riga")
+def test_legacy_imports_and_the_aggregate_enqueue_the_legacy_key() -> None:
+    view = observed([old("riga", "submariner")], [old("riga")])
+    [reported] = aggregate("riga")
 
     assert set(FEATURE.keys_for(ObjectChange("broker", None, old("riga")), view)) == {
         IMPORT,
         LEGACY,
     }
-    assert set(FEATURE.keys_for(ObjectChange("broker", None, told), view)) == {LEGACY}
-    assert set(FEATURE.keys_for(ObjectChange("broker", None, told), seen())) == set()
+    assert set(FEATURE.keys_for(ObjectChange("broker", None, reported), view)) == {LEGACY}
+    assert set(FEATURE.keys_for(ObjectChange("broker", None, reported), observed())) == set()

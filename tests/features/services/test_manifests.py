@@ -1,4 +1,4 @@
-"""What a broker and its members are made of."""
+"""Manifests of a broker and its members."""
 
 import base64
 import json
@@ -28,7 +28,7 @@ HOME = "harbour"
 WATCHES = Services(HOME).watches
 
 
-def _called(name: str, made: tuple[Manifest, ...]) -> Wire:
+def _wire_of(name: str, made: tuple[Manifest, ...]) -> Wire:
     (found,) = [one.wire for one in made if str(one) == name]
     return found
 
@@ -52,7 +52,7 @@ def test_members_tell_events_where_they_write() -> None:
 def test_members_may_not_change_leases_but_each_renews_its_own_lease_and_token() -> None:
     shared = {r.resource: r.verbs for r in broker_rules(WATCHES, HOME)}
 
-    own = _called(f"Role {HOME}/{HOME}:lubeck", member(WATCHES, HOME, "lubeck", "uid", new=True))
+    own = _wire_of(f"Role {HOME}/{HOME}:lubeck", member(WATCHES, HOME, "lubeck", "uid", new=True))
 
     assert shared["leases"] == ("get", "list", "watch")
     assert own["rules"] == [
@@ -71,15 +71,15 @@ def test_members_may_not_change_leases_but_each_renews_its_own_lease_and_token()
     ]
 
 
-def test_a_lease_remembers_whose_it_is_and_a_standing_one_is_the_agents_to_renew() -> None:
+def test_a_lease_has_the_uid_of_its_cluster_and_an_existing_one_is_left_to_the_agent() -> None:
     name = f"Lease {HOME}/lubeck"
 
-    new = _called(name, member(WATCHES, HOME, "lubeck", "the uid", new=True))
-    standing = _called(name, member(WATCHES, HOME, "lubeck", "the uid", new=False))
+    new = _wire_of(name, member(WATCHES, HOME, "lubeck", "the uid", new=True))
+    current = _wire_of(name, member(WATCHES, HOME, "lubeck", "the uid", new=False))
 
     assert new["metadata"]["annotations"] == {"hanse.dev/cluster-uid": "the uid"}
     assert new["spec"]["leaseDurationSeconds"] > 0
-    assert "spec" not in standing
+    assert "spec" not in current
 
 
 def test_every_policy_is_bound_to_the_broker_namespace_and_to_its_members() -> None:
@@ -112,8 +112,8 @@ def test_a_broker_needs_no_more_than_its_namespace_policies_and_roles() -> None:
     }
 
 
-def test_an_agent_at_home_writes_its_own_lease_and_the_secret_with_its_token_only() -> None:
-    role = _called("Role hanse-system/hanse-agent", agent_manifests(WATCHES, "lubeck"))
+def test_an_agent_writes_only_its_own_lease_and_the_secret_with_its_token() -> None:
+    role = _wire_of("Role hanse-system/hanse-agent", agent_manifests(WATCHES, "lubeck"))
 
     patched = [rule for rule in role["rules"] if "patch" in rule["verbs"]]
     assert [rule["resourceNames"] for rule in patched] == [

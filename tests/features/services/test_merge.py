@@ -116,9 +116,9 @@ def test_kep_1645_imports_every_port_unless_its_name_or_number_is_taken(
     assert len(set(names)) == len(names)
     assert len(set(numbers)) == len(numbers)
     assert len(names) == 1 or all(names), "a Service names each of several ports"
-    for told in (p for r in records for p in r.ports):
-        name = told.name or f"{told.protocol.lower()}-{told.port}"
-        assert {told.name, name} & set(names) or (told.protocol, told.port) in numbers
+    for reported in (p for r in records for p in r.ports):
+        name = reported.name or f"{reported.protocol.lower()}-{reported.port}"
+        assert {reported.name, name} & set(names) or (reported.protocol, reported.port) in numbers
 
 
 @both_profiles
@@ -137,16 +137,16 @@ def test_everybody_is_either_admitted_or_refused(
 @both_profiles
 @laws
 @given(records=some_records)
-def test_conflicts_but_that_of_type_are_told_to_all_who_are_admitted_or_to_none(
+def test_conflicts_other_than_of_type_are_reported_to_all_admitted_clusters_or_to_none(
     profile: Profile, records: list[ExportRecord]
 ) -> None:
     result = merged(records, profile)
 
-    told = {
+    reported = {
         cluster: {c.reason for c in result.conflicts[cluster]} - {"TypeConflict"}
         for cluster in result.clusters
     }
-    assert len({frozenset(reasons) for reasons in told.values()}) == 1
+    assert len({frozenset(reasons) for reasons in reported.values()}) == 1
     typed = {
         c for c, found in result.conflicts.items() if "TypeConflict" in {f.reason for f in found}
     }
@@ -162,7 +162,7 @@ def test_without_those_who_disagree_with_the_oldest_nothing_is_in_conflict(
     profile: Profile, records: list[ExportRecord]
 ) -> None:
     oldest = min(records, key=lambda r: r.age)
-    alone = [r for r in records if _says_the_same(r, oldest)]
+    alone = [r for r in records if _agrees(r, oldest)]
 
     result = merged(alone, profile)
 
@@ -171,8 +171,8 @@ def test_without_those_who_disagree_with_the_oldest_nothing_is_in_conflict(
     assert set(result.ports) == set(oldest.ports)
 
 
-def _says_the_same(one: ExportRecord, other: ExportRecord) -> bool:
-    def said(r: ExportRecord) -> tuple[object, ...]:
+def _agrees(one: ExportRecord, other: ExportRecord) -> bool:
+    def merged_fields(r: ExportRecord) -> tuple[object, ...]:
         return (
             r.type,
             set(r.ports),
@@ -184,7 +184,7 @@ def _says_the_same(one: ExportRecord, other: ExportRecord) -> bool:
             r.exported_annotations,
         )
 
-    return said(one) == said(other)
+    return merged_fields(one) == merged_fields(other)
 
 
 @both_profiles
@@ -257,7 +257,9 @@ def test_ports_of_two_clusters(
             assert tuple(c.reason for c in result.conflicts[cluster]) == conflict
 
 
-def test_a_later_export_of_another_type_is_refused_in_lighthouse_and_told_alone() -> None:
+def test_a_later_export_of_another_type_is_refused_in_lighthouse_and_alone_has_the_conflict() -> (
+    None
+):
     old = record("lubeck", age=9, headless=True)
     young = record("bergen", age=1)
 
@@ -267,13 +269,13 @@ def test_a_later_export_of_another_type_is_refused_in_lighthouse_and_told_alone(
     assert result.clusters == ("lubeck",)
     assert result.refused == {"bergen"}
     assert result.conflicts["lubeck"] == ()
-    [told] = result.conflicts["bergen"]
-    assert told.reason == "TypeConflict"
-    assert "lubeck" in told.message
-    assert "not exported until the types agree" in told.message
+    [reported] = result.conflicts["bergen"]
+    assert reported.reason == "TypeConflict"
+    assert "lubeck" in reported.message
+    assert "not exported until the types agree" in reported.message
 
 
-def test_in_kep_1645_both_types_are_admitted_under_the_oldest_and_both_are_told() -> None:
+def test_in_kep_1645_both_types_are_admitted_under_the_oldest_and_both_have_the_conflict() -> None:
     result = merged([record("bergen"), record("lubeck", age=9, headless=True)], "kep-1645")
 
     assert result.type == "Headless"
@@ -306,18 +308,18 @@ def test_a_field_that_differs_is_a_conflict_of_its_own_name(profile: Profile, re
     result = merged([old, young], profile)
 
     for cluster in ("lubeck", "bergen"):
-        [told] = result.conflicts[cluster]
-        assert told.reason == reason
-        assert "lubeck, the oldest export, is used" in told.message
-        assert "bergen has another" in told.message
+        [reported] = result.conflicts[cluster]
+        assert reported.reason == reason
+        assert "lubeck, the oldest export, is used" in reported.message
+        assert "bergen has another" in reported.message
 
 
 def test_several_who_disagree_are_counted() -> None:
     odd = [record(f"c{n}", exported_labels={"n": str(n)}) for n in range(5)]
 
-    [told] = merged([record("lubeck", age=9), *odd], "lighthouse").conflicts["c3"]
+    [reported] = merged([record("lubeck", age=9), *odd], "lighthouse").conflicts["c3"]
 
-    assert "5 clusters (c0, c1, c2, …) have another" in told.message
+    assert "5 clusters (c0, c1, c2, …) have another" in reported.message
 
 
 def test_families_are_those_that_all_have_and_else_the_oldests() -> None:

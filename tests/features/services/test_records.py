@@ -1,4 +1,4 @@
-"""Records: what is written is read again, and what is bad harms nobody."""
+"""Export records: encoding, decoding, and invalid records."""
 
 from typing import Any
 
@@ -19,7 +19,14 @@ from hanse.features.services.records import (
     read_exports,
 )
 from hanse.model.kinds.discovery import EndpointSlice
-from tests.features.services.builders import PROFILES, export, on_broker, port, record, service
+from tests.features.services.builders import (
+    PROFILES,
+    export,
+    port,
+    published_slices,
+    record,
+    service,
+)
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
@@ -28,29 +35,31 @@ json_values = st.recursive(
 )
 
 
-def saying(text: str, like: ExportRecord | None = None) -> EndpointSlice:
+def slice_with_record(text: str, like: ExportRecord | None = None) -> EndpointSlice:
     """A slice on the broker whose record is any text."""
-    endpoint_slice = on_broker(like or record("lubeck"))[0]
+    endpoint_slice = published_slices(like or record("lubeck"))[0]
     return replace(
         endpoint_slice, metadata=replace(endpoint_slice.metadata, annotations={RECORD: text})
     )
 
 
-def saying_otherwise(**fields: Any) -> EndpointSlice:
+def slice_with_fields(**fields: Any) -> EndpointSlice:
     """A slice on the broker with a record that differs from a good one in some fields."""
-    said = {**msgspec.to_builtins(record("lubeck")), **fields}
-    return saying(msgspec.json.encode(said).decode())
+    content = {**msgspec.to_builtins(record("lubeck")), **fields}
+    return slice_with_record(msgspec.json.encode(content).decode())
 
 
-def test_what_an_export_says_is_read_as_it_was_said() -> None:
-    marks = {TO_CLUSTERS: "visby, bergen", WEIGHT: "3", PRIORITY: "20"}
-    said = build_record(export(marks=marks, exported_labels={"tier": "gold"}), service(), "lubeck")
+def test_a_record_is_decoded_as_it_was_encoded() -> None:
+    annotations = {TO_CLUSTERS: "visby, bergen", WEIGHT: "3", PRIORITY: "20"}
+    content = build_record(
+        export(annotations=annotations, exported_labels={"tier": "gold"}), service(), "lubeck"
+    )
 
-    [endpoint_slice] = on_broker(said)
+    [endpoint_slice] = published_slices(content)
 
-    assert decode_record(endpoint_slice) == said
-    assert (said.to, said.weight, said.priority) == (("bergen", "visby"), 3, 20)
-    assert said.exported_labels == {"tier": "gold"}
+    assert decode_record(endpoint_slice) == content
+    assert (content.to, content.weight, content.priority) == (("bergen", "visby"), 3, 20)
+    assert content.exported_labels == {"tier": "gold"}
 
 
 def test_one_record_counts_for_each_cluster_whatever_the_order() -> None:
@@ -58,64 +67,68 @@ def test_one_record_counts_for_each_cluster_whatever_the_order() -> None:
     slices = [
         replace(p, metadata=replace(p.metadata, name=name))
         for name, r in (("a", one), ("b", other))
-        for p in on_broker(r)
+        for p in published_slices(r)
     ]
 
     assert read_exports(slices).records == read_exports(slices[::-1]).records == (one,)
 
 
 def test_an_unstated_schema_is_the_first() -> None:
-    said = msgspec.json.decode(encode_record(record("lubeck")))
-    said.pop("schema", None)
+    content = msgspec.json.decode(encode_record(record("lubeck")))
+    content.pop("schema", None)
 
-    assert decode_record(saying(msgspec.json.encode(said).decode())) == record("lubeck")
+    assert decode_record(slice_with_record(msgspec.json.encode(content).decode())) == record(
+        "lubeck"
+    )
 
 
 def test_a_record_of_a_later_version_is_known_to_be_one_and_not_read() -> None:
-    told = read_exports(
-        [saying_otherwise(schema=SCHEMA + 1, type="Anycast"), *on_broker(record("riga"))]
+    reported = read_exports(
+        [slice_with_fields(schema=SCHEMA + 1, type="Anycast"), *published_slices(record("riga"))]
     )
 
-    assert told.newer == {"lubeck"}
-    assert [r.cluster for r in told.records] == ["riga"]
+    assert reported.newer == {"lubeck"}
+    assert [r.cluster for r in reported.records] == ["riga"]
 
 
 BAD = {
-    "no JSON": saying("{"),
-    "another shape": saying("[1]"),
-    "a time without a zone": saying_otherwise(exportedAt="2026-01-01T00:00:00"),
-    "no time": saying_otherwise(exportedAt="yesterday"),
-    "an unknown type": saying_otherwise(type="ExternalName"),
-    "a port out of range": saying_otherwise(ports=[{"port": 70000}]),
-    "no port": saying_otherwise(ports=[]),
-    "one name twice": saying_otherwise(ports=[{"port": 1, "name": "a"}, {"port": 2, "name": "a"}]),
-    "one port twice": saying_otherwise(ports=[{"port": 1, "name": "a"}, {"port": 1, "name": "b"}]),
-    "too many ports": saying_otherwise(ports=[{"port": n, "name": f"p{n}"} for n in range(1, 102)]),
-    "a long name": saying_otherwise(ports=[{"port": 1, "name": "a" * 64}]),
-    "a bad label": saying_otherwise(exportedLabels={"tier": "not a label"}),
-    "a label of ours": saying_otherwise(exportedLabels={"hanse.dev/owner": "me"}),
-    "an older agent's label": saying_otherwise(
+    "no JSON": slice_with_record("{"),
+    "another shape": slice_with_record("[1]"),
+    "a time without a zone": slice_with_fields(exportedAt="2026-01-01T00:00:00"),
+    "no time": slice_with_fields(exportedAt="yesterday"),
+    "an unknown type": slice_with_fields(type="ExternalName"),
+    "a port out of range": slice_with_fields(ports=[{"port": 70000}]),
+    "no port": slice_with_fields(ports=[]),
+    "one name twice": slice_with_fields(ports=[{"port": 1, "name": "a"}, {"port": 2, "name": "a"}]),
+    "one port twice": slice_with_fields(ports=[{"port": 1, "name": "a"}, {"port": 1, "name": "b"}]),
+    "too many ports": slice_with_fields(
+        ports=[{"port": n, "name": f"p{n}"} for n in range(1, 102)]
+    ),
+    "a long name": slice_with_fields(ports=[{"port": 1, "name": "a" * 64}]),
+    "a bad label": slice_with_fields(exportedLabels={"tier": "not a label"}),
+    "a label of ours": slice_with_fields(exportedLabels={"hanse.dev/owner": "me"}),
+    "an older agent's label": slice_with_fields(
         exportedLabels={"lighthouse.submariner.io/sourceCluster": "bergen"}
     ),
-    "huge annotations": saying_otherwise(exportedAnnotations={"note": "x" * 200_000}),
-    "a bad timeout": saying_otherwise(sessionAffinityConfig={"clientIP": {"timeoutSeconds": 0}}),
-    "a bad weight": saying_otherwise(weight=-1),
-    "another cluster's name": saying_otherwise(cluster="bergen"),
-    "another service's name": saying_otherwise(name="bank"),
-    "another namespace": saying_otherwise(namespace="bank"),
+    "huge annotations": slice_with_fields(exportedAnnotations={"note": "x" * 200_000}),
+    "a bad timeout": slice_with_fields(sessionAffinityConfig={"clientIP": {"timeoutSeconds": 0}}),
+    "a bad weight": slice_with_fields(weight=-1),
+    "another cluster's name": slice_with_fields(cluster="bergen"),
+    "another service's name": slice_with_fields(name="bank"),
+    "another namespace": slice_with_fields(namespace="bank"),
 }
 
 
 @pytest.mark.parametrize("endpoint_slice", BAD.values(), ids=list(BAD))
 def test_a_bad_record_is_no_record_and_others_are_imported(endpoint_slice: EndpointSlice) -> None:
-    told = read_exports([endpoint_slice, *on_broker(record("visby"))])
+    reported = read_exports([endpoint_slice, *published_slices(record("visby"))])
 
-    assert [r.cluster for r in told.records] == ["visby"]
-    assert told.newer == frozenset()
+    assert [r.cluster for r in reported.records] == ["visby"]
+    assert reported.newer == frozenset()
 
 
 def test_a_cluster_with_a_name_that_no_import_takes_is_left_out() -> None:
-    endpoint_slice = on_broker(record("Under_Score"))[0]
+    endpoint_slice = published_slices(record("Under_Score"))[0]
     assert endpoint_slice.metadata.labels[SOURCE_CLUSTER] == "Under_Score"
 
     assert read_exports([endpoint_slice]).records == ()
@@ -129,14 +142,16 @@ def test_a_cluster_with_a_name_that_no_import_takes_is_left_out() -> None:
         max_size=3,
     )
 )
-def test_whatever_a_record_says_reading_and_merging_it_does_not_fail(said: dict[str, Any]) -> None:
-    told = read_exports([saying_otherwise(**said), *on_broker(record("visby"))])
+def test_decoding_and_merging_any_record_does_not_fail(
+    content: dict[str, Any],
+) -> None:
+    reported = read_exports([slice_with_fields(**content), *published_slices(record("visby"))])
 
-    assert "visby" in {r.cluster for r in told.records}
+    assert "visby" in {r.cluster for r in reported.records}
     for profile in PROFILES:
-        assert merge_exports(told.records, profile) is not None
+        assert merge_exports(reported.records, profile) is not None
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1001", "3.5", "three", "٣", "9" * 5000])
 def test_a_weight_that_is_none_is_ignored(text: str) -> None:
-    assert build_record(export(marks={WEIGHT: text}), service(), "lubeck").weight is None
+    assert build_record(export(annotations={WEIGHT: text}), service(), "lubeck").weight is None

@@ -1,4 +1,4 @@
-"""Slices: what is published of an export, and how importers copy it."""
+"""EndpointSlices that exports publish, and their copies in importing clusters."""
 
 import re
 
@@ -22,7 +22,7 @@ from hanse.model.kinds.discovery import (
     EndpointConditions,
     EndpointSlice,
 )
-from tests.features.services.builders import HOME, backends, on_broker, port, record
+from tests.features.services.builders import HOME, backends, port, published_slices, record
 from tests.features.services.test_merge import PORT_SETS
 
 WEB = record("lubeck")
@@ -159,8 +159,8 @@ def test_of_two_services_no_two_slices_have_one_name() -> None:
 # -- copies
 
 
-def test_a_copy_says_whose_it_is_and_carries_no_record() -> None:
-    [endpoint_slice] = on_broker(WEB)
+def test_a_copy_names_its_cluster_and_carries_no_record() -> None:
+    [endpoint_slice] = published_slices(WEB)
 
     copy = build_imported_slice(endpoint_slice, WEB, together(WEB, profile="lighthouse"))
 
@@ -176,7 +176,7 @@ def test_a_copy_says_whose_it_is_and_carries_no_record() -> None:
 
 def test_without_a_derived_service_a_copy_keeps_its_clusters_own_ports() -> None:
     old, young = record("lubeck", port(80, "http"), age=9), record("bergen", port(80, "web"))
-    [endpoint_slice] = on_broker(young)
+    [endpoint_slice] = published_slices(young)
 
     copy = build_imported_slice(endpoint_slice, young, together(old, young, profile="lighthouse"))
 
@@ -185,7 +185,7 @@ def test_without_a_derived_service_a_copy_keeps_its_clusters_own_ports() -> None
 
 def test_behind_a_derived_service_ports_go_by_the_imports_names() -> None:
     old, young = record("lubeck", port(80, "http"), age=9), record("bergen", port(80, "web"))
-    [endpoint_slice] = on_broker(young)
+    [endpoint_slice] = published_slices(young)
 
     copy = build_imported_slice(endpoint_slice, young, together(old, young), "derived-web")
 
@@ -196,7 +196,7 @@ def test_behind_a_derived_service_ports_go_by_the_imports_names() -> None:
 def test_pods_behind_a_derived_service_are_joined_by_the_port_of_their_service() -> None:
     old = record("lubeck", port(80, "web"), age=9)
     young = record("bergen", port(80, "http"), headless=True)
-    [endpoint_slice] = on_broker(young)
+    [endpoint_slice] = published_slices(young)
 
     copy = build_imported_slice(endpoint_slice, young, together(old, young), "derived-web")
 
@@ -205,12 +205,12 @@ def test_pods_behind_a_derived_service_are_joined_by_the_port_of_their_service()
 
 @settings(deadline=None, max_examples=100)
 @given(st.sampled_from(PORT_SETS), st.sampled_from(PORT_SETS))
-def test_no_port_name_stands_twice_in_a_copy(
+def test_port_names_in_a_copy_are_unique(
     one: tuple[object, ...], other: tuple[object, ...]
 ) -> None:
     old = replace(record("lubeck", age=9), ports=one)
     young = replace(record("bergen"), ports=other)
-    [endpoint_slice] = on_broker(young)
+    [endpoint_slice] = published_slices(young)
 
     copy = build_imported_slice(endpoint_slice, young, together(old, young), "derived-web")
 

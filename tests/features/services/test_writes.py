@@ -1,4 +1,4 @@
-"""How many writes a service costs, and that any one of them may fail."""
+"""The number of writes that a service costs, and that any one of them may fail."""
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
@@ -37,10 +37,10 @@ def anyio_backend() -> object:
     return ON_VIRTUAL_TIME
 
 
-class Failing:
-    """A way into a cluster on which one of all writes fails: refused, or done and not answered."""
+class FailingTransport:
+    """A transport on which one write fails: refused, or executed without a response."""
 
-    def __init__(self, world: "UnluckyWorld", inner: Transport) -> None:
+    def __init__(self, world: "FailingWorld", inner: Transport) -> None:
         self._world = world
         self._inner = inner
 
@@ -48,7 +48,7 @@ class Failing:
         if request.method in READ_METHODS or "/events" in request.path:
             return await self._inner.send(request)
         self._world.writes += 1
-        if self._world.writes != self._world.unlucky:
+        if self._world.writes != self._world.failing:
             return await self._inner.send(request)
         if self._world.status:
             status = {"kind": "Status", "code": self._world.status, "reason": "Injected"}
@@ -63,20 +63,20 @@ class Failing:
         await self._inner.close()
 
 
-class UnluckyWorld(World):
-    """A world in which write number `unlucky` fails with a status, or loses its answer with 0."""
+class FailingWorld(World):
+    """A world in which write number `failing` fails with a status, or loses its response with 0."""
 
-    def __init__(self, unlucky: int = 0, status: int = 500) -> None:
+    def __init__(self, failing: int = 0, status: int = 500) -> None:
         super().__init__(NAMES, lambda: (Services(),))
-        self.unlucky = unlucky
+        self.failing = failing
         self.status = status
         self.writes = 0
 
     def api(self, source: str, target: str) -> ClusterClient:
-        inner = Failing(self, InProcess(self.clusters[target]))
+        inner = FailingTransport(self, InProcess(self.clusters[target]))
         return ClusterClient(self.network.transport(source, target, inner), self.random)
 
-    async def found(self, profile: Profile = "lighthouse") -> None:
+    async def set_up(self, profile: Profile = "lighthouse") -> None:
         """Three clusters that export shop/web, and no agent yet."""
         for cluster in (*NAMES, BROKER):
             client = self.client(cluster)
@@ -103,17 +103,19 @@ class UnluckyWorld(World):
             found = await client.read(ServiceImport, "web", SHOP)
             assert {c.cluster for c in found.status.clusters} == set(NAMES)
             listed = await client.list(EndpointSlice, namespace=SHOP, labels=f"{SERVICE_NAME}=web")
-            held = {s.metadata.labels[SOURCE_CLUSTER]: s.endpoints for s in listed.objects}
-            assert held.keys() == set(NAMES)
-            assert all(endpoints for endpoints in held.values())
+            endpoints_by_source = {
+                s.metadata.labels[SOURCE_CLUSTER]: s.endpoints for s in listed.objects
+            }
+            assert endpoints_by_source.keys() == set(NAMES)
+            assert all(endpoints for endpoints in endpoints_by_source.values())
             export = await client.read(ServiceExport, "web", SHOP)
-            told = {c.type: c.reason for c in export.status.conditions}
-            assert told == {"Valid": "Valid", "Ready": "Exported", r"Conflict": "NoConflicts"}
+            reported = {c.type: c.reason for c in export.status.conditions}
+            assert reported == {"Valid": "Valid", "Ready": "Exported", r"Conflict": "NoConflicts"}
 
 
 async def test_a_service_that_three_clusters_export_costs_23_writes_and_then_none() -> None:
-    world = UnluckyWorld()
-    await world.found()
+    world = FailingWorld()
+    await world.set_up()
 
     async with world.agents_running():
         await world.settle()
@@ -128,8 +130,8 @@ async def test_a_service_that_three_clusters_export_costs_23_writes_and_then_non
 
 
 async def test_in_kep_1645_each_cluster_also_writes_a_derived_service() -> None:
-    world = UnluckyWorld()
-    await world.found("kep-1645")
+    world = FailingWorld()
+    await world.set_up("kep-1645")
 
     async with world.agents_running():
         await world.settle()
@@ -145,10 +147,10 @@ FAILURES: list[tuple[Profile, int, int]] = [
 ]
 
 
-@pytest.mark.parametrize(("profile", "unlucky", "status"), FAILURES)
-async def test_any_write_may_fail_once(profile: Profile, unlucky: int, status: int) -> None:
-    world = UnluckyWorld(unlucky, status)
-    await world.found(profile)
+@pytest.mark.parametrize(("profile", "failing", "status"), FAILURES)
+async def test_any_write_may_fail_once(profile: Profile, failing: int, status: int) -> None:
+    world = FailingWorld(failing, status)
+    await world.set_up(profile)
 
     async with world.agents_running():
         await world.settle()
