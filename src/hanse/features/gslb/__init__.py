@@ -1,1 +1,1 @@
-"""Global load balancing: whose configuration leads, and one service for each host name."""
+"""AMKO federation of GSLB configuration, and global services for host names."""

@@ -157,6 +157,7 @@ def _monitors_by_name(service: GlobalService) -> dict[str, Monitor]:
 
 
 def _avi_monitor_spec(monitor: Monitor, host: str) -> AviMonitorSpec:
+    """The health monitor at the controller; HTTP monitors send a HEAD request for the host."""
     is_http = monitor.type in ("HTTP", "HTTPS")
     request = f"HEAD {monitor.path or '/'} HTTP/1.1\r\nHost: {host}\r\n" if is_http else ""
     return AviMonitorSpec(

@@ -81,6 +81,7 @@ def _declared_names(obj: Object) -> Iterator[tuple[str, str]]:
 
 
 def _declared_hosts(obj: Object) -> Iterator[str]:
+    """The hosts of an object, valid or not; an unnamed Service has a prefixed name."""
     match obj:
         case Service() if obj.spec.type == "LoadBalancer":
             hosts = list(_service_host_names(obj))
@@ -254,6 +255,7 @@ def list_status_addresses(
 
 
 def _service_host_names(service: Service) -> Iterator[str]:
+    """The names in a Service's status, or else in its annotation."""
     annotated = service.metadata.annotations.get(HOSTNAMES, "")
     entries = service.status.load_balancer.ingress
     names = [e.hostname for e in entries if e.hostname and e.ip] or annotated.split(",")
@@ -296,6 +298,7 @@ def _route_addresses(route: Route) -> Iterator[str]:
 def _accepting_gateways(
     route: HTTPRoute, where: ClusterId, snapshot: Snapshot
 ) -> Iterator[Gateway]:
+    """The Gateways that have accepted a route."""
     for parent in route.status.parents:
         ref = parent.parent_ref
         accepted = any(c.type == "Accepted" and c.status == "True" for c in parent.conditions)
@@ -311,6 +314,7 @@ def _is_https_only(gateway: Gateway) -> bool:
 
 
 def _httproute_backends(route: HTTPRoute) -> Iterator[str]:
+    """The Services in its own namespace that a route refers to."""
     for rule in route.spec.rules:
         for ref in rule.backend_refs:
             if ref.kind == "Service" and ref.namespace in ("", route.metadata.namespace):

@@ -173,6 +173,7 @@ def _duplicate_rule_error(rule: GSLBHostRule, snapshot: Snapshot) -> str:
 
 
 def _clusters_error(field: str, named: list[str], known: frozenset[str]) -> str:
+    """The error if clusters are named twice, or are no members."""
     if duplicate := _first_duplicate(named):
         return f"{field}: {duplicate} is named twice; name each cluster once"
     for index, name in enumerate(named):
@@ -235,6 +236,7 @@ def _domain_error(domain: str) -> str:
 
 
 def _algorithm_error(settings: PoolAlgorithm | None) -> str:
+    """The error of hash masks: missing for a consistent hash, or out of range."""
     if settings is None:
         return ""
     field = "spec.poolAlgorithmSettings"
@@ -254,6 +256,7 @@ def _algorithm_error(settings: PoolAlgorithm | None) -> str:
 
 
 def _down_response_error(response: DownResponse | None) -> str:
+    """The error of a fallback IP: missing, unusable, or without effect."""
     if response is None:
         return ""
     needs_address = response.type == "GSLB_SERVICE_DOWN_RESPONSE_FALLBACK_IP"

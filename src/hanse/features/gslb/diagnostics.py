@@ -112,6 +112,7 @@ def diagnose_writes(leading: Leading, snapshot: Snapshot) -> Iterator[Diagnostic
 
 
 def _suspect_objects(where: ClusterId, snapshot: Snapshot) -> Iterator[Object]:
+    """The objects of a cluster that may have a problem; a Gateway's is that of its routes."""
     yield from snapshot.by(where, SUSPECT_SERVICES, _SUSPECT)
     yield from snapshot.by(where, SUSPECT_INGRESSES, _SUSPECT)
     yield from snapshot.by(where, SUSPECT_ROUTES, _SUSPECT)
@@ -122,6 +123,7 @@ def _suspect_objects(where: ClusterId, snapshot: Snapshot) -> Iterator[Object]:
 
 
 def _problems(obj: Object, where: ClusterId, snapshot: Snapshot) -> Iterator[str]:
+    """What keeps an object from being balanced: its mapping, names, or load balancer."""
     if isinstance(obj, AkoHostRule):
         yield from filter(None, [mapping_error(obj, where, snapshot)])
     for bad in invalid_names(obj):

@@ -43,6 +43,7 @@ def build_dns_endpoint(
 def _records(
     host: str, members: list[GlobalMember], ttl: int, *, weighted: bool
 ) -> Iterator[DNSRecord]:
+    """One weighted record per member, or records merged by family."""
     if not weighted:
         yield from _merged_records(host, [m.told for m in members], ttl)
         return
@@ -58,6 +59,7 @@ def _records(
 
 
 def _merged_records(host: str, addresses: Iterable[str], ttl: int) -> Iterator[DNSRecord]:
+    """One record per address family with all addresses."""
     unique = dict.fromkeys(addresses)
     for rtype in ("A", "AAAA"):
         targets = tuple(sorted(a for a in unique if _record_type(a) == rtype))

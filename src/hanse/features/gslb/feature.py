@@ -91,6 +91,7 @@ class Gslb:
     # -- global services
 
     def _plan_policy(self, snapshot: Snapshot) -> Plan:
+        """The statuses of configuration and policy, which only the leader writes."""
         state = leader_state(snapshot)
         if not isinstance(state, Leading):
             return Plan() if _is_configured_leader(snapshot) else plan_without_warnings(snapshot)
@@ -106,6 +107,7 @@ class Gslb:
         return Plan(patches=(rule_status_patch(rule, error, snapshot),))
 
     def _plan_host(self, host: str, snapshot: Snapshot) -> Plan:
+        """The plan of one host: its decided service, or no change if this cluster does not lead."""
         state = leader_state(snapshot)
         if not isinstance(state, Leading) or _belongs_to_previous_leader(host, state, snapshot):
             return Plan(desired=tuple(self._desired_unchanged(host, snapshot)))
@@ -194,6 +196,7 @@ class Gslb:
         return tuple(intents)
 
     def _site_contexts(self, snapshot: Snapshot) -> Iterator[str]:
+        """The contexts of followers and member clusters, without this cluster."""
         local = local_amko_cluster(snapshot)
         if local is None or not local.spec.is_leader:
             return

@@ -148,6 +148,7 @@ def list_serving_members(service: GlobalService, snapshot: Snapshot) -> list[Glo
 def _member_health(
     member: GlobalMember, verdict: HealthVerdict, before: MemberHealth | None, now: datetime
 ) -> MemberHealth:
+    """The status of one member; unchanged health keeps the time since when it holds."""
     same = before is not None and before.up == verdict.up and before.since is not None
     since = before.since if same and before is not None else now.replace(microsecond=0)
     return MemberHealth(

@@ -163,6 +163,7 @@ def _service_spec(
     policy: GlobalDeploymentPolicySpec,
     rule: GSLBHostRuleSpec | None,
 ) -> GlobalServiceSpec:
+    """The spec of a service, in which the rule overrides the policy."""
     algorithm = (rule and rule.pool_algorithm_settings) or policy.pool_algorithm_settings
     down = (rule and rule.down_response) or policy.down_response
     ttl = rule.ttl if rule is not None and rule.ttl is not None else policy.ttl
@@ -210,6 +211,7 @@ def _members(
     current: GlobalService | None,
     snapshot: Snapshot,
 ) -> Iterator[GlobalMember]:
+    """The members of all clusters and third parties, with their shares and monitors."""
     shares = _traffic_shares(policy, rule)
     public = _public_ips(rule)
     configured = _configured_monitors(policy, rule, snapshot)
@@ -317,6 +319,7 @@ def _last_known_members(
 def _traffic_shares(
     policy: GlobalDeploymentPolicySpec, rule: GSLBHostRule | None
 ) -> dict[str, TrafficShare]:
+    """The shares of the policy, overridden by those of the rule."""
     shares = {s.cluster: TrafficShare(s.weight, s.priority) for s in policy.traffic_split}
     for override in rule.spec.traffic_split if rule is not None else ():
         before = shares.get(override.cluster, TrafficShare())
@@ -358,6 +361,7 @@ def _configured_monitors(
 def _third_parties(
     rule: GSLBHostRuleSpec, shares: Mapping[str, TrafficShare], monitors: tuple[Monitor, ...]
 ) -> Iterator[GlobalMember]:
+    """Members outside of all clusters, from a host rule."""
     for member in rule.third_party_members:
         site = member.site or THIRD_PARTY
         share = shares.get(site, TrafficShare())

@@ -132,6 +132,7 @@ def _relevant_state(state: object) -> object:
 
 
 def _keys_for_object(change: ObjectChange, snapshot: Snapshot) -> Iterable[Key]:
+    """The keys for a change of configuration or of a source of members."""
     where, obj = change.where, change.object
     match obj:
         case GSLBConfig() | GlobalDeploymentPolicy():
@@ -153,6 +154,7 @@ def _keys_for_object(change: ObjectChange, snapshot: Snapshot) -> Iterable[Key]:
 
 
 def _keys_for_source(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
+    """The hosts of the sources that a change affects, before and after it."""
     where, obj = change.where, change.object
     affected: Iterable[Object | None] = (change.before, change.after)
     match obj:
@@ -187,6 +189,7 @@ def _keys_for_mapping(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]
 
 
 def _keys_for_rule(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
+    """The rule, its host, and other rules for the same host."""
     for version in (change.before, change.after):
         if isinstance(version, GSLBHostRule):
             yield _rule_key(version)
@@ -197,6 +200,7 @@ def _keys_for_rule(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
 
 
 def _host_keys(obj: Object, where: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
+    """The global hosts of a source in a cluster."""
     domain = _default_domain(snapshot)
     for name in list_hosts(obj):
         local = full_host(name, domain)
@@ -205,6 +209,7 @@ def _host_keys(obj: Object, where: ClusterId, snapshot: Snapshot) -> Iterator[Ke
 
 
 def _list_hosts_in(where: ClusterId, snapshot: Snapshot) -> Iterator[str]:
+    """The global hosts that a cluster may have members for."""
     if uses_host_rules(snapshot):
         for rule in snapshot.all(where, AkoHostRule):
             yield from mapped_names(rule, snapshot)

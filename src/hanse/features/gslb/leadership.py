@@ -244,6 +244,7 @@ def _is_connecting(site: ClusterId, snapshot: Snapshot) -> bool:
 
 
 def _check_connections(sites: Iterable[ClusterId], snapshot: Snapshot) -> _StageResult:
+    """The stage that connects members: passed by those that are synced."""
     passed: list[ClusterId] = []
     errors: list[str] = []
     for site in sites:
@@ -262,6 +263,7 @@ def _check_connections(sites: Iterable[ClusterId], snapshot: Snapshot) -> _Stage
 def _check_members(
     local: AMKOCluster, sites: Iterable[ClusterId], snapshot: Snapshot
 ) -> _StageResult:
+    """The stage that validates members: passed by those with one AMKOCluster of our version."""
     passed: list[ClusterId] = []
     errors: list[str] = []
     for site in sites:

@@ -47,6 +47,7 @@ SERVICES_BY_SOURCE = Index(
 
 
 def _source_watches(role: Role) -> tuple[Watch, ...]:
+    """The watches on sources of members, for this cluster or for sites."""
     return (
         Watch(role, Service, indexes=(SERVICE_HOSTS, SUSPECT_SERVICES)),
         Watch(role, Ingress, indexes=(INGRESS_HOSTS, INGRESS_BACKENDS, SUSPECT_INGRESSES)),

@@ -1,1 +1,1 @@
-"""Antrea policies that people make, change and delete in any member, and that hold in all."""
+"""Replication of federated Antrea policies between the members of a federation."""

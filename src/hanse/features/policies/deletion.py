@@ -32,7 +32,7 @@ class RemovedWithParent(Struct, frozen=True):
 
 
 class Undetermined(Struct, frozen=True):
-    """Live reads, or time, are needed before a deletion can be told."""
+    """Live reads, or time, are needed before the cause is known."""
 
     questions: tuple[Question, ...] = ()
 
@@ -100,7 +100,7 @@ def _refs_to_read(view: MemberView) -> tuple[ClusterObjectRef, ...]:
 
 
 def _mass_deletion_message(member: ClusterId, options: PolicyOptions, snapshot: Snapshot) -> str:
-    """The message if too many policies are gone at once and nobody allowed it; else empty."""
+    """The message if too many policies are gone at once and that is not allowed; else empty."""
     namespace = snapshot.get(member, Namespace, SYSTEM)
     allowed = (
         namespace.metadata.annotations.get(ALLOW_MASS_DELETION, "") if namespace is not None else ""

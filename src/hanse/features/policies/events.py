@@ -30,6 +30,7 @@ def _events(view: MemberView, before: PolicyRecord, after: PolicyRecord) -> Iter
 def _history_events(
     view: MemberView, before: PolicyRecord, after: PolicyRecord
 ) -> Iterator[EventRequest]:
+    """Events for a new conflict, and for a new winner that was made in this member."""
     winner = after.history.winner
     if winner is None:
         return
@@ -67,6 +68,7 @@ _ACTIONS = {"Present": "a change", "Deleted": "a deletion", "Orphaned": "leaving
 def _phase_events(
     view: MemberView, before: PolicyRecord, after: PolicyRecord
 ) -> Iterator[EventRequest]:
+    """Events for a changed phase: replicated, blocked, quarantined, or a held deletion."""
     here: LocalState = after.here
     winner = after.history.winner
     origin = winner.dot.cluster if winner is not None else ""

@@ -147,6 +147,7 @@ class Policies:
         ledgers: Ledgers,
         snapshot: Snapshot,
     ) -> _MemberPlan:
+        """The plan for what was observed; a disappeared policy is classified first."""
         unchanged = _unchanged_record(view.key, view.member, snapshot)
         match observation:
             case StaleRead():
@@ -190,6 +191,7 @@ def _plan_draft(
     ledgers: Ledgers,
     snapshot: Snapshot,
 ) -> _MemberPlan:
+    """The desired record and the writes for a draft; nothing if the record is not needed."""
     outcome = snapshot.fact(WriteOutcome, view.policy_ref)
     decision = decide(view, stored, draft, outcome, snapshot.now)
     if not _is_record_needed(view, stored, decision.record, ledgers):

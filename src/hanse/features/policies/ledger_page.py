@@ -102,6 +102,7 @@ def _is_ledger_complete(member: ClusterId, ledgers: Ledgers, snapshot: Snapshot)
 def _is_key_known(
     member: ClusterId, key: Key, stay: int, ledgers: Ledgers, snapshot: Snapshot
 ) -> bool:
+    """Whether the ledger has a record of a policy from this stay, or its page covers it."""
     match decode_record(snapshot.get(member, ConfigMap, record_name(key), SYSTEM)):
         case PolicyRecord() as record:
             return record.stay == stay
@@ -114,6 +115,7 @@ def _is_key_known(
 
 
 def _keys_to_record(member: ClusterId, ledgers: Ledgers, snapshot: Snapshot) -> Iterator[Key]:
+    """The policies that a complete ledger needs: federated here, or with versions in others."""
     for kind in KINDS.values():
         yield from (policy_key(p) for p in snapshot.all(member, kind) if is_federated(p))
     for other in ledgers.members:

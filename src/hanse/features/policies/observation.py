@@ -140,7 +140,7 @@ def _observe_unrecorded(
     if version is None or observed.view.alone:
         return _draft_creation(observed, PolicyRecord(), known, flips)
     if not known.covers(version.dot):
-        # of a member that is unreachable now, and whose record tells more when it is back
+        # an event of a member that is unreachable now: its record has the version
         is_known_event = observed.view.known_events.covers(version.dot)
         return StaleRead() if is_known_event else _draft_quarantine(observed, known, "Unknown")
     if winner is None or winner.state != "Present":
@@ -350,6 +350,7 @@ def _draft_event(
     here: LocalState,
     concurrent: Iterable[Dot],
 ) -> RecordDraft:
+    """The draft after a deletion or orphaning in this member."""
     actor = _choose_actor(stored, known, view, digest, stored.here.seen)
     after = append_event(stored.history, actor, state, Content(), digest, concurrent)
     return RecordDraft(merge(after, known), here, actor, stored.kept)
@@ -365,6 +366,7 @@ def _draft_unchanged(stored: PolicyRecord, known: History, here: LocalState) -> 
 def _draft_quarantine(
     observed: ObservedPolicy, history: History, reason: Reason, stored: PolicyRecord | None = None
 ) -> RecordDraft:
+    """The draft of a policy that is quarantined: it is kept, and replicated nowhere."""
     here = replace(observed.state_at(None), phase="Quarantined", reason=reason)
     return RecordDraft(history, here, stored.actor if stored is not None else "")
 

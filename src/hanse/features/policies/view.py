@@ -95,6 +95,7 @@ def _policy_view(
     records: Mapping[ClusterId, PolicyRecord | UnreadableRecord],
     clusters: Iterable[ClusterId],
 ) -> PolicyView:
+    """The view of one policy from its records in all clusters."""
     history = merge_all(r.history for r in records.values() if isinstance(r, PolicyRecord))
     winner = history.winner
     return PolicyView(

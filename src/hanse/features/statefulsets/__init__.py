@@ -1,1 +1,1 @@
-"""StatefulSets whose replicas are spread over the clusters of a fleet."""
+"""StatefulSets with replicas distributed over the clusters of a fleet."""

@@ -96,6 +96,7 @@ def name_policy(broker_namespace: str) -> tuple[Manifest, ...]:
 
 
 def _choice_validation(annotation: str, choices: tuple[str, ...]) -> Wire:
+    """The validation that an annotation has one of its allowed values."""
     value = f"variables.marks['{annotation}']"
     shown = f"({value}.size() > 40 ? {value}.substring(0, 40) : {value})"
     allowed = format_choices(choices)
@@ -177,6 +178,7 @@ def _preference_validations() -> list[Wire]:
 def _policy_with_binding(
     name: str, spec: Wire, operations: list[str], binding_params: Wire
 ) -> tuple[Manifest, ...]:
+    """A ValidatingAdmissionPolicy for StatefulSets and its binding."""
     kind = StatefulSet.kind
     rule = {
         "apiGroups": [kind.group],

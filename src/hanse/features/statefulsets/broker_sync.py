@@ -69,6 +69,7 @@ def _services_of_other_sets(
 
 
 def _plan_set(key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str) -> Plan:
+    """The plan for a host's set; nothing if the broker is the host itself."""
     hosted = snapshot.get(snapshot.local, FederatedStatefulSet, key.name, key.namespace)
     at_broker = snapshot.get(broker, FederatedStatefulSet, key.name, key.namespace)
     local_shares = snapshot.get(snapshot.local, StatefulSetShares, key.name, key.namespace)
@@ -245,6 +246,7 @@ def _status_patch(
 
 
 def _refused_status(hosted: FederatedStatefulSet, message: str, snapshot: Snapshot) -> Wire:
+    """The status of a set that the broker refuses."""
     desired: tuple[Condition, ...] = (
         condition("Valid", False, "NotPassedOn", f"the broker does not take it: {message}"[:1000]),
     )

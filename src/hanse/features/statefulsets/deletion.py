@@ -122,6 +122,7 @@ def _lost_message(running: _RunningSet) -> str:
 
 
 def _plan_with_report(report: StatefulSetPart, running: _RunningSet, snapshot: Snapshot) -> Plan:
+    """A plan that writes the report and keeps everything else."""
     place = ClusterObjectRef(running.broker, object_ref(report))
     unchanged = plan_unchanged(running.key, snapshot, running.broker, running.broker_namespace).kept
     desired = Desired(report, running.broker, sources=frozenset({snapshot.local}))
@@ -135,7 +136,7 @@ def _build_report(
     trouble: str = "",
     annotations: dict[str, str] | None = None,
 ) -> StatefulSetPart:
-    """What can be said of a part by its StatefulSet alone, with what is known of its past."""
+    """The report that can be built from the StatefulSet and the previous report alone."""
     key, stateful_set, before = (
         running.key,
         running.stateful_set,

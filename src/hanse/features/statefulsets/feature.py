@@ -94,6 +94,7 @@ class StatefulSets:
                 return plan_local(key, snapshot, self._broker_namespace)
 
     def _keys_for_local_change(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
+        """The keys for a change in this cluster: of a set's objects, or of a hosted set."""
         obj = change.object
         meta = obj.metadata
         match obj:
@@ -122,6 +123,7 @@ class StatefulSets:
                 yield from _local_keys(obj)
 
     def _keys_for_broker_change(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
+        """The keys for a change at the broker: of sets, shares, reports, Services and Leases."""
         obj = change.object
         meta = obj.metadata
         match obj:
@@ -180,6 +182,7 @@ class StatefulSets:
         return (key for key in self._all_keys(snapshot) if key.topic in _SHARED_TOPICS)
 
     def _all_keys(self, snapshot: Snapshot) -> Iterator[Key]:
+        """Every key of all sets that this cluster hosts, owns objects of, or sees at the broker."""
         for hosted in snapshot.all(snapshot.local, FederatedStatefulSet):
             yield Key("mirror", hosted.metadata.name, hosted.metadata.namespace)
         broker = broker_cluster(snapshot)
@@ -238,6 +241,7 @@ def _lease_holder(lease: Object | None) -> str:
 
 
 def _pod_keys(pod: Pod, snapshot: Snapshot) -> Iterator[Key]:
+    """The key of the set whose StatefulSet owns a pod."""
     meta = pod.metadata
     for owner in meta.owner_references:
         own = snapshot.get(snapshot.local, StatefulSet, owner.name, meta.namespace)

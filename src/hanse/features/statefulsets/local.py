@@ -119,6 +119,7 @@ def _plan_set(key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace:
 
 
 def _plan_placed_set(placed: _PlacedSet, snapshot: Snapshot, broker_namespace: str) -> Plan:
+    """The StatefulSet with its share, load balancers if needed, and the report."""
     submitted, share = placed.submitted, placed.record.spec.of(snapshot.local)
     desired_here = _desired_objects(placed, share, snapshot)
     replicas = (
@@ -229,6 +230,7 @@ def copied_service_spec(spec: ServiceSpec) -> ServiceSpec:
 
 
 def _stateful_set(placed: _PlacedSet, share: int, snapshot: Snapshot) -> StatefulSet | None:
+    """The desired StatefulSet of this cluster; None without a share or before our report."""
     submitted, name = placed.submitted, cluster_set_name(placed.key.name, snapshot.local)
     found = snapshot.get(snapshot.local, StatefulSet, name, placed.key.namespace)
     current = found if found is not None and OWNER in found.metadata.labels else None

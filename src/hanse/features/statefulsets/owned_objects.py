@@ -46,6 +46,7 @@ def plan_unchanged(key: Key, snapshot: Snapshot, broker: ClusterId, broker_names
 def _list_owned_at_broker(
     key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str
 ) -> Iterator[Object]:
+    """This cluster's report and copies of its replicas' Services at the broker."""
     own = part_name(key.namespace, key.name, snapshot.local)
     if (part := snapshot.get(broker, StatefulSetPart, own, broker_namespace)) is not None:
         yield part

@@ -80,6 +80,7 @@ def _replicas(submitted: SubmittedSet, snapshot: Snapshot) -> Iterator[Replica]:
 
 
 def _addresses(replica: str, submitted: SubmittedSet, snapshot: Snapshot) -> tuple[str, ...]:
+    """The addresses of a replica's load balancer."""
     service = snapshot.get(snapshot.local, Service, replica, submitted.namespace)
     if not submitted.load_balanced or service is None or OWNER not in service.metadata.labels:
         return ()
@@ -88,6 +89,7 @@ def _addresses(replica: str, submitted: SubmittedSet, snapshot: Snapshot) -> tup
 
 
 def _problems(submitted: SubmittedSet, desired: list[Desired], snapshot: Snapshot) -> Iterator[str]:
+    """What hinders this cluster's part: a terminating namespace, or failed writes."""
     namespace = snapshot.get(snapshot.local, Namespace, submitted.namespace)
     if namespace is not None and namespace.terminating:
         yield f"namespace {submitted.namespace} is being deleted here"

@@ -218,6 +218,7 @@ def _distribute(
 def _preferences(
     submitted: SubmittedSet, fleet: _Fleet, before: dict[ClusterId, int]
 ) -> dict[ClusterId, ReplicaPreference]:
+    """The preferences that differ from the default, of all clusters in question."""
     preferences = submitted.preferences.of((*fleet.healthy, *before))
     return {
         cluster: preference
@@ -238,6 +239,7 @@ def current_shares(
 def _build_record(
     submitted: SubmittedSet, distribution: Distribution, service: Service | None
 ) -> StatefulSetShares:
+    """The record of shares, owned by the set."""
     meta = submitted.object.metadata
     kind = type(submitted.object).kind
     owner = OwnerReference(

@@ -83,6 +83,7 @@ def condition_events(
 
 
 def _status(inputs: StatusInputs, conditions: Sequence[Condition]) -> Wire:
+    """The wire form of the status, for either kind of set."""
     submitted, parts = inputs.submitted, inputs.parts
     total = sum(len(part.replicas) for part in parts.values())
     counted: Wire = {
@@ -149,6 +150,7 @@ def _conditions(inputs: StatusInputs, present: Sequence[Condition]) -> Iterator[
 
 
 def _placed_condition(inputs: StatusInputs) -> Condition:
+    """Whether all replicas are placed as preferred, and where."""
     distribution = inputs.distribution
     problems = list(_placement_problems(inputs))
     if problems:
@@ -160,6 +162,7 @@ def _placed_condition(inputs: StatusInputs) -> Condition:
 
 
 def _placement_problems(inputs: StatusInputs) -> Iterator[str]:
+    """What is wrong with the placement, each with its remedy."""
     distribution, submitted = inputs.distribution, inputs.submitted
     if distribution.unplaced:
         joined = inputs.joined
@@ -195,6 +198,7 @@ def _placement_problems(inputs: StatusInputs) -> Iterator[str]:
 
 
 def _ready_condition(inputs: StatusInputs) -> Condition:
+    """Whether all replicas are ready, with the counts of each cluster."""
     desired, ready = inputs.submitted.spec.replicas, inputs.ready
     shown = ", ".join(
         f"{c} {inputs.parts[c].ready if c in inputs.parts else 0}/{n}"
@@ -253,6 +257,7 @@ def _format_requirement(expression: dict[str, Any]) -> str:
 
 
 def _is_transition(now: Condition, before: Condition | None) -> bool:
+    """Whether a condition deserves an Event: a new placement, or a turn to bad or back."""
     if now.type == "Placed" and now.status == "True":
         return before is None or before.message != now.message
     if before is not None and (before.status, before.reason) == (now.status, now.reason):
