@@ -1,4 +1,4 @@
-"""Admission webhooks, asked in process: who is asked, in which order, and what follows."""
+"""Admission webhooks in process: which are called, in which order, and their effects."""
 
 import asyncio
 from base64 import b64encode
@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.tinykube.core_cluster import (
+from tests.tinykube.api_client import (
     CONFIGMAPS,
     CRDS,
     DEPLOYMENTS,
@@ -38,7 +38,7 @@ def anyio_backend() -> object:
     return ON_VIRTUAL_TIME
 
 
-class Hooks:
+class FakeWebhooks:
     """Webhooks by URL, and what each was asked."""
 
     def __init__(self) -> None:
@@ -76,11 +76,11 @@ def webhook(name: str, *rules: dict[str, Any], **more: Any) -> dict[str, Any]:
     }
 
 
-class Admitting:
+class AdmissionCluster:
     """A cluster with webhooks."""
 
     def __init__(self) -> None:
-        self.hooks = Hooks()
+        self.hooks = FakeWebhooks()
         self.cluster = Cluster(call_webhook=self.hooks)
 
     async def hook(
@@ -105,7 +105,7 @@ def patching(*operations: dict[str, Any]) -> Verdict:
 
 
 async def test_mutating_webhooks_come_first_and_see_each_others_work() -> None:
-    admitting = Admitting()
+    admitting = AdmissionCluster()
     add = {"op": "add", "path": "/metadata/labels", "value": {"first": "1"}}
     more = {"op": "add", "path": "/metadata/labels/second", "value": "2"}
     await admitting.hook("validating", "c", allow)
@@ -120,7 +120,7 @@ async def test_mutating_webhooks_come_first_and_see_each_others_work() -> None:
 
 
 async def test_what_a_webhook_makes_is_checked_like_anything_else() -> None:
-    admitting = Admitting()
+    admitting = AdmissionCluster()
     bad = {"op": "add", "path": "/spec/replicas", "value": -1}
     await admitting.hook("mutating", "a", patching(bad), rule("deployments", "apps"))
 
@@ -131,7 +131,7 @@ async def test_what_a_webhook_makes_is_checked_like_anything_else() -> None:
 
 
 async def test_a_denial_is_told_in_the_webhooks_name() -> None:
-    admitting = Admitting()
+    admitting = AdmissionCluster()
     await admitting.hook("validating", "guard", deny)
 
     answer = await admitting.cluster.send("POST", CONFIGMAPS, configmap("x"))
@@ -144,7 +144,7 @@ async def test_a_denial_is_told_in_the_webhooks_name() -> None:
 
 
 async def test_a_review_says_everything_about_the_change() -> None:
-    admitting = Admitting()
+    admitting = AdmissionCluster()
     await admitting.cluster.create(CONFIGMAPS, configmap("x", a="1"))
     await admitting.hook("validating", "v", allow)
 
@@ -170,7 +170,7 @@ async def test_a_review_says_everything_about_the_change() -> None:
 
 
 async def test_impersonation_is_what_webhooks_see() -> None:
-    admitting = Admitting()
+    admitting = AdmissionCluster()
     await admitting.hook("validating", "v", allow)
     headers = (("Impersonate-User", "anna"), ("Impersonate-Group", "crew"))
 
@@ -220,7 +220,7 @@ async def test_impersonation_is_what_webhooks_see() -> None:
 async def test_a_webhook_is_asked_about_what_its_rules_name(
     rules: dict[str, Any], more: dict[str, Any], asked: list[str]
 ) -> None:
-    admitting = Admitting()
+    admitting = AdmissionCluster()
     await admitting.hook("validating", "v", allow, rules, **more)
 
     await admitting.cluster.create(CONFIGMAPS, configmap("x"))
@@ -230,7 +230,7 @@ async def test_a_webhook_is_asked_about_what_its_rules_name(
 
 
 async def test_an_equivalent_version_is_shown_as_the_webhook_knows_it() -> None:
-    admitting = Admitting()
+    admitting = AdmissionCluster()
     await admitting.cluster.create(CRDS, widget_crd())
     await admitting.hook("validating", "v", allow, rule("widgets", "example.com"))
     older = {**widget("w"), "apiVersion": "example.com/v1beta1"}
@@ -278,7 +278,7 @@ async def test_a_webhook_that_takes_too_long_has_failed() -> None:
 
 
 async def test_a_change_that_came_while_a_webhook_thought_is_not_lost() -> None:
-    admitting = Admitting()
+    admitting = AdmissionCluster()
     cluster = admitting.cluster
     await cluster.create(CONFIGMAPS, configmap("x", a="1"))
     meanwhile = [True]
@@ -312,7 +312,7 @@ async def test_webhooks_are_spoken_to_over_https_only() -> None:
 
 
 async def test_webhook_configurations_are_never_asked_about() -> None:
-    admitting = Admitting()
+    admitting = AdmissionCluster()
     everything = rule("*", "*", apiVersions=["*"])
     await admitting.hook("validating", "v", deny, everything)
 

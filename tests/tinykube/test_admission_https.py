@@ -1,4 +1,4 @@
-"""Webhooks over real TLS: trusted by their bundle, or not spoken to."""
+"""Admission webhooks over TLS, verified by their caBundle."""
 
 import asyncio
 from collections.abc import AsyncIterator

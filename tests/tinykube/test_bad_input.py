@@ -1,11 +1,11 @@
-"""Requests that make no sense: the status, reason and message Kubernetes gives, nothing written."""
+"""Malformed requests: status, reason and message, and nothing is written."""
 
 from typing import Any
 
 import pytest
 
 from hanse.kube.transport import JSON
-from tests.tinykube.core_cluster import CONFIGMAPS, DEPLOYMENTS, Cluster, configmap
+from tests.tinykube.api_client import CONFIGMAPS, DEPLOYMENTS, Cluster, configmap
 
 UNREADABLE = "the object provided is unrecognized (must be of type ConfigMap): "
 

@@ -1,11 +1,11 @@
-"""Custom resources: what their definitions demand, and how they live and go."""
+"""CustomResourceDefinitions and custom resources."""
 
 from typing import Any
 
 import pytest
 
 from hanse.kube.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH
-from tests.tinykube.core_cluster import CRDS, WIDGETS, Cluster, widget, widget_crd
+from tests.tinykube.api_client import CRDS, WIDGETS, Cluster, widget, widget_crd
 
 WIDGET_CRD = f"{CRDS}/widgets.example.com"
 

@@ -1,10 +1,10 @@
-"""Deleting: at once, held by finalizers, with grace, and with preconditions."""
+"""Deletion: finalizers, grace periods, preconditions."""
 
 from typing import Any
 
 import pytest
 
-from tests.tinykube.core_cluster import (
+from tests.tinykube.api_client import (
     CONFIGMAPS,
     DEPLOYMENTS,
     PODS,

@@ -1,4 +1,4 @@
-"""HTTP alone: an API that records what it is asked stands behind the server."""
+"""The HTTP server, in front of an API that records requests."""
 
 import asyncio
 import ssl

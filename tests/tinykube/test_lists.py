@@ -1,8 +1,8 @@
-"""Lists: selectors, consistent pages, versions of the past."""
+"""Lists: selectors, pagination, resourceVersion."""
 
 import pytest
 
-from tests.tinykube.core_cluster import CONFIGMAPS, PODS, Cluster, configmap, pod
+from tests.tinykube.api_client import CONFIGMAPS, PODS, Cluster, configmap, pod
 
 
 async def fleet() -> Cluster:

@@ -1,4 +1,4 @@
-"""`python -m tinykube`: what it says when it cannot start."""
+"""Error messages of `python -m tinykube`."""
 
 from pathlib import Path
 from socket import AF_INET, SOCK_STREAM, socket

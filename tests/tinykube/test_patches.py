@@ -1,4 +1,4 @@
-"""The three kinds of patch, on objects and as laws."""
+"""JSON patch, merge patch and strategic merge patch."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hanse.kube.transport import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from hanse.model.objects import merge
-from tests.tinykube.core_cluster import (
+from tests.tinykube.api_client import (
     CONFIGMAPS,
     DEPLOYMENTS,
     Cluster,

@@ -1,4 +1,4 @@
-"""Bodies are built here byte by byte, by the numbers in Kubernetes' own .proto files."""
+"""Protobuf bodies, built here byte by byte with the field numbers of the .proto files."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Objects, versions, history: the bottom of the embedded cluster, alone."""
+"""Storage: objects, versions, history."""
 
 import pytest
 from hypothesis import given
@@ -16,7 +16,7 @@ from tinykube.storage import (
 )
 
 
-def thing(name: str, namespace: str = "default", **fields: str) -> Object:
+def config_map(name: str, namespace: str = "default", **fields: str) -> Object:
     return {"metadata": {"name": name, "namespace": namespace}, **fields}
 
 
@@ -27,9 +27,9 @@ def names(storage: Storage, namespace: str = "") -> list[str]:
 def test_every_write_raises_one_version_for_the_whole_cluster() -> None:
     storage = Storage()
 
-    first = storage.create("things", thing("a"))
-    second = storage.create("others", thing("b"))
-    third = storage.replace("things", thing("a", colour="red"))
+    first = storage.create("things", config_map("a"))
+    second = storage.create("others", config_map("b"))
+    third = storage.replace("things", config_map("a", colour="red"))
 
     versions = [obj["metadata"]["resourceVersion"] for obj in (first, second, third)]
     assert versions == ["1", "2", "3"]
@@ -38,9 +38,9 @@ def test_every_write_raises_one_version_for_the_whole_cluster() -> None:
 
 def test_a_stored_object_is_replaced_and_never_changed() -> None:
     storage = Storage()
-    before = storage.create("things", thing("a", colour="red"))
+    before = storage.create("things", config_map("a", colour="red"))
 
-    storage.replace("things", thing("a", colour="blue"))
+    storage.replace("things", config_map("a", colour="blue"))
 
     assert before["colour"] == "red"
     assert before["metadata"]["resourceVersion"] == "1"
@@ -48,10 +48,10 @@ def test_a_stored_object_is_replaced_and_never_changed() -> None:
 
 def test_a_name_can_be_taken_once() -> None:
     storage = Storage()
-    storage.create("things", thing("a"))
+    storage.create("things", config_map("a"))
 
     with pytest.raises(KeyExists):
-        storage.create("things", thing("a"))
+        storage.create("things", config_map("a"))
 
     assert storage.version == 1
 
@@ -60,7 +60,7 @@ def test_what_is_not_there_can_neither_be_replaced_nor_removed() -> None:
     storage = Storage()
 
     with pytest.raises(KeyNotFound):
-        storage.replace("things", thing("a"))
+        storage.replace("things", config_map("a"))
     with pytest.raises(KeyNotFound):
         storage.remove("things", "default", "a")
 
@@ -68,7 +68,7 @@ def test_what_is_not_there_can_neither_be_replaced_nor_removed() -> None:
 def test_lists_stand_in_the_order_of_whole_keys() -> None:
     storage = Storage()
     for namespace, name in (("a", "z"), ("a-b", "m"), ("a", "b")):
-        storage.create("things", thing(name, namespace))
+        storage.create("things", config_map(name, namespace))
 
     # a dash comes before the slash that ends a namespace
     assert names(storage) == ["m", "b", "z"]
@@ -79,8 +79,8 @@ def test_lists_stand_in_the_order_of_whole_keys() -> None:
 
 def test_changes_since_a_version_come_oldest_first() -> None:
     storage = Storage()
-    storage.create("things", thing("a"))
-    storage.replace("things", thing("a", colour="red"))
+    storage.create("things", config_map("a"))
+    storage.replace("things", config_map("a", colour="red"))
     storage.remove("things", "default", "a")
 
     assert [change.type for change in storage.since("things", 0)] == [
@@ -93,7 +93,7 @@ def test_changes_since_a_version_come_oldest_first() -> None:
 
 def test_a_removal_carries_the_last_state_and_its_own_version() -> None:
     storage = Storage()
-    storage.create("things", thing("a", colour="red"))
+    storage.create("things", config_map("a", colour="red"))
 
     gone = storage.remove("things", "default", "a")
 
@@ -104,7 +104,7 @@ def test_a_removal_carries_the_last_state_and_its_own_version() -> None:
 def test_history_is_bounded_and_says_where_it_starts() -> None:
     storage = Storage(history=2)
     for name in ("a", "b", "c"):
-        storage.create("things", thing(name))
+        storage.create("things", config_map(name))
 
     with pytest.raises(Compacted) as refused:
         storage.since("things", 0)
@@ -115,8 +115,8 @@ def test_history_is_bounded_and_says_where_it_starts() -> None:
 
 def test_lost_history_makes_every_follower_list_again() -> None:
     storage = Storage()
-    storage.create("things", thing("a"))
-    storage.create("things", thing("b"))
+    storage.create("things", config_map("a"))
+    storage.create("things", config_map("b"))
 
     storage.compact()
 
@@ -132,19 +132,19 @@ def test_a_listener_hears_its_store_until_it_stops() -> None:
     heard: list[StorageEvent] = []
     stop = storage.subscribe(heard.append, "things")
 
-    storage.create("things", thing("a"))
-    storage.create("others", thing("b"))
+    storage.create("things", config_map("a"))
+    storage.create("others", config_map("b"))
     stop()
-    storage.create("things", thing("c"))
+    storage.create("things", config_map("c"))
 
     assert [n.object["metadata"]["name"] for n in heard if isinstance(n, Change)] == ["a"]
 
 
 def test_a_restored_backup_brings_back_objects_and_version() -> None:
     storage = Storage()
-    storage.create("things", thing("a"))
+    storage.create("things", config_map("a"))
     backup = storage.snapshot()
-    storage.create("things", thing("b"))
+    storage.create("things", config_map("b"))
     storage.remove("things", "default", "a")
     heard: list[StorageEvent] = []
     storage.subscribe(heard.append)
@@ -170,9 +170,9 @@ def test_any_past_version_in_the_history_can_be_listed(steps: list[tuple[str, st
     for verb, name, namespace in steps:
         present = storage.get("things", namespace, name) is not None
         if verb == "c" and not present:
-            storage.create("things", thing(name, namespace))
+            storage.create("things", config_map(name, namespace))
         elif verb == "u" and present:
-            storage.replace("things", thing(name, namespace, at=str(storage.version)))
+            storage.replace("things", config_map(name, namespace, at=str(storage.version)))
         elif verb == "d" and present:
             storage.remove("things", namespace, name)
         seen[storage.version] = list(storage.objects("things"))

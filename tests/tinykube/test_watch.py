@@ -1,11 +1,11 @@
-"""Watches on virtual time: what was, what happens, what ends them."""
+"""Watches on virtual time: history, new events, timeouts, errors."""
 
 import pytest
 
 from hanse.kube.errors import Invalid
 from hanse.kube.transport import Request
 from hanse.local.in_process import InProcess
-from tests.tinykube.core_cluster import CONFIGMAPS, Cluster, configmap
+from tests.tinykube.api_client import CONFIGMAPS, Cluster, configmap
 from tinykube.virtual_time import ON_VIRTUAL_TIME
 
 
@@ -19,14 +19,14 @@ async def test_a_watch_tells_what_is_there_and_then_what_happens() -> None:
     await cluster.create(CONFIGMAPS, configmap("a"))
 
     async with cluster.watch(CONFIGMAPS) as watch:
-        assert await watch.told() == ("ADDED", "a")
+        assert await watch.next_name() == ("ADDED", "a")
         await cluster.create(CONFIGMAPS, configmap("b"))
         await cluster.merge(f"{CONFIGMAPS}/a", {"data": {"x": "1"}})
         await cluster.send("DELETE", f"{CONFIGMAPS}/b")
 
-        assert await watch.told() == ("ADDED", "b")
-        assert await watch.told() == ("MODIFIED", "a")
-        assert await watch.told() == ("DELETED", "b")
+        assert await watch.next_name() == ("ADDED", "b")
+        assert await watch.next_name() == ("MODIFIED", "a")
+        assert await watch.next_name() == ("DELETED", "b")
 
 
 async def test_a_watch_resumes_after_a_version() -> None:
@@ -36,7 +36,7 @@ async def test_a_watch_resumes_after_a_version() -> None:
 
     version = first["metadata"]["resourceVersion"]
     async with cluster.watch(CONFIGMAPS, resourceVersion=version) as watch:
-        assert await watch.told() == ("ADDED", "b")
+        assert await watch.next_name() == ("ADDED", "b")
 
 
 async def test_a_forgotten_version_ends_the_watch_with_an_error_event() -> None:
@@ -60,11 +60,11 @@ async def test_what_starts_to_match_appears_and_what_stops_is_deleted() -> None:
     await cluster.create(CONFIGMAPS, configmap("b"))
 
     async with cluster.watch(CONFIGMAPS, labelSelector="app=web") as watch:
-        assert await watch.told() == ("ADDED", "a")
+        assert await watch.next_name() == ("ADDED", "a")
         await cluster.merge(f"{CONFIGMAPS}/b", {"metadata": {"labels": {"app": "web"}}})
         left = await cluster.merge(f"{CONFIGMAPS}/a", {"metadata": {"labels": None}})
 
-        assert await watch.told() == ("ADDED", "b")
+        assert await watch.next_name() == ("ADDED", "b")
         gone = await watch.next()
 
     assert gone["type"] == "DELETED"
@@ -84,9 +84,9 @@ async def test_a_watch_sees_its_namespace_or_its_one_object() -> None:
         await cluster.create(CONFIGMAPS, configmap("a"))
         await cluster.create(CONFIGMAPS, configmap("b"))
 
-        assert await inside.told() == ("ADDED", "a")
-        assert await single.told() == ("ADDED", "b")
-        assert await chosen.told() == ("ADDED", "b")
+        assert await inside.next_name() == ("ADDED", "a")
+        assert await single.next_name() == ("ADDED", "b")
+        assert await chosen.next_name() == ("ADDED", "b")
 
 
 async def test_initial_events_end_with_a_marked_bookmark() -> None:
@@ -99,7 +99,7 @@ async def test_initial_events_end_with_a_marked_bookmark() -> None:
         resourceVersionMatch="NotOlderThan",
         allowWatchBookmarks="true",
     ) as watch:
-        assert await watch.told() == ("ADDED", "a")
+        assert await watch.next_name() == ("ADDED", "a")
         mark = await watch.next()
 
     assert mark["type"] == "BOOKMARK"
@@ -122,13 +122,13 @@ async def test_after_a_restore_nothing_is_told_of_the_versions_that_were() -> No
     backup = cluster.api.storage.snapshot()
     await cluster.create(CONFIGMAPS, configmap("old"))
     async with cluster.watch(CONFIGMAPS) as watch:
-        assert await watch.told() == ("ADDED", "old")
+        assert await watch.next_name() == ("ADDED", "old")
 
     cluster.api.storage.restore(backup)
     await cluster.create(CONFIGMAPS, configmap("new"))
 
     async with cluster.watch(CONFIGMAPS) as watch:
-        assert await watch.told() == ("ADDED", "new")
+        assert await watch.next_name() == ("ADDED", "new")
 
 
 async def test_a_restored_cluster_ends_its_watches() -> None:

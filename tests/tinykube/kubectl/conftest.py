@@ -1,33 +1,23 @@
-"""A cluster of its own for each test, reached by real kubectls of both ends of what we support."""
+"""A cluster for each test, and the oldest and newest kubectl that are supported."""
 
-import asyncio
 import os
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from socket import AF_INET, SOCK_STREAM, socket
 
 import pytest
 
-from hanse.kube.certificates import CertificateAuthority, server_context
-from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint
-from hanse.kube.clock import WallClock
-from hanse.local.kubeconfig import Context, write_kubeconfig
 from hanse.local.real.binaries import cache_folder, cached
 from hanse.local.real.programs import KUBECTL
-from tests.tinykube.kubectl.running import Kubectl
-from tinykube.apiserver import ApiServer
-from tinykube.controllers.controller_manager import ALL, BROKER, ControllerManager
-from tinykube.http import serve
-from tinykube.users import ADMIN
-
-TOKEN = "correct-horse-battery-staple"
+from tests.tinykube.kubectl.command import Kubectl
+from tinykube.cluster import Cluster
+from tinykube.controllers.controller_manager import ALL, BROKER
 
 
 @pytest.fixture(params=["installed", "built"])
 def program(request: pytest.FixtureRequest) -> Path:
-    """The kubectl of this machine, and the newest one, where it was built."""
+    """The kubectl on PATH, and the newest one where it was built."""
     if request.param == "built":
         built = cached(KUBECTL, cache_folder())
         if not built.exists():
@@ -40,33 +30,21 @@ def program(request: pytest.FixtureRequest) -> Path:
 
 
 @asynccontextmanager
-async def serving(folder: Path, program: Path, which: frozenset[str]) -> AsyncIterator[Kubectl]:
-    authority = CertificateAuthority.create("hanse tests")
-    sock = socket(AF_INET, SOCK_STREAM)
-    sock.bind(("127.0.0.1", 0))
-    server = f"https://127.0.0.1:{sock.getsockname()[1]}"
-    access = ClientConfig(ServerEndpoint(server, authority.certificate), Identity(token=TOKEN))
-    write_kubeconfig(folder / "kubeconfig", [Context("lubeck", access)])
-    api = ApiServer("lubeck", clock=WallClock())
-    controllers = ControllerManager(api, enabled=which)
-    async with serve(api, sock, {TOKEN: ADMIN}, server_context(authority.server("lubeck"))):
-        running = asyncio.create_task(controllers.run(), name="controllers")
-        try:
-            yield Kubectl(program, folder, server, dict(os.environ))
-        finally:
-            running.cancel()
-            await asyncio.wait([running])
+async def serving(folder: Path, program: Path, enabled: frozenset[str]) -> AsyncIterator[Kubectl]:
+    cluster = Cluster("lubeck", controllers=enabled)
+    async with cluster, cluster.serve(folder / "kubeconfig") as url:
+        yield Kubectl(program, folder, url, dict(os.environ))
 
 
 @pytest.fixture
 async def kubectl(tmp_path: Path, program: Path) -> AsyncIterator[Kubectl]:
-    """A cluster that runs nothing: namespaces and garbage are seen to, pods are not."""
+    """A cluster without workload controllers."""
     async with serving(tmp_path, program, BROKER) as made:
         yield made
 
 
 @pytest.fixture
-async def busy(tmp_path: Path, program: Path) -> AsyncIterator[Kubectl]:
+async def workload_kubectl(tmp_path: Path, program: Path) -> AsyncIterator[Kubectl]:
     """A cluster with nodes, on which pods become ready."""
     async with serving(tmp_path, program, ALL) as made:
         yield made

@@ -1,11 +1,11 @@
-"""What kubectl says when a person is mistaken: the words are the API server's."""
+"""Messages of kubectl for invalid input, which come from the API server."""
 
 from typing import Any
 
 import pytest
 
+from tests.tinykube.kubectl.command import Kubectl
 from tests.tinykube.kubectl.objects import configmap, crd, deployment, ship
-from tests.tinykube.kubectl.running import Kubectl
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def changed(obj: dict[str, Any], **fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("given", "complaint"),
+    ("stdin", "complaint"),
     [
         pytest.param(changed(configmap("c"), dat={}), 'unknown field "dat"', id="an unknown field"),
         pytest.param(
@@ -103,27 +103,27 @@ def changed(obj: dict[str, Any], **fields: Any) -> dict[str, Any]:
         ),
     ],
 )
-async def test_a_mistake_in_a_file(kubectl: Kubectl, given: dict[str, Any], complaint: str) -> None:
-    await kubectl("apply", "-f", "-", given=crd())
+async def test_a_mistake_in_a_file(kubectl: Kubectl, stdin: dict[str, Any], complaint: str) -> None:
+    await kubectl("apply", "-f", "-", stdin=crd())
     await kubectl("wait", "--for=condition=Established", "crd/ships.sea.example.com")
 
-    assert complaint in await kubectl.fails("apply", "-f", "-", given=given)
+    assert complaint in await kubectl.fails("apply", "-f", "-", stdin=stdin)
 
 
 async def test_an_unknown_field_may_be_warned_about(kubectl: Kubectl) -> None:
-    given = changed(configmap("c"), dat={})
+    stdin = changed(configmap("c"), dat={})
 
-    said = await kubectl.warns("create", "--validate=warn", "-f", "-", given=given)
+    said = await kubectl.warns("create", "--validate=warn", "-f", "-", stdin=stdin)
 
     assert 'Warning: unknown field "dat"' in said
 
 
 async def test_a_stale_version_is_told(kubectl: Kubectl) -> None:
-    await kubectl("create", "-f", "-", given=configmap("c"))
+    await kubectl("create", "-f", "-", stdin=configmap("c"))
     stale = configmap("c")
     stale["metadata"]["resourceVersion"] = "1"
 
-    said = await kubectl.fails("replace", "-f", "-", given=stale)
+    said = await kubectl.fails("replace", "-f", "-", stdin=stale)
 
     assert "the object has been modified; please apply your changes to the latest version" in said
 

@@ -1,24 +1,24 @@
-"""`kubectl apply`, `edit`, `patch`, `replace`, `label` and the others that change what is there."""
+"""`kubectl apply`, `edit`, `patch`, `replace`, `label` and other updates."""
 
 import pytest
 
+from tests.tinykube.kubectl.command import Kubectl
 from tests.tinykube.kubectl.objects import configmap, crd, deployment, ship
-from tests.tinykube.kubectl.running import Kubectl
 
 
 @pytest.fixture
 async def ships(kubectl: Kubectl) -> Kubectl:
-    await kubectl("apply", "-f", "-", given=crd())
+    await kubectl("apply", "-f", "-", stdin=crd())
     await kubectl("wait", "--for=condition=Established", "crd/ships.sea.example.com")
-    await kubectl("apply", "-f", "-", given=ship(cargo=["salt"], replicas=1))
+    await kubectl("apply", "-f", "-", stdin=ship(cargo=["salt"], replicas=1))
     return kubectl
 
 
 async def test_apply_creates_changes_and_removes(kubectl: Kubectl) -> None:
-    first = await kubectl("apply", "-f", "-", given=configmap("c", {"a": "1", "b": "2"}))
-    again = await kubectl("apply", "-f", "-", given=configmap("c", {"a": "1", "b": "2"}))
+    first = await kubectl("apply", "-f", "-", stdin=configmap("c", {"a": "1", "b": "2"}))
+    again = await kubectl("apply", "-f", "-", stdin=configmap("c", {"a": "1", "b": "2"}))
     await kubectl("patch", "cm/c", "--type=merge", "-p", '{"data":{"other":"kept"}}')
-    changed = await kubectl("apply", "-f", "-", given=configmap("c", {"a": "9"}))
+    changed = await kubectl("apply", "-f", "-", stdin=configmap("c", {"a": "9"}))
 
     assert [said.split()[-1] for said in (first, again, changed)] == [
         "created",
@@ -29,12 +29,12 @@ async def test_apply_creates_changes_and_removes(kubectl: Kubectl) -> None:
 
 
 async def test_apply_merges_lists_by_their_keys(kubectl: Kubectl) -> None:
-    await kubectl("apply", "-f", "-", given=deployment("web"))
+    await kubectl("apply", "-f", "-", stdin=deployment("web"))
     await kubectl("set", "env", "deployment/web", "MODE=fast")
     sidecar = '{"spec":{"template":{"spec":{"containers":[{"name":"log","image":"l"}]}}}}'
     await kubectl("patch", "deployment/web", "-p", sidecar)
 
-    said = await kubectl.warns("apply", "-f", "-", given=deployment("web", image="nginx:2"))
+    said = await kubectl.warns("apply", "-f", "-", stdin=deployment("web", image="nginx:2"))
     containers = (await kubectl.read("deployment/web"))["spec"]["template"]["spec"]["containers"]
 
     assert "warning" not in said.lower()
@@ -45,13 +45,13 @@ async def test_apply_merges_lists_by_their_keys(kubectl: Kubectl) -> None:
 
 
 async def test_apply_of_a_custom_resource(ships: Kubectl) -> None:
-    await ships("apply", "-f", "-", given=ship(masts=4))
+    await ships("apply", "-f", "-", stdin=ship(masts=4))
 
     assert (await ships.read("ship/anna"))["spec"] == {"masts": 4, "rig": "gaff"}
 
 
 async def test_diff_shows_what_would_change(kubectl: Kubectl) -> None:
-    await kubectl("apply", "-f", "-", given=configmap("c", {"a": "1"}))
+    await kubectl("apply", "-f", "-", stdin=configmap("c", {"a": "1"}))
 
     code, output, _ = await kubectl._run(("diff", "-f", "-"), configmap("c", {"a": "2"}), {})
 
@@ -60,16 +60,16 @@ async def test_diff_shows_what_would_change(kubectl: Kubectl) -> None:
 
 
 async def test_replace(kubectl: Kubectl) -> None:
-    await kubectl("create", "-f", "-", given=configmap("c", {"a": "1"}))
+    await kubectl("create", "-f", "-", stdin=configmap("c", {"a": "1"}))
 
-    said = await kubectl("replace", "-f", "-", given=configmap("c", {"b": "2"}))
+    said = await kubectl("replace", "-f", "-", stdin=configmap("c", {"b": "2"}))
 
     assert said == "configmap/c replaced\n"
     assert (await kubectl.read("cm/c"))["data"] == {"b": "2"}
 
 
 async def test_edit(kubectl: Kubectl, ships: Kubectl) -> None:
-    await kubectl("apply", "-f", "-", given=deployment("web"))
+    await kubectl("apply", "-f", "-", stdin=deployment("web"))
 
     await kubectl("edit", "deployment/web", EDITOR="sed -i s/nginx:1/nginx:7/")
     await ships("edit", "ship/anna", EDITOR="sed -i s/salt/wool/")
@@ -88,7 +88,7 @@ async def test_edit(kubectl: Kubectl, ships: Kubectl) -> None:
     ],
 )
 async def test_patch_of_each_kind(kubectl: Kubectl, kind: str, patch: str) -> None:
-    await kubectl("apply", "-f", "-", given=configmap("c", {"a": "1"}))
+    await kubectl("apply", "-f", "-", stdin=configmap("c", {"a": "1"}))
 
     await kubectl("patch", "cm/c", f"--type={kind}", "-p", patch)
 
@@ -105,7 +105,7 @@ async def test_patch_of_a_status(ships: Kubectl) -> None:
 
 
 async def test_label_and_annotate(kubectl: Kubectl) -> None:
-    await kubectl("apply", "-f", "-", given=configmap("c"))
+    await kubectl("apply", "-f", "-", stdin=configmap("c"))
 
     await kubectl("label", "cm/c", "a=1", "b=2")
     await kubectl("label", "cm/c", "a-")
@@ -120,7 +120,7 @@ async def test_label_and_annotate(kubectl: Kubectl) -> None:
 
 
 async def test_scale_and_set_image(ships: Kubectl) -> None:
-    await ships("apply", "-f", "-", given=deployment("web"))
+    await ships("apply", "-f", "-", stdin=deployment("web"))
 
     await ships("scale", "deployment/web", "--replicas=5")
     refused = await ships.fails("scale", "deployment/web", "--current-replicas=9", "--replicas=1")
@@ -135,7 +135,7 @@ async def test_scale_and_set_image(ships: Kubectl) -> None:
 
 
 async def test_expose(kubectl: Kubectl) -> None:
-    await kubectl("apply", "-f", "-", given=deployment("web"))
+    await kubectl("apply", "-f", "-", stdin=deployment("web"))
 
     await kubectl("expose", "deployment/web", "--port=80", "--target-port=8080")
 
@@ -145,6 +145,6 @@ async def test_expose(kubectl: Kubectl) -> None:
 
 
 async def test_server_side_apply_is_refused(kubectl: Kubectl) -> None:
-    said = await kubectl.fails("apply", "--server-side", "-f", "-", given=configmap("c"))
+    said = await kubectl.fails("apply", "--server-side", "-f", "-", stdin=configmap("c"))
 
     assert "Server-side apply not available on the server" in said

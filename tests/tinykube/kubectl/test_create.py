@@ -3,11 +3,12 @@
 import base64
 import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
 from hanse.kube.certificates import CertificateAuthority
-from tests.tinykube.kubectl.running import Kubectl
+from tests.tinykube.kubectl.command import Kubectl
 
 CREATED = [
     pytest.param(["namespace", "shop"], "namespace", {}, id="namespace"),
@@ -170,7 +171,7 @@ async def test_a_token_lets_its_account_in(kubectl: Kubectl) -> None:
             f"--token={token}",
             "-o",
             "json",
-            KUBECONFIG=str(await bare_kubeconfig(kubectl)),
+            KUBECONFIG=str(kubeconfig_with_wrong_token(kubectl)),
         )
     )
 
@@ -179,20 +180,20 @@ async def test_a_token_lets_its_account_in(kubectl: Kubectl) -> None:
     assert whoami["status"]["userInfo"]["username"] == "system:serviceaccount:default:robot"
 
 
-async def bare_kubeconfig(kubectl: Kubectl) -> object:
-    """A copy of the kubeconfig without any user, so that only the command line says who asks."""
-    text = (kubectl.folder / "kubeconfig").read_text()
-    path = kubectl.folder / "bare"
-    path.write_text(text.replace("correct-horse-battery-staple", "wrong"))
+def kubeconfig_with_wrong_token(kubectl: Kubectl) -> Path:
+    config = json.loads((kubectl.folder / "kubeconfig").read_text())
+    config["users"][0]["user"]["token"] = "wrong"
+    path = kubectl.folder / "wrong"
+    path.write_text(json.dumps(config))
     return path
 
 
 async def test_a_wrong_token_is_unauthorized(kubectl: Kubectl) -> None:
-    path = await bare_kubeconfig(kubectl)
+    path = kubeconfig_with_wrong_token(kubectl)
 
-    said = await kubectl.fails("get", "pods", f"--kubeconfig={path}")
+    errors = await kubectl.fails("get", "pods", f"--kubeconfig={path}")
 
-    assert "Unauthorized" in said or "must be logged in" in said
+    assert "Unauthorized" in errors or "must be logged in" in errors
 
 
 async def test_create_from_a_file_with_several_objects(kubectl: Kubectl) -> None:
@@ -208,7 +209,7 @@ items:
 - {apiVersion: v1, kind: Secret, metadata: {name: c}, stringData: {x: z}}
 """
 
-    said = await kubectl("create", "-f", "-", given=text)
+    said = await kubectl("create", "-f", "-", stdin=text)
 
     assert said.split() == [
         "configmap/a",
@@ -221,9 +222,9 @@ items:
 
 
 async def test_a_generated_name(kubectl: Kubectl) -> None:
-    given = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "g-"}}
+    stdin = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "g-"}}
 
-    said = await kubectl("create", "-f", "-", given=given)
+    said = await kubectl("create", "-f", "-", stdin=stdin)
 
     assert said.startswith("configmap/g-")
 

@@ -1,4 +1,4 @@
-"""`python -m tinykube` as a person starts and stops it."""
+"""`python -m tinykube` started, used with kubectl, and interrupted."""
 
 import asyncio
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tinykube.kubectl.running import Kubectl
+from tests.tinykube.kubectl.command import Kubectl
 
 pytestmark = pytest.mark.anyio
 

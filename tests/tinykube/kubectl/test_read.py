@@ -1,12 +1,12 @@
-"""`kubectl get`, `describe`, `explain` and what tells people what there is."""
+"""`kubectl get`, `describe`, `explain` and discovery."""
 
 import asyncio
 import json
 
 import pytest
 
+from tests.tinykube.kubectl.command import Kubectl
 from tests.tinykube.kubectl.objects import configmap, crd, deployment, listed, ship
-from tests.tinykube.kubectl.running import Kubectl
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ async def filled(kubectl: Kubectl) -> Kubectl:
         "apply",
         "-f",
         "-",
-        given=listed(
+        stdin=listed(
             configmap("a", {"x": "1", "y": "2"}, app="web", tier="1"),
             configmap("b", app="db"),
             configmap("c", {"x": "9"}),
@@ -94,7 +94,7 @@ async def test_get_of_nothing(kubectl: Kubectl) -> None:
 
 async def test_a_watch_prints_events_as_they_happen(filled: Kubectl) -> None:
     watching = ("get", "cm", "-l", "app=web", "--watch", "--output-watch-events", "--no-headers")
-    async with filled.following(*watching) as lines, asyncio.timeout(20):
+    async with filled.streaming(*watching) as lines, asyncio.timeout(20):
         first = (await lines.readline()).split()
         await filled("label", "cm/a", "more=yes")
         second = (await lines.readline()).split()
@@ -110,7 +110,7 @@ async def test_a_watch_prints_events_as_they_happen(filled: Kubectl) -> None:
 
 async def test_a_watch_of_whole_objects(filled: Kubectl) -> None:
     watching = ("get", "cm/a", "--watch-only", "-o", "jsonpath={.data.x}{'\\n'}")
-    async with filled.following(*watching) as lines, asyncio.timeout(20):
+    async with filled.streaming(*watching) as lines, asyncio.timeout(20):
         waiting = asyncio.create_task(lines.readline())
         value = 2
         while not waiting.done():
@@ -123,7 +123,7 @@ async def test_a_watch_of_whole_objects(filled: Kubectl) -> None:
 
 async def test_describe(filled: Kubectl) -> None:
     await filled("create", "service", "clusterip", "web", "--tcp=80")
-    await filled("apply", "-f", "-", given=deployment("web"))
+    await filled("apply", "-f", "-", stdin=deployment("web"))
 
     config = await filled("describe", "configmap", "a")
     service = await filled("describe", "service", "web")
@@ -137,7 +137,7 @@ async def test_describe(filled: Kubectl) -> None:
 
 
 async def test_api_resources_and_versions(kubectl: Kubectl) -> None:
-    await kubectl("apply", "-f", "-", given=crd())
+    await kubectl("apply", "-f", "-", stdin=crd())
     await kubectl("wait", "--for=condition=Established", "crd/ships.sea.example.com")
 
     resources = await kubectl("api-resources", "--api-group=sea.example.com", "--no-headers")
@@ -150,7 +150,7 @@ async def test_api_resources_and_versions(kubectl: Kubectl) -> None:
 
 
 async def test_explain_a_custom_resource(kubectl: Kubectl) -> None:
-    await kubectl("apply", "-f", "-", given=crd())
+    await kubectl("apply", "-f", "-", stdin=crd())
     await kubectl("wait", "--for=condition=Established", "crd/ships.sea.example.com")
 
     whole = await kubectl("explain", "ship")
@@ -192,7 +192,7 @@ async def test_events(kubectl: Kubectl) -> None:
         "count": 1,
         "lastTimestamp": "2026-01-01T00:00:00Z",
     }
-    await kubectl("create", "-f", "-", given=event)
+    await kubectl("create", "-f", "-", stdin=event)
 
     listed_events = await kubectl.rows("events", "--field-selector=involvedObject.name=web")
     told = await kubectl("events", "--for=pod/web")
@@ -218,9 +218,9 @@ async def test_versions_and_health(kubectl: Kubectl) -> None:
 
 
 async def test_a_custom_resource_has_its_columns(kubectl: Kubectl) -> None:
-    await kubectl("apply", "-f", "-", given=crd())
+    await kubectl("apply", "-f", "-", stdin=crd())
     await kubectl("wait", "--for=condition=Established", "crd/ships.sea.example.com")
-    await kubectl("apply", "-f", "-", given=ship())
+    await kubectl("apply", "-f", "-", stdin=ship())
 
     assert [row[:2] for row in await kubectl.rows("ships")] == [["NAME", "MASTS"], ["anna", "3"]]
     assert (await kubectl.rows("sh", "-o", "wide"))[1] == ["anna", "3", "gaff"]

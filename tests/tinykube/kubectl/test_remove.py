@@ -1,11 +1,11 @@
-"""`kubectl delete` with each way of cascading, and `wait` for what goes and comes."""
+"""`kubectl delete` with each propagation policy, and `wait`."""
 
 import asyncio
 
 import pytest
 
+from tests.tinykube.kubectl.command import Kubectl
 from tests.tinykube.kubectl.objects import configmap, deployment
-from tests.tinykube.kubectl.running import Kubectl
 
 
 async def gone(kubectl: Kubectl, target: str) -> bool:
@@ -41,7 +41,7 @@ async def owned_by(kubectl: Kubectl, owner: str) -> str:
             "blockOwnerDeletion": True,
         }
     ]
-    await kubectl("create", "-f", "-", given=child)
+    await kubectl("create", "-f", "-", stdin=child)
     return "cm/child"
 
 
@@ -68,10 +68,10 @@ async def test_orphans_stay(kubectl: Kubectl) -> None:
 async def test_delete_waits_for_finalizers_unless_told_not_to(kubectl: Kubectl) -> None:
     held = configmap("c")
     held["metadata"]["finalizers"] = ["example.com/hold"]
-    await kubectl("create", "-f", "-", given=held)
+    await kubectl("create", "-f", "-", stdin=held)
 
     await kubectl("delete", "cm/c", "--wait=false")
-    async with kubectl.following("delete", "cm/c") as said, asyncio.timeout(20):
+    async with kubectl.streaming("delete", "cm/c") as said, asyncio.timeout(20):
         first = await said.readline()
         assert not await gone(kubectl, "cm/c")
         patch = '{"metadata":{"finalizers":null}}'
@@ -85,7 +85,7 @@ async def test_delete_waits_for_finalizers_unless_told_not_to(kubectl: Kubectl) 
 async def test_a_namespace_goes_with_all_in_it(kubectl: Kubectl) -> None:
     await kubectl("create", "namespace", "shop")
     await kubectl("create", "configmap", "c", "-n", "shop")
-    await kubectl("apply", "-n", "shop", "-f", "-", given=deployment("web"))
+    await kubectl("apply", "-n", "shop", "-f", "-", stdin=deployment("web"))
 
     await kubectl("delete", "namespace", "shop", "--timeout=20s")
 
@@ -93,13 +93,13 @@ async def test_a_namespace_goes_with_all_in_it(kubectl: Kubectl) -> None:
     assert "not found" in await kubectl.fails("create", "configmap", "c", "-n", "shop")
 
 
-async def test_a_pod_is_forced_away(busy: Kubectl) -> None:
-    await busy("run", "p", "--image=nginx", "--restart=Never")
-    await busy("wait", "--for=condition=Ready", "pod/p", "--timeout=20s")
+async def test_a_pod_is_forced_away(workload_kubectl: Kubectl) -> None:
+    await workload_kubectl("run", "p", "--image=nginx", "--restart=Never")
+    await workload_kubectl("wait", "--for=condition=Ready", "pod/p", "--timeout=20s")
 
-    await busy("delete", "pod/p", "--grace-period=0", "--force")
+    await workload_kubectl("delete", "pod/p", "--grace-period=0", "--force")
 
-    assert await gone(busy, "pod/p")
+    assert await gone(workload_kubectl, "pod/p")
 
 
 async def test_wait_for_a_value(kubectl: Kubectl) -> None:

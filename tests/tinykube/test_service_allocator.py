@@ -1,8 +1,8 @@
-"""Service addresses: given, kept, chosen, taken and given back."""
+"""Allocation and release of cluster IPs and node ports."""
 
 import pytest
 
-from tests.tinykube.core_cluster import SERVICES, Cluster, service
+from tests.tinykube.api_client import SERVICES, Cluster, service
 
 ADDRESSES = "/apis/networking.k8s.io/v1/ipaddresses"
 

@@ -1,4 +1,4 @@
-"""Runs kubectl as a person would, and asks for what it said."""
+"""Runs kubectl and reads its output."""
 
 import asyncio
 import json
@@ -25,21 +25,21 @@ class Kubectl:
             "KUBECACHEDIR": str(folder / "cache"),
         }
 
-    async def __call__(self, *arguments: str, given: Any = None, **environment: str) -> str:
-        """What it says when it succeeds; `given` is an object or text on standard input."""
-        code, output, errors = await self._run(arguments, given, environment)
+    async def __call__(self, *arguments: str, stdin: Any = None, **environment: str) -> str:
+        """The output of a command that succeeds; `stdin` is an object or text."""
+        code, output, errors = await self._run(arguments, stdin, environment)
         assert code == 0, f"kubectl {' '.join(arguments)} failed:\n{output}{errors}"
         return output
 
-    async def fails(self, *arguments: str, given: Any = None) -> str:
-        """What it complains of when it fails."""
-        code, output, errors = await self._run(arguments, given, {})
+    async def fails(self, *arguments: str, stdin: Any = None) -> str:
+        """The error output of a command that fails."""
+        code, output, errors = await self._run(arguments, stdin, {})
         assert code != 0, f"kubectl {' '.join(arguments)} succeeded:\n{output}"
         return errors
 
-    async def warns(self, *arguments: str, given: Any = None) -> str:
-        """What it complains of although it succeeds."""
-        code, output, errors = await self._run(arguments, given, {})
+    async def warns(self, *arguments: str, stdin: Any = None) -> str:
+        """The error output of a command that succeeds."""
+        code, output, errors = await self._run(arguments, stdin, {})
         assert code == 0, f"kubectl {' '.join(arguments)} failed:\n{output}{errors}"
         return errors
 
@@ -48,12 +48,12 @@ class Kubectl:
         return json.loads(await self("get", *arguments, "-o", "json"))
 
     async def rows(self, *arguments: str) -> list[list[str]]:
-        """The lines of the table it prints, in words; the first is the head."""
+        """The words of each line of the table it prints, the header first."""
         return [line.split() for line in (await self("get", *arguments)).splitlines()]
 
     @asynccontextmanager
-    async def following(self, *arguments: str) -> AsyncIterator[asyncio.StreamReader]:
-        """The output of a command that goes on until it is no longer wanted."""
+    async def streaming(self, *arguments: str) -> AsyncIterator[asyncio.StreamReader]:
+        """The output of a command that is killed when the block ends."""
         running = await self._start(arguments, {})
         assert running.stdout is not None
         try:
@@ -64,10 +64,10 @@ class Kubectl:
             await running.communicate()
 
     async def _run(
-        self, arguments: tuple[str, ...], given: Any, environment: dict[str, str]
+        self, arguments: tuple[str, ...], stdin: Any, environment: dict[str, str]
     ) -> tuple[int, str, str]:
         running = await self._start(arguments, environment)
-        text = given if isinstance(given, str) else json.dumps(given) if given else ""
+        text = stdin if isinstance(stdin, str) else json.dumps(stdin) if stdin else ""
         try:
             async with asyncio.timeout(PATIENCE):
                 output, errors = await running.communicate(text.encode())

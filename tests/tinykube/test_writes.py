@@ -1,15 +1,15 @@
-"""Objects through the API: creating, reading, changing, and what is refused."""
+"""Create, get, update and validation of objects."""
 
 import pytest
 
 from hanse.kube.transport import JSON, MERGE_PATCH, Request
 from hanse.local.in_process import InProcess
-from tests.tinykube.core_cluster import (
+from tests.tinykube.api_client import (
     CONFIGMAPS,
     DEPLOYMENTS,
     PODS,
     Cluster,
-    HandClock,
+    ManualClock,
     configmap,
     deployment,
     pod,
@@ -307,7 +307,7 @@ async def test_a_selector_must_match_its_template_and_stay() -> None:
 
 
 async def test_the_in_process_transport_carries_requests_as_they_are() -> None:
-    server = ApiServer("lubeck", clock=HandClock())
+    server = ApiServer("lubeck", clock=ManualClock())
     transport = InProcess(server)
 
     answer = await transport.send(Request("GET", "/api/v1/namespaces/default", content_type=JSON))

@@ -1,4 +1,4 @@
-"""A cluster without controllers, and the few words that tests of its API speak."""
+"""A client of an API server without controllers, and objects to send to it."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -21,8 +21,8 @@ CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 WIDGETS = "/apis/example.com/v1/namespaces/default/widgets"
 
 
-class HandClock:
-    """A clock that goes when it is told to."""
+class ManualClock:
+    """A clock that only `advance` moves."""
 
     def __init__(self) -> None:
         self.moment = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -35,7 +35,7 @@ class HandClock:
 
 
 class Answer(Struct, frozen=True):
-    """What came back, read."""
+    """A response with its decoded body."""
 
     status: int
     body: Object
@@ -47,10 +47,10 @@ class Answer(Struct, frozen=True):
 
 
 class Cluster:
-    """One API server, spoken to in objects."""
+    """One API server, with requests by object."""
 
     def __init__(self, **options: Any) -> None:
-        self.clock = HandClock()
+        self.clock = ManualClock()
         self.api = ApiServer("lubeck", clock=self.clock, seed=1, **options)
 
     async def send(
@@ -101,14 +101,14 @@ class Cluster:
         return [item["metadata"]["name"] for item in answer.body["items"]]
 
     @asynccontextmanager
-    async def watch(self, path: str, **query: Any) -> AsyncIterator["Following"]:
+    async def watch(self, path: str, **query: Any) -> AsyncIterator["WatchReader"]:
         asked = tuple((key, str(value)) for key, value in {"watch": "true", **query}.items())
         async with self.api.stream(Request("GET", path, asked)) as lines:
-            yield Following(lines)
+            yield WatchReader(lines)
 
 
-class Following:
-    """A watch, read event by event."""
+class WatchReader:
+    """Reads the events of a watch."""
 
     def __init__(self, lines: AsyncIterator[bytes]) -> None:
         self._lines = lines
@@ -117,7 +117,7 @@ class Following:
         event: Object = msgspec.json.decode(await anext(self._lines))
         return event
 
-    async def told(self) -> tuple[str, str]:
+    async def next_name(self) -> tuple[str, str]:
         event = await self.next()
         return event["type"], event["object"]["metadata"].get("name", "")
 

@@ -1,4 +1,4 @@
-"""Endpoints beside the object itself: scale, tokens, reviews, bindings, evictions."""
+"""Subresources and reviews: scale, token, binding, eviction."""
 
 from base64 import b64decode
 
@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from hanse.kube.transport import MERGE_PATCH
-from tests.tinykube.core_cluster import (
+from tests.tinykube.api_client import (
     CRDS,
     DEPLOYMENTS,
     PODS,
