@@ -76,6 +76,7 @@ class UrlTransport:
         """There is nothing to release."""
 
     async def _authenticated(self) -> tuple[Api, User]:
+        """The API and user of the current credentials; they are renewed once after a rejection."""
         access = await self._credentials.access()
         try:
             return self._authenticate(access)
@@ -86,6 +87,7 @@ class UrlTransport:
             return self._authenticate(renewed)
 
     def _authenticate(self, access: ClientConfig) -> tuple[Api, User]:
+        """Find the server by URL, and check its CA and the token."""
         url = access.endpoint.url
         listener = self._directory(url)
         if listener is None:

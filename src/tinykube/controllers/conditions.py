@@ -43,6 +43,7 @@ def merge_conditions(
 def _with_timestamps(
     old: Object | None, new: Object, now: datetime, updated: bool, probed: bool
 ) -> Object:
+    """The new condition with timestamps; the old one if nothing else has changed."""
     if old is not None and _without_timestamps(old) == _without_timestamps(new):
         return old
     timestamp = format_time(now)

@@ -151,6 +151,7 @@ class ControllerLoop:
             self._queue.append(item)
 
     def _process(self, item: WorkItem, group: asyncio.TaskGroup) -> None:
+        """Reconcile one key, and start its writes in a task."""
         self._queued.discard(item)
         controller, key = item
         timer = self._timers.pop(item, None)
@@ -172,6 +173,7 @@ class ControllerLoop:
             self._forget_failures(item)
 
     async def _send(self, item: WorkItem, writes: Sequence[Write]) -> None:
+        """Send the writes of a key; requeue it after a failure or if it was added meanwhile."""
         controller, key = item
         failed: Exception | None = None
         try:

@@ -133,26 +133,27 @@ def sync_daemon_set(
 
 def _pod(daemon_set: Object, revision: Object, node: Object) -> Object:
     template = spec_of(daemon_set)["template"]
-    given = (template.get("spec") or {}).get("tolerations") or []
-    spec = {"nodeName": name_of(node), "tolerations": [*given, *_DEFAULT_TOLERATIONS]}
+    tolerations = (template.get("spec") or {}).get("tolerations") or []
+    spec = {"nodeName": name_of(node), "tolerations": [*tolerations, *_DEFAULT_TOLERATIONS]}
     labels = {REVISION_LABEL: name_of(revision)}
     metadata = {"generateName": f"{name_of(daemon_set)}-", "labels": labels}
     return pod_from_template(template, daemon_set, metadata, spec)
 
 
 def _rolling_update_deletions(
-    daemon_set: Object, revision: str, on_node: dict[str, Object], wanted: int, now: datetime
+    daemon_set: Object, revision: str, on_node: dict[str, Object], desired: int, now: datetime
 ) -> list[Write]:
+    """Delete outdated pods, as many as maxUnavailable allows."""
     strategy = spec_of(daemon_set).get("updateStrategy") or {}
     if strategy.get("type") == "OnDelete":
         return []
     rolling = strategy.get("rollingUpdate") or {}
     max_unavailable = max(
-        1, ceil(resolve_int_or_percent(rolling.get("maxUnavailable") or 1, wanted))
+        1, ceil(resolve_int_or_percent(rolling.get("maxUnavailable") or 1, desired))
     )
     min_ready = min_ready_seconds(daemon_set)
     available = sum(is_available(pod, min_ready, now) for pod in on_node.values())
-    budget = max(0, max_unavailable - (wanted - available))
+    budget = max(0, max_unavailable - (desired - available))
     writes: list[Write] = []
     for pod in on_node.values():
         if labels_of(pod).get(REVISION_LABEL) == revision:

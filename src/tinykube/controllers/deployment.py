@@ -94,6 +94,7 @@ class DeploymentController:
                     yield from self._keys_for_pod(change.object, lister)
 
     def _keys_for_pod(self, pod: Object, lister: Lister) -> Iterable[Key]:
+        """The key of the Deployment that owns the ReplicaSet of a pod."""
         refs = pod["metadata"].get("ownerReferences") or ()
         for ref in refs:
             if ref.get("kind") == "ReplicaSet":
@@ -210,6 +211,7 @@ def _increment_collision_count(deployment: Object) -> Result:
 
 
 def _new_replica_set(deployment: Object, old: Sequence[Object], size: int) -> Object:
+    """The ReplicaSet for the current template, with the next revision."""
     template = spec_of(deployment)["template"]
     suffix = _template_hash(deployment)
     labelled_template = with_label(template, HASH_LABEL, suffix)
@@ -266,6 +268,7 @@ def _revision_patch(deployment: Object, revision: str) -> Patch:
 
 
 def _scale_patches(deployment: Object, targets: Sequence[ReplicaTarget]) -> list[Write]:
+    """Patch the replicas and size annotations of ReplicaSets, with an Event for each scaling."""
     writes: list[Write] = []
     sizes = {
         DESIRED_REPLICAS: str(desired_replicas(deployment)),
@@ -302,6 +305,7 @@ def _with_status(
 
 
 def _cleanup_history(deployment: Object, old: Sequence[Object]) -> list[Write]:
+    """Delete the oldest scaled-down ReplicaSets above the revision history limit."""
     limit = spec_of(deployment).get("revisionHistoryLimit", 10)
     idle = [
         one

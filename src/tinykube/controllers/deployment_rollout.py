@@ -123,8 +123,10 @@ def scaling_targets(
     active = [one for one in replica_sets if desired_replicas(one) > 0]
     desired = desired_replicas(deployment)
     if len(active) <= 1:
-        chosen = active or ([new] if new is not None else sorted(old, key=creation_timestamp)[-1:])
-        return [ReplicaTarget(one, desired) for one in chosen]
+        scaled_sets = active or (
+            [new] if new is not None else sorted(old, key=creation_timestamp)[-1:]
+        )
+        return [ReplicaTarget(one, desired) for one in scaled_sets]
     if new is not None and _is_saturated(deployment, new):
         return [ReplicaTarget(one, 0) for one in active if one is not new]
     if (spec_of(deployment).get("strategy") or {}).get("type") == "Recreate":
@@ -133,6 +135,7 @@ def scaling_targets(
 
 
 def _scale_proportionally(deployment: Object, active: Sequence[Object]) -> list[ReplicaTarget]:
+    """Distribute the change over active ReplicaSets; the largest one takes the rounding error."""
     total = sum(desired_replicas(one) for one in active)
     allowed = max_pods(deployment)
     to_add = allowed - total

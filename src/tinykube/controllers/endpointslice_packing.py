@@ -161,6 +161,7 @@ def _port(name: str, protocol: str, number: int, app: str) -> Object:
 
 
 def _group_of(one: Object) -> EndpointGroup:
+    """The group of an existing slice."""
     ports = tuple(
         (
             str(port.get("name") or ""),

@@ -84,6 +84,7 @@ class EventRecorder:
         return Create(EVENTS, event)
 
     def _is_spam(self, key: EventKey) -> bool:
+        """Whether an object has had too many different messages for one reason lately."""
         uid, reason, message = key
         now = self._clock.now()
         previous = self._similar.pop((uid, reason), None)

@@ -68,6 +68,7 @@ class GarbageCollector:
         yield from self._waiting_owners(change, lister)
 
     def _waiting_owners(self, change: Change, lister: Lister) -> Iterator[Key]:
+        """The keys of terminating owners of a changed object."""
         references = [
             *owner_references_of(change.object),
             *owner_references_of(change.before or {"metadata": {}}),
@@ -130,6 +131,7 @@ def classify(obj: Object, lister: Lister) -> OwnersByState:
 
 
 def _owner_state(obj: Object, reference: Object, lister: Lister) -> str:
+    """The field of `OwnersByState` that an owner reference belongs to."""
     resource = lister.registry.of_kind(reference.get("apiVersion", ""), reference.get("kind", ""))
     if resource is None:
         return "unknown"

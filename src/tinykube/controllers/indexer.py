@@ -129,6 +129,7 @@ class Indexer:
         return [obj for obj in found if obj is not None]
 
     def _index(self, store: str, obj: Object, *, add: bool) -> None:
+        """Add an object to the indexes, or remove it from them."""
         key = key_of(store, obj)
         for reference in owner_references_of(obj):
             _update_index(self._dependents, reference.get("uid", ""), key, add=add)

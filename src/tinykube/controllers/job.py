@@ -91,6 +91,7 @@ _BACKOFF_LIMIT_EXCEEDED = "Job has reached the specified backoff limit"
 
 
 def _scale(job: Object, active: Sequence[Object], desired: int) -> list[Write]:
+    """Create or delete pods to reach the desired number of active ones."""
     template = spec_of(job).get("template") or {}
     labels = {
         "batch.kubernetes.io/controller-uid": uid_of(job),

@@ -99,6 +99,7 @@ class SimulatedKubelet:
     def _run(
         self, key: Key, pod: Object, node: Object, sandbox: _Sandbox, lister: Lister
     ) -> Result:
+        """Allocate addresses, and write the pod's status of this moment."""
         if not sandbox.addresses:
             sandbox.addresses = self._allocate_addresses(key, pod, node, lister)
         if not sandbox.addresses:
@@ -147,6 +148,7 @@ class SimulatedKubelet:
         )
 
     def _sandbox(self, key: Key, pod: Object, now: datetime) -> _Sandbox:
+        """The sandbox of a pod; a new one for a new uid."""
         found = self._sandboxes.get(key)
         if found is not None and found.uid == uid_of(pod):
             return found

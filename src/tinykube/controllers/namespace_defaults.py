@@ -43,8 +43,8 @@ class NamespaceDefaultsController:
             return DONE
         writes: list[Write] = []
         if lister.get(SERVICE_ACCOUNTS, key.name, ACCOUNT) is None:
-            made = {"name": ACCOUNT, "namespace": key.name}
-            account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": made}
+            metadata = {"name": ACCOUNT, "namespace": key.name}
+            account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
             writes.append(Create(SERVICE_ACCOUNTS, account))
         writes += root_ca_writes(
             key.name, lister.get(CONFIG_MAPS, key.name, ROOT_CA), self._root_ca
@@ -66,8 +66,13 @@ def root_ca_writes(namespace: str, existing: Object | None, certificate: str) ->
             "namespace": namespace,
             "annotations": {"kubernetes.io/description": description},
         }
-        made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": desired}
-        return [Create(CONFIG_MAPS, made)]
+        config_map = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": metadata,
+            "data": desired,
+        }
+        return [Create(CONFIG_MAPS, config_map)]
     if existing.get("data") == desired or is_deleting(existing):
         return []
     removed = {name: None for name in existing.get("data") or () if name not in desired}

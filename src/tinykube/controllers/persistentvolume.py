@@ -73,6 +73,7 @@ class PersistentVolumeController:
         return self._reconcile_volume(obj, lister)
 
     def _reconcile_claim(self, claim: Object, lister: Lister) -> Result:
+        """Provision a volume for a pending claim, or bind the claim to its volume."""
         volume = lister.get(PERSISTENT_VOLUMES, "", volume_name(claim))
         if volume is None:
             writes = (Create(PERSISTENT_VOLUMES, volume_for(claim)),)
@@ -83,6 +84,7 @@ class PersistentVolumeController:
         return Result(tuple(_bind(claim, volume)))
 
     def _reconcile_volume(self, volume: Object, lister: Lister) -> Result:
+        """Delete a provisioned volume without its claim; otherwise set its phase."""
         reference = spec_of(volume).get("claimRef")
         if _is_provisioned(volume) and reference:
             claim = lister.get(VOLUME_CLAIMS, reference["namespace"], reference["name"])
@@ -144,6 +146,7 @@ def can_bind(claim: Object, volume: Object) -> bool:
 
 
 def _bind(claim: Object, volume: Object) -> Iterable[Patch]:
+    """The patches that set the claim's volume name and status."""
     if not spec_of(claim).get("volumeName"):
         annotations = {_BIND_COMPLETED: "yes", _BOUND_BY_CONTROLLER: "yes"}
         body = {

@@ -184,6 +184,7 @@ def _ready_condition(pod: Object, ready: Object, existing: Sequence[Object]) -> 
 def _container_status(
     pod: Object, spec: Object, now: datetime, state: State, *, ready: bool
 ) -> Object:
+    """The status of a container in a simulated state, with start times and restarts kept."""
     known = _previous_status(pod, "containerStatuses", spec["name"])
     before = known.get("state") or {}
     restarts = int(known.get("restartCount") or 0)

@@ -136,6 +136,7 @@ def pods_to_delete(active: Sequence[Object], count: int) -> list[Object]:
 
 
 def _deletion_rank(pod: Object, pods_per_node: Counter[str]) -> tuple[int, int, int, int, int, int]:
+    """The sort key by which pods are deleted: the lowest first."""
     node = spec_of(pod).get("nodeName", "")
     cost = annotations_of(pod).get(DELETION_COST, "0")
     restarts = sum(

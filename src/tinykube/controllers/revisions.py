@@ -86,11 +86,11 @@ def template_of(revision: Object) -> Object:
 
 
 def revisions_to_delete(
-    owner: Object, revisions: Iterable[Object], live: Iterable[str], pods: Iterable[Object]
+    owner: Object, revisions: Iterable[Object], in_use: Iterable[str], pods: Iterable[Object]
 ) -> list[Write]:
     """Deletions of the oldest unused revisions above the history limit."""
     limit = spec_of(owner).get("revisionHistoryLimit", 10)
-    used = {*live, *((pod["metadata"].get("labels") or {}).get(REVISION_LABEL) for pod in pods)}
+    used = {*in_use, *((pod["metadata"].get("labels") or {}).get(REVISION_LABEL) for pod in pods)}
     unused = [one for one in sorted(revisions, key=_sort_key) if name_of(one) not in used]
     return [Delete(CONTROLLER_REVISIONS, one) for one in unused[: max(0, len(unused) - int(limit))]]
 

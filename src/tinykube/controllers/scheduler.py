@@ -71,6 +71,7 @@ class Scheduler:
         return bind(pod, node)
 
     def _pods_per_node(self, key: Key, nodes: Sequence[Object], lister: Lister) -> Counter[str]:
+        """The number of pods on each node, including those that are being bound."""
         for other in tuple(self._assumed):
             pod = lister.get(PODS, other.namespace, other.name)
             if other == key or pod is None or spec_of(pod).get("nodeName"):
@@ -131,6 +132,7 @@ def node_fits(node: Object, pod: Object) -> bool:
 
 
 def _matches_affinity(node: Object, pod: Object) -> bool:
+    """Whether the required node affinity of a pod allows a node."""
     affinity = ((spec_of(pod).get("affinity") or {}).get("nodeAffinity") or {}).get(
         "requiredDuringSchedulingIgnoredDuringExecution"
     )

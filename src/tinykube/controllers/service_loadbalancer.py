@@ -104,6 +104,7 @@ class ServiceLoadBalancerController:
         return Result(status_patches(service, desired, self._pool))
 
     def _assign_observed(self, service: Object, lister: Lister) -> None:
+        """Assign the addresses in a Service's status to it, unless another Service has them."""
         identity = service_identity(service)
         observed = [address for address in addresses_of(service) if self._pool.contains(address)]
         if not all(self._pool.is_free(address, identity) for address in observed):
@@ -127,8 +128,8 @@ def _exists(identity: ServiceIdentity, lister: Lister) -> bool:
 def is_managed(service: Object) -> bool:
     """Whether a Service is of type LoadBalancer and of no other load-balancer class."""
     spec = spec_of(service)
-    ours = spec.get("loadBalancerClass", "") in ("", CLASS)
-    return spec.get("type") == "LoadBalancer" and ours
+    own_class = spec.get("loadBalancerClass", "") in ("", CLASS)
+    return spec.get("type") == "LoadBalancer" and own_class
 
 
 def addresses_of(service: Object) -> tuple[str, ...]:

@@ -80,6 +80,7 @@ def missing_claims(stateful_set: Object, ordinal: int, claims: Mapping[str, Obje
 
 
 def _new_claim(stateful_set: Object, template: Object, name: str) -> Object:
+    """A claim from its template, owned by the StatefulSet if it is deleted with it."""
     match_labels = (spec_of(stateful_set).get("selector") or {}).get("matchLabels") or {}
     metadata: Object = {
         "name": name,
@@ -117,6 +118,7 @@ def claim_owner_patches(
 def _claim_owner_references(
     stateful_set: Object, ordinal: int, pod: Object, claim: Object
 ) -> list[Object]:
+    """The desired owner references of a claim by the retention policy."""
     own_uids = {uid_of(stateful_set), uid_of(pod)}
     others = [ref for ref in owner_references_of(claim) if ref.get("uid") not in own_uids]
     if any(ref.get("controller") for ref in others):

@@ -127,6 +127,7 @@ class Writer:
         versions[uid_of(target)] = _decode_version(response_body).metadata.resource_version
 
     async def _delete(self, write: Delete) -> None:
+        """Delete an object with its uid as precondition; an absent one is no error."""
         options: Object = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",

@@ -37,13 +37,15 @@ async def find_program(
 
 async def find_programs(programs: Iterable[Program], cache: Path) -> dict[str, Path]:
     """Each program's path by its name; raises `ProgramMissing` if one is absent."""
-    wanted = tuple(programs)
-    found = await asyncio.gather(*(find_program(program, cache) for program in wanted))
-    missing = [program.name for program, path in zip(wanted, found, strict=True) if path is None]
+    required = tuple(programs)
+    found = await asyncio.gather(*(find_program(program, cache) for program in required))
+    missing = [program.name for program, path in zip(required, found, strict=True) if path is None]
     if missing:
         raise ProgramMissing(f"not built yet: {', '.join(missing)}; run `make kube-binaries` first")
     return {
-        program.name: path for program, path in zip(wanted, found, strict=True) if path is not None
+        program.name: path
+        for program, path in zip(required, found, strict=True)
+        if path is not None
     }
 
 
@@ -56,11 +58,12 @@ def installed_paths(program: Program, environment: Mapping[str, str]) -> list[Pa
 
 def version_matches(program: Program, version_text: str) -> bool:
     """Whether the output of a program's version command names the minor version we run."""
-    found, wanted = _VERSION.search(version_text), _VERSION.search(program.version)
-    return found is not None and wanted is not None and found.groups() == wanted.groups()
+    found, required = _VERSION.search(version_text), _VERSION.search(program.version)
+    return found is not None and required is not None and found.groups() == required.groups()
 
 
 async def _run_version_command(program: Program, path: Path) -> str:
+    """The output of the program's version command; empty at a timeout."""
     process = await asyncio.create_subprocess_exec(
         path,
         *program.version_arguments,

@@ -56,6 +56,7 @@ async def _find_existing(programs: Sequence[Program], cache: Path) -> dict[str, 
 
 
 async def _build_missing(programs: Sequence[Program], cache: Path, report: BuildReport) -> None:
+    """Build modules in parallel, and the programs of each one after the other."""
     # Another process may have built some of them while this one waited for the lock.
     missing = [program for program in programs if not cached(program, cache).is_file()]
     if not missing:
@@ -92,6 +93,7 @@ async def _build_module(
 
 
 async def _build(program: Program, go: Path, cache: Path, report: BuildReport) -> None:
+    """Compile a program into a draft file, then move it to its place in the cache."""
     target = cached(program, cache)
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{program.name}.{os.getpid()}")

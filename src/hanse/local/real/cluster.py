@@ -135,6 +135,7 @@ class RealCluster:
             await release_nodes(transport)
 
     async def _await_nodes(self) -> None:
+        """Create the simulated nodes, and wait until pods can be scheduled on them."""
         match self.config.role:
             case Broker():
                 return
@@ -233,6 +234,7 @@ def _absolute(snapshot: Path) -> str:
 
 
 async def _run_tool(executable: Path, *arguments: str, directory: Path) -> None:
+    """Run etcdctl or etcdutl; raises `SnapshotFailed` with the last line of its output."""
     process = await asyncio.create_subprocess_exec(
         executable,
         *arguments,

@@ -197,6 +197,7 @@ def write_config_files(config: ClusterConfig) -> ClientConfig:
 
 
 def _write_kubeconfigs_and_settings(config: ClusterConfig, authority: CertificateAuthority) -> None:
+    """Write the kubeconfigs of the servers and the settings of scheduler and kwok."""
     users = {
         "controller-manager": ("system:kube-controller-manager",),
         "scheduler": ("system:kube-scheduler",),

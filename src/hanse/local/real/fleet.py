@@ -124,6 +124,7 @@ class RealFleet:
         return {name: cluster.memory() for name, cluster in self.clusters.items()}
 
     def _create_clusters(self, process_group: ProcessGroup) -> dict[str, RealCluster]:
+        """Assign a port and address ranges to each cluster."""
         configured = set(self._ports.values())
         count = 2 * len(self._roles)  # some may be configured for other clusters
         free = (port for port in self._reservations.reserve(count) if port not in configured)

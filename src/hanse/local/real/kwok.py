@@ -6,7 +6,7 @@ the running pod:
     sim.hanse.dev/ready: "false"                   runs, and is not ready
     sim.hanse.dev/ready-after: 2s                  is ready that long after it starts
     sim.hanse.dev/phase: Pending|CrashLoop         never starts, or restarts forever
-    sim.hanse.dev/phase: Failed|Succeeded          ends in that phase
+    sim.hanse.dev/phase: Failed|Succeeded          final_phases in that phase
 """
 
 from typing import Any
@@ -41,7 +41,7 @@ _OBSERVED = (
 
 _NOT_STARTED = "any(.status.containerStatuses[]?; .started == false)"
 
-_STARTED = """
+_START_STATUS = """
 phase: Running
 startTime: {{ Now | Quote }}
 hostIP: {{ NodeIPWith .spec.nodeName | Quote }}
@@ -52,7 +52,7 @@ podIP: {{ $ip | Quote }}
 podIPs: [{ip: {{ $ip | Quote }}}]
 """
 
-_RUNNING = """
+_RUNNING_STATUS = """
 {{ $now := Now }}
 conditions:
 - {type: Initialized, status: "True", lastTransitionTime: {{ $now | Quote }}}
@@ -98,11 +98,12 @@ initContainerStatuses:
 {{ end }}
 """
 
-_RUNS_READY = (
-    "{{ $ready := true }}{{ $up := true }}{{ $crash := false }}{{ $late := false }}" + _RUNNING
+_READY_STATUS = (
+    "{{ $ready := true }}{{ $up := true }}{{ $crash := false }}{{ $late := false }}"
+    + _RUNNING_STATUS
 )
 
-_RUNS_UNREADY = (
+_UNREADY_STATUS = (
     """
 {{ $annotations := or .metadata.annotations dict }}
 {{ $crash := eq ( toString ( index $annotations "sim.hanse.dev/phase" ) ) "CrashLoop" }}
@@ -111,11 +112,11 @@ _RUNS_UNREADY = (
 {{ $up := not ( or $crash $late $unready ) }}
 {{ $ready := false }}
 """
-    + _RUNNING
+    + _RUNNING_STATUS
 )
 """A readiness gate that is False keeps the pod unready, but not its containers."""
 
-_ENDED = """
+_TERMINATED_STATUS = """
 {{ $now := Now }}
 phase: PHASE
 conditions:
@@ -149,38 +150,42 @@ def kwok_configuration() -> str:
 
 def stages() -> list[dict[str, Any]]:
     """The Stages: each selects pods and gives them their next status."""
-    ends = ("Failed", "Succeeded")
-    alive = _operator(".metadata.deletionTimestamp", "DoesNotExist")
-    new = (alive, _operator(".status.podIP", "DoesNotExist"), _not_in(_PHASE, "Pending", *ends))
-    running = (alive, _in(".status.phase", "Running"), _not_in(_PHASE, *ends))
-    unended = _not_in(".status.phase", *ends)
+    final_phases = ("Failed", "Succeeded")
+    not_deleted = _operator(".metadata.deletionTimestamp", "DoesNotExist")
+    starting = (
+        not_deleted,
+        _operator(".status.podIP", "DoesNotExist"),
+        _not_in(_PHASE, "Pending", *final_phases),
+    )
+    running = (not_deleted, _in(".status.phase", "Running"), _not_in(_PHASE, *final_phases))
+    not_finished = _not_in(".status.phase", *final_phases)
     owned_by_job = 'any(.metadata.ownerReferences[]?; .kind == "Job")'
     turning_ready = _is_true(f'{_DESIRED} == "ready" and {_OBSERVED} != "ready"')
     return [
         _stage(
             "pod-starts-ready",
             (
-                *new,
+                *starting,
                 _operator(_READY_AFTER, "DoesNotExist"),
                 _is_true(f'{_DESIRED} == "ready"'),
             ),
-            status=_STARTED + _RUNS_READY,
+            status=_START_STATUS + _READY_STATUS,
         ),
         _stage(
             "pod-starts-unready",
-            (*new, _is_true(f'({_READY_AFTER} != null) or ({_DESIRED} != "ready")')),
-            status=_STARTED + _RUNS_UNREADY,
+            (*starting, _is_true(f'({_READY_AFTER} != null) or ({_DESIRED} != "ready")')),
+            status=_START_STATUS + _UNREADY_STATUS,
         ),
         _stage(
             "pod-turns-ready-for-the-first-time",
             (*running, turning_ready, _is_true(_NOT_STARTED)),
-            status=_RUNS_READY,
+            status=_READY_STATUS,
             delay={"durationMilliseconds": 0, "durationFrom": {"expressionFrom": _READY_AFTER}},
         ),
         _stage(
             "pod-turns-ready-again",
             (*running, turning_ready, _is_true(f"{_NOT_STARTED} | not")),
-            status=_RUNS_READY,
+            status=_READY_STATUS,
         ),
         _stage(
             "pod-turns-unready",
@@ -188,7 +193,7 @@ def stages() -> list[dict[str, Any]]:
                 *running,
                 _is_true(f'{_DESIRED} != "ready" and {_DESIRED} != {_OBSERVED}'),
             ),
-            status=_RUNS_UNREADY,
+            status=_UNREADY_STATUS,
         ),
         _stage(
             "pod-of-a-job-completes",
@@ -200,12 +205,12 @@ def stages() -> list[dict[str, Any]]:
         ),
         _stage(
             "pod-completes",
-            (alive, unended, _in(_PHASE, "Succeeded")),
+            (not_deleted, not_finished, _in(_PHASE, "Succeeded")),
             status=_terminated_status("Succeeded", exit_code=0, reason="Completed"),
         ),
         _stage(
             "pod-fails",
-            (alive, unended, _in(_PHASE, "Failed")),
+            (not_deleted, not_finished, _in(_PHASE, "Failed")),
             status=_terminated_status("Failed", exit_code=1, reason="Error"),
         ),
         _stage(
@@ -260,7 +265,7 @@ def _stage(
 
 
 def _terminated_status(phase: str, exit_code: int, reason: str) -> str:
-    status = _ENDED.replace("PHASE", phase).replace("EXIT", str(exit_code))
+    status = _TERMINATED_STATUS.replace("PHASE", phase).replace("EXIT", str(exit_code))
     return status.replace("REASON", reason)
 
 
@@ -296,7 +301,7 @@ async def create_nodes(
 
 
 async def release_nodes(transport: Transport) -> None:
-    """Delete the node Leases of an earlier kwok, so that a new one takes the nodes at once."""
+    """Delete the node Leases of an earlier kwok, so that a starting one takes the nodes at once."""
     path = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
     response = await transport.send(Request("DELETE", path))
     if response.status != 200:

@@ -52,6 +52,7 @@ class PortReservations:
         self._sockets.clear()
 
     def _try_reserve(self, port: int) -> bool:
+        """Reserve one port; False if another process has reserved it."""
         reservation = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
             reservation.bind(f"\0hanse-port-{port}")

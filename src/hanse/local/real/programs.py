@@ -31,6 +31,7 @@ class Program(Struct, frozen=True):
 
 
 def _kubernetes(name: str, *version_arguments: str) -> Program:
+    """A program of the Kubernetes repository, with its version linked in."""
     major, minor, _ = KUBERNETES.removeprefix("v").split(".")
     version_variables = tuple(
         f"k8s.io/{library}.{variable}={value}"

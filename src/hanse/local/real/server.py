@@ -123,6 +123,7 @@ class Server:
         await self.stop(grace=timedelta(0))
 
     def _watch(self, process: subprocess.Popen[bytes], exit_code: asyncio.Future[int]) -> None:
+        """Set the exit code, and report an unexpected exit, when the process ends."""
         loop = asyncio.get_running_loop()
         descriptor = os.pidfd_open(process.pid)
 

@@ -182,6 +182,7 @@ def _decode_response(line: bytes) -> LocalFederationStatus | ControlError:
 
 
 def _listener(path: Path) -> socket.socket:
+    """A bound Unix socket with mode 0600."""
     path.unlink(missing_ok=True)  # the folder is locked: its previous owner has ended
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     mask = os.umask(0o177)

@@ -160,6 +160,7 @@ class EmbeddedCluster:
             raise
 
     async def _run(self, listener: socket.socket, ready: asyncio.Event) -> None:
+        """Serve the API and run the controllers until cancelled; sets `ready` once they idle."""
         controllers = self._controllers()
         tokens = {self._token: ADMIN}
         async with (

@@ -322,6 +322,7 @@ class LocalFederation:
         )
 
     async def _apply(self, request: ControlRequest) -> None:
+        """Execute one request."""
         match request:
             case Cut(one, other):
                 self._links.cut(*self._checked_pair(one, other))

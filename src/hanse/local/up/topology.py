@@ -54,6 +54,7 @@ def plan_members(names: Sequence[str]) -> tuple[Member, ...]:
 
 
 def _validate_names(names: Sequence[str]) -> None:
+    """Raises `InvalidClusterNames` for bad, reserved or repeated names."""
     if not 1 <= len(names) <= MAX_MEMBERS:
         raise InvalidClusterNames(
             f"{len(names)} clusters were asked for; give 1 to {MAX_MEMBERS} names"
