@@ -1,4 +1,4 @@
-"""What an API server is told about webhooks, and how their certificate lives."""
+"""Webhook configurations, and the life cycle of their certificate."""
 
 import asyncio
 from datetime import timedelta
@@ -26,8 +26,8 @@ URL = AdmissionOptions(enabled=True, url="https://127.0.0.1:9443")
 YEAR = timedelta(days=365)
 
 
-class Guard:
-    """Asks about two things: one that must be answered, and one that need not."""
+class TwoRuleWebhook:
+    """A webhook with two rules: one with the failure policy Fail, one with Ignore."""
 
     name = "guard"
     asks = (
@@ -48,32 +48,34 @@ class Clock:
 
 
 def feature(options: AdmissionOptions = URL) -> Admission:
-    return Admission([Guard()], options)
+    return Admission([TwoRuleWebhook()], options)
 
 
-def sight(*objects: Object, facts: tuple[Fact, ...] = (), after: timedelta = timedelta(0)) -> Any:
+def observed(
+    *objects: Object, facts: tuple[Fact, ...] = (), after: timedelta = timedelta(0)
+) -> Any:
     home = cluster("lubeck", Role.LOCAL)
     return snapshot(feature(), "lubeck", [home], {"lubeck": objects}, facts, EPOCH + after)
 
 
 def answer(hosts: str = "127.0.0.1", replaces: str = "", after: timedelta = timedelta(0)) -> Answer:
-    """What the provider would say."""
-    made = asyncio.run(Certificates(Clock(after))(hosts, replaces))
+    """The answer of the provider."""
+    issued = asyncio.run(Certificates(Clock(after))(hosts, replaces))
     call = Call(PROVIDER, (("hosts", hosts), ("replaces", replaces)))
-    return Answer(call.id, made, "", EPOCH + after)
+    return Answer(call.id, issued, "", EPOCH + after)
 
 
-def wanted(plan: Plan, kind: type[K]) -> K:
+def desired(plan: Plan, kind: type[K]) -> K:
     (found,) = [d.object for d in plan.desired if isinstance(d.object, kind)]
     return found
 
 
 def first_secret() -> Secret:
-    return wanted(feature().plan(KEY, sight(facts=(answer(),))), Secret)
+    return desired(feature().plan(KEY, observed(facts=(answer(),))), Secret)
 
 
 def test_without_a_certificate_one_is_requested_and_nothing_is_written() -> None:
-    plan = feature().plan(KEY, sight())
+    plan = feature().plan(KEY, observed())
 
     assert plan.desired == ()
     assert [q.ask for q in plan.questions] == [
@@ -82,16 +84,16 @@ def test_without_a_certificate_one_is_requested_and_nothing_is_written() -> None
 
 
 def test_the_certificate_is_written_before_the_configurations() -> None:
-    plan = feature().plan(KEY, sight(facts=(answer(),)))
+    plan = feature().plan(KEY, observed(facts=(answer(),)))
 
     steps = {type(d.object).__name__: d.step for d in plan.desired}
     assert steps == {"Secret": 0, "ValidatingWebhookConfiguration": 1}
-    assert read_certificate(wanted(plan, Secret)) is not None
+    assert read_certificate(desired(plan, Secret)) is not None
 
 
 def test_required_webhooks_exempt_the_namespaces_of_the_agent() -> None:
-    plan = feature().plan(KEY, sight(facts=(answer(),)))
-    pods, services = wanted(plan, ValidatingWebhookConfiguration).webhooks
+    plan = feature().plan(KEY, observed(facts=(answer(),)))
+    pods, services = desired(plan, ValidatingWebhookConfiguration).webhooks
 
     (rule,) = pods["namespaceSelector"]["matchExpressions"]
     assert rule["operator"] == "NotIn"
@@ -104,25 +106,25 @@ def test_required_webhooks_exempt_the_namespaces_of_the_agent() -> None:
 def test_a_young_certificate_is_left_as_it_is() -> None:
     secret = stored(first_secret())
 
-    plan = feature().plan(KEY, sight(secret))
+    plan = feature().plan(KEY, observed(secret))
 
     assert plan.questions == ()
-    assert wanted(plan, Secret).data == secret.data
+    assert desired(plan, Secret).data == secret.data
 
 
 def test_an_old_certificate_is_replaced_and_both_are_trusted_meanwhile() -> None:
     secret = stored(first_secret())
-    kept = read_certificate(secret)
-    assert kept is not None
-    old = feature().plan(KEY, sight(secret, after=YEAR * 0.7))
+    certificate = read_certificate(secret)
+    assert certificate is not None
+    old = feature().plan(KEY, observed(secret, after=YEAR * 0.7))
     (question,) = old.questions
 
-    made = answer(replaces=kept.digest, after=YEAR * 0.7)
-    plan = feature().plan(KEY, sight(secret, facts=(made,), after=YEAR * 0.7))
+    issued = answer(replaces=certificate.digest, after=YEAR * 0.7)
+    plan = feature().plan(KEY, observed(secret, facts=(issued,), after=YEAR * 0.7))
 
     steps = {type(d.object).__name__: d.step for d in plan.desired}
-    renewed = wanted(plan, Secret)
-    assert question.ask.id == made.question
+    renewed = desired(plan, Secret)
+    assert question.ask.id == issued.question
     assert steps == {"ValidatingWebhookConfiguration": 0, "Secret": 1}
     assert renewed.data[CERTIFICATE] != secret.data[CERTIFICATE]
     assert secret.data[AUTHORITY] in renewed.data[AUTHORITY]
@@ -131,15 +133,17 @@ def test_an_old_certificate_is_replaced_and_both_are_trusted_meanwhile() -> None
 
 def test_the_authority_before_the_last_is_trusted_no_longer() -> None:
     first = stored(first_secret())
-    kept = read_certificate(first)
-    assert kept is not None
-    later = sight(first, facts=(answer(replaces=kept.digest, after=YEAR * 0.7),), after=YEAR * 0.7)
-    second = stored(wanted(feature().plan(KEY, later), Secret))
+    certificate = read_certificate(first)
+    assert certificate is not None
+    later = observed(
+        first, facts=(answer(replaces=certificate.digest, after=YEAR * 0.7),), after=YEAR * 0.7
+    )
+    second = stored(desired(feature().plan(KEY, later), Secret))
     again = read_certificate(second)
     assert again is not None
-    last = sight(second, facts=(answer(replaces=again.digest, after=YEAR * 2),), after=YEAR * 2)
+    last = observed(second, facts=(answer(replaces=again.digest, after=YEAR * 2),), after=YEAR * 2)
 
-    third = wanted(feature().plan(KEY, last), Secret)
+    third = desired(feature().plan(KEY, last), Secret)
 
     assert third.data[AUTHORITY].count(b"BEGIN CERTIFICATE") == 2
     assert first.data[AUTHORITY] not in third.data[AUTHORITY]
@@ -156,28 +160,28 @@ def test_the_authority_before_the_last_is_trusted_no_longer() -> None:
     ],
 )
 def test_a_secret_that_somebody_tampered_with_is_replaced(spoil: Any) -> None:
-    plan = feature().plan(KEY, sight(stored(spoil(first_secret()))))
+    plan = feature().plan(KEY, observed(stored(spoil(first_secret()))))
 
     assert [q.ask.provider for q in plan.questions if isinstance(q.ask, Call)] == [PROVIDER]
 
 
 def test_configurations_stay_while_a_lost_certificate_is_reissued() -> None:
-    before = feature().plan(KEY, sight(facts=(answer(),)))
-    told = stored(wanted(before, ValidatingWebhookConfiguration))
+    before = feature().plan(KEY, observed(facts=(answer(),)))
+    current = stored(desired(before, ValidatingWebhookConfiguration))
 
-    plan = feature().plan(KEY, sight(told))
+    plan = feature().plan(KEY, observed(current))
 
-    assert wanted(plan, ValidatingWebhookConfiguration).webhooks == told.webhooks
+    assert desired(plan, ValidatingWebhookConfiguration).webhooks == current.webhooks
 
 
 def test_without_a_url_the_configurations_name_a_service() -> None:
     options = AdmissionOptions(enabled=True, namespace="hanse-system", port=9443)
     hosts = certificate_hosts(options)
 
-    plan = feature(options).plan(KEY, sight(facts=(answer(hosts),)))
+    plan = feature(options).plan(KEY, observed(facts=(answer(hosts),)))
 
-    service = wanted(plan, Service)
-    (pods, _) = wanted(plan, ValidatingWebhookConfiguration).webhooks
+    service = desired(plan, Service)
+    (pods, _) = desired(plan, ValidatingWebhookConfiguration).webhooks
     assert service.spec.ports[0].target_port == 9443
     assert pods["clientConfig"]["service"]["path"] == "/guard"
     assert f"{NAME}.hanse-system.svc" in hosts.split(",")
@@ -196,4 +200,4 @@ def test_the_certificate_bears_the_host_of_the_url(url: str, host: str) -> None:
 
 
 def test_where_webhooks_are_off_nothing_is_wanted() -> None:
-    assert feature(AdmissionOptions()).plan(KEY, sight(stored(first_secret()))) == Plan()
+    assert feature(AdmissionOptions()).plan(KEY, observed(stored(first_secret()))) == Plan()

@@ -1,4 +1,4 @@
-"""Members, records, endpoints and snapshots of federated Services in a few words."""
+"""Builders of member Services, records, endpoints and snapshots of federated Services."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -37,9 +37,10 @@ from hanse.model.objects import ClusterId, K, Meta, Object
 from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Snapshot
 from tests.support.builders import cluster, namespace, snapshot, stored
+from tests.support.supervised_world import SupervisedWorld
 
-GLOBAL_MARK = "svc.global.federated.antreaplus.vmware.com"
-NAMESPACED_MARK = "svc.federated.antreaplus.vmware.com"
+GLOBAL_ANNOTATION = "svc.global.federated.antreaplus.vmware.com"
+NAMESPACED_ANNOTATION = "svc.federated.antreaplus.vmware.com"
 HERE = "lubeck"
 SHOP = "shop"
 WEB = FederatedName(SYSTEM, "web")
@@ -49,35 +50,35 @@ def service(
     name: str = "web-here",
     ports: Sequence[ServicePort] = (ServicePort(port=80, name="http"),),
     *,
-    marks: Mapping[str, str] | None = None,
-    space: str = SHOP,
+    annotations: Mapping[str, str] | None = None,
+    namespace: str = SHOP,
     age: float = 0,
     **spec: Any,
 ) -> Service:
-    """A Service that joins the global federated Service web, unless its marks say otherwise."""
-    annotations = {GLOBAL_MARK: "web"} if marks is None else dict(marks)
-    meta = Meta(name=name, namespace=space, annotations=annotations)
+    """A Service that joins the global federated Service web, unless annotations are given."""
+    annotations = {GLOBAL_ANNOTATION: "web"} if annotations is None else dict(annotations)
+    meta = Meta(name=name, namespace=namespace, annotations=annotations)
     fields = {"cluster_ip": "10.0.0.1", "cluster_ips": ("10.0.0.1",), **spec}
     return stored(Service(metadata=meta, spec=ServiceSpec(ports=tuple(ports), **fields)), age=age)
 
 
-def behind(
+def pod_slice(
     name: str = "web-here",
     *addresses: str,
     unready: Iterable[str] = (),
     nodes: Mapping[str, str] | None = None,
     slot: str = "a",
-    space: str = SHOP,
+    namespace: str = SHOP,
     ports: Sequence[EndpointPort] = (EndpointPort(port=8080, name="http"),),
 ) -> EndpointSlice:
-    """The slice that a cluster keeps of the pods behind a Service."""
+    """The slice of a Service's pods in its own cluster."""
     states = [(a, True) for a in addresses] + [(a, False) for a in unready]
     family: AddressType = "IPv6" if states and ":" in states[0][0] else "IPv4"
     return stored(
         EndpointSlice(
             metadata=Meta(
                 name=f"{name}-{slot}",
-                namespace=space,
+                namespace=namespace,
                 labels={"kubernetes.io/service-name": name},
             ),
             address_type=family,
@@ -114,17 +115,17 @@ def record(
     *addresses: str,
     ports: Sequence[MemberPort] = (MemberPort(port=80, name="http"),),
     name: str = "",
-    space: str = SHOP,
+    namespace: str = SHOP,
     federated: FederatedName = WEB,
     **fields: Any,
 ) -> MemberRecord:
-    """What a cluster's leader says of a member Service there."""
+    """The record of a member Service."""
     served = tuple(EndpointPort(port=p.port, name=p.name, protocol=p.protocol) for p in ports)
     backends = (Backends("a", "IPv4", served, ready=tuple(addresses)),) if addresses else ()
     return MemberRecord(
         cluster=of,
         kind="Service",
-        namespace=space,
+        namespace=namespace,
         name=name or f"web-{of}",
         of_namespace=federated.namespace,
         of_name=federated.name,
@@ -134,74 +135,104 @@ def record(
     )
 
 
-def kept(told: MemberRecord, *, age: float = 1) -> ConfigMap:
-    """A record as its member holds it, some seconds old."""
-    return stored(record_configmap(told), age=age)
+def stored_configmap(record_: MemberRecord, *, age: float = 1) -> ConfigMap:
+    """The ConfigMap of a record in its member, some seconds old."""
+    return stored(record_configmap(record_), age=age)
 
 
 def member(name: ClusterId, *roles: Role, phase: Phase = Phase.SYNCED) -> ClusterState:
     return cluster(name, Role.MEMBER, *roles, phase=phase)
 
 
-def seen(
+def observed(
     objects: Mapping[ClusterId, Iterable[Object]],
     *,
     led: Sequence[ClusterId] = (HERE,),
     states: Iterable[ClusterState] = (),
     facts: Iterable[Fact] = (),
-    spaces: Sequence[str] = (SHOP, SYSTEM),
+    namespaces: Sequence[str] = (SHOP, SYSTEM),
     options: FederatedOptions | None = None,
 ) -> Snapshot:
-    """What a supervisor in lubeck sees of all members that objects or states name."""
-    told = {s.cluster: s for s in states}
+    """The snapshot of a supervisor in lubeck, with all members that objects or states name."""
+    known = {s.cluster: s for s in states}
     for name in {HERE, *objects, *led}:
         extra = [Role.LED] if name in led else []
-        told.setdefault(name, member(name, *([Role.LOCAL] if name == HERE else []), *extra))
+        known.setdefault(name, member(name, *([Role.LOCAL] if name == HERE else []), *extra))
     everything = {
-        name: [*(stored(namespace(s)) for s in spaces), *objects.get(name, ())] for name in told
+        name: [*(stored(namespace(s)) for s in namespaces), *objects.get(name, ())]
+        for name in known
     }
     ours = [Leadership(m, "lubeck_1", 1, ours=True) for m in led]
     feature = FederatedServices(options or FederatedOptions())
-    return snapshot(feature, HERE, told.values(), everything, [*ours, *facts])
+    return snapshot(feature, HERE, known.values(), everything, [*ours, *facts])
 
 
-def planned(key: Key, view: Snapshot, options: FederatedOptions | None = None) -> Plan:
+def plan_for(key: Key, view: Snapshot, options: FederatedOptions | None = None) -> Plan:
     return FederatedServices(options or FederatedOptions()).plan(key, view)
 
 
-def recording(name: str = "web-here", member_: ClusterId = HERE, space: str = SHOP) -> Key:
-    return Key(member_topic(RECORD_TOPIC, member_), name, space)
+def record_key(name: str = "web-here", member_: ClusterId = HERE, namespace: str = SHOP) -> Key:
+    return Key(member_topic(RECORD_TOPIC, member_), name, namespace)
 
 
-def serving(member_: ClusterId = HERE, of: FederatedName = WEB) -> Key:
+def service_key(member_: ClusterId = HERE, of: FederatedName = WEB) -> Key:
     return Key(member_topic(SERVICE_TOPIC, member_), of.name, of.namespace)
 
 
-def wanted(plan: Plan, kind: type[K]) -> list[K]:
-    """What a plan desires of a kind."""
+def desired(plan: Plan, kind: type[K]) -> list[K]:
+    """The desired objects of a kind in a plan."""
     return [d.object for d in plan.desired if isinstance(d.object, kind)]
 
 
-def told_by(plan: Plan, where: ClusterId = HERE) -> list[MemberRecord]:
+def written_records(plan: Plan, where: ClusterId = HERE) -> list[MemberRecord]:
     """The records that a plan writes."""
-    found = [read_record(stored(c), where) for c in wanted(plan, ConfigMap)]
+    found = [read_record(stored(c), where) for c in desired(plan, ConfigMap)]
     return [j.record for j in found if j is not None]
 
 
 def addresses(plan: Plan) -> dict[str, list[str]]:
     """The addresses in the slices of a plan, by the cluster they come from."""
-    told: dict[str, list[str]] = {}
-    for endpoint_slice in wanted(plan, EndpointSlice):
+    by_cluster: dict[str, list[str]] = {}
+    for endpoint_slice in desired(plan, EndpointSlice):
         source = endpoint_slice.metadata.annotations[
             "cluster.federated.antreaplus.vmware-tanzu.com"
         ]
-        told.setdefault(source, []).extend(
+        by_cluster.setdefault(source, []).extend(
             a for e in endpoint_slice.endpoints or () for a in e.addresses
         )
-    return {c: sorted(a) for c, a in told.items()}
+    return {c: sorted(a) for c, a in by_cluster.items()}
 
 
 def conditions(plan: Plan) -> dict[str, tuple[str, str]]:
-    """The conditions that a plan tells, by type: status and reason."""
-    told = [c for p in plan.patches for c in p.change["status"]["conditions"]]
-    return {c["type"]: (c["status"], c["reason"]) for c in told}
+    """The conditions in a plan's status patches, by type: status and reason."""
+    reported = [c for p in plan.patches for c in p.change["status"]["conditions"]]
+    return {c["type"]: (c["status"], c["reason"]) for c in reported}
+
+
+def pods(name: str, *addresses: str, port: int = 8080) -> EndpointSlice:
+    """The slice of the ready pods behind a Service."""
+    return EndpointSlice(
+        metadata=Meta(
+            name=f"{name}-pods", namespace=SHOP, labels={"kubernetes.io/service-name": name}
+        ),
+        address_type="IPv4",
+        endpoints=tuple(
+            Endpoint(addresses=(a,), conditions=EndpointConditions(ready=True)) for a in addresses
+        ),
+        ports=(EndpointPort(port=port, name="http"),),
+    )
+
+
+async def join(
+    world: SupervisedWorld, where: ClusterId, *addresses: str, of: str = "web", port: int = 80
+) -> None:
+    """Create a Service with these pods that joins a global federated Service."""
+    name = f"{of}-{where}"
+    annotations = {GLOBAL_ANNOTATION: of}
+    await world.admin(where).create(
+        Service(
+            metadata=Meta(name=name, namespace=SHOP, annotations=annotations),
+            spec=ServiceSpec(ports=(ServicePort(port=port, name="http"),)),
+        )
+    )
+    await world.admin(where).create(pods(name, *addresses))

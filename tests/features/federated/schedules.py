@@ -1,4 +1,4 @@
-"""Random histories of a federation: people, faults and crashes, and what must hold at the end."""
+"""Random histories of a federation: users' actions, faults and crashes, and invariants."""
 
 import asyncio
 from datetime import timedelta
@@ -6,14 +6,13 @@ from random import Random
 
 from hanse.features.federated.feature import FederatedServices
 from hanse.features.federated.names import CLUSTER
-from hanse.features.federated.names import FEDERATED as MARK
+from hanse.features.federated.names import FEDERATED as FEDERATED_ANNOTATION
 from hanse.kube.errors import AlreadyExists, NotFound
 from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId, Meta
-from tests.features.federated.builders import GLOBAL_MARK, SHOP
-from tests.features.federated.people import pods
+from tests.features.federated.builders import GLOBAL_ANNOTATION, SHOP, pods
 from tests.support.builders import namespace
 from tests.support.faults import READ_METHODS, LinkFaults
 from tests.support.supervised_world import SupervisedWorld
@@ -21,11 +20,11 @@ from tinykube.virtual_time import run
 
 NAMES = ("lubeck", "hamburg", "bergen")
 FEDERATED = ("web", "fish")
-STORM = LinkFaults(delay=timedelta(milliseconds=300), refused=0.1, lost=0.1, breaks=0.05)
+FLAKY_LINK = LinkFaults(delay=timedelta(milliseconds=300), refused=0.1, lost=0.1, breaks=0.05)
 
 
 class History:
-    """One federation and what its people did, so that the end can be told from the beginning."""
+    """One federation, and the endpoints that it must have after all actions."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -34,97 +33,108 @@ class History:
         """The pods of each Service that joins, by cluster and federated Service."""
         self._addresses = 0
         self._present: set[tuple[ClusterId, ClusterId, str]] = set()
-        """Where all endpoints of a member were seen, and nobody touched either since."""
+        """(cluster, source, federated Service) with all endpoints, not changed by a user since."""
 
     async def play(self, steps: int) -> None:
         world = self.world
         await world.open()
         for name in NAMES:
             await world.admin(name).create(namespace(SHOP))
-        theirs = Service(
+        service = Service(
             metadata=Meta(name="fish", namespace=SYSTEM),
             spec=ServiceSpec(ports=(ServicePort(port=7, name="theirs"),)),
         )
-        foreign = await world.admin("hamburg").create(theirs)
+        foreign = await world.admin("hamburg").create(service)
         async with world.running():
             for _ in range(steps):
-                await self._nothing_vanished()
+                await self._check_nothing_vanished()
                 await self._step()
                 await asyncio.sleep(self.random.choice((0, 0.05, 1, 7, 25)))
-            await self._calm()
+            await self._heal_and_settle()
             await self._check(foreign)
 
-    async def _nothing_vanished(self) -> None:
-        """Whatever fails meanwhile, what people did not touch stays where it was."""
+    async def _check_nothing_vanished(self) -> None:
+        """Endpoints that no user changed are still there, whatever failed."""
         for name in NAMES:
-            for of in FEDERATED:
-                found = await self._endpoints(name, of)
-                for (where, joined), told in self.members.items():
-                    key = (name, where, of)
-                    whole = joined == of and bool(told) and found.get(where) == told
-                    assert whole or joined != of or key not in self._present, f"{key} vanished"
-                    if whole:
+            for federated in FEDERATED:
+                found = await self._endpoints(name, federated)
+                for (where, joined), addresses in self.members.items():
+                    key = (name, where, federated)
+                    complete = (
+                        joined == federated and bool(addresses) and found.get(where) == addresses
+                    )
+                    assert complete or joined != federated or key not in self._present, (
+                        f"{key} vanished"
+                    )
+                    if complete:
                         self._present.add(key)
 
-    def _touched(self, where: ClusterId, of: str) -> None:
-        self._present = {p for p in self._present if p[1:] != (where, of)}
+    def _forget_presence(self, where: ClusterId, federated: str) -> None:
+        self._present = {p for p in self._present if p[1:] != (where, federated)}
 
     async def _step(self) -> None:
-        acts = (self._join, self._scale, self._scale, self._leave, self._cut, self._storm)
-        faults = (self._crash, self._meddle, self._heal)
-        await self.random.choice((*acts, *faults))()
+        actions = (
+            self._join,
+            self._scale,
+            self._scale,
+            self._leave,
+            self._cut_link,
+            self._degrade_link,
+        )
+        faults = (self._crash, self._delete_generated, self._heal)
+        await self.random.choice((*actions, *faults))()
 
     def _address(self) -> str:
         self._addresses += 1
         return f"10.9.{self._addresses // 200}.{self._addresses % 200 + 1}"
 
     async def _join(self) -> None:
-        where, of = self.random.choice(NAMES), self.random.choice(FEDERATED)
-        name = f"{of}-{where}"
+        where, federated = self.random.choice(NAMES), self.random.choice(FEDERATED)
+        name = f"{federated}-{where}"
         service = Service(
-            metadata=Meta(name=name, namespace=SHOP, annotations={GLOBAL_MARK: of}),
+            metadata=Meta(name=name, namespace=SHOP, annotations={GLOBAL_ANNOTATION: federated}),
             spec=ServiceSpec(ports=(ServicePort(port=80, name="http"),)),
         )
         try:
             await self.world.admin(where).create(service)
         except AlreadyExists:
             return
-        told = {self._address()}
-        self.members[where, of] = told
-        await self.world.admin(where).create(pods(name, *told))
+        addresses = {self._address()}
+        self.members[where, federated] = addresses
+        await self.world.admin(where).create(pods(name, *addresses))
 
     async def _scale(self) -> None:
         if not self.members:
             return
-        where, of = self.random.choice(sorted(self.members))
-        told = {self._address() for _ in range(self.random.randrange(4))}
-        self.members[where, of] = told
-        self._touched(where, of)
-        change = [{"addresses": [a], "conditions": {"ready": True}} for a in sorted(told)]
+        where, federated = self.random.choice(sorted(self.members))
+        addresses = {self._address() for _ in range(self.random.randrange(4))}
+        self.members[where, federated] = addresses
+        self._forget_presence(where, federated)
+        change = [{"addresses": [a], "conditions": {"ready": True}} for a in sorted(addresses)]
         await self.world.admin(where).patch(
-            EndpointSlice, f"{of}-{where}-pods", SHOP, {"endpoints": change}
+            EndpointSlice, f"{federated}-{where}-pods", SHOP, {"endpoints": change}
         )
 
     async def _leave(self) -> None:
         if not self.members:
             return
-        where, of = self.random.choice(sorted(self.members))
-        del self.members[where, of]
-        self._touched(where, of)
+        where, federated = self.random.choice(sorted(self.members))
+        del self.members[where, federated]
+        self._forget_presence(where, federated)
         admin = self.world.admin(where)
-        await admin.delete(Service, f"{of}-{where}", SHOP)
-        await admin.delete(EndpointSlice, f"{of}-{where}-pods", SHOP)
+        await admin.delete(Service, f"{federated}-{where}", SHOP)
+        await admin.delete(EndpointSlice, f"{federated}-{where}-pods", SHOP)
 
-    async def _cut(self) -> None:
+    async def _cut_link(self) -> None:
         self.world.network.cut(
             self.random.choice(self.world.supervisor_names), self.random.choice(NAMES)
         )
 
-    async def _storm(self) -> None:
+    async def _degrade_link(self) -> None:
         link = self.world.network.link(
             self.random.choice(self.world.supervisor_names), self.random.choice(NAMES)
         )
-        link.faults = STORM
+        link.faults = FLAKY_LINK
 
     async def _heal(self) -> None:
         self.world.network.heal_all()
@@ -136,8 +146,8 @@ class History:
         else:
             self.world.start(name)
 
-    async def _meddle(self) -> None:
-        """Somebody deletes one of the things that we made."""
+    async def _delete_generated(self) -> None:
+        """A user deletes a generated slice."""
         name = self.random.choice(NAMES)
         self._present = {p for p in self._present if p[0] != name}
         admin = self.world.admin(name)
@@ -149,7 +159,7 @@ class History:
             except NotFound:
                 return
 
-    async def _calm(self) -> None:
+    async def _heal_and_settle(self) -> None:
         self.world.network.heal_all()
         for name in self.world.supervisor_names:
             if name not in self.world.supervisors:
@@ -159,11 +169,13 @@ class History:
     async def _check(self, foreign: Service) -> None:
         start = len(self.world.network.sent)
         for name in NAMES:
-            for of in FEDERATED:
-                found = await self._endpoints(name, of)
-                assert found == self._wanted(name, of), f"{name} has {of} as {found}"
-        standing = await self.world.admin("hamburg").read(Service, "fish", SYSTEM)
-        assert (standing.metadata.uid, standing.spec) == (foreign.metadata.uid, foreign.spec)
+            for federated in FEDERATED:
+                found = await self._endpoints(name, federated)
+                assert found == self._expected(name, federated), (
+                    f"{name} has {federated} as {found}"
+                )
+        current = await self.world.admin("hamburg").read(Service, "fish", SYSTEM)
+        assert (current.metadata.uid, current.spec) == (foreign.metadata.uid, foreign.spec)
         await self.world.settle(timedelta(minutes=5))
         written = [
             f"{s.source}: {s.request.method} {s.target}{s.request.path}"
@@ -172,30 +184,36 @@ class History:
         ]
         assert written == []
 
-    def _wanted(self, where: ClusterId, of: str) -> dict[str, set[str]]:
-        if (where, of) == ("hamburg", "fish"):
+    def _expected(self, where: ClusterId, federated: str) -> dict[str, set[str]]:
+        if (where, federated) == ("hamburg", "fish"):
             return {}  # a foreign Service has that name there
-        return {c: told for (c, f), told in self.members.items() if f == of and told}
+        return {
+            c: addresses
+            for (c, f), addresses in self.members.items()
+            if f == federated and addresses
+        }
 
-    async def _endpoints(self, where: ClusterId, of: str) -> dict[str, set[str]]:
-        """What a federated Service leads to, by where that is; nothing without the Service."""
+    async def _endpoints(self, where: ClusterId, federated: str) -> dict[str, set[str]]:
+        """The endpoints of a federated Service, by source cluster; empty without the Service."""
         services = (await self.world.admin(where).list(Service, namespace=SYSTEM)).objects
-        if not any(s.name == of and MARK in s.metadata.annotations for s in services):
+        if not any(
+            s.name == federated and FEDERATED_ANNOTATION in s.metadata.annotations for s in services
+        ):
             return {}
         listed = await self.world.admin(where).list(
-            EndpointSlice, namespace=SYSTEM, labels=f"{KUBE_SERVICE}={of}"
+            EndpointSlice, namespace=SYSTEM, labels=f"{KUBE_SERVICE}={federated}"
         )
-        told: dict[str, set[str]] = {}
+        addresses: dict[str, set[str]] = {}
         for endpoint_slice in listed.objects:
             source = endpoint_slice.metadata.annotations[CLUSTER]
-            told.setdefault(source, set()).update(
+            addresses.setdefault(source, set()).update(
                 a for e in endpoint_slice.endpoints or () for a in e.addresses
             )
-        return told
+        return addresses
 
 
 def replay(seed: int, steps: int = 30) -> None:
-    """Play one history to its end; fails as the first law that it breaks."""
+    """Play one history to its end; fails with the first broken invariant."""
 
     async def history() -> None:
         await History(seed).play(steps)

@@ -1,4 +1,4 @@
-"""A cluster's part in federated Services, translated: every endpoint is in the result."""
+"""Translation to Antrea Multi-cluster: every endpoint is in the result."""
 
 from typing import Any
 
@@ -11,7 +11,13 @@ from hanse.model.kinds.federation import (
     NetworkInterfaceSpec,
 )
 from hanse.model.objects import Meta
-from tests.features.federated.builders import GLOBAL_MARK, NAMESPACED_MARK, SHOP, behind, service
+from tests.features.federated.builders import (
+    GLOBAL_ANNOTATION,
+    NAMESPACED_ANNOTATION,
+    SHOP,
+    pod_slice,
+    service,
+)
 
 
 def made(result: AntreaManifests, kind: str) -> list[dict[str, Any]]:
@@ -43,8 +49,8 @@ def test_a_member_of_another_name_is_exported_by_a_service_with_its_selector() -
 
 
 def test_a_member_that_no_selector_reaches_is_exported_with_its_endpoints() -> None:
-    elsewhere = service("web", space="yard", selector={"app": "web"})
-    pods = behind("web", "10.2.0.1", "10.2.0.2", space="yard")
+    elsewhere = service("web", namespace="yard", selector={"app": "web"})
+    pods = pod_slice("web", "10.2.0.1", "10.2.0.2", namespace="yard")
 
     result = antrea_manifests(MigratedObjects((elsewhere,), (pods,)), SHOP)
 
@@ -57,7 +63,7 @@ def test_a_member_that_no_selector_reaches_is_exported_with_its_endpoints() -> N
 def test_several_members_of_one_cluster_come_together() -> None:
     held = MigratedObjects(
         (service("a", selector={"app": "a"}), service("b", selector={"app": "b"})),
-        (behind("a", "10.2.0.1"), behind("b", "10.2.0.2")),
+        (pod_slice("a", "10.2.0.1"), pod_slice("b", "10.2.0.2")),
     )
 
     result = antrea_manifests(held, SHOP)
@@ -68,7 +74,7 @@ def test_several_members_of_one_cluster_come_together() -> None:
 
 def test_a_native_service_is_exported_at_its_interface() -> None:
     native = NativeService(
-        metadata=Meta(name="db", namespace=SHOP, annotations={GLOBAL_MARK: "db"}),
+        metadata=Meta(name="db", namespace=SHOP, annotations={GLOBAL_ANNOTATION: "db"}),
         spec=NativeServiceSpec(network_interface="nic", ports=(NativePort(port=5432, name="sql"),)),
     )
     nic = NetworkInterface(
@@ -82,7 +88,12 @@ def test_a_native_service_is_exported_at_its_interface() -> None:
 
 
 def test_a_namespaced_member_stays_in_its_namespace() -> None:
-    yard = service("web", space="yard", marks={NAMESPACED_MARK: "all"}, selector={"app": "web"})
+    yard = service(
+        "web",
+        namespace="yard",
+        annotations={NAMESPACED_ANNOTATION: "all"},
+        selector={"app": "web"},
+    )
 
     result = antrea_manifests(MigratedObjects((yard,)), SHOP)
 
@@ -93,7 +104,7 @@ def test_a_namespaced_member_stays_in_its_namespace() -> None:
 
 def test_what_joins_nothing_is_not_moved() -> None:
     held = MigratedObjects(
-        (service(marks={}), service(type="ExternalName", external_name="example.org"))
+        (service(annotations={}), service(type="ExternalName", external_name="example.org"))
     )
 
     assert antrea_manifests(held, SHOP).objects == ()

@@ -1,4 +1,4 @@
-"""Where a member Service is reached, type by type."""
+"""The backends of member Services, type by type."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -28,24 +28,24 @@ from hanse.model.kinds.federation import (
 from hanse.model.objects import Meta, Object
 from hanse.model.plan import Call, Plan
 from tests.features.federated.builders import (
-    GLOBAL_MARK,
+    GLOBAL_ANNOTATION,
     HERE,
     SHOP,
-    behind,
-    kept,
     node,
-    planned,
+    observed,
+    plan_for,
+    pod_slice,
     record,
-    recording,
-    seen,
+    record_key,
     service,
-    told_by,
+    stored_configmap,
+    written_records,
 )
 from tests.support.builders import stored
 from tinykube.virtual_time import EPOCH
 
 HTTP = (ServicePort(port=80, name="http", node_port=30080),)
-PODS = behind("web-here", "10.2.0.1", "10.2.0.2", nodes={"10.2.0.1": "n1", "10.2.0.2": "n2"})
+PODS = pod_slice("web-here", "10.2.0.1", "10.2.0.2", nodes={"10.2.0.1": "n1", "10.2.0.2": "n2"})
 NODES = (
     node("n1", InternalIP="10.1.0.1", ExternalIP="203.0.113.1"),
     node("n2", InternalIP="10.1.0.2"),
@@ -56,8 +56,8 @@ NODES = (
 
 def reach(*objects: Object, **view: Any) -> list[tuple[str, tuple[str, ...], list[int | None]]]:
     """Family, ready addresses and port numbers of each endpoint_slice that the record tells."""
-    [told] = told_by(planned(recording(), seen({HERE: objects}, **view)))
-    return [(b.family, b.ready, [p.port for p in b.ports]) for b in told.backends]
+    [reported] = written_records(plan_for(record_key(), observed({HERE: objects}, **view)))
+    return [(b.family, b.ready, [p.port for p in b.ports]) for b in reported.backends]
 
 
 def balanced(*ingress: LoadBalancerIngress, **spec: Any) -> Service:
@@ -73,7 +73,7 @@ def answered(host: str, *addresses: str, ttl: int = 60, error: str = "") -> Answ
 
 
 @pytest.mark.parametrize(
-    ("objects", "told"),
+    ("objects", "reported"),
     [
         pytest.param(
             (service(ports=HTTP), PODS),
@@ -96,7 +96,7 @@ def answered(host: str, *addresses: str, ttl: int = 60, error: str = "") -> Answ
         pytest.param(
             (
                 service(ports=HTTP, type="NodePort", external_traffic_policy="Local"),
-                behind("web-here", "10.2.0.1", nodes={"10.2.0.1": "n1"}),
+                pod_slice("web-here", "10.2.0.1", nodes={"10.2.0.1": "n1"}),
                 *NODES,
             ),
             [("IPv4", ("203.0.113.1",), [30080])],
@@ -133,36 +133,38 @@ def answered(host: str, *addresses: str, ttl: int = 60, error: str = "") -> Answ
     ],
 )
 def test_where_others_reach_a_service(
-    objects: tuple[Object, ...], told: list[tuple[str, tuple[str, ...], list[int | None]]]
+    objects: tuple[Object, ...], reported: list[tuple[str, tuple[str, ...], list[int | None]]]
 ) -> None:
-    assert reach(*objects) == told
+    assert reach(*objects) == reported
 
 
 def test_endpoints_are_recorded_by_their_state() -> None:
-    [told] = told_by(
-        planned(
-            recording(),
-            seen({HERE: [service(), behind("web-here", "10.2.0.1", unready=["10.2.0.9"])]}),
+    [reported] = written_records(
+        plan_for(
+            record_key(),
+            observed({HERE: [service(), pod_slice("web-here", "10.2.0.1", unready=["10.2.0.9"])]}),
         )
     )
 
-    [endpoint_slice] = told.backends
+    [endpoint_slice] = reported.backends
     assert (endpoint_slice.ready, endpoint_slice.unready) == (("10.2.0.1",), ("10.2.0.9",))
 
 
 def test_dual_stack_is_a_piece_for_each_family() -> None:
-    told = reach(service(), behind("web-here", "10.2.0.1"), behind("web-here", "fd00::1", slot="b"))
+    reported = reach(
+        service(), pod_slice("web-here", "10.2.0.1"), pod_slice("web-here", "fd00::1", slot="b")
+    )
 
-    assert [family for family, _, _ in told] == ["IPv4", "IPv6"]
+    assert [family for family, _, _ in reported] == ["IPv4", "IPv6"]
 
 
 def test_a_host_name_is_looked_up_and_recorded_as_fqdn_until_it_resolves() -> None:
     lb = balanced(LoadBalancerIngress(hostname="LB.example.org"))
 
-    plan = planned(recording(), seen({HERE: [lb]}))
+    plan = plan_for(record_key(), observed({HERE: [lb]}))
 
-    [told] = told_by(plan)
-    assert [(b.family, b.ready) for b in told.backends] == [("FQDN", ("lb.example.org",))]
+    [reported] = written_records(plan)
+    assert [(b.family, b.ready) for b in reported.backends] == [("FQDN", ("lb.example.org",))]
     assert [q.ask.id for q in plan.questions] == ["resolve {'host': 'LB.example.org'}"]
     assert plan.requeue_after == timedelta(seconds=5)
 
@@ -177,10 +179,10 @@ def test_a_host_name_is_looked_up_again_after_its_ttl() -> None:
     lb = balanced(LoadBalancerIngress(hostname="lb.example.org"))
     known = answered("lb.example.org", "192.0.2.8", "fd00::8", ttl=120)
 
-    plan = planned(recording(), seen({HERE: [lb]}, facts=[known]))
+    plan = plan_for(record_key(), observed({HERE: [lb]}, facts=[known]))
 
-    [told] = told_by(plan)
-    assert [(b.family, b.ready) for b in told.backends] == [
+    [reported] = written_records(plan)
+    assert [(b.family, b.ready) for b in reported.backends] == [
         ("FQDN", ("lb.example.org",)),
         ("IPv4", ("192.0.2.8",)),
         ("IPv6", ("fd00::8",)),
@@ -192,28 +194,28 @@ def test_a_host_name_is_looked_up_again_after_its_ttl() -> None:
 def test_a_host_name_that_cannot_be_looked_up_keeps_the_addresses_that_were_known() -> None:
     lb = balanced(LoadBalancerIngress(hostname="lb.example.org"))
     port = EndpointPort(port=80, name="http")
-    standing = record(
+    current = record(
         HERE,
         name="web-here",
         backends=(Backends("ingress 0 IPv4", "IPv4", (port,), ready=("192.0.2.8",)),),
     )
     failed = answered("lb.example.org", error="timed out")
 
-    plan = planned(recording(), seen({HERE: [lb, kept(standing)]}, facts=[failed]))
+    plan = plan_for(record_key(), observed({HERE: [lb, stored_configmap(current)]}, facts=[failed]))
 
-    [told] = told_by(plan)
-    assert ("IPv4", ("192.0.2.8",)) in [(b.family, b.ready) for b in told.backends]
+    [reported] = written_records(plan)
+    assert ("IPv4", ("192.0.2.8",)) in [(b.family, b.ready) for b in reported.backends]
 
 
 SQL = (NativePort(port=5432, name="sql"),)
 
 
 def native(ports: Sequence[NativePort] = SQL, /, **fields: Any) -> tuple[Object, Object]:
-    marks = {GLOBAL_MARK: "web"}
+    annotations = {GLOBAL_ANNOTATION: "web"}
     return (
         stored(
             NativeService(
-                metadata=Meta(name="db", namespace=SHOP, annotations=marks),
+                metadata=Meta(name="db", namespace=SHOP, annotations=annotations),
                 spec=NativeServiceSpec(network_interface="nic", ports=tuple(ports)),
             )
         ),
@@ -235,11 +237,13 @@ def native(ports: Sequence[NativePort] = SQL, /, **fields: Any) -> tuple[Object,
     ],
 )
 def test_a_native_service_is_reached_at_its_interface(fields: dict[str, str], address: str) -> None:
-    plan = planned(recording("native.db"), seen({HERE: native(**fields)}))
+    plan = plan_for(record_key("native.db"), observed({HERE: native(**fields)}))
 
-    [told] = told_by(plan)
-    assert (told.kind, told.name) == ("NativeService", "db")
-    assert [(b.ready, [p.port for p in b.ports]) for b in told.backends] == [((address,), [5432])]
+    [reported] = written_records(plan)
+    assert (reported.kind, reported.name) == ("NativeService", "db")
+    assert [(b.ready, [p.port for p in b.ports]) for b in reported.backends] == [
+        ((address,), [5432])
+    ]
 
 
 def test_the_ports_of_a_native_service_get_unique_names() -> None:
@@ -250,16 +254,18 @@ def test_the_ports_of_a_native_service_get_unique_names() -> None:
         NativePort(port=2, name="again", protocol="UDP"),
     )
 
-    plan = planned(recording("native.db"), seen({HERE: native(ports, internal_ip="10.5.0.1")}))
+    plan = plan_for(
+        record_key("native.db"), observed({HERE: native(ports, internal_ip="10.5.0.1")})
+    )
 
-    [told] = told_by(plan)
+    [reported] = written_records(plan)
     called = {"same": 1, "same-udp-2": 2, "tcp-5432": 5432}
-    assert {p.name: p.port for p in told.ports} == called
-    assert {p.name: p.port for b in told.backends for p in b.ports} == called
+    assert {p.name: p.port for p in reported.ports} == called
+    assert {p.name: p.port for b in reported.backends for p in b.ports} == called
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         pytest.param(None, "there is no NetworkInterface shop/nic", id="no-interface"),
         pytest.param({}, "NetworkInterface shop/nic has no address", id="no-address"),
@@ -269,29 +275,31 @@ def test_the_ports_of_a_native_service_get_unique_names() -> None:
     ],
 )
 def test_a_native_service_without_a_usable_address_is_reported(
-    fields: dict[str, str] | None, said: str
+    fields: dict[str, str] | None, message: str
 ) -> None:
     db, nic = native(**(fields or {}))
 
-    plan = planned(recording("native.db"), seen({HERE: [db] if fields is None else [db, nic]}))
+    plan = plan_for(
+        record_key("native.db"), observed({HERE: [db] if fields is None else [db, nic]})
+    )
 
     [notice] = plan.events
     assert notice.reason == "NoAddress"
-    assert said in notice.message
-    assert [b for told in told_by(plan) for b in told.backends] == []
+    assert message in notice.message
+    assert [b for reported in written_records(plan) for b in reported.backends] == []
 
 
 def test_an_external_name_is_ignored_and_reported() -> None:
     named = service(type="ExternalName", external_name="example.org")
 
-    plan = planned(recording(), seen({HERE: [named]}))
+    plan = plan_for(record_key(), observed({HERE: [named]}))
 
-    assert told_by(plan) == []
+    assert written_records(plan) == []
     [notice] = plan.events
     assert (notice.reason, notice.type) == ("ExternalName", "Warning")
 
 
 def test_a_follower_writes_no_record() -> None:
-    view = seen({HERE: [service(), PODS]}, led=())
+    view = observed({HERE: [service(), PODS]}, led=())
 
-    assert planned(recording(), view) == Plan()
+    assert plan_for(record_key(), view) == Plan()

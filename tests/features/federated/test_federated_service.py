@@ -1,4 +1,4 @@
-"""One federated Service in one member: what is written there, and what is left alone."""
+"""The plan of one federated Service in one member, and foreign objects of its name."""
 
 from typing import Any
 
@@ -25,40 +25,40 @@ from tests.features.federated.builders import (
     SHOP,
     WEB,
     addresses,
-    behind,
     conditions,
-    kept,
+    desired,
     member,
-    planned,
+    observed,
+    plan_for,
+    pod_slice,
     record,
-    recording,
-    seen,
+    record_key,
     service,
-    serving,
-    wanted,
+    service_key,
+    stored_configmap,
 )
 from tests.support.builders import annotated, stored
 from tinykube.virtual_time import EPOCH
 
-OURS = {HERE: [kept(record(HERE, "10.1.0.1"), age=9)]}
-BERGEN = {"bergen": [kept(record("bergen", "10.3.0.1"), age=5)]}
+OURS = {HERE: [stored_configmap(record(HERE, "10.1.0.1"), age=9)]}
+BERGEN = {"bergen": [stored_configmap(record("bergen", "10.3.0.1"), age=5)]}
 
 
 def written(plan: Plan, view: Snapshot) -> list[Object]:
     """What the engine would create of a plan, as an API server would give it back."""
-    actions = diff("federated", serving(), plan, (), view).actions
+    actions = diff("federated", service_key(), plan, (), view).actions
     return [stored(a.object) for a in actions if hasattr(a, "object")]
 
 
 def test_the_service_is_a_selectorless_cluster_ip_with_slices_of_all_members() -> None:
-    plan = planned(serving(), seen({**OURS, **BERGEN}))
+    plan = plan_for(service_key(), observed({**OURS, **BERGEN}))
 
-    [made] = wanted(plan, Service)
+    [made] = desired(plan, Service)
     assert (made.metadata.name, made.metadata.namespace) == ("web", SYSTEM)
     assert made.metadata.annotations == {FEDERATED: "true"}
     assert (made.spec.type, made.spec.selector) == ("ClusterIP", {})
     assert addresses(plan) == {HERE: ["10.1.0.1"], "bergen": ["10.3.0.1"]}
-    for endpoint_slice in wanted(plan, EndpointSlice):
+    for endpoint_slice in desired(plan, EndpointSlice):
         assert endpoint_slice.metadata.labels["kubernetes.io/service-name"] == "web"
     assert {d.as_leader_of for d in plan.desired} == {HERE}
 
@@ -71,13 +71,13 @@ def test_slice_ports_have_the_names_of_the_federated_ports() -> None:
             Backends("a", "IPv4", (EndpointPort(port=8081, name="web"),), ready=("10.3.0.1",)),
         ),
     )
-    view = seen({**OURS, "bergen": [kept(theirs)]})
+    view = observed({**OURS, "bergen": [stored_configmap(theirs)]})
 
-    plan = planned(serving(), view)
+    plan = plan_for(service_key(), view)
 
     ports = {
         s.metadata.annotations[CLUSTER]: [(p.name, p.port) for p in s.ports or ()]
-        for s in wanted(plan, EndpointSlice)
+        for s in desired(plan, EndpointSlice)
     }
     assert ports == {HERE: [("http", 80)], "bergen": [("http", 8081)]}
 
@@ -86,63 +86,68 @@ def test_a_local_member_service_is_reached_by_its_own_pods_whatever_its_type() -
     local = service(
         "web-lubeck", [ServicePort(port=80, name="http", node_port=30080)], type="NodePort"
     )
-    told = kept(record(HERE, "192.0.2.1"))
-    view = seen({HERE: [local, behind("web-lubeck", "10.2.0.1"), told], **BERGEN})
+    reported = stored_configmap(record(HERE, "192.0.2.1"))
+    view = observed({HERE: [local, pod_slice("web-lubeck", "10.2.0.1"), reported], **BERGEN})
 
-    assert addresses(planned(serving(), view)) == {HERE: ["10.2.0.1"], "bergen": ["10.3.0.1"]}
+    assert addresses(plan_for(service_key(), view)) == {HERE: ["10.2.0.1"], "bergen": ["10.3.0.1"]}
 
 
 def test_elsewhere_the_same_member_is_reached_from_outside() -> None:
     local = service("web-lubeck", type="NodePort")
-    told = kept(record(HERE, "192.0.2.1"))
-    view = seen(
-        {HERE: [local, behind("web-lubeck", "10.2.0.1"), told], "bergen": []}, led=[HERE, "bergen"]
+    reported = stored_configmap(record(HERE, "192.0.2.1"))
+    view = observed(
+        {HERE: [local, pod_slice("web-lubeck", "10.2.0.1"), reported], "bergen": []},
+        led=[HERE, "bergen"],
     )
 
-    assert addresses(planned(serving("bergen"), view)) == {HERE: ["192.0.2.1"]}
+    assert addresses(plan_for(service_key("bergen"), view)) == {HERE: ["192.0.2.1"]}
 
 
 def test_endpoints_are_split_over_slices() -> None:
     many = record("bergen", *(f"10.3.{n // 200}.{n % 200 + 1}" for n in range(250)))
 
-    plan = planned(serving(), seen({"bergen": [kept(many)]}))
+    plan = plan_for(service_key(), observed({"bergen": [stored_configmap(many)]}))
 
-    sizes = sorted(len(s.endpoints or ()) for s in wanted(plan, EndpointSlice))
+    sizes = sorted(len(s.endpoints or ()) for s in desired(plan, EndpointSlice))
     assert sizes == [50, 100, 100]
 
 
 def test_members_of_two_families_have_slices_of_each() -> None:
     six = Backends("b", "IPv6", (EndpointPort(port=80, name="http"),), ready=("fd00::1",))
-    view = seen({**OURS, "bergen": [kept(record("bergen", backends=(six,)))]})
+    view = observed({**OURS, "bergen": [stored_configmap(record("bergen", backends=(six,)))]})
 
-    families = {s.address_type for s in wanted(planned(serving(), view), EndpointSlice)}
+    families = {s.address_type for s in desired(plan_for(service_key(), view), EndpointSlice)}
 
     assert families == {"IPv4", "IPv6"}
 
 
 def test_a_service_of_a_namespace_exists_only_where_the_namespace_does() -> None:
     of = FederatedName("harbour", "web")
-    told = {"bergen": [kept(record("bergen", "10.3.0.1", federated=of, space="harbour"))]}
+    reported = {
+        "bergen": [
+            stored_configmap(record("bergen", "10.3.0.1", federated=of, namespace="harbour"))
+        ]
+    }
 
-    assert planned(serving(of=of), seen(told)) == Plan()
-    plan = planned(serving(of=of), seen(told, spaces=[SHOP, SYSTEM, "harbour"]))
-    assert {o.metadata.namespace for o in wanted(plan, EndpointSlice)} == {"harbour"}
+    assert plan_for(service_key(of=of), observed(reported)) == Plan()
+    plan = plan_for(service_key(of=of), observed(reported, namespaces=[SHOP, SYSTEM, "harbour"]))
+    assert {o.metadata.namespace for o in desired(plan, EndpointSlice)} == {"harbour"}
 
 
 def test_without_any_port_it_is_headless_and_is_recreated_once_there_is_one() -> None:
     bare = record("bergen", ports=(), backends=(Backends("a", "IPv4", (), ready=("10.3.0.1",)),))
-    view = seen({"bergen": [kept(bare)]})
+    view = observed({"bergen": [stored_configmap(bare)]})
 
-    [made] = wanted(planned(serving(), view), Service)
+    [made] = desired(plan_for(service_key(), view), Service)
     assert made.spec.cluster_ip == "None"
 
-    standing = stored(replace(made, metadata=replace(made.metadata, uid="u")))
-    assert planned(serving(), seen({HERE: [standing], **BERGEN})).desired == ()
+    current = stored(replace(made, metadata=replace(made.metadata, uid="u")))
+    assert plan_for(service_key(), observed({HERE: [current], **BERGEN})).desired == ()
 
 
 def test_nothing_is_wanted_without_members_or_without_the_lead() -> None:
-    assert planned(serving(), seen({})) == Plan()
-    assert planned(serving(), seen(OURS, led=())) == Plan()
+    assert plan_for(service_key(), observed({})) == Plan()
+    assert plan_for(service_key(), observed(OURS, led=())) == Plan()
 
 
 # -- who cannot be seen
@@ -150,27 +155,27 @@ def test_nothing_is_wanted_without_members_or_without_the_lead() -> None:
 
 def settled(view: Snapshot) -> list[Object]:
     """What stands in lubeck after a plan was carried out."""
-    return written(planned(serving(), view), view)
+    return written(plan_for(service_key(), view), view)
 
 
 def test_after_a_restart_slices_of_an_unreachable_cluster_are_kept() -> None:
-    standing = settled(seen({**OURS, **BERGEN}))
+    current = settled(observed({**OURS, **BERGEN}))
     blind = [member("bergen", phase=Phase.CONNECTING)]
 
-    view = seen({HERE: [*standing, *OURS[HERE]]}, states=blind)
-    plan = planned(serving(), view)
+    view = observed({HERE: [*current, *OURS[HERE]]}, states=blind)
+    plan = plan_for(service_key(), view)
 
     assert addresses(plan) == {HERE: ["10.1.0.1"], "bergen": ["10.3.0.1"]}
-    wanted_now = diff("federated", serving(), plan, (), view)
+    wanted_now = diff("federated", service_key(), plan, (), view)
     assert wanted_now.actions == ()
 
 
 def test_an_unreachable_cluster_blocks_no_other() -> None:
-    standing = settled(seen(BERGEN))
+    current = settled(observed(BERGEN))
     blind = [member("bergen", phase=Phase.CONNECTING)]
 
-    view = seen({HERE: [*standing, *OURS[HERE]]}, states=blind)
-    plan = planned(serving(), view)
+    view = observed({HERE: [*current, *OURS[HERE]]}, states=blind)
+    plan = plan_for(service_key(), view)
 
     created = written(plan, view)
     assert [s.metadata.annotations[CLUSTER] for s in created if isinstance(s, EndpointSlice)] == [
@@ -180,57 +185,57 @@ def test_an_unreachable_cluster_blocks_no_other() -> None:
 
 def test_ports_that_only_an_unreachable_cluster_serves_are_kept() -> None:
     theirs = record("bergen", "10.3.0.1", ports=(MemberPort(port=443, name="tls"),))
-    standing = settled(seen({**OURS, "bergen": [kept(theirs)]}))
+    current = settled(observed({**OURS, "bergen": [stored_configmap(theirs)]}))
     blind = [member("bergen", phase=Phase.CONNECTING)]
 
-    plan = planned(serving(), seen({HERE: [*standing, *OURS[HERE]]}, states=blind))
+    plan = plan_for(service_key(), observed({HERE: [*current, *OURS[HERE]]}, states=blind))
 
-    [made] = wanted(plan, Service)
+    [made] = desired(plan, Service)
     assert {p.name for p in made.spec.ports} == {"http", "tls"}
 
 
 def test_a_restored_cluster_is_treated_as_unreachable_for_a_while() -> None:
-    standing = settled(seen({**OURS, **BERGEN}))
+    current = settled(observed({**OURS, **BERGEN}))
     back = replace(member("bergen"), recovering=True)
 
-    plan = planned(serving(), seen({HERE: [*standing, *OURS[HERE]]}, states=[back]))
+    plan = plan_for(service_key(), observed({HERE: [*current, *OURS[HERE]]}, states=[back]))
 
     assert addresses(plan)["bergen"] == ["10.3.0.1"]
 
 
 def test_a_record_of_a_newer_schema_is_treated_as_an_unreachable_cluster() -> None:
-    standing = settled(seen({**OURS, **BERGEN}))
-    later = kept(record("bergen", "10.9.9.9", schema=2))
+    current = settled(observed({**OURS, **BERGEN}))
+    later = stored_configmap(record("bergen", "10.9.9.9", schema=2))
 
-    plan = planned(serving(), seen({HERE: [*standing, *OURS[HERE]], "bergen": [later]}))
+    plan = plan_for(service_key(), observed({HERE: [*current, *OURS[HERE]], "bergen": [later]}))
 
     assert addresses(plan)["bergen"] == ["10.3.0.1"]
 
 
 def test_a_cluster_that_was_seen_to_hold_nothing_gives_nothing() -> None:
-    standing = settled(seen({**OURS, **BERGEN}))
+    current = settled(observed({**OURS, **BERGEN}))
 
-    plan = planned(serving(), seen({HERE: [*standing, *OURS[HERE]], "bergen": []}))
+    plan = plan_for(service_key(), observed({HERE: [*current, *OURS[HERE]], "bergen": []}))
 
     assert addresses(plan) == {HERE: ["10.1.0.1"]}
 
 
 def test_what_came_from_a_member_that_left_unseen_is_removed() -> None:
-    standing = settled(seen({**OURS, **BERGEN}))
+    current = settled(observed({**OURS, **BERGEN}))
     gone = ClusterDeparted("bergen", EPOCH)
 
-    view = seen({HERE: [*standing, *OURS[HERE]]}, facts=[gone])
+    view = observed({HERE: [*current, *OURS[HERE]]}, facts=[gone])
 
-    assert addresses(planned(serving(), view)) == {HERE: ["10.1.0.1"]}
+    assert addresses(plan_for(service_key(), view)) == {HERE: ["10.1.0.1"]}
 
 
 def test_a_member_about_to_leave_is_given_nothing_and_gives_nothing() -> None:
     leaving = [member("bergen", phase=Phase.LEAVING)]
 
-    view = seen({**OURS, **BERGEN}, states=leaving, led=[HERE])
+    view = observed({**OURS, **BERGEN}, states=leaving, led=[HERE])
 
-    assert addresses(planned(serving(), view)) == {HERE: ["10.1.0.1"]}
-    assert planned(serving("bergen"), view) == Plan()
+    assert addresses(plan_for(service_key(), view)) == {HERE: ["10.1.0.1"]}
+    assert plan_for(service_key("bergen"), view) == Plan()
 
 
 @pytest.mark.parametrize(
@@ -242,40 +247,44 @@ def test_a_member_about_to_leave_is_given_nothing_and_gives_nothing() -> None:
     ],
 )
 def test_what_is_no_record_counts_for_nothing(data: dict[str, str]) -> None:
-    broken = replace(kept(record("bergen", "10.3.0.1")), data=data)
+    broken = replace(stored_configmap(record("bergen", "10.3.0.1")), data=data)
 
-    assert addresses(planned(serving(), seen({**OURS, "bergen": [broken]}))) == {HERE: ["10.1.0.1"]}
+    assert addresses(plan_for(service_key(), observed({**OURS, "bergen": [broken]}))) == {
+        HERE: ["10.1.0.1"]
+    }
 
 
 def test_a_cluster_speaks_for_itself_alone() -> None:
-    forged = kept(record("hamburg", "10.6.6.6"))
+    forged = stored_configmap(record("hamburg", "10.6.6.6"))
 
-    assert addresses(planned(serving(), seen({**OURS, "bergen": [forged]}))) == {HERE: ["10.1.0.1"]}
+    assert addresses(plan_for(service_key(), observed({**OURS, "bergen": [forged]}))) == {
+        HERE: ["10.1.0.1"]
+    }
 
 
-# -- what people are told
+# -- conditions
 
 
 def test_a_foreign_service_of_that_name_is_left_alone_and_reported() -> None:
-    foreign = service("web", space=SYSTEM, marks={})
+    foreign = service("web", namespace=SYSTEM, annotations={})
     taken = WriteOutcome(ClusterObjectRef(HERE, object_ref(foreign)), "Foreign", "not ours", EPOCH)
 
-    plan = planned(serving(), seen({HERE: [foreign, *OURS[HERE]]}, facts=[taken]))
+    plan = plan_for(service_key(), observed({HERE: [foreign, *OURS[HERE]]}, facts=[taken]))
 
     assert conditions(plan) == {"FederatedNameFree": ("False", "NameTaken")}
     assert [n.reason for n in plan.events] == ["NameTaken"]
 
 
 def test_a_name_conflict_is_kept_over_a_restart() -> None:
-    foreign = service("web", space=SYSTEM, marks={})
+    foreign = service("web", namespace=SYSTEM, annotations={})
     taken = WriteOutcome(ClusterObjectRef(HERE, object_ref(foreign)), "Foreign", "not ours", EPOCH)
-    told = planned(serving(), seen({HERE: [foreign, *OURS[HERE]]}, facts=[taken]))
-    standing = _with_conditions(foreign, told)
+    reported = plan_for(service_key(), observed({HERE: [foreign, *OURS[HERE]]}, facts=[taken]))
+    current = _with_conditions(foreign, reported)
 
-    restarted = planned(serving(), seen({HERE: [standing, *OURS[HERE]]}))
+    restarted = plan_for(service_key(), observed({HERE: [current, *OURS[HERE]]}))
     blind = [member("bergen", phase=Phase.CONNECTING)]
-    unsure = planned(serving(), seen({HERE: [standing]}, states=blind))
-    unasked = planned(serving(), seen({HERE: [standing]}))
+    unsure = plan_for(service_key(), observed({HERE: [current]}, states=blind))
+    unasked = plan_for(service_key(), observed({HERE: [current]}))
 
     assert conditions(restarted) == {"FederatedNameFree": ("False", "NameTaken")}
     assert restarted.events == ()
@@ -286,32 +295,34 @@ def test_a_name_conflict_is_kept_over_a_restart() -> None:
 def test_a_later_member_with_another_protocol_is_reported() -> None:
     udp = [ServicePort(port=80, name="http", protocol="UDP")]
     mine = record(HERE, "10.1.0.1", name="web-here", ports=(MemberPort(80, "http", "UDP"),))
-    view = seen({HERE: [service(ports=udp), kept(mine, age=1)], **BERGEN})
+    view = observed({HERE: [service(ports=udp), stored_configmap(mine, age=1)], **BERGEN})
 
-    plan = planned(recording(), view)
+    plan = plan_for(record_key(), view)
 
     assert conditions(plan) == {"Federated": ("False", "ProtocolConflict")}
     assert "which joined before" in plan.events[0].message
 
-    told = _with_conditions(service(ports=udp), plan)
+    reported = _with_conditions(service(ports=udp), plan)
     blind = [member("bergen", phase=Phase.CONNECTING)]
-    unsure = planned(recording(), seen({HERE: [told, kept(mine, age=1)]}, states=blind))
-    mended = planned(recording(), seen({HERE: [told, kept(mine, age=1)]}))
+    unsure = plan_for(
+        record_key(), observed({HERE: [reported, stored_configmap(mine, age=1)]}, states=blind)
+    )
+    resolved = plan_for(record_key(), observed({HERE: [reported, stored_configmap(mine, age=1)]}))
     assert conditions(unsure) == {}
-    assert conditions(mended) == {"Federated": ("True", "Joined")}
+    assert conditions(resolved) == {"Federated": ("True", "Joined")}
 
 
 def test_an_invalid_name_is_reported_until_it_is_fixed() -> None:
-    bad = service(marks={"svc.global.federated.antreaplus.vmware.com": "Web!"})
-    plan = planned(recording(), seen({HERE: [bad]}))
+    bad = service(annotations={"svc.global.federated.antreaplus.vmware.com": "Web!"})
+    plan = plan_for(record_key(), observed({HERE: [bad]}))
     assert conditions(plan) == {"Federated": ("False", "InvalidName")}
-    assert wanted(plan, ConfigMap) == []
+    assert desired(plan, ConfigMap) == []
 
-    told = _with_conditions(service(), plan)
-    again = planned(recording(), seen({HERE: [told]}))
+    reported = _with_conditions(service(), plan)
+    again = plan_for(record_key(), observed({HERE: [reported]}))
     assert conditions(again) == {"Federated": ("True", "Joined")}
-    asks_nothing = replace(told, metadata=replace(told.metadata, annotations={}))
-    assert conditions(planned(recording(), seen({HERE: [asks_nothing]}))) == {}
+    asks_nothing = replace(reported, metadata=replace(reported.metadata, annotations={}))
+    assert conditions(plan_for(record_key(), observed({HERE: [asks_nothing]}))) == {}
 
 
 def _with_conditions(obj: Service, plan: Plan) -> Service:
@@ -325,59 +336,69 @@ def _with_conditions(obj: Service, plan: Plan) -> Service:
 HOST = f"{EXTERNAL_DNS[0]}/hostname"
 
 
-def marks_of(plan: Plan) -> dict[str, str]:
-    [made] = wanted(plan, Service)
+def service_annotations(plan: Plan) -> dict[str, str]:
+    [made] = desired(plan, Service)
     return made.metadata.annotations
 
 
 def test_an_outside_name_is_copied_from_the_oldest_member_that_has_one() -> None:
-    view = seen(
+    view = observed(
         {
-            HERE: [kept(record(HERE, "10.1.0.1"), age=9)],
-            "bergen": [kept(record("bergen", "203.0.113.3", hostname="web.example.org"), age=5)],
-            "hamburg": [kept(record("hamburg", "203.0.113.4", hostname="late.example.org"), age=1)],
+            HERE: [stored_configmap(record(HERE, "10.1.0.1"), age=9)],
+            "bergen": [
+                stored_configmap(record("bergen", "203.0.113.3", hostname="web.example.org"), age=5)
+            ],
+            "hamburg": [
+                stored_configmap(
+                    record("hamburg", "203.0.113.4", hostname="late.example.org"), age=1
+                )
+            ],
         }
     )
 
-    marks = marks_of(planned(serving(), view))
+    annotations = service_annotations(plan_for(service_key(), view))
 
     for prefix in EXTERNAL_DNS:
-        assert marks[f"{prefix}/hostname"] == "web.example.org"
-        assert marks[f"{prefix}/target"] == "10.1.0.1,203.0.113.3,203.0.113.4"
+        assert annotations[f"{prefix}/hostname"] == "web.example.org"
+        assert annotations[f"{prefix}/target"] == "10.1.0.1,203.0.113.3,203.0.113.4"
 
 
 def test_an_outside_name_is_made_by_the_template() -> None:
     options = FederatedOptions(hostname="{name}.{namespace}.example.org")
 
-    marks = marks_of(planned(serving(), seen(OURS, options=options), options))
+    annotations = service_annotations(
+        plan_for(service_key(), observed(OURS, options=options), options)
+    )
 
-    assert marks[HOST] == f"web.{SYSTEM}.example.org"
+    assert annotations[HOST] == f"web.{SYSTEM}.example.org"
 
 
 def test_a_persons_outside_name_is_kept_and_gets_our_addresses() -> None:
-    [standing] = [o for o in settled(seen(OURS)) if isinstance(o, Service)]
-    theirs = annotated(standing, {HOST: "shop.example.com"})
+    [current] = [o for o in settled(observed(OURS)) if isinstance(o, Service)]
+    theirs = annotated(current, {HOST: "shop.example.com"})
     options = FederatedOptions(hostname="{name}.example.org")
-    view = seen({HERE: [theirs, *OURS[HERE]]})
+    view = observed({HERE: [theirs, *OURS[HERE]]})
 
-    marks = marks_of(planned(serving(), view, options))
+    annotations = service_annotations(plan_for(service_key(), view, options))
 
-    assert marks[HOST] == "shop.example.com"
-    assert MANAGED_HOSTNAME not in marks
-    assert marks[f"{EXTERNAL_DNS[1]}/target"] == "10.1.0.1"
+    assert annotations[HOST] == "shop.example.com"
+    assert MANAGED_HOSTNAME not in annotations
+    assert annotations[f"{EXTERNAL_DNS[1]}/target"] == "10.1.0.1"
 
 
 def test_our_own_outside_name_follows_the_template() -> None:
-    view = seen(OURS)
+    view = observed(OURS)
     first = FederatedOptions(hostname="{name}.old.example")
-    [standing] = [
-        o for o in written(planned(serving(), view, first), view) if isinstance(o, Service)
+    [current] = [
+        o for o in written(plan_for(service_key(), view, first), view) if isinstance(o, Service)
     ]
 
     options = FederatedOptions(hostname="{name}.new.example")
-    marks = marks_of(planned(serving(), seen({HERE: [standing, *OURS[HERE]]}), options))
+    annotations = service_annotations(
+        plan_for(service_key(), observed({HERE: [current, *OURS[HERE]]}), options)
+    )
 
-    assert marks[HOST] == marks[MANAGED_HOSTNAME] == "web.new.example"
+    assert annotations[HOST] == annotations[MANAGED_HOSTNAME] == "web.new.example"
 
 
 def served(kind: type[Object], where: str = HERE) -> KindServed:
@@ -386,12 +407,17 @@ def served(kind: type[Object], where: str = HERE) -> KindServed:
 
 def test_where_it_is_served_a_dns_endpoint_is_written_with_each_family() -> None:
     six = Backends("b", "IPv6", (EndpointPort(port=80, name="http"),), ready=("fd00::1",))
-    view = seen(
-        {**OURS, "bergen": [kept(record("bergen", backends=(six,), hostname="web.example.org"))]},
+    view = observed(
+        {
+            **OURS,
+            "bergen": [
+                stored_configmap(record("bergen", backends=(six,), hostname="web.example.org"))
+            ],
+        },
         facts=[served(DNSEndpoint)],
     )
 
-    [made] = wanted(planned(serving(), view), DNSEndpoint)
+    [made] = desired(plan_for(service_key(), view), DNSEndpoint)
 
     assert [(e.dns_name, e.record_type, e.targets) for e in made.spec.endpoints] == [
         ("web.example.org", "A", ("10.1.0.1",)),
@@ -401,11 +427,14 @@ def test_where_it_is_served_a_dns_endpoint_is_written_with_each_family() -> None
 
 def test_a_host_name_is_the_target_while_a_member_has_no_address() -> None:
     named = Backends("a", "FQDN", (), ready=("lb.example.net",))
-    told = record("bergen", backends=(named,), hostname="web.example.org")
+    reported = record("bergen", backends=(named,), hostname="web.example.org")
 
-    plan = planned(serving(), seen({"bergen": [kept(told)]}, facts=[served(DNSEndpoint)]))
+    plan = plan_for(
+        service_key(),
+        observed({"bergen": [stored_configmap(reported)]}, facts=[served(DNSEndpoint)]),
+    )
 
-    [made] = wanted(plan, DNSEndpoint)
+    [made] = desired(plan, DNSEndpoint)
     assert [(e.record_type, e.targets) for e in made.spec.endpoints] == [
         ("CNAME", ("lb.example.net",))
     ]
@@ -417,24 +446,26 @@ def test_a_host_name_is_the_target_while_a_member_has_no_address() -> None:
 def groups(plan: Plan, kind: Any) -> list[tuple[str, str, list[str]]]:
     return [
         (g.metadata.namespace, g.metadata.name, [b.cidr for b in g.spec.ip_blocks])
-        for g in wanted(plan, kind)
+        for g in desired(plan, kind)
     ]
 
 
 def test_a_federated_service_is_a_group_where_groups_are_served() -> None:
     facts = [served(ClusterGroup), served(Group)]
-    plan = planned(serving(), seen({**OURS, **BERGEN}, facts=facts))
+    plan = plan_for(service_key(), observed({**OURS, **BERGEN}, facts=facts))
 
     blocks = ["10.1.0.1/32", "10.3.0.1/32"]
     assert groups(plan, ClusterGroup) == [("", "web", blocks)]
     assert groups(plan, Group) == [(SYSTEM, "web", blocks)]
-    assert groups(planned(serving(), seen(OURS)), ClusterGroup) == []
+    assert groups(plan_for(service_key(), observed(OURS)), ClusterGroup) == []
 
 
 def test_the_group_of_a_namespaced_service_has_its_namespace_in_its_name() -> None:
     of = FederatedName(SHOP, "web")
-    told = {"bergen": [kept(record("bergen", "10.3.0.1", federated=of))]}
-    plan = planned(serving(of=of), seen(told, facts=[served(ClusterGroup), served(Group)]))
+    reported = {"bergen": [stored_configmap(record("bergen", "10.3.0.1", federated=of))]}
+    plan = plan_for(
+        service_key(of=of), observed(reported, facts=[served(ClusterGroup), served(Group)])
+    )
 
     assert groups(plan, ClusterGroup) == [("", "web.shop", ["10.3.0.1/32"])]
     assert groups(plan, Group) == [(SHOP, "web", ["10.3.0.1/32"])]

@@ -1,4 +1,4 @@
-"""Whatever members say: what was written once is as it should be, in whatever order it was read."""
+"""For any records: applying a plan leaves nothing to do; the order of clusters is irrelevant."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +11,14 @@ from hanse.model.kinds.discovery import EndpointPort
 from hanse.model.kinds.externaldns import DNSEndpoint
 from hanse.model.objects import ClusterId
 from hanse.runtime.diff import diff
-from tests.features.federated.builders import HERE, kept, planned, record, seen, serving
+from tests.features.federated.builders import (
+    HERE,
+    observed,
+    plan_for,
+    record,
+    service_key,
+    stored_configmap,
+)
 from tests.support.builders import stored
 
 KINDS = [KindServed(HERE, kind.kind, served=True) for kind in (ClusterGroup, Group, DNSEndpoint)]
@@ -46,32 +53,33 @@ def records(draw: st.DrawFn, of: ClusterId) -> MemberRecord:
 
 
 @st.composite
-def told(draw: st.DrawFn) -> dict[ClusterId, list[ConfigMap]]:
+def members_with_records(draw: st.DrawFn) -> dict[ClusterId, list[ConfigMap]]:
     names = draw(st.sets(st.sampled_from(("lubeck", "bergen", "hamburg")), min_size=1))
     return {
-        name: [kept(draw(records(name)), age=draw(st.integers(0, 2)))] for name in sorted(names)
+        name: [stored_configmap(draw(records(name)), age=draw(st.integers(0, 2)))]
+        for name in sorted(names)
     }
 
 
 @settings(max_examples=40)
-@given(told())
+@given(members_with_records())
 def test_a_plan_carried_out_leaves_nothing_to_do(members: dict[ClusterId, list[ConfigMap]]) -> None:
-    view = seen(members, facts=KINDS)
-    actions = diff("federated", serving(), planned(serving(), view), (), view).actions
+    view = observed(members, facts=KINDS)
+    actions = diff("federated", service_key(), plan_for(service_key(), view), (), view).actions
     made = [stored(a.object) for a in actions if hasattr(a, "object")]
 
-    after = seen({**members, HERE: [*members.get(HERE, []), *made]}, facts=KINDS)
+    after = observed({**members, HERE: [*members.get(HERE, []), *made]}, facts=KINDS)
 
-    again = diff("federated", serving(), planned(serving(), after), (), after)
+    again = diff("federated", service_key(), plan_for(service_key(), after), (), after)
     assert again.actions == ()
     assert again.obstacles == ()
 
 
 @settings(max_examples=40)
-@given(told())
+@given(members_with_records())
 def test_the_order_of_clusters_is_irrelevant(members: dict[ClusterId, list[ConfigMap]]) -> None:
     turned = dict(reversed(members.items()))
 
-    one, other = (planned(serving(), seen(m, facts=KINDS)) for m in (members, turned))
+    one, other = (plan_for(service_key(), observed(m, facts=KINDS)) for m in (members, turned))
 
     assert set(map(repr, one.desired)) == set(map(repr, other.desired))

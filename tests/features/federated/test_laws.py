@@ -1,4 +1,4 @@
-"""What holds at the end of any history: all members agree, and what people made is theirs."""
+"""Invariants at the end of any history: all members agree, and foreign objects are unchanged."""
 
 import pytest
 

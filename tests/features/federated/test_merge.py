@@ -1,4 +1,4 @@
-"""One federated Service of several members: in whatever order they are looked at."""
+"""The merge of member Services, in any order."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -22,7 +22,7 @@ def port(number: int, name: str = "", protocol: Protocol = "TCP") -> MemberPort:
     return MemberPort(port=number, name=name, protocol=protocol)
 
 
-def told(merged_ports: Sequence[object]) -> list[tuple[str, int, str]]:
+def reported(merged_ports: Sequence[object]) -> list[tuple[str, int, str]]:
     return [(p.name, p.port, p.protocol) for p in merged_ports]  # type: ignore[attr-defined]  # ServicePort
 
 
@@ -30,41 +30,41 @@ def test_ports_are_the_union_and_the_oldest_member_names_them() -> None:
     old = origin("lubeck", port(80, "http"), age=9)
     young = origin("bergen", port(80, "web"), port(443, "tls"), age=1)
 
-    together = merge_members([young, old])
+    merged = merge_members([young, old])
 
-    assert told(together.ports) == [("http", 80, "TCP"), ("tls", 443, "TCP")]
-    assert [m.cluster for m in together.members] == ["lubeck", "bergen"]
+    assert reported(merged.ports) == [("http", 80, "TCP"), ("tls", 443, "TCP")]
+    assert [m.cluster for m in merged.members] == ["lubeck", "bergen"]
 
 
 def test_members_of_one_age_count_by_their_cluster() -> None:
-    together = merge_members([origin("lubeck", port(80, "a")), origin("bergen", port(80, "b"))])
+    merged = merge_members([origin("lubeck", port(80, "a")), origin("bergen", port(80, "b"))])
 
-    assert told(together.ports) == [("b", 80, "TCP")]
+    assert reported(merged.ports) == [("b", 80, "TCP")]
 
 
 def test_one_name_for_two_ports_becomes_two_names() -> None:
     old = origin("lubeck", port(80, "http"), age=9)
     young = origin("bergen", port(8080, "http"), age=1)
 
-    assert told(merge_members([old, young]).ports) == [
+    assert reported(merge_members([old, young]).ports) == [
         ("http", 80, "TCP"),
         ("http-tcp-8080", 8080, "TCP"),
     ]
 
 
 def test_a_single_port_may_have_no_name_and_several_may_not() -> None:
-    assert told(merge_members([origin("lubeck", port(80))]).ports) == [("", 80, "TCP")]
+    assert reported(merge_members([origin("lubeck", port(80))]).ports) == [("", 80, "TCP")]
     both = merge_members([origin("lubeck", port(80), age=2), origin("bergen", port(53, "", "UDP"))])
-    assert told(both.ports) == [("udp-53", 53, "UDP"), ("tcp-80", 80, "TCP")]
+    assert reported(both.ports) == [("udp-53", 53, "UDP"), ("tcp-80", 80, "TCP")]
 
 
 def test_an_invalid_port_name_is_replaced() -> None:
-    assert told(merge_members([origin("lubeck", port(5432, "SQL_Port!"))]).ports) == [
+    assert reported(merge_members([origin("lubeck", port(5432, "SQL_Port!"))]).ports) == [
         ("", 5432, "TCP")
     ]
     good = origin("bergen", port(80, "http"), age=9)
     bad = origin("lubeck", port(5432, "SQL_Port!"), port(5433, "\u00fc" * 63))
-    assert told(merge_members([good, bad]).ports) == [
+    assert reported(merge_members([good, bad]).ports) == [
         ("http", 80, "TCP"),
         ("tcp-5432", 5432, "TCP"),
         ("tcp-5433", 5433, "TCP"),
@@ -75,11 +75,11 @@ def test_whoever_joins_later_with_another_protocol_is_left_out() -> None:
     old = origin("lubeck", port(53, "dns", "UDP"), age=9)
     young = origin("bergen", port(53, "dns", "TCP"), age=1)
 
-    together = merge_members([young, old])
+    merged = merge_members([young, old])
 
-    assert told(together.ports) == [("dns", 53, "UDP")]
-    assert [m.cluster for m in together.members] == ["lubeck"]
-    [reason] = together.left_out.values()
+    assert reported(merged.ports) == [("dns", 53, "UDP")]
+    assert [m.cluster for m in merged.members] == ["lubeck"]
+    [reason] = merged.left_out.values()
     assert reason.startswith("port 53 is TCP here and UDP in Service shop/web of lubeck")
 
 
@@ -87,10 +87,10 @@ def test_one_protocol_in_common_is_enough() -> None:
     both = origin("lubeck", port(53, "dns", "UDP"), port(53, "dns-tcp", "TCP"), age=9)
     one = origin("bergen", port(53, "dns", "TCP"), age=1)
 
-    together = merge_members([one, both])
+    merged = merge_members([one, both])
 
-    assert together.left_out == {}
-    assert told(together.ports) == [("dns-tcp", 53, "TCP"), ("dns", 53, "UDP")]
+    assert merged.left_out == {}
+    assert reported(merged.ports) == [("dns-tcp", 53, "TCP"), ("dns", 53, "UDP")]
 
 
 protocols: st.SearchStrategy[Protocol] = st.sampled_from(("TCP", "UDP", "SCTP"))
@@ -118,31 +118,31 @@ def test_the_order_of_members_is_irrelevant(several: list[Origin], random: objec
 @settings(max_examples=60)
 @given(members)
 def test_ports_have_unique_names_and_numbers(several: list[Origin]) -> None:
-    together = merge_members(several)
+    merged = merge_members(several)
 
-    found = [p.name for p in together.ports]
+    found = [p.name for p in merged.ports]
     assert len(set(found)) == len(found)
     assert all(not name or is_label(name) for name in found)
-    assert len({(p.protocol, p.port) for p in together.ports}) == len(found)
+    assert len({(p.protocol, p.port) for p in merged.ports}) == len(found)
     assert len(found) <= 1 or all(found)
 
 
 @settings(max_examples=60)
 @given(members)
 def test_every_member_is_part_of_it_or_left_out_with_a_reason(several: list[Origin]) -> None:
-    together = merge_members(several)
+    merged = merge_members(several)
 
-    assert {m.identity for m in together.members} | set(together.left_out) == {
+    assert {m.identity for m in merged.members} | set(merged.left_out) == {
         o.identity for o in several
     }
-    assert not {m.identity for m in together.members} & set(together.left_out)
-    served = {(p.protocol, p.port) for p in together.ports}
-    assert served == {(p.protocol, p.port) for m in together.members for p in m.ports}
+    assert not {m.identity for m in merged.members} & set(merged.left_out)
+    served = {(p.protocol, p.port) for p in merged.ports}
+    assert served == {(p.protocol, p.port) for m in merged.members for p in m.ports}
 
 
 @settings(max_examples=60)
 @given(members)
 def test_who_left_out_is_leaves_no_trace(several: list[Origin]) -> None:
-    together = merge_members(several)
+    merged = merge_members(several)
 
-    assert merge_members(together.members).ports == together.ports
+    assert merge_members(merged.members).ports == merged.ports

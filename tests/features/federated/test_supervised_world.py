@@ -10,8 +10,7 @@ from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId
-from tests.features.federated.builders import GLOBAL_MARK, SHOP
-from tests.features.federated.people import join
+from tests.features.federated.builders import GLOBAL_ANNOTATION, SHOP, join
 from tests.support.builders import namespace
 from tests.support.faults import READ_METHODS
 from tests.support.supervised_world import SupervisedWorld
@@ -38,13 +37,13 @@ async def world() -> AsyncIterator[SupervisedWorld]:
 
 async def endpoints(world: SupervisedWorld, where: ClusterId) -> dict[str, list[str]]:
     listed = await world.admin(where).list(EndpointSlice, namespace=SYSTEM)
-    told: dict[str, list[str]] = {}
+    by_cluster: dict[str, list[str]] = {}
     for endpoint_slice in listed.objects:
         source = endpoint_slice.metadata.annotations[CLUSTER]
-        told.setdefault(source, []).extend(
+        by_cluster.setdefault(source, []).extend(
             a for e in endpoint_slice.endpoints or () for a in e.addresses
         )
-    return {c: sorted(a) for c, a in told.items()}
+    return {c: sorted(a) for c, a in by_cluster.items()}
 
 
 async def test_a_federated_service_is_in_every_member_with_all_endpoints(
@@ -73,7 +72,7 @@ async def test_it_is_deleted_with_its_last_member(world: SupervisedWorld) -> Non
     await world.admin("lubeck").delete(Service, "web-lubeck", SHOP)
     await world.settle()
     assert await endpoints(world, "hamburg") == {"bergen": ["10.3.0.1"]}
-    change = {"metadata": {"annotations": {GLOBAL_MARK: None}}}
+    change = {"metadata": {"annotations": {GLOBAL_ANNOTATION: None}}}
     await world.admin("bergen").patch(Service, "web-bergen", SHOP, change)
     await world.settle()
 

@@ -1,4 +1,4 @@
-"""Federations, claims and snapshots in a few words."""
+"""Builders of Federations, claims, Secrets and snapshots."""
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
@@ -51,14 +51,14 @@ def secret(name: str, token: bytes = b"t", **data: bytes) -> Secret:
 SUPERVISES = (claim(CLUSTER_ID, HERE), claim(SUPERVISOR, "true"))
 
 
-def sight(
+def observed(
     *here: Object,
     clusters: Iterable[ClusterState] = (),
     objects: Mapping[str, tuple[Object, ...]] | None = None,
     facts: Iterable[Fact] = (),
     after: timedelta = timedelta(0),
 ) -> Snapshot:
-    """What lubeck sees: what is at home, and in members that it is connected to."""
+    """The snapshot of the agent of lubeck: local objects, and those of connected members."""
     known = {HERE: tuple(stored(o) for o in here), **(objects or {})}
     states = [*clusters]
     if HERE not in {s.cluster for s in states}:

@@ -1,4 +1,4 @@
-"""A federation on embedded clusters and virtual time, for what takes hours or goes wrong oddly."""
+"""A federation on embedded clusters and virtual time."""
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -34,7 +34,7 @@ async def scenario() -> AsyncIterator[Scenario]:
 
 @pytest.fixture
 async def membership(scenario: Scenario) -> FederationScenario:
-    """Everybody is led, and every flag flies."""
+    """A federation in which every member is led and has the toy leader's flag."""
     membership = await form_federation(scenario)
     for supervisor in membership.supervisors:
         meta = Meta(name=COLOURS, namespace=SHOP)
@@ -46,7 +46,7 @@ async def membership(scenario: Scenario) -> FederationScenario:
 
 
 def flags_fly(membership: FederationScenario) -> Check[None]:
-    """That every member is led, its flag flies, and everybody is told."""
+    """Every member is led and has its flag, and every status says so."""
 
     async def check() -> None:
         for member in membership.members:

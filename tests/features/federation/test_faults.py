@@ -1,4 +1,4 @@
-"""Members that leave, die, are named wrongly or lie; supervisors that stop. On virtual time."""
+"""Leaving, lost and misconfigured members, and supervisors that stop, on virtual time."""
 
 import asyncio
 from datetime import timedelta
@@ -36,7 +36,9 @@ async def flag_uid(membership: FederationScenario, cluster: ClusterId) -> str:
     return (await membership.admin(cluster).read(ConfigMap, "flag", SHOP)).metadata.uid
 
 
-def says(membership: FederationScenario, cluster: ClusterId, type_: str, words: str) -> Check[None]:
+def condition_says(
+    membership: FederationScenario, cluster: ClusterId, type_: str, text: str
+) -> Check[None]:
     """That a condition is False, and its message has these words."""
 
     async def check() -> None:
@@ -44,7 +46,7 @@ def says(membership: FederationScenario, cluster: ClusterId, type_: str, words: 
         bad = find(found.status.conditions, type_)
         assert bad is not None, found.status
         assert bad.status == "False", found.status
-        assert words in bad.message, bad.message
+        assert text in bad.message, bad.message
 
     return check
 
@@ -272,7 +274,7 @@ async def test_a_member_with_a_reserved_name_is_reported(
     await membership.edit("lubeck", {"members": [entry]})
 
     await scenario.eventually(
-        says(membership, "lubeck", "Valid", "'broker' is something else here")
+        condition_says(membership, "lubeck", "Valid", "'broker' is something else here")
     )
     assert Role.BROKER in scenario.agent("lubeck").reconciler.informers.connections["broker"].roles
 
@@ -331,7 +333,7 @@ async def test_the_last_supervisor_takes_everything_with_it(
 
 
 @pytest.mark.parametrize(
-    ("data", "words"),
+    ("data", "text"),
     [
         pytest.param(
             None, "Secret antrea-plus-system/member-bergen does not exist", id="no Secret"
@@ -341,7 +343,7 @@ async def test_the_last_supervisor_takes_everything_with_it(
     ],
 )
 async def test_an_invalid_secret_is_reported_by_its_field_and_the_connection_is_kept(
-    scenario: Scenario, membership: FederationScenario, data: Any, words: str
+    scenario: Scenario, membership: FederationScenario, data: Any, text: str
 ) -> None:
     good = await membership.admin("lubeck").read(Secret, "member-bergen", SYSTEM)
 
@@ -351,8 +353,8 @@ async def test_an_invalid_secret_is_reported_by_its_field_and_the_connection_is_
         await membership.admin("lubeck").create(Secret(metadata=meta, data=data))
 
     field = "spec.members[2].secret: "
-    await scenario.eventually(says(membership, "lubeck", "Valid", f"{field}"))
-    await says(membership, "lubeck", "Valid", words)()
+    await scenario.eventually(condition_says(membership, "lubeck", "Valid", f"{field}"))
+    await condition_says(membership, "lubeck", "Valid", text)()
     await asyncio.sleep(60)
     states = {
         m.cluster_id: m.reachable for m in (await membership.federation_of("lubeck")).status.members
@@ -367,7 +369,7 @@ async def test_an_invalid_secret_is_reported_by_its_field_and_the_connection_is_
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "text"),
     [
         pytest.param({"token": b"expired"}, "Unauthorized", id="a token that nobody issued"),
         pytest.param(
@@ -378,7 +380,7 @@ async def test_an_invalid_secret_is_reported_by_its_field_and_the_connection_is_
     ],
 )
 async def test_refused_credentials_are_reported_and_new_ones_used_at_once(
-    scenario: Scenario, membership: FederationScenario, change: dict[str, bytes], words: str
+    scenario: Scenario, membership: FederationScenario, change: dict[str, bytes], text: str
 ) -> None:
     good = await membership.admin("lubeck").read(Secret, "member-bergen", SYSTEM)
     await scenario.kill_agent("lubeck")
@@ -388,8 +390,8 @@ async def test_refused_credentials_are_reported_and_new_ones_used_at_once(
     )
     await scenario.start_agent("lubeck")
 
-    await scenario.eventually(says(membership, "lubeck", "MembersReachable", "bergen: "))
-    await says(membership, "lubeck", "MembersReachable", words)()
+    await scenario.eventually(condition_says(membership, "lubeck", "MembersReachable", "bergen: "))
+    await condition_says(membership, "lubeck", "MembersReachable", text)()
     await scenario.eventually(membership.is_led("bergen", "hamburg"), TAKEOVER)
     states = {
         m.cluster_id: m.reachable for m in (await membership.federation_of("lubeck")).status.members
@@ -397,9 +399,9 @@ async def test_refused_credentials_are_reported_and_new_ones_used_at_once(
     assert states == {"lubeck": True, "hamburg": True, "bergen": False}
 
     await create_or_patch(membership.admin("lubeck"), Secret(metadata=meta, data=good.data))
-    mended = timedelta(seconds=3)
+    resolved = timedelta(seconds=3)
     await scenario.eventually(
-        membership.has_conditions("lubeck", MembersReachable="AllReachable"), mended
+        membership.has_conditions("lubeck", MembersReachable="AllReachable"), resolved
     )
 
 
@@ -437,7 +439,9 @@ async def test_an_expired_token_is_reported_and_a_new_one_is_used(
     await asyncio.sleep(timedelta(minutes=11).total_seconds())
     await scenario.start_agents()
     await scenario.testbed.restart_server("bergen")  # watches are not cut off when a token ends
-    await scenario.eventually(says(membership, "lubeck", "MembersReachable", "Unauthorized"))
+    await scenario.eventually(
+        condition_says(membership, "lubeck", "MembersReachable", "Unauthorized")
+    )
 
     for member in membership.members:
         secret = await membership.secret_for(member)
@@ -461,7 +465,9 @@ async def test_a_server_that_moved_is_found_again(
     away = [dict(m) for m in members]
     away[2]["server"] = "https://nowhere.example:6443"
     await membership.edit("lubeck", {"members": away})
-    await scenario.eventually(says(membership, "lubeck", "MembersReachable", "cannot connect"))
+    await scenario.eventually(
+        condition_says(membership, "lubeck", "MembersReachable", "cannot connect")
+    )
 
     await membership.edit("lubeck", {"members": members})
 
@@ -476,7 +482,9 @@ async def test_a_cluster_that_is_another_than_it_is_called_is_not_led(
     await membership.claim("bergen", CLUSTER_ID, "oslo")
     for supervisor in membership.supervisors:
         await scenario.eventually(
-            says(membership, supervisor, "Valid", "spec.members[2].clusterID: the cluster at")
+            condition_says(
+                membership, supervisor, "Valid", "spec.members[2].clusterID: the cluster at"
+            )
         )
     await asyncio.sleep(60)
 
@@ -506,7 +514,9 @@ async def test_another_cluster_set_is_reported_by_its_field(
 ) -> None:
     await membership.edit("lubeck", {"clusterSet": "other"})
 
-    await scenario.eventually(says(membership, "lubeck", "Valid", "spec.clusterSet: 'other'"))
+    await scenario.eventually(
+        condition_says(membership, "lubeck", "Valid", "spec.clusterSet: 'other'")
+    )
 
 
 async def test_a_condition_that_turns_bad_is_one_event(

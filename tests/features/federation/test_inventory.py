@@ -1,4 +1,4 @@
-"""What other tools read about a federation's clusters, where their kinds are served."""
+"""ClusterProperties and ClusterProfiles, where their kinds are served."""
 
 import msgspec
 
@@ -12,7 +12,7 @@ from hanse.model.kinds.clusterprofile import ClusterProfile
 from hanse.model.kinds.federation import CLUSTER_ID, CLUSTER_SET, SYSTEM
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Key, Plan
-from tests.features.federation.builders import FEATURE, HERE, claim, federation, sight
+from tests.features.federation.builders import FEATURE, HERE, claim, federation, observed
 from tests.support.builders import cluster
 from tests.support.federation import CRDS, FederationScenario
 from tests.support.scenario import Scenario, describe_writes
@@ -25,13 +25,13 @@ SERVED = (
 
 def test_properties_are_written_beside_claims_where_they_are_served() -> None:
     twin = claim("zzz", "oslo", CLUSTER_ID)  # slipped in beside the id, and counts for nothing
-    said = (claim(CLUSTER_ID, HERE), claim(CLUSTER_SET, "league"), claim("other", "x"), twin)
+    claims = (claim(CLUSTER_ID, HERE), claim(CLUSTER_SET, "league"), claim("other", "x"), twin)
 
-    plan = FEATURE.plan(PROPERTIES, sight(*said, facts=SERVED))
-    without = FEATURE.plan(PROPERTIES, sight(*said))
+    plan = FEATURE.plan(PROPERTIES, observed(*claims, facts=SERVED))
+    without = FEATURE.plan(PROPERTIES, observed(*claims))
 
-    told = {d.object.name: getattr(d.object, "spec").value for d in plan.desired}  # noqa: B009 - of any kind
-    assert told == {"cluster.clusterset.k8s.io": HERE, "clusterset.k8s.io": "league"}
+    reported = {d.object.name: getattr(d.object, "spec").value for d in plan.desired}  # noqa: B009 - of any kind
+    assert reported == {"cluster.clusterset.k8s.io": HERE, "clusterset.k8s.io": "league"}
     assert without == Plan()
 
 
@@ -40,7 +40,7 @@ def test_a_profile_reports_whether_a_cluster_is_reachable() -> None:
         cluster(HERE, Role.LOCAL, Role.MEMBER),
         cluster("bergen", Role.MEMBER, phase=Phase.UNREACHABLE),
     ]
-    seen = sight(federation(HERE, "bergen"), clusters=states, facts=SERVED)
+    seen = observed(federation(HERE, "bergen"), clusters=states, facts=SERVED)
 
     (away,) = FEATURE.plan(Key(PROFILE, "bergen"), seen).desired
     (here,) = FEATURE.plan(Key(PROFILE, HERE), seen).desired

@@ -1,4 +1,4 @@
-"""Where members are, and who should lead them."""
+"""Connections to members, and the preference of their leaders."""
 
 import pytest
 from hypothesis import given
@@ -23,8 +23,8 @@ from tests.features.federation.builders import (
     SUPERVISES,
     claim,
     federation,
+    observed,
     secret,
-    sight,
 )
 from tests.support.builders import annotated, cluster, snapshot, stored
 
@@ -34,7 +34,7 @@ from tests.support.builders import annotated, cluster, snapshot, stored
     ("value", "supervises"), [("true", True), ("", True), ("false", False), ("False", False)]
 )
 def test_a_supervisor_claims_it_in_any_spelling(domain: str, value: str, supervises: bool) -> None:
-    claims = read_claims(sight(claim(f"supervisor.{domain}", value)), HERE)
+    claims = read_claims(observed(claim(f"supervisor.{domain}", value)), HERE)
 
     assert claims is not None
     assert claims.supervisor is supervises
@@ -44,20 +44,20 @@ def test_a_claim_may_be_named_by_its_field_in_capitals_and_by_a_property() -> No
     property_ = ClusterProperty(
         metadata=Meta(name="cluster.clusterset.k8s.io"), spec=ClusterPropertySpec(value="lubeck")
     )
-    seen = sight(claim("anything", "league", "clusterSet.k8s.io"), property_)
+    snapshot_ = observed(claim("anything", "league", "clusterSet.k8s.io"), property_)
 
-    claims = read_claims(seen, HERE)
+    claims = read_claims(snapshot_, HERE)
 
     assert claims is not None
     assert (claims.cluster_id, claims.cluster_set) == ("lubeck", "league")
 
 
 def test_every_member_has_a_connection_and_the_local_one_needs_no_secret() -> None:
-    seen = sight(*SUPERVISES, federation(HERE, "bergen"), secret("bergen", b"hush\n"))
+    snapshot_ = observed(*SUPERVISES, federation(HERE, "bergen"), secret("bergen", b"hush\n"))
 
-    home, bergen = connection_intents(seen)
+    local_objects, bergen = connection_intents(snapshot_)
 
-    assert isinstance(home, ClusterConnection)
+    assert isinstance(local_objects, ClusterConnection)
     assert isinstance(bergen, ClusterConnection)
     assert bergen.credentials == ServerCredentials("https://bergen.example:6443", PEM, "hush")
     assert (bergen.roles, bergen.stands) == (frozenset({Role.MEMBER}), True)
@@ -65,15 +65,17 @@ def test_every_member_has_a_connection_and_the_local_one_needs_no_secret() -> No
 
 def test_a_cluster_that_is_no_supervisor_has_no_connections() -> None:
     assert (
-        connection_intents(sight(claim(CLUSTER_ID, HERE), federation("bergen"), secret("bergen")))
+        connection_intents(
+            observed(claim(CLUSTER_ID, HERE), federation("bergen"), secret("bergen"))
+        )
         == ()
     )
 
 
 def test_an_invalid_entry_is_reported_by_its_field_and_hides_no_other() -> None:
-    seen = sight(*SUPERVISES, federation("oslo", "bergen"), secret("bergen"))
+    snapshot_ = observed(*SUPERVISES, federation("oslo", "bergen"), secret("bergen"))
 
-    oslo, bergen = connection_intents(seen)
+    oslo, bergen = connection_intents(snapshot_)
 
     assert isinstance(oslo, InvalidConnection)
     assert (oslo.field, oslo.reason) == ("spec.members[0].secret", "SecretMissing")
@@ -81,24 +83,24 @@ def test_an_invalid_entry_is_reported_by_its_field_and_hides_no_other() -> None:
 
 
 def test_an_agent_whose_id_is_not_the_claimed_one_makes_no_connection() -> None:
-    seen = sight(
+    snapshot_ = observed(
         claim(CLUSTER_ID, "rome"), claim(SUPERVISOR, ""), federation("bergen"), secret("bergen")
     )
 
-    (told,) = connection_intents(seen)
+    (intent,) = connection_intents(snapshot_)
 
-    assert isinstance(told, InvalidConnection)
-    assert told.reason == "ClusterIDMismatch"
+    assert isinstance(intent, InvalidConnection)
+    assert intent.reason == "ClusterIDMismatch"
 
 
 def test_abandoned_clusters_are_named_unless_they_are_members() -> None:
     membership = annotated(federation("bergen"), {ABANDONED: "bergen, oslo"})
 
     assert AbandonedCluster("oslo") in connection_intents(
-        sight(*SUPERVISES, membership, secret("bergen"))
+        observed(*SUPERVISES, membership, secret("bergen"))
     )
     assert AbandonedCluster("bergen") not in connection_intents(
-        sight(*SUPERVISES, membership, secret("bergen"))
+        observed(*SUPERVISES, membership, secret("bergen"))
     )
 
 
@@ -110,8 +112,8 @@ def test_who_supervises_no_longer_leaves_members_to_another_supervisor() -> None
     ]
     other = {"hamburg": (stored(claim(SUPERVISOR, "true")),)}
 
-    assert connection_intents(sight(clusters=connected)) == ()
-    assert set(connection_intents(sight(clusters=connected, objects=other))) == {
+    assert connection_intents(observed(clusters=connected)) == ()
+    assert set(connection_intents(observed(clusters=connected, objects=other))) == {
         ReleasedCluster(HERE),
         ReleasedCluster("bergen"),
         ReleasedCluster("hamburg"),
@@ -129,8 +131,8 @@ def test_supervisors_agree_on_who_leads_whom_and_share_children_evenly(
 ) -> None:
     supervisors = data.draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
     first: dict[str, list[str]] = {}
-    for me in supervisors:
-        said = {
+    for local in supervisors:
+        claims = {
             name: (
                 stored(claim(CLUSTER_ID, name)),
                 *((stored(claim(SUPERVISOR, "")),) if name in supervisors else ()),
@@ -138,14 +140,19 @@ def test_supervisors_agree_on_who_leads_whom_and_share_children_evenly(
             for name in names
         }
         states = [
-            cluster(n, *((Role.LOCAL, Role.MEMBER) if n == me else (Role.MEMBER,))) for n in names
+            cluster(n, *((Role.LOCAL, Role.MEMBER) if n == local else (Role.MEMBER,)))
+            for n in names
         ]
-        home = (*said[me], stored(federation(*names)), *(stored(secret(n)) for n in names))
-        seen = snapshot(FEATURE, me, states, {**said, me: home})
-        for way in connection_intents(seen):
+        local_objects = (
+            *claims[local],
+            stored(federation(*names)),
+            *(stored(secret(n)) for n in names),
+        )
+        snapshot_ = snapshot(FEATURE, local, states, {**claims, local: local_objects})
+        for way in connection_intents(snapshot_):
             assert isinstance(way, ClusterConnection)
             if not way.rivals:
-                first.setdefault(way.cluster, []).append(me)
+                first.setdefault(way.cluster, []).append(local)
 
     assert {c: len(leaders) for c, leaders in first.items()} == dict.fromkeys(names, 1)
     children = [first[n][0] for n in names if n not in supervisors]

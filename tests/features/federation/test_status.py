@@ -1,4 +1,4 @@
-"""What a Federation tells, and that it tells it once."""
+"""Status and conditions of a Federation."""
 
 from datetime import timedelta
 from typing import Any
@@ -34,8 +34,8 @@ from tests.features.federation.builders import (
     HERE,
     SUPERVISES,
     federation,
+    observed,
     secret,
-    sight,
 )
 from tests.support.builders import cluster
 from tinykube.virtual_time import EPOCH
@@ -55,12 +55,12 @@ def after(plan: Plan, before: Federation) -> Federation:
     return msgspec.convert(wire, Federation, strict=False)
 
 
-def tell(
+def plan_status_of(
     membership: Federation, *facts: Fact, clusters: tuple[ClusterState, ...] = (), **more: Any
 ) -> Plan:
     home = (*SUPERVISES, membership, secret("bergen"), secret("hamburg"))
     return FEATURE.plan(
-        KEY, sight(*home, *more.pop("here", ()), clusters=clusters, facts=facts, **more)
+        KEY, observed(*home, *more.pop("here", ()), clusters=clusters, facts=facts, **more)
     )
 
 
@@ -76,18 +76,20 @@ def test_the_status_has_each_member_with_its_leader() -> None:
     membership = federation(*MEMBERS)
     led = [Leadership(m, "hamburg_pod-1", 3, ours=False) for m in MEMBERS]
 
-    told = after(tell(membership, *led, clusters=connected(Phase.UNREACHABLE)), membership).status
+    status = after(
+        plan_status_of(membership, *led, clusters=connected(Phase.UNREACHABLE)), membership
+    ).status
 
-    assert {m.cluster_id: (m.reachable, m.leader) for m in told.members} == {
+    assert {m.cluster_id: (m.reachable, m.leader) for m in status.members} == {
         HERE: (True, "hamburg"),
         "bergen": (False, "hamburg"),
         "hamburg": (True, "hamburg"),
     }
-    assert told.leaders == ("hamburg",)
+    assert status.leaders == ("hamburg",)
 
 
 def test_unknown_values_are_kept() -> None:
-    standing = FederationStatus(
+    current = FederationStatus(
         leaders=("hamburg",),
         members=(
             MemberState(
@@ -100,11 +102,13 @@ def test_unknown_values_are_kept() -> None:
             ),
         ),
     )
-    membership = federation("bergen", status=standing)
+    membership = federation("bergen", status=current)
 
-    told = after(tell(membership, clusters=connected(Phase.CONNECTING)), membership).status
+    status = after(
+        plan_status_of(membership, clusters=connected(Phase.CONNECTING)), membership
+    ).status
 
-    assert told.members == standing.members
+    assert status.members == current.members
 
 
 def test_an_invalid_connection_is_reported_with_its_field() -> None:
@@ -113,11 +117,11 @@ def test_an_invalid_connection_is_reported_with_its_field() -> None:
         FEATURE_NAME, "bergen", "spec.members[0].secret", "TokenMissing", "it has no key token"
     )
 
-    plan = tell(membership, bad)
-    told = {c.type: c for c in after(plan, membership).status.conditions}
+    plan = plan_status_of(membership, bad)
+    status = {c.type: c for c in after(plan, membership).status.conditions}
 
-    assert told["Valid"].reason == "TokenMissing"
-    assert told["Valid"].message == "spec.members[0].secret: it has no key token"
+    assert status["Valid"].reason == "TokenMissing"
+    assert status["Valid"].message == "spec.members[0].secret: it has no key token"
     assert "TokenMissing" in [n.reason for n in plan.events]
 
 
@@ -125,15 +129,20 @@ def test_the_condition_is_kept_between_two_leaders() -> None:
     membership = federation(*MEMBERS)
     alive = LeaseLiveness(HERE, SYSTEM, HERE, "hamburg_1", True, EPOCH)
     led = after(
-        tell(membership, alive, clusters=connected(), here=[lease("hamburg_1")]), membership
+        plan_status_of(membership, alive, clusters=connected(), here=[lease("hamburg_1")]),
+        membership,
     )
     gone = LeaseLiveness(HERE, SYSTEM, HERE, "", False, EPOCH)
 
-    moment = tell(led, gone, clusters=connected(), here=[lease("")], after=timedelta(seconds=5))
-    later = tell(led, gone, clusters=connected(), here=[lease("")], after=timedelta(seconds=20))
+    soon = plan_status_of(
+        led, gone, clusters=connected(), here=[lease("")], after=timedelta(seconds=5)
+    )
+    later = plan_status_of(
+        led, gone, clusters=connected(), here=[lease("")], after=timedelta(seconds=20)
+    )
 
-    assert moment.requeue_after == timedelta(seconds=5)
-    assert _led(after(moment, led)) == "True"
+    assert soon.requeue_after == timedelta(seconds=5)
+    assert _led(after(soon, led)) == "True"
     assert _led(after(later, led)) == "False"
 
 
@@ -157,23 +166,23 @@ def written(membership: Federation) -> tuple[str, str, str] | None:
 
 def test_lasting_refusals_are_reported_by_the_leader() -> None:
     membership = federation(*MEMBERS)
-    trouble = [OURS, refused("web"), refused("fish", "Refused")]
+    outcomes = [OURS, refused("web"), refused("fish", "Refused")]
 
-    young = tell(membership, *trouble, clusters=connected())
-    plan = tell(membership, *trouble, clusters=connected(), after=LATER)
+    young = plan_status_of(membership, *outcomes, clusters=connected())
+    plan = plan_status_of(membership, *outcomes, clusters=connected(), after=LATER)
 
     assert written(after(young, membership)) is None
     assert young.requeue_after == timedelta(seconds=10)
-    told = (
+    status = (
         "bergen: Service antrea-plus-system/fish: exceeded quota: few; "
         "bergen: Service antrea-plus-system/web: exceeded quota: few"
     )
-    assert written(after(plan, membership)) == ("False", "WriteRefused", told)
+    assert written(after(plan, membership)) == ("False", "WriteRefused", status)
     assert "WriteRefused" in [n.reason for n in plan.events]
 
 
 @pytest.mark.parametrize(
-    "trouble",
+    "outcomes",
     [
         pytest.param([refused("web")], id="others-lead"),
         pytest.param([OURS, refused("web", "Failed")], id="only-not-yet"),
@@ -181,31 +190,36 @@ def test_lasting_refusals_are_reported_by_the_leader() -> None:
         pytest.param([OURS, refused("web", where="elsewhere")], id="of-no-member"),
     ],
 )
-def test_other_outcomes_are_not_reported(trouble: list[Fact]) -> None:
+def test_other_outcomes_are_not_reported(outcomes: list[Fact]) -> None:
     membership = federation(*MEMBERS)
 
     assert (
-        written(after(tell(membership, *trouble, clusters=connected(), after=LATER), membership))
+        written(
+            after(
+                plan_status_of(membership, *outcomes, clusters=connected(), after=LATER), membership
+            )
+        )
         is None
     )
 
 
 def test_a_refusal_is_kept_over_a_restart_and_cleared_once_nothing_is_refused() -> None:
     membership = federation(*MEMBERS)
-    told = after(
-        tell(membership, OURS, refused("web"), clusters=connected(), after=LATER), membership
+    status = after(
+        plan_status_of(membership, OURS, refused("web"), clusters=connected(), after=LATER),
+        membership,
     )
 
-    restarted = tell(told, OURS, clusters=connected(), after=LATER)
-    well = tell(told, OURS, clusters=connected(), after=timedelta(seconds=90))
+    restarted = plan_status_of(status, OURS, clusters=connected(), after=LATER)
+    cleared = plan_status_of(status, OURS, clusters=connected(), after=timedelta(seconds=90))
 
-    assert written(after(restarted, told)) == written(told)
+    assert written(after(restarted, status)) == written(status)
     assert restarted.requeue_after == timedelta(seconds=40)
-    assert written(after(well, told)) == ("True", "AllWritten", "")
+    assert written(after(cleared, status)) == ("True", "AllWritten", "")
 
 
 def test_a_refusal_enqueues_the_federation_only() -> None:
-    view = sight(*SUPERVISES, federation("bergen"))
+    view = observed(*SUPERVISES, federation("bergen"))
 
     def woken(outcome: WriteOutcome) -> list[Key]:
         return list(FEATURE.keys_for(FactChange(None, outcome), view))
@@ -249,8 +263,10 @@ def test_planning_the_status_twice_changes_nothing(
     membership = federation(*MEMBERS)
     here = [lease("lubeck_a")]
 
-    first = after(tell(membership, *facts, clusters=states, here=here), membership)
-    second = tell(first, *facts, clusters=states, here=here, after=timedelta(seconds=later))
+    first = after(plan_status_of(membership, *facts, clusters=states, here=here), membership)
+    second = plan_status_of(
+        first, *facts, clusters=states, here=here, after=timedelta(seconds=later)
+    )
 
     (patch,) = second.patches
     assert not patch_has_effect(patch.change, first)

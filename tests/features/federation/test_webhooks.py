@@ -1,4 +1,4 @@
-"""What people are kept from doing to claims and federations."""
+"""Admission of ClusterClaims, ClusterProperties and Federations."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def federation(*members: Member, name: str = "league", cluster_set: str = "") ->
     return Federation(metadata=Meta(name=name), spec=spec)
 
 
-def sight(*objects: Object, phase: Phase = Phase.SYNCED) -> Snapshot:
+def observed(*objects: Object, phase: Phase = Phase.SYNCED) -> Snapshot:
     home = cluster("lubeck", Role.LOCAL, phase=phase)
     return snapshot(Membership(), "lubeck", [home], {"lubeck": [stored(o) for o in objects]})
 
@@ -65,23 +65,25 @@ HERE = claim(CLUSTER_ID, "lubeck")
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "admission_request",
     [
         pytest.param(review("UPDATE", claim(CLUSTER_ID, "oslo"), HERE), id="changed"),
         pytest.param(review("DELETE", before=HERE), id="deleted"),
         pytest.param(review("UPDATE", claim(CLUSTER_ID, "lubeck", "x"), HERE), id="renamed"),
     ],
 )
-def test_the_id_of_a_cluster_stays_while_a_federation_exists(asked: AdmissionRequest) -> None:
-    verdict = ClusterClaimWebhook().review(asked, sight(HERE, federation()))
+def test_the_id_of_a_cluster_stays_while_a_federation_exists(
+    admission_request: AdmissionRequest,
+) -> None:
+    decision = ClusterClaimWebhook().review(admission_request, observed(HERE, federation()))
 
-    assert isinstance(verdict, Deny)
-    assert "Federation league" in verdict.message
-    assert ClusterClaimWebhook().review(asked, sight(HERE)) == Allow()
+    assert isinstance(decision, Deny)
+    assert "Federation league" in decision.message
+    assert ClusterClaimWebhook().review(admission_request, observed(HERE)) == Allow()
 
 
 def test_other_claims_and_labels_of_the_id_may_change() -> None:
-    seen = sight(HERE, federation())
+    seen = observed(HERE, federation())
     other = claim(CLUSTER_SET, "old")
 
     assert ClusterClaimWebhook().review(review("DELETE", before=other), seen) == Allow()
@@ -91,27 +93,27 @@ def test_other_claims_and_labels_of_the_id_may_change() -> None:
 def test_a_second_id_beside_the_first_is_refused() -> None:
     twin = claim("twin", "oslo", "ID.k8s.io")
 
-    verdict = ClusterClaimWebhook().review(review("CREATE", twin), sight(HERE))
+    decision = ClusterClaimWebhook().review(review("CREATE", twin), observed(HERE))
 
-    assert isinstance(verdict, Deny)
-    assert "'lubeck' already" in verdict.message
+    assert isinstance(decision, Deny)
+    assert "'lubeck' already" in decision.message
 
 
 def test_another_claim_does_not_become_a_second_id() -> None:
     before, after = claim("other", "oslo"), claim("other", "oslo", CLUSTER_ID)
 
-    verdict = ClusterClaimWebhook().review(
-        review("UPDATE", after, before), sight(HERE, before, federation())
+    decision = ClusterClaimWebhook().review(
+        review("UPDATE", after, before), observed(HERE, before, federation())
     )
 
-    assert isinstance(verdict, Deny)
-    assert "this cluster's id is 'lubeck' already" in verdict.message
+    assert isinstance(decision, Deny)
+    assert "this cluster's id is 'lubeck' already" in decision.message
 
 
 def test_a_second_id_that_slipped_in_counts_for_nothing_and_may_go() -> None:
     twin = claim("aaa", "oslo", CLUSTER_ID)
     last = claim("zzz", "oslo", CLUSTER_ID)
-    seen = sight(HERE, twin, last, federation())
+    seen = observed(HERE, twin, last, federation())
 
     assert read_claims(seen, "lubeck") == Claims("lubeck", "", supervisor=False)
     assert ClusterClaimWebhook().review(review("DELETE", before=twin), seen) == Allow()
@@ -119,7 +121,7 @@ def test_a_second_id_that_slipped_in_counts_for_nothing_and_may_go() -> None:
 
 
 def test_before_federations_were_read_the_answer_is_to_try_again() -> None:
-    seen = sight(HERE, phase=Phase.CONNECTING)
+    seen = observed(HERE, phase=Phase.CONNECTING)
 
     verdicts = [
         ClusterClaimWebhook().review(review("DELETE", before=HERE), seen),
@@ -130,12 +132,12 @@ def test_before_federations_were_read_the_answer_is_to_try_again() -> None:
 
 
 def test_a_cluster_has_one_federation() -> None:
-    verdict = FederationWebhook().review(
-        review("CREATE", federation(name="second")), sight(federation())
+    decision = FederationWebhook().review(
+        review("CREATE", federation(name="second")), observed(federation())
     )
 
-    assert isinstance(verdict, Deny)
-    assert verdict.message.startswith("metadata.name: Federation league exists")
+    assert isinstance(decision, Deny)
+    assert decision.message.startswith("metadata.name: Federation league exists")
 
 
 @pytest.mark.parametrize(
@@ -164,23 +166,23 @@ def test_a_cluster_has_one_federation() -> None:
     ],
 )
 def test_a_bad_member_is_refused_by_its_field(members: tuple[Member, ...], field: str) -> None:
-    verdict = FederationWebhook().review(review("CREATE", federation(*members)), sight())
+    decision = FederationWebhook().review(review("CREATE", federation(*members)), observed())
 
-    assert isinstance(verdict, Deny)
-    assert verdict.message.startswith(f"{field}: ")
+    assert isinstance(decision, Deny)
+    assert decision.message.startswith(f"{field}: ")
 
 
 def test_another_cluster_set_than_was_claimed_is_refused() -> None:
-    seen = sight(claim(CLUSTER_SET, "league"))
+    seen = observed(claim(CLUSTER_SET, "league"))
 
-    verdict = FederationWebhook().review(review("CREATE", federation(cluster_set="other")), seen)
+    decision = FederationWebhook().review(review("CREATE", federation(cluster_set="other")), seen)
 
-    assert isinstance(verdict, Deny)
-    assert verdict.message.startswith("spec.clusterSet: ")
+    assert isinstance(decision, Deny)
+    assert decision.message.startswith("spec.clusterSet: ")
 
 
 @pytest.mark.parametrize(
-    ("data", "word"),
+    ("data", "text"),
     [
         pytest.param(None, "does not exist", id="none"),
         pytest.param({}, "no key token", id="no token"),
@@ -188,22 +190,22 @@ def test_another_cluster_set_than_was_claimed_is_refused() -> None:
         pytest.param({"token": b"t", "ca.crt": b"x"}, "no certificate", id="no PEM"),
     ],
 )
-def test_an_unusable_secret_is_a_warning(data: Any, word: str) -> None:
+def test_an_unusable_secret_is_a_warning(data: Any, text: str) -> None:
     secret = Secret(metadata=Meta(name="bergen", namespace=SYSTEM), data=data or {})
-    seen = sight(*([secret] if data is not None else []))
+    seen = observed(*([secret] if data is not None else []))
 
-    verdict = FederationWebhook().review(review("CREATE", federation(member("bergen"))), seen)
+    decision = FederationWebhook().review(review("CREATE", federation(member("bergen"))), seen)
 
-    assert isinstance(verdict, Allow)
-    (warning,) = verdict.warnings
+    assert isinstance(decision, Allow)
+    (warning,) = decision.warnings
     assert warning.startswith("spec.members[0].secret: ")
-    assert word in warning
+    assert text in warning
 
 
 def test_an_invalid_federation_may_be_labelled() -> None:
     bad = federation(member("Bergen"))
 
-    assert FederationWebhook().review(review("UPDATE", bad, bad), sight(bad)) == Allow()
+    assert FederationWebhook().review(review("UPDATE", bad, bad), observed(bad)) == Allow()
 
 
 def test_webhooks_have_rules_for_what_they_review() -> None:

@@ -1,4 +1,4 @@
-"""Machines of three kinds and snapshots in a few words."""
+"""Builders of machines of three kinds, and of snapshots."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -35,7 +35,7 @@ FEATURE = Machines()
 ENTITIES = KindServed(HERE, ExternalEntity.kind, served=True)
 
 
-def ours(
+def virtual_machine(
     name: str = "db-1",
     internal: str = "10.7.0.1",
     external: str = "",
@@ -60,7 +60,9 @@ def ours(
     )
 
 
-def nephes(name: str, address: str, tags: dict[str, str], state: str = "running") -> CloudMachine:
+def cloud_machine(
+    name: str, address: str, tags: dict[str, str], state: str = "running"
+) -> CloudMachine:
     interface = CloudInterface(
         name="eth0", ips=(CloudAddress(address=address, address_type="InternalIP"),)
     )
@@ -72,7 +74,7 @@ def nephes(name: str, address: str, tags: dict[str, str], state: str = "running"
     )
 
 
-def kubevirts(
+def virtual_machine_instance(
     name: str, address: str, phase: str = "Running", **meta: Any
 ) -> VirtualMachineInstance:
     interface = InstanceInterface(name="default", ip_address=address)
@@ -84,13 +86,13 @@ def kubevirts(
     )
 
 
-def seen(*objects: Object, facts: Iterable[Fact] = ()) -> Snapshot:
+def observed(*objects: Object, facts: Iterable[Fact] = ()) -> Snapshot:
     return snapshot(FEATURE, HERE, [cluster(HERE, Role.LOCAL)], {HERE: objects}, facts)
 
 
-def planned(view: Snapshot, name: str = "db", topic: str = "service") -> Plan:
+def plan_for(view: Snapshot, name: str = "db", topic: str = "service") -> Plan:
     return FEATURE.plan(Key(topic, name, SHOP), view)
 
 
-def wanted(plan: Plan, kind: type[K]) -> list[K]:
+def desired(plan: Plan, kind: type[K]) -> list[K]:
     return [d.object for d in plan.desired if isinstance(d.object, kind)]

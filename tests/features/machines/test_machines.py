@@ -1,4 +1,4 @@
-"""What machines become by their tags, whichever kind describes them."""
+"""VM Services and ExternalEntities of machines of all kinds."""
 
 import msgspec
 import pytest
@@ -24,72 +24,86 @@ from tests.features.machines.builders import (
     PORTS,
     SHOP,
     TAG,
-    kubevirts,
-    nephes,
-    ours,
-    planned,
-    seen,
-    wanted,
+    cloud_machine,
+    desired,
+    observed,
+    plan_for,
+    virtual_machine,
+    virtual_machine_instance,
 )
 from tests.support.builders import stored
 from tinykube.virtual_time import EPOCH
 
 
 def addresses(plan: Plan) -> list[str]:
-    slices = wanted(plan, EndpointSlice)
+    slices = desired(plan, EndpointSlice)
     return [a for s in slices for e in s.endpoints or () for a in e.addresses]
 
 
 @pytest.mark.parametrize(
     "machine",
     [
-        pytest.param(ours("m", "10.7.0.1"), id="ours"),
-        pytest.param(nephes("m", "10.7.0.1", {TAG: "db"}), id="nephe"),
-        pytest.param(kubevirts("m", "10.7.0.1", labels={TAG: "db"}), id="KubeVirt, label"),
-        pytest.param(kubevirts("m", "10.7.0.1", annotations={TAG: "db"}), id="KubeVirt too"),
-        pytest.param(ours("m", tags={"svc.antreaplus.vmware-tanzu.com": "db"}), id="as tanzu"),
-        pytest.param(ours("m", tags={"svc.antreaplus.tanzu-vmware.com": "db"}), id="turned round"),
-        pytest.param(ours("m", tags={"svc.antreaplus.vmware-tanzue.com": "db"}), id="misspelled"),
+        pytest.param(virtual_machine("m", "10.7.0.1"), id="ours"),
+        pytest.param(cloud_machine("m", "10.7.0.1", {TAG: "db"}), id="nephe"),
+        pytest.param(
+            virtual_machine_instance("m", "10.7.0.1", labels={TAG: "db"}), id="KubeVirt, label"
+        ),
+        pytest.param(
+            virtual_machine_instance("m", "10.7.0.1", annotations={TAG: "db"}), id="KubeVirt too"
+        ),
+        pytest.param(
+            virtual_machine("m", tags={"svc.antreaplus.vmware-tanzu.com": "db"}), id="as tanzu"
+        ),
+        pytest.param(
+            virtual_machine("m", tags={"svc.antreaplus.tanzu-vmware.com": "db"}), id="turned round"
+        ),
+        pytest.param(
+            virtual_machine("m", tags={"svc.antreaplus.vmware-tanzue.com": "db"}), id="misspelled"
+        ),
     ],
 )
 def test_a_tagged_machine_is_a_service(machine: Object) -> None:
-    plan = planned(seen(machine))
+    plan = plan_for(observed(machine))
 
-    [service] = wanted(plan, Service)
+    [service] = desired(plan, Service)
     assert VM_SERVICE in service.metadata.annotations
     assert service.headless
-    [piece] = wanted(plan, EndpointSlice)
-    assert piece.metadata.labels["kubernetes.io/service-name"] == "db"
+    [endpoint_slice] = desired(plan, EndpointSlice)
+    assert endpoint_slice.metadata.labels["kubernetes.io/service-name"] == "db"
     assert addresses(plan) == ["10.7.0.1"]
-    assert [e.hostname for e in piece.endpoints or ()] == [dns_label("m")]
+    assert [e.hostname for e in endpoint_slice.endpoints or ()] == [dns_label("m")]
 
 
 @pytest.mark.parametrize(
-    ("machine", "told"),
+    ("machine", "reported"),
     [
-        pytest.param(ours(external="203.0.113.5"), ["203.0.113.5"], id="external first"),
-        pytest.param(ours(internal="fd00::5"), ["fd00::5"], id="IPv6"),
-        pytest.param(ours(external="fd00::5"), ["10.7.0.1", "fd00::5"], id="2"),
-        pytest.param(ours(internal="127.0.0.1"), [], id="loopback is none"),
-        pytest.param(ours(state="stopped"), [], id="stopped"),
-        pytest.param(ours(state="Running"), ["10.7.0.1"], id="running, in capitals"),
-        pytest.param(kubevirts("m", "10.7.0.1", "Pending", labels={TAG: "db"}), [], id="pending"),
+        pytest.param(virtual_machine(external="203.0.113.5"), ["203.0.113.5"], id="external first"),
+        pytest.param(virtual_machine(internal="fd00::5"), ["fd00::5"], id="IPv6"),
+        pytest.param(virtual_machine(external="fd00::5"), ["10.7.0.1", "fd00::5"], id="2"),
+        pytest.param(virtual_machine(internal="127.0.0.1"), [], id="loopback is none"),
+        pytest.param(virtual_machine(state="stopped"), [], id="stopped"),
+        pytest.param(virtual_machine(state="Running"), ["10.7.0.1"], id="running, in capitals"),
+        pytest.param(
+            virtual_machine_instance("m", "10.7.0.1", "Pending", labels={TAG: "db"}),
+            [],
+            id="pending",
+        ),
     ],
 )
-def test_the_address_of_a_machine(machine: Object, told: list[str]) -> None:
-    assert addresses(planned(seen(machine))) == told
+def test_the_address_of_a_machine(machine: Object, reported: list[str]) -> None:
+    assert addresses(plan_for(observed(machine))) == reported
 
 
 def test_machines_of_all_kinds_share_a_service_and_its_ports_are_joined() -> None:
-    view = seen(
-        ours("a", "10.7.0.1", tags={TAG: "db", PORTS: "sql:5432"}),
-        nephes("b", "10.7.0.2", {TAG: "db", PORTS: "sql:5432/TCP,9100/TCP"}),
-        kubevirts("c", "10.7.0.3", annotations={TAG: "db", PORTS: "sql:5432/UDP"}),
+    view = observed(
+        virtual_machine("a", "10.7.0.1", tags={TAG: "db", PORTS: "sql:5432"}),
+        cloud_machine("b", "10.7.0.2", {TAG: "db", PORTS: "sql:5432/TCP,9100/TCP"}),
+        virtual_machine_instance("c", "10.7.0.3", annotations={TAG: "db", PORTS: "sql:5432/UDP"}),
     )
 
-    plan = planned(view)
+    plan = plan_for(view)
 
-    [service] = wanted(plan, Service)
+    [service] = desired(plan, Service)
     assert [(p.name, p.port, p.protocol) for p in service.spec.ports] == [
         ("sql", 5432, "TCP"),
         ("udp-5432", 5432, "UDP"),
@@ -100,28 +114,28 @@ def test_machines_of_all_kinds_share_a_service_and_its_ports_are_joined() -> Non
 
 
 def test_the_service_stays_without_endpoints_until_the_last_machine_is_gone() -> None:
-    assert wanted(planned(seen(ours(state="stopped"))), Service)
-    assert planned(seen()) == Plan()
+    assert desired(plan_for(observed(virtual_machine(state="stopped"))), Service)
+    assert plan_for(observed()) == Plan()
 
 
 def test_a_machine_without_a_name_is_called_by_its_id() -> None:
-    machine = ours(tags={TAG: ""}, id_="i-0A1b")
+    machine = virtual_machine(tags={TAG: ""}, id_="i-0A1b")
     [key] = [
         k
-        for k in FEATURE.keys_for(ObjectChange(HERE, None, machine), seen(machine))
+        for k in FEATURE.keys_for(ObjectChange(HERE, None, machine), observed(machine))
         if k.topic == "service"
     ]
 
     assert key.name.startswith("i-0a1b-")
-    [service] = wanted(FEATURE.plan(key, seen(machine)), Service)
+    [service] = desired(FEATURE.plan(key, observed(machine)), Service)
     assert service.metadata.name == key.name
 
 
 def test_federation_tags_are_carried_over_to_the_service() -> None:
     mark = "svc.global.federated.antreaplus.vmware.com"
-    plan = planned(seen(ours(tags={TAG: "db", mark: "all-db", "team": "x"})))
+    plan = plan_for(observed(virtual_machine(tags={TAG: "db", mark: "all-db", "team": "x"})))
 
-    [service] = wanted(plan, Service)
+    [service] = desired(plan, Service)
     assert service.metadata.annotations == {VM_SERVICE: "true", mark: "all-db"}
 
 
@@ -133,8 +147,10 @@ def test_a_service_that_must_lose_or_get_its_address_is_recreated() -> None:
         )
     )
 
-    assert planned(seen(headless, ours(tags={TAG: "db", PORTS: "80"}))).desired == ()
-    assert planned(seen(headless, ours())).desired != ()
+    assert (
+        plan_for(observed(headless, virtual_machine(tags={TAG: "db", PORTS: "80"}))).desired == ()
+    )
+    assert plan_for(observed(headless, virtual_machine())).desired != ()
 
 
 def test_a_foreign_service_of_that_name_is_left_alone_and_reported() -> None:
@@ -148,26 +164,26 @@ def test_a_foreign_service_of_that_name_is_left_alone_and_reported() -> None:
         ClusterObjectRef(HERE, object_ref(foreign)), "Foreign", "it was not made by Hanse", EPOCH
     )
 
-    plan = planned(seen(foreign, ours(), facts=[taken]))
+    plan = plan_for(observed(foreign, virtual_machine(), facts=[taken]))
 
-    told = {
+    reported = {
         p.place.ref.kind.name: [
             (c["type"], c["status"], c["reason"]) for c in p.change["status"]["conditions"]
         ]
         for p in plan.patches
     }
-    assert told == {
+    assert reported == {
         "VirtualMachine": [("Served", "False", "NameTaken")],
         "Service": [("MachineNameFree", "False", "NameTaken")],
     }
     assert {n.reason for n in plan.events} == {"NameTaken"}
 
-    [standing] = [
-        replace(ours(), status=msgspec.convert(p.change["status"], VirtualMachineStatus))
+    [current] = [
+        replace(virtual_machine(), status=msgspec.convert(p.change["status"], VirtualMachineStatus))
         for p in plan.patches
         if p.place.ref.kind == VirtualMachine.kind
     ]
-    restarted, empty = planned(seen(foreign, standing)), planned(seen(standing))
+    restarted, empty = plan_for(observed(foreign, current)), plan_for(observed(current))
     assert "Served" not in [n.reason for n in (*restarted.events, *empty.events)]
     assert [p for p in empty.patches if p.place.ref.kind == VirtualMachine.kind] == []
     assert {c["status"] for p in restarted.patches for c in p.change["status"]["conditions"]} == {
@@ -176,7 +192,7 @@ def test_a_foreign_service_of_that_name_is_left_alone_and_reported() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tags", "said"),
+    ("tags", "message"),
     [
         pytest.param({TAG: "Not_a_name"}, f"tag {TAG}: 'Not_a_name' cannot be", id="name"),
         pytest.param(
@@ -186,24 +202,24 @@ def test_a_foreign_service_of_that_name_is_left_alone_and_reported() -> None:
         pytest.param({TAG: "db", PORTS: "80/ICMP"}, "'80/ICMP' is not like", id="protocol"),
     ],
 )
-def test_a_bad_tag_is_reported_on_the_machine(tags: dict[str, str], said: str) -> None:
-    machine = ours(tags=tags)
-    view = seen(machine)
+def test_a_bad_tag_is_reported_on_the_machine(tags: dict[str, str], message: str) -> None:
+    machine = virtual_machine(tags=tags)
+    view = observed(machine)
 
     plans = [
         FEATURE.plan(k, view) for k in FEATURE.keys_for(ObjectChange(HERE, None, machine), view)
     ]
 
-    told = [c for plan in plans for p in plan.patches for c in p.change["status"]["conditions"]]
-    assert [c["reason"] for c in told] == ["InvalidTag"]
-    assert said in told[0]["message"]
+    reported = [c for plan in plans for p in plan.patches for c in p.change["status"]["conditions"]]
+    assert [c["reason"] for c in reported] == ["InvalidTag"]
+    assert message in reported[0]["message"]
 
 
 @pytest.mark.parametrize(
     "address", ["", "300.1.1.1", "127.0.0.1", "::ffff:10.0.0.1", "2001:db8::1%eth0"]
 )
 def test_a_machine_without_an_address_is_reported_and_blocks_no_other(address: str) -> None:
-    plan = planned(seen(ours("bad", address), ours("good", "10.7.0.2")))
+    plan = plan_for(observed(virtual_machine("bad", address), virtual_machine("good", "10.7.0.2")))
 
     assert addresses(plan) == ["10.7.0.2"]
     [notice] = plan.events
@@ -211,15 +227,15 @@ def test_a_machine_without_an_address_is_reported_and_blocks_no_other(address: s
 
 
 def test_a_machine_that_does_not_run_needs_no_address() -> None:
-    assert planned(seen(ours("off", "", state="stopped"))).events == ()
+    assert plan_for(observed(virtual_machine("off", "", state="stopped"))).events == ()
 
 
 def test_each_machine_and_each_service_has_an_entity() -> None:
-    machine = ours(tags={TAG: "db", PORTS: "sql:5432", "team": "x", "bad key!": "y"})
-    view = seen(machine, ours("db-2", "10.7.0.2"), facts=[ENTITIES])
+    machine = virtual_machine(tags={TAG: "db", PORTS: "sql:5432", "team": "x", "bad key!": "y"})
+    view = observed(machine, virtual_machine("db-2", "10.7.0.2"), facts=[ENTITIES])
 
-    [of_machine] = wanted(planned(view, "db-1", "machine0"), ExternalEntity)
-    [of_service] = wanted(planned(view), ExternalEntity)
+    [of_machine] = desired(plan_for(view, "db-1", "machine0"), ExternalEntity)
+    [of_service] = desired(plan_for(view), ExternalEntity)
 
     assert of_machine.metadata.labels == {
         TAG: "db",
@@ -233,17 +249,19 @@ def test_each_machine_and_each_service_has_an_entity() -> None:
 
 
 def test_where_entities_are_not_served_none_is_wanted() -> None:
-    view = seen(ours())
+    view = observed(virtual_machine())
 
-    assert planned(view, "db-1", "machine0") == Plan()
-    assert wanted(planned(view), ExternalEntity) == []
+    assert plan_for(view, "db-1", "machine0") == Plan()
+    assert desired(plan_for(view), ExternalEntity) == []
 
 
 def test_a_machine_of_a_name_that_two_kinds_share_has_an_entity_for_each() -> None:
-    view = seen(ours("m"), nephes("m", "10.7.0.2", {TAG: "db"}), facts=[ENTITIES])
+    view = observed(
+        virtual_machine("m"), cloud_machine("m", "10.7.0.2", {TAG: "db"}), facts=[ENTITIES]
+    )
 
-    [one] = wanted(planned(view, "m", "machine0"), ExternalEntity)
-    [two] = wanted(planned(view, "m", "machine1"), ExternalEntity)
+    [one] = desired(plan_for(view, "m", "machine0"), ExternalEntity)
+    [two] = desired(plan_for(view, "m", "machine1"), ExternalEntity)
 
     assert one.metadata.name != two.metadata.name
 
@@ -259,4 +277,4 @@ def test_different_ids_give_different_names(one: str, other: str) -> None:
 
 
 def test_an_unknown_key_wants_nothing() -> None:
-    assert FEATURE.plan(Key("machine9", "m", SHOP), seen()) == Plan()
+    assert FEATURE.plan(Key("machine9", "m", SHOP), observed()) == Plan()
