@@ -34,11 +34,7 @@ from tinykube.controllers.objects import (
     status_of,
     time_until_next_available,
 )
-from tinykube.controllers.owner_references import (
-    claim_objects,
-    controller_keys,
-    potential_owner_keys,
-)
+from tinykube.controllers.owner_references import claim_pods_and_revisions, owner_keys
 from tinykube.controllers.pod_template import REVISION_LABEL, pod_from_template
 from tinykube.controllers.revisions import find_revisions, revisions_to_delete
 from tinykube.controllers.scheduler import node_fits
@@ -71,24 +67,20 @@ class DaemonSetController:
             for one in lister.objects(DAEMON_SETS):
                 yield Key(DAEMON_SETS, namespace_of(one), name_of(one))
         else:
-            yield from controller_keys(change, "DaemonSet", DAEMON_SETS)
-            if change.store == PODS:
-                yield from potential_owner_keys(change, DAEMON_SETS, lister)
+            yield from owner_keys(change, "DaemonSet", DAEMON_SETS, lister)
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
         daemon_set = lister.get(DAEMON_SETS, key.namespace, key.name)
         if daemon_set is None:
             return DONE
-        pods = claim_objects(daemon_set, PODS, lister)
-        revisions = claim_objects(daemon_set, CONTROLLER_REVISIONS, lister)
-        if pods.writes or revisions.writes:
-            return Result((*pods.writes, *revisions.writes))
-        history = find_revisions(daemon_set, revisions.claimed, lister)
-        update = history.update
-        result = sync_daemon_set(
-            daemon_set, update, pods.claimed, tuple(lister.objects(NODES)), lister.now
-        )
-        old = revisions_to_delete(daemon_set, revisions.claimed, (name_of(update),), pods.claimed)
+        claims = claim_pods_and_revisions(daemon_set, lister)
+        if claims.writes:
+            return Result(claims.writes)
+        history = find_revisions(daemon_set, claims.revisions, lister)
+        nodes = tuple(lister.objects(NODES))
+        result = sync_daemon_set(daemon_set, history.update, claims.pods, nodes, lister.now)
+        used = (name_of(history.update),)
+        old = revisions_to_delete(daemon_set, claims.revisions, used, claims.pods)
         return Result((*history.writes, *result.writes, *old), result.requeue_after)
 
 

@@ -47,11 +47,7 @@ from tinykube.controllers.objects import (
     spec_of,
     status_of,
 )
-from tinykube.controllers.owner_references import (
-    claim_objects,
-    controller_keys,
-    potential_owner_keys,
-)
+from tinykube.controllers.owner_references import claim_objects, owner_keys
 from tinykube.controllers.pod_template import (
     HASH_LABEL,
     normalized_template,
@@ -87,8 +83,7 @@ class DeploymentController:
             case "deployments.apps":
                 yield Key(DEPLOYMENTS, namespace_of(change.object), name_of(change.object))
             case "replicasets.apps":
-                yield from controller_keys(change, "Deployment", DEPLOYMENTS)
-                yield from potential_owner_keys(change, DEPLOYMENTS, lister)
+                yield from owner_keys(change, "Deployment", DEPLOYMENTS, lister)
             case _:
                 if change.type == "DELETED" or is_finished(change.object):
                     yield from self._keys_for_pod(change.object, lister)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from tinykube.controllers.controller import Key, Lister, Patch
+from tinykube.controllers.controller import CONTROLLER_REVISIONS, PODS, Key, Lister, Patch
 from tinykube.controllers.objects import (
     controller_reference_of,
     is_deleting,
@@ -72,6 +72,31 @@ def release_patch(owner: Object, store: str, obj: Object) -> Patch:
     return Patch(store, obj, {"metadata": {"ownerReferences": kept or None}})
 
 
+class WorkloadClaims(Struct, frozen=True):
+    """The pods and revisions that an owner controls, and the writes that adopt or release."""
+
+    pods: tuple[Object, ...]
+    revisions: tuple[Object, ...]
+    writes: tuple[Patch, ...] = ()
+
+
+def claim_pods_and_revisions(owner: Object, lister: Lister) -> WorkloadClaims:
+    """Claim the pods and ControllerRevisions of a StatefulSet or DaemonSet."""
+    pods = claim_objects(owner, PODS, lister)
+    revisions = claim_objects(owner, CONTROLLER_REVISIONS, lister)
+    return WorkloadClaims(pods.claimed, revisions.claimed, (*pods.writes, *revisions.writes))
+
+
+def owner_keys(change: Change, kind: str, store: str, lister: Lister) -> Iterator[Key]:
+    """The key of an object's controller or, for an orphan, those of its potential owners.
+
+    Orphaned revisions enqueue nothing: they are claimed with the next change of their owner.
+    """
+    yield from controller_keys(change, kind, store)
+    if change.store != CONTROLLER_REVISIONS:
+        yield from _potential_owner_keys(change, store, lister)
+
+
 def controller_keys(change: Change, kind: str, store: str) -> Iterator[Key]:
     """The key of the object's controller of the given kind, before and after the change."""
     names: set[str] = set()
@@ -83,7 +108,7 @@ def controller_keys(change: Change, kind: str, store: str) -> Iterator[Key]:
         yield Key(store, namespace_of(change.object), name)
 
 
-def potential_owner_keys(change: Change, store: str, lister: Lister) -> Iterator[Key]:
+def _potential_owner_keys(change: Change, store: str, lister: Lister) -> Iterator[Key]:
     """The keys of owners whose selectors match an orphan, which may adopt it."""
     obj = change.object
     if change.type == "DELETED" or controller_reference_of(obj) is not None:

@@ -35,11 +35,7 @@ from tinykube.controllers.objects import (
     status_of,
     time_until_next_available,
 )
-from tinykube.controllers.owner_references import (
-    claim_objects,
-    controller_keys,
-    potential_owner_keys,
-)
+from tinykube.controllers.owner_references import claim_objects, owner_keys
 from tinykube.controllers.pod_template import pod_from_template
 from tinykube.resources import Object
 from tinykube.storage import Change
@@ -62,8 +58,7 @@ class ReplicaSetController:
         if change.store == REPLICA_SETS:
             yield Key(REPLICA_SETS, namespace_of(change.object), name_of(change.object))
             return
-        yield from controller_keys(change, "ReplicaSet", REPLICA_SETS)
-        yield from potential_owner_keys(change, REPLICA_SETS, lister)
+        yield from owner_keys(change, "ReplicaSet", REPLICA_SETS, lister)
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
         replica_set = lister.get(REPLICA_SETS, key.namespace, key.name)

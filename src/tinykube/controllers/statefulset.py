@@ -37,11 +37,7 @@ from tinykube.controllers.objects import (
     status_of,
     time_until_next_available,
 )
-from tinykube.controllers.owner_references import (
-    claim_objects,
-    controller_keys,
-    potential_owner_keys,
-)
+from tinykube.controllers.owner_references import claim_pods_and_revisions, owner_keys
 from tinykube.controllers.pod_template import REVISION_LABEL
 from tinykube.controllers.revisions import RevisionHistory, find_revisions, revisions_to_delete
 from tinykube.controllers.statefulset_pods import (
@@ -74,26 +70,22 @@ class StatefulSetController:
                     if spec_of(one).get("volumeClaimTemplates"):
                         yield Key(STATEFUL_SETS, namespace_of(one), name_of(one))
         else:
-            yield from controller_keys(change, "StatefulSet", STATEFUL_SETS)
-            if change.store == PODS:
-                yield from potential_owner_keys(change, STATEFUL_SETS, lister)
+            yield from owner_keys(change, "StatefulSet", STATEFUL_SETS, lister)
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
         stateful_set = lister.get(STATEFUL_SETS, key.namespace, key.name)
         if stateful_set is None:
             return DONE
-        pods = claim_objects(stateful_set, PODS, lister)
-        revisions = claim_objects(stateful_set, CONTROLLER_REVISIONS, lister)
-        if pods.writes or revisions.writes:
-            return Result((*pods.writes, *revisions.writes))
-        members = [pod for pod in pods.claimed if ordinal_of(stateful_set, pod) is not None]
-        history = find_revisions(stateful_set, revisions.claimed, lister)
-        claims = _existing_claims(stateful_set, members, lister)
-        result = sync_stateful_set(stateful_set, history, members, claims, lister.now)
+        owned = claim_pods_and_revisions(stateful_set, lister)
+        if owned.writes:
+            return Result(owned.writes)
+        pods = [pod for pod in owned.pods if ordinal_of(stateful_set, pod) is not None]
+        history = find_revisions(stateful_set, owned.revisions, lister)
+        claims = _existing_claims(stateful_set, pods, lister)
+        result = sync_stateful_set(stateful_set, history, pods, claims, lister.now)
         used = (name_of(history.current), name_of(history.update))
-        old = revisions_to_delete(stateful_set, revisions.claimed, used, members)
-        writes = (*history.writes, *result.writes, *old)
-        return Result(writes, result.requeue_after)
+        old = revisions_to_delete(stateful_set, owned.revisions, used, pods)
+        return Result((*history.writes, *result.writes, *old), result.requeue_after)
 
 
 def _existing_claims(
