@@ -48,7 +48,7 @@ class ControllerLoop:
         self._watching_all = [one for one in controllers if not one.watches]
         self._controllers_by_store: dict[str, list[Controller]] = {}
         self._controllers = controllers
-        self._events: deque[StorageEvent] = deque()
+        self._storage_events: deque[StorageEvent] = deque()
         self._queue: deque[WorkItem] = deque()
         self._queued: set[WorkItem] = set()
         self._processing: set[WorkItem] = set()
@@ -61,12 +61,12 @@ class ControllerLoop:
 
     async def run(self, initial: Sequence[WorkItem] = ()) -> None:
         """Run until cancelled; `initial` items are processed before those of existing objects."""
-        unsubscribe = self._storage.subscribe(self._on_event)
+        unsubscribe = self._storage.subscribe(self._on_storage_event)
         try:
             async with asyncio.TaskGroup() as group:
                 for item in initial:
                     self._enqueue(item)
-                self._events.append(Restored(self._storage.version))
+                self._storage_events.append(Restored(self._storage.version))
                 self._wakeup.set()
                 while True:
                     await self._wakeup.wait()
@@ -82,15 +82,15 @@ class ControllerLoop:
         """Wait until nothing is queued or processing; delayed keys do not count."""
         await self._idle.wait()
 
-    def _on_event(self, event: StorageEvent) -> None:
-        self._events.append(event)
+    def _on_storage_event(self, event: StorageEvent) -> None:
+        self._storage_events.append(event)
         self._idle.clear()
         self._wakeup.set()
 
     async def _drain(self, group: asyncio.TaskGroup) -> None:
         """Process storage events and keys until nothing is queued."""
         processed = 0
-        while self._process_events() or self._queue or await self._write_next_event():
+        while self._process_storage_events() or self._queue or await self._write_next_event():
             if not self._queue:
                 continue
             if len(self._processing) >= _MAX_CONCURRENT:
@@ -120,16 +120,16 @@ class ControllerLoop:
     def _stored_event(self, event: Object) -> Object | None:
         return self._storage.get("events", namespace_of(event), name_of(event))
 
-    def _process_events(self) -> bool:
+    def _process_storage_events(self) -> bool:
         """Index changes and enqueue their keys; returns whether there was an event."""
-        had_events = bool(self._events)
-        while self._events:
-            match self._events.popleft():
+        had_events = bool(self._storage_events)
+        while self._storage_events:
+            match self._storage_events.popleft():
                 case Change() as change:
                     self._indexer.apply(change)
                     self._enqueue_for(change)
                 case Restored():
-                    self._events.clear()
+                    self._storage_events.clear()
                     for change in self._indexer.resync():
                         self._enqueue_for(change)
         return had_events
