@@ -11,7 +11,7 @@ from msgspec import Struct
 from hanse.kube.client import Client
 from hanse.kube.transport import Transport
 from hanse.kube.watch_events import Applied, Listed
-from hanse.kube.watcher import follow
+from hanse.kube.watcher import list_and_watch
 from hanse.model.objects import Object
 
 WaitName: TypeAlias = Callable[[Object], str | None]
@@ -34,11 +34,13 @@ class ObjectWaiter:
         self._complete: set[str] = set()
         self._waiting: list[tuple[set[str], asyncio.Future[None]]] = []
 
-    async def follow(
+    async def list_and_watch(
         self, transport: Transport, kind: type[Object], started: asyncio.Event
     ) -> None:
         """Watch until cancelled; resume, since a server may end a watch that is read too slowly."""
-        events = follow(Client(transport), kind, namespace=self.look.namespace, random=Random(0))
+        events = list_and_watch(
+            Client(transport), kind, namespace=self.look.namespace, random=Random(0)
+        )
         async with aclosing(events) as stream:
             async for event in stream:
                 match event:
@@ -87,7 +89,7 @@ async def object_waiters(
         for cluster, waiter in waiters.items():
             for kind in waiter.look.kinds:
                 started.append(asyncio.Event())
-                watch = waiter.follow(transports[cluster], kind, started[-1])
+                watch = waiter.list_and_watch(transports[cluster], kind, started[-1])
                 tasks.append(group.create_task(watch, name=f"watch {cluster}"))
         try:
             for one in started:

@@ -26,7 +26,7 @@ from hanse.local.up.bootstrap import (
     create_if_absent,
     install_crds,
 )
-from hanse.model.conditions import find
+from hanse.model.conditions import find_condition
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, EndpointSlice
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
@@ -129,7 +129,7 @@ def _mark(obj: Object, sources: int) -> str | None:
     meta = obj.metadata
     match obj:
         case ServiceExport():
-            ready = find(obj.status.conditions, "Ready")
+            ready = find_condition(obj.status.conditions, "Ready")
             done = ready is not None and ready.status == "True"
             return f"export {meta.name}" if done else None
         case ServiceImport():

@@ -13,7 +13,7 @@ from hanse.kube.discovery import DiscoveryChange, ServerVersion, refresh, server
 from hanse.kube.errors import Unreachable
 from hanse.kube.transport import JSON, Request, Response, Transport
 from hanse.kube.watch_events import Listed, NotServed
-from hanse.kube.watcher import follow
+from hanse.kube.watcher import list_and_watch
 from hanse.local.in_process import InProcess
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Node, Service
@@ -129,7 +129,7 @@ async def test_a_kind_is_asked_for_in_the_version_that_is_there() -> None:
 
 async def test_a_stream_finds_its_kind_in_another_version_as_soon_as_it_is_defined() -> None:
     client = Client(cluster())
-    stream = follow(client, ServiceExport, random=Random(1))
+    stream = list_and_watch(client, ServiceExport, random=Random(1))
 
     absent = await anext(stream)
     await define(client, "v1alpha1")

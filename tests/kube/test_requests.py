@@ -18,25 +18,27 @@ ROLE = Kind("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", na
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        pytest.param(requests.path_of(SERVICE), "/api/v1/services", id="everywhere"),
+        pytest.param(requests.resource_path(SERVICE), "/api/v1/services", id="everywhere"),
         pytest.param(
-            requests.path_of(SERVICE, "shop"), "/api/v1/namespaces/shop/services", id="namespace"
+            requests.resource_path(SERVICE, "shop"),
+            "/api/v1/namespaces/shop/services",
+            id="namespace",
         ),
         pytest.param(
-            requests.path_of(SERVICE, "shop", "web", "status"),
+            requests.resource_path(SERVICE, "shop", "web", "status"),
             "/api/v1/namespaces/shop/services/web/status",
             id="subresource",
         ),
         pytest.param(
-            requests.path_of(LEASE, "kube-system", "a"),
+            requests.resource_path(LEASE, "kube-system", "a"),
             "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/a",
             id="group",
         ),
         pytest.param(
-            requests.path_of(NODE, "ignored", "n1"), "/api/v1/nodes/n1", id="cluster-scoped"
+            requests.resource_path(NODE, "ignored", "n1"), "/api/v1/nodes/n1", id="cluster-scoped"
         ),
         pytest.param(
-            requests.path_of(ROLE, "", "system:basic user/x?"),
+            requests.resource_path(ROLE, "", "system:basic user/x?"),
             "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:basic%20user%2Fx%3F",
             id="quoted",
         ),

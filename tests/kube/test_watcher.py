@@ -21,7 +21,7 @@ from hanse.kube.watch_events import (
     Unreadable,
     WatchEvent,
 )
-from hanse.kube.watcher import follow
+from hanse.kube.watcher import list_and_watch
 from hanse.model.kinds.core import Service
 from tests.kube.scripted_transport import (
     Lines,
@@ -56,7 +56,7 @@ async def events(server: Scripted, count: int, *, pages: bool = True) -> list[Wa
 
 async def first(client: Client, count: int) -> list[WatchEvent[Service]]:
     told: list[WatchEvent[Service]] = []
-    async with aclosing(follow(client, Service, random=Random(1))) as stream:
+    async with aclosing(list_and_watch(client, Service, random=Random(1))) as stream:
         async for event in stream:
             told.append(event)
             if len(told) == count:
@@ -345,7 +345,7 @@ async def test_discovery_wakes_a_stream_that_waits_for_its_kind() -> None:
     server = Scripted(*[refusal(404, "NotFound")] * 8, page(service("a", 1), version=5), Lines())
     client = Client(server)
     client.supports_watch_list = False
-    stream = follow(client, Service, random=Random(1))
+    stream = list_and_watch(client, Service, random=Random(1))
 
     async with aclosing(stream):
         assert await anext(stream) == NotServed()

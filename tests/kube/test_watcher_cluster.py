@@ -13,7 +13,7 @@ from hanse.kube.client import Client
 from hanse.kube.store import Store
 from hanse.kube.transport import Request
 from hanse.kube.watch_events import Interrupted, Listed, NotServed, WatchEvent
-from hanse.kube.watcher import follow
+from hanse.kube.watcher import list_and_watch
 from hanse.local.in_process import InProcess
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.multicluster import ServiceExport
@@ -44,7 +44,7 @@ class Watched:
 
     async def run(self) -> None:
         client = Client(self.network.transport("us", "lubeck", InProcess(self.server)))
-        stream = follow(client, self._kind, namespace="default", random=Random(1))
+        stream = list_and_watch(client, self._kind, namespace="default", random=Random(1))
         async with aclosing(stream) as events:
             async for event in events:
                 self.events.append(event)

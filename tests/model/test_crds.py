@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 
-from hanse.model.crds import FOREIGN, OURS, STAND_IN, crd_of, crds, stand_ins
+from hanse.model.crds import FOREIGN_KINDS, OWN_KINDS, STAND_IN, crd_of, crds, placeholder_crds
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import Object, Wire, to_wire
@@ -19,7 +19,7 @@ Node = tuple[str, Wire]
 
 def schemas() -> Iterator[Node]:
     """Every node of every schema of ours, with its path."""
-    for kind in OURS:
+    for kind in OWN_KINDS:
         yield from nodes(kind.__name__, root(kind))
 
 
@@ -43,7 +43,7 @@ def test_every_node_says_its_type() -> None:
 
 
 def test_every_field_is_explained_in_a_sentence() -> None:
-    metadata = {f"{kind.__name__}.metadata{name}" for kind in OURS for name in ("", ".name")}
+    metadata = {f"{kind.__name__}.metadata{name}" for kind in OWN_KINDS for name in ("", ".name")}
     explained = {
         f"{path}.{name}": child.get("description", "")
         for path, node in schemas()
@@ -112,7 +112,7 @@ def test_unknown_fields_are_kept_only_where_a_template_is_carried() -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", OURS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", OWN_KINDS, ids=lambda kind: kind.__name__)
 def test_a_column_shows_one_value_that_exists(kind: type[Object]) -> None:
     for column in crd_of(kind)["spec"]["versions"][0]["additionalPrinterColumns"]:
         path = re.sub(r"\[\?\(@\.type==\"\w+\"\)\]", "[]", column["jsonPath"])
@@ -157,7 +157,7 @@ def test_the_scale_of_a_federated_set_is_that_of_its_template() -> None:
 def test_the_same_definitions_come_out_every_time() -> None:
     assert msgspec.json.encode(crds()) == msgspec.json.encode(crds())
     assert [crd["metadata"]["name"] for crd in crds()] == sorted(
-        f"{kind.kind.plural}.{kind.kind.group}" for kind in OURS
+        f"{kind.kind.plural}.{kind.kind.group}" for kind in OWN_KINDS
     )
 
 
@@ -170,8 +170,8 @@ def test_each_definition_is_a_value_of_its_own() -> None:
 
 
 def test_stand_ins_are_open_and_marked() -> None:
-    assert len(stand_ins()) == len(FOREIGN)
-    for crd in stand_ins():
+    assert len(placeholder_crds()) == len(FOREIGN_KINDS)
+    for crd in placeholder_crds():
         (schema, *_) = [v["schema"]["openAPIV3Schema"] for v in crd["spec"]["versions"]]
         assert schema["x-kubernetes-preserve-unknown-fields"] is True
         assert crd["metadata"]["labels"][STAND_IN] == "true"
@@ -183,7 +183,7 @@ def test_a_protected_group_says_that_nobody_approved_the_stand_in() -> None:
         crd["spec"]["group"]: crd["metadata"]
         .get("annotations", {})
         .get("api-approved.kubernetes.io")
-        for crd in stand_ins()
+        for crd in placeholder_crds()
     }
 
     assert told["about.k8s.io"] == told["externaldns.k8s.io"] == "unapproved, a stand-in"
@@ -213,7 +213,7 @@ def test_later_annotations_add_to_earlier_ones() -> None:
     }
 
 
-@pytest.mark.parametrize("kind", OURS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", OWN_KINDS, ids=lambda kind: kind.__name__)
 def test_the_struct_reads_all_that_a_good_object_says(kind: type[Object]) -> None:
     obj = msgspec.json.decode(msgspec.json.encode(good(kind)), type=kind)
 
@@ -244,8 +244,8 @@ def defaults(kind: type[Object]) -> set[str]:
 
 
 def test_each_kind_has_a_good_example_and_a_bad_one() -> None:
-    assert set(GOOD) == set(OURS)
-    assert {case.kind for case in BAD} == set(OURS)
+    assert set(GOOD) == set(OWN_KINDS)
+    assert {case.kind for case in BAD} == set(OWN_KINDS)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from hanse.cli.crds import command
-from hanse.model.crds import crds, stand_ins
+from hanse.model.crds import crds, placeholder_crds
 
 
 def run(*arguments: str) -> Result:
@@ -53,7 +53,7 @@ def test_several_kinds_can_be_asked_for() -> None:
 
 
 def test_stand_ins_are_printed_when_asked_for() -> None:
-    assert tuple(yaml.safe_load_all(run("--stand-ins").stdout)) == stand_ins()
+    assert tuple(yaml.safe_load_all(run("--stand-ins").stdout)) == placeholder_crds()
 
 
 def test_an_unknown_kind_is_named_with_those_there_are() -> None:

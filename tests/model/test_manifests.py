@@ -1,6 +1,6 @@
 """Objects that prepare a cluster."""
 
-from hanse.model.manifests import Subject, bindings, manifest, roles
+from hanse.model.manifests import Subject, binding_manifests, manifest, role_manifests
 from hanse.model.objects import Kind
 from hanse.model.rbac import RbacRule
 
@@ -10,7 +10,7 @@ RENEW = RbacRule("harbour", "coordination.k8s.io", "leases", ("patch",), ("lubec
 
 
 def test_rules_become_one_role_for_each_place() -> None:
-    made = roles("member", [RENEW, READ_ALL, READ_HERE])
+    made = role_manifests("member", [RENEW, READ_ALL, READ_HERE])
 
     assert [str(one) for one in made] == ["ClusterRole member", "Role harbour/member"]
     assert made[0].wire["rules"] == [READ_ALL.wire()]
@@ -20,7 +20,7 @@ def test_rules_become_one_role_for_each_place() -> None:
 def test_each_role_is_bound_where_it_holds() -> None:
     account = Subject("lubeck", "harbour")
 
-    made = bindings("lubeck", "member", [READ_ALL, RENEW], account, {"a": "b"})
+    made = binding_manifests("lubeck", "member", [READ_ALL, RENEW], account, {"a": "b"})
 
     assert [str(one) for one in made] == ["ClusterRoleBinding lubeck", "RoleBinding harbour/lubeck"]
     assert [one.wire["roleRef"]["kind"] for one in made] == ["ClusterRole", "Role"]

@@ -24,7 +24,7 @@ from hanse.kube.errors import (
 from hanse.kube.http_transport import HttpTransport
 from hanse.kube.leader_election import Leader, LeaderElector, LeaderState, Standby
 from hanse.kube.watch_events import Applied, Deleted, Listed, WatchEvent
-from hanse.kube.watcher import follow
+from hanse.kube.watcher import list_and_watch
 from hanse.local.real.fleet import RealFleet
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ConfigMap, Namespace
@@ -90,7 +90,7 @@ async def test_what_a_finalizer_holds_is_given_back(client: Client) -> None:
 
 async def test_a_list_as_a_stream_and_one_by_pages_find_the_same(client: Client) -> None:
     await asyncio.gather(*(client.create(thing(f"page-{n}")) for n in range(600)))
-    stream = follow(client, ConfigMap, namespace=SPACE, random=Random(1))
+    stream = list_and_watch(client, ConfigMap, namespace=SPACE, random=Random(1))
 
     async with aclosing(stream) as events:
         streamed = await anext(events)
@@ -102,7 +102,7 @@ async def test_a_list_as_a_stream_and_one_by_pages_find_the_same(client: Client)
 
 
 async def test_changes_are_told_in_their_order(client: Client) -> None:
-    stream = follow(client, ConfigMap, namespace=SPACE, random=Random(1))
+    stream = list_and_watch(client, ConfigMap, namespace=SPACE, random=Random(1))
     told: list[WatchEvent[ConfigMap]] = []
 
     async with aclosing(stream) as events:

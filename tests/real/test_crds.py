@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from hanse.kube.errors import error_from_response
-from hanse.kube.requests import path_of
+from hanse.kube.requests import resource_path
 from hanse.kube.transport import JSON, Request, Response, Transport
 from hanse.local.real.fleet import RealFleet
-from hanse.model.crds import FOREIGN, OURS, crds, stand_ins
+from hanse.model.crds import FOREIGN_KINDS, OWN_KINDS, crds, placeholder_crds
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.gslb import GlobalDeploymentPolicy
 from hanse.model.kinds.hanse import ClusterSet, FederatedStatefulSet
@@ -21,7 +21,7 @@ from tests.model.examples import BAD, Refused, good
 from tests.real.api_requests import admin_transport, get, post
 from tests.real.conftest import Kubectl
 
-DEFINITIONS = path_of(CustomResourceDefinition.kind)
+DEFINITIONS = resource_path(CustomResourceDefinition.kind)
 DRY = ("dryRun", "All")
 
 
@@ -33,7 +33,7 @@ async def broker(
     until = ("wait", "crd", "--all", "--for=condition=Established", "--timeout=30s")
     async with RealFleet(tmp_path_factory.mktemp("crds"), binaries, names=()) as fleet:
         async with admin_transport(fleet.broker) as api:
-            for definition in (*crds(), *stand_ins()):
+            for definition in (*crds(), *placeholder_crds()):
                 await post(api, DEFINITIONS, definition)
         assert (await kubectl(fleet.kubeconfig, "broker", *until)).status == 0
         yield fleet
@@ -66,7 +66,7 @@ def conditions(crd: Any) -> dict[str, str]:
 
 
 def collection(kind: type[Object]) -> str:
-    return path_of(kind.kind, "default" if kind.kind.namespaced else "")
+    return resource_path(kind.kind, "default" if kind.kind.namespaced else "")
 
 
 def _accepted(response: Response) -> Any:
@@ -78,7 +78,7 @@ def _accepted(response: Response) -> Any:
 async def test_every_definition_is_established_and_structural(api: Transport) -> None:
     known = await listed(api)
 
-    assert len(known) == len(OURS) + len(FOREIGN)
+    assert len(known) == len(OWN_KINDS) + len(FOREIGN_KINDS)
     assert all(established(crd) for crd in known)
     assert not [
         crd["metadata"]["name"] for crd in known if "NonStructuralSchema" in conditions(crd)
@@ -93,7 +93,7 @@ async def test_nothing_of_our_definitions_is_dropped_or_warned_about(api: Transp
         assert kept["spec"]["versions"] == ours["spec"]["versions"]
 
 
-@pytest.mark.parametrize("kind", OURS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", OWN_KINDS, ids=lambda kind: kind.__name__)
 async def test_a_good_object_is_taken_whole(api: Transport, kind: type[Object]) -> None:
     strict = ("fieldValidation", "Strict")
 
@@ -131,7 +131,7 @@ async def test_a_field_that_cannot_change_is_blamed_when_it_does(
     assert case.blamed in json.loads(refusal.body)["message"]
 
 
-@pytest.mark.parametrize("kind", FOREIGN, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", FOREIGN_KINDS, ids=lambda kind: kind.__name__)
 async def test_a_stand_in_keeps_whatever_it_is_given(api: Transport, kind: type[Object]) -> None:
     anything: Wire = {
         "apiVersion": kind.kind.api_version,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from hanse.model.kinds.core import ConfigMap, Service, ServicePort, ServiceSpec
-from hanse.model.objects import K, Kind, Meta, Object, Value, merge, to_wire
+from hanse.model.objects import K, Kind, Meta, Object, Value, apply_merge_patch, to_wire
 from hanse.model.ownership import EPOCH
 from hanse.model.plan import Key
 from hanse.runtime.compare import object_patch, patch_has_effect, status_patch, with_applied_record
@@ -43,7 +43,7 @@ def written(obj: K) -> K:
 
 def applied(obj: K, change: Any) -> K:
     """The object after a merge patch."""
-    body = merge(to_wire(obj), change)
+    body = apply_merge_patch(to_wire(obj), change)
     return msgspec.convert(body, type(obj))
 
 
@@ -197,9 +197,9 @@ def test_the_difference_after_applying_is_empty(
 
 @given(target=_open, patch=_open)
 def test_merging_twice_is_merging_once(target: Any, patch: Any) -> None:
-    once = merge(target, patch)
+    once = apply_merge_patch(target, patch)
 
-    assert merge(once, patch) == once
+    assert apply_merge_patch(once, patch) == once
 
 
 def test_configmaps_keep_their_type() -> None:

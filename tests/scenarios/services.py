@@ -21,7 +21,7 @@ from hanse.model.kinds.discovery import (
 )
 from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, Profile
 from hanse.model.kinds.multicluster import ServiceExport, ServiceExportSpec, ServiceImport
-from hanse.model.naming import unique
+from hanse.model.naming import unique_name
 from hanse.model.objects import ClusterId, K, Meta
 from tests.support.federation import install_crds
 from tests.support.scenario import Check, Scenario
@@ -205,7 +205,7 @@ class ServicesScenario:
         async def check() -> None:
             for cluster in self.scenario.names:
                 await self.imports(cluster, name, *exporters, ports=ports, headless=headless)()
-            title = unique(name, self.scenario.namespace)
+            title = unique_name(name, self.scenario.namespace)
             found = await self.found(BROKER, ServiceImport, title, BROKER_NAMESPACE)
             self._require(found, exporters, HTTP if ports is None else ports, headless, BROKER)
             left = await self.admin(BROKER).list(

@@ -10,7 +10,7 @@ from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.options import GslbOptions
 from hanse.kube.errors import AlreadyExists
 from hanse.kube.transport import Request
-from hanse.model.crds import stand_ins
+from hanse.model.crds import placeholder_crds
 from hanse.model.kinds.externaldns import DNSEndpoint
 from hanse.model.kinds.gslb import NAMESPACE
 from tests.support.federation import CRDS
@@ -30,7 +30,7 @@ def features() -> Features:
 @pytest.fixture
 async def sites(scenario: Scenario) -> AsyncIterator[GslbScenario]:
     """Lubeck leads; the host is served by the other two."""
-    definition = next(d for d in stand_ins() if d["spec"]["names"]["kind"] == "DNSEndpoint")
+    definition = next(d for d in placeholder_crds() if d["spec"]["names"]["kind"] == "DNSEndpoint")
     for cluster in scenario.names:
         body = msgspec.json.encode(definition)
         with suppress(AlreadyExists):

@@ -14,7 +14,7 @@ from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.hanse import Profile
 from hanse.model.kinds.multicluster import ServiceImport
-from hanse.model.naming import unique
+from hanse.model.naming import unique_name
 from hanse.model.plan import Key
 from tests.scenarios.services import ServicesScenario
 from tests.support.scenario import Check, describe_writes
@@ -52,7 +52,7 @@ async def test_the_import_is_never_gone_when_one_of_two_leaves(services: Service
     await scenario.eventually(services.everywhere("web", "bergen", "lubeck"))
     before = [await services.found(c, ServiceImport) for c in scenario.names]
     aggregate = await services.found(
-        BROKER, ServiceImport, unique("web", scenario.namespace), BROKER_NAMESPACE
+        BROKER, ServiceImport, unique_name("web", scenario.namespace), BROKER_NAMESPACE
     )
 
     await services.unexport("bergen")
@@ -61,7 +61,7 @@ async def test_the_import_is_never_gone_when_one_of_two_leaves(services: Service
     after = [await services.found(c, ServiceImport) for c in scenario.names]
     assert [i and i.metadata.uid for i in before] == [i and i.metadata.uid for i in after]
     left = await services.found(
-        BROKER, ServiceImport, unique("web", scenario.namespace), BROKER_NAMESPACE
+        BROKER, ServiceImport, unique_name("web", scenario.namespace), BROKER_NAMESPACE
     )
     assert left is not None
     assert aggregate is not None

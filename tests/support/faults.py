@@ -18,7 +18,7 @@ from hanse.model import rbac
 from hanse.model.kinds.core import Namespace
 
 READ_METHODS = frozenset({"GET", "HEAD"})
-IDENTITY_NAMESPACE = requests.path_of(Namespace.kind, name=rbac.IDENTITY_NAMESPACE)
+IDENTITY_NAMESPACE = requests.resource_path(Namespace.kind, name=rbac.IDENTITY_NAMESPACE)
 """The health probe of an idle connection: not counted as a request."""
 
 

@@ -12,7 +12,7 @@ from hanse.kube.client import Client
 from hanse.kube.client_config import ClientConfig
 from hanse.kube.errors import AlreadyExists, Conflict, NotFound
 from hanse.kube.transport import Request
-from hanse.model.crds import crd_of, stand_in
+from hanse.model.crds import crd_of, placeholder_crd
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Secret
 from hanse.model.kinds.federation import (
@@ -25,7 +25,7 @@ from hanse.model.kinds.federation import (
     FederationSpec,
     Member,
 )
-from hanse.model.naming import cluster_of
+from hanse.model.naming import holder_cluster
 from hanse.model.objects import ClusterId, K, Meta, Wire
 from tests.support.agent_accounts import supervisor_account
 from tests.support.scenario import Check, Scenario
@@ -131,7 +131,7 @@ class FederationScenario:
 
         async def check() -> ClusterId:
             lease = await self.admin(member).read(Lease, member, SYSTEM)
-            leader = cluster_of(lease.spec.holder_identity)
+            leader = holder_cluster(lease.spec.holder_identity)
             assert leader in (by or self.supervisors), f"{member} is led by {leader or 'nobody'}"
             return leader
 
@@ -190,7 +190,7 @@ async def install_crds(scenario: Scenario, cluster: ClusterId, *kinds: type[Any]
     """Install CRDs, ours or minimal third-party ones, unless they are there already."""
     admin = scenario.admin(cluster)
     for kind in kinds:
-        definition = crd_of(kind) if hasattr(kind, "crd") else stand_in(kind)
+        definition = crd_of(kind) if hasattr(kind, "crd") else placeholder_crd(kind)
         if not await scenario.eventually(lambda d=definition: _is_defined(admin, d)):  # type: ignore[misc]
             with suppress(AlreadyExists, Conflict):
                 await admin.send(Request("POST", CRDS, body=msgspec.json.encode(definition)))

@@ -16,7 +16,7 @@ from hanse.cli.doctor.clusters import contains
 from hanse.cli.errors import Trouble
 from hanse.kube.client import Client
 from hanse.kube.errors import AlreadyExists, NotFound
-from hanse.kube.requests import create, delete, merge_patch, path_of, read
+from hanse.kube.requests import create, delete, merge_patch, read, resource_path
 from hanse.kube.transport import Request
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.manifests import Manifest
@@ -125,7 +125,7 @@ async def _create(client: Client, wanted: Manifest, *, dry_run: bool) -> Effect:
 
 async def _serves(client: Client, wanted: Manifest) -> bool:
     try:
-        await client.send(Request("GET", path_of(wanted.kind), (("limit", "1"),)))
+        await client.send(Request("GET", resource_path(wanted.kind), (("limit", "1"),)))
     except NotFound:
         return False
     return True

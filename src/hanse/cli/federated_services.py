@@ -14,7 +14,7 @@ from hanse.features.machines.names import DOMAIN as SERVING_MACHINES
 from hanse.features.machines.names import VM_SERVICE
 from hanse.features.machines.status import NAME_FREE_CONDITION as TAKEN_FROM_MACHINES
 from hanse.features.machines.status import SERVED_CONDITION
-from hanse.model.conditions import find
+from hanse.model.conditions import find_condition
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, EndpointSlice
 from hanse.model.kinds.federation import NativeService, VirtualMachine
@@ -195,7 +195,7 @@ def _troubles(held: Holding) -> Iterator[TroubleSeen]:
     told_on = [*held.services, *held.native, *held.machines]
     for obj in told_on:
         for type_ in _TROUBLES:
-            told = find(obj.status.conditions, type_)
+            told = find_condition(obj.status.conditions, type_)
             if told is not None and told.status == "False":
                 what = f"{type(obj).kind.name} {obj.metadata.namespace}/{obj.metadata.name}"
                 yield TroubleSeen(held.cluster, what, told.reason, told.message)

@@ -16,13 +16,13 @@ from hanse.cli.services_seen import ServicesSeen, services_in
 from hanse.kube.client_config import Identity
 from hanse.kube.errors import BadCredentials, KubeError, Unreachable, error_from_response
 from hanse.kube.http_transport import HttpTransport
-from hanse.kube.requests import path_of
+from hanse.kube.requests import resource_path
 from hanse.kube.transport import Request, Response, Transport
 from hanse.model.kinds.hanse import ClusterSet
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
 from hanse.model.objects import Wire
-from hanse.model.tokens import claims_of
+from hanse.model.tokens import parse_claims
 
 PATIENCE = timedelta(seconds=5)
 
@@ -31,9 +31,9 @@ _PATHS = (
     "/api/v1/nodes",
     f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM_NAMESPACE}/leases/{AGENT}",
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-    path_of(ClusterSet.kind),
-    path_of(ServiceExport.kind),
-    path_of(ServiceImport.kind),
+    resource_path(ClusterSet.kind),
+    resource_path(ServiceExport.kind),
+    resource_path(ServiceImport.kind),
     *membership_seen.PATHS,
 )
 
@@ -232,5 +232,5 @@ def expiry_of(identity: Identity) -> datetime | None:
             return x509.load_pem_x509_certificate(identity.certificate).not_valid_after_utc
         except ValueError:
             return None
-    claims = claims_of(identity.token)
+    claims = parse_claims(identity.token)
     return claims.expires if claims is not None else None

@@ -8,12 +8,12 @@ import msgspec
 from msgspec import Struct
 
 from hanse.features.federation.claims import SUPERVISOR_MARK
-from hanse.kube.requests import path_of
-from hanse.model.kinds.federation import ClusterClaim, Federation, spelled
+from hanse.kube.requests import resource_path
+from hanse.model.kinds.federation import ClusterClaim, Federation, spelled_value
 
 PATHS = (
-    path_of(Federation.kind),
-    path_of(ClusterClaim.kind),
+    resource_path(Federation.kind),
+    resource_path(ClusterClaim.kind),
 )
 
 
@@ -50,7 +50,7 @@ def membership_in(
         str(one.get("name") or one["metadata"]["name"]).lower(): str(one.get("value"))
         for one in (claims or {}).get("items") or ()
     }
-    supervises = spelled(said, SUPERVISOR_MARK) not in (None, "false")
+    supervises = spelled_value(said, SUPERVISOR_MARK) not in (None, "false")
     return MembershipSeen(
         name=oldest["metadata"]["name"],
         supervises=supervises,

@@ -15,7 +15,7 @@ from hanse.kube.client_config import (
 )
 from hanse.kube.clock import Clock, WallClock
 from hanse.kube.errors import BadCredentials
-from hanse.kube.exec_plugin import run
+from hanse.kube.exec_plugin import run_plugin
 from hanse.kube.kubeconfig import (
     Kubeconfig,
     KubeconfigSource,
@@ -114,7 +114,7 @@ class ReloadingCredentials:
         access, plugin = self._resolved.access, self._resolved.plugin
         if plugin is None:
             return access
-        given = await run(plugin)
+        given = await run_plugin(plugin)
         identity = Identity(
             token=given.token or access.identity.token,
             certificate=given.client_certificate_data.encode() or access.identity.certificate,

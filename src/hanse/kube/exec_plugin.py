@@ -46,7 +46,7 @@ class _ExecInfo(Struct, frozen=True, rename="camel"):
     kind: str = "ExecCredential"
 
 
-async def run(
+async def run_plugin(
     plugin: ExecPlugin, environment: Mapping[str, str] | None = None
 ) -> PluginCredentials:
     """Run a plugin and read what it gives; its own words go to our standard error."""

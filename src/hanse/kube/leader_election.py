@@ -29,9 +29,9 @@ from hanse.kube.lease import (
     preferred_holder,
     released_spec,
 )
-from hanse.kube.store import number, version_of
+from hanse.kube.store import object_version, parse_version
 from hanse.kube.watch_events import Applied, Deleted, Listed
-from hanse.kube.watcher import follow
+from hanse.kube.watcher import list_and_watch
 from hanse.model.kinds.coordination import Lease, LeaseSpec
 
 log = logging.getLogger(__name__)
@@ -307,7 +307,7 @@ class LeaderElector:
     async def _watch(self) -> None:
         """Take in what the watch tells; it may lag behind our own reads and writes."""
         only = f"metadata.name={self._name}"
-        stream = follow(
+        stream = list_and_watch(
             self._client, Lease, namespace=self._namespace, fields=only, random=self._random
         )
         async with aclosing(stream) as events:
@@ -323,17 +323,17 @@ class LeaderElector:
                         continue
 
     def _hear(self, lease: Lease) -> None:
-        if version_of(lease) > self._known_version():
+        if object_version(lease) > self._known_version():
             self._see(lease)
             self._news.set()
 
     def _hear_absence(self, as_of: str) -> None:
-        if number(as_of) > self._known_version():
+        if parse_version(as_of) > self._known_version():
             self._see(None)
             self._news.set()
 
     def _known_version(self) -> int:
-        return version_of(self._seen.lease) if self._seen.lease is not None else -1
+        return object_version(self._seen.lease) if self._seen.lease is not None else -1
 
     async def _news_until(self, moment: float) -> None:
         """Wait for the watch to tell something, at most until then."""

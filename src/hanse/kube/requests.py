@@ -20,7 +20,7 @@ _SEGMENT = ":@!$&'()*+,;=~"
 Query = tuple[tuple[str, str], ...]
 
 
-def path_of(kind: Kind, namespace: str = "", name: str = "", subresource: str = "") -> str:
+def resource_path(kind: Kind, namespace: str = "", name: str = "", subresource: str = "") -> str:
     """Where a kind, one namespace of it, or one object is served."""
     parts = ["/apis", kind.group, kind.version] if kind.group else ["/api", kind.version]
     if kind.namespaced and namespace:
@@ -34,14 +34,14 @@ def path_of(kind: Kind, namespace: str = "", name: str = "", subresource: str = 
 
 
 def read(kind: Kind, name: str, namespace: str = "") -> Request:
-    return Request("GET", path_of(kind, namespace, _named(name)))
+    return Request("GET", resource_path(kind, namespace, _named(name)))
 
 
 def create(
     kind: Kind, namespace: str, body: Wire, *, field_manager: str, dry_run: bool = False
 ) -> Request:
     query = _query(fieldManager=field_manager, dryRun="All" if dry_run else "")
-    return Request("POST", path_of(kind, namespace), query, msgspec.json.encode(body))
+    return Request("POST", resource_path(kind, namespace), query, msgspec.json.encode(body))
 
 
 def merge_patch(
@@ -56,7 +56,7 @@ def merge_patch(
     """A JSON merge patch; preconditions are its own metadata.uid and metadata.resourceVersion."""
     return Request(
         "PATCH",
-        path_of(kind, namespace, _named(name), subresource),
+        resource_path(kind, namespace, _named(name), subresource),
         _query(fieldManager=field_manager),
         msgspec.json.encode(change),
         content_type=MERGE_PATCH,
@@ -82,7 +82,7 @@ def delete(
     if not options["preconditions"]:
         del options["preconditions"]
     return Request(
-        "DELETE", path_of(kind, namespace, _named(name)), body=msgspec.json.encode(options)
+        "DELETE", resource_path(kind, namespace, _named(name)), body=msgspec.json.encode(options)
     )
 
 
@@ -99,7 +99,7 @@ def list_page(
     query = _query(
         labelSelector=labels, fieldSelector=fields, limit=str(limit), **{"continue": after}
     )
-    return Request("GET", path_of(kind, namespace), query, timeout=LIST_TIMEOUT)
+    return Request("GET", resource_path(kind, namespace), query, timeout=LIST_TIMEOUT)
 
 
 def watch(
@@ -113,7 +113,7 @@ def watch(
 ) -> Request:
     """Every change after a resourceVersion."""
     query = _watching(labels, fields, lasting) + _query(resourceVersion=after)
-    return Request("GET", path_of(kind, namespace), query)
+    return Request("GET", resource_path(kind, namespace), query)
 
 
 def watch_list(
@@ -123,7 +123,7 @@ def watch_list(
     query = _watching(labels, fields, lasting) + _query(
         sendInitialEvents="true", resourceVersionMatch="NotOlderThan"
     )
-    return Request("GET", path_of(kind, namespace), query)
+    return Request("GET", resource_path(kind, namespace), query)
 
 
 def _watching(labels: str, fields: str, lasting: timedelta) -> Query:

@@ -92,22 +92,22 @@ class Store(Generic[K]):
                 self.unreadable = {(u.namespace, u.name): u for u in unreadable}
                 return self._replace(objects, resource_version)
             case Applied(obj):
-                self.version = max(self.version, version_of(obj))
+                self.version = max(self.version, object_version(obj))
                 return self._take(obj)
             case Deleted(obj):
-                self.version = max(self.version, version_of(obj))
+                self.version = max(self.version, object_version(obj))
                 self._forgotten.pop(obj.metadata.uid, None)  # the watch has come as far
                 self._ending.discard(obj.metadata.uid)
                 return self._remove(obj)
             case Unreadable(namespace, name):
-                self.version = max(self.version, number(event.resource_version))
+                self.version = max(self.version, parse_version(event.resource_version))
                 self.unreadable[(namespace, name)] = event
                 return ()
             case DeletedUnreadable(namespace, name, resource_version):
-                self.version = max(self.version, number(resource_version))
+                self.version = max(self.version, parse_version(resource_version))
                 return self._vanish((namespace, name))
             case Progress(resource_version):
-                self.version = max(self.version, number(resource_version))
+                self.version = max(self.version, parse_version(resource_version))
                 return ()
             case Interrupted() | NotServed():
                 return ()
@@ -120,7 +120,7 @@ class Store(Generic[K]):
         An object that is not here although the watch has come past its version is gone again.
         """
         known = self.get(obj.metadata.namespace, obj.metadata.name)
-        if known is None and version_of(obj) <= self.version:
+        if known is None and object_version(obj) <= self.version:
             return ()
         return self._take(obj)
 
@@ -128,8 +128,8 @@ class Store(Generic[K]):
         """Keep an object unless a newer version of it is known already."""
         name = _name_of(obj)
         before = self.get(*name)
-        version = version_of(obj)
-        if before is not None and version_of(before) >= version:
+        version = object_version(obj)
+        if before is not None and object_version(before) >= version:
             return ()
         if self._forgotten and self._forgotten.get(obj.metadata.uid, -1) >= version:
             return ()
@@ -160,7 +160,7 @@ class Store(Generic[K]):
         """Drop an object that we put out of sight; news from before does not bring it back."""
         removed = self._remove(obj)
         if removed:  # otherwise the watch was faster, or never knew it
-            self._forgotten[obj.metadata.uid] = version_of(obj)
+            self._forgotten[obj.metadata.uid] = object_version(obj)
         return removed
 
     def _remove(self, obj: K) -> tuple[StoreChange[K], ...]:
@@ -181,7 +181,7 @@ class Store(Generic[K]):
         return (StoreChange(before, None),)
 
     def _replace(self, objects: Sequence[K], resource_version: str) -> list[StoreChange[K]]:
-        as_of = number(resource_version)
+        as_of = parse_version(resource_version)
         rewound = as_of < self.version or any(self._regresses(o, as_of) for o in objects)
         self.rewinds += rewound
         self.version = as_of
@@ -190,7 +190,7 @@ class Store(Generic[K]):
         missing = [
             known
             for known in self.all()
-            if _name_of(known) not in listed and (rewound or version_of(known) <= as_of)
+            if _name_of(known) not in listed and (rewound or object_version(known) <= as_of)
         ]
         for known in missing:
             self._set(_name_of(known), known, None)
@@ -213,9 +213,9 @@ class Store(Generic[K]):
         was restored gives the versions it had given before to other objects.
         """
         known = self.get(obj.metadata.namespace, obj.metadata.name)
-        if known is None or version_of(known) > as_of:
+        if known is None or object_version(known) > as_of:
             return False
-        newer = version_of(known) - version_of(obj)
+        newer = object_version(known) - object_version(obj)
         return newer > 0 or (newer == 0 and known != obj)
 
     def _rewind(self, obj: K) -> tuple[StoreChange[K], ...]:
@@ -258,12 +258,12 @@ def _name_of(obj: Object) -> Name:
     return (obj.metadata.namespace, obj.metadata.name)
 
 
-def version_of(obj: Any) -> int:
+def object_version(obj: Any) -> int:
     """The order of an object's versions; Kubernetes lets versions of one cluster be compared."""
-    return number(obj.metadata.resource_version)
+    return parse_version(obj.metadata.resource_version)
 
 
-def number(resource_version: str) -> int:
+def parse_version(resource_version: str) -> int:
     """A resourceVersion as a number; anything else sorts first, so that news always replaces it."""
     return int(resource_version) if resource_version.isdecimal() else 0
 

@@ -17,11 +17,11 @@ from hanse.kube.client_config import Credentials
 from hanse.kube.clock import Clock
 from hanse.kube.errors import BadCredentials, KubeError
 from hanse.kube.kubeconfig import Kubeconfig, KubeconfigSource, read_file
-from hanse.kube.requests import path_of
+from hanse.kube.requests import resource_path
 from hanse.kube.transport import Request
 from hanse.model.kinds.core import Secret
 from hanse.model.objects import Kind
-from hanse.model.tokens import Claims, claims_of
+from hanse.model.tokens import TokenClaims, parse_claims
 
 log = logging.getLogger(__name__)
 
@@ -165,7 +165,7 @@ class TokenRenewer:
             return ""  # not there, or not ours to read
 
     async def _issued(self, life: timedelta) -> str:
-        path = path_of(_ACCOUNTS, self._account.namespace, self._account.name, "token")
+        path = resource_path(_ACCOUNTS, self._account.namespace, self._account.name, "token")
         wanted = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
@@ -178,8 +178,8 @@ class TokenRenewer:
             raise BadCredentials(f"no token was issued for {self._account.subject}")
         return token
 
-    def _claims(self, token: str) -> Claims | None:
-        claims = claims_of(token)
+    def _claims(self, token: str) -> TokenClaims | None:
+        claims = parse_claims(token)
         ours = claims is not None and claims.subject == self._account.subject
         return claims if ours else None
 

@@ -57,7 +57,7 @@ class _Selection(Struct, frozen=True):
     fields: str = ""
 
 
-async def follow(
+async def list_and_watch(
     client: Client,
     kind: type[K],
     *,

@@ -28,7 +28,7 @@ def condition(type_: str, status: bool | None, reason: str, message: str = "") -
     return Condition(type=type_, status=truth, reason=reason, message=message)
 
 
-def merged(
+def merge_conditions(
     standing: Sequence[Condition], wanted: Iterable[Condition], now: datetime, generation: int = 0
 ) -> tuple[Condition, ...]:
     """The conditions to write: wanted ones in place of their namesakes, others as they stand.
@@ -42,7 +42,7 @@ def merged(
     return kept + added
 
 
-def find(conditions: Iterable[Condition], type_: str) -> Condition | None:
+def find_condition(conditions: Iterable[Condition], type_: str) -> Condition | None:
     """The condition of that type, if it is told."""
     return next((c for c in conditions if c.type == type_), None)
 

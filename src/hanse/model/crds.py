@@ -42,7 +42,7 @@ from hanse.model.schema import (
     validations,
 )
 
-OURS: tuple[type[Object], ...] = (
+OWN_KINDS: tuple[type[Object], ...] = (
     AMKOCluster,
     ClusterClaim,
     ClusterSet,
@@ -66,7 +66,7 @@ OURS: tuple[type[Object], ...] = (
 )
 """The kinds that we define."""
 
-FOREIGN: tuple[type[Object], ...] = (
+FOREIGN_KINDS: tuple[type[Object], ...] = (
     AdminNetworkPolicy,
     AkoHostRule,
     AntreaNetworkPolicy,
@@ -98,12 +98,12 @@ _OPEN: Wire = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 def crds() -> tuple[Wire, ...]:
     """The definitions of all our kinds, in the order of their names."""
-    return _by_name(crd_of(kind) for kind in OURS)
+    return _by_name(crd_of(kind) for kind in OWN_KINDS)
 
 
-def stand_ins() -> tuple[Wire, ...]:
+def placeholder_crds() -> tuple[Wire, ...]:
     """Definitions that let any object of a foreign kind in, for clusters without its owner."""
-    return _by_name(stand_in(kind) for kind in FOREIGN)
+    return _by_name(placeholder_crd(kind) for kind in FOREIGN_KINDS)
 
 
 def crd_of(kind: type[Object]) -> Wire:
@@ -114,7 +114,7 @@ def crd_of(kind: type[Object]) -> Wire:
     return _definition(kind, declared, _schema(kind, declared), {})
 
 
-def stand_in(kind: type[Object]) -> Wire:
+def placeholder_crd(kind: type[Object]) -> Wire:
     """A definition of somebody else's kind that takes everything."""
     schema = {"description": struct_description(kind), **_OPEN}
     metadata: Wire = {"labels": {STAND_IN: "true"}}

@@ -80,7 +80,7 @@ def settled(obj: Object) -> Manifest:
     return Manifest(type(obj).kind, to_wire(obj), settled=True)
 
 
-def definitions() -> tuple[Manifest, ...]:
+def crd_manifests() -> tuple[Manifest, ...]:
     """Our kinds."""
     return tuple(Manifest(CustomResourceDefinition.kind, crd) for crd in crds())
 
@@ -91,7 +91,7 @@ def namespace(name: str) -> Manifest:
     return Manifest(Namespace.kind, wire, settled=True)
 
 
-def roles(name: str, rules: Iterable[RbacRule]) -> tuple[Manifest, ...]:
+def role_manifests(name: str, rules: Iterable[RbacRule]) -> tuple[Manifest, ...]:
     """One ClusterRole for what holds everywhere, one Role for each namespace."""
     return tuple(
         manifest(kind, name, space, body={"rules": [rule.wire() for rule in held]})
@@ -99,10 +99,10 @@ def roles(name: str, rules: Iterable[RbacRule]) -> tuple[Manifest, ...]:
     )
 
 
-def bindings(
+def binding_manifests(
     name: str, role: str, rules: Iterable[RbacRule], subject: Subject, labels: Mapping[str, str]
 ) -> tuple[Manifest, ...]:
-    """What gives an account the roles that `roles` makes of the same rules."""
+    """What gives an account the roles that `role_manifests` makes of the same rules."""
     return tuple(
         _binding(kind, name, role, space, subject, labels) for kind, space, _ in _by_place(rules)
     )

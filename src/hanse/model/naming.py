@@ -20,7 +20,7 @@ CLUSTER_ID = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SERVICE_NAME = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
-def unique(*parts: str, most: int = MAX_NAME_LENGTH) -> str:
+def unique_name(*parts: str, most: int = MAX_NAME_LENGTH) -> str:
     """A name that differs whenever a part does, and still tells people what it is about.
 
     Parts are joined with what no part contains, so that `a-b` in `c` and `a` in `b-c` differ.
@@ -30,7 +30,7 @@ def unique(*parts: str, most: int = MAX_NAME_LENGTH) -> str:
     return f"{readable[: most - len(digest) - 1].rstrip('-')}-{digest}"
 
 
-def cluster_of(holder: str) -> str:
+def holder_cluster(holder: str) -> str:
     """The cluster whose agent holds a Lease: agents are called by it and a name of their own."""
     return holder.partition("_")[0]  # ids have no underscore
 

@@ -129,12 +129,12 @@ def to_wire(obj: Object) -> Wire:
     return {"apiVersion": kind.api_version, "kind": kind.name, **body}
 
 
-def renamed(name: str, default: Any = msgspec.NODEFAULT) -> Any:
+def wire_field(name: str, default: Any = msgspec.NODEFAULT) -> Any:
     """A field whose name on the wire is not the camel case of ours (`clusterIP`)."""
     return field(name=name, default=default)
 
 
-def merge(target: Any, patch: Any) -> Any:
+def apply_merge_patch(target: Any, patch: Any) -> Any:
     """The target with a merge patch applied; neither is changed, both may be shared."""
     if not isinstance(patch, dict):
         return patch
@@ -143,5 +143,5 @@ def merge(target: Any, patch: Any) -> Any:
         if value is None:
             result.pop(name, None)
         else:
-            result[name] = merge(result.get(name), value)
+            result[name] = apply_merge_patch(result.get(name), value)
     return result

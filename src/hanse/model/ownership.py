@@ -5,7 +5,7 @@ from msgspec import Struct
 
 from hanse.model.objects import Object
 
-OURS = "hanse.dev/"
+OWN_PREFIX = "hanse.dev/"
 """The prefix of our bookkeeping: never replicated from one object to another."""
 
 OWNER = "hanse.dev/owner"

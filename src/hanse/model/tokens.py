@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 
-class Claims(Struct, frozen=True):
+class TokenClaims(Struct, frozen=True):
     """The parts of a web token that we read; its signature is its server's to judge."""
 
     subject: str
@@ -22,14 +22,14 @@ class _Payload(Struct, frozen=True):
     exp: float | None = None
 
 
-def claims_of(token: str) -> Claims | None:
+def parse_claims(token: str) -> TokenClaims | None:
     """What a token says of itself; None where it is no web token."""
     match token.split("."):
         case [_, payload, _]:
             try:
                 padded = payload + "=" * (-len(payload) % 4)
                 told = msgspec.json.decode(base64.urlsafe_b64decode(padded), type=_Payload)
-                return Claims(told.sub, _moment(told.iat), _moment(told.exp))
+                return TokenClaims(told.sub, _moment(told.iat), _moment(told.exp))
             except (binascii.Error, msgspec.DecodeError, ValueError, OverflowError, OSError):
                 return None
         case _:

@@ -3,7 +3,7 @@
 import msgspec
 
 from hanse.kube.errors import KubeError
-from hanse.kube.requests import path_of
+from hanse.kube.requests import resource_path
 from hanse.kube.transport import Request
 from hanse.model.kinds.core import ServiceAccount
 from hanse.model.objects import ClusterId, Wire
@@ -34,7 +34,7 @@ class TokenIssuer:
             "kind": "TokenRequest",
             "spec": {"expirationSeconds": max(seconds, 600)},
         }
-        path = path_of(ServiceAccount.kind, namespace, account, "token")
+        path = resource_path(ServiceAccount.kind, namespace, account, "token")
         request = Request("POST", path, body=msgspec.json.encode(body))
         answer = await connection.api.send(request)
         token = msgspec.json.decode(answer.body).get("status", {}).get("token", "")

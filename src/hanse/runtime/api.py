@@ -14,7 +14,7 @@ from hanse.kube.errors import KubeError
 from hanse.kube.retry import retry_delay
 from hanse.kube.transport import Transport
 from hanse.kube.watch_events import Applied, Deleted, Listed, WatchEvent
-from hanse.kube.watcher import follow
+from hanse.kube.watcher import list_and_watch
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import Namespace
 from hanse.model.objects import K, Wire
@@ -28,7 +28,7 @@ DISCOVERY_ATTEMPTS = 20
 class Api(Protocol):
     """List, watch and write objects with versions; errors are those of `hanse.kube.errors`."""
 
-    def follow(
+    def list_and_watch(
         self, kind: type[K], *, namespace: str, labels: str, fields: str
     ) -> AsyncGenerator[WatchEvent[K], None]:
         """List and watch without end; outages are events of the stream, never raised."""
@@ -69,10 +69,10 @@ class ClusterClient(Client):
         self._random = random or Random()  # noqa: S311 - spreads retries, guards nothing
         self._priority = self.beside()
 
-    def follow(
+    def list_and_watch(
         self, kind: type[K], *, namespace: str, labels: str, fields: str
     ) -> AsyncGenerator[WatchEvent[K], None]:
-        return follow(
+        return list_and_watch(
             self, kind, namespace=namespace, labels=labels, fields=fields, random=self._random
         )
 
@@ -83,7 +83,7 @@ class ClusterClient(Client):
         look by themselves now and then.
         """
         await self._refresh_kinds()
-        stream = follow(self, CustomResourceDefinition, random=self._random)
+        stream = list_and_watch(self, CustomResourceDefinition, random=self._random)
         async with aclosing(stream) as events:
             async for event in events:
                 match event:

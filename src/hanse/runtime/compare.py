@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import FieldInfo, fields, replace
 
-from hanse.model.objects import K, Meta, Object, Wire, merge
-from hanse.model.ownership import APPLIED, EPOCH, OURS
+from hanse.model.objects import K, Meta, Object, Wire, apply_merge_patch
+from hanse.model.ownership import APPLIED, EPOCH, OWN_PREFIX
 
 _NOT_SPEC = frozenset({"metadata", "status"})
 _EMPTY: tuple[Any, ...] = (None, "", (), {})
@@ -46,8 +46,8 @@ def with_applied_record(obj: K) -> K:
 def _encode_record(labels: tuple[str, ...], annotations: tuple[str, ...], open_hash: str) -> str:
     """The record of these names, cached: a feature sets the same ones on most of its objects."""
     record = _AppliedRecord(
-        labels=tuple(sorted(n for n in labels if not n.startswith(OURS))),
-        annotations=tuple(sorted(n for n in annotations if not n.startswith(OURS))),
+        labels=tuple(sorted(n for n in labels if not n.startswith(OWN_PREFIX))),
+        annotations=tuple(sorted(n for n in annotations if not n.startswith(OWN_PREFIX))),
         open=open_hash,
     )
     return "" if record == _AppliedRecord() else msgspec.json.encode(record).decode()
@@ -79,7 +79,7 @@ def status_patch(desired: Object, observed: Object) -> Wire:
 
 def patch_has_effect(change: Wire, observed: Object) -> bool:
     """Whether a merge patch would change any field of an object that its struct knows."""
-    patched = merge(msgspec.to_builtins(observed, str_keys=True), change)
+    patched = apply_merge_patch(msgspec.to_builtins(observed, str_keys=True), change)
     return bool(msgspec.convert(patched, type(observed), strict=False) != observed)
 
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from hanse.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, Status
 from hanse.kube.retry import retry_delay
 from hanse.kube.watch_events import Interrupted, Listed, NotServed, Progress, WatchEvent
-from hanse.model.objects import K, Object, Wire, merge
+from hanse.model.objects import K, Object, Wire, apply_merge_patch
 
 MAX_READS = 3
 """How often a list is read again because we wrote meanwhile."""
@@ -65,7 +65,7 @@ class ExternalApi:
         self._versions: dict[tuple[Any, str, str], tuple[bytes, int]] = {}
         self._writes = 0
 
-    async def follow(
+    async def list_and_watch(
         self, kind: type[K], *, namespace: str, labels: str, fields: str
     ) -> AsyncGenerator[WatchEvent[K], None]:
         """Poll: list again and again."""
@@ -133,7 +133,7 @@ class ExternalApi:
         observed = await self.read(kind, name, namespace)
         version = change.get("metadata", {}).get("resourceVersion", "")
         self._require_version(observed, version)
-        after = msgspec.convert(merge(msgspec.to_builtins(observed), change), kind)
+        after = msgspec.convert(apply_merge_patch(msgspec.to_builtins(observed), change), kind)
         return self._count_write(await self._system.update(after))
 
     async def delete(

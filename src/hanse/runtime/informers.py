@@ -262,7 +262,7 @@ class ClusterInformers:
     async def _run_informer(self, connection: Connection, informer: Informer) -> None:
         """Feed one list-and-watch into its store; notice restores and changed identities."""
         scope = informer.scope
-        stream = connection.api.follow(
+        stream = connection.api.list_and_watch(
             scope.kind, namespace=scope.namespace, labels=scope.labels, fields=scope.fields
         )
         async with aclosing(stream) as events:

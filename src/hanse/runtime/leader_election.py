@@ -13,7 +13,7 @@ from hanse.kube.leader_election import HolderPreference, Leader, LeaderElector, 
 from hanse.kube.lease import LeaseTimings
 from hanse.model.facts import Leadership, Role
 from hanse.model.kinds.federation import SYSTEM
-from hanse.model.naming import AGENT, cluster_of
+from hanse.model.naming import AGENT, holder_cluster
 from hanse.model.objects import ClusterId
 from hanse.runtime.informers import ClusterInformers
 
@@ -44,7 +44,7 @@ class _SupervisorOrder:
         return self._terms.retry * (DEFERENCE * len(self._preferred()))
 
     def prefers(self, candidate: str) -> bool:
-        return cluster_of(candidate) in self._preferred()
+        return holder_cluster(candidate) in self._preferred()
 
 
 class LeaderElections:

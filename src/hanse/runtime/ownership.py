@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from hanse.model.objects import ClusterId, K, Kind, Object, ObjectRef, object_ref
 from hanse.model.ownership import (
     EPOCH,
-    OURS,
+    OWN_PREFIX,
     OWNER,
     OWNER_KEY,
     PAUSED,
@@ -133,9 +133,9 @@ def is_paused(obj: Object) -> bool:
 
 def replicable(marks: dict[str, str]) -> dict[str, str]:
     """Labels or annotations without our bookkeeping, as they may go to another object."""
-    if not any(name.startswith(OURS) for name in marks):
+    if not any(name.startswith(OWN_PREFIX) for name in marks):
         return marks
-    return {name: value for name, value in marks.items() if not name.startswith(OURS)}
+    return {name: value for name, value in marks.items() if not name.startswith(OWN_PREFIX)}
 
 
 class OwnershipIndex:

@@ -7,7 +7,14 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.model.objects import ClusterId, ClusterObjectRef, K, Object, merge, object_ref
+from hanse.model.objects import (
+    ClusterId,
+    ClusterObjectRef,
+    K,
+    Object,
+    apply_merge_patch,
+    object_ref,
+)
 from hanse.model.plan import Plan
 from hanse.model.snapshot import Lister, ObjectChange, Snapshot
 from hanse.runtime.declared_writes import managed_objects, managed_watches
@@ -129,7 +136,7 @@ class _Simulation:
             case Create(where, obj):
                 self._put(where, _created(obj))
             case Update(where, base, change):
-                after = merge(msgspec.to_builtins(base, str_keys=True), change)
+                after = apply_merge_patch(msgspec.to_builtins(base, str_keys=True), change)
                 self._put(where, msgspec.convert(after, type(base)))
             case Delete(where, base):
                 self._change(where, base, None)

@@ -9,7 +9,7 @@ import pytest
 from hanse.features.federation.members import ABANDONED
 from hanse.kube.errors import NotFound
 from hanse.kube.transport import Request
-from hanse.model.conditions import find
+from hanse.model.conditions import find_condition
 from hanse.model.facts import ClusterDeparted, Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ConfigMap, Event, Secret
@@ -43,7 +43,7 @@ def condition_says(
 
     async def check() -> None:
         found = await membership.federation_of(cluster)
-        bad = find(found.status.conditions, type_)
+        bad = find_condition(found.status.conditions, type_)
         assert bad is not None, found.status
         assert bad.status == "False", found.status
         assert text in bad.message, bad.message
@@ -500,7 +500,7 @@ async def test_of_two_federations_the_older_counts_and_the_other_is_reported(
 
     async def has_conditions() -> None:
         found = await membership.admin("lubeck").read(Federation, "another")
-        valid = find(found.status.conditions, "Valid")
+        valid = find_condition(found.status.conditions, "Valid")
         assert valid is not None
         assert (valid.reason, valid.status) == ("SecondFederation", "False")
 

@@ -4,8 +4,8 @@ import msgspec
 
 from hanse.features.federation.feature import PROFILE, PROPERTIES
 from hanse.kube.transport import Request
-from hanse.model.conditions import find
-from hanse.model.crds import stand_ins
+from hanse.model.conditions import find_condition
+from hanse.model.crds import placeholder_crds
 from hanse.model.facts import KindServed, Phase, Role
 from hanse.model.kinds.about import ClusterProperty
 from hanse.model.kinds.clusterprofile import ClusterProfile
@@ -48,14 +48,17 @@ def test_a_profile_reports_whether_a_cluster_is_reachable() -> None:
 
     assert isinstance(away.object, ClusterProfile)
     assert isinstance(here.object, ClusterProfile)
-    healthy = [find(o.status.conditions, "ControlPlaneHealthy") for o in (here.object, away.object)]
+    healthy = [
+        find_condition(o.status.conditions, "ControlPlaneHealthy")
+        for o in (here.object, away.object)
+    ]
     assert [c.status for c in healthy if c is not None] == ["True", "False"]
     assert away.object.metadata.labels == {"x-k8s.io/cluster-manager": "hanse"}
     assert stranger == Plan()
 
 
 async def _teach(membership: FederationScenario, where: ClusterId) -> None:
-    for definition in stand_ins():
+    for definition in placeholder_crds():
         if definition["spec"]["names"]["kind"] in ("ClusterProperty", "ClusterProfile"):
             body = msgspec.json.encode(definition)
             await membership.admin(where).send(Request("POST", CRDS, body=body))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hanse.features.federation.feature import FEDERATION
 from hanse.features.federation.members import FEATURE_NAME
-from hanse.model.conditions import find
+from hanse.model.conditions import find_condition
 from hanse.model.facts import (
     ClusterState,
     Fact,
@@ -25,7 +25,7 @@ from hanse.model.facts import (
 from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.federation import SYSTEM, Federation, FederationStatus, MemberState
-from hanse.model.objects import ClusterObjectRef, Meta, ObjectRef, merge
+from hanse.model.objects import ClusterObjectRef, Meta, ObjectRef, apply_merge_patch
 from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import FactChange
 from hanse.runtime.compare import patch_has_effect
@@ -51,7 +51,7 @@ def lease(holder: str) -> Lease:
 def after(plan: Plan, before: Federation) -> Federation:
     """The Federation once the plan's patch is written."""
     (patch,) = plan.patches
-    wire = merge(msgspec.to_builtins(before, str_keys=True), patch.change)
+    wire = apply_merge_patch(msgspec.to_builtins(before, str_keys=True), patch.change)
     return msgspec.convert(wire, Federation, strict=False)
 
 
@@ -160,7 +160,7 @@ LATER = timedelta(seconds=20)
 
 
 def written(membership: Federation) -> tuple[str, str, str] | None:
-    found = find(membership.status.conditions, "MembersWritten")
+    found = find_condition(membership.status.conditions, "MembersWritten")
     return None if found is None else (found.status, found.reason, found.message)
 
 

@@ -26,7 +26,7 @@ from hanse.kube.client import Client
 from hanse.kube.errors import NotFound, error_from_response
 from hanse.kube.transport import Request, Response, Transport
 from hanse.local.in_process import InProcess
-from hanse.model.crds import crds, stand_ins
+from hanse.model.crds import crds, placeholder_crds
 from hanse.model.facts import Leadership, Role
 from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
@@ -49,7 +49,7 @@ SHOP = "shop"
 NAMESPACES = frozenset({"namespace"})
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _NEEDED = {f"{k.kind.plural}.{k.kind.group}" for k in KINDS.values()} | {"clustersets.hanse.dev"}
-DEFINED = [d for d in (*crds(), *stand_ins()) if d["metadata"]["name"] in _NEEDED]
+DEFINED = [d for d in (*crds(), *placeholder_crds()) if d["metadata"]["name"] in _NEEDED]
 
 
 class FixedApi(ClusterClient):

@@ -18,7 +18,7 @@ from hanse.features.policies.content import (
 from hanse.features.policies.ledger import parse_version_annotation, version_annotation
 from hanse.features.policies.versions import Dot
 from hanse.model.kinds.antrea import ClusterNetworkPolicy
-from hanse.model.objects import Meta, Wire, merge
+from hanse.model.objects import Meta, Wire, apply_merge_patch
 from hanse.model.plan import Key
 
 KEY = Key("acnp", "deny")
@@ -87,12 +87,12 @@ def test_a_patch_leaves_exactly_what_is_wanted(
     before = policy(standing, others)
 
     change = patch_to_content(content, before, MARK)
-    spec = merge(before.spec, change.get("spec", {}))
+    spec = apply_merge_patch(before.spec, change.get("spec", {}))
     meta = change["metadata"]
 
     assert spec == wanted
-    assert merge(others, meta["labels"]) == labels
-    notes = merge(before.metadata.annotations, meta["annotations"])
+    assert apply_merge_patch(others, meta["labels"]) == labels
+    notes = apply_merge_patch(before.metadata.annotations, meta["annotations"])
     assert notes == {FEDERATED: "true", **MARK}
 
 
@@ -116,7 +116,7 @@ def test_every_spelling_of_the_annotation_counts_and_goes_when_a_policy_is_orpha
 
     assert is_federated(other)
     assert is_federated(spelled)
-    after = merge(
+    after = apply_merge_patch(
         {"annotations": spelled.metadata.annotations}, patch_to_unfederated(spelled)["metadata"]
     )
     assert after == {"annotations": {}}

@@ -20,7 +20,7 @@ from hanse.features.services.names import DOMAIN, SERVICE_NAME, SOURCE_CLUSTER
 from hanse.features.services.records import ExportRecord, build_record
 from hanse.kube.errors import KubeError
 from hanse.kube.transport import Request
-from hanse.model.conditions import find
+from hanse.model.conditions import find_condition
 from hanse.model.crds import crd_of
 from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import (
@@ -33,7 +33,7 @@ from hanse.model.kinds.discovery import (
 )
 from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, Profile
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
-from hanse.model.naming import unique
+from hanse.model.naming import unique_name
 from hanse.model.objects import K, Meta
 from tests.support.builders import namespace
 from tests.support.faults import LinkFaults
@@ -278,7 +278,7 @@ class Schedule:
                 await self._check_import(cluster, name, merged)
                 await self._check_slices(cluster, name, records, merged)
                 await self._check_conditions(cluster, name, merged)
-            aggregate = (await self._objects(BROKER, ServiceImport)).get(unique(name, SHOP))
+            aggregate = (await self._objects(BROKER, ServiceImport)).get(unique_name(name, SHOP))
             self._check_spec(f"the aggregate of {name}", aggregate, merged)
         left = await self._objects(BROKER, EndpointSlice)
         exporting = {(c, n) for c, kind, n in self.made if kind is ServiceExport}
@@ -295,7 +295,7 @@ class Schedule:
     async def _check_import(self, cluster: str, name: str, merged: MergedImport | None) -> None:
         found = (await self._objects(cluster, ServiceImport)).get(name)
         self._check_spec(f"the import {name} in {cluster}", found, merged)
-        derived = unique("derived", name)
+        derived = unique_name("derived", name)
         service = (await self._objects(cluster, Service)).get(derived)
         needed = self.profile == "kep-1645" and merged and merged.type == "ClusterSetIP"
         self._require(bool(service) == bool(needed), f"{derived} in {cluster}: {service}")
@@ -365,7 +365,7 @@ class Schedule:
         ready = "False" if cluster in merged.refused else "True"
         self._require(reported.get("Valid") == "True", f"{cluster} {name} reports {reported}")
         self._require(reported.get("Ready") == ready, f"{cluster} {name} reports {reported}")
-        conflict = find(export.status.conditions, r"Conflict")
+        conflict = find_condition(export.status.conditions, r"Conflict")
         reasons = ",".join(c.reason for c in merged.conflicts[cluster]) or "NoConflicts"
         reason = conflict.reason if conflict else ""
         self._require(reason == reasons, f"{cluster} {name} reports {reason}, not {reasons}")

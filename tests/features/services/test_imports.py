@@ -23,7 +23,7 @@ from hanse.model.kinds.core import Service, ServiceSpec
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.hanse import MemberSettings
 from hanse.model.kinds.multicluster import ServiceImport
-from hanse.model.naming import unique
+from hanse.model.naming import unique_name
 from hanse.model.objects import Meta, Object
 from hanse.model.plan import Plan
 from hanse.model.snapshot import ObjectChange, Snapshot
@@ -311,7 +311,7 @@ def test_the_aggregate_is_the_same_whoever_computes_it(order: list[str], profile
     [reported] = FEATURE.plan(AGGREGATE, view).desired
 
     assert reported.shared
-    assert reported.object.metadata.name == unique("web", SHOP)
+    assert reported.object.metadata.name == unique_name("web", SHOP)
     found = desired(FEATURE.plan(AGGREGATE, view), ServiceImport)[0]
     again = observed(broker=[rules(profile), *(s for c in slices for s in slices[c])])
     assert desired(FEATURE.plan(AGGREGATE, again), ServiceImport)[0] == found

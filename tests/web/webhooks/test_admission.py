@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hanse.kube.certificates import CertificateAuthority, client_context, server_context
 from hanse.model.admission import AdmissionDecision, AdmissionRequest, Allow, Deny, WebhookRule
 from hanse.model.facts import Facts
-from hanse.model.objects import merge
+from hanse.model.objects import apply_merge_patch
 from hanse.model.plan import Call, Read
 from hanse.model.snapshot import Snapshot
 from hanse.web.webhooks.admission import NotAReview, answer, asked, json_patch
@@ -119,7 +119,7 @@ _patches: st.SearchStrategy[Any] = st.recursive(
 def test_the_json_patch_does_what_the_merge_patch_says(target: Any, change: Any) -> None:
     operations = json_patch(target, change)
 
-    assert apply_json_patch(copy.deepcopy(target), operations) == merge(target, change)
+    assert apply_json_patch(copy.deepcopy(target), operations) == apply_merge_patch(target, change)
 
 
 class Bouncer:

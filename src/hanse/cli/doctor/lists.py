@@ -11,7 +11,7 @@ from hanse.cli.clusters import ClusterAccess, at_each
 from hanse.cli.inventory import PATIENCE
 from hanse.kube.errors import BadCredentials, KubeError
 from hanse.kube.http_transport import HttpTransport
-from hanse.kube.requests import path_of
+from hanse.kube.requests import resource_path
 from hanse.kube.transport import Request
 from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
 from hanse.model.kinds.coordination import Lease
@@ -30,25 +30,25 @@ from hanse.model.objects import Wire
 Items = tuple[Wire, ...]
 
 PATHS: Mapping[str, str] = {
-    "federations": path_of(Federation.kind),
-    "leases": path_of(Lease.kind, SYSTEM),
-    "amko": path_of(AMKOCluster.kind),
-    "configurations": path_of(GSLBConfig.kind),
-    "networks": path_of(Network.kind),
-    "tenants": path_of(Tenant.kind),
-    "imports": path_of(ServiceImport.kind),
-    "hosts": path_of(GlobalService.kind),
+    "federations": resource_path(Federation.kind),
+    "leases": resource_path(Lease.kind, SYSTEM),
+    "amko": resource_path(AMKOCluster.kind),
+    "configurations": resource_path(GSLBConfig.kind),
+    "networks": resource_path(Network.kind),
+    "tenants": resource_path(Tenant.kind),
+    "imports": resource_path(ServiceImport.kind),
+    "hosts": resource_path(GlobalService.kind),
     "sets": "/apis/apps/v1/statefulsets",
-    "hosted": path_of(FederatedStatefulSet.kind),
-    "parts": path_of(StatefulSetPart.kind),
-    "shares": path_of(StatefulSetShares.kind),
-    "policies": path_of(GlobalDeploymentPolicy.kind),
-    "rules": path_of(GSLBHostRule.kind),
-    "acnps": path_of(ClusterNetworkPolicy.kind),
-    "anps": path_of(AntreaNetworkPolicy.kind),
-    "ledger": path_of(ConfigMap.kind, SYSTEM),
-    "ranges": path_of(ServiceCIDR.kind),
-    "addresses": path_of(IPAddress.kind),
+    "hosted": resource_path(FederatedStatefulSet.kind),
+    "parts": resource_path(StatefulSetPart.kind),
+    "shares": resource_path(StatefulSetShares.kind),
+    "policies": resource_path(GlobalDeploymentPolicy.kind),
+    "rules": resource_path(GSLBHostRule.kind),
+    "acnps": resource_path(ClusterNetworkPolicy.kind),
+    "anps": resource_path(AntreaNetworkPolicy.kind),
+    "ledger": resource_path(ConfigMap.kind, SYSTEM),
+    "ranges": resource_path(ServiceCIDR.kind),
+    "addresses": resource_path(IPAddress.kind),
     "validating": "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
     "mutating": "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
     "slices": f"/apis/discovery.k8s.io/v1/namespaces/{SYSTEM_NAMESPACE}/endpointslices",

@@ -16,7 +16,7 @@ from hanse.cli.doctor.policies import local_peers, unsettled
 from hanse.features.networks.ranges import overlaps, parse_range, usable_addresses
 from hanse.model.kinds.federation import SUPERVISOR, SYSTEM
 from hanse.model.naming import ZONE
-from hanse.model.tokens import claims_of
+from hanse.model.tokens import parse_claims
 
 NEARLY_FULL = 0.9
 MOST_SUPERVISORS = 5
@@ -182,7 +182,7 @@ def _never_ends(secret: dict[str, Any]) -> bool:
         token = b64decode((secret.get("data") or {}).get("token", "")).decode("ascii", "replace")
     except ValueError:
         return False
-    claims = claims_of(token.strip())
+    claims = parse_claims(token.strip())
     return claims is not None and claims.expires is None
 
 

@@ -10,7 +10,7 @@ from hanse.features.policies.ledger import LEDGER_LABEL, POLICIES
 from hanse.features.policies.view import PolicyView, list_policies
 from hanse.features.policies.webhooks import ignored_annotation_warning, peer_warnings
 from hanse.model.kinds.core import ConfigMap
-from hanse.model.kinds.federation import spelled
+from hanse.model.kinds.federation import spelled_value
 from hanse.model.objects import Wire
 
 
@@ -24,7 +24,7 @@ def local_peers(chart: Chart) -> Iterator[Finding]:
             name = "/".join(part for part in parts if part)
             if told := ignored_annotation_warning(marks):
                 yield Finding(chart.name, f"policy {name}: {told}", "write true, or take it away")
-            if spelled(marks, "federated.anp") != "true":
+            if spelled_value(marks, "federated.anp") != "true":
                 continue
             for told in peer_warnings(policy.get("spec") or {}):
                 remedy = "name the federated Service, or take the policy out of the federation"

@@ -19,7 +19,7 @@ from hanse.features.services.view import ExportProblem, ServiceView, format_port
 from hanse.kube.client import Client
 from hanse.kube.discovery import refresh
 from hanse.kube.errors import AlreadyExists, NotFound
-from hanse.model.conditions import Condition, find
+from hanse.model.conditions import Condition, find_condition
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.multicluster import ServiceExport
@@ -202,7 +202,7 @@ class _Waiting:
         export = next((one for one in held.exports if one.name == self._name), None)
         if seen is None or export is None:
             raise Trouble(f"somebody deleted ServiceExport {self._namespace}/{self._name}")
-        ready = find(export.status.conditions, r"Ready")
+        ready = find_condition(export.status.conditions, r"Ready")
         if self._for_longer_than(AGENT_PATIENCE) and not _is_true(ready):
             await self._check_agent()
         result = Result(held.cluster, seen, waited=True)

@@ -24,12 +24,12 @@ from hanse.kube.client import Client
 from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint, StaticCredentials
 from hanse.kube.errors import BadCredentials, KubeError, NotFound
 from hanse.kube.http_transport import HttpTransport
-from hanse.kube.requests import path_of
+from hanse.kube.requests import resource_path
 from hanse.kube.transport import Request
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, Node, Secret
 from hanse.model.kinds.hanse import ClusterSet, Profile
-from hanse.model.manifests import SERVICE_ACCOUNT, Manifest, definitions
+from hanse.model.manifests import SERVICE_ACCOUNT, Manifest, crd_manifests
 from hanse.model.naming import SYSTEM_NAMESPACE
 
 
@@ -58,7 +58,7 @@ async def init_broker(
                     f'{one.name} --type merge -p \'{{"spec":{{"profile":"{profile}"}}}}\''
                 )
         rules = () if known else (manifests.cluster_set(profile or "lighthouse"),)
-        done = await define(client, definitions(), dry_run=dry_run)
+        done = await define(client, crd_manifests(), dry_run=dry_run)
         made = manifests.broker(app.watches(app.Options(broker_namespace=home)), home)
         door = await _at_the_door(client, home)
         done += await apply(client, (*made, *door, *rules), dry_run=dry_run)
@@ -83,7 +83,7 @@ async def join(wish: Joining, *, dry_run: bool) -> None:
         watches = app.watches(app.Options(broker_namespace=wish.home))
         made = manifests.member(watches, wish.home, wish.cluster, uid, new=new)
         on_broker = await apply(broker, made, dry_run=dry_run)
-        agent_manifests = await define(member, definitions(), dry_run=dry_run)
+        agent_manifests = await define(member, crd_manifests(), dry_run=dry_run)
         agent_manifests += await apply(
             member, manifests.agent_manifests(watches, wish.cluster), dry_run=dry_run
         )
@@ -188,7 +188,7 @@ async def _admits(wish: Joining, identity: Identity) -> bool:
 
 
 async def _token(broker: Client, wish: Joining) -> str:
-    path = path_of(SERVICE_ACCOUNT, wish.home, wish.cluster, "token")
+    path = resource_path(SERVICE_ACCOUNT, wish.home, wish.cluster, "token")
     wanted = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",

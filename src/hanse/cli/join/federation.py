@@ -24,7 +24,7 @@ from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint, Sta
 from hanse.kube.errors import KubeError, NotFound
 from hanse.kube.http_transport import HttpTransport
 from hanse.kube.lease import ObservedLease
-from hanse.kube.requests import path_of
+from hanse.kube.requests import resource_path
 from hanse.kube.transport import Request
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Secret
@@ -35,10 +35,10 @@ from hanse.model.kinds.federation import (
     ClusterClaim,
     Federation,
     Member,
-    spelled,
+    spelled_value,
 )
-from hanse.model.manifests import SERVICE_ACCOUNT, Manifest, definitions
-from hanse.model.naming import cluster_of
+from hanse.model.manifests import SERVICE_ACCOUNT, Manifest, crd_manifests
+from hanse.model.naming import holder_cluster
 from hanse.model.objects import Wire
 
 PATIENCE = timedelta(seconds=60)
@@ -80,7 +80,7 @@ async def join_federation(wish: Membership, *, dry_run: bool) -> None:
             if way.name != wish.member.name
         ]
         await _check(member, others, wish)
-        done = await define(member.client, definitions(), dry_run=dry_run)
+        done = await define(member.client, crd_manifests(), dry_run=dry_run)
         rules = manifests.rules_for(app.watches(), wish.cluster)
         said = manifests.claims(wish.cluster, wish.federation, supervisor=wish.supervises)
         done += await apply(member.client, (*manifests.account(rules), *said), dry_run=dry_run)
@@ -153,7 +153,7 @@ async def _check(member: Party, others: Sequence[Party], wish: Membership) -> No
         raise Oops("name the supervisors with --supervisor, or let this one be with --supervises")
     for party in others:
         said = await claimed(party.client)
-        if spelled(said, SUPERVISOR_MARK) in (None, "false"):
+        if spelled_value(said, SUPERVISOR_MARK) in (None, "false"):
             raise Oops(
                 f"{party.name} is no supervisor; let it join as one first: hanse join "
                 f"--federation {wish.federation} --supervises --context {party.name}"
@@ -256,7 +256,7 @@ async def _still_good(
 
 
 async def _token(member: Client, wish: Membership) -> str:
-    path = path_of(SERVICE_ACCOUNT, SYSTEM, manifests.ACCOUNT, "token")
+    path = resource_path(SERVICE_ACCOUNT, SYSTEM, manifests.ACCOUNT, "token")
     wanted = manifests.token_request(int(wish.lifetime.total_seconds()))
     answer = await member.send(Request("POST", path, body=msgspec.json.encode(wanted)))
     token = msgspec.json.decode(answer.body)["status"].get("token")
@@ -324,7 +324,7 @@ async def _withdrawn(member: Party, wish: Membership) -> None:
     began = seen.since
     while seen.lease is not None and seen.lease.spec.holder_identity and now() < seen.expires:
         if now() - began > PATIENCE.total_seconds():
-            leader = cluster_of(seen.lease.spec.holder_identity)
+            leader = holder_cluster(seen.lease.spec.holder_identity)
             raise Trouble(
                 f"{leader} still leads {wish.cluster} after {int(PATIENCE.total_seconds())} s; "
                 "name every supervisor with --supervisor, or see `hanse doctor`"

@@ -8,7 +8,14 @@ from hanse.features.services.manifests import agent_manifests
 from hanse.model.dns.zones import View
 from hanse.model.facts import Role
 from hanse.model.kinds.gslb import NAMESPACE as GSLB_NAMESPACE
-from hanse.model.manifests import PART_OF, SERVICE_ACCOUNT, Subject, bindings, manifest, roles
+from hanse.model.manifests import (
+    PART_OF,
+    SERVICE_ACCOUNT,
+    Subject,
+    binding_manifests,
+    manifest,
+    role_manifests,
+)
 from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
 from hanse.model.objects import Wire
 from hanse.model.rbac import rbac_rules
@@ -44,8 +51,8 @@ def _dns_rights() -> list[Wire]:
     rules = rbac_rules([watch for source in everything for watch in source.watches], Role.LOCAL)
     made = (
         manifest(SERVICE_ACCOUNT, DNS, SYSTEM_NAMESPACE),
-        *roles(DNS, rules),
-        *bindings(DNS, DNS, rules, Subject(DNS, SYSTEM_NAMESPACE), {}),
+        *role_manifests(DNS, rules),
+        *binding_manifests(DNS, DNS, rules, Subject(DNS, SYSTEM_NAMESPACE), {}),
     )
     return [one.wire for one in made]
 

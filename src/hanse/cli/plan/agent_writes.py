@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from hanse.cli.plan.dry_run import Verb
-from hanse.model.objects import ClusterId, ClusterObjectRef, Object, merge
+from hanse.model.objects import ClusterId, ClusterObjectRef, Object, apply_merge_patch
 from hanse.runtime.diff import Action, Create, Delete, Update, target_ref
 from hanse.runtime.preview import preview
 from hanse.runtime.reconciler import Reconciler
@@ -112,7 +112,7 @@ def _after(action: Action, known: Consequence | None) -> Object | None:
             return action.object
         case Update():
             base = known.after if known is not None and known.after is not None else action.base
-            merged = merge(msgspec.to_builtins(base, str_keys=True), action.change)
+            merged = apply_merge_patch(msgspec.to_builtins(base, str_keys=True), action.change)
             return msgspec.convert(merged, type(action.base))
         case Delete():
             return None

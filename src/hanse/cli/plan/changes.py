@@ -20,7 +20,7 @@ from hanse.kube.http_transport import HttpTransport
 from hanse.model.facts import Leadership, Role
 from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.model.kinds.federation import SYSTEM
-from hanse.model.naming import cluster_of
+from hanse.model.naming import holder_cluster
 from hanse.model.objects import ClusterId, Object
 from hanse.model.plan import Feature
 from hanse.runtime.api import ClusterClient
@@ -117,7 +117,7 @@ async def _fleet(ways: Sequence[ClusterAccess]) -> Fleet:
             raise Trouble(f"{way.name}: {seen.why}; see `hanse doctor`")
         if seen.agent is not None and seen.agent.holder:
             # An agent calls itself by its cluster's id and its own name.
-            name = cluster_of(seen.agent.holder)
+            name = holder_cluster(seen.agent.holder)
             members[name] = way
             if seen.membership is not None and seen.membership.supervises:
                 named[name] = [member.cluster for member in seen.membership.members]
@@ -200,7 +200,7 @@ def _supervise(reconciler: Reconciler, fleet: Fleet) -> None:
     home = reconciler.informers.local
     for member in fleet.supervised.get(home, ()):
         lease = fleet.leases[member]
-        ours = cluster_of(lease.holder_identity) == home
+        ours = holder_cluster(lease.holder_identity) == home
         roles = {Role.MEMBER, Role.LED} if ours else {Role.MEMBER}
         if member == home:
             reconciler.informers.set_roles(home, {Role.LOCAL} | roles)

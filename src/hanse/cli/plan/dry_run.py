@@ -10,7 +10,7 @@ from hanse.cli.plan.documents import Document
 from hanse.kube.client import Client
 from hanse.kube.discovery import refresh
 from hanse.kube.errors import ApiError, NotFound
-from hanse.kube.requests import path_of
+from hanse.kube.requests import resource_path
 from hanse.kube.transport import MERGE_PATCH, Request
 from hanse.model.objects import Kind, ObjectRef, Wire
 
@@ -60,13 +60,13 @@ async def _tried(
     wire = {**document.wire, "metadata": {**document.wire["metadata"]}}
     if place:
         wire["metadata"]["namespace"] = place
-    path = path_of(kind, place, document.name)
+    path = resource_path(kind, place, document.name)
     try:
         standing = await _standing(client, path)
         if standing is None:
             if place in coming:  # the dry run would miss the namespace
                 return Tried(document, "create", ref, wire)
-            request = Request("POST", path_of(kind, place), _DRY, msgspec.json.encode(wire))
+            request = Request("POST", resource_path(kind, place), _DRY, msgspec.json.encode(wire))
             return Tried(document, "create", ref, await _answer(client, request))
         body = msgspec.json.encode(wire)
         request = Request("PATCH", path, _DRY, body, content_type=MERGE_PATCH)

@@ -13,7 +13,7 @@ from hanse.cli.errors import Trouble
 from hanse.kube.client import Client
 from hanse.kube.discovery import refresh
 from hanse.kube.errors import ApiError, NotFound
-from hanse.kube.requests import delete, merge_patch, path_of
+from hanse.kube.requests import delete, merge_patch, resource_path
 from hanse.kube.transport import Request
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.networks import GROUP as ARKTOS
@@ -171,7 +171,7 @@ def _is_owned(wire: Wire) -> bool:
 async def _listed(client: Client, kind: Kind, labels: str) -> list[tuple[Kind, Wire]]:
     query = (("labelSelector", labels),) if labels else ()
     try:
-        answer = await client.send(Request("GET", path_of(kind), query))
+        answer = await client.send(Request("GET", resource_path(kind), query))
     except ApiError as error:
         if isinstance(error, NotFound) or error.status.code in (403, 405):
             return []  # not for listing, or not ours to see
@@ -230,7 +230,7 @@ def _several(found: list[Found]) -> str:
 async def _is_going(client: Client, one: Found) -> bool:
     """Whether something deleted is still there; raises `Trouble` where it was made anew."""
     try:
-        answer = await client.send(Request("GET", path_of(one.kind, one.namespace, one.name)))
+        answer = await client.send(Request("GET", resource_path(one.kind, one.namespace, one.name)))
     except NotFound:
         return False
     meta = msgspec.json.decode(answer.body)["metadata"]

@@ -12,7 +12,7 @@ from hanse.features.federated.join_requests import FederatedName, Joinable, join
 from hanse.model.kinds.core import Service, ServicePort
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.federation import SYSTEM, NativeService, NetworkInterface
-from hanse.model.naming import unique
+from hanse.model.naming import unique_name
 from hanse.model.objects import Wire, to_wire
 
 EXPORTS = "multicluster.x-k8s.io/v1alpha1"
@@ -172,7 +172,7 @@ def _endpoint_slice(federated: FederatedName, slot: str, wire: Wire) -> Wire:
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
         "metadata": {
-            "name": unique(federated.name, slot, "moved"),
+            "name": unique_name(federated.name, slot, "moved"),
             "namespace": federated.namespace,
             "labels": {KUBE_SERVICE: federated.name},
         },

@@ -16,7 +16,7 @@ from hanse.model.kinds.discovery import (
     Endpoint,
     EndpointPort,
     EndpointSlice,
-    family_of,
+    address_family,
 )
 from hanse.model.kinds.federation import NativeService, NetworkInterface
 from hanse.model.objects import ClusterId
@@ -114,7 +114,7 @@ def unreachable_reason(native: NativeService, where: ClusterId, snapshot: Snapsh
         return f"spec.networkInterface: there is no {called}; make it, or name another"
     if not interface.address:
         return f"{called} has no address: give it an internalIP or externalIP"
-    if family_of(interface.address) is None:
+    if address_family(interface.address) is None:
         return f"{called}: {interface.address!r} is none that an endpoint may have; choose another"
     return ""
 
@@ -153,7 +153,7 @@ def _address_backends(
     """Backends for each family of the addresses that an endpoint may have."""
     families: dict[AddressType, set[str]] = {}
     for text in addresses:
-        family = family_of(text)
+        family = address_family(text)
         if family is not None:
             families.setdefault(family, set()).add(text)
     for family, texts in sorted(families.items()):
@@ -191,7 +191,7 @@ def _node_addresses(node: Node) -> Iterator[str]:
             found = [
                 a.address
                 for a in node.status.addresses
-                if a.type == type_ and family_of(a.address) == family
+                if a.type == type_ and address_family(a.address) == family
             ]
             if found:
                 yield found[0]

@@ -10,9 +10,9 @@ from hanse.features.federated.names import EXTERNAL_DNS, MANAGED_HOSTNAME
 from hanse.features.federated.options import FederatedOptions
 from hanse.features.federated.records import MemberRecord
 from hanse.model.kinds.core import Service
-from hanse.model.kinds.discovery import family_of
+from hanse.model.kinds.discovery import address_family
 from hanse.model.kinds.externaldns import DNSEndpoint, DNSEndpointSpec, DNSRecord
-from hanse.model.naming import unique
+from hanse.model.naming import unique_name
 from hanse.model.objects import Meta
 
 MOST_TARGETS = 32
@@ -68,7 +68,7 @@ def external_targets(records: Sequence[MemberRecord]) -> tuple[str, ...]:
     Addresses and a host name cannot be combined: the name becomes a CNAME record.
     """
     ready = [
-        [a for b in r.backends if b.family != "FQDN" for a in b.ready if family_of(a)]
+        [a for b in r.backends if b.family != "FQDN" for a in b.ready if address_family(a)]
         for r in records
     ]
     turns = chain.from_iterable(zip_longest(*ready))
@@ -83,13 +83,13 @@ def dns_endpoint(federated: FederatedName, hostname: str, targets: Sequence[str]
     """The DNSEndpoint with the same records, for ExternalDNS with the CRD source."""
     by_type: dict[str, list[str]] = {}
     for target in targets:
-        family = family_of(target)
+        family = address_family(target)
         by_type.setdefault({"IPv4": "A", "IPv6": "AAAA"}.get(family or "", "CNAME"), []).append(
             target
         )
     names = [name.strip() for name in hostname.split(",") if name.strip()]
     return DNSEndpoint(
-        metadata=Meta(name=unique("fed", federated.name), namespace=federated.namespace),
+        metadata=Meta(name=unique_name("fed", federated.name), namespace=federated.namespace),
         spec=DNSEndpointSpec(
             endpoints=tuple(
                 DNSRecord(dns_name=name, record_type=type_, record_ttl=TTL, targets=tuple(values))

@@ -35,7 +35,7 @@ from hanse.features.federated.slices import (
     slice_origin,
 )
 from hanse.features.federated.status import NAME_FREE_CONDITION, name_conditions, status_plan
-from hanse.model.conditions import find
+from hanse.model.conditions import find_condition
 from hanse.model.facts import WriteOutcome
 from hanse.model.kinds.antrea import AddressBlock, ClusterGroup, Group, GroupSpec
 from hanse.model.kinds.core import Namespace, Service, ServiceSpec
@@ -206,7 +206,9 @@ def _name_conflict(state: _ServiceState, snapshot: Snapshot) -> str:
     if current is None:
         return ""
     outcome = snapshot.fact(WriteOutcome, ClusterObjectRef(state.member, object_ref(current)))
-    reported = find(current.status.conditions, NAME_FREE_CONDITION) if outcome is None else None
+    reported = (
+        find_condition(current.status.conditions, NAME_FREE_CONDITION) if outcome is None else None
+    )
     is_still_foreign = (
         reported is not None
         and reported.status == "False"

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from hanse.features.federated.names import FEDERATED, GLOBAL, NAMESPACED
 from hanse.model.kinds.core import Service
-from hanse.model.kinds.federation import SYSTEM, NativeService, spelled, spelled_label
+from hanse.model.kinds.federation import SYSTEM, NativeService, spelled_label, spelled_value
 from hanse.model.naming import is_service_name
 from hanse.model.snapshot import Index
 
@@ -44,7 +44,7 @@ def join_request(obj: Joinable) -> JoinRequest:
     joins: dict[FederatedName, None] = {}
     faults: list[str] = []
     for mark, namespace in ((GLOBAL, SYSTEM), (NAMESPACED, obj.metadata.namespace)):
-        name = spelled(annotations, mark)
+        name = spelled_value(annotations, mark)
         if name is None:
             continue
         if is_service_name(name):

@@ -17,7 +17,7 @@ from hanse.features.federated.names import RECORD, RECORD_NAMESPACE
 from hanse.model.kinds.core import ConfigMap, Protocol
 from hanse.model.kinds.discovery import AddressType, EndpointPort
 from hanse.model.kinds.federation import SYSTEM
-from hanse.model.naming import is_service_name, unique
+from hanse.model.naming import is_service_name, unique_name
 from hanse.model.objects import ClusterId, Meta
 from hanse.model.snapshot import Index
 
@@ -111,7 +111,7 @@ class StoredRecord(Struct, frozen=True):
 def record_configmap(record: MemberRecord) -> ConfigMap:
     """The ConfigMap of a record."""
     federated = record.federated
-    name = unique(
+    name = unique_name(
         "fed", federated.name, record.name, federated.namespace, record.namespace, record.kind
     )
     labels = {RECORD: federated.name, RECORD_NAMESPACE: federated.namespace}

@@ -17,7 +17,7 @@ from hanse.model.kinds.discovery import (
     EndpointPort,
     EndpointSlice,
 )
-from hanse.model.naming import unique
+from hanse.model.naming import unique_name
 from hanse.model.objects import Meta
 from hanse.model.snapshot import Index
 
@@ -129,7 +129,9 @@ def _rename_ports(
 def _meta(
     federated: FederatedName, origin: Origin, slot: str, ports: tuple[MemberPort, ...]
 ) -> Meta:
-    name = unique(federated.name, origin.cluster, origin.namespace, origin.name, origin.kind, slot)
+    name = unique_name(
+        federated.name, origin.cluster, origin.namespace, origin.name, origin.kind, slot
+    )
     encoded = msgspec.json.encode(msgspec.structs.replace(origin, ports=ports)).decode()
     return Meta(
         name=name,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from hanse.features.federated.join_requests import Joinable
-from hanse.model.conditions import Condition, condition, find, merged
+from hanse.model.conditions import Condition, condition, find_condition, merge_conditions
 from hanse.model.kinds.core import Service
 from hanse.model.objects import ClusterId, ClusterObjectRef, object_ref
 from hanse.model.plan import EventRequest, Patch, Plan
@@ -28,7 +28,7 @@ def membership_conditions(
     if faults:
         message = "; ".join(text for _, text in faults)[:32000]
         return [condition(FEDERATED_CONDITION, False, faults[0][0], message)]
-    before = find(obj.status.conditions, FEDERATED_CONDITION)
+    before = find_condition(obj.status.conditions, FEDERATED_CONDITION)
     if before is not None and (certain or before.reason != PROTOCOL_CONFLICT):
         return [condition(FEDERATED_CONDITION, True, "Joined")]
     return []
@@ -38,7 +38,7 @@ def name_conditions(service: Service, conflict: str) -> list[Condition]:
     """FederatedNameFree: False with the conflict as its message, True only after a False."""
     if conflict:
         return [condition(NAME_FREE_CONDITION, False, "NameTaken", conflict)]
-    if find(service.status.conditions, NAME_FREE_CONDITION) is not None:
+    if find_condition(service.status.conditions, NAME_FREE_CONDITION) is not None:
         return [condition(NAME_FREE_CONDITION, True, "Free")]
     return []
 
@@ -50,7 +50,7 @@ def status_plan(
     if not conditions:
         return Plan()
     current = obj.status.conditions
-    after = merged(current, conditions, snapshot.now, obj.metadata.generation)
+    after = merge_conditions(current, conditions, snapshot.now, obj.metadata.generation)
     ref = ClusterObjectRef(where, object_ref(obj))
     patch = {"status": {"conditions": msgspec.to_builtins(after)}}
     events = tuple(
@@ -64,7 +64,7 @@ def status_plan(
 def cleared_status(obj: Joinable, where: ClusterId) -> Plan:
     """Remove the condition of an object that no longer joins anything."""
     current = obj.status.conditions
-    if find(current, FEDERATED_CONDITION) is None:
+    if find_condition(current, FEDERATED_CONDITION) is None:
         return Plan()
     left = [c for c in current if c.type != FEDERATED_CONDITION]
     change = {"status": {"conditions": msgspec.to_builtins(left)}}
@@ -76,7 +76,7 @@ def cleared_status(obj: Joinable, where: ClusterId) -> Plan:
 
 
 def _turned_bad(condition_: Condition, current: Sequence[Condition]) -> bool:
-    before = find(current, condition_.type)
+    before = find_condition(current, condition_.type)
     same = before is not None and (before.status, before.reason, before.message) == (
         condition_.status,
         condition_.reason,

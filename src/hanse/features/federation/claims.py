@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from hanse.model.kinds import about
 from hanse.model.kinds.about import ClusterProperty
-from hanse.model.kinds.federation import CLUSTER_ID, CLUSTER_SET, ClusterClaim, spelled
+from hanse.model.kinds.federation import CLUSTER_ID, CLUSTER_SET, ClusterClaim, spelled_value
 from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Snapshot
 
@@ -26,7 +26,7 @@ def read_claims(snapshot: Snapshot, cluster: ClusterId) -> Claims | None:
         return None
     claims = claim_values(cluster, snapshot)
     properties = {p.metadata.name: p.spec.value for p in snapshot.all(cluster, ClusterProperty)}
-    supervisor = spelled(claims, SUPERVISOR_MARK)
+    supervisor = spelled_value(claims, SUPERVISOR_MARK)
     return Claims(
         claims.get(CLUSTER_ID) or properties.get(about.CLUSTER_ID, ""),
         claims.get(CLUSTER_SET) or properties.get(about.CLUSTER_SET, ""),

@@ -3,7 +3,7 @@
 from hanse.features.federation.claims import claim_values, read_claims
 from hanse.features.federation.members import current_federation
 from hanse.features.federation.status import is_reachable
-from hanse.model.conditions import Condition, condition, merged
+from hanse.model.conditions import Condition, condition, merge_conditions
 from hanse.model.facts import ClusterState, KindServed
 from hanse.model.kinds import about
 from hanse.model.kinds.about import ClusterProperty, ClusterPropertySpec
@@ -64,7 +64,9 @@ def plan_profile(cluster: ClusterId, snapshot: Snapshot) -> Plan:
     status = ClusterProfileStatus(
         version=before.version,
         properties=_properties(cluster, before, snapshot),
-        conditions=merged(before.conditions, _health_conditions(cluster, snapshot), snapshot.now),
+        conditions=merge_conditions(
+            before.conditions, _health_conditions(cluster, snapshot), snapshot.now
+        ),
     )
     profile = ClusterProfile(metadata=meta, spec=spec, status=status)
     return Plan((Desired(profile, snapshot.local),))

@@ -19,10 +19,10 @@ from hanse.model.manifests import (
     SERVICE_ACCOUNT,
     Manifest,
     Subject,
-    bindings,
+    binding_manifests,
     manifest,
     namespace,
-    roles,
+    role_manifests,
 )
 from hanse.model.objects import ClusterId, Meta, Wire, to_wire
 from hanse.model.rbac import RbacRule, rbac_rules
@@ -45,8 +45,8 @@ def account(rules: Iterable[RbacRule]) -> tuple[Manifest, ...]:
     return (
         *(namespace(name) for name in namespaces),
         manifest(SERVICE_ACCOUNT, ACCOUNT, SYSTEM),
-        *roles(ACCOUNT, granted),
-        *bindings(ACCOUNT, ACCOUNT, granted, Subject(ACCOUNT, SYSTEM), {}),
+        *role_manifests(ACCOUNT, granted),
+        *binding_manifests(ACCOUNT, ACCOUNT, granted, Subject(ACCOUNT, SYSTEM), {}),
     )
 
 

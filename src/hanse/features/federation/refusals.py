@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from msgspec import Struct
 
-from hanse.model.conditions import Condition, condition, find
+from hanse.model.conditions import Condition, condition, find_condition
 from hanse.model.facts import ClusterState, Leadership, WriteOutcome, age
 from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
 from hanse.model.kinds.federation import Federation
@@ -35,7 +35,7 @@ def refusal_report(federation: Federation, snapshot: Snapshot) -> RefusalReport:
     refused = sorted(_refused(snapshot), key=lambda o: str((o.place.where, o.place.ref)))
     lasting = [o for o in refused if age(o.since, snapshot.now) >= REPORT_AFTER]
     young = [REPORT_AFTER - age(o.since, snapshot.now) for o in refused if o not in lasting]
-    before = find(federation.status.conditions, MEMBERS_WRITTEN)
+    before = find_condition(federation.status.conditions, MEMBERS_WRITTEN)
     if lasting:
         return RefusalReport(
             (condition(MEMBERS_WRITTEN, False, "WriteRefused", _message(lasting)),), _soonest(young)

@@ -15,7 +15,7 @@ from hanse.features.federation.members import (
     leaving_members,
 )
 from hanse.features.federation.refusals import RefusalReport, refusal_report
-from hanse.model.conditions import Condition, condition, find, merged
+from hanse.model.conditions import Condition, condition, find_condition, merge_conditions
 from hanse.model.facts import (
     ClusterAbandoned,
     ClusterState,
@@ -34,7 +34,7 @@ from hanse.model.kinds.federation import (
     Member,
     MemberState,
 )
-from hanse.model.naming import cluster_of
+from hanse.model.naming import holder_cluster
 from hanse.model.objects import ClusterId, ClusterObjectRef, object_ref
 from hanse.model.plan import EventRequest, Patch, Plan
 from hanse.model.snapshot import Snapshot
@@ -66,7 +66,7 @@ def plan_status(federation: Federation, snapshot: Snapshot) -> Plan:
         leaders=tuple(leaders),
         members=members,
         abandoned=tuple(_abandoned_members(federation, snapshot)),
-        conditions=merged(
+        conditions=merge_conditions(
             current.conditions, conditions, snapshot.now, generation=federation.metadata.generation
         ),
     )
@@ -74,7 +74,7 @@ def plan_status(federation: Federation, snapshot: Snapshot) -> Plan:
     events = tuple(
         EventRequest(ref, c.reason, c.message, "Warning" if c.status == "False" else "Normal")
         for c in conditions
-        if _is_transition(c, find(current.conditions, c.type))
+        if _is_transition(c, find_condition(current.conditions, c.type))
     )
     known = {a.cluster_id for a in current.abandoned}
     events += tuple(_abandoned_event(a, ref) for a in status.abandoned if a.cluster_id not in known)
@@ -182,7 +182,7 @@ def _member_leader(
     if lead is None:
         return before
     if lead.holder:
-        return cluster_of(lead.holder)
+        return holder_cluster(lead.holder)
     return "" if not reachable and before == snapshot.local else before
 
 
@@ -201,7 +201,7 @@ def local_leader(snapshot: Snapshot, federation: Federation) -> LocalLeader:
     The condition is kept for a grace period, in which a first or a next leader usually appears.
     """
     current = federation.status
-    led = find(current.conditions, LED)
+    led = find_condition(current.conditions, LED)
     was_led = led is not None and led.status == "True"
     last = current.leaders[0] if was_led and len(current.leaders) == 1 else ""
     lease = snapshot.get(snapshot.local, Lease, snapshot.local, SYSTEM)
@@ -210,7 +210,7 @@ def local_leader(snapshot: Snapshot, federation: Federation) -> LocalLeader:
         known = snapshot.synced(snapshot.local, Lease)
         return _no_leader(created, last, snapshot) if known else LocalLeader(last, known=False)
     liveness = snapshot.fact(LeaseLiveness, (snapshot.local, SYSTEM, snapshot.local))
-    holder = cluster_of(lease.spec.holder_identity)
+    holder = holder_cluster(lease.spec.holder_identity)
     if liveness is None:  # just started: the Lease has not been observed for long enough
         return LocalLeader(holder if was_led else "", known=False)
     return (

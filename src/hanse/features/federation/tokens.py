@@ -18,7 +18,7 @@ from hanse.model.kinds.federation import SYSTEM, Member
 from hanse.model.objects import ClusterId, ClusterObjectRef, object_ref
 from hanse.model.plan import Call, Patch, Plan, Question
 from hanse.model.snapshot import Snapshot
-from hanse.model.tokens import claims_of as token_claims
+from hanse.model.tokens import parse_claims as token_claims
 
 PROVIDER = "token"
 """The provider that requests a token of an account in a member: answers `token`."""

@@ -7,10 +7,10 @@ from hanse.model.manifests import (
     SERVICE_ACCOUNT,
     Manifest,
     Subject,
-    bindings,
+    binding_manifests,
     manifest,
     namespace,
-    roles,
+    role_manifests,
 )
 from hanse.model.rbac import rbac_rules
 
@@ -23,6 +23,6 @@ def leader_account(account: str) -> tuple[Manifest, ...]:
     return (
         namespace(NAMESPACE),
         manifest(SERVICE_ACCOUNT, account, NAMESPACE),
-        *roles(name, rules),
-        *bindings(name, name, rules, subject, {}),
+        *role_manifests(name, rules),
+        *binding_manifests(name, name, rules, subject, {}),
     )

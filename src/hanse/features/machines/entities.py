@@ -12,7 +12,7 @@ from hanse.model.kinds.antrea import (
     ExternalEntitySpec,
 )
 from hanse.model.label_syntax import is_label_key, is_label_value
-from hanse.model.naming import unique
+from hanse.model.naming import unique_name
 from hanse.model.objects import Meta
 from hanse.model.plan import Desired, Plan
 from hanse.model.snapshot import Snapshot
@@ -32,7 +32,7 @@ def plan_machine(source: Source | None, snapshot: Snapshot) -> Plan:
         labels[SERVICE_LABEL] = tags.service
     entity = ExternalEntity(
         metadata=Meta(
-            name=unique("vm", machine.name, str(machine.kind)),
+            name=unique_name("vm", machine.name, str(machine.kind)),
             namespace=machine.namespace,
             labels=labels,
         ),
@@ -56,7 +56,7 @@ def service_entity(name: str, namespace: str, snapshot: Snapshot) -> ExternalEnt
         return None
     return ExternalEntity(
         metadata=Meta(
-            name=unique("vm-service", name),
+            name=unique_name("vm-service", name),
             namespace=namespace,
             labels={SERVICE_LABEL: name},
         ),
@@ -86,7 +86,7 @@ def _endpoints(machine: Machine) -> Iterator[EntityEndpoint]:
 
 
 def _label_value(name: str) -> str:
-    return name if len(name) <= 63 else unique(name)
+    return name if len(name) <= 63 else unique_name(name)
 
 
 def _is_reserved(name: str) -> bool:

@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from hanse.features.machines.names import PORTS_TAG, SERVICE_TAG
 from hanse.model.kinds.core import Protocol
-from hanse.model.kinds.discovery import family_of
-from hanse.model.kinds.federation import VirtualMachine, spelled, spelled_label
+from hanse.model.kinds.discovery import address_family
+from hanse.model.kinds.federation import VirtualMachine, spelled_label, spelled_value
 from hanse.model.kinds.machines import CloudMachine, VirtualMachineInstance
 from hanse.model.naming import is_service_name
 from hanse.model.objects import Kind
@@ -102,7 +102,7 @@ def parse_machine(source: Source) -> Machine:
 
 def parse_service_tags(machine: Machine) -> ServiceTags:
     """The Service in a machine's tags; empty where it has no such tag."""
-    tagged = spelled(machine.tags, SERVICE_TAG)
+    tagged = spelled_value(machine.tags, SERVICE_TAG)
     if tagged is None:
         return ServiceTags()
     faults: list[str] = []
@@ -114,7 +114,7 @@ def parse_service_tags(machine: Machine) -> ServiceTags:
         )
         name = ""
     ports: list[Port] = []
-    for text in (spelled(machine.tags, PORTS_TAG) or "").split(","):
+    for text in (spelled_value(machine.tags, PORTS_TAG) or "").split(","):
         if text.strip():
             port = _parse_port(text.strip())
             if port is None:
@@ -151,7 +151,7 @@ def _preferred_addresses(addresses: Sequence[tuple[str, str]]) -> Iterator[str]:
     """Of (address, type) pairs the first of each family, ExternalIP before InternalIP."""
     for family in ("IPv4", "IPv6"):
         for type_ in ("ExternalIP", "InternalIP"):
-            found = [a for a, t in addresses if t == type_ and family_of(a) == family]
+            found = [a for a, t in addresses if t == type_ and address_family(a) == family]
             if found:
                 yield found[0]
                 break

@@ -22,10 +22,10 @@ from hanse.model.kinds.discovery import (
     EndpointConditions,
     EndpointPort,
     EndpointSlice,
-    family_of,
+    address_family,
 )
 from hanse.model.kinds.federation import label_spellings
-from hanse.model.naming import unique
+from hanse.model.naming import unique_name
 from hanse.model.objects import Meta
 from hanse.model.plan import Desired, Key, Plan
 from hanse.model.snapshot import Snapshot
@@ -129,7 +129,7 @@ def _slices(
     families: dict[AddressType, list[Endpoint]] = {}
     for machine in machines:
         for address in machine.addresses:
-            family = family_of(address)
+            family = address_family(address)
             if family is not None:
                 families.setdefault(family, []).append(_endpoint(machine, address))
     served = tuple(EndpointPort(port=p.port, name=p.name, protocol=p.protocol) for p in ports)
@@ -137,7 +137,7 @@ def _slices(
         for start in range(0, len(endpoints), MOST_ENDPOINTS):
             yield EndpointSlice(
                 metadata=Meta(
-                    name=unique(key.name, "vm", family, str(start)),
+                    name=unique_name(key.name, "vm", family, str(start)),
                     namespace=key.namespace,
                     labels={KUBE_SERVICE: key.name, MANAGED_BY: DOMAIN},
                 ),

@@ -6,7 +6,7 @@ import msgspec
 
 from hanse.features.machines.machine import Machine, ServiceMachine, ServiceTags
 from hanse.features.machines.names import VM_SERVICE
-from hanse.model.conditions import Condition, condition, find, merged
+from hanse.model.conditions import Condition, condition, find_condition, merge_conditions
 from hanse.model.facts import WriteOutcome
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.federation import VirtualMachine
@@ -50,7 +50,9 @@ def machine_status_plan(
     if faults:
         message = "; ".join(text for _, text in faults)
         served = condition(SERVED_CONDITION, False, faults[0][0], message[:32000])
-    elif find(current, SERVED_CONDITION) is not None and _has_service(machine, tags, snapshot):
+    elif find_condition(current, SERVED_CONDITION) is not None and _has_service(
+        machine, tags, snapshot
+    ):
         served = condition(SERVED_CONDITION, True, "Served")
     else:
         return Plan()
@@ -75,7 +77,7 @@ def name_conflict_plan(service: Service | None, machine: str, snapshot: Snapshot
             "it, or give the machine another tag"
         )
         is_free = condition(NAME_FREE_CONDITION, False, "NameTaken", message)
-    elif find(service.status.conditions, NAME_FREE_CONDITION) is not None:
+    elif find_condition(service.status.conditions, NAME_FREE_CONDITION) is not None:
         is_free = condition(NAME_FREE_CONDITION, True, "Free")
     else:
         return Plan()
@@ -98,9 +100,9 @@ def _condition_plan(
 ) -> Plan:
     """One condition as a status patch, and an Event if it turned False or its message changed."""
     current = obj.status.conditions
-    after = merged(current, [condition_], snapshot.now, obj.metadata.generation)
+    after = merge_conditions(current, [condition_], snapshot.now, obj.metadata.generation)
     ref = ClusterObjectRef(snapshot.local, object_ref(obj))
-    before = find(current, condition_.type)
+    before = find_condition(current, condition_.type)
     is_same = before is not None and (before.status, before.message) == (
         condition_.status,
         condition_.message,

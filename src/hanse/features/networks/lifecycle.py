@@ -41,7 +41,7 @@ from hanse.features.networks.options import NetworksOptions
 from hanse.features.networks.peering import agreed_peers
 from hanse.features.networks.providers import Provider
 from hanse.features.networks.ranges import Range, overlaps, parse_range, validate_ranges
-from hanse.model.conditions import Condition, condition, find, merged
+from hanse.model.conditions import Condition, condition, find_condition, merge_conditions
 from hanse.model.facts import WriteOutcome
 from hanse.model.kinds.admission import ValidatingAdmissionPolicy
 from hanse.model.kinds.core import Service
@@ -93,7 +93,7 @@ def plan_network(
 
 def is_drained(network: Network) -> bool:
     """Whether nobody uses a network any more that is to go."""
-    drained = find(network.status.conditions, DRAINED)
+    drained = find_condition(network.status.conditions, DRAINED)
     gone = network.metadata.deletion_timestamp is not None
     return gone and drained is not None and drained.status == "True"
 
@@ -372,7 +372,7 @@ def _ends(network: Network, message: str, told: Condition, snapshot: Snapshot) -
 
 
 def _conditions(network: Network, desired_objects: list[Condition], snapshot: Snapshot) -> object:
-    after = merged(
+    after = merge_conditions(
         network.status.conditions, desired_objects, snapshot.now, network.metadata.generation
     )
     return msgspec.to_builtins(after)

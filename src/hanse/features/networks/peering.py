@@ -11,7 +11,7 @@ from hanse.features.networks.lookups import (
     tenant_namespaces,
 )
 from hanse.features.networks.names import NetworkName, parse_network_name
-from hanse.model.conditions import condition, merged
+from hanse.model.conditions import condition, merge_conditions
 from hanse.model.kinds.networks import NetworkPeering
 from hanse.model.objects import ClusterObjectRef, Wire, object_ref
 from hanse.model.plan import Key, Patch, Plan
@@ -63,7 +63,7 @@ def plan_peering(key: Key, snapshot: Snapshot) -> Plan:
     phase = "Failed" if faults else "Ready" if agreed else "Pending"
     message = "; ".join(faults) if faults else "" if agreed else waiting
     ready = condition("Ready", agreed and not faults, _REASONS[phase], message)
-    conditions = merged(
+    conditions = merge_conditions(
         peering.status.conditions, [ready], snapshot.now, peering.metadata.generation
     )
     status: Wire = {"phase": phase, "conditions": msgspec.to_builtins(conditions)}

@@ -5,7 +5,7 @@ from typing import Literal, Protocol
 from msgspec import Struct
 
 from hanse.features.networks.interfaces import candidate_subnets, parse_interface
-from hanse.model.conditions import find
+from hanse.model.conditions import find_condition
 from hanse.model.kinds.networks import Network
 from hanse.model.objects import Object
 from hanse.model.snapshot import Snapshot, Watch
@@ -86,7 +86,7 @@ class ExternalProvider:
             parse_interface(annotations)
 
     def provision(self, network: Network, snapshot: Snapshot) -> ProvisionResult:  # noqa: ARG002 - the contract
-        told = find(network.status.conditions, PROVISIONED)
+        told = find_condition(network.status.conditions, PROVISIONED)
         if told is None:
             return ProvisionResult(
                 "Pending",

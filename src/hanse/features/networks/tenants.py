@@ -17,7 +17,7 @@ from hanse.features.networks.names import (
     parse_network_name,
 )
 from hanse.features.networks.options import NetworksOptions
-from hanse.model.conditions import condition, merged
+from hanse.model.conditions import condition, merge_conditions
 from hanse.model.facts import WriteOutcome
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.networks import Network, Tenant
@@ -99,7 +99,9 @@ def _told(
     ]
     why = trouble or "; ".join(failed)[:4000]
     ready = condition("Ready", not why, "Invalid" if why else "Ready", why)
-    conditions = merged(tenant.status.conditions, [ready], snapshot.now, tenant.metadata.generation)
+    conditions = merge_conditions(
+        tenant.status.conditions, [ready], snapshot.now, tenant.metadata.generation
+    )
     known = (
         network is not None
         and find_network(parse_network_name(network.metadata.name), snapshot) is not None

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
-from hanse.model.kinds.federation import label_spellings, spelled
+from hanse.model.kinds.federation import label_spellings, spelled_value
 from hanse.model.objects import Meta, Wire
 from hanse.model.plan import Key
 
@@ -54,7 +54,7 @@ def policy_key(policy: Policy) -> Key:
 
 def is_federated(policy: Policy) -> bool:
     """Whether a policy is annotated to be replicated to every member."""
-    return spelled(policy.metadata.annotations, "federated.anp") == "true"
+    return spelled_value(policy.metadata.annotations, "federated.anp") == "true"
 
 
 def replicated_content(policy: Policy) -> Content:

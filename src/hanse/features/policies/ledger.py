@@ -11,7 +11,7 @@ from hanse.features.policies.content import KINDS, LEDGER_PREFIX
 from hanse.features.policies.versions import EMPTY_HISTORY, Dot, History
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.federation import SYSTEM
-from hanse.model.naming import unique
+from hanse.model.naming import unique_name
 from hanse.model.objects import ClusterId, Meta
 from hanse.model.plan import Key, parse_key
 
@@ -130,7 +130,7 @@ def record_name(key: Key) -> str:
     name = ".".join(part for part in (key.topic, key.namespace, key.name) if part)
     if len(name) <= _MAX_NAME_LENGTH:
         return name
-    return unique(key.topic, key.namespace, key.name, most=_MAX_NAME_LENGTH)
+    return unique_name(key.topic, key.namespace, key.name, most=_MAX_NAME_LENGTH)
 
 
 def record_config_map(key: Key, record: PolicyRecord) -> ConfigMap:

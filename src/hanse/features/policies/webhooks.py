@@ -6,7 +6,7 @@ from typing import Any
 from hanse.features.policies.content import FEDERATED
 from hanse.model.admission import AdmissionDecision, AdmissionRequest, Allow, WebhookRule
 from hanse.model.kinds.antrea import GROUP
-from hanse.model.kinds.federation import spelled, spelled_label
+from hanse.model.kinds.federation import spelled_label, spelled_value
 from hanse.model.objects import Wire
 from hanse.model.snapshot import Snapshot
 
@@ -35,14 +35,14 @@ class PolicyPeersWebhook:
         spec = review.object.get("spec")
         if warning := ignored_annotation_warning(annotations):
             return Allow(warnings=(warning,))
-        if not isinstance(spec, dict) or spelled(annotations, "federated.anp") != "true":
+        if not isinstance(spec, dict) or spelled_value(annotations, "federated.anp") != "true":
             return Allow()
         return Allow(warnings=tuple(f"{FEDERATED}: {warning}" for warning in peer_warnings(spec)))
 
 
 def ignored_annotation_warning(annotations: Mapping[str, str]) -> str:
     """The warning about a value of the federation annotation that has no effect; else empty."""
-    value = spelled(annotations, "federated.anp")
+    value = spelled_value(annotations, "federated.anp")
     if value in (None, "true", "false"):
         return ""
     name = spelled_label(annotations, "federated.anp")

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 from msgspec import Struct
 
-from hanse.model.conditions import Condition, condition, find, merged
+from hanse.model.conditions import Condition, condition, find, merge_conditions
 from hanse.model.facts import Role, WriteOutcome
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.externaldns import DNSEndpoint
@@ -99,7 +99,7 @@ def conflicting_keys(endpoint: DNSEndpoint, feature: str, snapshot: Snapshot) ->
 
 def _patch(subject: _Subject, desired_condition: Condition, snapshot: Snapshot) -> Patch:
     after = msgspec.to_builtins(
-        merged(subject.conditions, [desired_condition], snapshot.now, subject.generation)
+        merge_conditions(subject.conditions, [desired_condition], snapshot.now, subject.generation)
     )
     if not subject.counts_generations:
         for item in after:

@@ -34,7 +34,7 @@ from hanse.features.services.status import (
     status_plan,
 )
 from hanse.model.clusterset import broker_cluster
-from hanse.model.conditions import Condition, condition, find
+from hanse.model.conditions import Condition, condition, find_condition
 from hanse.model.facts import WriteOutcome
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import EndpointSlice
@@ -87,7 +87,7 @@ def plan_export(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
         return Plan()  # nothing desired: what was published is withdrawn
     service = snapshot.get(snapshot.local, Service, key.name, key.namespace)
     if invalid := _invalid_conditions(key, service):
-        ended = (_NO_CONFLICT,) if find(export.status.conditions, r"Conflict") else ()
+        ended = (_NO_CONFLICT,) if find_condition(export.status.conditions, r"Conflict") else ()
         return status_plan(export, snapshot, (*invalid, *ended))
     assert service is not None, "a Service without invalid conditions exists"
     broker = broker_cluster(snapshot)
@@ -187,7 +187,7 @@ def _publish(state: _ExportState, snapshot: Snapshot, broker_namespace: str) -> 
         conditions.append(ready)
     if snapshot.listed(state.broker, EndpointSlice):
         conditions.append(_conflict_condition(state.merged, snapshot.local))
-    if ready is None and find(export.status.conditions, "Ready") is None:
+    if ready is None and find_condition(export.status.conditions, "Ready") is None:
         return Plan(desired, requeue_after=PENDING_AFTER)  # one status write, once Ready is known
     return replace(status_plan(export, snapshot, conditions), desired=desired)
 
@@ -214,7 +214,7 @@ def _ready_condition(
     is_queued = snapshot.synced(state.broker, EndpointSlice) and not any(outcomes)
     limit = PENDING_AFTER_QUEUED if is_queued else PENDING_AFTER
     is_young = created is not None and snapshot.now - created < limit
-    if find(state.export.status.conditions, "Ready") is not None or is_young:
+    if find_condition(state.export.status.conditions, "Ready") is not None or is_young:
         return None
     return condition("Ready", False, "Pending", f"the broker has not taken it yet ({state.broker})")
 
@@ -234,7 +234,7 @@ def _address_conditions(state: _ExportState, slices: tuple[EndpointSlice, ...]) 
     if addresses := disallowed_addresses(slices, ranges):
         message = disallowed_message(addresses, ranges)
         return [condition(ADDRESSES_ALLOWED, False, "OutsideRanges", message)]
-    was_set = find(state.export.status.conditions, ADDRESSES_ALLOWED) is not None
+    was_set = find_condition(state.export.status.conditions, ADDRESSES_ALLOWED) is not None
     return [condition(ADDRESSES_ALLOWED, True, "Allowed")] if was_set else []
 
 
@@ -245,7 +245,7 @@ def _import_conditions(state: _ExportState, snapshot: Snapshot) -> list[Conditio
     if outcome is not None and outcome.result in FAILED_RESULTS:
         message = f"it is not imported here: {outcome.message}"
         return [condition(IMPORTED_HERE, False, "ImportFailed", message[:32000])]
-    was_set = find(state.export.status.conditions, IMPORTED_HERE) is not None
+    was_set = find_condition(state.export.status.conditions, IMPORTED_HERE) is not None
     current = snapshot.get(snapshot.local, ServiceImport, ref.name, ref.namespace)
     is_ours = current is not None and OWNER in current.metadata.labels
     return [condition(IMPORTED_HERE, True, "Imported")] if was_set and is_ours else []

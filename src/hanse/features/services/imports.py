@@ -41,7 +41,7 @@ from hanse.model.kinds.multicluster import (
     ServiceImportSpec,
     ServiceImportStatus,
 )
-from hanse.model.naming import unique
+from hanse.model.naming import unique_name
 from hanse.model.objects import ClusterId, Meta, Object
 from hanse.model.plan import Desired, Key, Plan
 from hanse.model.snapshot import Snapshot
@@ -98,7 +98,7 @@ def plan_aggregate(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
             list_published_slices(key, snapshot, broker), snapshot, broker, broker_namespace
         )
     )
-    name = unique(key.name, key.namespace)
+    name = unique_name(key.name, key.namespace)
     sources = frozenset({broker})
     if exports.newer:
         current = snapshot.get(broker, ServiceImport, name, broker_namespace)
@@ -155,7 +155,7 @@ def _keep_unreadable(
 
 def derived_name(key: Key) -> str:
     """The name of the Service that gives an import its address."""
-    return unique("derived", key.name)
+    return unique_name("derived", key.name)
 
 
 def derived_service(key: Key, name: str, merged: MergedImport) -> Service:

@@ -15,7 +15,7 @@ from hanse.features.services.slices import READY, family_of, is_address
 from hanse.model.clusterset import broker_cluster
 from hanse.model.kinds.discovery import MANAGED_BY, Endpoint, EndpointPort, EndpointSlice
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
-from hanse.model.naming import unique
+from hanse.model.naming import unique_name
 from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, object_ref
 from hanse.model.plan import Key, Plan, Removal
 from hanse.model.snapshot import Index, Snapshot
@@ -87,7 +87,7 @@ def _legacy_slice(legacy: ServiceImport, broker_namespace: str) -> EndpointSlice
     )
     endpoint_slice = EndpointSlice(
         metadata=Meta(
-            name=unique(name, cluster, namespace, "older agent"),
+            name=unique_name(name, cluster, namespace, "older agent"),
             namespace=broker_namespace,
             labels={
                 SERVICE_NAME: name,
@@ -164,7 +164,7 @@ def _aggregate(
     return snapshot.get(
         broker,
         ServiceImport,
-        unique(labels[LEGACY_NAME], labels[LEGACY_NAMESPACE]),
+        unique_name(labels[LEGACY_NAME], labels[LEGACY_NAMESPACE]),
         broker_namespace,
     )
 

@@ -18,10 +18,10 @@ from hanse.model.manifests import (
     SERVICE_ACCOUNT,
     Manifest,
     Subject,
-    bindings,
+    binding_manifests,
     manifest,
     namespace,
-    roles,
+    role_manifests,
     settled,
 )
 from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
@@ -92,7 +92,7 @@ def broker(watches: Iterable[Watch], broker_namespace: str) -> tuple[Manifest, .
     return (
         namespace(broker_namespace),
         *policies(broker_namespace),
-        *roles(_member_role(broker_namespace), broker_rules(watches, broker_namespace)),
+        *role_manifests(_member_role(broker_namespace), broker_rules(watches, broker_namespace)),
     )
 
 
@@ -123,17 +123,17 @@ def member(
         Lease.kind, cluster, broker_namespace, body=body, labels=labels, annotations=annotations
     )
     return (
-        *roles(_member_role(broker_namespace), shared),
-        *roles(f"{broker_namespace}:{cluster}", own),
+        *role_manifests(_member_role(broker_namespace), shared),
+        *role_manifests(f"{broker_namespace}:{cluster}", own),
         manifest(SERVICE_ACCOUNT, cluster, broker_namespace, labels=labels),
-        *bindings(
+        *binding_manifests(
             f"{broker_namespace}:{cluster}:member",
             _member_role(broker_namespace),
             shared,
             account,
             labels,
         ),
-        *bindings(
+        *binding_manifests(
             f"{broker_namespace}:{cluster}", f"{broker_namespace}:{cluster}", own, account, labels
         ),
         lease,
@@ -154,8 +154,8 @@ def agent_manifests(watches: Iterable[Watch], cluster: ClusterId) -> tuple[Manif
     return (
         *(namespace(name) for name in namespaces),
         manifest(SERVICE_ACCOUNT, AGENT, SYSTEM_NAMESPACE),
-        *roles(AGENT, rules),
-        *bindings(AGENT, AGENT, rules, Subject(AGENT, SYSTEM_NAMESPACE), {}),
+        *role_manifests(AGENT, rules),
+        *binding_manifests(AGENT, AGENT, rules, Subject(AGENT, SYSTEM_NAMESPACE), {}),
     )
 
 

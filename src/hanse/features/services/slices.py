@@ -24,7 +24,7 @@ from hanse.model.kinds.discovery import (
     EndpointPort,
     EndpointSlice,
 )
-from hanse.model.naming import unique
+from hanse.model.naming import unique_name
 from hanse.model.objects import Meta
 
 MOST_ENDPOINTS = 100
@@ -154,7 +154,7 @@ def _build_slice(
     ports: Sequence[EndpointPort],
     slot: str,
 ) -> EndpointSlice:
-    name = unique(record.name, record.cluster, record.namespace, slot)
+    name = unique_name(record.name, record.cluster, record.namespace, slot)
     return EndpointSlice(
         metadata=Meta(
             name=name,

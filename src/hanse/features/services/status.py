@@ -14,7 +14,7 @@ from hanse.features.services.records import (
     parse_cluster_list,
     parse_number,
 )
-from hanse.model.conditions import Condition, condition, find, merged
+from hanse.model.conditions import Condition, condition, find_condition, merge_conditions
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import ClusterObjectRef, object_ref
 from hanse.model.plan import EventRequest, Patch, Plan
@@ -35,13 +35,13 @@ _GOOD = frozenset({("Ready", "True"), ("Valid", "True"), (r"Conflict", "False")}
 def status_plan(export: ServiceExport, snapshot: Snapshot, conditions: Sequence[Condition]) -> Plan:
     """The conditions as a status patch, and an Event for each that turned bad."""
     current = export.status.conditions
-    after = merged(current, conditions, snapshot.now, export.metadata.generation)
+    after = merge_conditions(current, conditions, snapshot.now, export.metadata.generation)
     ref = ClusterObjectRef(snapshot.local, object_ref(export))
     patch = {"status": {"conditions": msgspec.to_builtins(after)}}
     events = tuple(
         EventRequest(ref, c.reason.split(",")[0], c.message, _severity(c))
         for c in conditions
-        if _is_event(c, find(current, c.type)) and c.message
+        if _is_event(c, find_condition(current, c.type)) and c.message
     )
     return Plan(patches=(Patch(ref, patch, "status"),), events=events)
 
@@ -58,7 +58,7 @@ def settings_conditions(export: ServiceExport, joined: frozenset[str] | None) ->
         return [condition(SETTINGS_VALID, False, "InvalidSetting", message)]
     if joined is None and TO_CLUSTERS in export.metadata.annotations:
         return []
-    if find(export.status.conditions, SETTINGS_VALID) is not None:
+    if find_condition(export.status.conditions, SETTINGS_VALID) is not None:
         return [condition(SETTINGS_VALID, True, "Valid")]
     return []
 

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from hanse.features.services.names import SERVICE_NAME, SOURCE_CLUSTER
 from hanse.features.services.status import ADDRESSES_ALLOWED, IMPORTED_HERE, SETTINGS_VALID
-from hanse.model.conditions import Condition, find
+from hanse.model.conditions import Condition, find_condition
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.multicluster import ImportedPort, ServiceExport, ServiceImport
 from hanse.model.objects import Object
@@ -111,7 +111,7 @@ def export_problems(cluster: str, export: ServiceExport) -> tuple[ExportProblem,
     if not conditions:
         text = "no agent has looked at it; see `hanse doctor`"
         return (ExportProblem(cluster, "Unseen", text),)
-    found = [find(conditions, type_) for type_ in (*POSITIVE_CONDITIONS, CONFLICT)]
+    found = [find_condition(conditions, type_) for type_ in (*POSITIVE_CONDITIONS, CONFLICT)]
     bad = [c for c in found if c is not None and _is_bad(c)]
     return tuple(ExportProblem(cluster, c.reason, c.message) for c in bad)
 

@@ -27,7 +27,7 @@ from hanse.features.statefulsets.owned_objects import SERVICES_BY_SET
 from hanse.features.statefulsets.part_report import FAILED_RESULTS
 from hanse.features.statefulsets.status import condition_events
 from hanse.model.clusterset import broker_cluster
-from hanse.model.conditions import Condition, condition, merged
+from hanse.model.conditions import Condition, condition, merge_conditions
 from hanse.model.facts import WriteOutcome
 from hanse.model.kinds.core import Namespace, Service
 from hanse.model.kinds.hanse import FederatedStatefulSet
@@ -251,5 +251,5 @@ def _refused_status(hosted: FederatedStatefulSet, message: str, snapshot: Snapsh
         condition("Valid", False, "NotPassedOn", f"the broker does not take it: {message}"[:1000]),
     )
     generation = hosted.metadata.generation
-    after = merged(hosted.status.conditions, desired, snapshot.now, generation)
+    after = merge_conditions(hosted.status.conditions, desired, snapshot.now, generation)
     return {"status": {"conditions": msgspec.to_builtins(after)}}

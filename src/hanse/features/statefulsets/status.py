@@ -9,7 +9,7 @@ from msgspec import Struct
 from hanse.features.statefulsets.names import MAX_SET_NAME, REBALANCE
 from hanse.features.statefulsets.planner import Distribution
 from hanse.features.statefulsets.submitted import SubmittedSet
-from hanse.model.conditions import Condition, condition, find, merged
+from hanse.model.conditions import Condition, condition, find_condition, merge_conditions
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.hanse import ClusterShare
 from hanse.model.kinds.stateful import StatefulSetPartSpec
@@ -63,7 +63,7 @@ def plan_set_status(inputs: StatusInputs, snapshot: Snapshot, broker: ClusterId,
     present = _present_conditions(submitted)
     desired = tuple(_conditions(inputs, present))
     generation = submitted.object.metadata.generation
-    conditions = merged(present, desired, snapshot.now, generation)
+    conditions = merge_conditions(present, desired, snapshot.now, generation)
     status = _status(inputs, conditions)
     events = tuple(condition_events(place, present, desired))
     patch = Patch(place, {"status": status}, "status", rank=rank)
@@ -75,7 +75,7 @@ def condition_events(
 ) -> Iterator[EventRequest]:
     """Events for conditions that turn bad or good again, and for a new placement."""
     for each in after:
-        if _is_transition(each, find(before, each.type)) and each.message:
+        if _is_transition(each, find_condition(before, each.type)) and each.message:
             kind: Literal["Normal", "Warning"] = (
                 "Normal" if each.reason in _NORMAL_REASONS else "Warning"
             )
@@ -143,7 +143,7 @@ def _conditions(inputs: StatusInputs, present: Sequence[Condition]) -> Iterator[
     trouble = [f"{c}: {p.trouble}" for c, p in sorted(inputs.parts.items()) if p.trouble]
     if trouble:
         yield condition("Trouble", True, "InClusters", "; ".join(trouble)[:MAX_MESSAGE])
-    elif find(present, "Trouble") is not None:
+    elif find_condition(present, "Trouble") is not None:
         yield condition("Trouble", False, "NoTrouble", "every cluster does its part")
     if submitted.updates_cluster_by_cluster:
         yield _updated_condition(inputs)

@@ -10,7 +10,7 @@ from hanse.kube.clock import WallClock
 from hanse.kube.errors import KubeError
 from hanse.kube.store import Store
 from hanse.kube.transport import Request, Transport
-from hanse.kube.watcher import follow
+from hanse.kube.watcher import list_and_watch
 from hanse.model.kinds.core import PersistentVolumeClaim, Service
 from hanse.model.objects import K, Kind, Object, Wire, to_wire
 from tinykube.builtin_resources import BUILTINS
@@ -62,7 +62,7 @@ async def provision(transport: Transport, load_balancers: list[str]) -> None:
     async with asyncio.TaskGroup() as group:
         synced = [asyncio.Event() for _ in _MIRRORED]
         for (store, kind), listed in zip(_MIRRORED, synced, strict=True):
-            group.create_task(cluster.follow(store, kind, listed), name=f"{store} watch")
+            group.create_task(cluster.list_and_watch(store, kind, listed), name=f"{store} watch")
         for listed in synced:
             await listed.wait()
         group.create_task(loop.run(initial), name="provisioning")
@@ -94,10 +94,10 @@ class _MirroredCluster:
             return StatusError(503, "ServiceUnavailable", str(error)).response
         return Response(response.status, response.body, response.headers)
 
-    async def follow(self, store: str, kind: type[K], listed: asyncio.Event) -> None:
+    async def list_and_watch(self, store: str, kind: type[K], listed: asyncio.Event) -> None:
         """Keep the objects of a kind up to date; `listed` is set after the first list."""
         cache: Store[K] = Store()
-        async with aclosing(follow(self._client, kind, random=self._random)) as events:
+        async with aclosing(list_and_watch(self._client, kind, random=self._random)) as events:
             async for event in events:
                 for change in cache.take(event):
                     self._apply(store, change.before, change.after)

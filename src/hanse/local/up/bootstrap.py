@@ -17,10 +17,10 @@ from hanse.features.services.manifests import FIRST_LEASE_SECONDS
 from hanse.features.statefulsets.admission_policies import annotation_policy, name_policy
 from hanse.kube.client_config import ServerEndpoint
 from hanse.kube.errors import error_from_response
-from hanse.kube.requests import path_of
+from hanse.kube.requests import resource_path
 from hanse.kube.transport import MERGE_PATCH, Request, Response, Transport
 from hanse.local.up.topology import Member
-from hanse.model.crds import crds, stand_ins
+from hanse.model.crds import crds, placeholder_crds
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.kinds.gslb import NAMESPACE
 from hanse.model.manifests import SERVICE_ACCOUNT, Manifest
@@ -73,7 +73,9 @@ CLUSTER_SET = BootstrapObject(
 
 def crd_objects() -> tuple[BootstrapObject, ...]:
     """The CRDs of Hanse, and minimal ones for kinds of other projects that it uses."""
-    return tuple(BootstrapObject(_CRDS, definition) for definition in (*crds(), *stand_ins()))
+    return tuple(
+        BootstrapObject(_CRDS, definition) for definition in (*crds(), *placeholder_crds())
+    )
 
 
 def base_objects(member: Member) -> tuple[BootstrapObject, ...]:
@@ -235,7 +237,7 @@ async def _create_or_update_federation(transport: Transport, desired: Manifest) 
     """Create the Federation; in an existing one, set the members' servers to this run's URLs."""
     if await create_if_absent(transport, _bootstrap_object(desired)):
         return
-    path = path_of(desired.kind, "", desired.name)
+    path = resource_path(desired.kind, "", desired.name)
     response = await transport.send(Request("GET", path))
     members = msgspec.json.decode(response.body).get("spec", {}).get("members") or []
     urls = {one["clusterID"]: one["server"] for one in desired.wire["spec"].get("members", ())}
@@ -247,7 +249,7 @@ async def _create_or_update_federation(transport: Transport, desired: Manifest) 
 async def _create_or_update_data(transport: Transport, desired: Manifest) -> None:
     if await create_if_absent(transport, _bootstrap_object(desired)):
         return
-    path = path_of(desired.kind, desired.namespace, desired.name)
+    path = resource_path(desired.kind, desired.namespace, desired.name)
     await _patch(transport, path, {"data": desired.wire["data"]})
 
 
@@ -282,7 +284,7 @@ async def _established_crds(transport: Transport) -> set[str]:
 
 
 async def _request_token(transport: Transport) -> str:
-    path = path_of(SERVICE_ACCOUNT, SYSTEM, manifests.ACCOUNT, "token")
+    path = resource_path(SERVICE_ACCOUNT, SYSTEM, manifests.ACCOUNT, "token")
     body = msgspec.json.encode(manifests.token_request(int(TOKEN_LIFETIME.total_seconds())))
     response = await transport.send(Request("POST", path, body=body))
     if response.status != 201:
@@ -308,4 +310,4 @@ def _check(response: Response) -> Response:
 
 
 def _bootstrap_object(manifest: Manifest) -> BootstrapObject:
-    return BootstrapObject(path_of(manifest.kind, manifest.namespace), manifest.wire)
+    return BootstrapObject(resource_path(manifest.kind, manifest.namespace), manifest.wire)

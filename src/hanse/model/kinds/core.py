@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated, ClassVar, Literal
 
 from hanse.model.conditions import Condition, Truth
-from hanse.model.objects import Kind, Object, Value, renamed
+from hanse.model.objects import Kind, Object, Value, wire_field
 from hanse.model.schema import Schema
 
 Protocol = Literal["TCP", "UDP", "SCTP"]
@@ -71,7 +71,7 @@ class SessionAffinityConfig(Value, frozen=True, kw_only=True):
     """The parameters of session affinity."""
 
     client_ip: Annotated[ClientIPConfig | None, Schema("Affinity by the client's address.")] = (
-        renamed("clientIP", None)
+        wire_field("clientIP", None)
     )
 
 
@@ -81,11 +81,11 @@ class ServiceSpec(Value, frozen=True, kw_only=True):
     type: ServiceType = "ClusterIP"
     selector: dict[str, str] = {}
     ports: tuple[ServicePort, ...] = ()
-    cluster_ip: str = renamed("clusterIP", "")
-    cluster_ips: tuple[str, ...] = renamed("clusterIPs", ())
+    cluster_ip: str = wire_field("clusterIP", "")
+    cluster_ips: tuple[str, ...] = wire_field("clusterIPs", ())
     ip_families: tuple[IPFamily, ...] = ()
     ip_family_policy: str = ""
-    external_ips: tuple[str, ...] = renamed("externalIPs", ())
+    external_ips: tuple[str, ...] = wire_field("externalIPs", ())
     external_name: str = ""
     external_traffic_policy: TrafficPolicy = "Cluster"
     internal_traffic_policy: TrafficPolicy = "Cluster"
@@ -93,7 +93,7 @@ class ServiceSpec(Value, frozen=True, kw_only=True):
     session_affinity: Affinity = "None"
     session_affinity_config: SessionAffinityConfig | None = None
     publish_not_ready_addresses: bool = False
-    load_balancer_ip: str = renamed("loadBalancerIP", "")
+    load_balancer_ip: str = wire_field("loadBalancerIP", "")
     load_balancer_class: str = ""
     load_balancer_source_ranges: tuple[str, ...] = ()
     allocate_load_balancer_node_ports: bool = True
@@ -190,9 +190,9 @@ class Taint(Value, frozen=True, kw_only=True):
 class NodeSpec(Value, frozen=True, kw_only=True):
     """How a node takes part in its cluster."""
 
-    pod_cidr: str = renamed("podCIDR", "")
-    pod_cidrs: tuple[str, ...] = renamed("podCIDRs", ())
-    provider_id: str = renamed("providerID", "")
+    pod_cidr: str = wire_field("podCIDR", "")
+    pod_cidrs: tuple[str, ...] = wire_field("podCIDRs", ())
+    provider_id: str = wire_field("providerID", "")
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
 
@@ -310,9 +310,9 @@ class PodStatus(Value, frozen=True, kw_only=True):
     """How far a pod has come."""
 
     phase: Literal["Pending", "Running", "Succeeded", "Failed", "Unknown", ""] = ""
-    pod_ip: str = renamed("podIP", "")
-    pod_ips: tuple[PodIP, ...] = renamed("podIPs", ())
-    host_ip: str = renamed("hostIP", "")
+    pod_ip: str = wire_field("podIP", "")
+    pod_ips: tuple[PodIP, ...] = wire_field("podIPs", ())
+    host_ip: str = wire_field("hostIP", "")
     conditions: tuple[ObservedCondition, ...] = ()
 
 

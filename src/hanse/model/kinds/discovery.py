@@ -14,7 +14,7 @@ MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 """Label of a slice: who keeps it."""
 
 
-def family_of(text: str) -> AddressType | None:
+def address_family(text: str) -> AddressType | None:
     """The family of an address that every API server takes in a slice; None for anything else.
 
     One that it does not take would keep all other endpoints out of the slice.

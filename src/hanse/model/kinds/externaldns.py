@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from hanse.model.objects import Kind, Object, Value, renamed
+from hanse.model.objects import Kind, Object, Value, wire_field
 
 
 class ProviderProperty(Value, frozen=True, kw_only=True):
@@ -17,7 +17,7 @@ class DNSRecord(Value, frozen=True, kw_only=True):
 
     dns_name: str
     record_type: str = ""
-    record_ttl: int = renamed("recordTTL", 0)
+    record_ttl: int = wire_field("recordTTL", 0)
     targets: tuple[str, ...] = ()
     set_identifier: str = ""
     provider_specific: tuple[ProviderProperty, ...] = ()

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from hanse.model.kinds.core import Protocol
 from hanse.model.kinds.field_types import Address, ClusterName, Conditions, ObjectName, PortNumber
-from hanse.model.objects import Kind, Object, Value, renamed
+from hanse.model.objects import Kind, Object, Value, wire_field
 from hanse.model.schema import LABEL, Column, Crd, Schema, ValidationRule
 
 GROUP = "antreaplus.vmware-tanzu.com"
@@ -44,7 +44,7 @@ class ClusterClaim(Object, frozen=True, kw_only=True):
     claim: Annotated[
         str,
         Schema("What the claim is about; by default the object's name.", max_length=253),
-    ] = renamed("name", "")
+    ] = wire_field("name", "")
 
     @property
     def about(self) -> str:
@@ -55,7 +55,7 @@ class ClusterClaim(Object, frozen=True, kw_only=True):
 class Member(Value, frozen=True, kw_only=True):
     """A member cluster and the way to it."""
 
-    cluster_id: Annotated[ClusterName, Schema("The member's cluster id.")] = renamed("clusterID")
+    cluster_id: Annotated[ClusterName, Schema("The member's cluster id.")] = wire_field("clusterID")
     server: Annotated[
         str,
         Schema("The URL of its API server.", pattern=r"^https?://[^\s/]+\S*$", max_length=2048),
@@ -78,7 +78,7 @@ class FederationSpec(Value, frozen=True, kw_only=True):
 class MemberState(Value, frozen=True, kw_only=True):
     """How one member stands."""
 
-    cluster_id: Annotated[ClusterName, Schema("The member's cluster id.")] = renamed("clusterID")
+    cluster_id: Annotated[ClusterName, Schema("The member's cluster id.")] = wire_field("clusterID")
     reachable: Annotated[bool, Schema("Whether its API server answers.")] = False
     leader: Annotated[str, Schema("The supervisor that leads it.", max_length=253)] = ""
     since: Annotated[datetime | None, Schema("Since when this is so.")] = None
@@ -90,7 +90,7 @@ class MemberState(Value, frozen=True, kw_only=True):
 class AbandonedMember(Value, frozen=True, kw_only=True):
     """A cluster that was given up, and what of ours stayed behind there."""
 
-    cluster_id: Annotated[ClusterName, Schema("Its cluster id.")] = renamed("clusterID")
+    cluster_id: Annotated[ClusterName, Schema("Its cluster id.")] = wire_field("clusterID")
     since: Annotated[datetime | None, Schema("Since when.")] = None
     objects: Annotated[
         int, Schema("How many objects this supervisor knew to be left there.", minimum=0)
@@ -187,10 +187,10 @@ class VirtualMachine(Object, frozen=True, kw_only=True):
 class NetworkInterfaceSpec(Value, frozen=True, kw_only=True):
     """The addresses of an interface."""
 
-    internal_ip: Annotated[Address, Schema("The address inside its network.")] = renamed(
+    internal_ip: Annotated[Address, Schema("The address inside its network.")] = wire_field(
         "internalIP", ""
     )
-    external_ip: Annotated[Address, Schema("The address seen from outside, if any.")] = renamed(
+    external_ip: Annotated[Address, Schema("The address seen from outside, if any.")] = wire_field(
         "externalIP", ""
     )
 
@@ -272,6 +272,6 @@ def spelled_label(marks: Mapping[str, str], name: str) -> str:
     return next((s for s in label_spellings(name) if s in marks), label_spellings(name)[0])
 
 
-def spelled(marks: Mapping[str, str], name: str) -> str | None:
+def spelled_value(marks: Mapping[str, str], name: str) -> str | None:
     """The value of a mark in whichever spelling it stands; the first of several counts."""
     return next((marks[s] for s in label_spellings(name) if s in marks), None)

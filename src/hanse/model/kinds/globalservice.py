@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 from hanse.model.kinds.field_types import Address, Conditions, PortNumber
 from hanse.model.kinds.gslb import Algorithm, FallbackAlgorithm, WhenDown
-from hanse.model.objects import Kind, Object, Value, renamed
+from hanse.model.objects import Kind, Object, Value, wire_field
 from hanse.model.schema import SUBDOMAIN, Column, Crd, Schema
 
 MonitorType = Literal["TCP", "HTTP", "HTTPS"]
@@ -32,7 +32,7 @@ class GlobalMember(Value, frozen=True, kw_only=True):
     cluster: Annotated[Name, Schema("The cluster's context, or the site of a third party.")]
     address: Annotated[Address, Schema("Where it is watched, and told to clients.")]
     hostname: Annotated[Name, Schema("The load balancer's name that has this address.")] = ""
-    public_ip: Annotated[Address, Schema("What clients are told instead.")] = renamed(
+    public_ip: Annotated[Address, Schema("What clients are told instead.")] = wire_field(
         "publicIP", ""
     )
     weight: Annotated[int, Schema("Its share among those of its priority.")] = 1
@@ -44,7 +44,7 @@ class GlobalMember(Value, frozen=True, kw_only=True):
         True
     )
     controller_uuid: Annotated[Name, Schema("The Avi controller that serves the address.")] = (
-        renamed("controllerUUID", "")
+        wire_field("controllerUUID", "")
     )
     source: Annotated[str, Schema("The object that brought it.", max_length=600)] = ""
     monitors: Annotated[
@@ -75,7 +75,7 @@ class GlobalServiceSpec(Value, frozen=True, kw_only=True):
         int | None, Schema("Seconds for which an answer may be kept.", minimum=0, maximum=86400)
     ] = None
     when_down: Annotated[WhenDown | None, Schema("The answer while all are down.")] = None
-    fallback_ip: Annotated[Address, Schema("The address to answer with then.")] = renamed(
+    fallback_ip: Annotated[Address, Schema("The address to answer with then.")] = wire_field(
         "fallbackIP", ""
     )
 

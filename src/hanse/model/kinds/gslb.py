@@ -3,7 +3,7 @@
 from typing import Annotated, ClassVar, Literal
 
 from hanse.model.kinds.field_types import Address, ContextName
-from hanse.model.objects import Kind, Object, Value, renamed
+from hanse.model.objects import Kind, Object, Value, wire_field
 from hanse.model.schema import SUBDOMAIN, Column, Crd, Schema, ValidationRule
 
 GROUP = "amko.vmware.com"
@@ -94,7 +94,7 @@ class GSLBLeader(Value, frozen=True, kw_only=True):
 
     credentials: Annotated[Name, Schema("The Secret with its user name and password.")] = ""
     controller_version: Annotated[str, Schema("Its API version.", max_length=63)] = ""
-    controller_ip: Annotated[Name, Schema("Its address or host name.")] = renamed(
+    controller_ip: Annotated[Name, Schema("Its address or host name.")] = wire_field(
         "controllerIP", ""
     )
     tenant: Annotated[Name, Schema("The tenant that global services belong to.")] = ""
@@ -230,7 +230,7 @@ class DownResponse(Value, frozen=True, kw_only=True):
     )
 
     type: Annotated[WhenDown, Schema("The kind of answer.")]
-    fallback_ip: Annotated[Address, Schema("The address to answer with.")] = renamed(
+    fallback_ip: Annotated[Address, Schema("The address to answer with.")] = wire_field(
         "fallbackIP", ""
     )
 
@@ -297,7 +297,7 @@ class ThirdPartyMember(Value, frozen=True, kw_only=True):
 
     vip: Annotated[Address, Schema("Its address.")]
     site: Annotated[Name, Schema("Its site.")] = ""
-    public_ip: Annotated[Address, Schema("Its address as seen from outside.")] = renamed(
+    public_ip: Annotated[Address, Schema("Its address as seen from outside.")] = wire_field(
         "publicIP", ""
     )
 
@@ -333,7 +333,7 @@ class GSLBHostRuleSpec(Value, frozen=True, kw_only=True):
     public_ip: Annotated[
         tuple[PublicAddress, ...],
         Schema("Public addresses of clusters' members.", keys=("cluster",), max_items=100),
-    ] = renamed("publicIP", ())
+    ] = wire_field("publicIP", ())
     health_monitor_refs: MonitorNames = ()
     health_monitor_template: Annotated[Name, Schema("A monitor to make others from.")] = ""
     pool_algorithm_settings: Annotated[

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from hanse.model.objects import Kind, Object, Value, renamed
+from hanse.model.objects import Kind, Object, Value, wire_field
 
 
 class CloudAddress(Value, frozen=True, kw_only=True):
@@ -42,8 +42,8 @@ class InstanceInterface(Value, frozen=True, kw_only=True):
     """A network interface of a machine in the cluster."""
 
     name: str = ""
-    ip_address: str = renamed("ipAddress", "")
-    ip_addresses: tuple[str, ...] = renamed("ipAddresses", ())
+    ip_address: str = wire_field("ipAddress", "")
+    ip_addresses: tuple[str, ...] = wire_field("ipAddresses", ())
 
 
 class VirtualMachineInstanceStatus(Value, frozen=True, kw_only=True):

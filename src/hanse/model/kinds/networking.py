@@ -3,7 +3,7 @@
 from typing import ClassVar, Literal
 
 from hanse.model.kinds.core import LoadBalancerStatus, ObservedCondition, Protocol
-from hanse.model.objects import Kind, Object, Value, renamed
+from hanse.model.objects import Kind, Object, Value, wire_field
 
 GROUP = "networking.k8s.io"
 
@@ -90,7 +90,7 @@ class IPBlock(Value, frozen=True, kw_only=True):
     """A range of addresses, with holes."""
 
     cidr: str
-    except_: tuple[str, ...] = renamed("except", ())
+    except_: tuple[str, ...] = wire_field("except", ())
 
 
 class PolicyPeer(Value, frozen=True, kw_only=True):
@@ -112,7 +112,7 @@ class PolicyPort(Value, frozen=True, kw_only=True):
 class IngressPolicyRule(Value, frozen=True, kw_only=True):
     """Traffic that may come in; no peers means from anybody."""
 
-    from_: tuple[PolicyPeer, ...] = renamed("from", ())
+    from_: tuple[PolicyPeer, ...] = wire_field("from", ())
     ports: tuple[PolicyPort, ...] = ()
 
 

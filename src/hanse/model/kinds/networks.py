@@ -3,7 +3,7 @@
 from typing import Annotated, ClassVar, Literal
 
 from hanse.model.kinds.field_types import Address, Cidr, Conditions
-from hanse.model.objects import Kind, Object, Value, renamed
+from hanse.model.objects import Kind, Object, Value, wire_field
 from hanse.model.schema import LABEL, Column, Crd, Schema, ValidationRule
 
 GROUP = "arktos.futurewei.com"
@@ -78,7 +78,7 @@ class NetworkSpec(Value, frozen=True, kw_only=True):
     tenant: Annotated[Label, Schema("The tenant it belongs to.", immutable=True)] = ""
     vpc_id: Annotated[
         str, Schema("The provider's id of a vpc network.", min_length=1, max_length=253)
-    ] = renamed("vpcID", "")
+    ] = wire_field("vpcID", "")
     service: Annotated[NetworkService, Schema("Where Service addresses come from.")] = (
         NetworkService()
     )
@@ -93,7 +93,7 @@ class NetworkStatus(Value, frozen=True, kw_only=True):
 
     phase: Annotated[Phase, Schema("Where it is in its life.")] = ""
     message: Annotated[str, Schema("Why it is there.", max_length=32768)] = ""
-    dns_service_ip: Annotated[Address, Schema("The address of its DNS.")] = renamed(
+    dns_service_ip: Annotated[Address, Schema("The address of its DNS.")] = wire_field(
         "dnsServiceIP", ""
     )
     conditions: Conditions = ()

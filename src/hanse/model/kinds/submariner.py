@@ -5,7 +5,7 @@ That a cluster serves this kind means that Globalnet runs there, so nobody stand
 
 from typing import ClassVar
 
-from hanse.model.objects import Kind, Object, Value, renamed
+from hanse.model.objects import Kind, Object, Value, wire_field
 
 
 class Named(Value, frozen=True, kw_only=True):
@@ -25,7 +25,7 @@ class GlobalIngressIPSpec(Value, frozen=True, kw_only=True):
 class GlobalIngressIPStatus(Value, frozen=True, kw_only=True):
     """The address, once there is one."""
 
-    allocated_ip: str = renamed("allocatedIP", "")
+    allocated_ip: str = wire_field("allocatedIP", "")
 
 
 class GlobalIngressIP(Object, frozen=True, kw_only=True):

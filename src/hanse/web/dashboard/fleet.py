@@ -6,7 +6,7 @@ from datetime import datetime
 from hanse.model.facts import ClusterState, Leadership, LeaseLiveness, Phase, Role
 from hanse.model.kinds.core import Node
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
-from hanse.model.naming import cluster_of
+from hanse.model.naming import holder_cluster
 from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot
 from hanse.web.dashboard.section import Shown, State
@@ -153,7 +153,7 @@ def _leader_of(cluster: ClusterId, sights: Sights) -> str:
     told = [one for one in known if one is not None]
     ours = next((one for one in told if one.ours), None)
     chosen = ours or max(told, key=lambda one: one.epoch, default=None)
-    return "" if chosen is None else cluster_of(chosen.holder)
+    return "" if chosen is None else holder_cluster(chosen.holder)
 
 
 def _says_it_is_dead(cluster: ClusterId, sights: Sights) -> str:

@@ -11,7 +11,7 @@ from hanse.model.facts import ClusterState, Leadership, LeaseLiveness, Phase, Wr
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ConfigMap, Event, Node, Pod, Secret
 from hanse.model.kinds.discovery import EndpointSlice
-from hanse.model.naming import cluster_of
+from hanse.model.naming import holder_cluster
 from hanse.model.objects import ClusterId, Kind, Object, ObjectRef, object_ref
 from hanse.model.snapshot import Change, FactChange, ObjectChange
 from hanse.web.dashboard.section import Shown, State
@@ -138,7 +138,7 @@ def _fact(agent: ClusterId, change: FactChange) -> Iterator[_Told]:
                 yield cluster, "fleet", state, None, f"{phase} for the agent of {agent}{why}"
         case Leadership(member, holder, ours=True):
             if not (isinstance(before, Leadership) and before.ours):
-                yield member, "fleet", "good", None, f"led by {cluster_of(holder)}"
+                yield member, "fleet", "good", None, f"led by {holder_cluster(holder)}"
         case LeaseLiveness(lease=lease, alive=alive):
             if isinstance(before, LeaseLiveness) and before.alive != alive:
                 text = "is alive again" if alive else "is taken for dead: its Lease ran out"
