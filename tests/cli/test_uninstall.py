@@ -20,7 +20,7 @@ from hanse.model.kinds.admission import ValidatingAdmissionPolicy
 from hanse.model.kinds.apps import Deployment
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.networks import Network, NetworkSpec
-from hanse.model.manifests import Manifest, definitions
+from hanse.model.manifests import Manifest, crd_manifests
 from hanse.model.objects import Meta
 from hanse.model.plan import Key
 from hanse.runtime.ownership import Owner, with_owner
@@ -35,7 +35,7 @@ OWNER = Owner("toy", Key("offer", "bread", "shop"), "rome")
 async def installed() -> Client:
     """A cluster with all of ours in it, beside what is somebody else's."""
     client = Client(InProcess(ApiServer("rome", clock=WallClock())))
-    await define(client, definitions())
+    await define(client, crd_manifests())
     await apply(client, agent_manifests(app.watches(), "rome"))
     await client.create(Namespace(metadata=Meta(name="shop")))
     ours = with_owner(ConfigMap(metadata=Meta(name="ours", namespace="shop")), OWNER)
@@ -72,7 +72,7 @@ async def installed() -> Client:
             ],
         },
     }
-    await define(client, [Manifest(definitions()[0].kind, foreign)])
+    await define(client, [Manifest(crd_manifests()[0].kind, foreign)])
     return client
 
 

@@ -14,7 +14,7 @@ import yaml
 from hanse.kube.client_config import ExecPlugin
 from hanse.kube.credentials import ReloadingCredentials, found, from_files, in_cluster
 from hanse.kube.errors import BadCredentials
-from hanse.kube.exec_plugin import run
+from hanse.kube.exec_plugin import run_plugin
 from tinykube.virtual_time import ON_VIRTUAL_TIME, LoopClock
 
 pytestmark = pytest.mark.anyio
@@ -195,7 +195,7 @@ async def test_a_plugin_gets_its_arguments_environment_and_cluster(tmp_path: Pat
         ' "kind": "ExecCredential", "status": {"token": json.dumps(told)}}))',
     )
 
-    given = await run(
+    given = await run_plugin(
         plugin(file, args=("x", "y z"), env=(("A", "b"),), cluster=b'{"server":"https://c"}')
     )
 
@@ -217,7 +217,7 @@ async def test_a_plugin_may_give_a_certificate_for_a_time(tmp_path: Path) -> Non
     older = "client.authentication.k8s.io/v1beta1"
     file = program(tmp_path, giving(status, older))
 
-    given = await run(plugin(file, api_version=older))
+    given = await run_plugin(plugin(file, api_version=older))
 
     assert (given.client_certificate_data, given.client_key_data) == ("CERT", "KEY")
     assert given.expiration_timestamp == datetime(2026, 1, 1, tzinfo=UTC)
@@ -243,7 +243,7 @@ async def test_a_plugin_that_fails_is_told_without_its_output(
     tmp_path: Path, body: str, changes: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(BadCredentials, match=told) as raised:
-        await run(plugin(program(tmp_path, body), **changes))
+        await run_plugin(plugin(program(tmp_path, body), **changes))
 
     assert "s3cr3t" not in str(raised.value)
     assert str(raised.value).startswith("config: user u")
@@ -256,7 +256,7 @@ async def test_a_plugin_that_is_not_waited_for_is_ended(tmp_path: Path) -> None:
         tmp_path,
         f"open({str(pipe)!r}, 'w').write(str(os.getpid()))\nimport time\ntime.sleep(60)",
     )
-    running = asyncio.create_task(run(plugin(file)), name="plugin")
+    running = asyncio.create_task(run_plugin(plugin(file)), name="plugin")
     pid = int(await asyncio.to_thread(pipe.read_text))
 
     running.cancel()

@@ -10,7 +10,7 @@ from hanse.features.federated.names import CLUSTER, FEDERATED
 from hanse.kube.client import Client
 from hanse.kube.errors import AlreadyExists, NotFound
 from hanse.kube.transport import Request
-from hanse.model.conditions import find
+from hanse.model.conditions import find_condition
 from hanse.model.kinds.core import Event, Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointPort, EndpointSlice
 from hanse.model.kinds.federation import (
@@ -215,7 +215,7 @@ class FederatedScenario:
         async def check() -> None:
             found = await self.find(cluster, kind, name, space)
             assert found is not None, f"{cluster} has no {name}"
-            observed_reasons = find(found.status.conditions, type_)
+            observed_reasons = find_condition(found.status.conditions, type_)
             assert observed_reasons is not None, (
                 f"{name} in {cluster} says {found.status.conditions}"
             )

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanse.kube.transport import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
-from hanse.model.objects import merge
-from tests.tinykube.api_client import (
+from hanse.model.objects import apply_merge_patch
+from tests.tinykube.core_cluster import (
     CONFIGMAPS,
     DEPLOYMENTS,
     Cluster,
@@ -74,9 +74,9 @@ json_objects = st.dictionaries(st.text(max_size=2), json_values, max_size=4)
 
 @given(json_objects, json_objects)
 def test_a_merge_patch_applied_twice_changes_nothing_more(target: Any, patch: Any) -> None:
-    once = merge(target, patch)
+    once = apply_merge_patch(target, patch)
 
-    assert merge(once, patch) == once
+    assert apply_merge_patch(once, patch) == once
 
 
 def test_lists_of_known_keys_are_merged_and_others_replaced() -> None:

@@ -11,7 +11,7 @@ from hanse.features.services.names import DOMAIN, SERVICE_NAME, SERVICE_NAMESPAC
 from hanse.features.services.records import parse_cluster_list
 from hanse.features.services.status import IMPORTED_HERE
 from hanse.model.clusterset import broker_cluster
-from hanse.model.conditions import find
+from hanse.model.conditions import find_condition
 from hanse.model.facts import ClusterState, KindServed, LeaseLiveness, Role, WriteOutcome
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, Service
@@ -167,7 +167,9 @@ def _export_key(name: str, namespace: str, snapshot: Snapshot) -> Iterator[Key]:
 def _blocked_export_key(name: str, namespace: str, snapshot: Snapshot) -> Iterator[Key]:
     """The export that reports a foreign ServiceImport of its name in this cluster."""
     export = snapshot.get(snapshot.local, ServiceExport, name, namespace)
-    imported = find(export.status.conditions, IMPORTED_HERE) if export is not None else None
+    imported = (
+        find_condition(export.status.conditions, IMPORTED_HERE) if export is not None else None
+    )
     if imported is not None and imported.status == "False":
         yield Key("export", name, namespace)
 

@@ -30,8 +30,7 @@ from hanse.features.services.records import ExportRecord, read_exports
 from hanse.features.services.slices import build_imported_slice, family_of
 from hanse.features.services.status import ADDRESSES_ALLOWED
 from hanse.model.clusterset import broker_cluster
-from hanse.model.conditions import Condition, condition
-from hanse.model.conditions import merged as merge_conditions
+from hanse.model.conditions import Condition, condition, merge_conditions
 from hanse.model.kinds.core import Namespace, Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import ClusterSetSpec, MemberSettings
