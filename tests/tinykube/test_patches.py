@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hanse.kube.transport import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from hanse.model.objects import apply_merge_patch
-from tests.tinykube.core_cluster import (
+from tests.tinykube.api_client import (
     CONFIGMAPS,
     DEPLOYMENTS,
     Cluster,

@@ -11,7 +11,7 @@ from hanse.model.objects import Wire
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON List instead of YAML.")
 @click.option("--kind", "kinds", multiple=True, metavar="NAME", help="Only this kind; repeatable.")
 @click.option("--stand-ins", is_flag=True, help="Print open stand-ins for kinds of others instead.")
-def command(as_json: bool, kinds: tuple[str, ...], placeholder_crds: bool) -> None:
+def command(as_json: bool, kinds: tuple[str, ...], stand_ins: bool) -> None:
     """Print the definitions of all kinds that Hanse brings.
 
     \b
@@ -23,7 +23,7 @@ def command(as_json: bool, kinds: tuple[str, ...], placeholder_crds: bool) -> No
     from hanse.cli.yaml_text import text_of
     from hanse.model import crds
 
-    known = crds.placeholder_crds() if placeholder_crds else crds.crds()
+    known = crds.placeholder_crds() if stand_ins else crds.crds()
     chosen = _chosen(known, kinds)
     if as_json:
         click.echo(json.dumps({"apiVersion": "v1", "kind": "List", "items": chosen}, indent=2))

@@ -70,12 +70,12 @@ def status_changes(
     """
     patches: list[Patch] = []
     events: list[EventRequest] = []
-    faults = [fault for one in desired for fault in _faults(key, one, snapshot)]
-    whole = all(_stands(key, one, snapshot) for one in desired)
-    for subject in _concerned(key, snapshot):
-        standing = find_condition(subject.conditions, PUBLISHED)
-        wanted = _condition(faults, standing, whole=whole)
-        if wanted is None:
+    failures = [failure for item in desired for failure in _failures(key, item, snapshot)]
+    complete = all(_is_published(key, item, snapshot) for item in desired)
+    for subject in _subjects_of(key, snapshot):
+        current = find_condition(subject.conditions, PUBLISHED)
+        desired_condition = _condition(failures, current, complete=complete)
+        if desired_condition is None:
             continue
         patches.append(_patch(subject, desired_condition, snapshot))
         is_new = current is None or current.reason != desired_condition.reason
