@@ -1,4 +1,4 @@
-"""Controllers write through the API: webhooks are asked about what they make."""
+"""Writes of controllers pass admission webhooks."""
 
 import asyncio
 
@@ -37,8 +37,8 @@ HOOK = {
 }
 
 
-class Guard:
-    """A webhook that allows or denies, at once or slowly."""
+class FakeWebhook:
+    """A webhook that allows or denies, with a delay."""
 
     def __init__(self) -> None:
         self.allows = False
@@ -54,8 +54,12 @@ class Guard:
         answer: Object = {"uid": review["request"]["uid"], "allowed": self.allows}
         if not self.allows:
             answer["status"] = {"message": "not today"}
-        told = {"apiVersion": review["apiVersion"], "kind": review["kind"], "response": answer}
-        return msgspec.json.encode(told)
+        response_review = {
+            "apiVersion": review["apiVersion"],
+            "kind": review["kind"],
+            "response": answer,
+        }
+        return msgspec.json.encode(response_review)
 
 
 def failure(cluster: ClusterClient) -> Object:
@@ -63,8 +67,8 @@ def failure(cluster: ClusterClient) -> Object:
     return condition(found, "ReplicaFailure")
 
 
-async def test_denied_pods_are_told_and_made_once_they_may_be() -> None:
-    guard = Guard()
+async def test_denied_pods_are_reported_and_created_once_allowed() -> None:
+    guard = FakeWebhook()
     async with run_cluster(webhook=guard) as cluster:
         await cluster.create(HOOK)
         await cluster.create(workload("Deployment"))
@@ -81,8 +85,8 @@ async def test_denied_pods_are_told_and_made_once_they_may_be() -> None:
         assert "conditions" not in found["status"]
 
 
-async def test_a_slow_webhook_holds_up_only_what_it_is_asked_about() -> None:
-    guard = Guard()
+async def test_a_slow_webhook_delays_only_its_own_requests() -> None:
+    guard = FakeWebhook()
     guard.allows = True
     guard.takes = 5.0
     async with run_cluster(webhook=guard) as cluster:

@@ -1,4 +1,4 @@
-"""Smaller decisions: garbage, the end of namespaces, addresses, events, nodes."""
+"""Pure functions of smaller controllers: garbage, namespaces, addresses, events, nodes."""
 
 from datetime import timedelta
 
@@ -40,15 +40,13 @@ WAITING = {"kind": "ReplicaSet", "uid": "waiting"}
         ),
     ],
 )
-def test_what_becomes_of_an_object_by_its_owners(
-    owners: OwnersByState, expected: list[type]
-) -> None:
+def test_writes_by_the_state_of_owners(owners: OwnersByState, expected: list[type]) -> None:
     owned = pod("a", ownerReferences=[SOLID, DEAD])
 
     assert [type(one) for one in collect("pods", owned, owners, []).writes] == expected
 
 
-def test_a_dependent_with_dependents_goes_after_them() -> None:
+def test_a_dependent_with_dependents_is_deleted_in_the_foreground() -> None:
     owned = pod("a", ownerReferences=[WAITING])
 
     (write,) = collect("pods", owned, OwnersByState(waiting=(WAITING,)), [pod("b")]).writes
@@ -57,7 +55,7 @@ def test_a_dependent_with_dependents_goes_after_them() -> None:
     assert write.propagation == "Foreground"
 
 
-def ending(finalizers: tuple[str, ...] = ("kubernetes",)) -> Object:
+def terminating_namespace(finalizers: tuple[str, ...] = ("kubernetes",)) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "Namespace",
@@ -70,23 +68,25 @@ def ending(finalizers: tuple[str, ...] = ("kubernetes",)) -> Object:
 PODS = BUILTINS.kinds[("v1", "Pod")]
 
 
-def test_a_namespace_first_deletes_what_is_in_it() -> None:
+def test_a_terminating_namespace_first_deletes_its_content() -> None:
     result = sync_namespace(
-        ending(), [NamespaceContent(PODS, (pod("a"), pod("b", deleting=True)))], NOW
+        terminating_namespace(), [NamespaceContent(PODS, (pod("a"), pod("b", deleting=True)))], NOW
     )
 
     assert [name_of(one.target) for one in result.writes if isinstance(one, Delete)] == ["a"]
 
 
-def test_a_namespace_says_what_it_is_waiting_for() -> None:
-    held = pod("a", deleting=True, finalizers=["hanse.dev/keep"])
+def test_conditions_name_the_remaining_content_of_a_namespace() -> None:
+    finalized_pod = pod("a", deleting=True, finalizers=["hanse.dev/keep"])
 
-    (write,) = sync_namespace(ending(), [NamespaceContent(PODS, (held,))], NOW).writes
+    (write,) = sync_namespace(
+        terminating_namespace(), [NamespaceContent(PODS, (finalized_pod,))], NOW
+    ).writes
 
     assert isinstance(write, Patch)
-    told = write.body["status"]["conditions"]
-    remaining = find_condition(told, "NamespaceContentRemaining")
-    finalizers = find_condition(told, "NamespaceFinalizersRemaining")
+    conditions = write.body["status"]["conditions"]
+    remaining = find_condition(conditions, "NamespaceContentRemaining")
+    finalizers = find_condition(conditions, "NamespaceFinalizersRemaining")
     assert remaining is not None
     assert finalizers is not None
     assert remaining["message"] == "Some resources are remaining: pods. has 1 resource instances"
@@ -96,15 +96,15 @@ def test_a_namespace_says_what_it_is_waiting_for() -> None:
     )
 
 
-def test_an_empty_namespace_is_let_go() -> None:
-    (write,) = sync_namespace(ending(("kubernetes", "hanse.dev/x")), [], NOW).writes
+def test_an_empty_namespace_loses_its_finalizer() -> None:
+    (write,) = sync_namespace(terminating_namespace(("kubernetes", "hanse.dev/x")), [], NOW).writes
 
     assert isinstance(write, Replace)
     assert write.subresource == "finalize"
     assert write.object["spec"]["finalizers"] == ["hanse.dev/x"]
 
 
-def balanced(name: str, *addresses: str, **spec: str) -> Object:
+def load_balancer_service(name: str, *addresses: str, **spec: str) -> Object:
     return {
         "metadata": metadata(name, namespace="shop"),
         "spec": {"type": "LoadBalancer", **spec},
@@ -112,48 +112,48 @@ def balanced(name: str, *addresses: str, **spec: str) -> Object:
     }
 
 
-def test_addresses_are_given_once_and_kept() -> None:
+def test_addresses_are_assigned_once_and_kept() -> None:
     pool = AddressPool(["198.19.0.0/30"])
 
-    first = desired_addresses(balanced("a"), pool)
-    pool.assign(service_identity(balanced("a")), first)
-    second = desired_addresses(balanced("b"), pool)
-    pool.assign(service_identity(balanced("b")), second)
+    first = desired_addresses(load_balancer_service("a"), pool)
+    pool.assign(service_identity(load_balancer_service("a")), first)
+    second = desired_addresses(load_balancer_service("b"), pool)
+    pool.assign(service_identity(load_balancer_service("b")), second)
 
     assert (first, second) == (("198.19.0.1",), ("198.19.0.2",))
-    assert desired_addresses(balanced("c"), pool) == ()
-    assert desired_addresses(balanced("a", "198.19.0.1"), pool) == first
-    assert status_patches(balanced("a", "198.19.0.1"), first, pool) == ()
+    assert desired_addresses(load_balancer_service("c"), pool) == ()
+    assert desired_addresses(load_balancer_service("a", "198.19.0.1"), pool) == first
+    assert status_patches(load_balancer_service("a", "198.19.0.1"), first, pool) == ()
 
 
 @pytest.mark.parametrize(
-    ("requested", "given"),
+    ("requested", "assigned"),
     [
         pytest.param("198.19.0.7", ("198.19.0.7",), id="free"),
         pytest.param("198.19.0.1", (), id="another's"),
         pytest.param("203.0.113.1", (), id="not ours to give"),
     ],
 )
-def test_an_address_that_is_asked_for_is_given_if_it_can_be(
-    requested: str, given: tuple[str, ...]
+def test_a_requested_address_is_assigned_if_it_is_free(
+    requested: str, assigned: tuple[str, ...]
 ) -> None:
     pool = AddressPool(["198.19.0.0/24"])
-    pool.assign(service_identity(balanced("other")), ["198.19.0.1"])
+    pool.assign(service_identity(load_balancer_service("other")), ["198.19.0.1"])
 
-    assert desired_addresses(balanced("a", loadBalancerIP=requested), pool) == given
+    assert desired_addresses(load_balancer_service("a", loadBalancerIP=requested), pool) == assigned
 
 
-def test_an_address_goes_with_the_type() -> None:
+def test_addresses_are_removed_when_the_type_changes() -> None:
     pool = AddressPool(["198.19.0.0/24"])
-    former = balanced("a", "198.19.0.1", type="ClusterIP")
+    former = load_balancer_service("a", "198.19.0.1", type="ClusterIP")
 
     (patch,) = status_patches(former, (), pool)
 
     assert patch.body["status"] == {"loadBalancer": {"ingress": None}}
 
 
-def test_another_class_is_left_alone() -> None:
-    foreign = balanced("a", "198.19.0.1", loadBalancerClass="cloud.example/lb")
+def test_services_of_another_class_are_ignored() -> None:
+    foreign = load_balancer_service("a", "198.19.0.1", loadBalancerClass="cloud.example/lb")
 
     assert status_patches(foreign, (), AddressPool(["198.19.0.0/24"])) == ()
 
@@ -171,26 +171,26 @@ def test_a_volume_is_reserved_for_its_claim() -> None:
     assert volume["spec"]["claimRef"]["uid"] == "c1"
 
 
-class StillClock:
+class FixedClock:
     def now(self) -> object:
         return NOW
 
 
-def tell(message: str, *, warning: bool = False) -> RecordEvent:
+def event(message: str, *, warning: bool = False) -> RecordEvent:
     return RecordEvent(pod("a"), "Started", message, "kubelet", warning=warning)
 
 
 def recorder() -> EventRecorder:
-    return EventRecorder(StillClock())  # type: ignore[arg-type]  # it always tells the same moment
+    return EventRecorder(FixedClock())  # type: ignore[arg-type]  # it always tells the same moment
 
 
 def test_a_repeated_event_is_counted() -> None:
     notes = recorder()
-    notes.record(tell("hello"))
-    notes.record(tell("hello"))
+    notes.record(event("hello"))
+    notes.record(event("hello"))
 
     first = notes.next_write(lambda event: event)
-    notes.record(tell("hello"))
+    notes.record(event("hello"))
     second = notes.next_write(lambda event: event)
 
     assert isinstance(first, Create)
@@ -200,18 +200,18 @@ def test_a_repeated_event_is_counted() -> None:
     assert notes.next_write(lambda event: event) is None
 
 
-def test_a_flood_of_similar_events_is_cut_short() -> None:
+def test_similar_events_are_rate_limited() -> None:
     notes = recorder()
 
     for number in range(100):
-        notes.record(tell(f"attempt {number}"))
+        notes.record(event(f"attempt {number}"))
 
     assert len(notes) == 10
 
 
-def test_under_load_warnings_outlive_ordinary_news() -> None:
+def test_under_load_normal_events_are_dropped_before_warnings() -> None:
     notes = recorder()
-    notes.record(tell("trouble", warning=True))
+    notes.record(event("trouble", warning=True))
 
     for number in range(1000):
         about = {**pod(f"p{number}"), "metadata": metadata(f"p{number}")}
@@ -223,7 +223,7 @@ def test_under_load_warnings_outlive_ordinary_news() -> None:
     assert first.object["message"] == "trouble"
 
 
-def test_nodes_have_addresses_zones_and_a_part_of_the_pod_range() -> None:
+def test_nodes_have_addresses_zones_and_pod_cidrs() -> None:
     nodes = plan_nodes("lubeck", 3, NodeRanges(pods=("10.1.0.0/16",)))
 
     zones = [one["metadata"]["labels"]["topology.kubernetes.io/zone"] for one in nodes]
@@ -237,7 +237,7 @@ def test_nodes_have_addresses_zones_and_a_part_of_the_pod_range() -> None:
     assert kinds == ["InternalIP", "ExternalIP", "Hostname"]
 
 
-def test_a_settled_node_is_not_written_again() -> None:
+def test_an_unchanged_node_is_not_written() -> None:
     (node,) = plan_nodes("lubeck", 1, NodeRanges())
 
     status = node_status(node, NOW)

@@ -1,4 +1,4 @@
-"""What a Deployment does next."""
+"""The Deployment controller: the next writes of a rollout."""
 
 from datetime import timedelta
 from typing import Any
@@ -29,38 +29,41 @@ def conditions(result: Result) -> list[Object]:
     return found
 
 
-def numbered(name: str, revision: int, replicas: int = 3, **more: Any) -> Object:
-    notes = {REVISION: str(revision), DESIRED_REPLICAS: "3", MAX_REPLICAS: "4"}
-    return replica_set(name, replicas, annotations=notes, **more)
+def revision_replica_set(name: str, revision: int, replicas: int = 3, **more: Any) -> Object:
+    annotations = {REVISION: str(revision), DESIRED_REPLICAS: "3", MAX_REPLICAS: "4"}
+    return replica_set(name, replicas, annotations=annotations, **more)
 
 
-def test_a_new_deployment_makes_its_first_replica_set() -> None:
+def test_a_new_deployment_creates_its_first_replica_set() -> None:
     result = sync_deployment(deployment(3), [], NOW)
 
-    (made,) = creations(result)
-    suffix = made["metadata"]["labels"]["pod-template-hash"]
-    assert name_of(made) == f"web-{suffix}"
-    assert made["spec"]["replicas"] == 3
-    assert made["spec"]["selector"]["matchLabels"] == {"app": "web", "pod-template-hash": suffix}
-    assert made["metadata"]["annotations"][REVISION] == "1"
-    assert made["metadata"]["ownerReferences"][0]["controller"] is True
+    (created,) = creations(result)
+    suffix = created["metadata"]["labels"]["pod-template-hash"]
+    assert name_of(created) == f"web-{suffix}"
+    assert created["spec"]["replicas"] == 3
+    assert created["spec"]["selector"]["matchLabels"] == {"app": "web", "pod-template-hash": suffix}
+    assert created["metadata"]["annotations"][REVISION] == "1"
+    assert created["metadata"]["ownerReferences"][0]["controller"] is True
     progress = find_condition(conditions(result), "Progressing")
     assert progress is not None
     assert progress["reason"] == "NewReplicaSetCreated"
 
 
 def test_another_template_gets_another_revision() -> None:
-    result = sync_deployment(deployment(3, image="web:2"), [numbered("web-1", 4)], NOW)
+    result = sync_deployment(deployment(3, image="web:2"), [revision_replica_set("web-1", 4)], NOW)
 
-    (made,) = creations(result)
-    assert made["metadata"]["annotations"][REVISION] == "5"
-    assert made["spec"]["replicas"] == 1
+    (created,) = creations(result)
+    assert created["metadata"]["annotations"][REVISION] == "5"
+    assert created["spec"]["replicas"] == 1
 
 
 def test_going_back_to_an_earlier_template_renumbers_its_replica_set() -> None:
-    held = [numbered("web-1", 1, 0, image="web:1"), numbered("web-2", 2, 3, image="web:2")]
+    replica_sets = [
+        revision_replica_set("web-1", 1, 0, image="web:1"),
+        revision_replica_set("web-2", 2, 3, image="web:2"),
+    ]
 
-    result = sync_deployment(deployment(3, image="web:1"), held, NOW)
+    result = sync_deployment(deployment(3, image="web:1"), replica_sets, NOW)
 
     assert not creations(result)
     body = patches_of(result, "web-1")[0]
@@ -68,9 +71,9 @@ def test_going_back_to_an_earlier_template_renumbers_its_replica_set() -> None:
 
 
 def test_a_paused_deployment_scales_and_does_not_roll() -> None:
-    held = [numbered("web-1", 1, 3)]
+    replica_sets = [revision_replica_set("web-1", 1, 3)]
 
-    result = sync_deployment(deployment(5, image="web:2", paused=True), held, NOW)
+    result = sync_deployment(deployment(5, image="web:2", paused=True), replica_sets, NOW)
 
     assert not creations(result)
     assert patches_of(result, "web-1")[0]["spec"] == {"replicas": 5}
@@ -80,11 +83,11 @@ def test_a_paused_deployment_scales_and_does_not_roll() -> None:
 
 
 def test_recreate_waits_for_the_last_old_pod() -> None:
-    wanted = deployment(3, image="web:2", strategy={"type": "Recreate"})
+    owner = deployment(3, image="web:2", strategy={"type": "Recreate"})
 
-    first = sync_deployment(wanted, [numbered("web-1", 1, 3)], NOW, old_pods=True)
-    second = sync_deployment(wanted, [numbered("web-1", 1, 0)], NOW, old_pods=True)
-    third = sync_deployment(wanted, [numbered("web-1", 1, 0)], NOW, old_pods=False)
+    first = sync_deployment(owner, [revision_replica_set("web-1", 1, 3)], NOW, old_pods=True)
+    second = sync_deployment(owner, [revision_replica_set("web-1", 1, 0)], NOW, old_pods=True)
+    third = sync_deployment(owner, [revision_replica_set("web-1", 1, 0)], NOW, old_pods=False)
 
     assert patches_of(first, "web-1")[0]["spec"] == {"replicas": 0}
     assert not creations(first)
@@ -92,27 +95,27 @@ def test_recreate_waits_for_the_last_old_pod() -> None:
     assert creations(third)[0]["spec"]["replicas"] == 3
 
 
-def settled(wanted: Object, result: Result) -> Object:
-    """The Deployment as it is after its writes."""
-    status = {**wanted.get("status", {})}
-    notes = {**wanted["metadata"].get("annotations", {})}
+def apply_writes(owner: Object, result: Result) -> Object:
+    """The Deployment after the writes of a result."""
+    status = {**owner.get("status", {})}
+    annotations = {**owner["metadata"].get("annotations", {})}
     for body in patches_of(result, "web", "status"):
         status |= body["status"]
     for body in patches_of(result, "web"):
-        notes |= body["metadata"]["annotations"]
+        annotations |= body["metadata"]["annotations"]
     return {
-        **wanted,
-        "metadata": {**wanted["metadata"], "annotations": notes},
+        **owner,
+        "metadata": {**owner["metadata"], "annotations": annotations},
         "status": {name: value for name, value in status.items() if value is not None},
     }
 
 
-def test_a_finished_rollout_is_told_once() -> None:
-    wanted = deployment(3)
-    held = [numbered("web-1", 1, 3)]
+def test_the_status_of_a_finished_rollout_is_written_once() -> None:
+    owner = deployment(3)
+    replica_sets = [revision_replica_set("web-1", 1, 3)]
 
-    result = sync_deployment(wanted, held, NOW)
-    again = sync_deployment(settled(wanted, result), held, NOW + timedelta(hours=1))
+    result = sync_deployment(owner, replica_sets, NOW)
+    again = sync_deployment(apply_writes(owner, result), replica_sets, NOW + timedelta(hours=1))
 
     progress = find_condition(conditions(result), "Progressing")
     available = find_condition(conditions(result), "Available")
@@ -123,13 +126,13 @@ def test_a_finished_rollout_is_told_once() -> None:
     assert again.writes == ()
 
 
-def test_a_rollout_that_does_not_move_is_overdue_after_its_deadline() -> None:
-    wanted = deployment(3, progressDeadlineSeconds=60)
-    held = [numbered("web-1", 1, 3, available=0)]
-    stuck = settled(wanted, sync_deployment(wanted, held, NOW))
+def test_a_rollout_without_progress_exceeds_its_deadline() -> None:
+    owner = deployment(3, progressDeadlineSeconds=60)
+    replica_sets = [revision_replica_set("web-1", 1, 3, available=0)]
+    stuck = apply_writes(owner, sync_deployment(owner, replica_sets, NOW))
 
-    early = sync_deployment(stuck, held, NOW + timedelta(seconds=59))
-    late = sync_deployment(stuck, held, NOW + timedelta(seconds=61))
+    early = sync_deployment(stuck, replica_sets, NOW + timedelta(seconds=59))
+    late = sync_deployment(stuck, replica_sets, NOW + timedelta(seconds=61))
 
     assert early.writes == ()
     assert early.requeue_after == timedelta(seconds=1)
@@ -138,29 +141,31 @@ def test_a_rollout_that_does_not_move_is_overdue_after_its_deadline() -> None:
     assert (progress["status"], progress["reason"]) == ("False", "ProgressDeadlineExceeded")
 
 
-def test_history_beyond_its_limit_goes_oldest_first() -> None:
-    held = [numbered(f"web-{n}", n, 0, image=f"web:{n}") for n in range(1, 5)]
-    held.append(numbered("web-5", 5, 3, image="web:5"))
+def test_the_oldest_replica_sets_above_the_history_limit_are_deleted() -> None:
+    replica_sets = [revision_replica_set(f"web-{n}", n, 0, image=f"web:{n}") for n in range(1, 5)]
+    replica_sets.append(revision_replica_set("web-5", 5, 3, image="web:5"))
 
-    result = sync_deployment(deployment(3, image="web:5", revisionHistoryLimit=2), held, NOW)
+    result = sync_deployment(
+        deployment(3, image="web:5", revisionHistoryLimit=2), replica_sets, NOW
+    )
 
     gone = [name_of(one.target) for one in result.writes if isinstance(one, Delete)]
     assert gone == ["web-1", "web-2"]
 
 
-def test_a_deployment_that_is_going_makes_nothing() -> None:
-    going = deployment(3)
-    going["metadata"]["deletionTimestamp"] = format_time(NOW)
+def test_a_terminating_deployment_creates_nothing() -> None:
+    terminating = deployment(3)
+    terminating["metadata"]["deletionTimestamp"] = format_time(NOW)
 
-    result = sync_deployment(going, [], NOW)
+    result = sync_deployment(terminating, [], NOW)
 
-    made: list[Write] = [
+    created: list[Write] = [
         one for one in result.writes if isinstance(one, Create | RecordEvent | Delete)
     ]
-    assert made == []
+    assert created == []
 
 
-def test_a_refused_replica_set_is_told_in_a_condition() -> None:
+def test_a_failed_replica_set_creation_is_reported_in_a_condition() -> None:
     result = sync_deployment(deployment(3), [], NOW, last_error="denied by a webhook")
 
     progress = find_condition(conditions(result), "Progressing")

@@ -1,4 +1,4 @@
-"""The arithmetic of rollouts: how many replicas each ReplicaSet gets, step by step."""
+"""The desired replicas of each ReplicaSet in rollouts and scaling."""
 
 from typing import Any
 
@@ -38,13 +38,13 @@ def rolling(surge: int | str, unavailable: int | str) -> dict[str, Any]:
         pytest.param(3, 2, 5, RolloutBounds(2, 3), id="no more can be missing than there are"),
     ],
 )
-def test_limits_become_numbers_of_pods(
+def test_bounds_are_resolved_to_numbers_of_pods(
     replicas: int, surge: int | str, unavailable: int | str, expected: RolloutBounds
 ) -> None:
     assert rollout_bounds(deployment(replicas, **rolling(surge, unavailable))) == expected
 
 
-def test_the_new_grows_before_the_old_shrinks() -> None:
+def test_the_new_replica_set_is_scaled_up_before_the_old_one_down() -> None:
     new, old = replica_set("web-2", 0), replica_set("web-1", 4)
 
     (target,) = rolling_targets(deployment(4, **rolling(1, 0)), new, [old])
@@ -52,7 +52,7 @@ def test_the_new_grows_before_the_old_shrinks() -> None:
     assert (name_of(target.replica_set), target.replicas) == ("web-2", 1)
 
 
-def test_broken_old_pods_go_first() -> None:
+def test_unhealthy_old_pods_are_removed_first() -> None:
     new = replica_set("web-3", 1, available=0)
     broken, good = replica_set("web-1", 2, available=0), replica_set("web-2", 2, age=50)
 
@@ -66,9 +66,7 @@ def test_broken_old_pods_go_first() -> None:
     surge=st.integers(0, 4),
     unavailable=st.integers(0, 4),
 )
-def test_a_rollout_ends_and_never_leaves_its_limits(
-    replicas: int, surge: int, unavailable: int
-) -> None:
+def test_a_rollout_completes_within_its_bounds(replicas: int, surge: int, unavailable: int) -> None:
     wanted = deployment(replicas, **rolling(surge, unavailable))
     limits = rollout_bounds(wanted)
     sizes = {"web-1": replicas, "web-2": 0}
@@ -85,24 +83,29 @@ def test_a_rollout_ends_and_never_leaves_its_limits(
     assert sizes == {"web-1": 0, "web-2": replicas}
 
 
-def sized(name: str, replicas: int, desired: int, maximum: int, age: int = 100) -> Object:
+def annotated_replica_set(
+    name: str, replicas: int, desired: int, maximum: int, age: int = 100
+) -> Object:
     notes = {DESIRED_REPLICAS: str(desired), MAX_REPLICAS: str(maximum)}
     return replica_set(name, replicas, age=age, annotations=notes)
 
 
 def test_a_changed_number_of_replicas_is_a_scaling() -> None:
-    assert is_scaling(deployment(5), [sized("web-1", 3, 3, 4)])
-    assert not is_scaling(deployment(3), [sized("web-1", 3, 3, 4)])
+    assert is_scaling(deployment(5), [annotated_replica_set("web-1", 3, 3, 4)])
+    assert not is_scaling(deployment(3), [annotated_replica_set("web-1", 3, 3, 4)])
 
 
 def test_a_single_replica_set_takes_the_whole_change() -> None:
-    targets = scaling_targets(deployment(7), sized("web-1", 3, 3, 4), [])
+    targets = scaling_targets(deployment(7), annotated_replica_set("web-1", 3, 3, 4), [])
 
     assert [one.replicas for one in targets] == [7]
 
 
 def test_scaling_during_a_rollout_keeps_the_proportions() -> None:
-    old, new = sized("web-1", 8, 10, 13), sized("web-2", 5, 10, 13, age=5)
+    old, new = (
+        annotated_replica_set("web-1", 8, 10, 13),
+        annotated_replica_set("web-2", 5, 10, 13, age=5),
+    )
     wanted = deployment(20, **rolling(6, 5))
 
     targets = scaling_targets(wanted, new, [old])
@@ -113,9 +116,12 @@ def test_scaling_during_a_rollout_keeps_the_proportions() -> None:
 
 
 @given(first=st.integers(1, 20), second=st.integers(1, 20), wanted=st.integers(0, 60))
-def test_scaling_gives_out_exactly_what_is_allowed(first: int, second: int, wanted: int) -> None:
+def test_scaling_distributes_exactly_the_allowed_pods(first: int, second: int, wanted: int) -> None:
     total = first + second
-    replica_sets = [sized("web-1", first, total, total), sized("web-2", second, total, total, 1)]
+    replica_sets = [
+        annotated_replica_set("web-1", first, total, total),
+        annotated_replica_set("web-2", second, total, total, 1),
+    ]
     changed = deployment(wanted, **rolling(1, 1))
 
     targets = scaling_targets(changed, replica_sets[1], [replica_sets[0]])

@@ -1,4 +1,4 @@
-"""Which endpoints stand in which slices, and how few writes a change takes."""
+"""EndpointSlices and Endpoints: endpoints of pods, and the writes of a change."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,25 +25,25 @@ def pods(count: int, start: int = 0) -> list[Object]:
     ]
 
 
-def planned(owner: Object, members: Sequence[Object], slices: Sequence[Object]) -> list[Write]:
+def slice_writes(owner: Object, members: Sequence[Object], slices: Sequence[Object]) -> list[Write]:
     return plan_slices(owner, group_endpoints(owner, members, NODES), slices)
 
 
-def applied(slices: Sequence[Object], writes: Sequence[Write]) -> list[Object]:
-    """The slices as they are after the writes."""
-    held = {name_of(one): one for one in slices}
+def apply_writes(slices: Sequence[Object], writes: Sequence[Write]) -> list[Object]:
+    """The slices after the writes."""
+    by_name = {name_of(one): one for one in slices}
     for number, write in enumerate(writes):
         match write:
             case Create():
-                name = f"slice-{len(held)}-{number}-{len(slices)}"
+                name = f"slice-{len(by_name)}-{number}-{len(slices)}"
                 meta = {**write.object["metadata"], "name": name}
-                held[name] = {**write.object, "metadata": meta}
+                by_name[name] = {**write.object, "metadata": meta}
             case Patch():
                 body = {k: v for k, v in write.body.items() if k != "metadata"}
-                held[name_of(write.target)] = {**write.target, **body}
+                by_name[name_of(write.target)] = {**write.target, **body}
             case Delete():
-                del held[name_of(write.target)]
-    return list(held.values())
+                del by_name[name_of(write.target)]
+    return list(by_name.values())
 
 
 def addresses(slices: Sequence[Object]) -> set[str]:
@@ -51,7 +51,7 @@ def addresses(slices: Sequence[Object]) -> set[str]:
 
 
 def only_endpoint(owner: Object, member: Object) -> Object:
-    (write,) = planned(owner, [member], [])
+    (write,) = slice_writes(owner, [member], [])
     assert isinstance(write, Create)
     (endpoint,) = write.object["endpoints"]
     found: Object = endpoint
@@ -59,7 +59,7 @@ def only_endpoint(owner: Object, member: Object) -> Object:
 
 
 def test_a_slice_belongs_to_its_service() -> None:
-    (write,) = planned(service(), pods(1), [])
+    (write,) = slice_writes(service(), pods(1), [])
 
     assert isinstance(write, Create)
     meta = write.object["metadata"]
@@ -87,22 +87,22 @@ def test_a_slice_belongs_to_its_service() -> None:
         ),
     ],
 )
-def test_an_endpoint_says_how_its_pod_is(
+def test_endpoint_conditions_follow_the_pod(
     member: Object, spec: dict[str, Any], expected: tuple[bool, bool, bool]
 ) -> None:
-    told = only_endpoint(service(**spec), member)["conditions"]
+    conditions = only_endpoint(service(**spec), member)["conditions"]
 
-    assert (told["ready"], told["serving"], told["terminating"]) == expected
-
-
-def test_an_endpoint_says_where_it_is() -> None:
-    told = only_endpoint(service(), pod("web-7"))
-
-    assert (told["nodeName"], told["zone"]) == ("node-1", "north")
-    assert told["targetRef"]["name"] == "web-7"
+    assert (conditions["ready"], conditions["serving"], conditions["terminating"]) == expected
 
 
-def test_a_host_name_is_told_only_under_its_own_service() -> None:
+def test_an_endpoint_has_its_node_and_zone() -> None:
+    endpoint = only_endpoint(service(), pod("web-7"))
+
+    assert (endpoint["nodeName"], endpoint["zone"]) == ("node-1", "north")
+    assert endpoint["targetRef"]["name"] == "web-7"
+
+
+def test_a_host_name_is_set_only_for_the_service_of_its_subdomain() -> None:
     member = pod("db-0")
     member["spec"] |= {"hostname": "db-0", "subdomain": "db"}
 
@@ -121,73 +121,73 @@ def test_some_pods_are_no_endpoints(member: Object) -> None:
     assert not is_endpoint(member)
 
 
-def test_named_ports_part_pods_that_serve_them_differently() -> None:
+def test_pods_with_different_numbers_of_a_named_port_are_in_different_slices() -> None:
     named = service(ports=[{"name": "http", "port": 80, "targetPort": "web"}])
     members = pods(2)
     for member, number in zip(members, (8080, 9090), strict=True):
         member["spec"]["containers"][0]["ports"] = [{"name": "web", "containerPort": number}]
 
-    writes = planned(named, members, [])
+    writes = slice_writes(named, members, [])
 
     ports = {one.object["ports"][0]["port"] for one in writes if isinstance(one, Create)}
     assert ports == {8080, 9090}
 
 
-def test_two_families_have_slices_of_their_own() -> None:
+def test_each_address_family_has_its_own_slices() -> None:
     member = pod()
     member["status"]["podIPs"] = [{"ip": "10.1.0.1"}, {"ip": "fd00::1"}]
 
-    writes = planned(service(ipFamilies=["IPv4", "IPv6"]), [member], [])
+    writes = slice_writes(service(ipFamilies=["IPv4", "IPv6"]), [member], [])
 
     kinds = {one.object["addressType"] for one in writes if isinstance(one, Create)}
     assert kinds == {"IPv4", "IPv6"}
 
 
 def test_a_service_without_pods_has_one_empty_slice() -> None:
-    slices = applied([], planned(service(), [], []))
+    slices = apply_writes([], slice_writes(service(), [], []))
 
     assert [one["endpoints"] for one in slices] == [[]]
-    assert planned(service(), [], slices) == []
+    assert slice_writes(service(), [], slices) == []
 
 
-def test_the_empty_slice_is_the_first_to_be_filled() -> None:
-    slices = applied([], planned(service(), [], []))
+def test_an_empty_slice_is_filled_first() -> None:
+    slices = apply_writes([], slice_writes(service(), [], []))
 
-    writes = planned(service(), pods(3), slices)
+    writes = slice_writes(service(), pods(3), slices)
 
     assert [type(one) for one in writes] == [Patch]
-    (filled,) = applied(slices, writes)
+    (filled,) = apply_writes(slices, writes)
     assert len(filled["endpoints"]) == 3
     assert filled["ports"] == [{"name": "http", "protocol": "TCP", "port": 8080}]
 
 
-def test_a_headless_service_says_so() -> None:
-    (write,) = planned(service(clusterIP="None"), pods(1), [])
+def test_slices_of_a_headless_service_are_labelled() -> None:
+    (write,) = slice_writes(service(clusterIP="None"), pods(1), [])
 
     assert isinstance(write, Create)
     assert write.object["metadata"]["labels"]["service.kubernetes.io/headless"] == ""
 
 
-def test_a_slice_holds_a_hundred() -> None:
-    slices = applied([], planned(service(), pods(250), []))
+def test_a_slice_has_at_most_a_hundred_endpoints() -> None:
+    slices = apply_writes([], slice_writes(service(), pods(250), []))
 
     assert sorted(len(one["endpoints"]) for one in slices) == [50, 100, 100]
 
 
 def test_one_change_among_many_is_one_write() -> None:
     members = pods(250)
-    slices = applied([], planned(service(), members, []))
+    slices = apply_writes([], slice_writes(service(), members, []))
     members[120] = pod("web-120", ip="10.1.0.121", ready=False)
 
-    writes = planned(service(), members, slices)
+    writes = slice_writes(service(), members, slices)
 
     assert [type(one) for one in writes] == [Patch]
 
 
-def test_a_new_pod_goes_where_there_is_room() -> None:
-    slices = applied([], planned(service(), pods(150), []))
+def test_a_new_endpoint_is_added_to_a_slice_with_free_capacity() -> None:
+    slices = apply_writes([], slice_writes(service(), pods(150), []))
 
-    writes = planned(service(), pods(151), slices)
+    writes = slice_writes(service(), pods(151), slices)
 
     assert [type(one) for one in writes] == [Patch]
 
@@ -196,19 +196,21 @@ def test_a_new_pod_goes_where_there_is_room() -> None:
     before=st.sets(st.integers(0, 260)),
     after=st.sets(st.integers(0, 260)),
 )
-def test_slices_hold_exactly_the_pods_and_then_rest(before: set[int], after: set[int]) -> None:
+def test_slices_have_exactly_the_pods_and_are_then_not_written(
+    before: set[int], after: set[int]
+) -> None:
     everyone = pods(261)
-    slices = applied([], planned(service(), [everyone[n] for n in sorted(before)], []))
+    slices = apply_writes([], slice_writes(service(), [everyone[n] for n in sorted(before)], []))
     members = [everyone[n] for n in sorted(after)]
 
-    changed = applied(slices, planned(service(), members, slices))
+    changed = apply_writes(slices, slice_writes(service(), members, slices))
 
     assert addresses(changed) == {one["status"]["podIP"] for one in members}
     assert all(len(one["endpoints"]) <= 100 for one in changed)
-    assert planned(service(), members, changed) == []
+    assert slice_writes(service(), members, changed) == []
 
 
-def test_endpoints_part_the_ready_from_the_others() -> None:
+def test_endpoints_separate_ready_and_not_ready_addresses() -> None:
     members = [pod("a", ip="10.1.0.1"), pod("b", ip="10.1.0.2", ready=False)]
 
     (write,) = plan_endpoints(service(), members, None)

@@ -1,4 +1,4 @@
-"""What a StatefulSet does next: order, claims, revisions."""
+"""The StatefulSet controller: order, claims, revisions."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -35,56 +35,60 @@ CLAIMS = [{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce
 
 
 def revision_of(owner: Object, number: int = 1) -> Object:
-    made = plan_revisions(owner, []).update
-    return {**made, "revision": number, "metadata": {**made["metadata"], "uid": f"rev-{number}"}}
+    revision = plan_revisions(owner, []).update
+    return {
+        **revision,
+        "revision": number,
+        "metadata": {**revision["metadata"], "uid": f"rev-{number}"},
+    }
 
 
 def member(owner: Object, ordinal: int, revision: Object, **more: Any) -> Object:
-    made = stateful_pod(owner, revision, ordinal)
+    template_pod = stateful_pod(owner, revision, ordinal)
     return pod(
         f"db-{ordinal}",
-        labels=made["metadata"]["labels"],
+        labels=template_pod["metadata"]["labels"],
         ownerReferences=[owner_reference(owner)],
         **more,
     )
 
 
-def step(owner: Object, pods: Sequence[Object], claims: dict[str, Object] | None = None) -> Result:
+def sync(owner: Object, pods: Sequence[Object], claims: dict[str, Object] | None = None) -> Result:
     known = revision_of(owner)
     return sync_stateful_set(owner, RevisionHistory(known, known), pods, claims or {}, NOW)
 
 
-def made(result: Result, kind: str = "Pod") -> list[str]:
+def created_names(result: Result, kind: str = "Pod") -> list[str]:
     writes = [one.object for one in result.writes if isinstance(one, Create)]
     return [name_of(one) for one in writes if one["kind"] == kind]
 
 
-def gone(result: Result) -> list[str]:
+def deleted_pods(result: Result) -> list[str]:
     return [name_of(one.target) for one in result.writes if isinstance(one, Delete)]
 
 
-def test_pods_are_made_one_after_the_other() -> None:
+def test_pods_are_created_in_order() -> None:
     owner = stateful_set()
     known = revision_of(owner)
 
-    assert made(step(owner, [])) == ["db-0"]
-    assert made(step(owner, [member(owner, 0, known, ready=False)])) == []
-    assert made(step(owner, [member(owner, 0, known)])) == ["db-1"]
+    assert created_names(sync(owner, [])) == ["db-0"]
+    assert created_names(sync(owner, [member(owner, 0, known, ready=False)])) == []
+    assert created_names(sync(owner, [member(owner, 0, known)])) == ["db-1"]
 
 
-def test_in_parallel_all_are_made_at_once() -> None:
+def test_parallel_pod_management_creates_all_pods_at_once() -> None:
     owner = stateful_set(podManagementPolicy="Parallel")
 
-    assert made(step(owner, [])) == ["db-0", "db-1", "db-2"]
+    assert created_names(sync(owner, [])) == ["db-0", "db-1", "db-2"]
 
 
-def test_ordinals_begin_where_they_are_told_to() -> None:
+def test_ordinals_start_at_spec_ordinals_start() -> None:
     owner = stateful_set(2, podManagementPolicy="Parallel", ordinals={"start": 5})
 
-    assert made(step(owner, [])) == ["db-5", "db-6"]
+    assert created_names(sync(owner, [])) == ["db-5", "db-6"]
 
 
-def test_a_pod_knows_its_name_index_and_host() -> None:
+def test_a_pod_has_its_name_index_and_hostname() -> None:
     owner = stateful_set()
 
     built = stateful_pod(owner, revision_of(owner), 1)
@@ -94,16 +98,16 @@ def test_a_pod_knows_its_name_index_and_host() -> None:
     assert (built["spec"]["hostname"], built["spec"]["subdomain"]) == ("db-1", "db")
 
 
-def test_claims_come_before_the_pod_and_only_once() -> None:
+def test_claims_are_created_before_the_pod_and_only_once() -> None:
     owner = stateful_set(1, volumeClaimTemplates=CLAIMS)
 
-    first = step(owner, [])
-    second = step(owner, [], {"data-db-0": {"metadata": metadata("data-db-0")}})
+    first = sync(owner, [])
+    second = sync(owner, [], {"data-db-0": {"metadata": metadata("data-db-0")}})
 
     kinds = [one.object["kind"] for one in first.writes if isinstance(one, Create)]
     assert kinds == ["PersistentVolumeClaim", "Pod"]
-    assert made(first, "PersistentVolumeClaim") == ["data-db-0"]
-    assert made(second, "PersistentVolumeClaim") == []
+    assert created_names(first, "PersistentVolumeClaim") == ["data-db-0"]
+    assert created_names(second, "PersistentVolumeClaim") == []
     volumes = next(
         one.object["spec"]["volumes"]
         for one in second.writes
@@ -112,23 +116,23 @@ def test_claims_come_before_the_pod_and_only_once() -> None:
     assert volumes == [{"name": "data", "persistentVolumeClaim": {"claimName": "data-db-0"}}]
 
 
-def test_a_new_pod_waits_for_a_claim_that_is_still_going() -> None:
+def test_a_new_pod_waits_for_a_terminating_claim() -> None:
     owner = stateful_set(1, volumeClaimTemplates=CLAIMS)
     stale = {"metadata": metadata("data-db-0", deletionTimestamp="2026-01-01T12:00:00Z")}
 
-    assert made(step(owner, [], {"data-db-0": stale})) == []
+    assert created_names(sync(owner, [], {"data-db-0": stale})) == []
 
 
-def test_scaling_down_starts_at_the_top_and_waits() -> None:
+def test_scaling_down_deletes_the_highest_ordinal_and_waits() -> None:
     owner = stateful_set(1)
     known = revision_of(owner)
     pods = [member(owner, n, known) for n in range(3)]
 
-    first = step(owner, pods)
-    second = step(owner, [*pods[:2], member(owner, 2, known, deleting=True)])
+    first = sync(owner, pods)
+    second = sync(owner, [*pods[:2], member(owner, 2, known, deleting=True)])
 
-    assert gone(first) == ["db-2"]
-    assert gone(second) == []
+    assert deleted_pods(first) == ["db-2"]
+    assert deleted_pods(second) == []
 
 
 @pytest.mark.parametrize(
@@ -141,7 +145,7 @@ def test_scaling_down_starts_at_the_top_and_waits() -> None:
         pytest.param({"whenScaled": "Retain", "whenDeleted": "Retain"}, None, id="retained"),
     ],
 )
-def test_claims_live_as_long_as_the_policy_says(
+def test_claims_are_owned_by_the_retention_policy(
     policy: dict[str, str], owner_of_top: str | None
 ) -> None:
     owner = stateful_set(
@@ -150,7 +154,7 @@ def test_claims_live_as_long_as_the_policy_says(
     known = revision_of(owner)
     claims = {f"data-db-{n}": {"metadata": metadata(f"data-db-{n}")} for n in range(2)}
 
-    result = step(owner, [member(owner, 0, known), member(owner, 1, known)], claims)
+    result = sync(owner, [member(owner, 0, known), member(owner, 1, known)], claims)
 
     patched = {
         name_of(one.target): one.body["metadata"]["ownerReferences"][0]["kind"]
@@ -160,7 +164,7 @@ def test_claims_live_as_long_as_the_policy_says(
     assert patched.get("data-db-1") == owner_of_top
 
 
-def test_an_update_replaces_pods_from_the_top_one_at_a_time() -> None:
+def test_an_update_replaces_pods_from_the_highest_ordinal_one_at_a_time() -> None:
     before, after = stateful_set(), stateful_set(image="web:2")
     old, new = revision_of(before, 1), revision_of(after, 2)
     history = RevisionHistory(old, new)
@@ -172,12 +176,12 @@ def test_an_update_replaces_pods_from_the_top_one_at_a_time() -> None:
     )
     third = sync_stateful_set(after, history, [*pods[:2], member(after, 2, new)], {}, NOW)
 
-    assert gone(first) == ["db-2"]
-    assert gone(second) == []
-    assert gone(third) == ["db-1"]
+    assert deleted_pods(first) == ["db-2"]
+    assert deleted_pods(second) == []
+    assert deleted_pods(third) == ["db-1"]
 
 
-def test_a_partition_keeps_the_lower_pods_as_they_are() -> None:
+def test_a_partition_keeps_the_lower_ordinals() -> None:
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}
     before, after = stateful_set(), stateful_set(image="web:2", updateStrategy=strategy)
     old, new = revision_of(before, 1), revision_of(after, 2)
@@ -194,13 +198,13 @@ def test_a_partition_keeps_the_lower_pods_as_they_are() -> None:
         after, history, [member(before, 0, old), member(after, 2, new)], {}, NOW
     )
 
-    assert gone(done) == []
+    assert deleted_pods(done) == []
     (created,) = [one.object for one in remade.writes if isinstance(one, Create)]
     assert created["metadata"]["labels"]["controller-revision-hash"] == name_of(old)
     assert created["spec"]["containers"][0]["image"] == "web:1"
 
 
-def test_on_delete_waits_for_a_person() -> None:
+def test_on_delete_replaces_no_pod() -> None:
     after = stateful_set(image="web:2", updateStrategy={"type": "OnDelete"})
     old, new = revision_of(stateful_set(), 1), revision_of(after, 2)
 
@@ -208,7 +212,7 @@ def test_on_delete_waits_for_a_person() -> None:
         after, RevisionHistory(old, new), [member(after, n, old) for n in range(3)], {}, NOW
     )
 
-    assert gone(result) == []
+    assert deleted_pods(result) == []
 
 
 def test_a_finished_update_becomes_the_current_revision() -> None:
@@ -218,23 +222,23 @@ def test_a_finished_update_becomes_the_current_revision() -> None:
     half = stateful_set_status(
         after, RevisionHistory(old, new), [member(after, 0, old), member(after, 1, new)], NOW
     )
-    whole = stateful_set_status(
+    status = stateful_set_status(
         after, RevisionHistory(old, new), [member(after, n, new) for n in range(2)], NOW
     )
 
     assert (half["currentRevision"], half["updateRevision"]) == (name_of(old), name_of(new))
     assert (half["currentReplicas"], half["updatedReplicas"]) == (1, 1)
-    assert whole["currentRevision"] == name_of(new)
+    assert status["currentRevision"] == name_of(new)
 
 
-def test_a_failed_pod_is_deleted_to_be_made_again() -> None:
+def test_a_failed_pod_is_deleted_and_recreated() -> None:
     owner = stateful_set(1)
     failed = member(owner, 0, revision_of(owner), phase="Failed", ready=False)
 
-    assert gone(step(owner, [failed])) == ["db-0"]
+    assert deleted_pods(sync(owner, [failed])) == ["db-0"]
 
 
-def test_an_earlier_template_gets_the_newest_number() -> None:
+def test_the_revision_of_an_earlier_template_is_renumbered_as_newest() -> None:
     first, second = stateful_set(), stateful_set(image="web:2")
     known = [revision_of(first, 1), revision_of(second, 2)]
 
@@ -246,7 +250,7 @@ def test_an_earlier_template_gets_the_newest_number() -> None:
     assert write.body == {"revision": 3}
 
 
-def test_only_unused_history_is_forgotten() -> None:
+def test_only_unused_revisions_are_deleted() -> None:
     owner = stateful_set(revisionHistoryLimit=1)
     known = [revision_of(stateful_set(image=f"web:{n}"), n) for n in range(1, 5)]
     used = member(owner, 0, known[0])
