@@ -1,4 +1,4 @@
-"""What people may believe about a policy after all that they did, and one who sees every write."""
+"""The outcomes that are correct for a policy after users' actions, and an auditor of all writes."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
@@ -6,18 +6,18 @@ from contextlib import contextmanager
 from typing import Any
 
 from hanse.features.policies.content import FEDERATED
-from tests.features.policies.fleet import Realm
+from tests.features.policies.fleet import PolicyFleet
 from tinykube.storage import Change, StorageEvent
 
 ABSENT = "absent"
 ORPHANED = "orphaned"
 
 
-class Believed:
-    """The outcomes that are right for one policy.
+class ExpectedOutcomes:
+    """The outcomes that are correct for one policy.
 
-    Since all agreed last, the last deed in each member counts: what comes out was done by somebody,
-    and nobody's deletion comes out if all only edited, nobody's edit if all only deleted.
+    Since the members agreed last, the last action in each member counts: the outcome is that of one
+    of these actions.
     """
 
     def __init__(self, members: Iterable[str]) -> None:
@@ -26,69 +26,71 @@ class Believed:
         self.last: dict[str, object] = {}
         self.ever: set[object] = set()
         self.plain: dict[str, str] = {}
-        self.unsure = False
+        self.uncertain = False
         self.behind: set[str] = set()
-        """Members whose ledgers know less than they once did."""
-        self.outside: set[object] = set()
-        self.let_go = False
+        """Members whose ledgers have lost records, by a restore or corruption."""
+        self.outside_outcomes: set[object] = set()
+        self.released = False
         self.deleted = False
-        """Whether anybody ever deleted it, or let it go."""
+        """Whether a user ever deleted it."""
 
-    def acted(self, where: str, what: object) -> None:
-        told = what if what in (ABSENT, ORPHANED) else str(what)
-        self.last[where] = told
-        self.ever.add(told)
-        if what == ABSENT:
+    def record_action(self, where: str, outcome: object) -> None:
+        outcome = outcome if outcome in (ABSENT, ORPHANED) else str(outcome)
+        self.last[where] = outcome
+        self.ever.add(outcome)
+        if outcome == ABSENT:
             self.deleted = True
         if where in self.behind:
-            self.unsure = True  # it was done to something that others knew to be of the past
+            self.uncertain = True  # the action was applied to an outdated version
 
-    def entered(self, where: str, what: str) -> None:
-        """A plain policy was annotated: it counts, or what all agreed on goes on to count."""
-        self.acted(where, what)
-        self.unsure = True
+    def record_annotation(self, where: str, outcome: str) -> None:
+        """A plain policy was annotated: its content or the agreed one may win."""
+        self.record_action(where, outcome)
+        self.uncertain = True
 
-    def made_outside(self, what: object) -> None:
-        """What a cluster makes while it is no member may join with it, if nobody else has it."""
-        self.ever.add(str(what))
-        self.unsure = True
+    def record_creation_outside(self, outcome: object) -> None:
+        """A policy created in a cluster that is no member may be replicated once it joins."""
+        self.ever.add(str(outcome))
+        self.uncertain = True
 
-    def restored(self, where: str) -> None:
-        """What was done there may or may not have been heard of before it was undone."""
+    def record_restore(self, where: str) -> None:
+        """Actions in a restored member may or may not have been replicated before."""
         if self.last:
-            self.unsure = True
+            self.uncertain = True
         self.behind.add(where)
 
-    def acted_outside(self, what: object) -> None:
-        """Done in a cluster while it is no member, which does not count."""
-        self.outside.add(what if what in (ABSENT, ORPHANED) else str(what))
+    def record_action_outside(self, outcome: object) -> None:
+        """An action in a cluster that is no member, which does not count."""
+        self.outside_outcomes.add(outcome if outcome in (ABSENT, ORPHANED) else str(outcome))
 
-    def stayed(self) -> None:
-        """No ledger could be told that a cluster was away: what it did was a member's doing."""
-        self.ever |= self.outside
-        self.unsure = True
-        self.deleted = self.deleted or ABSENT in self.outside
+    def record_unnoticed_stay(self) -> None:
+        """No ledger has recorded that the cluster left: its actions count as those of a member."""
+        self.ever |= self.outside_outcomes
+        self.uncertain = True
+        self.deleted = self.deleted or ABSENT in self.outside_outcomes
 
-    def left(self, where: str) -> None:
-        """What was done there just before may have been heard of, or not."""
+    def record_leave(self, where: str) -> None:
+        """Actions just before a member leaves may or may not be replicated."""
         if where in self.last:
-            self.unsure = True
+            self.uncertain = True
 
-    def razed(self, where: str) -> None:
-        """What was done there may have gone with the namespace before anybody heard of it."""
+    def record_namespace_deletion(self, where: str) -> None:
+        """Actions in a deleted namespace may be lost before they are observed."""
         self.plain.pop(where, None)
         if where in self.last:
-            self.unsure = self.deleted = True  # and nobody saw in which of two it was made
+            self.uncertain = self.deleted = (
+                True  # it may have been made in either of two namespaces
+            )
 
-    def spoilt(self, where: str) -> None:
-        """A deed that only the record told of is forgotten with it."""
+    def record_corruption(self, where: str) -> None:
+        """Actions that only a corrupted record had are lost with it."""
         if where in self.last:
-            self.unsure = True
+            self.uncertain = True
         self.behind.add(where)
 
     def allows(self, outcome: object) -> bool:
-        """Whether this may come out."""
-        if self.unsure or self.let_go:
+        """Whether an outcome is correct."""
+        if self.uncertain or self.released:
             return outcome == self.base or outcome in self.ever or outcome == ABSENT
         if not self.last:
             return outcome == self.base
@@ -96,33 +98,36 @@ class Believed:
             return False
         return outcome == ORPHANED or ORPHANED not in self.last.values()
 
-    def settled(self, outcome: object) -> None:
-        """All agree on this now."""
-        self.base, self.last, self.unsure, self.let_go = outcome, {}, False, False
+    def settle_on(self, outcome: object) -> None:
+        """Start again from an outcome that all members agree on."""
+        self.base, self.last, self.uncertain, self.released = outcome, {}, False, False
         self.ever = {outcome}
-        self.behind, self.outside = set(), set()
+        self.behind, self.outside_outcomes = set(), set()
 
     def __repr__(self) -> str:
-        sure = " (unsure)" if self.unsure or self.let_go else ""
+        sure = " (unsure)" if self.uncertain or self.released else ""
         return f"{self.last} after {self.base}{sure}"
 
 
-class Witness:
-    """Follows the storages themselves, which no fault can hide, and complains of what is wrong."""
+class WriteAuditor:
+    """Subscribes to the storages, past all injected faults, and reports forbidden deletions."""
 
     def __init__(
-        self, realm: Realm, believed: dict[str, Believed], complain: Callable[[str], None]
+        self,
+        fleet: PolicyFleet,
+        expected: dict[str, ExpectedOutcomes],
+        report_violation: Callable[[str], None],
     ) -> None:
-        self.believed = believed
-        self._complain = complain
+        self.expected = expected
+        self._report_violation = report_violation
         self._by_hand: set[str] = set()
-        for name, cluster in realm.clusters.items():
+        for name, cluster in fleet.clusters.items():
             for store in ("clusternetworkpolicies.crd.antrea.io", "networkpolicies.crd.antrea.io"):
                 cluster.storage.subscribe(self._listener(name), store)
 
     @contextmanager
     def by_hand(self, cluster: str) -> Iterator[None]:
-        """What happens in a cluster meanwhile is a person's doing."""
+        """Changes in a cluster in this context are a user's."""
         self._by_hand.add(cluster)
         try:
             yield
@@ -132,19 +137,21 @@ class Witness:
     def _listener(self, where: str) -> Callable[[StorageEvent], None]:
         def note(notice: StorageEvent) -> None:
             if isinstance(notice, Change) and where not in self._by_hand:
-                self._judge(where, notice)
+                self._check_change(where, notice)
 
         return note
 
-    def _judge(self, where: str, change: Change) -> None:
+    def _check_change(self, where: str, change: Change) -> None:
         obj: dict[str, Any] = change.object
         name = obj["metadata"]["name"]
-        believed = self.believed.get(name)
-        if believed is None:
+        expected = self.expected.get(name)
+        if expected is None:
             return
         when = asyncio.get_running_loop().time()
         if change.type == "DELETED":
-            if not (believed.deleted or believed.let_go):
-                self._complain(f"{where}: {name} was deleted at {when:.2f} and nobody asked for it")
+            if not (expected.deleted or expected.released):
+                self._report_violation(
+                    f"{where}: {name} was deleted at {when:.2f} and nobody asked for it"
+                )
             if obj["metadata"].get("annotations", {}).get(FEDERATED) != "true":
-                self._complain(f"{where}: a plain {name} was deleted at {when:.2f}")
+                self._report_violation(f"{where}: a plain {name} was deleted at {when:.2f}")

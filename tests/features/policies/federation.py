@@ -1,4 +1,4 @@
-"""Three clusters with a policy in all of them, for the scenarios of what may happen to it."""
+"""Three clusters with a replicated policy, for the scenarios of hazards."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,13 +14,13 @@ from tests.features.policies.fleet import (
     HAMBURG,
     LUBECK,
     SHOP,
-    Realm,
+    PolicyFleet,
     acnp,
 )
 
 DENY = acnp("deny")
 DENY_RECORD = record_name(Key("acnp", "deny"))
-A_WHILE = 45.0
+SETTLE_TIME = 45.0
 A_WEEK = timedelta(days=7).total_seconds()
 
 
@@ -31,27 +31,27 @@ def everywhere(value: Any) -> dict[str, Any]:
 @asynccontextmanager
 async def federation(
     *, elections: bool = False, leaders: dict[str, str] | None = None, **options: Any
-) -> AsyncIterator[Realm]:
-    """Three clusters; lubeck's agent leads all unless somebody else is named."""
-    realm = Realm(elections=elections, options=PolicyOptions(**options))
+) -> AsyncIterator[PolicyFleet]:
+    """Three clusters; lubeck's agent leads all members unless other leaders are given."""
+    fleet = PolicyFleet(elections=elections, options=PolicyOptions(**options))
     for name in CLUSTERS:
-        await realm.furnish(name, SHOP)
-    async with realm.agents_running():
+        await fleet.prepare_cluster(name, SHOP)
+    async with fleet.agents_running():
         if not elections:
             for name in CLUSTERS:
-                realm.crown((leaders or {}).get(name, LUBECK), name)
-        await asyncio.sleep(A_WHILE)
-        yield realm
+                fleet.assign_leader((leaders or {}).get(name, LUBECK), name)
+        await asyncio.sleep(SETTLE_TIME)
+        yield fleet
 
 
-async def deny_stands(realm: Realm, priority: int = 5) -> None:
-    """A policy that all members have and nobody touches."""
-    await realm.create(HAMBURG, acnp("deny", priority))
-    await asyncio.sleep(A_WHILE)
-    assert await realm.priorities(DENY) == everywhere(priority)
+async def create_deny_everywhere(fleet: PolicyFleet, priority: int = 5) -> None:
+    """Create a policy and wait until all members have it."""
+    await fleet.create(HAMBURG, acnp("deny", priority))
+    await asyncio.sleep(SETTLE_TIME)
+    assert await fleet.priorities(DENY) == everywhere(priority)
 
 
-async def phase_of(realm: Realm, cluster: str, policy: Any = DENY) -> tuple[str, str]:
-    record = await realm.record(cluster, policy)
+async def read_phase(fleet: PolicyFleet, cluster: str, policy: Any = DENY) -> tuple[str, str]:
+    record = await fleet.record(cluster, policy)
     assert record is not None, f"{cluster} has no record"
     return record.here.phase, record.here.reason

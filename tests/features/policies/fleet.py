@@ -1,4 +1,4 @@
-"""A federation for policies: supervisors that stand for election in every member, and faults."""
+"""A federation for policies: supervisors that take part in leader election, and faults."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -52,21 +52,21 @@ _NEEDED = {f"{k.kind.plural}.{k.kind.group}" for k in KINDS.values()} | {"cluste
 DEFINED = [d for d in (*crds(), *placeholder_crds()) if d["metadata"]["name"] in _NEEDED]
 
 
-class FixedApi(ClusterClient):
-    """A cluster whose kinds stay the same, so that nobody has to ask for them."""
+class StaticDiscoveryApi(ClusterClient):
+    """An API whose kinds never change, so that discovery is not needed."""
 
     async def discover(self) -> None:
         return
 
 
 class Supervisor(Reconciler):
-    """A supervisor's engine and its part in elections, or the crown that it is given."""
+    """A supervisor's reconciler, with leader election or an assigned leadership."""
 
     leaders: LeaderElections | None = None
 
 
-class Guarded:
-    """The way to a cluster that answers 403 to those whose rights were revoked."""
+class RevocableTransport:
+    """A transport that answers 403 to agents whose rights were revoked."""
 
     def __init__(
         self, inner: Transport, who: tuple[str, str], revoked: set[tuple[str, str]]
@@ -94,20 +94,20 @@ _FORBIDDEN = Response(
 )
 
 
-class Crown:
-    """Who leads whom without elections: cheap, and cruder than a Lease would ever allow."""
+class AssignedLeadership:
+    """Leadership without elections: cheap, and less safe than a Lease."""
 
     def __init__(self, holder: str) -> None:
         self.holder = holder
         self.members: set[str] = set()
-        """Where this supervisor may write, whatever it believes itself."""
+        """The members that this supervisor may write to, whatever it believes."""
 
     def may_write(self, member: str | None) -> bool:
         return member is None or member in self.members
 
 
-class Realm(World):
-    """Members, of which some are supervisors whose agents lead all of them between them."""
+class PolicyFleet(World):
+    """Members, some of which are supervisors whose agents lead all members."""
 
     def __init__(
         self,
@@ -127,17 +127,17 @@ class Realm(World):
         self._starts = 0
         self.revoked: set[tuple[str, str]] = set()
         self._elections = elections
-        self._way = ClusterClient if discovers else FixedApi
-        self.crowns: dict[str, Crown] = {}
+        self._way = ClusterClient if discovers else StaticDiscoveryApi
+        self.crowns: dict[str, AssignedLeadership] = {}
         self.epochs: dict[str, int] = {}
 
     def api(self, source: str, target: str) -> ClusterClient:
-        inner = Guarded(InProcess(self.clusters[target]), (source, target), self.revoked)
+        inner = RevocableTransport(InProcess(self.clusters[target]), (source, target), self.revoked)
         return self._way(self.network.transport(source, target, inner), self.random)
 
     # -- clusters
 
-    async def furnish(self, cluster: str, *namespaces: str) -> None:
+    async def prepare_cluster(self, cluster: str, *namespaces: str) -> None:
         """Give a cluster its definitions, namespaces, and the controller that ends namespaces."""
         client = self.client(cluster)
         for definition in DEFINED:
@@ -170,7 +170,7 @@ class Realm(World):
         self.clusters[cluster] = ApiServer(
             cluster, clock=self.clock, seed=self.random.randint(1, 99)
         )
-        await self.furnish(cluster, *namespaces)
+        await self.prepare_cluster(cluster, *namespaces)
 
     # -- supervisors
 
@@ -182,7 +182,7 @@ class Realm(World):
                 member, self._roles(cluster, member), self.api(cluster, member)
             )
         if not self._elections:
-            self.crowns[cluster] = Crown(cluster)
+            self.crowns[cluster] = AssignedLeadership(cluster)
             reconciler.set_fence(self.crowns[cluster])
             return reconciler
         identity = f"{cluster}_{self._starts}"
@@ -192,15 +192,15 @@ class Realm(World):
         reconciler.set_fence(reconciler.leaders)
         return reconciler
 
-    def crown(self, supervisor: str, member: str) -> None:
-        """Let a supervisor lead a member; who led it before is not told."""
+    def assign_leader(self, supervisor: str, member: str) -> None:
+        """Let a supervisor lead a member; its previous leader does not notice."""
         informers = self.agents[supervisor].reconciler.informers
         self.epochs[member] = self.epochs.get(member, 0) + 1
         self.crowns[supervisor].members.add(member)
         informers.put_fact(Leadership(member, supervisor, self.epochs[member], ours=True))
         informers.set_roles(member, informers.connections[member].roles | {Role.LED})
 
-    def depose(self, supervisor: str, member: str) -> None:
+    def revoke_leader(self, supervisor: str, member: str) -> None:
         """Let a supervisor know that it does not lead a member any more."""
         self.crowns[supervisor].members.discard(member)
         informers = self.agents[supervisor].reconciler.informers
@@ -236,7 +236,7 @@ class Realm(World):
             reconciler.leaders.contend(member, Client(way))
 
     @asynccontextmanager
-    async def agents_running(self) -> AsyncIterator["Realm"]:
+    async def agents_running(self) -> AsyncIterator["PolicyFleet"]:
         for name in self.supervisors:
             self.start_agent(name)
         try:
@@ -312,16 +312,20 @@ class Realm(World):
         return {n: p.spec.get("priority") if p is not None else None for n, p in found.items()}
 
     async def record(self, cluster: str, policy: Policy) -> PolicyRecord | None:
-        told = await self._told(cluster, policy)
-        assert told is None or isinstance(told, PolicyRecord), told
-        return told
+        list_event_reasons = await self._read_record(cluster, policy)
+        assert list_event_reasons is None or isinstance(list_event_reasons, PolicyRecord), (
+            list_event_reasons
+        )
+        return list_event_reasons
 
     async def is_being_written(self, cluster: str, policy: Policy) -> bool:
         """Whether a leader has not acknowledged yet what it wrote there, or cannot know where."""
-        told = await self._told(cluster, policy)
-        if not isinstance(told, PolicyRecord):
+        list_event_reasons = await self._read_record(cluster, policy)
+        if not isinstance(list_event_reasons, PolicyRecord):
             return False
-        return told.here.phase == "Pending" or self._is_misplaced(cluster, policy, told.here)
+        return list_event_reasons.here.phase == "Pending" or self._is_misplaced(
+            cluster, policy, list_event_reasons.here
+        )
 
     def _is_misplaced(self, cluster: str, policy: Policy, here: LocalState) -> bool:
         """Whether its own namespace, unlike the acknowledged one, has been seen by no leader."""
@@ -331,14 +335,16 @@ class Realm(World):
             return False
         if policy.metadata.uid not in (here.uid, here.former):
             return False
-        leaders = [n for n, crown in self.crowns.items() if cluster in crown.members]
+        leaders = [
+            n for n, assign_leader in self.crowns.items() if cluster in assign_leader.members
+        ]
         views = [
             self.agents[n].reconciler.informers.snapshot() for n in leaders if n in self.agents
         ]
         seen = [view.get(cluster, Namespace, name) for view in views]
         return not any(s is not None and s.metadata.uid == home["metadata"]["uid"] for s in seen)
 
-    async def _told(
+    async def _read_record(
         self, cluster: str, policy: Policy
     ) -> PolicyRecord | UnreadableRecord | MissingRecord | None:
         topic = next(t for t, kind in KINDS.items() if type(policy) is kind)
@@ -350,15 +356,15 @@ class Realm(World):
 
     async def page(self, cluster: str) -> LedgerPage | None:
         try:
-            told = decode_page(
+            list_event_reasons = decode_page(
                 await self.client(cluster).read(ConfigMap, "policies-ledger", SYSTEM)
             )
         except NotFound:
             return None
-        assert isinstance(told, LedgerPage), told
-        return told
+        assert isinstance(list_event_reasons, LedgerPage), list_event_reasons
+        return list_event_reasons
 
-    async def told(self, cluster: str) -> set[str]:
+    async def list_event_reasons(self, cluster: str) -> set[str]:
         """The reasons of all events of a cluster."""
         return {e.reason for e in (await self.client(cluster).list(Event)).objects}
 
@@ -387,7 +393,7 @@ def is_plain(policy: Policy | None) -> bool:
     return not is_federated(policy) and not any("hanse.dev" in name for name in marks)
 
 
-def said(policy: Policy) -> str:
+def summarize(policy: Policy) -> str:
     """What a policy says, in short."""
     label = policy.metadata.labels.get("edit", "")
     return f"{policy.spec.get('priority')}{'/' + label if label else ''}"

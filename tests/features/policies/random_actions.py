@@ -1,4 +1,4 @@
-"""What people do to replicated policies, and what goes wrong meanwhile, chosen at random."""
+"""Random actions of users on replicated policies, and random faults."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -15,99 +15,106 @@ from hanse.kube.errors import KubeError
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.objects import Meta
 from hanse.runtime.leaving import leave
-from tests.features.policies.expected_outcomes import ABSENT, ORPHANED, Believed, Witness
+from tests.features.policies.expected_outcomes import (
+    ABSENT,
+    ORPHANED,
+    ExpectedOutcomes,
+    WriteAuditor,
+)
 from tests.features.policies.fleet import (
     BERGEN,
     CLUSTERS,
     LUBECK,
     SHOP,
     SUPERVISORS,
-    Realm,
+    PolicyFleet,
     acnp,
     anp,
-    said,
+    summarize,
 )
 from tests.support.faults import LinkFaults
 from tinykube.storage import Snapshot
 
-STORM = LinkFaults(delay=timedelta(milliseconds=30), refused=0.15, lost=0.1, breaks=0.1)
+DISTURBED = LinkFaults(delay=timedelta(milliseconds=30), refused=0.15, lost=0.1, breaks=0.1)
 LAG = LinkFaults(lag=timedelta(seconds=4))
 SLOW = LinkFaults(delay=timedelta(seconds=2))
 OPTIONS = PolicyOptions(retention=timedelta(seconds=10), flips=1000)
-"""Flapping is a scenario of its own: here people may change their minds as often as they like."""
+"""Flapping has a scenario of its own: here users may restore versions without limit."""
 TAKEOVER = 20.0
-Deed = Callable[[], Awaitable[None]]
+Action = Callable[[], Awaitable[None]]
 COLLECTED = 40.0
-"""Seconds after which the tombstone of what all have heard of is no more."""
-LEAGUES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+"""Seconds after which a tombstone that all members know is collected."""
+TOPOLOGIES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     ((LUBECK, BERGEN), (LUBECK,)),
     (SUPERVISORS, SUPERVISORS),
     (CLUSTERS, SUPERVISORS),
 )
-"""Few members and few policies, so that what people do meets."""
+"""Members and supervisors; few of them, so that actions collide."""
 
 
-class Deeds:
-    """One realm, and what its people did."""
+class RandomActions:
+    """One fleet, the actions on it, and the outcomes that are expected."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.random = Random(seed)
-        self.names, self.chiefs = self.random.choices(LEAGUES, (4, 2, 4))[0]
-        self.forgetful = self.random.random() < 0.35
+        self.names, self.supervisor_names = self.random.choices(TOPOLOGIES, (4, 2, 4))[0]
+        self.has_short_memory = self.random.random() < 0.35
         skews = {n: timedelta(seconds=self.random.choice((0, 0, -70, 3600))) for n in self.names}
-        self.realm = Realm(
+        self.fleet = PolicyFleet(
             self.names,
-            self.chiefs,
+            self.supervisor_names,
             seed=seed,
-            options=replace(OPTIONS, remembered=1) if self.forgetful else OPTIONS,
+            options=replace(OPTIONS, remembered=1) if self.has_short_memory else OPTIONS,
             skews=skews,
             elections=False,
             discovers=False,
         )
         self.namespaced = self.random.random() < 0.5
         self.make = anp if self.namespaced else acnp
-        self.believed = {name: Believed(self.names) for name in ("deny", "allow")}
-        self.complaints: list[str] = []
-        self.witness = Witness(self.realm, self.believed, self.complaints.append)
+        self.expected = {name: ExpectedOutcomes(self.names) for name in ("deny", "allow")}
+        self.violations: list[str] = []
+        self.auditor = WriteAuditor(self.fleet, self.expected, self.violations.append)
         self.backups: dict[str, tuple[Snapshot, int]] = {}
-        self.homeless: set[str] = set()
-        self.outside: str = ""
+        self.without_namespace: set[str] = set()
+        self.departed_member: str = ""
         self.written = 0
-        self.story: list[str] = []
+        self.log: list[str] = []
 
-    def _tell(self, what: str) -> None:
-        self.story.append(f"{asyncio.get_running_loop().time():9.2f} {what}")
+    def _log(self, message: str) -> None:
+        self.log.append(f"{asyncio.get_running_loop().time():9.2f} {message}")
 
-    # -- people
+    # -- users
 
-    def _cluster(self) -> str:
+    def _random_cluster(self) -> str:
         return self.random.choice(self.names)
 
-    def _name(self) -> str:
-        """A policy; what was left to its cluster is plain, and left alone until all agree."""
-        return self.random.choice([n for n in sorted(self.believed) if n not in self._orphans()])
+    def _random_name(self) -> str:
+        """A policy that is not orphaned; orphaned ones are left alone until members agree."""
+        return self.random.choice(
+            [n for n in sorted(self.expected) if n not in self._orphaned_names()]
+        )
 
-    def _orphans(self) -> list[str]:
-        return [name for name, believed in self.believed.items() if ORPHANED in believed.ever]
+    def _orphaned_names(self) -> list[str]:
+        return [name for name, expected in self.expected.items() if ORPHANED in expected.ever]
 
     async def _create(self, where: str = "", name: str = "") -> None:
-        where, name = where or self._cluster(), name or self._name()
+        where, name = where or self._random_cluster(), name or self._random_name()
         self.written += 1
         policy = self.make(name, self.written)
         try:
-            with self.witness.by_hand(where):
-                await self.realm.create(where, policy)
+            with self.auditor.by_hand(where):
+                await self.fleet.create(where, policy)
         except KubeError:
             return
-        self._tell(f"{where}: {name} is created with {self.written}")
-        self._acted(where, name, self.written)
-        if where == self.outside:
-            self.believed[name].made_outside(self.written)
+        self._log(f"{where}: {name} is created with {self.written}")
+        self._record_action(where, name, self.written)
+        if where == self.departed_member:
+            self.expected[name].record_creation_outside(self.written)
 
     async def _edit(self, where: str = "", name: str = "") -> None:
-        where, name = where or self._cluster(), name or self._name()
-        standing = await self.realm.find(where, self.make(name))
+        where, name = where or self._random_cluster(), name or self._random_name()
+        standing = await self.fleet.find(where, self.make(name))
         if standing is None:
             return
         self.written += 1
@@ -115,246 +122,255 @@ class Deeds:
         if self.random.random() < 0.4:
             change = {"metadata": {"labels": {"edit": str(self.written)}}}
         try:
-            with self.witness.by_hand(where):
-                after = await self.realm.edit(where, standing, change)
+            with self.auditor.by_hand(where):
+                after = await self.fleet.edit(where, standing, change)
         except KubeError:
             return
-        self._tell(f"{where}: {name} is edited to {said(after)}")
+        self._log(f"{where}: {name} is edited to {summarize(after)}")
         if is_federated(after):
-            self._acted(where, name, said(after))
-            if where == self.outside and VERSION_ANNOTATION not in after.metadata.annotations:
-                self.believed[name].made_outside(said(after))
+            self._record_action(where, name, summarize(after))
+            if (
+                where == self.departed_member
+                and VERSION_ANNOTATION not in after.metadata.annotations
+            ):
+                self.expected[name].record_creation_outside(summarize(after))
         elif (
             VERSION_ANNOTATION not in after.metadata.annotations
-        ):  # or that is still to be taken off
-            self.believed[name].plain[where] = after.metadata.resource_version
+        ):  # else our annotation is still to be removed
+            self.expected[name].plain[where] = after.metadata.resource_version
 
     async def _delete(self, where: str = "", name: str = "") -> None:
-        where, name = where or self._cluster(), name or self._name()
-        standing = await self.realm.find(where, self.make(name))
+        where, name = where or self._random_cluster(), name or self._random_name()
+        standing = await self.fleet.find(where, self.make(name))
         if standing is None:
             return
-        written = await self.realm.is_being_written(where, standing)
+        written = await self.fleet.is_being_written(where, standing)
         try:
-            with self.witness.by_hand(where):
-                await self.realm.delete(where, standing)
+            with self.auditor.by_hand(where):
+                await self.fleet.delete(where, standing)
         except KubeError:
             return
-        self._tell(f"{where}: {name} is deleted")
+        self._log(f"{where}: {name} is deleted")
         if is_federated(standing):
-            self._acted(where, name, ABSENT)
-            self.believed[name].unsure |= written  # and then its end may be nobody's decision
-        self.believed[name].plain.pop(where, None)
+            self._record_action(where, name, ABSENT)
+            self.expected[
+                name
+            ].uncertain |= written  # a write under way may be taken for the deletion
+        self.expected[name].plain.pop(where, None)
 
-    async def _unannotate(self, where: str = "", name: str = "") -> None:
-        where, name = where or self._cluster(), name or self._name()
-        standing = await self.realm.find(where, self.make(name))
-        if standing is None or not is_federated(standing) or len(self._orphans()) > 1:
+    async def _orphan(self, where: str = "", name: str = "") -> None:
+        where, name = where or self._random_cluster(), name or self._random_name()
+        standing = await self.fleet.find(where, self.make(name))
+        if standing is None or not is_federated(standing) or len(self._orphaned_names()) > 1:
             return
-        if where == self.outside:
+        if where == self.departed_member:
             return
-        with self.witness.by_hand(where):
+        with self.auditor.by_hand(where):
             change = {"metadata": {"annotations": {FEDERATED: None}}}
-            await self.realm.edit(where, standing, change)
-        self._tell(f"{where}: {name} leaves the federation")
-        self._acted(where, name, ORPHANED)
+            await self.fleet.edit(where, standing, change)
+        self._log(f"{where}: {name} leaves the federation")
+        self._record_action(where, name, ORPHANED)
 
     async def _create_plain(self, where: str = "", name: str = "") -> None:
-        where, name = where or self._cluster(), name or self._name()
+        where, name = where or self._random_cluster(), name or self._random_name()
         try:
-            with self.witness.by_hand(where):
-                made = await self.realm.create(where, self.make(name, 0, federated=False))
+            with self.auditor.by_hand(where):
+                made = await self.fleet.create(where, self.make(name, 0, federated=False))
         except KubeError:
             return
-        self._tell(f"{where}: a plain {name} is created")
-        believed = self.believed[name]
-        believed.plain[where] = made.metadata.resource_version
-        if where in believed.last and believed.last[where] == ABSENT:
-            believed.unsure = True  # deleted and replaced before anybody looked, maybe
+        self._log(f"{where}: a plain {name} is created")
+        expected = self.expected[name]
+        expected.plain[where] = made.metadata.resource_version
+        if where in expected.last and expected.last[where] == ABSENT:
+            expected.uncertain = (
+                True  # it may have been deleted and replaced before it was observed
+            )
 
     async def _annotate(self, where: str = "", name: str = "") -> None:
-        """A plain policy becomes a federated one, beside what others may have under its name."""
-        where, name = where or self._cluster(), name or self._name()
-        standing = await self.realm.find(where, self.make(name))
+        """Annotate a plain policy to be federated; other members may have one of its name."""
+        where, name = where or self._random_cluster(), name or self._random_name()
+        standing = await self.fleet.find(where, self.make(name))
         if standing is None or is_federated(standing):
             return
-        with self.witness.by_hand(where):
+        with self.auditor.by_hand(where):
             change = {"metadata": {"annotations": {FEDERATED: "true"}}}
-            after = await self.realm.edit(where, standing, change)
-        self._tell(f"{where}: {name} with {said(after)} enters the federation")
-        self.believed[name].plain.pop(where, None)
-        self.believed[name].entered(where, said(after))
+            after = await self.fleet.edit(where, standing, change)
+        self._log(f"{where}: {name} with {summarize(after)} enters the federation")
+        self.expected[name].plain.pop(where, None)
+        self.expected[name].record_annotation(where, summarize(after))
 
-    def _acted(self, where: str, name: str, what: object) -> None:
-        if where == self.outside:
-            self.believed[name].acted_outside(what)
+    def _record_action(self, where: str, name: str, outcome: object) -> None:
+        if where == self.departed_member:
+            self.expected[name].record_action_outside(outcome)
             return
-        self.believed[name].acted(where, what)
+        self.expected[name].record_action(where, outcome)
 
     # -- faults
 
     def _leader(self, member: str) -> str:
         """The supervisor that leads a member, if any does."""
-        led = (s for s in self.chiefs if member in self.realm.crowns[s].members)
+        led = (s for s in self.supervisor_names if member in self.fleet.crowns[s].members)
         return next(led, "")
 
-    def _link(self) -> tuple[str, str]:
-        return self.random.choice(self.chiefs), self._cluster()
+    def _random_link(self) -> tuple[str, str]:
+        return self.random.choice(self.supervisor_names), self._random_cluster()
 
     async def _cut(self) -> None:
-        source, target = self._link()
-        self.realm.network.cut(source, target)
-        self._tell(f"{source} is cut off from {target}")
+        source, target = self._random_link()
+        self.fleet.network.cut(source, target)
+        self._log(f"{source} is cut off from {target}")
 
-    async def _mend(self) -> None:
-        self.realm.network.heal_all()
-        self._tell("all links heal")
+    async def _heal_links(self) -> None:
+        self.fleet.network.heal_all()
+        self._log("all links heal")
 
-    async def _storm(self) -> None:
-        source, target = self._link()
-        self.realm.network.link(source, target).faults = STORM
-        self._tell(f"a storm between {source} and {target}")
+    async def _disturb_link(self) -> None:
+        source, target = self._random_link()
+        self.fleet.network.link(source, target).faults = DISTURBED
+        self._log(f"a storm between {source} and {target}")
 
-    async def _lag(self, target: str = "") -> None:
-        target = target or self._cluster()
-        for source in self.chiefs:
-            self.realm.network.link(source, target).faults = LAG
-        self._tell(f"what happens in {target} is seen late")
+    async def _delay_watches(self, target: str = "") -> None:
+        target = target or self._random_cluster()
+        for source in self.supervisor_names:
+            self.fleet.network.link(source, target).faults = LAG
+        self._log(f"what happens in {target} is seen late")
 
-    async def _kill(self) -> None:
-        name = self.random.choice(self.chiefs)
-        if name in self.realm.agents:
-            await self.realm.kill_agent(name)
-            self._tell(f"the agent of {name} is killed")
+    async def _kill_or_start_agent(self) -> None:
+        name = self.random.choice(self.supervisor_names)
+        if name in self.fleet.agents:
+            await self.fleet.kill_agent(name)
+            self._log(f"the agent of {name} is killed")
             await asyncio.sleep(self.random.choice((0, TAKEOVER)))
-            self._lead_all()
+            self._assign_all_leaders()
         else:
-            self.realm.start_agent(name)
-            self._lead_all()
-            self._tell(f"the agent of {name} starts")
+            self.fleet.start_agent(name)
+            self._assign_all_leaders()
+            self._log(f"the agent of {name} starts")
 
-    async def _move(self, member: str = "") -> None:
-        """Another supervisor leads a member; for a moment both may think that they do."""
-        member = member or self._cluster()
-        if len(self.realm.agents) < 2 or member == self.outside:
+    async def _move_leadership(self, member: str = "") -> None:
+        """Another supervisor leads a member; for a moment both may believe that they do."""
+        member = member or self._random_cluster()
+        if len(self.fleet.agents) < 2 or member == self.departed_member:
             return
-        old = next((s for s in self.chiefs if member in self.realm.crowns[s].members), None)
-        new = next(s for s in self.chiefs if s != old)
+        old = next(
+            (s for s in self.supervisor_names if member in self.fleet.crowns[s].members), None
+        )
+        new = next(s for s in self.supervisor_names if s != old)
         overlap = self.random.choice((0.0, 0.0, 0.02, 1.0))
         if old is not None and not overlap:
-            self.realm.depose(old, member)
-        self.realm.crown(new, member)
+            self.fleet.revoke_leader(old, member)
+        self.fleet.assign_leader(new, member)
         await asyncio.sleep(overlap)
-        if old is not None and old in self.realm.agents:
-            self.realm.depose(old, member)
-        self._tell(f"{new} leads {member}, after {old} ({overlap})")
+        if old is not None and old in self.fleet.agents:
+            self.fleet.revoke_leader(old, member)
+        self._log(f"{new} leads {member}, after {old} ({overlap})")
 
-    async def _crash_at_a_request(self, meanwhile: Deed | None = None, name: str = "") -> None:
-        """A supervisor dies while it waits for an answer, and is started again."""
-        crash = self.realm.network.crash_at(self.random.randint(1, 12))
+    async def _crash_at_a_request(self, meanwhile: Action | None = None, name: str = "") -> None:
+        """A supervisor crashes while it waits for a response, and is started again."""
+        crash = self.fleet.network.crash_at(self.random.randint(1, 12))
         await self.random.choice((self._edit, self._create, self._delete))(name=name)
         done, _ = await asyncio.wait({crash}, timeout=30)
-        self.realm.network.cancel_crash()
-        if done and crash.result() in self.realm.agents:
-            await self.realm.kill_agent(crash.result())
-            self._tell(f"the agent of {crash.result()} crashed at a request")
+        self.fleet.network.cancel_crash()
+        if done and crash.result() in self.fleet.agents:
+            await self.fleet.kill_agent(crash.result())
+            self._log(f"the agent of {crash.result()} crashed at a request")
             if meanwhile is not None:
                 await meanwhile()
-            self.realm.start_agent(crash.result())
-            self._lead_all()
+            self.fleet.start_agent(crash.result())
+            self._assign_all_leaders()
 
     async def _restart_server(self) -> None:
-        target = self._cluster()
-        for link in self.realm.network.links_to(target):
-            self.realm.network.break_watches(link.source, target)
-        self._tell(f"the API server of {target} restarts")
+        target = self._random_cluster()
+        for link in self.fleet.network.links_to(target):
+            self.fleet.network.break_watches(link.source, target)
+        self._log(f"the API server of {target} restarts")
 
     async def _lose_history(self) -> None:
-        self.realm.clusters[self._cluster()].storage.compact()
+        self.fleet.clusters[self._random_cluster()].storage.compact()
         await self._restart_server()
 
     async def _back_up(self, cluster: str = "") -> None:
-        cluster = cluster or self._cluster()
-        self.backups[cluster] = (self.realm.clusters[cluster].storage.snapshot(), len(self.story))
-        self._tell(f"{cluster} is backed up")
+        cluster = cluster or self._random_cluster()
+        self.backups[cluster] = (self.fleet.clusters[cluster].storage.snapshot(), len(self.log))
+        self._log(f"{cluster} is backed up")
 
     async def _restore(self, cluster: str = "") -> None:
-        """A member is down for a while and comes back as it was when it was backed up."""
-        cluster = cluster or self._cluster()
-        if cluster not in self.backups or cluster == self.outside or self.homeless:
+        """A member is down for a while and is restored from its backup."""
+        cluster = cluster or self._random_cluster()
+        if cluster not in self.backups or cluster == self.departed_member or self.without_namespace:
             return
-        if self.forgetful:
-            return  # what was deleted long ago is remembered by nobody then
-        links = [link for link in self.realm.network.links_to(cluster) if not link.cut]
+        if self.has_short_memory:
+            return  # collected tombstones are not remembered then
+        links = [link for link in self.fleet.network.links_to(cluster) if not link.cut]
         for link in links:
-            self.realm.network.cut(link.source, cluster)
+            self.fleet.network.cut(link.source, cluster)
         await asyncio.sleep(self.random.choice((0.5, 5)))
-        with self.witness.by_hand(cluster):
-            self.realm.clusters[cluster].storage.restore(self.backups[cluster][0])
+        with self.auditor.by_hand(cluster):
+            self.fleet.clusters[cluster].storage.restore(self.backups[cluster][0])
         for link in links:
-            self.realm.network.heal(link.source, cluster)
-        self._tell(f"{cluster} is restored from its backup")
-        for name, believed in self.believed.items():
-            believed.restored(cluster)
-            standing = await self.realm.find(cluster, self.make(name))
-            believed.plain.pop(cluster, None)
+            self.fleet.network.heal(link.source, cluster)
+        self._log(f"{cluster} is restored from its backup")
+        for name, expected in self.expected.items():
+            expected.record_restore(cluster)
+            standing = await self.fleet.find(cluster, self.make(name))
+            expected.plain.pop(cluster, None)
             if standing is not None and not is_federated(standing):
-                believed.unsure = True
+                expected.uncertain = True
                 if VERSION_ANNOTATION not in standing.metadata.annotations:
-                    believed.plain[cluster] = standing.metadata.resource_version
+                    expected.plain[cluster] = standing.metadata.resource_version
 
     async def _leave_or_join(self) -> None:
-        """A member is taken out of the federation, cleanly or not, or taken in again."""
-        if self.outside:
+        """Remove a member from the federation, cleanly or by force, or add it again."""
+        if self.departed_member:
             await self._join()
             return
-        if not self.realm.agents:
-            return  # nobody would notice that it was away
+        if not self.fleet.agents:
+            return  # no agent would record that it left
         member = self.names[-1]
-        if member in self.chiefs:
-            return  # whoever leads others has left nothing yet
-        if any(b.last.get(member) == ORPHANED for b in self.believed.values()):
-            return  # whether that was heard of before it left, nobody can tell
+        if member in self.supervisor_names:
+            return  # supervisors do not leave
+        if any(b.last.get(member) == ORPHANED for b in self.expected.values()):
+            return  # it may or may not be replicated before it leaves
         force = self.random.random() < 0.5
         if not force:
-            self.realm.network.heal_all()
+            self.fleet.network.heal_all()
         try:
             async with asyncio.timeout(60):
-                await self._take_out(member, force)
+                await self._remove_member(member, force)
         except TimeoutError:
-            await self._take_out(member, force=True)
-        self.outside = member
-        for believed in self.believed.values():
-            believed.left(member)
-        self._tell(f"{member} leaves the federation{' by force' if force else ''}")
+            await self._remove_member(member, force=True)
+        self.departed_member = member
+        for expected in self.expected.values():
+            expected.record_leave(member)
+        self._log(f"{member} leaves the federation{' by force' if force else ''}")
 
-    async def _take_out(self, member: str, force: bool) -> None:
+    async def _remove_member(self, member: str, force: bool) -> None:
         if not force:
-            reconcilers = [agent.reconciler for agent in self.realm.agents.values()]
+            reconcilers = [agent.reconciler for agent in self.fleet.agents.values()]
             await asyncio.gather(*(leave(reconciler, member) for reconciler in reconcilers))
-        await self.realm.remove(member, force=True)
-        for crown in self.realm.crowns.values():
-            crown.members.discard(member)
+        await self.fleet.remove(member, force=True)
+        for assign_leader in self.fleet.crowns.values():
+            assign_leader.members.discard(member)
 
     async def _join(self) -> None:
-        member, self.outside = self.outside, ""
-        page = await self.realm.page(member)
-        others = [p for c in self.names if c != member and (p := await self.realm.page(c))]
+        member, self.departed_member = self.departed_member, ""
+        page = await self.fleet.page(member)
+        others = [p for c in self.names if c != member and (p := await self.fleet.page(c))]
         if page is not None and not any(p.left.get(member, 0) >= page.stay for p in others):
-            for believed in self.believed.values():
-                believed.stayed()
-        self.realm.add(member)
-        self._lead_all()
-        self._tell(f"{member} joins the federation")
+            for expected in self.expected.values():
+                expected.record_unnoticed_stay()
+        self.fleet.add(member)
+        self._assign_all_leaders()
+        self._log(f"{member} joins the federation")
 
-    async def _spoil_a_record(self) -> None:
+    async def _corrupt_record(self) -> None:
         """Somebody deletes or overwrites a record of the ledger by hand."""
-        if self.forgetful:
-            return  # and nobody else may remember what it said
-        where = self._cluster()
-        client = self.realm.client(where)
+        if self.has_short_memory:
+            return  # no other member may have its history
+        where = self._random_cluster()
+        client = self.fleet.client(where)
         records = list((await client.list(ConfigMap, namespace="antrea-plus-system")).objects)
-        if self.outside:  # or nobody remembers that somebody is away
+        if self.departed_member:  # or nobody remembers that somebody is away
             records = [r for r in records if r.metadata.name != PAGE_NAME]
         if not records:
             return
@@ -364,35 +380,35 @@ class Deeds:
             await client.delete(ConfigMap, meta.name, meta.namespace)
         else:
             await client.patch(ConfigMap, meta.name, meta.namespace, {"data": {"record": "{"}})
-        self._tell(f"{where}: the record {meta.name} is spoilt")
-        for name, believed in self.believed.items():
+        self._log(f"{where}: the record {meta.name} is spoilt")
+        for name, expected in self.expected.items():
             if meta.name.endswith(name):
-                believed.spoilt(where)
+                expected.record_corruption(where)
 
-    async def _raze(self, cluster: str = "") -> None:
-        """A user deletes the namespace with all that is in it, or makes it anew."""
-        cluster = cluster or self._cluster()
-        client = self.realm.client(cluster)
-        if cluster in self.homeless:
+    async def _delete_or_create_namespace(self, cluster: str = "") -> None:
+        """A user deletes the namespace with its policies, or creates it again."""
+        cluster = cluster or self._random_cluster()
+        client = self.fleet.client(cluster)
+        if cluster in self.without_namespace:
             await client.create(Namespace(metadata=Meta(name=SHOP)))
-            self.homeless.discard(cluster)
-            self._tell(f"{cluster} has its namespace again")
+            self.without_namespace.discard(cluster)
+            self._log(f"{cluster} has its namespace again")
             return
-        self.homeless.add(cluster)
-        with self.witness.by_hand(cluster):
+        self.without_namespace.add(cluster)
+        with self.auditor.by_hand(cluster):
             await client.delete(Namespace, SHOP, "")
-            while self._namespace_stands(cluster):  # noqa: ASYNC110 - nobody else can tell
+            while self._namespace_exists(cluster):  # noqa: ASYNC110 - there is no event
                 await asyncio.sleep(0.1)
-        self._tell(f"{cluster} loses its namespace")
-        for believed in self.believed.values():
-            believed.razed(cluster)
+        self._log(f"{cluster} loses its namespace")
+        for expected in self.expected.values():
+            expected.record_namespace_deletion(cluster)
 
-    def _namespace_stands(self, cluster: str) -> bool:
-        return self.realm.clusters[cluster].storage.get("namespaces", "", SHOP) is not None
+    def _namespace_exists(self, cluster: str) -> bool:
+        return self.fleet.clusters[cluster].storage.get("namespaces", "", SHOP) is not None
 
-    def _lead_all(self) -> None:
-        """Every member is led by one supervisor that lives."""
+    def _assign_all_leaders(self) -> None:
+        """Assign a running supervisor to every member without a leader."""
         for member in self.names:
-            leaders = [s for s in self.realm.agents if member in self.realm.crowns[s].members]
-            if not leaders and self.realm.agents and member != self.outside:
-                self.realm.crown(self.random.choice(sorted(self.realm.agents)), member)
+            leaders = [s for s in self.fleet.agents if member in self.fleet.crowns[s].members]
+            if not leaders and self.fleet.agents and member != self.departed_member:
+                self.fleet.assign_leader(self.random.choice(sorted(self.fleet.agents)), member)

@@ -1,8 +1,8 @@
-"""Random schedules of people, faults and time over replicated policies, and what must hold.
+"""Random schedules of user actions, faults and time over replicated policies, and their laws.
 
 A schedule is a function of its seed: `python -m tests.features.policies.schedules SEED [COUNT]`
-replays. Leadership is given and taken by the schedule itself, more roughly than leases would: two
-supervisors may lead one member for a moment.
+replays. Leadership is assigned by the schedule itself, without leases: two supervisors may lead one
+member for a moment.
 """
 
 import asyncio
@@ -15,48 +15,48 @@ from hanse.features.policies.ledger import RESOLVE_ANNOTATION
 from hanse.model.facts import ClusterState, Phase, Role
 from hanse.model.kinds.core import Namespace
 from hanse.model.objects import Meta
-from tests.features.policies.expected_outcomes import ABSENT, ORPHANED, Believed
-from tests.features.policies.fleet import SHOP, is_plain, said
-from tests.features.policies.random_actions import Deeds
-from tests.features.policies.scripts import plot_for
+from tests.features.policies.expected_outcomes import ABSENT, ORPHANED, ExpectedOutcomes
+from tests.features.policies.fleet import SHOP, is_plain, summarize
+from tests.features.policies.random_actions import RandomActions
+from tests.features.policies.scripts import choose_script
 from tinykube.virtual_time import run
 
 SOON = (0, 0, 0.01, 0.05, 0.3)
 SOMETIME = (0, 0.01, 0.05, 0.3, 2, 15, 40)
-PATIENCE = 20_000
-"""Requests of one schedule; one takes some hundreds."""
+MAX_REQUESTS = 20_000
+"""The limit of requests in one schedule; it takes some hundreds."""
 
 
-class Broken(AssertionError):
+class LawBroken(AssertionError):
     """A law did not hold; the message says which and how to replay."""
 
 
-class Schedule(Deeds):
-    """What happens in a realm, and what has to be true of it."""
+class Schedule(RandomActions):
+    """A random schedule over one fleet, and the laws that must hold."""
 
     async def play(self) -> None:
-        """Set up, let things happen, heal, and look; more than once, so that memory is tested."""
-        realm = self.realm
+        """Set up, run scripts, heal and check; twice at times, so that memory is tested."""
+        fleet = self.fleet
         for cluster in self.names:
-            await realm.furnish(cluster, SHOP)
-        for name in self.chiefs:
-            realm.start_agent(name)
+            await fleet.prepare_cluster(cluster, SHOP)
+        for name in self.supervisor_names:
+            fleet.start_agent(name)
         for member in self.names:
-            realm.crown(self.random.choice(self.chiefs), member)
+            fleet.assign_leader(self.random.choice(self.supervisor_names), member)
         await self._settle()
         try:
             for _ in range(self.random.randint(1, 2)):
-                await plot_for(self)(self)
+                await choose_script(self)(self)
                 await self.agree()
             await self._check_silence()
         finally:
-            await realm.stop()
-            await realm.close()
+            await fleet.stop()
+            await fleet.close()
 
-    async def happens(self, deed: Awaitable[None], *, soon: bool = False) -> None:
-        """Do something, and let some time pass, by chance long enough for all to hear of it."""
-        await deed
-        self._require(not self.complaints, "; ".join(self.complaints))
+    async def perform(self, action: Awaitable[None], *, soon: bool = False) -> None:
+        """Perform an action, and let a random time pass."""
+        await action
+        self._require(not self.violations, "; ".join(self.violations))
         await asyncio.sleep(self.random.choice(SOON if soon else SOMETIME))
 
     async def pass_time(self, seconds: float) -> None:
@@ -64,32 +64,32 @@ class Schedule(Deeds):
         await asyncio.sleep(seconds)
 
     async def agree(self) -> None:
-        """Everything heals, and all have to agree on what people did."""
+        """Heal everything, and check that all members agree on a correct outcome."""
         await self._heal()
         await self._check_all()
 
     # -- healing
 
     async def _heal(self) -> None:
-        self.realm.network.heal_all()
-        if self.outside:
+        self.fleet.network.heal_all()
+        if self.departed_member:
             await self._join()
-        for cluster in self.chiefs:
-            if cluster not in self.realm.agents:
-                self.realm.start_agent(cluster)
-        for cluster in sorted(self.homeless):
-            await self.realm.client(cluster).create(Namespace(metadata=Meta(name=SHOP)))
-        self.homeless.clear()
-        self._lead_all()
-        self._tell("everything heals")
+        for cluster in self.supervisor_names:
+            if cluster not in self.fleet.agents:
+                self.fleet.start_agent(cluster)
+        for cluster in sorted(self.without_namespace):
+            await self.fleet.client(cluster).create(Namespace(metadata=Meta(name=SHOP)))
+        self.without_namespace.clear()
+        self._assign_all_leaders()
+        self._log("everything heals")
         await self._settle()
         await self._release_quarantined()
 
     async def _settle(self) -> None:
-        """Let time pass until nobody writes any more."""
+        """Let time pass until there are no more writes."""
         quiet = 0
         for _ in range(200):
-            with self.realm.network.counting_writes() as writes:
+            with self.fleet.network.counting_writes() as writes:
                 await asyncio.sleep(10)
             quiet = 0 if writes or not self._all_synced() else quiet + 1
             if quiet == 4:
@@ -97,40 +97,40 @@ class Schedule(Deeds):
         else:
             last = [f"{w.source} {w.request.method} {w.target} {w.request.path}" for w in writes]
             self._require(False, f"the fleet does not settle: {last}")
-        for name, agent in self.realm.agents.items():
+        for name, agent in self.fleet.agents.items():
             assert not agent.task.done(), f"the agent of {name} ended: {agent.task}"
 
     def _all_synced(self) -> bool:
         states = [
             state
-            for agent in self.realm.agents.values()
+            for agent in self.fleet.agents.values()
             for state in agent.reconciler.informers.facts.all(ClusterState)
             if Role.MEMBER in state.roles
         ]
         return all(s.phase is Phase.SYNCED and not s.recovering for s in states)
 
     async def _release_quarantined(self) -> None:
-        """A person looks at everything in quarantine, and lets it go."""
+        """A user resolves everything in quarantine in favour of the other members."""
         for _ in range(3):
             found = [
                 (where, name)
                 for where in self.names
-                for name in self.believed
+                for name in self.expected
                 if await self._is_quarantined(where, name)
             ]
             if not found:
                 return
             for where, name in found:
-                with self.witness.by_hand(where):
+                with self.auditor.by_hand(where):
                     change = {"metadata": {"annotations": {RESOLVE_ANNOTATION: "yield"}}}
-                    await self.realm.edit(where, self.make(name), change)
-                self._tell(f"{where}: {name} is let go from quarantine")
-                self.believed[name].let_go = True
+                    await self.fleet.edit(where, self.make(name), change)
+                self._log(f"{where}: {name} is released from quarantine")
+                self.expected[name].released = True
             await self._settle()
-        self._require(False, "what was let go from quarantine stays there")
+        self._require(False, "what was released from quarantine stays there")
 
     async def _is_quarantined(self, where: str, name: str) -> bool:
-        record = await self.realm.record(where, self.make(name))
+        record = await self.fleet.record(where, self.make(name))
         return record is not None and record.here.phase == "Quarantined"
 
     # -- the laws
@@ -140,24 +140,24 @@ class Schedule(Deeds):
             self.fail(law)
 
     def fail(self, law: str) -> NoReturn:
-        """Say which law did not hold, and how it came to that."""
-        story = "\n".join(self.story)
-        raise Broken(f"{law}\nseed {self.seed}:\n{story}")
+        """Raise with the law that did not hold and the log of the schedule."""
+        log = "\n".join(self.log)
+        raise LawBroken(f"{law}\nseed {self.seed}:\n{log}")
 
     async def _check_all(self) -> None:
-        """All agree, on something that somebody said, and nothing plain was touched."""
-        self._require(not self.complaints, "; ".join(self.complaints))
-        for name, believed in self.believed.items():
-            found = {c: await self.realm.find(c, self.make(name)) for c in self.names}
-            for where, version in believed.plain.items():
+        """All members agree on a correct outcome, and no plain policy was changed."""
+        self._require(not self.violations, "; ".join(self.violations))
+        for name, expected in self.expected.items():
+            found = {c: await self.fleet.find(c, self.make(name)) for c in self.names}
+            for where, version in expected.plain.items():
                 policy = found.pop(where)
                 self._require(
                     policy is not None and policy.metadata.resource_version == version,
                     f"the plain {name} of {where} was touched",
                 )
             outcome = self._outcome(name, found)
-            self._require(believed.allows(outcome), f"{name} is {outcome}, people said {believed}")
-            believed.settled(outcome)
+            self._require(expected.allows(outcome), f"{name} is {outcome}, expected {expected}")
+            expected.settle_on(outcome)
             if outcome == ORPHANED:
                 await self._clear(name)
 
@@ -168,30 +168,32 @@ class Schedule(Deeds):
                 all(is_plain(p) for p in standing), f"some of {name} are plain, others not"
             )
             return ORPHANED
-        told = {c: said(p) if p is not None else ABSENT for c, p in found.items()}
-        self._require(len(set(told.values())) <= 1, f"members disagree about {name}: {told}")
-        return next(iter(told.values()), ABSENT)
+        contents = {c: summarize(p) if p is not None else ABSENT for c, p in found.items()}
+        self._require(
+            len(set(contents.values())) <= 1, f"members disagree about {name}: {contents}"
+        )
+        return next(iter(contents.values()), ABSENT)
 
     async def _clear(self, name: str) -> None:
-        """People delete what was left to the clusters, so that the name is free again."""
+        """Users delete the orphaned policies, so that the name is free again."""
         for where in self.names:
-            policy = await self.realm.find(where, self.make(name))
+            policy = await self.fleet.find(where, self.make(name))
             if policy is not None:
-                with self.witness.by_hand(where):
-                    await self.realm.delete(where, policy)
-        self.believed[name] = Believed(self.names)
-        self.witness.believed = self.believed
-        self._tell(f"every plain {name} is cleared away")
+                with self.auditor.by_hand(where):
+                    await self.fleet.delete(where, policy)
+        self.expected[name] = ExpectedOutcomes(self.names)
+        self.auditor.expected = self.expected
+        self._log(f"every plain {name} is cleared away")
         await self._settle()
 
     async def _check_silence(self) -> None:
-        """A settled fleet writes nothing, and neither does an agent that starts over it."""
-        with self.realm.network.counting_writes() as writes:
+        """A settled fleet writes nothing, nor does an agent that restarts over it."""
+        with self.fleet.network.counting_writes() as writes:
             await asyncio.sleep(120)
-            for cluster in self.chiefs if self.random.random() < 0.4 else ():
-                await self.realm.kill_agent(cluster)
-                self.realm.start_agent(cluster)
-            self._lead_all()
+            for cluster in self.supervisor_names if self.random.random() < 0.4 else ():
+                await self.fleet.kill_agent(cluster)
+                self.fleet.start_agent(cluster)
+            self._assign_all_leaders()
             await asyncio.sleep(40)
         made = [
             (w.source, w.request.method, w.target, w.request.path, w.request.body) for w in writes
@@ -200,12 +202,12 @@ class Schedule(Deeds):
 
 
 def play(seed: int) -> None:
-    """Play one schedule to its end."""
+    """Run one schedule to its end."""
 
     async def whole() -> None:
         schedule = Schedule(seed)
         playing = asyncio.create_task(schedule.play())
-        tired = schedule.realm.network.after(PATIENCE)
+        tired = schedule.fleet.network.after(MAX_REQUESTS)
         await asyncio.wait({playing, tired}, return_when=asyncio.FIRST_COMPLETED)
         if not playing.done():
             playing.cancel()
@@ -216,14 +218,14 @@ def play(seed: int) -> None:
 
 
 def main() -> None:
-    """Play on after a broken law, and tell of all of them."""
+    """Run a range of seeds, and print every broken law."""
     first = int(sys.argv[1]) if len(sys.argv) > 1 else 0
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     broken = 0
     for seed in range(first, first + count):
         try:
             play(seed)
-        except Broken as law:
+        except LawBroken as law:
             broken += 1
             print(law, flush=True)  # noqa: T201
     outcome = f"{broken} broke a law" if broken else "every law held"

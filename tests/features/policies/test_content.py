@@ -122,6 +122,6 @@ def test_every_spelling_of_the_annotation_counts_and_goes_when_a_policy_is_orpha
     assert after == {"annotations": {}}
 
 
-@pytest.mark.parametrize("told", ["", "x", "a:b c d", "lubeck~1:x abc 12345678", ":1 a b"])
-def test_a_mark_that_nobody_of_us_wrote_is_none(told: str) -> None:
-    assert parse_version_annotation(KEY, {"ledger.hanse.dev/version": told}) is None
+@pytest.mark.parametrize("value", ["", "x", "a:b c d", "lubeck~1:x abc 12345678", ":1 a b"])
+def test_a_version_annotation_that_we_did_not_write_is_ignored(value: str) -> None:
+    assert parse_version_annotation(KEY, {"ledger.hanse.dev/version": value}) is None

@@ -1,6 +1,6 @@
-"""The laws can fail: with any one protection taken away, some schedule of a few dozen breaks one.
+"""Mutation tests of the laws: without any one protection, some schedule of a few dozen breaks one.
 
-Without this a search that finds nothing might look at nothing.
+They show that a search that finds nothing does check something.
 """
 
 import logging
@@ -17,39 +17,43 @@ from hanse.model.plan import Key
 from hanse.model.snapshot import Snapshot
 from tests.features.policies import schedules
 from tests.features.policies.test_hazard_mutations import (
-    nobody_notices_who_was_away,
-    tombstones_go_at_once,
-    whatever_is_gone_was_deleted,
-    where_it_was_seen_first_is_where_it_stands,
+    collect_tombstones_at_once,
+    ignore_ended_stays,
+    skip_parent_confirmation,
+    treat_disappearance_as_deletion,
 )
 
 SEEDS = 120
-"""Schedules to try, from one on that is known to come to something soon: who changes what happens
-in schedules will find it elsewhere among these."""
+"""Schedules to try, from a seed on that is known to break a law soon; a change of the schedules
+moves that seed."""
 
 
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
-    """Broken replication complains a lot."""
+    """Broken replication logs a lot."""
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)
 
 
-def edits_that_follow_our_write_are_ours(patch: pytest.MonkeyPatch) -> None:
+def ignore_edits_after_own_write(patch: pytest.MonkeyPatch) -> None:
     def acknowledge(
-        it: observation.ObservedPolicy, own: PolicyRecord, known: History, target: Version, _: int
+        observed: observation.ObservedPolicy,
+        stored: PolicyRecord,
+        known: History,
+        target: Version,
+        _: int,
     ) -> observation.RecordDraft:
-        return observation._draft_unchanged(own, known, it.state_at(target.dot))
+        return observation._draft_unchanged(stored, known, observed.state_at(target.dot))
 
     patch.setattr(observation, "_observe_own_write", acknowledge)
 
 
-def records_of_an_earlier_stay_count(patch: pytest.MonkeyPatch) -> None:
+def accept_records_of_earlier_stays(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ledger_page, "_is_key_known", lambda *_: True)
 
 
-def nobody_tells_of_what_was_collected(patch: pytest.MonkeyPatch) -> None:
+def ignore_collected_contexts(patch: pytest.MonkeyPatch) -> None:
     def known(key: Key, ledgers: Ledgers, snapshot: Snapshot) -> History:
         pages = {m: replace(one, collected={}) for m, one in ledgers.pages.items()}
         return merged_history(key, replace(ledgers, pages=pages), snapshot)
@@ -58,21 +62,21 @@ def nobody_tells_of_what_was_collected(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("without", "first"),
+    ("mutate", "first"),
     [
-        (whatever_is_gone_was_deleted, 35),
-        (nobody_notices_who_was_away, 0),
-        (nobody_tells_of_what_was_collected, 35),
-        (edits_that_follow_our_write_are_ours, 0),
-        (tombstones_go_at_once, 55),
-        (where_it_was_seen_first_is_where_it_stands, 510375),
-        (records_of_an_earlier_stay_count, 290),
+        (treat_disappearance_as_deletion, 35),
+        (ignore_ended_stays, 0),
+        (ignore_collected_contexts, 35),
+        (ignore_edits_after_own_write, 0),
+        (collect_tombstones_at_once, 55),
+        (skip_parent_confirmation, 510375),
+        (accept_records_of_earlier_stays, 290),
     ],
 )
 def test_some_law_breaks_when(
-    without: Callable[[pytest.MonkeyPatch], None], first: int, monkeypatch: pytest.MonkeyPatch
+    mutate: Callable[[pytest.MonkeyPatch], None], first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    without(monkeypatch)
+    mutate(monkeypatch)
 
     assert any(_breaks(seed) for seed in range(first, first + SEEDS)), "no law noticed"
 
@@ -80,6 +84,6 @@ def test_some_law_breaks_when(
 def _breaks(seed: int) -> bool:
     try:
         schedules.play(seed)
-    except schedules.Broken:
+    except schedules.LawBroken:
         return True
     return False

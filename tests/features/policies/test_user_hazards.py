@@ -1,4 +1,4 @@
-"""What people and their tools may do to a policy that is the same in three clusters."""
+"""Hazards of users and their tools, a scenario for each."""
 
 import asyncio
 from datetime import timedelta
@@ -10,12 +10,12 @@ from hanse.features.policies.ledger import RESOLVE_ANNOTATION
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.federation import SYSTEM
 from tests.features.policies.federation import (
-    A_WHILE,
     DENY,
-    deny_stands,
+    SETTLE_TIME,
+    create_deny_everywhere,
     everywhere,
     federation,
-    phase_of,
+    read_phase,
 )
 from tests.features.policies.fleet import (
     BERGEN,
@@ -48,231 +48,231 @@ def anyio_backend() -> object:
 
 
 async def test_edits_in_two_clusters_at_once() -> None:
-    async with federation(leaders={BERGEN: HAMBURG}) as realm:
-        await deny_stands(realm)
-        realm.network.cut(LUBECK, BERGEN)
-        realm.network.cut(HAMBURG, LUBECK)
-        realm.network.cut(HAMBURG, HAMBURG)
-        await asyncio.sleep(A_WHILE)
-        await realm.edit(BERGEN, DENY, {"spec": {"priority": 20}})
-        await realm.edit(LUBECK, DENY, {"spec": {"priority": 30}})
-        await asyncio.sleep(A_WHILE)
+    async with federation(leaders={BERGEN: HAMBURG}) as fleet:
+        await create_deny_everywhere(fleet)
+        fleet.network.cut(LUBECK, BERGEN)
+        fleet.network.cut(HAMBURG, LUBECK)
+        fleet.network.cut(HAMBURG, HAMBURG)
+        await asyncio.sleep(SETTLE_TIME)
+        await fleet.edit(BERGEN, DENY, {"spec": {"priority": 20}})
+        await fleet.edit(LUBECK, DENY, {"spec": {"priority": 30}})
+        await asyncio.sleep(SETTLE_TIME)
 
-        realm.network.heal_all()
-        await asyncio.sleep(2 * A_WHILE)
+        fleet.network.heal_all()
+        await asyncio.sleep(2 * SETTLE_TIME)
 
-        assert await realm.priorities(DENY) == everywhere(30), "of equal sums the later cluster id"
+        assert await fleet.priorities(DENY) == everywhere(30), "of equal sums the later cluster id"
         for name in CLUSTERS:
-            record = await realm.record(name, DENY)
+            record = await fleet.record(name, DENY)
             assert record is not None
             assert [e.content.spec for e in record.history.overruled] == [{"priority": 20}]
-        assert "VersionsCrossed" in await realm.told(BERGEN)
+        assert "VersionsCrossed" in await fleet.list_event_reasons(BERGEN)
 
-        await realm.edit(LUBECK, DENY, {"metadata": {"annotations": {RESOLVE_ANNOTATION: BERGEN}}})
-        await asyncio.sleep(A_WHILE)
-        assert await realm.priorities(DENY) == everywhere(20), "a person took the other one"
-        record = await realm.record(HAMBURG, DENY)
+        await fleet.edit(LUBECK, DENY, {"metadata": {"annotations": {RESOLVE_ANNOTATION: BERGEN}}})
+        await asyncio.sleep(SETTLE_TIME)
+        assert await fleet.priorities(DENY) == everywhere(20), "a person took the other one"
+        record = await fleet.record(HAMBURG, DENY)
         assert record is not None
         assert not record.history.overruled
 
 
 async def test_edit_against_delete() -> None:
-    async with federation(leaders={BERGEN: HAMBURG}) as realm:
-        await deny_stands(realm)
+    async with federation(leaders={BERGEN: HAMBURG}) as fleet:
+        await create_deny_everywhere(fleet)
         for source, target in ((LUBECK, BERGEN), (HAMBURG, LUBECK), (HAMBURG, HAMBURG)):
-            realm.network.cut(source, target)
-        await asyncio.sleep(A_WHILE)
-        await realm.edit(BERGEN, DENY, {"spec": {"priority": 20}})
-        await realm.delete(LUBECK, DENY)
-        await asyncio.sleep(A_WHILE)
+            fleet.network.cut(source, target)
+        await asyncio.sleep(SETTLE_TIME)
+        await fleet.edit(BERGEN, DENY, {"spec": {"priority": 20}})
+        await fleet.delete(LUBECK, DENY)
+        await asyncio.sleep(SETTLE_TIME)
 
-        realm.network.heal_all()
-        await asyncio.sleep(3 * A_WHILE)
+        fleet.network.heal_all()
+        await asyncio.sleep(3 * SETTLE_TIME)
 
-        assert await realm.priorities(DENY) == everywhere(20)
-        assert "VersionsCrossed" in await realm.told(LUBECK)
+        assert await fleet.priorities(DENY) == everywhere(20)
+        assert "VersionsCrossed" in await fleet.list_event_reasons(LUBECK)
 
 
 async def test_annotation_removed() -> None:
-    async with federation() as realm:
-        await deny_stands(realm)
-        await realm.edit(LUBECK, DENY, {"metadata": {"annotations": {FEDERATED: None}}})
-        await asyncio.sleep(A_WHILE)
+    async with federation() as fleet:
+        await create_deny_everywhere(fleet)
+        await fleet.edit(LUBECK, DENY, {"metadata": {"annotations": {FEDERATED: None}}})
+        await asyncio.sleep(SETTLE_TIME)
 
-        assert await realm.priorities(DENY) == everywhere(5)
+        assert await fleet.priorities(DENY) == everywhere(5)
         for name in CLUSTERS:
-            assert is_plain(await realm.find(name, DENY)), name
+            assert is_plain(await fleet.find(name, DENY)), name
 
-        await realm.edit(BERGEN, DENY, {"spec": {"priority": 9}})
-        await realm.delete(HAMBURG, DENY)
+        await fleet.edit(BERGEN, DENY, {"spec": {"priority": 9}})
+        await fleet.delete(HAMBURG, DENY)
         await asyncio.sleep(timedelta(hours=1).total_seconds())
-        assert await realm.priorities(DENY) == {LUBECK: 5, HAMBURG: None, BERGEN: 9}
+        assert await fleet.priorities(DENY) == {LUBECK: 5, HAMBURG: None, BERGEN: 9}
 
 
 async def test_same_name_plain_policy() -> None:
-    async with federation() as realm:
-        plain = await realm.create(BERGEN, acnp("deny", 1, federated=False))
-        await realm.create(LUBECK, acnp("deny", 5))
-        await asyncio.sleep(A_WHILE)
-        assert await realm.priorities(DENY) == {**everywhere(5), BERGEN: 1}
-        assert await realm.find(BERGEN, DENY) == plain
-        assert await phase_of(realm, BERGEN) == ("Blocked", "PlainPolicy")
-        assert "BlockedPlainPolicy" in await realm.told(BERGEN)
+    async with federation() as fleet:
+        plain = await fleet.create(BERGEN, acnp("deny", 1, federated=False))
+        await fleet.create(LUBECK, acnp("deny", 5))
+        await asyncio.sleep(SETTLE_TIME)
+        assert await fleet.priorities(DENY) == {**everywhere(5), BERGEN: 1}
+        assert await fleet.find(BERGEN, DENY) == plain
+        assert await read_phase(fleet, BERGEN) == ("Blocked", "PlainPolicy")
+        assert "BlockedPlainPolicy" in await fleet.list_event_reasons(BERGEN)
 
-        await realm.delete(BERGEN, DENY)
-        await asyncio.sleep(A_WHILE)
-        assert await realm.priorities(DENY) == everywhere(5)
+        await fleet.delete(BERGEN, DENY)
+        await asyncio.sleep(SETTLE_TIME)
+        assert await fleet.priorities(DENY) == everywhere(5)
 
 
 async def test_a_policy_deleted_and_replaced_by_a_plain_one_while_nobody_looked_is_deleted() -> (
     None
 ):
-    async with federation() as realm:
-        await deny_stands(realm)
-        await realm.kill_agent(LUBECK)
-        await realm.delete(BERGEN, DENY)
-        plain = await realm.create(BERGEN, acnp("deny", 1, federated=False))
-        realm.start_agent(LUBECK)
+    async with federation() as fleet:
+        await create_deny_everywhere(fleet)
+        await fleet.kill_agent(LUBECK)
+        await fleet.delete(BERGEN, DENY)
+        plain = await fleet.create(BERGEN, acnp("deny", 1, federated=False))
+        fleet.start_agent(LUBECK)
         for name in CLUSTERS:
-            realm.crown(LUBECK, name)
+            fleet.assign_leader(LUBECK, name)
 
-        await asyncio.sleep(A_WHILE)
+        await asyncio.sleep(SETTLE_TIME)
 
-        assert await realm.priorities(DENY) == {**everywhere(None), BERGEN: 1}
-        assert await realm.find(BERGEN, DENY) == plain
+        assert await fleet.priorities(DENY) == {**everywhere(None), BERGEN: 1}
+        assert await fleet.find(BERGEN, DENY) == plain
 
 
 async def test_webhook_defaulting() -> None:
     """One cluster fills fields in: its copies are no edits, and edits there are still seen."""
-    async with federation() as realm:
-        await realm.define(BERGEN, "clusternetworkpolicies.crd.antrea.io", SPEC_WITH_DEFAULTS)
-        await deny_stands(realm)
-        filled = await realm.find(BERGEN, DENY)
+    async with federation() as fleet:
+        await fleet.define(BERGEN, "clusternetworkpolicies.crd.antrea.io", SPEC_WITH_DEFAULTS)
+        await create_deny_everywhere(fleet)
+        filled = await fleet.find(BERGEN, DENY)
         assert filled is not None
         assert filled.spec == {"priority": 5, "tier": "application", "mode": "strict"}
-        assert (await phase_of(realm, BERGEN))[0] == "Applied"
-        other = await realm.find(LUBECK, DENY)
+        assert (await read_phase(fleet, BERGEN))[0] == "Applied"
+        other = await fleet.find(LUBECK, DENY)
         assert other is not None
         assert other.spec == {"priority": 5}
 
-        await realm.edit(BERGEN, DENY, {"spec": {"mode": "lax"}})
-        await asyncio.sleep(A_WHILE)
-        other = await realm.find(LUBECK, DENY)
+        await fleet.edit(BERGEN, DENY, {"spec": {"mode": "lax"}})
+        await asyncio.sleep(SETTLE_TIME)
+        other = await fleet.find(LUBECK, DENY)
         assert other is not None
         assert other.spec["mode"] == "lax"
 
 
 async def test_missing_tier() -> None:
     """A policy that one cluster refuses is blocked there with its message, applied elsewhere."""
-    async with federation() as realm:
+    async with federation() as fleet:
         definition = "clusternetworkpolicies.crd.antrea.io"
-        await realm.define(BERGEN, definition, KNOWN_TIERS)
+        await fleet.define(BERGEN, definition, KNOWN_TIERS)
         policy = acnp("deny", 5)
         policy.spec["tier"] = "gold"
-        await realm.create(LUBECK, policy)
-        await asyncio.sleep(A_WHILE)
-        assert await realm.priorities(DENY) == {**everywhere(5), BERGEN: None}
-        record = await realm.record(BERGEN, DENY)
+        await fleet.create(LUBECK, policy)
+        await asyncio.sleep(SETTLE_TIME)
+        assert await fleet.priorities(DENY) == {**everywhere(5), BERGEN: None}
+        record = await fleet.record(BERGEN, DENY)
         assert record is not None
         assert (record.here.phase, record.here.reason) == ("Blocked", "Refused")
         assert "gold" in record.here.message
-        assert "BlockedRefused" in await realm.told(BERGEN)
+        assert "BlockedRefused" in await fleet.list_event_reasons(BERGEN)
 
-        await realm.define(BERGEN, definition)
+        await fleet.define(BERGEN, definition)
         await asyncio.sleep(timedelta(minutes=11).total_seconds())
-        assert await realm.priorities(DENY) == everywhere(5)
+        assert await fleet.priorities(DENY) == everywhere(5)
 
 
 async def test_gitops_recreating_what_was_deleted() -> None:
     """Somebody deletes, a tool creates again: after some rounds a person is asked."""
-    async with federation() as realm:
-        await deny_stands(realm)
+    async with federation() as fleet:
+        await create_deny_everywhere(fleet)
 
         async def recreate() -> None:
             while True:
-                if await realm.find(BERGEN, DENY) is None:
-                    await realm.create(BERGEN, acnp("deny", 5))
+                if await fleet.find(BERGEN, DENY) is None:
+                    await fleet.create(BERGEN, acnp("deny", 5))
                 await asyncio.sleep(20)
 
         tool = asyncio.create_task(recreate())
         for _ in range(4):
-            if await realm.find(LUBECK, DENY) is not None:
-                await realm.delete(LUBECK, DENY)
-            await asyncio.sleep(2 * A_WHILE)
+            if await fleet.find(LUBECK, DENY) is not None:
+                await fleet.delete(LUBECK, DENY)
+            await asyncio.sleep(2 * SETTLE_TIME)
 
-        assert await realm.priorities(DENY) == {LUBECK: None, HAMBURG: None, BERGEN: 5}
-        assert await phase_of(realm, BERGEN) == ("Quarantined", "Flapping")
-        with realm.network.counting_writes() as writes:
+        assert await fleet.priorities(DENY) == {LUBECK: None, HAMBURG: None, BERGEN: 5}
+        assert await read_phase(fleet, BERGEN) == ("Quarantined", "Flapping")
+        with fleet.network.counting_writes() as writes:
             await asyncio.sleep(timedelta(hours=2).total_seconds())
         assert not writes, "nobody fights with the tool"
 
         tool.cancel()
-        await realm.delete(BERGEN, DENY)
+        await fleet.delete(BERGEN, DENY)
         await asyncio.sleep(timedelta(minutes=15).total_seconds())
-        assert await realm.priorities(DENY) == everywhere(None)
-        assert await realm.record(BERGEN, DENY) is None
+        assert await fleet.priorities(DENY) == everywhere(None)
+        assert await fleet.record(BERGEN, DENY) is None
 
 
 async def test_two_tools_that_disagree_are_stopped() -> None:
-    async with federation() as realm:
-        await deny_stands(realm)
+    async with federation() as fleet:
+        await create_deny_everywhere(fleet)
 
         async def insist(cluster: str, priority: int) -> None:
             while True:
-                standing = await realm.find(cluster, DENY)
+                standing = await fleet.find(cluster, DENY)
                 if standing is not None and standing.spec["priority"] != priority:
-                    await realm.edit(cluster, DENY, {"spec": {"priority": priority}})
+                    await fleet.edit(cluster, DENY, {"spec": {"priority": priority}})
                 await asyncio.sleep(20)
 
         tools = [asyncio.create_task(insist(c, p)) for c, p in ((LUBECK, 1), (BERGEN, 2))]
-        await asyncio.sleep(10 * A_WHILE)
+        await asyncio.sleep(10 * SETTLE_TIME)
 
-        with realm.network.counting_writes() as writes:
+        with fleet.network.counting_writes() as writes:
             await asyncio.sleep(timedelta(hours=1).total_seconds())
         assert not writes
-        phases = {name: await phase_of(realm, name) for name in CLUSTERS}
+        phases = {name: await read_phase(fleet, name) for name in CLUSTERS}
         assert ("Quarantined", "Flapping") in phases.values()
         for tool in tools:
             tool.cancel()
 
 
 async def test_too_many_that_vanish_at_once_are_held_until_a_person_says_so() -> None:
-    async with federation(vanished=3) as realm:
+    async with federation(vanished=3) as fleet:
         names = [f"p{i}" for i in range(8)]
         for name in names:
-            await realm.create(LUBECK, acnp(name, 1))
-        await asyncio.sleep(A_WHILE)
-        await realm.kill_agent(LUBECK)
+            await fleet.create(LUBECK, acnp(name, 1))
+        await asyncio.sleep(SETTLE_TIME)
+        await fleet.kill_agent(LUBECK)
         for name in names:
-            await realm.delete(BERGEN, acnp(name))
-        realm.start_agent(LUBECK)
+            await fleet.delete(BERGEN, acnp(name))
+        fleet.start_agent(LUBECK)
         for name in CLUSTERS:
-            realm.crown(LUBECK, name)
-        await asyncio.sleep(3 * A_WHILE)
+            fleet.assign_leader(LUBECK, name)
+        await asyncio.sleep(3 * SETTLE_TIME)
         for name in names:
-            assert await realm.priorities(acnp(name)) == {**everywhere(1), BERGEN: None}
-        assert await phase_of(realm, BERGEN, acnp("p0")) == ("Applied", "Held")
+            assert await fleet.priorities(acnp(name)) == {**everywhere(1), BERGEN: None}
+        assert await read_phase(fleet, BERGEN, acnp("p0")) == ("Applied", "Held")
 
         change = {"metadata": {"annotations": {"hanse.dev/allow-mass-deletion": "policies"}}}
-        await realm.client(BERGEN).patch(Namespace, SYSTEM, "", change)
-        await asyncio.sleep(3 * A_WHILE)
+        await fleet.client(BERGEN).patch(Namespace, SYSTEM, "", change)
+        await asyncio.sleep(3 * SETTLE_TIME)
         for name in names:
-            assert await realm.priorities(acnp(name)) == everywhere(None)
+            assert await fleet.priorities(acnp(name)) == everywhere(None)
 
 
 async def test_a_policy_made_in_a_partition_follows_its_namesake_out_of_the_federation() -> None:
     """Leaving beats what crossed it: nobody ends up federated with plain policies around."""
-    async with federation() as realm:
-        realm.network.cut(LUBECK, BERGEN)
-        await asyncio.sleep(A_WHILE)
-        await realm.create(LUBECK, acnp("deny", 1))
-        await realm.create(BERGEN, acnp("deny", 2))
-        await asyncio.sleep(A_WHILE)
-        await realm.edit(HAMBURG, DENY, {"metadata": {"annotations": {FEDERATED: None}}})
+    async with federation() as fleet:
+        fleet.network.cut(LUBECK, BERGEN)
+        await asyncio.sleep(SETTLE_TIME)
+        await fleet.create(LUBECK, acnp("deny", 1))
+        await fleet.create(BERGEN, acnp("deny", 2))
+        await asyncio.sleep(SETTLE_TIME)
+        await fleet.edit(HAMBURG, DENY, {"metadata": {"annotations": {FEDERATED: None}}})
 
-        realm.network.heal_all()
-        await asyncio.sleep(2 * A_WHILE)
+        fleet.network.heal_all()
+        await asyncio.sleep(2 * SETTLE_TIME)
 
-        assert await realm.priorities(DENY) == {LUBECK: 1, HAMBURG: 1, BERGEN: 2}
+        assert await fleet.priorities(DENY) == {LUBECK: 1, HAMBURG: 1, BERGEN: 2}
         for name in CLUSTERS:
-            assert is_plain(await realm.find(name, DENY)), name
+            assert is_plain(await fleet.find(name, DENY)), name

@@ -1,4 +1,4 @@
-"""What people are shown of policies, from the records of all members."""
+"""The view of policies, from the records of all members."""
 
 import msgspec
 import pytest
@@ -18,49 +18,55 @@ MADE = append_event(EMPTY_HISTORY, "lubeck~1", "Present", Content(spec={"priorit
 APPLIED = LocalState(phase="Applied", uid="1")
 
 
-def told(history: History, here: LocalState) -> ConfigMap:
+def record(history: History, here: LocalState) -> ConfigMap:
     return record_config_map(KEY, PolicyRecord(history, here))
 
 
-def test_a_policy_is_shown_with_where_it_was_made_and_how_it_stands_everywhere() -> None:
+def test_a_policy_is_shown_with_where_it_was_made_and_its_status_everywhere() -> None:
     blocked = LocalState(phase="Blocked", reason="Refused", message="no tier gold")
 
-    (seen,) = list_policies(
-        {"lubeck": [told(MADE, APPLIED)], "bergen": [told(MADE, blocked)], "rome": []}
+    (view,) = list_policies(
+        {"lubeck": [record(MADE, APPLIED)], "bergen": [record(MADE, blocked)], "rome": []}
     )
 
-    assert (seen.label, seen.state, seen.origin) == ("acnp/deny", "Present", "lubeck")
-    assert seen.members == {
+    assert (view.label, view.state, view.origin) == ("acnp/deny", "Present", "lubeck")
+    assert view.members == {
         "bergen": MemberStatus("Blocked", "Refused", "no tier gold"),
         "lubeck": MemberStatus("Applied"),
         "rome": MemberStatus("Unknown"),
     }
-    assert seen.needs_attention
+    assert view.needs_attention
 
 
 def test_versions_that_crossed_are_shown_with_what_was_kept() -> None:
     one = append_event(MADE, "lubeck~1", "Present", Content(spec={"priority": 2}), "b")
     other = append_event(MADE, "bergen~1", "Present", Content(spec={"priority": 3}), "c")
 
-    (seen,) = list_policies({"lubeck": [told(merge(one, other), APPLIED)]})
+    (view,) = list_policies({"lubeck": [record(merge(one, other), APPLIED)]})
 
-    assert [(o.cluster, o.spec) for o in seen.overruled] == [("bergen", {"priority": 3})]
+    assert [(o.cluster, o.spec) for o in view.overruled] == [("bergen", {"priority": 3})]
 
 
 def test_a_deleted_policy_is_shown_only_while_something_is_wrong_with_it() -> None:
     deleted = append_event(MADE, "bergen~1", "Deleted", Content(), "Deleted")
-    waits = LocalState(phase="Quarantined", reason="Flapping", message="again and again", uid="2")
+    quarantined = LocalState(
+        phase="Quarantined", reason="Flapping", message="again and again", uid="2"
+    )
 
-    assert list_policies({"lubeck": [told(deleted, LocalState(phase="Released"))]}) == []
-    assert len(list_policies({"lubeck": [told(deleted, waits)]})) == 1
+    assert list_policies({"lubeck": [record(deleted, LocalState(phase="Released"))]}) == []
+    assert len(list_policies({"lubeck": [record(deleted, quarantined)]})) == 1
 
 
 def test_a_namespace_that_is_not_there_is_no_trouble() -> None:
-    homeless = LocalState(phase="Blocked", reason="NamespaceMissing", message="no namespace shop")
+    without_namespace = LocalState(
+        phase="Blocked", reason="NamespaceMissing", message="no namespace shop"
+    )
 
-    (seen,) = list_policies({"lubeck": [told(MADE, APPLIED)], "bergen": [told(MADE, homeless)]})
+    (view,) = list_policies(
+        {"lubeck": [record(MADE, APPLIED)], "bergen": [record(MADE, without_namespace)]}
+    )
 
-    assert not seen.needs_attention
+    assert not view.needs_attention
 
 
 @pytest.mark.parametrize(
@@ -81,8 +87,8 @@ def test_a_policy_is_called_by_kind_namespace_and_name(label: str, key: Key | No
 def test_doctor_tells_of_what_is_blocked_waits_or_crossed_with_the_command_to_mend_it() -> None:
     one = append_event(MADE, "lubeck~1", "Present", Content(spec={"priority": 2}), "b")
     other = append_event(MADE, "bergen~1", "Present", Content(spec={"priority": 3}), "c")
-    waits = LocalState(phase="Quarantined", reason="Stale", message="it differs", uid="2")
-    ledger = msgspec.to_builtins(told(merge(one, other), waits), str_keys=True)
+    quarantined = LocalState(phase="Quarantined", reason="Stale", message="it differs", uid="2")
+    ledger = msgspec.to_builtins(record(merge(one, other), quarantined), str_keys=True)
 
     found = list(unsettled([Chart("bergen", {"ledger": (ledger, {"metadata": {"name": "x"}})})]))
 

@@ -40,14 +40,14 @@ def test_a_policy_whose_peers_are_all_local_is_warned_of(spec: Any, warned: bool
 
 @pytest.mark.parametrize("federated", [True, False])
 def test_the_author_of_a_federated_policy_is_warned_and_never_refused(federated: bool) -> None:
-    marks = {FEDERATED: "true"} if federated else {}
+    annotations = {FEDERATED: "true"} if federated else {}
     review = AdmissionRequest(
         "CREATE",
         "crd.antrea.io",
         "v1beta1",
         "ClusterNetworkPolicy",
         "deny",
-        object={"metadata": {"annotations": marks}, "spec": {"ingress": [{"from": [POD]}]}},
+        object={"metadata": {"annotations": annotations}, "spec": {"ingress": [{"from": [POD]}]}},
     )
 
     verdict = PolicyPeersWebhook().review(review, Snapshot({}, Facts(), EPOCH, "lubeck"))
@@ -63,17 +63,17 @@ def test_a_deletion_needs_no_warning() -> None:
     assert PolicyPeersWebhook().review(review, Snapshot({}, Facts(), EPOCH, "lubeck")) == Allow()
 
 
-@pytest.mark.parametrize("wished", ["True", "yes", "", "1"])
-def test_who_asks_for_federation_in_other_words_is_told(wished: str) -> None:
-    marks = {"federated.anp.antreaplus.vmware-tanzu.com": wished}
-    policy: Wire = {"metadata": {"name": "p", "annotations": marks}, "spec": {}}
-    asked = AdmissionRequest(
+@pytest.mark.parametrize("value", ["True", "yes", "", "1"])
+def test_an_invalid_federation_annotation_is_warned_about(value: str) -> None:
+    annotations = {"federated.anp.antreaplus.vmware-tanzu.com": value}
+    policy: Wire = {"metadata": {"name": "p", "annotations": annotations}, "spec": {}}
+    review = AdmissionRequest(
         "CREATE", "crd.antrea.io", "v1beta1", "ClusterNetworkPolicy", "p", object=policy
     )
 
-    verdict = PolicyPeersWebhook().review(asked, Snapshot({}, Facts(), EPOCH, "lubeck"))
+    verdict = PolicyPeersWebhook().review(review, Snapshot({}, Facts(), EPOCH, "lubeck"))
     [found] = local_peers(Chart("lubeck", {"acnps": (policy,)}))
 
-    said = f"annotation {next(iter(marks))}: {wished!r} is not 'true': the policy is not federated"
-    assert verdict == Allow(warnings=(said,))
-    assert found.problem == f"policy acnp/p: {said}"
+    warning = f"annotation {next(iter(annotations))}: {value!r} is not 'true': the policy is not federated"
+    assert verdict == Allow(warnings=(warning,))
+    assert found.problem == f"policy acnp/p: {warning}"
