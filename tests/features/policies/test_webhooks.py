@@ -74,6 +74,7 @@ def test_an_invalid_federation_annotation_is_warned_about(value: str) -> None:
     verdict = PolicyPeersWebhook().review(review, Snapshot({}, Facts(), EPOCH, "lubeck"))
     [found] = local_peers(Chart("lubeck", {"acnps": (policy,)}))
 
-    warning = f"annotation {next(iter(annotations))}: {value!r} is not 'true': the policy is not federated"
+    [name] = annotations
+    warning = f"annotation {name}: {value!r} is not 'true': the policy is not federated"
     assert verdict == Allow(warnings=(warning,))
     assert found.problem == f"policy acnp/p: {warning}"
