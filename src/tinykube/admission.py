@@ -186,6 +186,7 @@ class WebhookAdmission:
 
 
 def _read_response(body: bytes, uid: str) -> dict[str, Any]:
+    """The response of an AdmissionReview; raises `WebhookFailed` for anything else."""
     try:
         review = msgspec.json.decode(body, type=dict[str, Any])
         response = msgspec.convert(review.get("response"), dict[str, Any])
@@ -199,6 +200,8 @@ def _read_response(body: bytes, uid: str) -> dict[str, Any]:
 def _rule_matches(
     rule: dict[str, Any], resource: Resource, attributes: AdmissionAttributes
 ) -> bool:
+    """Whether a rule of a webhook matches the request for a resource."""
+
     def named(field: str, value: str) -> bool:
         allowed = rule.get(field) or ()
         return "*" in allowed or value in allowed
@@ -229,6 +232,7 @@ def _resource_matches(patterns: Iterable[str], resource: Resource, subresource: 
 
 
 def _admission_review(hook: _Hook, attributes: AdmissionAttributes, uid: str) -> dict[str, Any]:
+    """The AdmissionReview that is sent to a webhook."""
     call, resource = attributes.call, hook.resource
     requested = call.resource
     objects = [side for side in (attributes.object, attributes.old) if side is not None]
@@ -292,6 +296,7 @@ def _patched(hook: _Hook, requested: Resource, obj: Object, response: dict[str, 
 
 
 def _decode_patched(resource: Resource, patched: Object) -> Object:
+    """A patched object, decoded and defaulted."""
     if resource.custom is not None:
         return custom_resources.prune_and_default(resource, patched)[0]
     try:

@@ -122,6 +122,7 @@ class ApiServer:
         return Call(request, target, effective_user(request.headers, user), self.clock.now())
 
     async def _handle(self, request: RequestLike, user: User) -> Response:
+        """Answer a request for a discovery document, or for a resource."""
         if not is_resource_path(request.path):
             document = discovery.respond(self.registry, request)
             if document is None:
@@ -141,6 +142,7 @@ class ApiServer:
             self._crd_registrar.after_write(call.resource)
 
     async def _handle_write(self, call: Call) -> Response:
+        """Answer a write, a review, or a subresource."""
         now = call.now
         result = await self._subresource_handler.handle(call)
         if result is not None:
@@ -170,6 +172,7 @@ class ApiServer:
         return object_response(call, result.code, result.object, now)
 
     def _check_verb(self, call: Call) -> str:
+        """The verb of a call; raises `StatusError` where the resource does not support it."""
         subresource = call.resource.subresource(call.target.subresource)
         verbs = subresource.verbs if subresource is not None else call.resource.verbs
         if call.verb not in verbs:

@@ -37,7 +37,7 @@ def _resource(
     )
 
 
-def _cluster(
+def _cluster_resource(
     group: str,
     kind: str,
     plural: str,
@@ -68,12 +68,12 @@ _CORE = (
     _resource("", "ConfigMap", "configmaps", short=("cm",)),
     _resource("", "Endpoints", "endpoints", short=("ep",)),
     _resource("", "Event", "events", short=("ev",)),
-    _cluster(
+    _cluster_resource(
         "", "Namespace", "namespaces", _FINALIZE, _STATUS, short=("ns",), verbs=_NO_COLLECTION
     ),
-    _cluster("", "Node", "nodes", _STATUS, short=("no",)),
+    _cluster_resource("", "Node", "nodes", _STATUS, short=("no",)),
     _resource("", "PersistentVolumeClaim", "persistentvolumeclaims", _STATUS, short=("pvc",)),
-    _cluster("", "PersistentVolume", "persistentvolumes", _STATUS, short=("pv",)),
+    _cluster_resource("", "PersistentVolume", "persistentvolumes", _STATUS, short=("pv",)),
     _resource("", "Pod", "pods", _BINDING, _EVICTION, _STATUS, short=("po",), categories=_ALL),
     _resource("", "Secret", "secrets"),
     _resource("", "ServiceAccount", "serviceaccounts", _TOKEN, short=("sa",)),
@@ -95,61 +95,65 @@ _APPS = (
 _AUTHORIZATION = "authorization.k8s.io"
 _AUTHENTICATION = "authentication.k8s.io"
 _REVIEWS = (
-    _cluster(_AUTHENTICATION, "SelfSubjectReview", "selfsubjectreviews", verbs=_CREATE),
-    _cluster(_AUTHENTICATION, "TokenReview", "tokenreviews", verbs=_CREATE),
+    _cluster_resource(_AUTHENTICATION, "SelfSubjectReview", "selfsubjectreviews", verbs=_CREATE),
+    _cluster_resource(_AUTHENTICATION, "TokenReview", "tokenreviews", verbs=_CREATE),
     _resource(
         _AUTHORIZATION, "LocalSubjectAccessReview", "localsubjectaccessreviews", verbs=_CREATE
     ),
-    _cluster(_AUTHORIZATION, "SelfSubjectAccessReview", "selfsubjectaccessreviews", verbs=_CREATE),
-    _cluster(_AUTHORIZATION, "SelfSubjectRulesReview", "selfsubjectrulesreviews", verbs=_CREATE),
-    _cluster(_AUTHORIZATION, "SubjectAccessReview", "subjectaccessreviews", verbs=_CREATE),
+    _cluster_resource(
+        _AUTHORIZATION, "SelfSubjectAccessReview", "selfsubjectaccessreviews", verbs=_CREATE
+    ),
+    _cluster_resource(
+        _AUTHORIZATION, "SelfSubjectRulesReview", "selfsubjectrulesreviews", verbs=_CREATE
+    ),
+    _cluster_resource(_AUTHORIZATION, "SubjectAccessReview", "subjectaccessreviews", verbs=_CREATE),
 )
 
 _NETWORKING = "networking.k8s.io"
 _NETWORK = (
-    _cluster(_NETWORKING, "IngressClass", "ingressclasses"),
+    _cluster_resource(_NETWORKING, "IngressClass", "ingressclasses"),
     _resource(_NETWORKING, "Ingress", "ingresses", _STATUS, short=("ing",)),
-    _cluster(_NETWORKING, "IPAddress", "ipaddresses", short=("ip",)),
+    _cluster_resource(_NETWORKING, "IPAddress", "ipaddresses", short=("ip",)),
     _resource(_NETWORKING, "NetworkPolicy", "networkpolicies", short=("netpol",)),
-    _cluster(_NETWORKING, "ServiceCIDR", "servicecidrs", _STATUS),
+    _cluster_resource(_NETWORKING, "ServiceCIDR", "servicecidrs", _STATUS),
 )
 
 _RBAC_GROUP = "rbac.authorization.k8s.io"
 _RBAC = (
-    _cluster(_RBAC_GROUP, "ClusterRoleBinding", "clusterrolebindings"),
-    _cluster(_RBAC_GROUP, "ClusterRole", "clusterroles"),
+    _cluster_resource(_RBAC_GROUP, "ClusterRoleBinding", "clusterrolebindings"),
+    _cluster_resource(_RBAC_GROUP, "ClusterRole", "clusterroles"),
     _resource(_RBAC_GROUP, "RoleBinding", "rolebindings"),
     _resource(_RBAC_GROUP, "Role", "roles"),
 )
 
 _ADMISSION = "admissionregistration.k8s.io"
 _EXTENSION = (
-    _cluster(
+    _cluster_resource(
         _ADMISSION,
         "MutatingWebhookConfiguration",
         "mutatingwebhookconfigurations",
         categories=_EXTENSIONS,
     ),
-    _cluster(
+    _cluster_resource(
         _ADMISSION,
         "ValidatingAdmissionPolicy",
         "validatingadmissionpolicies",
         _STATUS,
         categories=_EXTENSIONS,
     ),
-    _cluster(
+    _cluster_resource(
         _ADMISSION,
         "ValidatingAdmissionPolicyBinding",
         "validatingadmissionpolicybindings",
         categories=_EXTENSIONS,
     ),
-    _cluster(
+    _cluster_resource(
         _ADMISSION,
         "ValidatingWebhookConfiguration",
         "validatingwebhookconfigurations",
         categories=_EXTENSIONS,
     ),
-    _cluster(
+    _cluster_resource(
         "apiextensions.k8s.io",
         "CustomResourceDefinition",
         "customresourcedefinitions",
@@ -170,9 +174,9 @@ BUILTINS = Builtins(
         *_NETWORK,
         _resource("policy", "PodDisruptionBudget", "poddisruptionbudgets", _STATUS, short=("pdb",)),
         *_RBAC,
-        _cluster("storage.k8s.io", "StorageClass", "storageclasses", short=("sc",)),
+        _cluster_resource("storage.k8s.io", "StorageClass", "storageclasses", short=("sc",)),
         *_EXTENSION,
-        _cluster("scheduling.k8s.io", "PriorityClass", "priorityclasses", short=("pc",)),
+        _cluster_resource("scheduling.k8s.io", "PriorityClass", "priorityclasses", short=("pc",)),
         _resource("coordination.k8s.io", "Lease", "leases"),
         _resource("discovery.k8s.io", "EndpointSlice", "endpointslices"),
     )

@@ -39,19 +39,19 @@ def type_of(api_version: str, kind: str) -> str:
 
 def fields_of(type_name: str) -> tuple[Field, ...] | None:
     """The fields of a type in the order of their numbers, or None for a type not in the table."""
-    return _table().get(type_name)
+    return _types().get(type_name)
 
 
 def is_kind(type_name: str) -> bool:
     """Whether objects of the type have apiVersion and kind."""
-    return type_name in _kinds()
+    return type_name in _kind_names()
 
 
 @cache
 def json_fields(type_name: str) -> dict[str, Field]:
     """The fields of a type by their JSON names, inlined types included."""
     found: dict[str, Field] = {}
-    for field in _table()[type_name]:
+    for field in _types()[type_name]:
         if field.name:
             found[field.name] = field
         else:
@@ -60,18 +60,19 @@ def json_fields(type_name: str) -> dict[str, Field]:
 
 
 @cache
-def _lines() -> list[str]:
+def _read_lines() -> list[str]:
     text = files(__package__).joinpath("builtin_fields.txt").read_text()
     return text.splitlines()[1:]
 
 
 @cache
-def _table() -> dict[str, tuple[Field, ...]]:
+def _types() -> dict[str, tuple[Field, ...]]:
+    """The fields by type name."""
     table: dict[str, list[Field]] = {}
     name = ""
-    for line in _lines():
+    for line in _read_lines():
         if line.startswith(" "):
-            table[name].append(_field(line.split()))
+            table[name].append(_parse_field(line.split()))
         else:
             name = line.partition(" ")[0]
             table[name] = []
@@ -79,21 +80,22 @@ def _table() -> dict[str, tuple[Field, ...]]:
 
 
 @cache
-def _kinds() -> frozenset[str]:
-    return frozenset(line.partition(" ")[0] for line in _lines() if line.endswith(" kind"))
+def _kind_names() -> frozenset[str]:
+    return frozenset(line.partition(" ")[0] for line in _read_lines() if line.endswith(" kind"))
 
 
-def _field(words: list[str]) -> Field:
-    number, name, kind, *notes = words
+def _parse_field(words: list[str]) -> Field:
+    """A field from its line: number, name, type with prefixes, tags."""
+    number, name, kind, *tags_given = words
     bare = kind.lstrip("*[]{}")
-    marks = kind[: len(kind) - len(bare)]
-    tags = dict(note.partition("=")[::2] for note in notes)
+    prefix = kind[: len(kind) - len(bare)]
+    tags = dict(note.partition("=")[::2] for note in tags_given)
     return Field(
         number=int(number),
         name=name.rstrip("!+"),
         type=bare,
-        shape="list" if "[]" in marks else "map" if "{}" in marks else "one",
-        pointer="*" in marks,
+        shape="list" if "[]" in prefix else "map" if "{}" in prefix else "one",
+        pointer="*" in prefix,
         required=name.endswith("!"),
         kept="kept" in tags or (name.endswith("!") and "omitted" not in tags),
         patch=tags.get("patch", ""),

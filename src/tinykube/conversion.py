@@ -21,24 +21,24 @@ def to_served(resource: Resource, stored: Object) -> Object:
     if stored["apiVersion"] == resource.api_version:
         return stored
     if resource.store == "events":
-        return _renamed(stored, _EVENT_NAMES, "events.k8s.io/v1")
+        return _rename_fields(stored, _EVENT_NAMES, "events.k8s.io/v1")
     return {**stored, "apiVersion": resource.api_version}
 
 
 def to_stored(resource: Resource, obj: Object) -> Object:
     """An object of the resource's version in the version that is stored."""
     if resource.store == "events" and resource.group:
-        return _renamed(obj, _CORE_NAMES, "v1")
+        return _rename_fields(obj, _CORE_NAMES, "v1")
     if resource.custom is not None and obj["apiVersion"] != resource.custom.stored_as:
         return {**obj, "apiVersion": resource.custom.stored_as}
     return obj
 
 
-def _renamed(obj: Object, names: dict[str, str], api_version: str) -> Object:
-    made: dict[str, Any] = {
+def _rename_fields(obj: Object, names: dict[str, str], api_version: str) -> Object:
+    renamed: dict[str, Any] = {
         names.get(key, key): value
         for key, value in obj.items()
         if value != "" or not key.startswith("reporting")
     }
-    made["apiVersion"] = api_version
-    return made
+    renamed["apiVersion"] = api_version
+    return renamed

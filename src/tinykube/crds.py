@@ -92,6 +92,7 @@ class CrdRegistrar:
             self._storage.remove(CRDS, "", name, {**crd, "metadata": metadata})
 
     def _on_storage_event(self, event: StorageEvent) -> None:
+        """Register the CRD that changed, or all after a restore."""
         if isinstance(event, Change):
             self._update_registry(event.object, gone=event.type == "DELETED")
             return
@@ -132,6 +133,7 @@ def resources_of(crd: Object) -> tuple[Resource, ...]:
 
 
 def _resource(crd: Object, version: dict[str, Any], stored_as: str) -> Resource:
+    """The resource of one version of a CRD."""
     spec, names = crd["spec"], crd["spec"]["names"]
     endpoints = version.get("subresources") or {}
     subresources: list[Subresource] = []
@@ -204,6 +206,7 @@ class _Reason(Struct, frozen=True):
 
 
 def _conditions(before: list[Object], conflict: _Reason | None, now: str) -> list[Object]:
+    """The conditions of a CRD, those of other types unchanged."""
     known = {condition["type"]: condition for condition in before}
     status = "True" if conflict is None else "False"
     reason = conflict or _Reason("NoConflicts", "no conflicts found")

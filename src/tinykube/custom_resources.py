@@ -13,7 +13,7 @@ _INT32_MAX = 2**31 - 1
 
 def prune_and_default(resource: Resource, value: Object) -> tuple[Object, list[str]]:
     """A copy without unknown fields and with defaults, and the paths of the fields pruned."""
-    custom = _custom(resource)
+    custom = _custom_version(resource)
     made: Object = serializer.clone(value)
     try:
         metadata, unknown_metadata = serializer.decode(
@@ -31,7 +31,7 @@ def prune_and_default(resource: Resource, value: Object) -> tuple[Object, list[s
     return {**kind, "metadata": metadata, **made}, unknown
 
 
-def _custom(resource: Resource) -> CustomVersion:
+def _custom_version(resource: Resource) -> CustomVersion:
     assert resource.custom is not None
     return resource.custom
 
@@ -40,7 +40,7 @@ def validation_errors(
     resource: Resource, obj: Object, old: Object | None = None, subresource: str = ""
 ) -> list[FieldError]:
     """The schema violations of an object, or of its status for that subresource."""
-    custom = _custom(resource)
+    custom = _custom_version(resource)
     wrong_kind = [*_kind_errors(resource, obj)]
     if wrong_kind:
         return wrong_kind
@@ -67,6 +67,7 @@ def _kind_errors(resource: Resource, obj: Object) -> Iterator[FieldError]:
 
 
 def _scale_errors(custom: CustomVersion, obj: Object) -> Iterator[FieldError]:
+    """Replica counts must be non-negative 32-bit integers."""
     if custom.scale is None:
         return
     for path in (custom.scale.spec_replicas_path, custom.scale.status_replicas_path):

@@ -18,7 +18,7 @@ VERSION = "v1.35.4"
 
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
 _CHECKS = {"/healthz": "healthz", "/livez": "livez", "/readyz": "readyz"}
-_kept: WeakKeyDictionary[Registry, tuple[int, dict[tuple[str, str], Response]]] = (
+_cached: WeakKeyDictionary[Registry, tuple[int, dict[tuple[str, str], Response]]] = (
     WeakKeyDictionary()
 )
 
@@ -35,25 +35,25 @@ def respond(registry: Registry, request: RequestLike) -> Response | None:
     answer = _document(registry, path, _aggregated_version(request.accept))
     if answer is None:
         return None
-    return _unless_known(request, answer)
+    return _unless_cached(request, answer)
 
 
 def _document(registry: Registry, path: str, aggregated: str) -> Response | None:
     """The document at a path, cached until the registry changes."""
-    generation, documents = _kept.get(registry, (-1, {}))
+    generation, documents = _cached.get(registry, (-1, {}))
     if generation != registry.generation:
         documents = {}
-        _kept[registry] = (registry.generation, documents)
+        _cached[registry] = (registry.generation, documents)
     key = (path, aggregated if path in ("/api", "/apis") else "")
     if key not in documents:
-        made = _make(registry, path, aggregated)
+        made = _build_document(registry, path, aggregated)
         if made is None:
             return None
         documents[key] = made
     return documents[key]
 
 
-def _make(registry: Registry, path: str, aggregated: str) -> Response | None:
+def _build_document(registry: Registry, path: str, aggregated: str) -> Response | None:
     """Build the document at a path."""
     match path.split("/")[1:]:
         case [""]:
@@ -61,10 +61,12 @@ def _make(registry: Registry, path: str, aggregated: str) -> Response | None:
         case ["version"]:
             return _json(_version())
         case ["api"]:
-            return _aggregate(registry, [Group("", ("v1",))], aggregated) or _json(_CORE_VERSIONS)
+            return _aggregated_list(registry, [Group("", ("v1",))], aggregated) or _json(
+                _CORE_VERSIONS
+            )
         case ["apis"]:
             groups = registry.groups()
-            return _aggregate(registry, groups, aggregated) or _json(_group_list(groups))
+            return _aggregated_list(registry, groups, aggregated) or _json(_group_list(groups))
         case ["api", version]:
             return _resource_list(registry, "", version)
         case ["apis", name]:
@@ -97,7 +99,7 @@ def _openapi_v2(accept: str) -> Response:
     return Response(200, b"\x0a\x032.0", headers)
 
 
-def _unless_known(request: RequestLike, answer: Response) -> Response:
+def _unless_cached(request: RequestLike, answer: Response) -> Response:
     """304 when the ETag of the request is that of the document."""
     known = next((value for name, value in request.headers if name.lower() == "if-none-match"), "")
     etag = answer.headers["etag"]
@@ -175,12 +177,12 @@ def _resource_list(registry: Registry, group: str, version: str) -> Response | N
     found = _resources(registry, group, version)
     if not found:
         return None
-    shown = [entry for resource in found for entry in _classic(resource)]
+    shown = [entry for resource in found for entry in _list_entries(resource)]
     head = {"kind": "APIResourceList", **({"apiVersion": "v1"} if group else {})}
     return _json({**head, "groupVersion": found[0].api_version, "resources": shown})
 
 
-def _classic(resource: Resource) -> Iterable[Object]:
+def _list_entries(resource: Resource) -> Iterable[Object]:
     """The entries of a resource and its subresources in an APIResourceList."""
     yield {
         "name": resource.plural,
@@ -216,21 +218,21 @@ def _aggregated_version(accept: str) -> str:
     return ""
 
 
-def _aggregate(registry: Registry, groups: list[Group], version: str) -> Response | None:
+def _aggregated_list(registry: Registry, groups: list[Group], version: str) -> Response | None:
     if not version:
         return None
     document = {
         "kind": "APIGroupDiscoveryList",
         "apiVersion": f"apidiscovery.k8s.io/{version}",
         "metadata": {},
-        "items": [_discovered_group(registry, group) for group in groups],
+        "items": [_aggregated_group(registry, group) for group in groups],
     }
     return _json(document, _AGGREGATED.format(version=version))
 
 
-def _discovered_group(registry: Registry, group: Group) -> Object:
+def _aggregated_group(registry: Registry, group: Group) -> Object:
     def resources(version: str) -> list[Object]:
-        return [_discovered(one) for one in _resources(registry, group.name, version)]
+        return [_aggregated_resource(one) for one in _resources(registry, group.name, version)]
 
     return {
         "metadata": {"name": group.name} if group.name else {},
@@ -241,39 +243,39 @@ def _discovered_group(registry: Registry, group: Group) -> Object:
     }
 
 
-def _discovered(resource: Resource) -> Object:
+def _aggregated_resource(resource: Resource) -> Object:
     """The entry of a resource in aggregated discovery."""
     return {
         "resource": resource.plural,
-        "responseKind": _own_kind(resource, resource.kind),
+        "responseKind": _response_kind(resource, resource.kind),
         "scope": "Namespaced" if resource.namespaced else "Cluster",
         "singularResource": resource.singular,
         "verbs": list(resource.verbs),
-        **_unless_empty("shortNames", resource.short_names, str),
-        **_unless_empty("categories", resource.categories, str),
-        **_unless_empty(
+        **_optional_list("shortNames", resource.short_names, str),
+        **_optional_list("categories", resource.categories, str),
+        **_optional_list(
             "subresources",
             sorted(resource.subresources, key=lambda sub: sub.name),
-            lambda sub: _discovered_subresource(resource, sub),
+            lambda sub: _aggregated_subresource(resource, sub),
         ),
     }
 
 
-def _discovered_subresource(resource: Resource, sub: Subresource) -> Object:
+def _aggregated_subresource(resource: Resource, sub: Subresource) -> Object:
     foreign = {"group": sub.group, "version": sub.version, "kind": sub.kind}
     return {
         "subresource": sub.name,
-        "responseKind": foreign if sub.group else _own_kind(resource, sub.kind),
+        "responseKind": foreign if sub.group else _response_kind(resource, sub.kind),
         "verbs": list(sub.verbs),
     }
 
 
-def _unless_empty(name: str, values: Iterable[Any], shown: Callable[[Any], Any]) -> Object:
+def _optional_list(name: str, values: Iterable[Any], shown: Callable[[Any], Any]) -> Object:
     found = [shown(value) for value in values]
     return {name: found} if found else {}
 
 
-def _own_kind(resource: Resource, kind: str) -> Object:
+def _response_kind(resource: Resource, kind: str) -> Object:
     """The responseKind; for built-ins group and version are empty, as in the API server."""
     if resource.custom is None:
         return {"group": "", "version": "", "kind": kind}

@@ -12,47 +12,52 @@ def apply_json_patch(document: Any, operations: list[Any]) -> Any:
     for operation in operations:
         if not isinstance(operation, dict):
             raise PatchFailed("an operation is not an object")
-        document = _apply(document, operation)
+        document = _apply_operation(document, operation)
     return document
 
 
-def _apply(document: Any, operation: dict[str, Any]) -> Any:
-    path = _pointer(operation.get("path"))
+def _apply_operation(document: Any, operation: dict[str, Any]) -> Any:
+    path = _parse_pointer(operation.get("path"))
     match operation.get("op"):
         case "add":
-            return _add(document, path, _value(operation))
+            return _add(document, path, _operation_value(operation))
         case "remove":
             return _remove(document, path)
         case "replace":
             # a key that is not there is made, as the API server's library does
-            return _put(document, path, _value(operation))
+            return _replace(document, path, _operation_value(operation))
         case "move":
-            source = _pointer(operation.get("from"))
-            moved = _look(document, source)
+            source = _parse_pointer(operation.get("from"))
+            moved = _value_at(document, source)
             return _add(_remove(document, source), path, moved)
         case "copy":
-            return _add(document, path, _copy(_look(document, _pointer(operation.get("from")))))
+            return _add(
+                document,
+                path,
+                _deep_copy(_value_at(document, _parse_pointer(operation.get("from")))),
+            )
         case "test":
-            if _look_or_none(document, path) != operation.get("value"):
+            if _value_or_none(document, path) != operation.get("value"):
                 raise PatchFailed(f"testing value {operation.get('path')} failed")
             return document
         case other:
             raise PatchFailed(f"Unexpected kind: {other}")
 
 
-def _value(operation: dict[str, Any]) -> Any:
+def _operation_value(operation: dict[str, Any]) -> Any:
     if "value" not in operation:
         raise PatchFailed("missing value")
     return operation["value"]
 
 
-def _pointer(path: Any) -> list[str]:
+def _parse_pointer(path: Any) -> list[str]:
     if not isinstance(path, str) or (path and not path.startswith("/")):
         raise PatchFailed(f"bad path {path!r}")
     return [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]
 
 
 def _index(container: list[Any], part: str, *, end: bool = False) -> int:
+    """The list index of a segment; `-` is the end where that is allowed."""
     if end and part == "-":
         return len(container)
     try:
@@ -64,7 +69,7 @@ def _index(container: list[Any], part: str, *, end: bool = False) -> int:
     return index
 
 
-def _step(container: Any, part: str) -> Any:
+def _child(container: Any, part: str) -> Any:
     """The value of one path segment."""
     if isinstance(container, dict):
         if part not in container:
@@ -75,34 +80,35 @@ def _step(container: Any, part: str) -> Any:
     raise PatchFailed(f"missing path {part!r}")
 
 
-def _look(document: Any, path: list[str]) -> Any:
+def _value_at(document: Any, path: list[str]) -> Any:
     """The value at a path."""
     for part in path:
-        document = _step(document, part)
+        document = _child(document, part)
     return document
 
 
-def _look_or_none(document: Any, path: list[str]) -> Any:
-    parent = _look(document, path[:-1])
+def _value_or_none(document: Any, path: list[str]) -> Any:
+    """The value at a path; None where only the last segment is missing."""
+    parent = _value_at(document, path[:-1])
     if path and isinstance(parent, dict):
         return parent.get(path[-1])
-    return _look(parent, path[-1:])
+    return _value_at(parent, path[-1:])
 
 
 def _add(document: Any, path: list[str], value: Any) -> Any:
     if not path:
         return value
-    parent = _look(document, path[:-1])
+    parent = _value_at(document, path[:-1])
     if isinstance(parent, list):
         parent.insert(_index(parent, path[-1], end=True), value)
         return document
-    return _put(document, path, value)
+    return _replace(document, path, value)
 
 
-def _put(document: Any, path: list[str], value: Any) -> Any:
+def _replace(document: Any, path: list[str], value: Any) -> Any:
     if not path:
         return value
-    parent = _look(document, path[:-1])
+    parent = _value_at(document, path[:-1])
     if isinstance(parent, list):
         parent[_index(parent, path[-1])] = value
     elif isinstance(parent, dict):
@@ -115,8 +121,8 @@ def _put(document: Any, path: list[str], value: Any) -> Any:
 def _remove(document: Any, path: list[str]) -> Any:
     if not path:
         return None
-    parent = _look(document, path[:-1])
-    _step(parent, path[-1])
+    parent = _value_at(document, path[:-1])
+    _child(parent, path[-1])
     if isinstance(parent, list):
         del parent[_index(parent, path[-1])]
     else:
@@ -124,7 +130,7 @@ def _remove(document: Any, path: list[str]) -> Any:
     return document
 
 
-def _copy(value: Any) -> Any:
+def _deep_copy(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _copy(inner) for key, inner in value.items()}
-    return [_copy(inner) for inner in value] if isinstance(value, list) else value
+        return {key: _deep_copy(inner) for key, inner in value.items()}
+    return [_deep_copy(inner) for inner in value] if isinstance(value, list) else value

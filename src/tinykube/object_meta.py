@@ -96,7 +96,7 @@ def metadata_errors(
     if namespace:
         for problem in dns1123_label_problems(namespace):
             yield invalid("metadata.namespace", namespace, problem)
-    yield from _common_errors(metadata)
+    yield from _label_and_reference_errors(metadata)
     if builtin:
         yield from _finalizer_errors(metadata)
 
@@ -108,7 +108,7 @@ def path_segment_errors(metadata: dict[str, Any]) -> Iterator[FieldError]:
         yield invalid("metadata.name", name, problem)
 
 
-def _common_errors(metadata: dict[str, Any]) -> Iterator[FieldError]:
+def _label_and_reference_errors(metadata: dict[str, Any]) -> Iterator[FieldError]:
     yield from label_errors(metadata.get("labels") or {}, "metadata.labels")
     yield from _annotation_errors(metadata.get("annotations") or {})
     yield from _owner_errors(metadata.get("ownerReferences") or ())
@@ -161,10 +161,10 @@ def _owner_errors(owners: list[dict[str, Any]] | tuple[()]) -> Iterator[FieldErr
             "Only one reference can have Controller set to true. "
             f'Found "true" in references for {first} and {last}'
         )
-        yield invalid(field, [_in_order(owner) for owner in owners], detail)
+        yield invalid(field, [_in_go_order(owner) for owner in owners], detail)
 
 
-def _in_order(owner: dict[str, Any]) -> dict[str, Any]:
+def _in_go_order(owner: dict[str, Any]) -> dict[str, Any]:
     """An owner reference in Go's field order."""
     names = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
     return {name: owner[name] for name in names if name in owner}
@@ -177,12 +177,12 @@ def metadata_update_errors(
     for problem in rule(new["name"]):
         yield invalid("metadata.name", new["name"], problem)
     for _ in range(4 if builtin else 3):
-        yield from _common_errors(new)
+        yield from _label_and_reference_errors(new)
     for _ in range(2):
-        yield from _change_errors(new, old)
+        yield from _immutable_errors(new, old)
 
 
-def _change_errors(new: dict[str, Any], old: dict[str, Any]) -> Iterator[FieldError]:
+def _immutable_errors(new: dict[str, Any], old: dict[str, Any]) -> Iterator[FieldError]:
     if old.get("deletionTimestamp"):
         known = old.get("finalizers") or ()
         added = [finalizer for finalizer in new.get("finalizers") or () if finalizer not in known]

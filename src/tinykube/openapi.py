@@ -37,17 +37,17 @@ _PACKAGES = {
 _WRITE_PARAMETERS = ("dryRun", "fieldManager", "fieldValidation", "pretty")
 
 
-def document(registry: Registry, place: str, version: str) -> Object | None:
+def document(registry: Registry, path: str, version: str) -> Object | None:
     """The index for an empty path, else the document of a group version like `apis/apps/v1`."""
     groups = _group_versions(registry)
-    if not place:
+    if not path:
         links = {name: {"serverRelativeURL": _link(name, own)} for name, own in groups.items()}
         return {"paths": links}
-    if place not in groups:
+    if path not in groups:
         return None
     schemas: Object = {}
     paths: Object = {}
-    for resource in groups[place]:
+    for resource in groups[path]:
         _add_schemas(schemas, resource)
         paths |= _paths(resource)
     return {
@@ -66,10 +66,10 @@ def _group_versions(registry: Registry) -> dict[str, list[Resource]]:
     return found
 
 
-def _link(place: str, resources: list[Resource]) -> str:
+def _link(path: str, resources: list[Resource]) -> str:
     """The URL of a document, with a hash by which clients cache it."""
     digest = hashlib.sha256(msgspec.msgpack.encode([_identity(one) for one in resources]))
-    return f"/openapi/v3/{place}?hash={digest.hexdigest()[:32].upper()}"
+    return f"/openapi/v3/{path}?hash={digest.hexdigest()[:32].upper()}"
 
 
 def _identity(resource: Resource) -> Any:

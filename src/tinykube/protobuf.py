@@ -33,11 +33,11 @@ def decode_body(body: bytes) -> dict[str, Any]:
     type_name = type_of(api_version, kind)
     if fields_of(type_name) is None:
         raise NotDecodable(f'no kind "{kind}" is registered for version "{api_version}"')
-    decoded = _message(type_name, _buffer(envelope.get(2, b"")))
+    decoded = _decode_message(type_name, _buffer(envelope.get(2, b"")))
     return {"apiVersion": api_version, "kind": kind, **decoded}
 
 
-def _message(type_name: str, buffer: memoryview) -> dict[str, Any]:
+def _decode_message(type_name: str, buffer: memoryview) -> dict[str, Any]:
     """Decode one message; unknown fields are skipped."""
     fields = {field.number: field for field in fields_of(type_name) or ()}
     decoded: dict[str, Any] = {}
@@ -46,14 +46,14 @@ def _message(type_name: str, buffer: memoryview) -> dict[str, Any]:
         if field is None:
             continue
         if not field.name:
-            decoded |= _message(field.type, _buffer(wire))
+            decoded |= _decode_message(field.type, _buffer(wire))
         elif field.shape == "list":
-            decoded.setdefault(field.name, []).append(_value(field.type, wire))
+            decoded.setdefault(field.name, []).append(_decode_value(field.type, wire))
         elif field.shape == "map":
-            key, value = _entry(field, wire)
+            key, value = _decode_map_entry(field, wire)
             decoded.setdefault(field.name, {})[key] = value
         else:
-            value = _value(field.type, wire)
+            value = _decode_value(field.type, wire)
             if not _is_left_out(field, value):
                 decoded[field.name] = value
     return decoded
@@ -66,14 +66,14 @@ def _is_left_out(field: Field, value: Any) -> bool:
     return not (field.pointer or field.kept or field.is_message) and value in ("", 0)
 
 
-def _entry(field: Field, wire: Wire) -> tuple[str, Any]:
+def _decode_map_entry(field: Field, wire: Wire) -> tuple[str, Any]:
     """One entry of a map, which is encoded as a message of key and value."""
     entry = dict(_wire_fields(_buffer(wire)))
     default: Wire = 0 if field.type in ("bool", "int32", "int64") else b""
-    return _text(entry.get(1, b"")), _value(field.type, entry.get(2, default))
+    return _text(entry.get(1, b"")), _decode_value(field.type, entry.get(2, default))
 
 
-def _value(type_name: str, wire: Wire) -> Any:
+def _decode_value(type_name: str, wire: Wire) -> Any:
     """Decode one value; types with a JSON form of their own are messages on the wire."""
     match type_name:
         case "string":
@@ -81,16 +81,16 @@ def _value(type_name: str, wire: Wire) -> Any:
         case "bool":
             return bool(_number(wire))
         case "int32" | "int64":
-            return _signed(_number(wire))
+            return _to_signed(_number(wire))
         case "bytes":
             return base64.b64encode(_buffer(wire)).decode()
         case _ if "." in type_name:
-            return _message(type_name, _buffer(wire))
+            return _decode_message(type_name, _buffer(wire))
         case _:
-            return _special(type_name, dict(_wire_fields(_buffer(wire))), wire)
+            return _decode_special(type_name, dict(_wire_fields(_buffer(wire))), wire)
 
 
-def _special(type_name: str, parts: dict[int, Wire], wire: Wire) -> Any:
+def _decode_special(type_name: str, parts: dict[int, Wire], wire: Wire) -> Any:
     match type_name:
         case "time" | "microtime":
             return _timestamp(parts, digits=6 if type_name == "microtime" else 0)
@@ -98,10 +98,10 @@ def _special(type_name: str, parts: dict[int, Wire], wire: Wire) -> Any:
             return _text(parts.get(1, b"0"))
         case "intorstring":
             is_text = parts.get(1, 0) == 1
-            return _text(parts.get(3, b"")) if is_text else _signed(_number(parts.get(2, 0)))
+            return _text(parts.get(3, b"")) if is_text else _to_signed(_number(parts.get(2, 0)))
         case "json":
             raw = bytes(_buffer(parts.get(1, b"")))
-            return _json(raw) if raw else None
+            return _decode_json(raw) if raw else None
         case "items":
             return [_text(item) for number, item in _wire_fields(_buffer(wire)) if number == 1]
         case _:
@@ -110,7 +110,7 @@ def _special(type_name: str, parts: dict[int, Wire], wire: Wire) -> Any:
 
 def _timestamp(parts: dict[int, Wire], digits: int) -> str | None:
     """RFC 3339 in UTC; None for Go's zero time, which is an empty message."""
-    seconds, nanos = (_signed(_number(parts.get(number, 0))) for number in (1, 2))
+    seconds, nanos = (_to_signed(_number(parts.get(number, 0))) for number in (1, 2))
     if not seconds and not nanos:
         return None
     try:
@@ -120,7 +120,7 @@ def _timestamp(parts: dict[int, Wire], digits: int) -> str | None:
     return f"{moment}.{nanos // 1000:06d}Z" if digits else f"{moment}Z"
 
 
-def _json(raw: bytes) -> Any:
+def _decode_json(raw: bytes) -> Any:
     try:
         return msgspec.json.decode(raw)
     except msgspec.DecodeError as error:
@@ -169,7 +169,7 @@ def _slice(buffer: memoryview, at: int, size: int) -> memoryview:
     return buffer[at : at + size]
 
 
-def _signed(number: int) -> int:
+def _to_signed(number: int) -> int:
     """Negative numbers are encoded as 64-bit two's complement."""
     return number - (1 << 64) if number >> 63 else number
 

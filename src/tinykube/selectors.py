@@ -33,10 +33,10 @@ class Requirement(Struct, frozen=True):
             case "!":
                 return not present
             case ">" | "<":
-                return present and _ordered(self.operator, labels[self.key], self.values[0])
+                return present and _compare(self.operator, labels[self.key], self.values[0])
 
 
-def _ordered(operator: str, left: str, right: str) -> bool:
+def _compare(operator: str, left: str, right: str) -> bool:
     try:
         return int(left) > int(right) if operator == ">" else int(left) < int(right)
     except ValueError:
@@ -146,11 +146,12 @@ def _parse_fields(resource: Resource, text: str) -> tuple[FieldTerm, ...]:
         if found is None:
             raise bad_request(f"invalid selector: '{text}'; can't understand '{part}'")
         path, operator, value = found.groups()
-        terms.append(FieldTerm(_known_field(resource, path), value, operator != "!="))
+        terms.append(FieldTerm(_check_field(resource, path), value, operator != "!="))
     return tuple(terms)
 
 
-def _known_field(resource: Resource, path: str) -> str:
+def _check_field(resource: Resource, path: str) -> str:
+    """The path of a field that the resource can be selected by."""
     if path == "metadata.name" or (path == "metadata.namespace" and resource.namespaced):
         return path
     if resource.custom is not None:
@@ -190,15 +191,15 @@ class _Tokens:
 def parse_labels(text: str) -> tuple[Requirement, ...]:
     """Parse a label selector in text form."""
     tokens = _Tokens(text)
-    return tuple(_requirements(tokens))
+    return tuple(_parse_requirements(tokens))
 
 
-def _requirements(tokens: _Tokens) -> Iterator[Requirement]:
+def _parse_requirements(tokens: _Tokens) -> Iterator[Requirement]:
     while tokens.peek():
         if tokens.peek() in _SYMBOLS and tokens.peek() != "!":
             wanted = "!, identifier, or 'end of string'"
             raise bad_request(f"found '{tokens.peek()}', expected: {wanted}")
-        yield _requirement(tokens)
+        yield _parse_requirement(tokens)
         match tokens.peek():
             case "":
                 return
@@ -210,7 +211,7 @@ def _requirements(tokens: _Tokens) -> Iterator[Requirement]:
                 raise _unexpected(other, "',' or 'end of string'")
 
 
-def _requirement(tokens: _Tokens) -> Requirement:
+def _parse_requirement(tokens: _Tokens) -> Requirement:
     absent = tokens.peek() == "!"
     if absent:
         tokens.take()
@@ -225,31 +226,31 @@ def _requirement(tokens: _Tokens) -> Requirement:
             return Requirement(key, "exists")
         case "=" | "==":
             tokens.take()
-            return Requirement(key, "=", (_value(tokens, key),))
+            return Requirement(key, "=", (_parse_value(tokens, key),))
         case "!=":
             tokens.take()
-            return Requirement(key, "!=", (_value(tokens, key),))
+            return Requirement(key, "!=", (_parse_value(tokens, key),))
         case ">" | "<":
             operator: Operator = ">" if tokens.take() == ">" else "<"
-            return Requirement(key, operator, (_number(tokens, key),))
+            return Requirement(key, operator, (_parse_number(tokens, key),))
         case "in" | "notin":
             word: Operator = "in" if tokens.take() == "in" else "notin"
-            return Requirement(key, word, _values(tokens, key))
+            return Requirement(key, word, _parse_values(tokens, key))
         case other:
             raise _unexpected(other, "in, notin, =, ==, !=, gt, lt")
 
 
-def _value(tokens: _Tokens, key: str) -> str:
+def _parse_value(tokens: _Tokens, key: str) -> str:
     if tokens.peek() in ("", ","):
         return ""
     value = tokens.take()
     if value in _SYMBOLS:
         raise _unexpected(value, "identifier")
-    return _checked_value(key, value)
+    return _check_value(key, value)
 
 
-def _number(tokens: _Tokens, key: str) -> str:
-    value = _value(tokens, key)
+def _parse_number(tokens: _Tokens, key: str) -> str:
+    value = _parse_value(tokens, key)
     if not value.lstrip("-").isdecimal():
         raise bad_request(
             f'unable to parse requirement: values[0]: Invalid value: "{value}": '
@@ -258,7 +259,7 @@ def _number(tokens: _Tokens, key: str) -> str:
     return value
 
 
-def _values(tokens: _Tokens, key: str) -> tuple[str, ...]:
+def _parse_values(tokens: _Tokens, key: str) -> tuple[str, ...]:
     opened = tokens.take()
     if opened != "(":
         raise _unexpected(opened, "'('")
@@ -273,7 +274,7 @@ def _values(tokens: _Tokens, key: str) -> tuple[str, ...]:
             case "":
                 raise _unexpected("", "',' or ')'")
             case _:
-                values.append(_checked_value(key, token))
+                values.append(_check_value(key, token))
 
 
 def _unexpected(found: str, expected: str) -> StatusError:
@@ -288,7 +289,7 @@ def _check_key(key: str) -> None:
         )
 
 
-def _checked_value(key: str, value: str) -> str:
+def _check_value(key: str, value: str) -> str:
     if not is_label_value(value):
         problems = "; ".join(label_value_problems(value))
         raise bad_request(
@@ -303,7 +304,7 @@ def matches_labels(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bo
     if any(labels.get(key) != value for key, value in wanted.items()):
         return False
     return all(
-        _expression(expression).holds(labels)
+        _requirement_of(expression).holds(labels)
         for expression in selector.get("matchExpressions") or ()
     )
 
@@ -316,7 +317,7 @@ _EXPRESSIONS: dict[str, Operator] = {
 }
 
 
-def _expression(expression: Mapping[str, Any]) -> Requirement:
+def _requirement_of(expression: Mapping[str, Any]) -> Requirement:
     operator = _EXPRESSIONS[expression["operator"]]
     return Requirement(expression["key"], operator, tuple(expression.get("values") or ()))
 
@@ -325,7 +326,7 @@ def selector_text(selector: Mapping[str, Any]) -> str:
     """A LabelSelector object in text form."""
     terms = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
     for expression in selector.get("matchExpressions") or ():
-        requirement = _expression(expression)
+        requirement = _requirement_of(expression)
         values = ",".join(sorted(requirement.values))
         match requirement.operator:
             case "exists":

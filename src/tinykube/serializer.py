@@ -231,6 +231,7 @@ def _zero_value(field: Field) -> Any:
 
 
 def _mismatch(value: Any, owner: str, path: str, wanted: str) -> TypeMismatch:
+    """The error for a value that does not have the Go type `wanted`."""
     struct = owner.rpartition(".")[2]
     kind = _go_kind(value).partition(" ")[0]
     converted = f"unrecognized type: {wanted}"

@@ -37,6 +37,7 @@ class ServiceAllocator:
         storage.subscribe(self._on_storage_event, "services")
 
     def _on_storage_event(self, event: StorageEvent) -> None:
+        """Keep the index of node ports up to date."""
         match event:
             case Change():
                 for port in _node_ports(event.before or {}):
@@ -80,6 +81,7 @@ class ServiceAllocator:
         return service
 
     def _choose_families(self, service: Object, old: Object | None) -> None:
+        """Set ipFamilyPolicy and ipFamilies."""
         spec = service["spec"]
         ranges = self._ranges()
         headless = spec.get("clusterIP") == "None"
@@ -104,6 +106,7 @@ class ServiceAllocator:
         spec["ipFamilies"] = families
 
     def _choose_addresses(self, service: Object, allocated: list[str]) -> None:
+        """Set clusterIP and clusterIPs."""
         spec = service["spec"]
         if spec.get("clusterIP") == "None":
             spec["clusterIPs"] = ["None"]
@@ -121,6 +124,7 @@ class ServiceAllocator:
     def _check_free(
         self, service: Object, address: str, chosen: list[str], allocated: list[str]
     ) -> None:
+        """Raise `StatusError` unless an address is in a range and unallocated."""
         if address in allocated:
             return
         ranges = [network for networks in self._ranges().values() for network in networks]
@@ -168,6 +172,7 @@ class ServiceAllocator:
         yield from range(1, min(last, 1 << 20) + 1)
 
     def _reserve(self, address: str, service: Object) -> None:
+        """Create the IPAddress of a cluster IP."""
         namespace, name = name_of(service)
         family = _family(address)
         made: Object = {
@@ -198,6 +203,7 @@ class ServiceAllocator:
             self._storage.remove(IPADDRESSES, "", key)
 
     def _choose_ports(self, service: Object) -> None:
+        """Set node ports and the health-check port."""
         spec = service["spec"]
         if spec.get("type") in ("NodePort", "LoadBalancer"):
             allocate = spec.get("allocateLoadBalancerNodePorts", True)

@@ -26,7 +26,7 @@ def strategic_merge(type_name: str, target: Object, patch: Object) -> Object:
         case None | "merge":
             pass
         case "replace":
-            return dict(_stripped(patch))
+            return dict(_strip_directives(patch))
         case "delete":
             return {}
         case other:
@@ -36,11 +36,12 @@ def strategic_merge(type_name: str, target: Object, patch: Object) -> Object:
         if not key.startswith("$"):
             _merge_field(merged, key, value, fields.get(key), patch)
     _delete_primitives(merged, patch)
-    _order_only(merged, patch, fields)
-    return _retained(merged, patch)
+    _apply_order(merged, patch, fields)
+    return _retain_keys(merged, patch)
 
 
 def _merge_field(merged: Object, key: str, value: Any, field: Field | None, patch: Object) -> None:
+    """Merge one field of the patch, by its type and patch strategy."""
     if value is None:
         merged.pop(key, None)
         return
@@ -55,41 +56,42 @@ def _merge_field(merged: Object, key: str, value: Any, field: Field | None, patc
             inner = type_name if field is not None and field.shape == "one" else ""
             merged[key] = strategic_merge(inner, {}, value)
         case list(), list() | None if field is not None and "merge" in strategy:
-            merged[key] = _merged_list(field, current or [], value, patch.get(_ORDER + key))
+            merged[key] = _merge_list(field, current or [], value, patch.get(_ORDER + key))
         case list(), _:
-            merged[key] = [_stripped(element) for element in value]
+            merged[key] = [_strip_directives(element) for element in value]
         case _:
             merged[key] = value
 
 
-def _merged_list(field: Field, current: list[Any], patch: list[Any], order: Any) -> list[Any]:
+def _merge_list(field: Field, current: list[Any], patch: list[Any], order: Any) -> list[Any]:
+    """Merge a list by its merge key, or as a set."""
     if not field.is_message:
         added = [value for value in dict.fromkeys(patch) if value not in current]
-        return _ordered([*current, *added], current, order or patch, "")
+        return _sort_elements([*current, *added], current, order or patch, "")
     key = field.merge_key
     if any(isinstance(e, dict) and e.get(_DIRECTIVE) == "replace" for e in patch):
-        return [_stripped(e) for e in patch if _DIRECTIVE not in e]
+        return [_strip_directives(e) for e in patch if _DIRECTIVE not in e]
     merged = list(current)
     for element in patch:
         if not isinstance(element, dict):
             raise BadDirective("Invalid type of patch element")
         if key not in element:
             raise KeyMissing(f"map: {_go_map(element)} does not contain declared merge key: {key}")
-        at = _position(merged, key, element[key])
+        at = _find_element(merged, key, element[key])
         if element.get(_DIRECTIVE) == "delete":
             merged = [e for e in merged if e.get(key) != element[key]]
         elif at is None:
             merged.append(strategic_merge(field.type, {}, element))
         else:
             merged[at] = strategic_merge(field.type, merged[at], element)
-    return _ordered(merged, current, order or patch, key)
+    return _sort_elements(merged, current, order or patch, key)
 
 
-def _position(elements: list[Any], key: str, value: Any) -> int | None:
+def _find_element(elements: list[Any], key: str, value: Any) -> int | None:
     return next((i for i, e in enumerate(elements) if e.get(key) == value), None)
 
 
-def _ordered(merged: list[Any], current: list[Any], order: Any, key: str) -> list[Any]:
+def _sort_elements(merged: list[Any], current: list[Any], order: Any, key: str) -> list[Any]:
     """The elements in the patch's order, the others at their places among them."""
     if not isinstance(order, list):
         return merged
@@ -115,6 +117,7 @@ def _identity(element: Any, key: str) -> Any:
 
 
 def _delete_primitives(merged: Object, patch: Object) -> None:
+    """Apply $deleteFromPrimitiveList."""
     for directive, values in patch.items():
         if directive.startswith(_DELETE):
             key = directive.removeprefix(_DELETE)
@@ -124,7 +127,7 @@ def _delete_primitives(merged: Object, patch: Object) -> None:
                 merged[key] = [value for value in merged[key] if value not in values]
 
 
-def _order_only(merged: Object, patch: Object, fields: dict[str, Field]) -> None:
+def _apply_order(merged: Object, patch: Object, fields: dict[str, Field]) -> None:
     """Apply $setElementOrder to lists that the patch does not change."""
     for directive, order in patch.items():
         if directive.startswith(_ORDER):
@@ -132,10 +135,11 @@ def _order_only(merged: Object, patch: Object, fields: dict[str, Field]) -> None
             field = fields.get(key)
             if key not in patch and field is not None and isinstance(merged.get(key), list):
                 merge_key = field.merge_key if field.is_message else ""
-                merged[key] = _ordered(merged[key], merged[key], order, merge_key)
+                merged[key] = _sort_elements(merged[key], merged[key], order, merge_key)
 
 
-def _retained(merged: Object, patch: Object) -> Object:
+def _retain_keys(merged: Object, patch: Object) -> Object:
+    """Apply $retainKeys."""
     retained = patch.get(_RETAIN)
     if retained is None:
         return merged
@@ -144,15 +148,15 @@ def _retained(merged: Object, patch: Object) -> Object:
     return {key: value for key, value in merged.items() if key in retained}
 
 
-def _stripped(value: Any) -> Any:
+def _strip_directives(value: Any) -> Any:
     """A value of a patch without directives and nulls."""
     if isinstance(value, dict):
         return {
-            key: _stripped(inner)
+            key: _strip_directives(inner)
             for key, inner in value.items()
             if inner is not None and not key.startswith("$")
         }
-    return [_stripped(inner) for inner in value] if isinstance(value, list) else value
+    return [_strip_directives(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _go_map(value: Object) -> str:

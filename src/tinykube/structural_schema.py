@@ -55,6 +55,7 @@ def _prune(schema: Schema | None, value: Any, path: str, unknown: list[str]) -> 
 
 
 def _keeps_unknown_fields(schema: Schema | None) -> bool:
+    """Whether a schema allows fields that it does not name."""
     if schema is None:
         return False
     if schema.get("x-kubernetes-preserve-unknown-fields"):
@@ -256,6 +257,7 @@ def _embedded_errors(value: dict[str, Any], path: str) -> Iterator[FieldError]:
 
 
 def _combination_errors(schema: Schema, value: Any, path: str) -> Iterator[FieldError]:
+    """Violations of anyOf, oneOf, allOf and not."""
     if schema.get("x-kubernetes-int-or-string"):
         return  # its anyOf repeats the type check
     for name, combine in (("anyOf", _any_of), ("oneOf", _one_of), ("allOf", _all_of)):

@@ -117,6 +117,7 @@ def decode_object(call: Call) -> Object:
 
 
 def _parse_object(call: Call) -> Object:
+    """The body as a JSON object; raises `StatusError` for anything else."""
     kind = call.resource.kind
     try:
         value = parse(call.request)
@@ -152,6 +153,7 @@ def _summary(body: bytes) -> str:
 
 
 def _decode_builtin(call: Call, value: Object, kind: str, api_version: str) -> Object:
+    """Decode an object of a built-in kind, and report its strict errors."""
     sent_kind = value.get("kind") or kind
     sent_version = value.get("apiVersion") or api_version
     version = str(sent_version).rpartition("/")[2]
@@ -210,6 +212,7 @@ def duplicate_fields(body: bytes) -> list[str]:
 
 
 def _kind_mismatch(sent_kind: str, sent_version: str, kind: str) -> str:
+    """The message for an object of another kind."""
     if fields_of(type_of(sent_version, sent_kind)) is None:
         return (
             f'no kind "{sent_kind}" is registered for version "{sent_version}" '
@@ -220,6 +223,7 @@ def _kind_mismatch(sent_kind: str, sent_version: str, kind: str) -> str:
 
 
 def _decode_custom(call: Call, value: Object) -> Object:
+    """Decode a custom resource, and report its strict errors."""
     resource = call.resource
     kind = resource.kind
     if not value.get("kind"):

@@ -22,13 +22,13 @@ from tinykube.errors import (
 from tinykube.handlers import bodies
 from tinykube.handlers.calls import Call
 from tinykube.handlers.reads import check_list_options, selector_for
-from tinykube.namespace_lifecycle import IMMORTAL
 from tinykube.object_meta import timestamp
 from tinykube.resources import Object, Resource
 from tinykube.service_allocator import ServiceAllocator
 from tinykube.storage import Storage
 from tinykube.strategies import strategy_for
 
+_IMMORTAL_NAMESPACES = frozenset(("default", "kube-system", "kube-public"))
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 _POLICIES = ("Foreground", "Background", "Orphan", "nil")
 
@@ -163,7 +163,7 @@ class DeleteHandler:
             stored = self._storage.get(resource.store, namespace, name)
             if stored is None:
                 raise not_found(resource, name)
-            if resource.store == "namespaces" and name in IMMORTAL:
+            if resource.store == "namespaces" and name in _IMMORTAL_NAMESPACES:
                 raise not_allowed(resource, name, "this namespace may not be deleted")
             old = to_served(resource, stored)
             _check_preconditions(resource, old, options)
@@ -198,6 +198,7 @@ class DeleteHandler:
     def _remove_from_storage(
         self, resource: Resource, stored: Object, *, dry: bool
     ) -> DeleteResult:
+        """Remove the object; the result is the object or a Status, by its strategy."""
         metadata = stored["metadata"]
         last = stored
         if not dry:
@@ -269,6 +270,7 @@ def _deletion_finalizers(
 
 
 def _propagation(resource: Resource, present: list[str], options: DeleteOptions) -> str:
+    """What happens to dependents: "orphan", "foreground" or empty for background."""
     if resource.store == "events":
         return ""
     if options.orphan_dependents is not None:

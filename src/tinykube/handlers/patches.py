@@ -47,7 +47,7 @@ def patch_function(kind: str, body: bytes, type_name: str) -> Callable[[Object],
         prefix = "" if kind == STRATEGIC_MERGE_PATCH else "error decoding patch: "
         raise bad_request(f"{prefix}{error}") from error
     if kind == JSON_PATCH:
-        return lambda old: _json_patched(old, patch)
+        return lambda old: _apply_json_patch(old, patch)
     if not isinstance(patch, dict):
         raise bad_request(
             f"error decoding patch: json: cannot unmarshal {_go_kind(patch)} into Go value of "
@@ -55,10 +55,10 @@ def patch_function(kind: str, body: bytes, type_name: str) -> Callable[[Object],
         )
     if kind == MERGE_PATCH:
         return lambda old: merge(old, patch)
-    return lambda old: _strategic(type_name, old, patch)
+    return lambda old: _apply_strategic_merge(type_name, old, patch)
 
 
-def _json_patched(old: Object, patch: Any) -> Object:
+def _apply_json_patch(old: Object, patch: Any) -> Object:
     if not isinstance(patch, list):
         raise bad_request(
             f"error decoding patch: json: cannot unmarshal {_go_kind(patch)} into Go value of "
@@ -80,7 +80,7 @@ def _json_patched(old: Object, patch: Any) -> Object:
     return patched
 
 
-def _strategic(type_name: str, old: Object, patch: Object) -> Object:
+def _apply_strategic_merge(type_name: str, old: Object, patch: Object) -> Object:
     try:
         return strategic_merge(type_name, old, patch)
     except BadDirective as error:
@@ -120,25 +120,25 @@ def decode_patched(call: Call, patched: Object) -> Object:
         sent = (patched.get("apiVersion", api_version), patched.get("kind", kind))
         if sent != (api_version, kind):
             detail = f'no kind "{sent[1]}" can stand for {kind} of version "{api_version}"'
-            raise _bad_patch(_json(patched), detail)
+            raise _bad_patch(_encode_json(patched), detail)
         try:
             decoded, unknown = serializer.decode(type_of(api_version, kind), patched)
         except serializer.TypeMismatch as error:
             if media_type(call.request) == STRATEGIC_MERGE_PATCH:
                 text = go_text(parse_json(call.request.body))
                 raise _bad_patch(text, error.in_conversion) from error
-            raise _bad_patch(_json(patched), str(error)) from error
+            raise _bad_patch(_encode_json(patched), str(error)) from error
         decoded = {"kind": kind, "apiVersion": api_version, **decoded}
     problems = [f'unknown field "{path}"' for path in unknown]
     if problems and call.field_validation == "Strict":
-        raise _bad_patch(_json(patched), f"strict decoding error: {', '.join(problems)}")
+        raise _bad_patch(_encode_json(patched), f"strict decoding error: {', '.join(problems)}")
     if call.field_validation == "Warn":
         for problem in problems:
             call.warn(problem)
     return decoded
 
 
-def _json(patched: Object) -> str:
+def _encode_json(patched: Object) -> str:
     return msgspec.json.encode({key: patched[key] for key in sorted(patched)}).decode()
 
 

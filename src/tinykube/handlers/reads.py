@@ -68,7 +68,7 @@ def list_objects(storage: Storage, call: Call, now: datetime) -> Response:
     selector = selector_for(call)
     token = _decode_token(call.option("continue"))
     version = _list_version(storage, call, token)
-    objects = _objects(storage, call, version, token)
+    objects = _objects_at_version(storage, call, version, token)
     if token is not None:
         objects = [obj for obj in objects if _list_key(obj) >= token.start]
     if not selector.matches_all:
@@ -159,9 +159,10 @@ def _list_version(storage: Storage, call: Call, token: _ContinueToken | None) ->
     return wanted if pinned else -1
 
 
-def _objects(
+def _objects_at_version(
     storage: Storage, call: Call, version: int, token: _ContinueToken | None
 ) -> list[Object]:
+    """The objects of a list; raises 410 for a version that is no longer in the history."""
     store, namespace = call.resource.store, call.target.namespace
     if version < 0 or version == storage.version:
         return list(storage.objects(store, namespace))

@@ -48,6 +48,7 @@ def complete_review(review: Object, user: User, tokens: TokenIssuer, now: dateti
 
 
 def _check_attributes(review: Object) -> None:
+    """An access review has either resource or non-resource attributes."""
     if not review["kind"].endswith("SubjectAccessReview"):
         return
     spec = review.get("spec") or {}

@@ -52,6 +52,7 @@ class SubresourceHandler:
                 return None
 
     async def _bind(self, call: Call) -> WriteResult:
+        """Assign a pod to a node."""
         target = bodies.decode_object(call).get("target") or {}
         node = target.get("name", "")
         now = timestamp(call.now)
@@ -80,6 +81,7 @@ class SubresourceHandler:
         return WriteResult(_SUCCESS, 201)
 
     async def _evict(self, call: Call) -> WriteResult:
+        """Delete a pod; disruption budgets are not evaluated."""
         sent = bodies.decode_object(call)
         target = call.target
         pod = self._storage.get("pods", target.namespace, target.name)

@@ -224,6 +224,7 @@ class _Watch:
                 assert_never(entry)
 
     def _encode_change(self, change: Change) -> bytes:
+        """The line of a change; empty when the watch does not select it."""
         if self._namespace and change.object["metadata"].get("namespace") != self._namespace:
             return b""
         kind, obj = change.type, change.object
@@ -269,6 +270,7 @@ class _Watch:
         return {**typed_as, "metadata": metadata}
 
     def _encode_object(self, kind: str, obj: Object) -> bytes:
+        """The line of an object in the negotiated form."""
         match self._form:
             case "object":
                 return encode_event(kind, obj)

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 from msgspec import Struct
 
 from tinykube import custom_resources, object_meta, serializer
 from tinykube.admission import AdmissionAttributes, WebhookAdmission
+from tinykube.builtin_resources import BUILTINS
 from tinykube.builtin_types import type_of
 from tinykube.clock import Clock
 from tinykube.conversion import to_served, to_stored
@@ -19,13 +21,13 @@ from tinykube.errors import (
     invalid_object,
     method_not_allowed,
     name_not_generated,
+    not_allowed,
     not_found,
     stale,
 )
 from tinykube.handlers import bodies, patches
 from tinykube.handlers.calls import Call
 from tinykube.handlers.scale import scale_of, with_replicas
-from tinykube.namespace_lifecycle import check_namespace
 from tinykube.resources import Object, Resource
 from tinykube.service_allocator import ServiceAllocator
 from tinykube.storage import KeyExists, Storage
@@ -35,6 +37,7 @@ from tinykube.strategy import Strategy, desired_state
 UpdateFunc = Callable[[Object], Object]
 """Returns the updated object for the current one."""
 
+_NAMESPACES = BUILTINS.paths["", "v1", "namespaces"]
 _NAME_ATTEMPTS = 8
 _SPEC_ENDPOINTS = ("", "scale", "binding")
 """The object itself and the subresources that write its spec."""
@@ -126,7 +129,7 @@ class WriteHandler:
         object_meta.ensure_namespace_matches(meta, resource, target.namespace)
         strategy.default(obj)
         named = bool(meta.get("name"))
-        check_namespace(self._storage, resource, target.namespace, meta)
+        _check_namespace(self._storage, resource, target.namespace, meta)
         attributes = AdmissionAttributes(call, "CREATE", obj, None)
         obj = await self._admission.mutate(attributes)
         for attempt in range(_NAME_ATTEMPTS):
@@ -180,7 +183,7 @@ class WriteHandler:
         namespace, name = obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
         if self._storage.get(resource.store, namespace, name) is not None:
             raise KeyExists(name)
-        check_namespace(self._storage, resource, namespace, obj["metadata"])
+        _check_namespace(self._storage, resource, namespace, obj["metadata"])
         dry = call.dry_run
         if resource.store == "services":
             obj = self._allocator.allocate(obj, None, dry_run=dry)
@@ -228,6 +231,7 @@ class WriteHandler:
     def _check_preconditions(
         self, resource: Resource, strategy: Strategy, new: Object, old: Object
     ) -> None:
+        """The uid and resourceVersion of an update must be those of the object."""
         meta, present = new["metadata"], old["metadata"]
         if meta.get("uid") and meta["uid"] != present["uid"]:
             raise conflict(
@@ -248,6 +252,7 @@ class WriteHandler:
             raise stale(resource, present["name"])
 
     def _before_update(self, call: Call, strategy: Strategy, new: Object, old: Object) -> Object:
+        """The update with its system fields, prepared by the strategy, and its generation."""
         meta = dict(new["metadata"])
         made = {**new, "metadata": meta}
         object_meta.keep_system_fields(meta, old["metadata"])
@@ -281,6 +286,7 @@ class WriteHandler:
             raise invalid_object(resource.kind, resource.group, name, errors)
 
     def _store_change(self, call: Call, new: Object, old: Object) -> Object:
+        """Store an update, or remove the object when its deletion is complete."""
         resource, dry = call.resource, call.dry_run
         if resource.store == "services" and call.target.subresource in _SPEC_ENDPOINTS:
             new = self._allocator.allocate(new, old, dry_run=dry)
@@ -324,6 +330,7 @@ def _reset_status(resource: Resource, obj: Object) -> None:
 
 
 def _with_new_status(resource: Resource, new: Object, old: Object) -> Object:
+    """The old object with the new status, and the metadata that a status update may change."""
     status = {"status": new["status"]} if "status" in new else {}
     rest = {key: value for key, value in old.items() if key not in ("status", "metadata")}
     if resource.custom is not None:
@@ -344,6 +351,7 @@ def _with_new_status(resource: Resource, new: Object, old: Object) -> Object:
 
 
 def _spec_changed(resource: Resource, strategy: Strategy, new: Object, old: Object) -> bool:
+    """Whether an update increments the generation."""
     if resource.custom is not None and resource.subresource("status") is None:
         return {**new, "metadata": None} != {**old, "metadata": None}
     if strategy.counts_annotations:
@@ -368,3 +376,25 @@ def _etcd_key(resource: Resource, meta: dict[str, str]) -> str:
     return "/".join(
         part for part in ("/registry", folder, meta.get("namespace", ""), meta["name"]) if part
     )
+
+
+def _check_namespace(
+    storage: Storage, resource: Resource, namespace: str, meta: dict[str, Any]
+) -> None:
+    """Raise `StatusError` for a namespace that does not exist or is terminating."""
+    if not resource.namespaced or not namespace or "list" not in resource.verbs:
+        return
+    found = storage.get("namespaces", "", namespace)
+    if found is None:
+        raise not_found(_NAMESPACES, namespace)
+    if found["metadata"].get("deletionTimestamp"):
+        cause = {
+            "reason": "NamespaceTerminating",
+            "message": f"namespace {namespace} is being terminated",
+            "field": "metadata.namespace",
+        }
+        why = (
+            f"unable to create new content in namespace {namespace} because it is being terminated"
+        )
+        name = meta.get("name") or meta.get("generateName", "")
+        raise not_allowed(resource, name, why, [cause])

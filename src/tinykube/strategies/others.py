@@ -77,7 +77,7 @@ def config_map_errors(found: Object) -> Iterator[FieldError]:
         yield too_long("", _TOTAL)
 
 
-def _frozen(new: Object, old: Object, fields: tuple[str, ...]) -> Iterator[FieldError]:
+def _immutable_errors(new: Object, old: Object, fields: tuple[str, ...]) -> Iterator[FieldError]:
     """Errors of changes to an immutable ConfigMap or Secret."""
     if not old.get("immutable"):
         return
@@ -90,7 +90,7 @@ def _frozen(new: Object, old: Object, fields: tuple[str, ...]) -> Iterator[Field
 
 def config_map_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
     """Errors of changes to an immutable ConfigMap."""
-    yield from _frozen(new, old, ("data", "binaryData"))
+    yield from _immutable_errors(new, old, ("data", "binaryData"))
 
 
 CONFIG_MAP_STRATEGY = Strategy(validate=config_map_errors, validate_update=config_map_update_errors)
@@ -132,7 +132,7 @@ def secret_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
     """The type is immutable, and all data of an immutable Secret."""
     if new.get("type") != old.get("type"):
         yield invalid("type", new.get("type"), "field is immutable")
-    yield from _frozen(new, old, ("data",))
+    yield from _immutable_errors(new, old, ("data",))
 
 
 SECRET_STRATEGY = Strategy(

@@ -194,7 +194,7 @@ _OTHER_CHANGES = (
 
 def pod_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
     """Errors of changes to immutable fields of a pod."""
-    if _fixed(new["spec"]) != _fixed(old["spec"]):
+    if _immutable_fields(new["spec"]) != _immutable_fields(old["spec"]):
         yield forbidden("spec", _OTHER_CHANGES)
     kept = old["spec"].get("tolerations") or []
     if any(toleration not in (new["spec"].get("tolerations") or ()) for toleration in kept):
@@ -204,7 +204,7 @@ def pod_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
         )
 
 
-def _fixed(spec: dict[str, Any]) -> dict[str, Any]:
+def _immutable_fields(spec: dict[str, Any]) -> dict[str, Any]:
     """The immutable fields of a pod spec."""
     free = ("activeDeadlineSeconds", "tolerations", "schedulingGates")
     fixed = {key: value for key, value in spec.items() if key not in free}

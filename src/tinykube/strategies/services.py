@@ -69,30 +69,30 @@ def prepare_service_update(service: Object, old: Object) -> None:
     if spec.get("ports"):
         spec["ports"] = [dict(port) for port in spec["ports"]]
     service["spec"] = spec
-    _follow_cluster_ip(spec, before)
+    _sync_cluster_ips(spec, before)
     was, now = before.get("type"), spec.get("type")
     if was != "ExternalName" and now == "ExternalName":
-        _give_up(spec, before, (*_ADDRESSING, "internalTrafficPolicy"))
+        _drop_unchanged(spec, before, (*_ADDRESSING, "internalTrafficPolicy"))
     elif "ExternalName" not in (was, now):
         for field in ("clusterIP", "clusterIPs"):
             if not spec.get(field) and before.get(field):
                 spec[field] = before[field]
     _keep_node_ports(spec, before)
     if was == "LoadBalancer" != now:
-        _give_up(spec, before, ("allocateLoadBalancerNodePorts", "loadBalancerClass"))
+        _drop_unchanged(spec, before, ("allocateLoadBalancerNodePorts", "loadBalancerClass"))
         service["status"] = {**service.get("status", {}), "loadBalancer": {}}
     if was in _EXPOSED and now not in _EXPOSED:
-        _give_up(spec, before, ("externalTrafficPolicy", "healthCheckNodePort"))
+        _drop_unchanged(spec, before, ("externalTrafficPolicy", "healthCheckNodePort"))
 
 
-def _give_up(spec: dict[str, Any], before: dict[str, Any], fields: tuple[str, ...]) -> None:
+def _drop_unchanged(spec: dict[str, Any], before: dict[str, Any], fields: tuple[str, ...]) -> None:
     """Drop unchanged fields that the new type does not have."""
     for field in fields:
         if spec.get(field) == before.get(field):
             spec.pop(field, None)
 
 
-def _follow_cluster_ip(spec: dict[str, Any], before: dict[str, Any]) -> None:
+def _sync_cluster_ips(spec: dict[str, Any], before: dict[str, Any]) -> None:
     """Keep clusterIPs consistent with clusterIP."""
     same_list = spec.get("clusterIPs", []) == before.get("clusterIPs", [])
     if spec.get("clusterIP", "") == before.get("clusterIP", ""):
@@ -146,7 +146,7 @@ def service_errors(service: Object) -> Iterator[FieldError]:
             if port.get("nodePort"):
                 detail = f"may not be used when `type` is '{kind}'"
                 yield forbidden(f"spec.ports[{at}].nodePort", detail)
-    yield from _repeated_ports(ports)
+    yield from _duplicate_port_errors(ports)
 
 
 def _traffic_errors(spec: dict[str, Any], kind: str) -> Iterator[FieldError]:
@@ -211,13 +211,13 @@ def _port_errors(
         yield invalid(f"{field}.port", number, _PORT_RANGE)
     if port.get("protocol") not in PROTOCOLS:
         yield unsupported(f"{field}.protocol", port.get("protocol", ""), PROTOCOLS)
-    yield from _target_errors(port.get("targetPort", 0), f"{field}.targetPort")
+    yield from _target_port_errors(port.get("targetPort", 0), f"{field}.targetPort")
     if port.get("appProtocol"):
         for problem in qualified_name_problems(port["appProtocol"]):
             yield invalid(f"{field}.appProtocol", port["appProtocol"], problem)
 
 
-def _target_errors(target: Any, field: str) -> Iterator[FieldError]:
+def _target_port_errors(target: Any, field: str) -> Iterator[FieldError]:
     if isinstance(target, int):
         if not 1 <= target <= 65535:
             yield invalid(field, target, _PORT_RANGE)
@@ -248,7 +248,7 @@ def _cluster_ip_errors(spec: dict[str, Any], kind: str) -> Iterator[FieldError]:
         yield invalid(field, several, "may only hold up to 2 values")
     for at, address in enumerate(several):
         if address != "None":
-            yield from _family_mismatch(address, at, families)
+            yield from _address_family_errors(address, at, families)
 
 
 def _family_errors(families: list[str], policy: str) -> Iterator[FieldError]:
@@ -262,7 +262,7 @@ def _family_errors(families: list[str], policy: str) -> Iterator[FieldError]:
         yield unsupported("spec.ipFamilyPolicy", policy, policies)
 
 
-def _family_mismatch(address: str, at: int, families: list[str]) -> Iterator[FieldError]:
+def _address_family_errors(address: str, at: int, families: list[str]) -> Iterator[FieldError]:
     field = f"spec.clusterIPs[{at}]"
     try:
         family = f"IPv{ip_address(address).version}"
@@ -276,7 +276,7 @@ def _family_mismatch(address: str, at: int, families: list[str]) -> Iterator[Fie
         yield invalid(field, address, detail)
 
 
-def _repeated_ports(ports: list[dict[str, Any]]) -> Iterator[FieldError]:
+def _duplicate_port_errors(ports: list[dict[str, Any]]) -> Iterator[FieldError]:
     seen: set[tuple[str, int]] = set()
     for at, port in enumerate(ports):
         mark = (port.get("protocol", ""), port.get("port", 0))

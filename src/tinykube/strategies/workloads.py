@@ -161,7 +161,7 @@ def deployment_errors(found: Object) -> Iterator[FieldError]:
     yield from _workload_errors(found)
 
 
-def _fixed_selector(new: Object, old: Object) -> Iterator[FieldError]:
+def _selector_immutable_errors(new: Object, old: Object) -> Iterator[FieldError]:
     if new["spec"].get("selector") != old["spec"].get("selector"):
         yield invalid("spec.selector", new["spec"].get("selector"), "field is immutable")
 
@@ -210,7 +210,7 @@ def _workload(default: Callable[[Object], None]) -> Strategy:
     return Strategy(
         default=default,
         validate=_workload_errors,
-        validate_update=_fixed_selector,
+        validate_update=_selector_immutable_errors,
         tracks_generation=True,
     )
 
@@ -218,7 +218,7 @@ def _workload(default: Callable[[Object], None]) -> Strategy:
 DEPLOYMENT_STRATEGY = Strategy(
     default=default_deployment,
     validate=deployment_errors,
-    validate_update=_fixed_selector,
+    validate_update=_selector_immutable_errors,
     tracks_generation=True,
     counts_annotations=True,
 )

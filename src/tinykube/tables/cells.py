@@ -42,24 +42,24 @@ def human_duration(span: timedelta) -> str:
     if seconds < 120:
         return f"{seconds}s"
     if minutes < 10:
-        return _two(minutes, "m", seconds % 60, "s")
+        return _two_units(minutes, "m", seconds % 60, "s")
     if minutes < 180:
         return f"{minutes}m"
     if hours < 8:
-        return _two(hours, "h", minutes % 60, "m")
+        return _two_units(hours, "h", minutes % 60, "m")
     if hours < 48:
         return f"{hours}h"
     if days < 8:
-        return _two(days, "d", hours % 24, "h")
+        return _two_units(days, "d", hours % 24, "h")
     return f"{days}d" if days < 730 else _years(days)
 
 
 def _years(days: int) -> str:
     years, rest = divmod(days, 365)
-    return _two(years, "y", rest, "d") if years < 8 else f"{years}y"
+    return _two_units(years, "y", rest, "d") if years < 8 else f"{years}y"
 
 
-def _two(large: int, large_unit: str, small: int, small_unit: str) -> str:
+def _two_units(large: int, large_unit: str, small: int, small_unit: str) -> str:
     return f"{large}{large_unit}{small}{small_unit}" if small else f"{large}{large_unit}"
 
 

@@ -42,15 +42,15 @@ def _cell(column: Declared, obj: Object, now: datetime) -> Cell:
         found = find(column.json_path, obj)
     except BadPath:
         return None
-    return _shown(column.type, found[0], now) if found else None
+    return _convert(column.type, found[0], now) if found else None
 
 
-def _shown(kind: str, value: Any, now: datetime) -> Cell:
+def _convert(kind: str, value: Any, now: datetime) -> Cell:
     """The value converted to the type of its column; None when it has another type."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     match kind:
         case "string":
-            return _text(value)
+            return _format_text(value)
         case "integer" if is_number:
             return int(value)
         case "number" if is_number:
@@ -63,7 +63,7 @@ def _shown(kind: str, value: Any, now: datetime) -> Cell:
             return None
 
 
-def _text(value: Any) -> str:
+def _format_text(value: Any) -> str:
     match value:
         case str():
             return value

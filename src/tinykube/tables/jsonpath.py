@@ -67,7 +67,7 @@ def find(path: str, value: Any) -> list[Any]:
     """All values at a path like `.status.conditions[?(@.type=="Ready")].status`."""
     found = [value]
     for step in parse(path):
-        found = [inner for outer in found for inner in _follow(step, outer)]
+        found = [inner for outer in found for inner in _apply_step(step, outer)]
     return found
 
 
@@ -80,18 +80,18 @@ def parse(path: str) -> tuple[Step, ...]:
         token = _TOKEN.match(path, at)
         if token is None:
             raise BadPath(path)
-        steps.append(_step(token))
+        steps.append(_parse_step(token))
         at = token.end()
     return tuple(steps)
 
 
-def _step(token: re.Match[str]) -> Step:
+def _parse_step(token: re.Match[str]) -> Step:
     groups = token.groupdict()
     for quoted in ("name", "quoted", "doubly"):
         if groups[quoted] is not None:
             return Child(_ESCAPE.sub(r"\1", groups[quoted]))
     if groups["filter"] is not None:
-        return _filter(groups["filter"])
+        return _parse_filter(groups["filter"])
     if groups["index"] is not None:
         return Index(int(groups["index"]))
     if groups["start"] is not None:
@@ -100,17 +100,17 @@ def _step(token: re.Match[str]) -> Step:
     return Everything()
 
 
-def _filter(text: str) -> Filter:
+def _parse_filter(text: str) -> Filter:
     found = _COMPARISON.match(text)
     if found is None:
         raise BadPath(text)
     steps = parse(found["path"])
     if found["operator"] is None:
         return Filter(steps, "exists")
-    return Filter(steps, found["operator"], _constant(found["value"]))  # type: ignore[arg-type]  # the pattern holds the operators
+    return Filter(steps, found["operator"], _parse_constant(found["value"]))  # type: ignore[arg-type]  # the pattern holds the operators
 
 
-def _constant(text: str) -> Any:
+def _parse_constant(text: str) -> Any:
     if text[:1] in "'\"" and text[-1:] == text[:1]:
         return text[1:-1]
     if text in ("true", "false"):
@@ -121,7 +121,7 @@ def _constant(text: str) -> Any:
         raise BadPath(text) from error
 
 
-def _follow(step: Step, value: Any) -> Iterator[Any]:
+def _apply_step(step: Step, value: Any) -> Iterator[Any]:
     match step:
         case Child(name):
             if isinstance(value, dict) and name in value:
@@ -132,35 +132,35 @@ def _follow(step: Step, value: Any) -> Iterator[Any]:
         case Slice(start, stop):
             yield from value[start:stop] if isinstance(value, list) else ()
         case Everything():
-            yield from _elements(value)
+            yield from _children(value)
         case Filter():
-            yield from (one for one in _elements(value) if _holds(step, one))
+            yield from (one for one in _children(value) if _filter_matches(step, one))
         case _:
             assert_never(step)
 
 
-def _elements(value: Any) -> list[Any]:
+def _children(value: Any) -> list[Any]:
     if isinstance(value, dict):
         return list(value.values())
     return value if isinstance(value, list) else []
 
 
-def _holds(wanted: Filter, element: Any) -> bool:
+def _filter_matches(wanted: Filter, element: Any) -> bool:
     found = [element]
     for step in wanted.path:
-        found = [inner for outer in found for inner in _follow(step, outer)]
+        found = [inner for outer in found for inner in _apply_step(step, outer)]
     if wanted.operator == "exists" or not found:
         return bool(found)
     left, right = found[0], wanted.value
     if wanted.operator in ("==", "!="):
         return bool(left == right) == (wanted.operator == "==")
     try:
-        return _ordered(wanted.operator, left, right)
+        return _compare(wanted.operator, left, right)
     except TypeError:
         return False
 
 
-def _ordered(operator: str, left: Any, right: Any) -> bool:
+def _compare(operator: str, left: Any, right: Any) -> bool:
     match operator:
         case "<":
             return bool(left < right)

@@ -35,7 +35,7 @@ def pod_cells(pod: Object, now: datetime) -> list[Cell]:
     return [
         name(pod),
         f"{tally.ready}/{total}",
-        _state(pod, tally.reason),
+        _status(pod, tally.reason),
         restarts,
         age(pod, now),
         addresses[0].get("ip", NONE) if addresses else NONE,
@@ -58,7 +58,7 @@ def completion(pod: Object) -> list[dict[str, str]]:
     return [{"type": "Completed", "status": "True", "reason": reason, "message": message}]
 
 
-def _state(pod: Object, reason: str) -> str:
+def _status(pod: Object, reason: str) -> str:
     """The status column: Terminating, or what the containers say."""
     if value_at(pod, "metadata", "deletionTimestamp") is None:
         return reason
@@ -75,13 +75,13 @@ def _tally(pod: Object) -> _Tally:
     )
     phase = value_at(pod, "status", "reason") or value_at(pod, "status", "phase", default="")
     initial = _Tally("SchedulingGated" if gated else phase)
-    initializing = _walk_init_containers(pod, initial)
+    initializing = _tally_init_containers(pod, initial)
     if initializing and condition(pod, "Initialized") != "True":
         return initial
-    return _walk_containers(pod, initial)
+    return _tally_containers(pod, initial)
 
 
-def _walk_init_containers(pod: Object, tally: _Tally) -> bool:
+def _tally_init_containers(pod: Object, tally: _Tally) -> bool:
     """Tally init containers up to the first that is not done; returns whether there is one."""
     total = len(value_at(pod, "spec", "initContainers", default=[]))
     sidecars = _sidecars(pod)
@@ -95,7 +95,7 @@ def _walk_init_containers(pod: Object, tally: _Tally) -> bool:
             tally.ready += bool(status.get("ready"))
             continue
         if terminated is not None:
-            tally.reason = f"Init:{_ending(terminated)}"
+            tally.reason = f"Init:{_termination_reason(terminated)}"
         elif waiting and waiting != "PodInitializing":
             tally.reason = f"Init:{waiting}"
         else:
@@ -104,7 +104,8 @@ def _walk_init_containers(pod: Object, tally: _Tally) -> bool:
     return False
 
 
-def _walk_containers(pod: Object, before: _Tally) -> _Tally:
+def _tally_containers(pod: Object, before: _Tally) -> _Tally:
+    """Tally the containers; the last one that is not running gives the reason."""
     tally = _Tally(before.reason, ready=before.ready)
     sidecars = _sidecars(pod)
     for status in value_at(pod, "status", "initContainerStatuses", default=[]):
@@ -117,7 +118,7 @@ def _walk_containers(pod: Object, before: _Tally) -> _Tally:
         if waiting := value_at(status, "state", "waiting", "reason", default=""):
             tally.reason = waiting
         elif terminated is not None:
-            tally.reason = _ending(terminated)
+            tally.reason = _termination_reason(terminated)
             error = tally.reason if terminated.get("exitCode") else error
         elif status.get("ready") and value_at(status, "state", "running") is not None:
             running = True
@@ -134,7 +135,7 @@ def _completed(pod: Object, error: str, *, running: bool) -> str:
     return error or ("NotReady" if running else "Completed")
 
 
-def _ending(terminated: Object) -> str:
+def _termination_reason(terminated: Object) -> str:
     if reason := terminated.get("reason"):
         return str(reason)
     if signal := terminated.get("signal"):
