@@ -40,8 +40,8 @@ B1 = address("bergen", 1)
 
 
 def outside_address(node: Node) -> str:
-    told = {a.type: a.address for a in node.status.addresses}
-    return told.get("ExternalIP") or told["InternalIP"]
+    addresses = {a.type: a.address for a in node.status.addresses}
+    return addresses.get("ExternalIP") or addresses["InternalIP"]
 
 
 async def test_ha_the_same_service_in_several_clusters_is_one_everywhere(
@@ -89,8 +89,10 @@ async def test_every_type_of_service_is_reached_as_the_table_says(
     outside = {"lubeck": ["198.51.100.7"], "hamburg": ready, "bergen": ["192.0.2.9"]}
     own = {cluster: [address(cluster, 1)] for cluster in outside}
     for cluster in federated.membership.members:
-        seen = {**outside, cluster: own[cluster]}
-        await scenario.eventually(federated.has(cluster, **{c: a for c, a in seen.items() if a}))
+        expected = {**outside, cluster: own[cluster]}
+        await scenario.eventually(
+            federated.has(cluster, **{c: a for c, a in expected.items() if a})
+        )
     found = await federated.find("lubeck", Service, web)
     assert found is not None
     assert [(p.name, p.port) for p in found.spec.ports] == [("http", 80)]

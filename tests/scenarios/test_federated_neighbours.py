@@ -1,4 +1,4 @@
-"""Federated Services and machines beside the kinds of others, which may come at any time."""
+"""Federated Services and machines with optional kinds, whose CRDs may be installed at any time."""
 
 from collections.abc import AsyncIterator
 
@@ -51,18 +51,18 @@ async def test_groups_and_external_names_are_written_once_their_kinds_are_served
     for kind in (ClusterGroup, Group, DNSEndpoint):
         await federated.install_crds("bergen", kind)
 
-    async def told() -> None:
-        whole = await federated.find("bergen", ClusterGroup, web, "")
-        inside = await federated.find("bergen", Group, web, SYSTEM)
-        assert whole is not None
-        assert inside is not None
-        assert whole.spec == inside.spec
-        assert [b.cidr for b in whole.spec.ip_blocks] == [f"{L1}/32"]
+    async def groups_written() -> None:
+        cluster_group = await federated.find("bergen", ClusterGroup, web, "")
+        namespace_group = await federated.find("bergen", Group, web, SYSTEM)
+        assert cluster_group is not None
+        assert namespace_group is not None
+        assert cluster_group.spec == namespace_group.spec
+        assert [b.cidr for b in cluster_group.spec.ip_blocks] == [f"{L1}/32"]
         listed = await federated.admin("bergen").list(DNSEndpoint, namespace=SYSTEM)
         records = [(r.dns_name, r.targets) for e in listed.objects for r in e.spec.endpoints]
         assert (f"{web}.example.org", (L1,)) in records
 
-    await scenario.eventually(told)
+    await scenario.eventually(groups_written)
     found = await federated.find("bergen", Service, web)
     assert found is not None
     for prefix in ("external-dns.alpha.kubernetes.io", "external-dns.kubernetes.io"):
@@ -95,12 +95,12 @@ async def test_machines_of_all_sources_are_one_service_and_entities(
             ),
         ),
     )
-    inside = InstanceInterface(name="default", ip_address="10.7.0.3")
+    namespace_group = InstanceInterface(name="default", ip_address="10.7.0.3")
     await federated.put_with_status(
         "bergen",
         VirtualMachineInstance(
             metadata=Meta(name="kubevirts", namespace=federated.namespace, labels={TAG: "db"}),
-            status=VirtualMachineInstanceStatus(phase="Running", interfaces=(inside,)),
+            status=VirtualMachineInstanceStatus(phase="Running", interfaces=(namespace_group,)),
         ),
     )
 

@@ -1,4 +1,4 @@
-"""Federated Services while clusters, leaders and ways between them fail."""
+"""Federated Services while clusters, leaders and links between them fail."""
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -76,10 +76,10 @@ async def test_leaders_that_restart_while_a_member_is_out_of_reach_keep_what_cam
 
     for cluster in ("lubeck", "hamburg"):
         await scenario.eventually(federated.membership.is_led(cluster))
-    standing = [
+    unchanged = [
         federated.has(cluster, lubeck=[L1], bergen=[B1]) for cluster in ("lubeck", "hamburg")
     ]
-    await scenario.always(all_of(*standing), A_WHILE)
+    await scenario.always(all_of(*unchanged), A_WHILE)
     await federated.join("hamburg", 1)
     for cluster in ("lubeck", "hamburg"):
         await scenario.eventually(federated.has(cluster, lubeck=[L1], bergen=[B1], hamburg=[H1]))

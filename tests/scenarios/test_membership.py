@@ -1,4 +1,4 @@
-"""Two supervisors and a child that cannot reach them: who leads, who takes over, who is told."""
+"""Two supervisors and a member that cannot reach them: leaders, failover, and status."""
 
 import pytest
 
@@ -24,14 +24,14 @@ async def membership(scenario: Scenario) -> FederationScenario:
     """A federation whose agents run, everybody is led, and every flag is red."""
     membership = await form_federation(scenario)
     for supervisor in membership.supervisors:
-        await paint(scenario, supervisor, "red")
+        await set_colour(scenario, supervisor, "red")
     await scenario.start_agents()
     await scenario.eventually(membership.all_led())
-    await scenario.eventually(flies(scenario, "red", *membership.members))
+    await scenario.eventually(has_flag(scenario, "red", *membership.members))
     return membership
 
 
-async def paint(scenario: Scenario, cluster: ClusterId, colour: str) -> None:
+async def set_colour(scenario: Scenario, cluster: ClusterId, colour: str) -> None:
     """Let a supervisor fly this colour where it leads."""
     meta = Meta(name=COLOURS, namespace=scenario.namespace)
     await create_or_patch(
@@ -39,11 +39,11 @@ async def paint(scenario: Scenario, cluster: ClusterId, colour: str) -> None:
     )
 
 
-def flies(scenario: Scenario, colour: str, *clusters: ClusterId) -> Check[None]:
+def has_flag(scenario: Scenario, colour: str, *clusters: ClusterId) -> Check[None]:
     async def check() -> None:
         for cluster in clusters:
             flag = await scenario.admin(cluster).read(ConfigMap, "flag", scenario.namespace)
-            assert flag.data == {"colour": colour}, f"{cluster} flies {flag.data}"
+            assert flag.data == {"colour": colour}, f"{cluster} has {flag.data}"
 
     return check
 
@@ -107,18 +107,20 @@ async def test_when_the_leaders_supervisor_dies_another_takes_over(
     scenario: Scenario, membership: FederationScenario
 ) -> None:
     leader = await membership.is_led("bergen")()
-    (heir,) = set(membership.supervisors) - {leader}
-    await paint(scenario, heir, "blue")
+    (successor,) = set(membership.supervisors) - {leader}
+    await set_colour(scenario, successor, "blue")
 
     await scenario.kill_agent(leader)
     for member in membership.members:
         scenario.network.cut(leader, member)
 
-    await scenario.eventually(membership.is_led("bergen", heir), scenario.testbed.terms.lease * 3)
-    await scenario.eventually(flies(scenario, "blue", "bergen", heir, leader))
+    await scenario.eventually(
+        membership.is_led("bergen", successor), scenario.testbed.terms.lease * 3
+    )
+    await scenario.eventually(has_flag(scenario, "blue", "bergen", successor, leader))
 
     async def has_conditions() -> None:
-        assert (await membership.federation_of(heir)).status.leaders == (heir,)
+        assert (await membership.federation_of(successor)).status.leaders == (successor,)
 
     await scenario.eventually(has_conditions)
 
@@ -129,13 +131,17 @@ async def test_a_supervisor_that_is_back_gets_its_members_back_after_a_while(
 ) -> None:
     before = await membership.all_led()()
     leader = before["bergen"]
-    (heir,) = set(membership.supervisors) - {leader}
+    (successor,) = set(membership.supervisors) - {leader}
     await scenario.kill_agent(leader)
-    await scenario.eventually(membership.is_led("bergen", heir), scenario.testbed.terms.lease * 3)
-    await scenario.eventually(membership.is_led(leader, heir), scenario.testbed.terms.lease * 3)
+    await scenario.eventually(
+        membership.is_led("bergen", successor), scenario.testbed.terms.lease * 3
+    )
+    await scenario.eventually(
+        membership.is_led(leader, successor), scenario.testbed.terms.lease * 3
+    )
 
     await scenario.start_agent(leader)
-    await scenario.always(membership.is_led("bergen", heir), STEADY / 2)
+    await scenario.always(membership.is_led("bergen", successor), STEADY / 2)
 
     for member in (leader, "bergen"):
         await scenario.eventually(membership.is_led(member, leader), 2 * STEADY)
@@ -163,11 +169,11 @@ async def test_both_sides_of_a_partition_work_on_and_agree_once_it_heals(
         await scenario.eventually(
             membership.has_conditions(supervisor, MembersReachable="MemberUnreachable")
         )
-    await paint(scenario, leader, "blue")
-    await paint(scenario, other, "green")
+    await set_colour(scenario, leader, "blue")
+    await set_colour(scenario, other, "green")
 
-    await scenario.eventually(flies(scenario, "blue", leader, "bergen"))
-    await scenario.eventually(flies(scenario, "green", other))
+    await scenario.eventually(has_flag(scenario, "blue", leader, "bergen"))
+    await scenario.eventually(has_flag(scenario, "green", other))
     await membership.is_led("bergen", leader)()
 
     scenario.network.heal(leader, other)
@@ -179,5 +185,5 @@ async def test_both_sides_of_a_partition_work_on_and_agree_once_it_heals(
             membership.has_conditions(supervisor, MembersReachable="AllReachable")
         )
     await scenario.settled()
-    await flies(scenario, "blue", leader, "bergen")()
-    await flies(scenario, "green", other)()
+    await has_flag(scenario, "blue", leader, "bergen")()
+    await has_flag(scenario, "green", other)()

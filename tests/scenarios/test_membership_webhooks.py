@@ -1,4 +1,4 @@
-"""API servers ask agents about claims and federations, and know them by their certificate."""
+"""Admission webhooks for claims and federations, and their certificate."""
 
 import pytest
 

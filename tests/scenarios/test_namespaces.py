@@ -1,4 +1,4 @@
-"""Namespaces that come late, go, and come again."""
+"""Namespaces that are created late, deleted, and recreated."""
 
 from tests.scenarios.toy_offers import OffersScenario
 from tests.support.scenario import Scenario

@@ -1,4 +1,4 @@
-"""People offer, edit and withdraw; others meddle, or were there first."""
+"""Offers of the toy feature: create, edit, withdraw; foreign edits and foreign objects."""
 
 from datetime import timedelta
 

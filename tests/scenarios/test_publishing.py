@@ -1,4 +1,4 @@
-"""Names for the world: services of the fleet as DNSEndpoints, which ExternalDNS reads."""
+"""External DNS names: multi-cluster services as DNSEndpoints, which ExternalDNS reads."""
 
 from collections.abc import AsyncIterator
 
@@ -80,11 +80,13 @@ def published(services: ServicesScenario, cluster: str, **names: tuple[str, ...]
         namespace = services.scenario.namespace
         found = await services.admin(cluster).list(DNSEndpoint, namespace=namespace)
         records = [r for one in found.objects for r in one.spec.endpoints if r.record_type == "A"]
-        told = {
+        records_by_name = {
             r.dns_name: r.targets for r in records if r.dns_name.endswith(f"{namespace}.svc.{ZONE}")
         }
         service_names = {
-            n: t for n, t in told.items() if n.count(".") == f"x.{namespace}.svc.{ZONE}".count(".")
+            n: t
+            for n, t in records_by_name.items()
+            if n.count(".") == f"x.{namespace}.svc.{ZONE}".count(".")
         }
         assert service_names == {
             f"{n}.{namespace}.svc.{ZONE}": tuple(sorted(set(a))) for n, a in names.items()

@@ -1,4 +1,4 @@
-"""One cluster exports: what all others then see, and what the exporter is told."""
+"""One cluster exports a service: imports in all others, and conditions of the export."""
 
 import pytest
 
@@ -20,8 +20,8 @@ async def test_a_service_and_then_its_export_reach_every_cluster(
     await scenario.eventually(
         services.has_conditions("lubeck", Valid="Valid", Ready="Exported", Conflict="NoConflicts")
     )
-    seen = await services.endpoints("bergen")
-    assert seen == {"lubeck": [(service.spec.cluster_ip, True)]}
+    endpoints = await services.endpoints("bergen")
+    assert endpoints == {"lubeck": [(service.spec.cluster_ip, True)]}
 
 
 async def test_an_export_waits_for_its_service(services: ServicesScenario) -> None:
@@ -206,8 +206,8 @@ async def test_a_bad_annotation_is_reported_and_blocks_nothing_else(
     services: ServicesScenario, value: str
 ) -> None:
     await services.serve_and_export("lubeck")
-    marks = {"metadata": {"annotations": {"services.hanse.dev/weight": value}}}
-    await services.edit("lubeck", ServiceExport, marks)
+    annotations = {"metadata": {"annotations": {"services.hanse.dev/weight": value}}}
+    await services.edit("lubeck", ServiceExport, annotations)
 
     await services.scenario.eventually(services.everywhere("web", "lubeck"))
     await services.scenario.eventually(
@@ -220,8 +220,8 @@ async def test_an_export_to_some_clusters_reaches_no_others(services: ServicesSc
     await services.serve_and_export("lubeck")
     await scenario.eventually(services.everywhere("web", "lubeck"))
 
-    marks = {"metadata": {"annotations": {"services.hanse.dev/to-clusters": "bergen"}}}
-    await services.edit("lubeck", ServiceExport, marks)
+    annotations = {"metadata": {"annotations": {"services.hanse.dev/to-clusters": "bergen"}}}
+    await services.edit("lubeck", ServiceExport, annotations)
 
     await scenario.eventually(services.imports("hamburg", "web"))
     await scenario.eventually(services.imports("bergen", "web", "lubeck"))

@@ -1,4 +1,4 @@
-"""Clusters that die and come back, agents that missed something, and what was left behind."""
+"""Dead and returning clusters, missed events, foreign and legacy objects."""
 
 from datetime import timedelta
 
@@ -70,8 +70,8 @@ async def test_while_the_broker_cannot_be_reached_everything_stays(
     scenario.cut_off_from_broker()
     await services.unexport("lubeck")
     await services.pods("bergen", "web", False)
-    standing = [services.imports(cluster, "web", "bergen", "lubeck") for cluster in scenario.names]
-    await scenario.always(all_of(*standing), for_=A_WHILE)
+    imported = [services.imports(cluster, "web", "bergen", "lubeck") for cluster in scenario.names]
+    await scenario.always(all_of(*imported), for_=A_WHILE)
     scenario.network.heal_all()
 
     await scenario.eventually(services.everywhere("web", "bergen"))
@@ -162,13 +162,15 @@ async def test_foreign_slices_on_the_broker_are_ignored_and_stay(
     services: ServicesScenario,
 ) -> None:
     scenario = services.scenario
-    strangers = [
-        await stranger(services, "no-record", {}),
-        await stranger(services, "no-json", {RECORD: "{"}),
-        await stranger(services, "huge", {RECORD: "[" * 100_000}),
-        await stranger(services, "no-zone", {RECORD: record(exportedAt="2026-01-01T00:00:00")}),
-        await stranger(services, "bad-label", {RECORD: record(exportedLabels={"a": "b c"})}),
-        await stranger(services, "other-name", {RECORD: record(name="bank")}),
+    foreign_slices = [
+        await foreign_slice(services, "no-record", {}),
+        await foreign_slice(services, "no-json", {RECORD: "{"}),
+        await foreign_slice(services, "huge", {RECORD: "[" * 100_000}),
+        await foreign_slice(
+            services, "no-zone", {RECORD: record(exportedAt="2026-01-01T00:00:00")}
+        ),
+        await foreign_slice(services, "bad-label", {RECORD: record(exportedLabels={"a": "b c"})}),
+        await foreign_slice(services, "other-name", {RECORD: record(name="bank")}),
     ]
 
     await exported(services, "bergen")
@@ -176,27 +178,29 @@ async def test_foreign_slices_on_the_broker_are_ignored_and_stay(
     await scenario.eventually(
         services.has_conditions("bergen", Ready="Exported", Conflict="NoConflicts")
     )
-    for one in strangers:
+    for one in foreign_slices:
         left = await services.found(BROKER, EndpointSlice, one.metadata.name, BROKER_NAMESPACE)
         assert left == one
 
 
-async def stranger(services: ServicesScenario, name: str, marks: dict[str, str]) -> EndpointSlice:
-    """A slice of shop/web on the broker that a cluster called visby is said to have published."""
+async def foreign_slice(
+    services: ServicesScenario, name: str, annotations: dict[str, str]
+) -> EndpointSlice:
+    """A slice of shop/web on the broker, as if a cluster visby had published it."""
     labels = {
         SERVICE_NAME: "web",
         SERVICE_NAMESPACE: services.scenario.namespace,
         SOURCE_CLUSTER: "visby",
     }
-    meta = Meta(name=name, namespace=BROKER_NAMESPACE, labels=labels, annotations=marks)
-    piece = EndpointSlice(
+    meta = Meta(name=name, namespace=BROKER_NAMESPACE, labels=labels, annotations=annotations)
+    endpoint_slice = EndpointSlice(
         metadata=meta, address_type="IPv4", endpoints=(Endpoint(addresses=("10.1.1.1",)),)
     )
-    return await services.admin(BROKER).create(piece)
+    return await services.admin(BROKER).create(endpoint_slice)
 
 
 def record(**fields: object) -> str:
-    said = {
+    content = {
         "cluster": "visby",
         "namespace": "shop",
         "name": "web",
@@ -205,7 +209,7 @@ def record(**fields: object) -> str:
         "ports": [{"port": 80, "name": "http"}],
         **fields,
     }
-    return msgspec.json.encode(said).decode()
+    return msgspec.json.encode(content).decode()
 
 
 async def test_a_record_of_a_later_version_is_neither_imported_nor_touched(
@@ -213,8 +217,8 @@ async def test_a_record_of_a_later_version_is_neither_imported_nor_touched(
 ) -> None:
     scenario = services.scenario
     await exported(services, "bergen")
-    said = record(namespace=scenario.namespace, schema=99, type="Anycast")
-    theirs = await stranger(services, "from-the-future", {RECORD: said})
+    content = record(namespace=scenario.namespace, schema=99, type="Anycast")
+    theirs = await foreign_slice(services, "from-the-future", {RECORD: content})
 
     await services.serve_and_export("lubeck")
 

@@ -1,4 +1,4 @@
-"""Exports of Services with real pods behind them, as controllers make and count them."""
+"""Exports of Services whose pods are created by controllers."""
 
 from typing import Any
 
@@ -19,15 +19,15 @@ POD: dict[str, Any] = {
 
 
 async def deploy(services: ServicesScenario, cluster: str, replicas: int) -> None:
-    space = services.scenario.namespace
+    namespace = services.scenario.namespace
     spec = {"replicas": replicas, "selector": {"matchLabels": APP}, "template": POD}
     deployment = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": "web", "namespace": space},
+        "metadata": {"name": "web", "namespace": namespace},
         "spec": spec,
     }
-    path = f"/apis/apps/v1/namespaces/{space}/deployments"
+    path = f"/apis/apps/v1/namespaces/{namespace}/deployments"
     body = msgspec.json.encode(deployment)
     await services.admin(cluster).send(Request("POST", path, body=body))
 

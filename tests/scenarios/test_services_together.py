@@ -1,4 +1,4 @@
-"""Two and three clusters export one service: what is shared, what conflicts, and who gives way.
+"""Two and three clusters export one service: merged ports, conflicts, and refused exports.
 
 Exports of one second are ordered by the names of their clusters, so here bergen is always the
 oldest.
