@@ -7,7 +7,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
-from hanse.model.facts import ClusterState, F, Fact, Facts, Phase, Role
+from hanse.model.facts import ClusterState, F, Fact, Facts, KindServed, Phase, Role
 from hanse.model.objects import ClusterId, ClusterObjectRef, K, Kind, Object
 
 K_co = TypeVar("K_co", bound=Object, covariant=True)
@@ -128,6 +128,15 @@ class Snapshot:
         """Whether the kind was listed in full at least once, reachable now or not."""
         stores = self._stores.get((where, kind.kind), ())
         return bool(stores) and all(store.synced for store in stores)
+
+    def serves(self, where: ClusterId, kind: type[Object]) -> bool | None:
+        """Whether a cluster serves a kind; None while discovery has not answered."""
+        served = self.fact(KindServed, (where, kind.kind))
+        return served.served if served is not None else None
+
+    def listed_or_unserved(self, where: ClusterId, kind: type[Object]) -> bool:
+        """Whether all objects of a kind are known: it was listed, or is not served."""
+        return self.listed(where, kind) or self.serves(where, kind) is False
 
     def clusters(self, role: Role) -> tuple[ClusterId, ...]:
         """The clusters of a role, those aside that we are leaving, in one order for everybody.

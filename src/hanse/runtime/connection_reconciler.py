@@ -26,13 +26,12 @@ from hanse.model.facts import (
     ClusterDeparted,
     ClusterState,
     InvalidConnection,
-    KindServed,
     Leadership,
     Phase,
     Role,
 )
 from hanse.model.objects import ClusterId, ClusterObjectRef, Object
-from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot
+from hanse.model.snapshot import Change, FactChange, ObjectChange
 from hanse.runtime.api import ClusterClient
 from hanse.runtime.desired_connections import (
     DesiredConnections,
@@ -161,7 +160,9 @@ class ConnectionReconciler:
     async def _reconcile(self, group: asyncio.TaskGroup) -> None:
         snapshot = self._reconciler.snapshot()
         for source in self._sources:
-            if all(_is_listed(kind, snapshot) for kind in source.source_kinds):
+            if all(
+                snapshot.listed_or_unserved(snapshot.local, kind) for kind in source.source_kinds
+            ):
                 before = self._desired.get(source.name, DesiredConnections())
                 try:
                     desired = evaluate(source, snapshot, before, self._is_taken)
@@ -335,12 +336,6 @@ class ConnectionReconciler:
             if self._informers.facts.get(ClusterDeparted, cluster) is None:
                 now = self._reconciler.snapshot().now
                 self._informers.put_fact(ClusterDeparted(cluster, now))
-
-
-def _is_listed(kind: type[Object], snapshot: Snapshot) -> bool:
-    """Whether all local objects of a kind are known; there are none where it is not served."""
-    served = snapshot.fact(KindServed, (snapshot.local, kind.kind))
-    return snapshot.listed(snapshot.local, kind) or (served is not None and not served.served)
 
 
 def _sources_of_led(owned: Iterable[tuple[ClusterId, Object]]) -> set[ClusterId]:

@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from hanse.model.facts import ClusterDeparted, ClusterState, KindServed, Leadership, WriteResult
+from hanse.model.facts import ClusterDeparted, ClusterState, Leadership, WriteResult
 from hanse.model.objects import ClusterId, ClusterObjectRef, Object, Wire, object_ref
 from hanse.model.plan import Desired, Key, Patch, Plan, Removal
 from hanse.model.snapshot import Snapshot
@@ -289,8 +289,7 @@ class DiffBuilder:
         if leader_of is not None and not _leads(leader_of, snapshot):
             self._add_obstacle(place, "Fenced", f"{leader_of} is led by another supervisor")
             return False
-        served = snapshot.fact(KindServed, (place.where, kind.kind))
-        if served is not None and not served.served:
+        if snapshot.serves(place.where, kind) is False:
             self._add_obstacle(place, "Refused", f"{place.where} does not serve {kind.kind}")
             self._waiting_for.add(place.where)
             return False

@@ -1,6 +1,6 @@
 """Reads what people say with annotations and ClusterSets: pause writes, allow mass deletion."""
 
-from hanse.model.facts import ClusterState, KindServed, Phase, Role
+from hanse.model.facts import ClusterState, Phase, Role
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.hanse import ClusterSet
 from hanse.model.objects import ClusterId
@@ -43,7 +43,7 @@ def _brokers_in(snapshot: Snapshot, phase: Phase) -> tuple[ClusterId, ...]:
         if state.phase is phase
         and Role.BROKER in state.roles
         and not snapshot.listed(state.cluster, ClusterSet)
-        and snapshot.fact(KindServed, (state.cluster, ClusterSet.kind)) is None
+        and snapshot.serves(state.cluster, ClusterSet) is None
     )
 
 

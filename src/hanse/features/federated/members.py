@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from hanse.features.federated.join_requests import FederatedName
 from hanse.features.federated.names import SERVICE_TOPIC, member_topic
 from hanse.features.federated.records import BY_SERVICE, StoredRecord, has_newer_schema, read_record
-from hanse.model.facts import ClusterDeparted, ClusterState, KindServed, Phase, Role
+from hanse.model.facts import ClusterDeparted, ClusterState, Phase, Role
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.objects import ClusterId, Object
 from hanse.model.plan import Key
@@ -76,8 +76,7 @@ def unreadable_members(federated: FederatedName, snapshot: Snapshot) -> frozense
 
 def serves(member: ClusterId, kind: type[Object], snapshot: Snapshot) -> bool:
     """Whether a member serves a kind that need not be installed."""
-    served = snapshot.fact(KindServed, (member, kind.kind))
-    return served is not None and served.served
+    return snapshot.serves(member, kind) is True
 
 
 def service_key(federated: FederatedName, member: ClusterId) -> Key:

@@ -4,7 +4,7 @@ from hanse.features.federation.claims import claim_values, read_claims
 from hanse.features.federation.members import current_federation
 from hanse.features.federation.status import is_reachable
 from hanse.model.conditions import Condition, condition, merge_conditions
-from hanse.model.facts import ClusterState, KindServed
+from hanse.model.facts import ClusterState
 from hanse.model.kinds import about
 from hanse.model.kinds.about import ClusterProperty, ClusterPropertySpec
 from hanse.model.kinds.clusterprofile import (
@@ -94,5 +94,4 @@ def _health_conditions(cluster: ClusterId, snapshot: Snapshot) -> tuple[Conditio
 
 
 def _is_served(snapshot: Snapshot, kind: type[Object]) -> bool:
-    served = snapshot.fact(KindServed, (snapshot.local, kind.kind))
-    return served is not None and served.served
+    return snapshot.serves(snapshot.local, kind) is True

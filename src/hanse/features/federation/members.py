@@ -15,7 +15,7 @@ from hanse.model.connections import (
     ReleasedCluster,
     ServerCredentials,
 )
-from hanse.model.facts import ClusterDeparted, InvalidConnection, KindServed, Role
+from hanse.model.facts import ClusterDeparted, InvalidConnection, Role
 from hanse.model.kinds.core import Secret
 from hanse.model.kinds.federation import SYSTEM, Federation, Member, MemberState
 from hanse.model.naming import CLUSTER_ID
@@ -112,8 +112,7 @@ def abandoned_clusters(federation: Federation) -> tuple[ClusterId, ...]:
 
 def _is_unserved(snapshot: Snapshot) -> bool:
     """Whether this cluster is known not to serve the kind Federation."""
-    served = snapshot.fact(KindServed, (snapshot.local, Federation.kind))
-    return served is not None and not served.served
+    return snapshot.serves(snapshot.local, Federation) is False
 
 
 def _keep_connections(snapshot: Snapshot) -> Iterator[InvalidConnection]:

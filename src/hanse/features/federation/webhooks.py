@@ -5,7 +5,6 @@ import msgspec
 from hanse.features.federation.claims import read_claims
 from hanse.features.federation.members import current_federation, entry_fault, secret_fault
 from hanse.model.admission import AdmissionDecision, AdmissionRequest, Allow, Deny, WebhookRule
-from hanse.model.facts import KindServed
 from hanse.model.kinds import about
 from hanse.model.kinds.core import Secret
 from hanse.model.kinds.federation import (
@@ -140,9 +139,7 @@ def _claimed_id(review: AdmissionRequest, wire: Wire) -> str | None:
 
 def _is_unlisted(snapshot: Snapshot) -> bool:
     """Whether the Federations of this cluster are served and not listed yet."""
-    served = snapshot.fact(KindServed, (snapshot.local, Federation.kind))
-    absent = served is not None and not served.served
-    return not absent and not snapshot.listed(snapshot.local, Federation)
+    return not snapshot.listed_or_unserved(snapshot.local, Federation)
 
 
 WEBHOOKS = (ClusterClaimWebhook(), FederationWebhook())

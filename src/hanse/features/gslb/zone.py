@@ -15,7 +15,7 @@ from hanse.model.dns.records import (
 )
 from hanse.model.dns.service_records import address_rrsets
 from hanse.model.dns.zones import View
-from hanse.model.facts import KindServed, Role
+from hanse.model.facts import Role
 from hanse.model.kinds.globalservice import GlobalMember, GlobalService, GlobalServiceSpec
 from hanse.model.kinds.gslb import NAMESPACE
 from hanse.model.plan import Key
@@ -43,9 +43,7 @@ class GlobalZone:
         self.zones: tuple[bytes, ...] = tuple(wire_name(zone) for zone in view.global_zones)
 
     def synced(self, snapshot: Snapshot) -> bool:
-        served = snapshot.fact(KindServed, (snapshot.local, GlobalService.kind))
-        absent = served is not None and not served.served
-        return absent or snapshot.listed(snapshot.local, GlobalService)
+        return snapshot.listed_or_unserved(snapshot.local, GlobalService)
 
     def keys(self, snapshot: Snapshot) -> Iterator[Key]:
         for service in snapshot.all(snapshot.local, GlobalService):

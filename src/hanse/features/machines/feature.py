@@ -123,5 +123,4 @@ def _all_keys(snapshot: Snapshot) -> set[Key]:
 
 
 def _serves_entities(snapshot: Snapshot) -> bool:
-    served = snapshot.fact(KindServed, (snapshot.local, ExternalEntity.kind))
-    return served is not None and served.served
+    return snapshot.serves(snapshot.local, ExternalEntity) is True

@@ -11,7 +11,6 @@ from hanse.features.networks.names import (
     NetworkName,
     parse_network_name,
 )
-from hanse.model.facts import KindServed
 from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.networks import IPAM, Network, NetworkPeering
@@ -93,8 +92,8 @@ def ipam_mode(network: Network) -> IPAM:
 
 def is_served(kind: type[Object], snapshot: Snapshot) -> bool:
     """Whether the cluster is known to serve a kind."""
-    fact = snapshot.fact(KindServed, (snapshot.local, kind.kind))
-    return fact.served if fact is not None else snapshot.listed(snapshot.local, kind)
+    served = snapshot.serves(snapshot.local, kind)
+    return served if served is not None else snapshot.listed(snapshot.local, kind)
 
 
 def _path(object_: Object) -> str:

@@ -15,7 +15,7 @@ from hanse.features.policies.ledger import (
     record_name,
 )
 from hanse.features.policies.versions import EMPTY_HISTORY, History, merge_all
-from hanse.model.facts import ClusterState, KindServed, Leadership, Phase, Role
+from hanse.model.facts import ClusterState, Leadership, Phase, Role
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.federation import SYSTEM
@@ -97,7 +97,7 @@ def is_fully_synced(member: ClusterId, kind: type[Object], snapshot: Snapshot) -
     needed = (ConfigMap, Namespace, CustomResourceDefinition)
     if not all(snapshot.listed(member, each) for each in needed) or _has_unread_ledgers(snapshot):
         return False
-    return snapshot.listed(member, kind) or not _is_served(member, kind, snapshot)
+    return snapshot.listed_or_unserved(member, kind)
 
 
 def _has_unread_ledgers(snapshot: Snapshot) -> bool:
@@ -238,8 +238,7 @@ def cluster_uid(member: ClusterId, snapshot: Snapshot) -> str:
 
 
 def _is_served(member: ClusterId, kind: type[Object], snapshot: Snapshot) -> bool:
-    served = snapshot.fact(KindServed, (member, kind.kind))
-    return served is None or served.served
+    return snapshot.serves(member, kind) is not False
 
 
 def _live_uid(obj: Namespace | CustomResourceDefinition | None) -> str:

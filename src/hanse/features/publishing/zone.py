@@ -6,7 +6,7 @@ from hanse.model.dns.names import InvalidName, is_subdomain, wire_name
 from hanse.model.dns.records import RRset, ZoneNode, address_rdata, cname_rrsets
 from hanse.model.dns.service_records import address_rrsets
 from hanse.model.dns.zones import View
-from hanse.model.facts import KindServed, Role
+from hanse.model.facts import Role
 from hanse.model.kinds.externaldns import DNSEndpoint, DNSRecord
 from hanse.model.plan import Key
 from hanse.model.snapshot import Change, FactChange, Index, ObjectChange, Snapshot, Watch
@@ -29,10 +29,7 @@ class DnsEndpointZone:
         self.zones: tuple[bytes, ...] = (self._apex,)
 
     def synced(self, snapshot: Snapshot) -> bool:
-        served = snapshot.fact(KindServed, (snapshot.local, DNSEndpoint.kind))
-        return snapshot.listed(snapshot.local, DNSEndpoint) or (
-            served is not None and not served.served
-        )
+        return snapshot.listed_or_unserved(snapshot.local, DNSEndpoint)
 
     def keys(self, snapshot: Snapshot) -> Iterator[Key]:
         yield from {

@@ -6,7 +6,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hanse.features.services.slices import ExportBackends, family_of, is_address
-from hanse.model.facts import KindServed
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import Endpoint, EndpointSlice
 from hanse.model.kinds.submariner import GlobalIngressIP
@@ -43,8 +42,7 @@ def reachable_backends(
 ) -> ReachableBackends:
     """The backends of a Service; with global addresses where the cluster serves GlobalIngressIP."""
     own = ExportBackends(_cluster_ips(service), tuple(pods))
-    served = snapshot.fact(KindServed, (snapshot.local, GlobalIngressIP.kind))
-    if served is None or not served.served:
+    if not snapshot.serves(snapshot.local, GlobalIngressIP):
         return ReachableBackends(own)
     service_key = f"{service.metadata.namespace}/{service.metadata.name}"
     found = snapshot.by(snapshot.local, INGRESS, service_key)

@@ -29,11 +29,10 @@ from hanse.model.dns.records import (
 )
 from hanse.model.dns.service_records import address_rrsets
 from hanse.model.dns.zones import View
-from hanse.model.facts import KindServed, LeaseLiveness, Role
+from hanse.model.facts import LeaseLiveness, Role
 from hanse.model.kinds.discovery import EndpointPort, EndpointSlice
 from hanse.model.kinds.hanse import ClusterSet
 from hanse.model.kinds.multicluster import ImportedPort, ServiceImport
-from hanse.model.objects import Object
 from hanse.model.plan import Key
 from hanse.model.snapshot import Change, FactChange, Snapshot, Watch
 
@@ -63,7 +62,10 @@ class ServiceZone:
         self.zones: tuple[bytes, ...] = (self._apex,)
 
     def synced(self, snapshot: Snapshot) -> bool:
-        return all(_is_synced(kind, snapshot) for kind in (ServiceImport, EndpointSlice))
+        return all(
+            snapshot.listed_or_unserved(snapshot.local, kind)
+            for kind in (ServiceImport, EndpointSlice)
+        )
 
     def keys(self, snapshot: Snapshot) -> Iterator[Key]:
         yield VERSION
@@ -357,9 +359,3 @@ def _keys_exported_by(cluster: str, snapshot: Snapshot) -> set[Key]:
         _key(endpoint_slice.metadata.namespace, endpoint_slice.metadata.labels[SERVICE_NAME])
         for endpoint_slice in snapshot.by(snapshot.local, BY_CLUSTER, cluster)
     }
-
-
-def _is_synced(kind: type[Object], snapshot: Snapshot) -> bool:
-    """Whether a kind was listed, or is not served at all."""
-    served = snapshot.fact(KindServed, (snapshot.local, kind.kind))
-    return snapshot.listed(snapshot.local, kind) or (served is not None and not served.served)

@@ -19,7 +19,7 @@ from hanse.model.dns.records import (
 )
 from hanse.model.dns.service_records import address_rrsets
 from hanse.model.dns.zones import View
-from hanse.model.facts import ClusterState, KindServed, LeaseLiveness, Phase, Role
+from hanse.model.facts import ClusterState, LeaseLiveness, Phase, Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.stateful import NamedPort, StatefulSetPart, StatefulSetShares
@@ -289,9 +289,6 @@ def _name_in_namespace(name: str, namespace: str, parent: bytes) -> bytes | None
 
 def _is_synced(kind: type[Object], broker: ClusterId, snapshot: Snapshot) -> bool:
     """Whether a kind was listed or is not served, or the broker is unreachable."""
-    served = snapshot.fact(KindServed, (broker, kind.kind))
     state = snapshot.fact(ClusterState, broker)
     unreachable = state is not None and state.phase is Phase.UNREACHABLE
-    return (
-        snapshot.listed(broker, kind) or unreachable or (served is not None and not served.served)
-    )
+    return unreachable or snapshot.listed_or_unserved(broker, kind)
