@@ -34,7 +34,6 @@ from hanse.features.policies.feature import Policies
 from hanse.features.policies.options import PolicyOptions
 from hanse.features.policies.webhooks import PolicyPeersWebhook
 from hanse.features.publishing.options import NAME_SERVER, PublishingOptions
-from hanse.features.services.clusters import rules_of
 from hanse.features.services.feature import BROKER_NAMESPACE, Services
 from hanse.features.statefulsets.feature import StatefulSets
 from hanse.features.statefulsets.options import StatefulSetOptions
@@ -43,6 +42,7 @@ from hanse.kube.clock import Clock, WallClock
 from hanse.kube.lease import LeaseTimings
 from hanse.kube.transport import Transport
 from hanse.model.admission import AdmissionHook
+from hanse.model.clusterset import clusterset_spec
 from hanse.model.connections import ConnectionSource
 from hanse.model.facts import Role
 from hanse.model.kinds.hanse import ClusterSet
@@ -362,7 +362,7 @@ class Agent:
         return configured_refresh_interval(self.reconciler.snapshot()) or POLL_INTERVAL
 
     def _lease_duration(self) -> timedelta:
-        return rules_of(self.reconciler.snapshot(), BROKER).lease_duration
+        return clusterset_spec(self.reconciler.snapshot(), BROKER).lease_duration
 
     def _on_change(self, change: Change) -> None:
         """Renew the heartbeat when its duration may have changed: others read it in our Lease."""

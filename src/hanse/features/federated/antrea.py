@@ -14,6 +14,7 @@ from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.federation import SYSTEM, NativeService, NetworkInterface
 from hanse.model.naming import unique_name
 from hanse.model.objects import Wire, to_wire
+from hanse.model.ports import default_port_name
 
 EXPORTS = "multicluster.x-k8s.io/v1alpha1"
 """The version that Antrea Multi-cluster reads."""
@@ -97,7 +98,7 @@ def _service(
     spec: Wire = {
         "ports": [
             {
-                "name": _port_name(port.name, port.port, port.protocol),
+                "name": port.name or default_port_name(port.protocol, port.port),
                 "port": port.port,
                 "protocol": port.protocol,
                 **({"targetPort": port.target_port} if port.target_port else {}),
@@ -154,17 +155,13 @@ def _interface_slice(interface: NetworkInterface, native: NativeService) -> Wire
         "endpoints": [{"addresses": [interface.address], "conditions": {"ready": True}}],
         "ports": [
             {
-                "name": p.name or f"{p.protocol.lower()}-{p.port}",
+                "name": p.name or default_port_name(p.protocol, p.port),
                 "port": p.port,
                 "protocol": p.protocol,
             }
             for p in native.spec.ports
         ],
     }
-
-
-def _port_name(name: str, number: int, protocol: str) -> str:
-    return name or f"{protocol.lower()}-{number}"
 
 
 def _endpoint_slice(federated: FederatedName, slot: str, wire: Wire) -> Wire:

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from hanse.features.federated.records import MemberPort, Origin
 from hanse.model.kinds.core import Protocol, ServicePort
 from hanse.model.naming import is_label
+from hanse.model.ports import MAX_PORT_NAME_LENGTH, default_port_name, unused_port_name
 
 Number = tuple[Protocol, int]
-MOST_OF_A_PORT_NAME = 63
 
 
 class MergedService(Struct, frozen=True):
@@ -84,11 +84,9 @@ def named(ports: Iterable[MemberPort]) -> tuple[ServicePort, ...]:
 
 def _free_name(port: MemberPort, taken: set[str]) -> str:
     """A name that no port before has: its own, else one with its protocol and number."""
-    plain = f"{port.protocol.lower()}-{port.port}"
+    plain = default_port_name(port.protocol, port.port)
     if port.name and port.name not in taken:
         return port.name
-    room = MOST_OF_A_PORT_NAME - len(plain) - 1
+    room = MAX_PORT_NAME_LENGTH - len(plain) - 1
     wished = f"{port.name[:room].rstrip('-')}-{plain}" if port.name else plain
-    while wished in taken:
-        wished = f"p-{wished}"[:MOST_OF_A_PORT_NAME]
-    return wished
+    return unused_port_name(wished, taken)

@@ -28,6 +28,7 @@ from hanse.model.kinds.federation import label_spellings
 from hanse.model.naming import unique_name
 from hanse.model.objects import Meta
 from hanse.model.plan import Desired, Key, Plan
+from hanse.model.ports import default_port_name, unused_port_name
 from hanse.model.snapshot import Snapshot
 
 MOST_ENDPOINTS = 100
@@ -80,10 +81,9 @@ def union(several: Iterable[Sequence[Port]]) -> tuple[Port, ...]:
     taken: set[str] = set()
     named: list[Port] = []
     for port in sorted(ports.values(), key=lambda p: (p.port, p.protocol)):
-        plain = f"{port.protocol.lower()}-{port.port}"
-        name = port.name if port.name and port.name not in taken else plain
-        while name in taken:
-            name = f"p-{name}"[:63]
+        plain = default_port_name(port.protocol, port.port)
+        preferred = port.name if port.name and port.name not in taken else plain
+        name = unused_port_name(preferred, taken)
         taken.add(name)
         named.append(Port(port.port, name, port.protocol))
     return tuple(named)

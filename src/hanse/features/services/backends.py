@@ -5,12 +5,13 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from hanse.features.services.names import DOMAIN, PRIORITY, SERVICE_NAME, SOURCE_CLUSTER, WEIGHT
+from hanse.model.clusterset import broker_cluster, clusterset_spec
 from hanse.model.dns.records import address_rdata
 from hanse.model.dns.service_records import dashed_address
 from hanse.model.dns.zones import View
 from hanse.model.facts import LeaseLiveness, Role
 from hanse.model.kinds.discovery import MANAGED_BY, EndpointPort, EndpointSlice
-from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, MemberSettings, Profile
+from hanse.model.kinds.hanse import MemberSettings, Profile
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Key
@@ -84,13 +85,8 @@ class ClusterBackends(Struct, frozen=True, gc=False):
 
 def clusterset_rules(view: View, snapshot: Snapshot) -> ClusterSetRules:
     """The rules of the ClusterSet, or the defaults; a view may override the profile."""
-    spec = ClusterSetSpec()
     brokers = snapshot.clusters(Role.BROKER)
-    for where in (*brokers, snapshot.local):
-        found = sorted(snapshot.all(where, ClusterSet), key=lambda c: c.metadata.name)
-        if found:
-            spec = found[0].spec
-            break
+    spec = clusterset_spec(snapshot, broker_cluster(snapshot))
     expired = frozenset(
         liveness.lease
         for liveness in snapshot.facts(LeaseLiveness)

@@ -13,7 +13,7 @@ from hanse.features.services.names import DOMAIN, SERVICE_NAME, SERVICE_NAMESPAC
 from hanse.model.clusterset import is_alive, is_local_or_alive
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, Endpoint, EndpointSlice
-from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, MemberSettings
+from hanse.model.kinds.hanse import ClusterSetSpec, MemberSettings
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Key
 from hanse.model.snapshot import Index, Snapshot
@@ -77,12 +77,6 @@ def alive_for_us(
         for s in slices
         if is_local_or_alive(source_cluster(s), snapshot, broker, broker_namespace)
     ]
-
-
-def rules_of(snapshot: Snapshot, broker: ClusterId) -> ClusterSetSpec:
-    """The spec of the ClusterSet on the broker, or the defaults."""
-    found = sorted(snapshot.all(broker, ClusterSet), key=lambda c: c.metadata.name)
-    return found[0].spec if found else ClusterSetSpec()
 
 
 def joined_clusters(

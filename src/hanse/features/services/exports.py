@@ -14,7 +14,6 @@ from hanse.features.services.clusters import (
     drop_disallowed,
     joined_clusters,
     list_published_slices,
-    rules_of,
     source_cluster,
 )
 from hanse.features.services.globalnet import ReachableBackends, reachable_backends
@@ -33,7 +32,7 @@ from hanse.features.services.status import (
     settings_conditions,
     status_plan,
 )
-from hanse.model.clusterset import broker_cluster
+from hanse.model.clusterset import broker_cluster, clusterset_spec
 from hanse.model.conditions import Condition, condition, find_condition
 from hanse.model.facts import WriteOutcome
 from hanse.model.kinds.core import Service
@@ -142,7 +141,7 @@ def _export_state(
     broker_namespace: str,
 ) -> _ExportState:
     record = build_record(export, service, snapshot.local)
-    rules = rules_of(snapshot, broker)
+    rules = clusterset_spec(snapshot, broker)
     others = [s for s in published if source_cluster(s) != snapshot.local]
     known = read_exports(alive_for_us(others, snapshot, broker, broker_namespace)).records
     merged = merge_exports([record, *known], rules.profile)

@@ -14,7 +14,6 @@ from hanse.features.services.clusters import (
     disallowed_message,
     drop_disallowed,
     list_published_slices,
-    rules_of,
     source_cluster,
 )
 from hanse.features.services.legacy import with_legacy_imports
@@ -29,7 +28,7 @@ from hanse.features.services.names import (
 from hanse.features.services.records import ExportRecord, read_exports
 from hanse.features.services.slices import build_imported_slice, family_of
 from hanse.features.services.status import ADDRESSES_ALLOWED
-from hanse.model.clusterset import broker_cluster
+from hanse.model.clusterset import broker_cluster, clusterset_spec
 from hanse.model.conditions import Condition, condition, merge_conditions
 from hanse.model.kinds.core import Namespace, Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import EndpointSlice
@@ -69,7 +68,7 @@ def plan_import(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     namespace = snapshot.get(snapshot.local, Namespace, key.namespace)
     if broker is None or namespace is None or namespace.terminating:
         return Plan()
-    rules = rules_of(snapshot, broker)
+    rules = clusterset_spec(snapshot, broker)
     found = with_legacy_imports(
         list_published_slices(key, snapshot, broker), key, snapshot, broker, broker_namespace
     )
@@ -103,7 +102,7 @@ def plan_aggregate(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
         current = snapshot.get(broker, ServiceImport, name, broker_namespace)
         kept = () if current is None else (Desired(current, broker, sources=sources, shared=True),)
         return Plan(kept)
-    merged = merge_exports(exports.records, rules_of(snapshot, broker).profile)
+    merged = merge_exports(exports.records, clusterset_spec(snapshot, broker).profile)
     if merged is None:
         return Plan()
     order = merged.clusters

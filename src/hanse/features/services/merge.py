@@ -11,6 +11,7 @@ from hanse.model.kinds.core import Affinity, IPFamily, SessionAffinityConfig
 from hanse.model.kinds.hanse import Profile
 from hanse.model.kinds.multicluster import ImportedPort, ImportType
 from hanse.model.objects import ClusterId
+from hanse.model.ports import default_port_name
 
 
 class ExportConflict(Struct, frozen=True, order=True):
@@ -88,7 +89,7 @@ def _union(records: Sequence[ExportRecord]) -> tuple[ImportedPort, ...]:
 
 
 def _named(port: ImportedPort) -> ImportedPort:
-    return port if port.name else replace(port, name=f"{port.protocol.lower()}-{port.port}")
+    return port if port.name else replace(port, name=default_port_name(port.protocol, port.port))
 
 
 def _distinct(told: Iterable[ImportedPort]) -> tuple[ImportedPort, ...]:
