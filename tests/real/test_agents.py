@@ -1,4 +1,4 @@
-"""Agents as processes, each with an account that holds the generated rights and no other."""
+"""Agents as processes, each with an account that has only the generated RBAC rules."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -32,11 +32,11 @@ from tests.support.toy import Toy
 async def agents(
     real_clusters: RealFleet, tmp_path: Path, request: pytest.FixtureRequest
 ) -> AsyncIterator[AgentProcesses]:
-    async with agent_processes(real_clusters, shop_of(request.node.nodeid), tmp_path) as made:
-        yield made
+    async with agent_processes(real_clusters, shop_of(request.node.nodeid), tmp_path) as processes:
+        yield processes
 
 
-async def test_agents_do_all_that_the_toy_needs_with_the_rights_that_are_generated(
+async def test_generated_rbac_rules_are_enough_for_the_toy_feature(
     agents: AgentProcesses,
 ) -> None:
     scenario, toy_offers = agents.scenario, agents.toy_offers
@@ -58,29 +58,29 @@ async def test_agents_do_all_that_the_toy_needs_with_the_rights_that_are_generat
         assert await agents.processes[cluster].stop() == 0
 
 
-async def test_an_agent_may_do_nothing_else(agents: AgentProcesses) -> None:
+async def test_an_agent_is_forbidden_everything_else(agents: AgentProcesses) -> None:
     await agents.create_accounts("hamburg")
     at_home = HttpTransport(StaticCredentials(agents.access["hamburg", "hamburg"]))
     at_broker = HttpTransport(StaticCredentials(agents.access["hamburg", BROKER]))
-    mark = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mark"}}
+    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "forbidden"}}
 
     try:
-        for way in (at_home, at_broker):
+        for transport in (at_home, at_broker):
             for forbidden in ("/api/v1/secrets", "/api/v1/namespaces/kube-system/secrets"):
                 with pytest.raises(Forbidden):
-                    await get(way, forbidden)
-        for space in ("default", "kube-system"):
+                    await get(transport, forbidden)
+        for namespace in ("default", "kube-system"):
             with pytest.raises(Forbidden):
-                await post(at_broker, f"/api/v1/namespaces/{space}/configmaps", mark)
+                await post(at_broker, f"/api/v1/namespaces/{namespace}/configmaps", config_map)
         with pytest.raises(Forbidden):
-            await post(at_home, "/api/v1/namespaces", {**mark, "kind": "Namespace"})
+            await post(at_home, "/api/v1/namespaces", {**config_map, "kind": "Namespace"})
     finally:
         await at_home.close()
         await at_broker.close()
 
 
 def without(verb: str, resource: str) -> Rules:
-    """All that is generated but one verb of one resource."""
+    """Drop one verb of one resource from the generated rules."""
 
     def only(rule: RbacRule) -> RbacRule:
         if rule.resource != resource:
@@ -90,7 +90,7 @@ def without(verb: str, resource: str) -> Rules:
     return only
 
 
-async def test_without_one_verb_what_needs_it_does_not_happen_and_nothing_else_suffers(
+async def test_a_missing_verb_affects_only_the_writes_that_need_it(
     agents: AgentProcesses,
 ) -> None:
     scenario, toy_offers = agents.scenario, agents.toy_offers
@@ -115,7 +115,7 @@ async def test_without_one_verb_what_needs_it_does_not_happen_and_nothing_else_s
     )
 
 
-async def test_of_two_processes_one_works_and_the_other_takes_over_when_it_is_killed(
+async def test_of_two_replicas_the_other_takes_over_when_the_leader_is_killed(
     agents: AgentProcesses,
 ) -> None:
     scenario, toy_offers = agents.scenario, agents.toy_offers
@@ -135,91 +135,93 @@ async def test_of_two_processes_one_works_and_the_other_takes_over_when_it_is_ki
 def _is_held_by(scenario: Scenario, cluster: ClusterId, holder: str) -> Check[None]:
     async def check() -> None:
         lease = await scenario.admin(cluster).read(Lease, "hanse-agent", scenario.system)
-        held = lease.spec.holder_identity
-        assert held.startswith(holder), f"{held} works in {cluster}"
+        identity = lease.spec.holder_identity
+        assert identity.startswith(holder), f"{identity} works in {cluster}"
 
     return check
 
 
-Use = tuple[str, str, str]
-"""Who used which verb of which resource."""
+UsedVerb = tuple[str, str, str]
+"""Role, resource and verb of a request."""
 
 VERBS = {"POST": "create", "PATCH": "patch", "DELETE": "delete", "PUT": "update"}
 
 
-class Observed:
-    """A transport that notes which rights its requests use, and which were missing."""
+class RecordingTransport:
+    """A transport that records the verbs of its requests, and those that are forbidden."""
 
-    def __init__(self, account: str, inner: Transport, used: set[Use], refused: list[str]) -> None:
+    def __init__(
+        self, account: str, inner: Transport, used: set[UsedVerb], rejected: list[str]
+    ) -> None:
         self._account = account
         self._inner = inner
         self._used = used
-        self._refused = refused
+        self._rejected = rejected
 
     async def send(self, request: Request) -> Response:
-        self._note(request, "list")
-        answer = await self._inner.send(request)
-        if answer.status == 403:
-            self._refused.append(f"{self._account}: {request.method} {request.path}")
-        return answer
+        self._record(request, "list")
+        response = await self._inner.send(request)
+        if response.status == 403:
+            self._rejected.append(f"{self._account}: {request.method} {request.path}")
+        return response
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
-        self._note(request, "watch")
+        self._record(request, "watch")
         try:
             async with self._inner.stream(request) as lines:
                 yield lines
         except Forbidden as error:
-            self._refused.append(f"{self._account}: {error}")
+            self._rejected.append(f"{self._account}: {error}")
             raise
 
     async def close(self) -> None:
         await self._inner.close()
 
-    def _note(self, request: Request, plural: str) -> None:
+    def _record(self, request: Request, plural: str) -> None:
         start, *parts = request.path.strip("/").split("/")
         parts = parts[1:] if start == "api" else parts[2:]
         if parts[:1] == ["namespaces"] and len(parts) > 2:
             parts = parts[2:]
-        if parts:  # else it is discovery, which everybody may ask for
+        if parts:  # otherwise it is discovery, which is always allowed
             verb = VERBS.get(request.method) or (plural if len(parts) == 1 else "get")
             self._used.add((self._account, parts[0], verb))
 
 
-class Observatory(KubernetesTestbed):
-    """Real clusters on which every request of an agent is noted."""
+class RecordingTestbed(KubernetesTestbed):
+    """Real clusters on which every request of an agent is recorded."""
 
     def __init__(self, fleet: RealFleet, folder: Path) -> None:
         super().__init__(fleet, folder)
-        self.used: set[Use] = set()
-        self.refused: list[str] = []
+        self.used: set[UsedVerb] = set()
+        self.rejected: list[str] = []
 
     async def agent_transport(self, account: Account, cluster: ClusterId) -> Transport:
         role = Role.BROKER if cluster == BROKER else Role.LOCAL
         inner = await super().agent_transport(account, cluster)
-        return Observed(role, inner, self.used, self.refused)
+        return RecordingTransport(role, inner, self.used, self.rejected)
 
 
-RARE = {
-    # a create finds an object that no watch has told of yet, or the same event once more
+NOT_EXERCISED = {
+    # a create conflicts with an object that is not in the cache yet, or with a repeated Event
     *((role, kind, "get") for role in Role for kind in ("configmaps", "events")),
     ("local", "events", "patch"),
-    # kinds that are watched are read one by one only in answer to questions
+    # watched kinds are read singly only by status and doctor
     *((role, "customresourcedefinitions", "get") for role in Role),
-    # nobody is told anything on the broker by this feature
+    # this feature writes no Events on the broker
     *(("broker", "events", verb) for verb in ("create", "patch")),
-    # there is no such kind here
+    # the CRD is not installed here
     *(("broker", "clustersets", verb) for verb in ("get", "list")),
-    # the sign of life comes a while after the start; other clusters' are looked at by others
+    # heartbeats start later; other features read those of other clusters
     *(("broker", "leases", verb) for verb in ("get", "list", "watch", "create", "patch")),
 }
-"""Rights for what seldom happens and is not played here."""
+"""Verbs for rare cases that this test does not reach."""
 
 
-async def test_every_right_is_used_and_none_is_missing(
+async def test_every_generated_verb_is_used_and_none_is_missing(
     real_clusters: RealFleet, tmp_path: Path
 ) -> None:
-    testbed = Observatory(real_clusters, tmp_path)
+    testbed = RecordingTestbed(real_clusters, tmp_path)
     granted = {
         (role, rule.resource, verb)
         for role in (Role.LOCAL, Role.BROKER)
@@ -229,17 +231,17 @@ async def test_every_right_is_used_and_none_is_missing(
 
     try:
         async with Scenario(testbed, "rights", lambda: (Toy(),)) as scenario:
-            await _tour(scenario)
+            await _exercise_agents(scenario)
     finally:
         await testbed.delete_roles()
         await testbed.close()
 
-    assert testbed.refused == []
-    assert granted - testbed.used - RARE == set()
+    assert testbed.rejected == []
+    assert granted - testbed.used - NOT_EXERCISED == set()
 
 
-async def _tour(scenario: Scenario) -> None:
-    """All that agents do now and then: start, share, edit, remove, resume after an outage."""
+async def _exercise_agents(scenario: Scenario) -> None:
+    """Let agents start, share, update, delete, and resume after broken watches."""
     toy_offers = OffersScenario(scenario)
     await toy_offers.open()
     for cluster in scenario.names:

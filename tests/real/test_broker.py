@@ -1,4 +1,4 @@
-"""A broker and its members on real clusters: agents have the rights that joining gave, no more."""
+"""A broker and its members on real clusters: RBAC and admission of members."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -37,8 +37,8 @@ UNTIL = "--timeout=60s"
 pytestmark = pytest.mark.anyio
 
 
-class Later(Struct, frozen=True):
-    """A clock that is ahead."""
+class AheadClock(Struct, frozen=True):
+    """A clock that is ahead of the wall clock."""
 
     by: timedelta
 
@@ -56,7 +56,7 @@ async def fleet(
 
 @pytest.fixture(scope="module")
 async def exported(fleet: JoinedFleet) -> CommandResult:
-    """A Service that lubeck and hamburg export, as the command told it for lubeck."""
+    """A Service that lubeck and hamburg export; the output of `hanse export` for lubeck."""
     for cluster in NAMES:
         await fleet.on(cluster, "create", "namespace", "shop")
     for cluster in ("hamburg", "lubeck"):
@@ -68,7 +68,7 @@ async def exported(fleet: JoinedFleet) -> CommandResult:
     return result
 
 
-async def _slices_of(fleet: JoinedFleet, cluster: str) -> list[str]:
+async def _slice_names(fleet: JoinedFleet, cluster: str) -> list[str]:
     query = (
         "-n",
         BROKER_NAMESPACE,
@@ -111,7 +111,7 @@ async def test_joining_again_changes_nothing(fleet: JoinedFleet) -> None:
     assert result.output.startswith("broker: nothing to change\nlubeck: nothing to change\n")
 
 
-async def test_an_agent_never_asks_for_what_it_may_not_do(
+async def test_an_agent_sends_no_forbidden_requests(
     fleet: JoinedFleet, exported: CommandResult
 ) -> None:
     logs = [(fleet.folder / f"{cluster}.log").read_text().lower() for cluster in NAMES]
@@ -132,7 +132,7 @@ async def test_every_member_renews_its_own_lease(
         assert waited.status == 0, waited.errors
 
 
-async def test_a_member_writes_slices_in_its_own_name(fleet: JoinedFleet) -> None:
+async def test_a_member_writes_slices_of_its_own_cluster(fleet: JoinedFleet) -> None:
     made = await fleet.as_member(
         "lubeck", "create", "-f", "-", stdin=endpoint_slice("own", "lubeck")
     )
@@ -141,7 +141,7 @@ async def test_a_member_writes_slices_in_its_own_name(fleet: JoinedFleet) -> Non
     assert (made.status, gone.status) == (0, 0), made.errors + gone.errors
 
 
-async def test_a_member_cannot_write_a_slice_in_anothers_name(fleet: JoinedFleet) -> None:
+async def test_a_member_cannot_write_a_slice_of_another_cluster(fleet: JoinedFleet) -> None:
     result = await fleet.as_member(
         "lubeck", "create", "-f", "-", stdin=endpoint_slice("false", "hamburg")
     )
@@ -150,7 +150,7 @@ async def test_a_member_cannot_write_a_slice_in_anothers_name(fleet: JoinedFleet
     assert f"label {SOURCE} must be lubeck" in result.errors
 
 
-async def test_a_member_cannot_write_a_slice_in_nobodys_name(fleet: JoinedFleet) -> None:
+async def test_a_member_cannot_write_a_slice_without_a_source_cluster(fleet: JoinedFleet) -> None:
     bare = endpoint_slice("bare", "lubeck").replace(SOURCE, "other")
 
     result = await fleet.as_member("lubeck", "create", "-f", "-", stdin=bare)
@@ -172,19 +172,19 @@ _THEFT = f'{{"metadata":{{"labels":{{"{SOURCE}":"lubeck"}}}}}}'
 async def test_anothers_slice_cannot_be(
     fleet: JoinedFleet, exported: CommandResult, attempt: tuple[str, ...]
 ) -> None:
-    (theirs,) = await _slices_of(fleet, "hamburg")
+    (theirs,) = await _slice_names(fleet, "hamburg")
     verb, *rest = attempt
 
     result = await fleet.as_member("lubeck", verb, "endpointslice", theirs, *rest)
 
     assert f"label {SOURCE} must be lubeck" in result.errors
-    assert await _slices_of(fleet, "hamburg") == [theirs]
+    assert await _slice_names(fleet, "hamburg") == [theirs]
 
 
-async def test_a_member_cannot_give_its_own_slice_away(
+async def test_a_member_cannot_change_the_source_cluster_of_its_slice(
     fleet: JoinedFleet, exported: CommandResult
 ) -> None:
-    (own,) = await _slices_of(fleet, "lubeck")
+    (own,) = await _slice_names(fleet, "lubeck")
     gift = _THEFT.replace("lubeck", "hamburg")
 
     result = await fleet.as_member(
@@ -233,7 +233,7 @@ async def test_a_member_may_not(fleet: JoinedFleet, asked: tuple[str, ...]) -> N
     assert "forbidden" in result.errors.lower()
 
 
-async def test_an_id_is_one_clusters_alone(fleet: JoinedFleet) -> None:
+async def test_a_cluster_id_belongs_to_one_cluster(fleet: JoinedFleet) -> None:
     result = await fleet.hanse(
         *("join", "--broker", "broker", "--cluster-id", "lubeck", "--context", "broker"),
         *("--broker-namespace", BROKER_NAMESPACE),
@@ -250,12 +250,12 @@ async def test_a_member_renews_its_own_token_and_keeps_it_in_secret_and_file(
     file.write_bytes(fleet.broker_kubeconfig("lubeck").read_bytes())
     broker, home = from_files((file,)), from_files((fleet.folder / "lubeck.kubeconfig",))
     old = (await broker.access()).identity.token
-    ways = HttpTransport(broker), HttpTransport(home)
-    secret = SecretTokenStore(Client(ways[1]), "hanse-system", "hanse-broker", "kubeconfig")
-    clock = Later(timedelta(days=4))
+    transports = HttpTransport(broker), HttpTransport(home)
+    secret = SecretTokenStore(Client(transports[1]), "hanse-system", "hanse-broker", "kubeconfig")
+    clock = AheadClock(timedelta(days=4))
     renewal = TokenRenewer(
         ServiceAccountName(BROKER_NAMESPACE, "lubeck"),
-        Client(ways[0]),
+        Client(transports[0]),
         broker,
         (secret, FileTokenStore(file)),
         clock,
@@ -268,11 +268,11 @@ async def test_a_member_renews_its_own_token_and_keeps_it_in_secret_and_file(
     assert await secret.token() == new
     result = await fleet.kubectl(file, "broker", "-n", BROKER_NAMESPACE, "get", "lease", "lubeck")
     assert result.status == 0, result.errors
-    for way in ways:
-        await way.close()
+    for transport in transports:
+        await transport.close()
 
 
-async def test_a_member_reads_its_own_secrets_alone(fleet: JoinedFleet) -> None:
+async def test_a_member_reads_only_its_own_secrets(fleet: JoinedFleet) -> None:
     for namespace in ("default", "hanse-system"):
         await fleet.on("lubeck", "-n", namespace, "create", "secret", "generic", "another")
 
@@ -304,7 +304,7 @@ async def test_a_member_publishes_only_addresses_of_its_ranges(fleet: JoinedFlee
             )
             for address in ("10.77.1.2", "10.78.1.2")
         )
-        refused = await _until_refused(fleet, outside)
+        refused = await _error_once_rejected(fleet, outside)
         taken = await fleet.as_member("lubeck", "create", "-f", "-", stdin=inside)
         another = outside.replace("lubeck", "hamburg").replace("bounded", "free")
         free = await fleet.as_member("hamburg", "create", "-f", "-", stdin=another)
@@ -319,8 +319,8 @@ async def test_a_member_publishes_only_addresses_of_its_ranges(fleet: JoinedFlee
         )
 
 
-async def _until_refused(fleet: JoinedFleet, stdin: str) -> str:
-    """What the policy says, once it has seen the new rules."""
+async def _error_once_rejected(fleet: JoinedFleet, stdin: str) -> str:
+    """The error of the admission policy, once it has the new ranges."""
     for _ in range(50):
         result = await fleet.as_member("lubeck", "create", "-f", "-", stdin=stdin)
         if result.status:
@@ -375,8 +375,8 @@ async def test_a_member_reports_its_own_part_only(fleet: JoinedFleet) -> None:
 
 
 @pytest.fixture(scope="module")
-async def awake(fleet: JoinedFleet) -> None:
-    """Every agent has begun to work."""
+async def agents_running(fleet: JoinedFleet) -> None:
+    """Wait until every agent has renewed its Lease."""
     for cluster in NAMES:
         renewed = f"--for=jsonpath={{.spec.holderIdentity}}={cluster}"
         result = await fleet.on(
@@ -406,8 +406,8 @@ WISH = "federation.kubernetes.io/statefulset-preferences"
         pytest.param("s" * 45, {}, f"it becomes '{'s' * 45}-hamburg', 53 characters", id="name"),
     ],
 )
-async def test_a_set_that_no_cluster_could_run_is_refused_at_the_door(
-    fleet: JoinedFleet, awake: None, name: str, marks: dict[str, str], words: str
+async def test_a_stateful_set_that_no_cluster_can_run_is_rejected_by_admission(
+    fleet: JoinedFleet, agents_running: None, name: str, marks: dict[str, str], words: str
 ) -> None:
     refused = await fleet.on("broker", "create", "-f", "-", stdin=stateful_set(name, marks))
 
@@ -415,8 +415,8 @@ async def test_a_set_that_no_cluster_could_run_is_refused_at_the_door(
     assert words in refused.errors
 
 
-async def test_a_set_at_the_door_tells_where_its_replicas_are_placed(
-    fleet: JoinedFleet, awake: None
+async def test_a_submitted_stateful_set_shows_the_placement_of_its_replicas(
+    fleet: JoinedFleet, agents_running: None
 ) -> None:
     wish = '{"clusters": {"*": {"weight": 3}, "lubeck": {"minReplicas": 1, "maxReplicas": 1}}}'
     made = await fleet.on("broker", "create", "-f", "-", stdin=stateful_set("store", {WISH: wish}))
@@ -431,7 +431,7 @@ async def test_a_set_at_the_door_tells_where_its_replicas_are_placed(
     assert [e["message"] for e in events] == ["bergen 1, hamburg 1, lubeck 1"]
 
 
-async def test_a_member_tells_no_events_of_others(fleet: JoinedFleet) -> None:
+async def test_a_member_cannot_write_events_of_others(fleet: JoinedFleet) -> None:
     def event(reporter: str) -> str:
         made: dict[str, Any] = {
             "apiVersion": "v1",

@@ -1,4 +1,4 @@
-"""The client, the stream and elections against a real API server."""
+"""The client, watches and leader election against a real API server."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
@@ -32,21 +32,21 @@ from hanse.model.objects import Meta
 
 pytestmark = pytest.mark.anyio
 
-SPACE = "client-test"
+NAMESPACE = "client-test"
 
 
 @pytest.fixture
 async def client(real_clusters: RealFleet) -> AsyncIterator[Client]:
-    """A client of the broker, with a namespace that it may fill."""
+    """A client of the broker, with a namespace for the test."""
     made = Client(HttpTransport(from_files((real_clusters.kubeconfig,), context="broker")))
     with suppress(AlreadyExists):
-        await made.create(Namespace(metadata=Meta(name=SPACE)))
+        await made.create(Namespace(metadata=Meta(name=NAMESPACE)))
     yield made
     await made.close()
 
 
-def thing(name: str, **content: str) -> ConfigMap:
-    return ConfigMap(metadata=Meta(name=name, namespace=SPACE), data=content)
+def new_config_map(name: str, **content: str) -> ConfigMap:
+    return ConfigMap(metadata=Meta(name=name, namespace=NAMESPACE), data=content)
 
 
 async def error_of(call: Coroutine[Any, Any, object]) -> type[KubeError]:
@@ -55,85 +55,85 @@ async def error_of(call: Coroutine[Any, Any, object]) -> type[KubeError]:
     return type(raised.value)
 
 
-async def test_every_precondition_is_held_to(client: Client) -> None:
-    made = await client.create(thing("held", x="1"))
+async def test_preconditions_are_enforced(client: Client) -> None:
+    made = await client.create(new_config_map("held", x="1"))
     stale = {"metadata": {"resourceVersion": made.metadata.resource_version}}
     other = {"metadata": {"uid": "other"}}
-    await client.patch(ConfigMap, "held", SPACE, {**stale, "data": {"x": "2"}})
+    await client.patch(ConfigMap, "held", NAMESPACE, {**stale, "data": {"x": "2"}})
 
     errors = [
-        await error_of(client.patch(ConfigMap, "held", SPACE, {**stale, "data": {"x": "3"}})),
-        await error_of(client.patch(ConfigMap, "held", SPACE, other)),
-        await error_of(client.delete(ConfigMap, "held", SPACE, uid="other")),
-        await error_of(client.delete(ConfigMap, "held", SPACE, resource_version="1")),
-        await error_of(client.create(thing("held"))),
-        await error_of(client.read(ConfigMap, "none", SPACE)),
+        await error_of(client.patch(ConfigMap, "held", NAMESPACE, {**stale, "data": {"x": "3"}})),
+        await error_of(client.patch(ConfigMap, "held", NAMESPACE, other)),
+        await error_of(client.delete(ConfigMap, "held", NAMESPACE, uid="other")),
+        await error_of(client.delete(ConfigMap, "held", NAMESPACE, resource_version="1")),
+        await error_of(client.create(new_config_map("held"))),
+        await error_of(client.read(ConfigMap, "none", NAMESPACE)),
         await error_of(client.list(ConfigMap, labels="a in")),
     ]
-    gone = await client.delete(ConfigMap, "held", SPACE, uid=made.metadata.uid)
+    gone = await client.delete(ConfigMap, "held", NAMESPACE, uid=made.metadata.uid)
 
     assert errors == [Conflict, Invalid, Conflict, Conflict, AlreadyExists, NotFound, Invalid]
     assert gone is None
 
 
-async def test_what_a_finalizer_holds_is_given_back(client: Client) -> None:
-    meta = Meta(name="finalized", namespace=SPACE, finalizers=("test.hanse.dev/held",))
+async def test_deleting_an_object_with_finalizers_returns_it(client: Client) -> None:
+    meta = Meta(name="finalized", namespace=NAMESPACE, finalizers=("test.hanse.dev/held",))
     await client.create(ConfigMap(metadata=meta))
 
-    left = await client.delete(ConfigMap, "finalized", SPACE)
-    await client.patch(ConfigMap, "finalized", SPACE, {"metadata": {"finalizers": None}})
+    left = await client.delete(ConfigMap, "finalized", NAMESPACE)
+    await client.patch(ConfigMap, "finalized", NAMESPACE, {"metadata": {"finalizers": None}})
 
     assert left is not None
     assert left.metadata.deletion_timestamp is not None
-    assert await error_of(client.read(ConfigMap, "finalized", SPACE)) is NotFound
+    assert await error_of(client.read(ConfigMap, "finalized", NAMESPACE)) is NotFound
 
 
-async def test_a_list_as_a_stream_and_one_by_pages_find_the_same(client: Client) -> None:
-    await asyncio.gather(*(client.create(thing(f"page-{n}")) for n in range(600)))
-    stream = list_and_watch(client, ConfigMap, namespace=SPACE, random=Random(1))
+async def test_a_watch_list_and_a_paged_list_return_the_same(client: Client) -> None:
+    await asyncio.gather(*(client.create(new_config_map(f"page-{n}")) for n in range(600)))
+    stream = list_and_watch(client, ConfigMap, namespace=NAMESPACE, random=Random(1))
 
     async with aclosing(stream) as events:
         streamed = await anext(events)
-    by_pages = await client.list(ConfigMap, namespace=SPACE)
+    by_pages = await client.list(ConfigMap, namespace=NAMESPACE)
 
     assert isinstance(streamed, Listed)
     assert client.supports_watch_list is True
     assert {one.name for one in streamed.objects} == {one.name for one in by_pages.objects}
 
 
-async def test_changes_are_told_in_their_order(client: Client) -> None:
-    stream = list_and_watch(client, ConfigMap, namespace=SPACE, random=Random(1))
-    told: list[WatchEvent[ConfigMap]] = []
+async def test_watch_events_arrive_in_order(client: Client) -> None:
+    stream = list_and_watch(client, ConfigMap, namespace=NAMESPACE, random=Random(1))
+    received: list[WatchEvent[ConfigMap]] = []
 
     async with aclosing(stream) as events:
         await anext(events)
-        await client.create(thing("told", x="1"))
-        await client.patch(ConfigMap, "told", SPACE, {"data": {"x": "2"}})
-        await client.delete(ConfigMap, "told", SPACE)
+        await client.create(new_config_map("told", x="1"))
+        await client.patch(ConfigMap, "told", NAMESPACE, {"data": {"x": "2"}})
+        await client.delete(ConfigMap, "told", NAMESPACE)
         async for event in events:
-            told.append(event)
+            received.append(event)
             if isinstance(event, Deleted):
                 break
 
-    contents = [event.object.data["x"] for event in told if isinstance(event, Applied)]
+    contents = [event.object.data["x"] for event in received if isinstance(event, Applied)]
     assert contents == ["1", "2"]
 
 
-async def test_a_watch_from_the_future_is_silent_which_is_why_we_check(client: Client) -> None:
-    """If this fails, servers have begun to refuse it, and the check after an outage can go."""
+async def test_a_watch_from_a_future_resource_version_sends_nothing(client: Client) -> None:
+    """If this fails, servers reject such watches, and our check after an outage is obsolete."""
     now = await client.newest(ConfigMap)
     ahead = requests.watch(
-        ConfigMap.kind, SPACE, after=str(int(now) + 10**6), lasting=timedelta(seconds=2)
+        ConfigMap.kind, NAMESPACE, after=str(int(now) + 10**6), lasting=timedelta(seconds=2)
     )
 
     async with client.stream(ahead) as lines:
-        await client.create(thing("unseen"))
-        told = [line async for line in lines]
+        await client.create(new_config_map("unseen"))
+        received = [line async for line in lines]
 
-    assert told == []
+    assert received == []
 
 
-async def test_kinds_and_release_are_found(client: Client) -> None:
+async def test_discovery_finds_kinds_and_the_version(client: Client) -> None:
     await refresh(client)
 
     assert client.kinds.known is not None
@@ -141,19 +141,19 @@ async def test_kinds_and_release_are_found(client: Client) -> None:
     assert (await server_version(client)).number >= (1, 30)
 
 
-async def test_a_lease_passes_from_hand_to_hand(client: Client) -> None:
-    told: asyncio.Queue[tuple[str, LeaderState]] = asyncio.Queue()
+async def test_a_lease_is_released_to_the_next_candidate(client: Client) -> None:
+    received: asyncio.Queue[tuple[str, LeaderState]] = asyncio.Queue()
 
     def stand(name: str) -> "asyncio.Task[None]":
         elector = LeaderElector(
-            client, SPACE, "elected", name, clock=WallClock(), random=Random(name)
+            client, NAMESPACE, "elected", name, clock=WallClock(), random=Random(name)
         )
-        run = elector.run(lambda standing: told.put_nowait((name, standing)))
+        run = elector.run(lambda state: received.put_nowait((name, state)))
         return asyncio.create_task(run, name=name)
 
-    async def until(wanted: tuple[str, LeaderState]) -> None:
+    async def until(expected: tuple[str, LeaderState]) -> None:
         async with asyncio.timeout(20):
-            while await told.get() != wanted:
+            while await received.get() != expected:
                 pass
 
     first = stand("first")
@@ -162,10 +162,10 @@ async def test_a_lease_passes_from_hand_to_hand(client: Client) -> None:
     await until(("second", Standby("first")))
     first.cancel()
     await until(("second", Leader(1)))
-    held = await client.read(Lease, "elected", SPACE)
+    held = await client.read(Lease, "elected", NAMESPACE)
     second.cancel()
     await asyncio.wait({first, second})
-    released = await client.read(Lease, "elected", SPACE)
+    released = await client.read(Lease, "elected", NAMESPACE)
 
     assert (held.spec.holder_identity, held.spec.lease_transitions) == ("second", 1)
     assert (released.spec.holder_identity, released.spec.lease_duration_seconds) == ("", 1)

@@ -1,4 +1,4 @@
-"""A stock CoreDNS reads our imports and answers for them, in the profile of KEP-1645."""
+"""CoreDNS with the multicluster plugin answers for our imports, in the KEP-1645 profile."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -34,7 +34,7 @@ Ask = Callable[[str, str], Awaitable[dns.message.Message]]
 
 @asynccontextmanager
 async def coredns(fleet: RealFleet, cluster: str, folder: Path) -> AsyncIterator[Ask]:
-    """CoreDNS beside one cluster; gives a way to ask it."""
+    """Run CoreDNS for one cluster; yields a function that queries it."""
     program = (await find_or_build((COREDNS_SERVER,), cache_folder()))[COREDNS_SERVER.name]
     [port] = free_ports(1)
     corefile = folder / "Corefile"
@@ -65,7 +65,7 @@ async def coredns(fleet: RealFleet, cluster: str, folder: Path) -> AsyncIterator
 
 
 def answers(ask: Ask, name: str, type_: str, *wanted: str) -> Check[None]:
-    """That a name is answered with exactly these records, in any order."""
+    """Check that a name has exactly these records, in any order."""
 
     async def check() -> None:
         try:
@@ -79,7 +79,7 @@ def answers(ask: Ask, name: str, type_: str, *wanted: str) -> Check[None]:
 
 
 async def same(ask: Ask, ours: DnsClient, name: str, type_: str) -> None:
-    """CoreDNS and we say the same, but for addresses at the names of ports, which only it tells."""
+    """CoreDNS and our server answer the same, except addresses of port names, which only it has."""
     theirs = parse_answer(await ask(name, type_))
     told = await ours(f"{name}.svc.{ZONE}", type_)
     if name.startswith("_") and type_ != "SRV" and told.code == NODATA:

@@ -1,4 +1,4 @@
-"""A real API server takes our definitions, our examples, and refuses what it should."""
+"""A real API server accepts our CRDs and examples, and rejects invalid objects."""
 
 import json
 from collections.abc import AsyncIterator
@@ -21,7 +21,7 @@ from tests.model.examples import BAD, Refused, good
 from tests.real.api_requests import admin_transport, get, post
 from tests.real.conftest import Kubectl
 
-DEFINITIONS = resource_path(CustomResourceDefinition.kind)
+CRDS_PATH = resource_path(CustomResourceDefinition.kind)
 DRY = ("dryRun", "All")
 
 
@@ -29,12 +29,12 @@ DRY = ("dryRun", "All")
 async def broker(
     binaries: dict[str, Path], kubectl: Kubectl, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[RealFleet]:
-    """A broker alone, with all our definitions and the stand-ins."""
+    """A single broker with all our CRDs and the stand-ins."""
     until = ("wait", "crd", "--all", "--for=condition=Established", "--timeout=30s")
     async with RealFleet(tmp_path_factory.mktemp("crds"), binaries, names=()) as fleet:
         async with admin_transport(fleet.broker) as api:
-            for definition in (*crds(), *placeholder_crds()):
-                await post(api, DEFINITIONS, definition)
+            for crd in (*crds(), *placeholder_crds()):
+                await post(api, CRDS_PATH, crd)
         assert (await kubectl(fleet.kubeconfig, "broker", *until)).status == 0
         yield fleet
 
@@ -45,15 +45,15 @@ async def api(broker: RealFleet) -> AsyncIterator[Transport]:
         yield transport
 
 
-async def sent(
+async def send(
     api: Transport, method: str, path: str, body: Wire | None = None, *query: tuple[str, str]
 ) -> Response:
     kept = json.dumps(body).encode() if body is not None else b""
     return await api.send(Request(method, path, query, kept, JSON))
 
 
-async def listed(api: Transport) -> list[Any]:
-    found: list[Any] = (await get(api, DEFINITIONS))["items"]
+async def list_crds(api: Transport) -> list[Any]:
+    found: list[Any] = (await get(api, CRDS_PATH))["items"]
     return found
 
 
@@ -69,14 +69,14 @@ def collection(kind: type[Object]) -> str:
     return resource_path(kind.kind, "default" if kind.kind.namespaced else "")
 
 
-def _accepted(response: Response) -> Any:
+def _decode_success(response: Response) -> Any:
     if response.status >= 300:
         raise error_from_response(response)
     return json.loads(response.body)
 
 
-async def test_every_definition_is_established_and_structural(api: Transport) -> None:
-    known = await listed(api)
+async def test_every_crd_is_established_and_structural(api: Transport) -> None:
+    known = await list_crds(api)
 
     assert len(known) == len(OWN_KINDS) + len(FOREIGN_KINDS)
     assert all(established(crd) for crd in known)
@@ -85,54 +85,52 @@ async def test_every_definition_is_established_and_structural(api: Transport) ->
     ]
 
 
-async def test_nothing_of_our_definitions_is_dropped_or_warned_about(api: Transport) -> None:
-    told = {crd["metadata"]["name"]: crd for crd in await listed(api)}
+async def test_no_field_of_our_crds_is_dropped(api: Transport) -> None:
+    stored = {crd["metadata"]["name"]: crd for crd in await list_crds(api)}
 
     for ours in crds():
-        kept = told[ours["metadata"]["name"]]
+        kept = stored[ours["metadata"]["name"]]
         assert kept["spec"]["versions"] == ours["spec"]["versions"]
 
 
 @pytest.mark.parametrize("kind", OWN_KINDS, ids=lambda kind: kind.__name__)
-async def test_a_good_object_is_taken_whole(api: Transport, kind: type[Object]) -> None:
+async def test_a_valid_object_is_stored_completely(api: Transport, kind: type[Object]) -> None:
     strict = ("fieldValidation", "Strict")
 
-    taken = _accepted(await sent(api, "POST", collection(kind), good(kind), strict, DRY))
+    stored_object = _decode_success(
+        await send(api, "POST", collection(kind), good(kind), strict, DRY)
+    )
 
-    assert _within(good(kind), taken)
+    assert _is_subset(good(kind), stored_object)
 
 
 @pytest.mark.parametrize(
     "case", [case for case in BAD if not case.updating], ids=lambda case: case.id
 )
-async def test_a_bad_object_is_refused_with_the_field_to_blame(
-    api: Transport, case: Refused
-) -> None:
-    refusal = await sent(api, "POST", collection(case.kind), case.applied(), DRY)
+async def test_an_invalid_object_is_rejected_with_the_field(api: Transport, case: Refused) -> None:
+    refusal = await send(api, "POST", collection(case.kind), case.applied(), DRY)
 
     assert refusal.status == 422, refusal.body
     assert case.blamed in json.loads(refusal.body)["message"]
 
 
 @pytest.mark.parametrize("case", [case for case in BAD if case.updating], ids=lambda case: case.id)
-async def test_a_field_that_cannot_change_is_blamed_when_it_does(
-    api: Transport, case: Refused
-) -> None:
+async def test_a_change_of_an_immutable_field_is_rejected(api: Transport, case: Refused) -> None:
     before = good(case.kind)
     before["metadata"].pop("finalizers", None)
     kept = await post(api, collection(case.kind), before)
     path = f"{collection(case.kind)}/{kept['metadata']['name']}"
     changed = {**case.applied(), "metadata": kept["metadata"]}
 
-    refusal = await sent(api, "PUT", path, changed)
-    await sent(api, "DELETE", path)
+    refusal = await send(api, "PUT", path, changed)
+    await send(api, "DELETE", path)
 
     assert refusal.status == 422, refusal.body
     assert case.blamed in json.loads(refusal.body)["message"]
 
 
 @pytest.mark.parametrize("kind", FOREIGN_KINDS, ids=lambda kind: kind.__name__)
-async def test_a_stand_in_keeps_whatever_it_is_given(api: Transport, kind: type[Object]) -> None:
+async def test_a_stand_in_crd_keeps_unknown_fields(api: Transport, kind: type[Object]) -> None:
     anything: Wire = {
         "apiVersion": kind.kind.api_version,
         "kind": kind.kind.name,
@@ -140,9 +138,9 @@ async def test_a_stand_in_keeps_whatever_it_is_given(api: Transport, kind: type[
         "spec": {"unheard": [{"of": {"deep": 1}}]},
     }
 
-    taken = _accepted(await sent(api, "POST", collection(kind), anything, DRY))
+    stored_object = _decode_success(await send(api, "POST", collection(kind), anything, DRY))
 
-    assert taken["spec"] == anything["spec"]
+    assert stored_object["spec"] == anything["spec"]
 
 
 @pytest.mark.parametrize(
@@ -165,9 +163,9 @@ async def test_defaults_are_filled_in(api: Transport, kind: type[Object], filled
     if "trafficSplit" in filled:
         bare["spec"] = {"trafficSplit": [{"cluster": "k8s"}]}
 
-    taken = _accepted(await sent(api, "POST", collection(kind), bare, DRY))
+    stored_object = _decode_success(await send(api, "POST", collection(kind), bare, DRY))
 
-    assert _within(filled, taken["spec"])
+    assert _is_subset(filled, stored_object["spec"])
 
 
 async def test_both_versions_of_an_import_are_one_object(api: Transport) -> None:
@@ -175,12 +173,12 @@ async def test_both_versions_of_an_import_are_one_object(api: Transport) -> None
     path = collection(ServiceImport)
     old_path = path.replace("v1beta1", "v1alpha1")
 
-    _accepted(await sent(api, "POST", old_path, older))
-    newer = _accepted(await sent(api, "GET", f"{path}/web"))
-    _accepted(await sent(api, "DELETE", f"{path}/web"))
+    _decode_success(await send(api, "POST", old_path, older))
+    newer = _decode_success(await send(api, "GET", f"{path}/web"))
+    _decode_success(await send(api, "DELETE", f"{path}/web"))
 
     assert newer["apiVersion"] == "multicluster.x-k8s.io/v1beta1"
-    assert _within(older["spec"], newer["spec"])
+    assert _is_subset(older["spec"], newer["spec"])
 
 
 async def test_kubectl_scales_lists_and_explains(broker: RealFleet, kubectl: Kubectl) -> None:
@@ -204,10 +202,10 @@ async def test_kubectl_scales_lists_and_explains(broker: RealFleet, kubectl: Kub
     assert "federatedstatefulset.hanse.dev/store" in grouped.output
 
 
-def _within(part: Any, whole: Any) -> bool:
-    """Whether all that one says, the other says too."""
+def _is_subset(part: Any, value: Any) -> bool:
+    """Whether all fields of one value are in the other."""
     if isinstance(part, dict):
-        return all(key in whole and _within(value, whole[key]) for key, value in part.items())
+        return all(key in value and _is_subset(value, value[key]) for key, value in part.items())
     if isinstance(part, list):
-        return len(part) == len(whole) and all(map(_within, part, whole))
-    return bool(part == whole)
+        return len(part) == len(value) and all(map(_is_subset, part, value))
+    return bool(part == value)

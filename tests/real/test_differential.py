@@ -1,4 +1,4 @@
-"""What was recorded of a real API server is what a real API server answers today.
+"""The recorded responses of a real API server are those of the current one.
 
 With `HANSE_RECORD=1` in the environment its answers are recorded anew instead.
 """
@@ -41,7 +41,7 @@ async def closing(transport: Transport) -> AsyncIterator[Transport]:
 
 @asynccontextmanager
 async def webhooks() -> AsyncIterator[tuple[str, bytes]]:
-    """The webhooks of the cases over HTTPS: their URL, and the authority to trust."""
+    """The webhooks of the cases over HTTPS: their URL and CA."""
 
     async def answer(request: web.BaseRequest) -> web.Response:
         try:
@@ -65,28 +65,28 @@ async def webhooks() -> AsyncIterator[tuple[str, bytes]]:
 async def answers(
     binaries: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[dict[str, list[NormalizedAnswer]]]:
-    """All cases' answers, from a server beside which no controllers run."""
+    """The responses of all cases, from a server without controllers."""
     async with RealFleet(tmp_path_factory.mktemp("alone"), binaries, names=()) as fleet:
         await fleet.broker.stop_server(CONTROLLER_MANAGER.name)
         async with closing(fleet.broker.connect()) as transport, webhooks() as (url, authority):
             found = await transport.send(Request("GET", SERVICE_RANGE))
             ranges = msgspec.json.decode(found.body)["spec"]["cidrs"]
             bundle = base64.b64encode(authority).decode()
-            yield await _all(Server(transport, ranges[0], url, bundle, webhook_delay=2))
+            yield await _run_cases(Server(transport, ranges[0], url, bundle, webhook_delay=2))
 
 
-async def _all(server: Server) -> dict[str, list[NormalizedAnswer]]:
+async def _run_cases(server: Server) -> dict[str, list[NormalizedAnswer]]:
     turn = asyncio.Semaphore(AT_ONCE)
 
     async def one(number: int, case: Case) -> list[NormalizedAnswer]:
         async with turn:
             return await run_case(server, case, f"differential-{number}")
 
-    told = await asyncio.gather(*(one(number, case) for number, case in enumerate(CASES)))
-    return {case.name: outcomes for case, outcomes in zip(CASES, told, strict=True)}
+    responses = await asyncio.gather(*(one(number, case) for number, case in enumerate(CASES)))
+    return {case.name: outcomes for case, outcomes in zip(CASES, responses, strict=True)}
 
 
-async def test_the_recorded_answers_are_a_real_servers(
+async def test_the_recorded_responses_are_those_of_a_real_server(
     answers: dict[str, list[NormalizedAnswer]],
 ) -> None:
     if os.environ.get("HANSE_RECORD"):

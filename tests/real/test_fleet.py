@@ -1,4 +1,4 @@
-"""The shared fleet is what it says: versions, rights, certificates, pods."""
+"""The shared fleet: versions, RBAC, certificates, simulated pods."""
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
@@ -16,7 +16,7 @@ from tests.real.api_requests import admin_transport, get, post
 from tests.real.conftest import Kubectl
 from tests.support.service_accounts import Account, grant
 
-Does = Callable[..., Awaitable[str]]
+RunKubectl = Callable[..., Awaitable[str]]
 
 DEPLOYMENT = """
 apiVersion: apps/v1
@@ -69,14 +69,14 @@ spec:
 async def namespace(
     real_clusters: RealFleet, kubectl: Kubectl, request: pytest.FixtureRequest
 ) -> str:
-    """A namespace of the test's own in every cluster."""
+    """A new namespace in every cluster."""
     name = str(request.node.name).replace("_", "-")[:60].rstrip("-")
     for cluster in real_clusters.clusters:
         await kubectl(real_clusters.kubeconfig, cluster, "create", "namespace", name)
     return name
 
 
-async def test_every_server_is_of_the_version_that_is_pinned(real_clusters: RealFleet) -> None:
+async def test_every_server_has_the_pinned_version(real_clusters: RealFleet) -> None:
     for cluster in real_clusters.clusters.values():
         async with admin_transport(cluster) as admin:
             version = await get(admin, "/version")
@@ -96,7 +96,7 @@ async def test_kubectl_has_a_context_for_each_cluster_and_starts_with_the_first(
         assert result.status == 0, result.errors
 
 
-async def test_a_server_of_another_authority_is_not_trusted(real_clusters: RealFleet) -> None:
+async def test_a_server_with_another_ca_is_not_trusted(real_clusters: RealFleet) -> None:
     lubeck, bergen = (real_clusters.clusters[name].access for name in ("lubeck", "bergen"))
     misled = _transport(
         ClientConfig(structs.replace(lubeck.endpoint, ca=bergen.endpoint.ca), lubeck.identity)
@@ -107,7 +107,7 @@ async def test_a_server_of_another_authority_is_not_trusted(real_clusters: RealF
     await misled.close()
 
 
-async def test_credentials_of_one_cluster_open_no_other(real_clusters: RealFleet) -> None:
+async def test_credentials_of_one_cluster_are_rejected_by_others(real_clusters: RealFleet) -> None:
     lubeck, bergen = (real_clusters.clusters[name].access for name in ("lubeck", "bergen"))
     stranger = _transport(ClientConfig(lubeck.endpoint, bergen.identity))
 
@@ -116,7 +116,7 @@ async def test_credentials_of_one_cluster_open_no_other(real_clusters: RealFleet
     await stranger.close()
 
 
-async def test_an_unknown_token_is_refused(real_clusters: RealFleet) -> None:
+async def test_an_unknown_token_is_rejected(real_clusters: RealFleet) -> None:
     lubeck = real_clusters.clusters["lubeck"].access
     stranger = _transport(ClientConfig(lubeck.endpoint, Identity(token="guessed")))
 
@@ -178,10 +178,10 @@ async def test_a_deployment_becomes_ready_with_addresses_of_its_own_cluster(
         }
 
 
-async def test_a_pod_lives_as_its_annotations_say_and_obeys_when_they_change(
+async def test_pod_annotations_simulate_faults_and_take_effect_at_once(
     real_clusters: RealFleet, kubectl: Kubectl, namespace: str
 ) -> None:
-    does = _doing(kubectl, real_clusters, "hamburg", namespace)
+    does = _kubectl_in(kubectl, real_clusters, "hamburg", namespace)
     ready = ("wait", "pod/one", "--for=condition=Ready", "--timeout=30s")
     unready = ("wait", "pod/one", "--for=condition=Ready=false", "--timeout=30s")
 
@@ -203,10 +203,10 @@ async def test_a_pod_lives_as_its_annotations_say_and_obeys_when_they_change(
     await does("wait", "pod/one", "--for=jsonpath={.status.phase}=Failed", "--timeout=30s")
 
 
-async def test_a_pod_that_needs_time_is_ready_that_long_after_it_started(
+async def test_ready_after_delays_readiness(
     real_clusters: RealFleet, kubectl: Kubectl, namespace: str
 ) -> None:
-    does = _doing(kubectl, real_clusters, "hamburg", namespace)
+    does = _kubectl_in(kubectl, real_clusters, "hamburg", namespace)
 
     await does("run", "late", "--image=late", "--annotations=sim.hanse.dev/ready-after=2s")
     await does("wait", "pod/late", "--for=condition=Ready", "--timeout=30s")
@@ -218,10 +218,10 @@ async def test_a_pod_that_needs_time_is_ready_that_long_after_it_started(
     assert datetime.fromisoformat(ready["lastTransitionTime"]) - started >= timedelta(seconds=1)
 
 
-async def test_a_pod_behind_a_readiness_gate_is_ready_once_the_gate_opens(
+async def test_a_pod_with_a_readiness_gate_is_ready_once_the_gate_is_true(
     real_clusters: RealFleet, kubectl: Kubectl, namespace: str
 ) -> None:
-    does = _doing(kubectl, real_clusters, "bergen", namespace)
+    does = _kubectl_in(kubectl, real_clusters, "bergen", namespace)
     opened = '{"status": {"conditions": [{"type": "example.com/open", "status": "True"}]}}'
 
     await does("apply", "-f-", stdin=GATED)
@@ -233,7 +233,7 @@ async def test_a_pod_behind_a_readiness_gate_is_ready_once_the_gate_opens(
 
 
 async def test_a_job_completes(real_clusters: RealFleet, kubectl: Kubectl, namespace: str) -> None:
-    does = _doing(kubectl, real_clusters, "bergen", namespace)
+    does = _kubectl_in(kubectl, real_clusters, "bergen", namespace)
 
     await does("create", "job", "once", "--image=once")
 
@@ -243,7 +243,7 @@ async def test_a_job_completes(real_clusters: RealFleet, kubectl: Kubectl, names
 async def test_a_stateful_set_gets_its_volumes_and_is_ready(
     real_clusters: RealFleet, kubectl: Kubectl, namespace: str
 ) -> None:
-    does = _doing(kubectl, real_clusters, "lubeck", namespace)
+    does = _kubectl_in(kubectl, real_clusters, "lubeck", namespace)
 
     await does("apply", "-f-", stdin=STATEFUL_SET)
 
@@ -255,7 +255,7 @@ async def test_a_stateful_set_gets_its_volumes_and_is_ready(
 async def test_a_load_balancer_gets_an_address_of_its_cluster(
     real_clusters: RealFleet, kubectl: Kubectl, namespace: str
 ) -> None:
-    does = _doing(kubectl, real_clusters, "lubeck", namespace)
+    does = _kubectl_in(kubectl, real_clusters, "lubeck", namespace)
     ingress = "{.status.loadBalancer.ingress[0].ip}"
 
     await does("create", "service", "loadbalancer", "web", "--tcp=80")
@@ -269,7 +269,7 @@ async def test_a_load_balancer_gets_an_address_of_its_cluster(
 async def test_the_broker_cleans_up_namespaces_and_runs_no_workloads(
     real_clusters: RealFleet, kubectl: Kubectl, namespace: str
 ) -> None:
-    does = _doing(kubectl, real_clusters, "broker", namespace)
+    does = _kubectl_in(kubectl, real_clusters, "broker", namespace)
 
     await does("create", "deployment", "web", "--image=web")
     await does("create", "configmap", "mark")
@@ -286,8 +286,8 @@ async def test_memory_of_a_cluster_stays_within_a_gigabyte(real_clusters: RealFl
     assert all(0 < used < 2**30 for used in memory.values()), memory
 
 
-def _doing(kubectl: Kubectl, fleet: RealFleet, cluster: str, namespace: str) -> Does:
-    """kubectl in one namespace of one cluster: what it says, and never a failure."""
+def _kubectl_in(kubectl: Kubectl, fleet: RealFleet, cluster: str, namespace: str) -> RunKubectl:
+    """Run kubectl in one namespace of one cluster; returns its output and asserts success."""
 
     async def does(*arguments: str, stdin: str = "") -> str:
         inside = f"--namespace={namespace}"

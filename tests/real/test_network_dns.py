@@ -1,4 +1,4 @@
-"""One tenant network's names by our own server and by a stock CoreDNS: both say the same."""
+"""The names of a tenant network: our DNS server and CoreDNS return the same."""
 
 import asyncio
 import sys
@@ -36,13 +36,13 @@ from tests.support.service_accounts import Account, grant
 from tests.support.testbed_kubernetes import kubernetes_testbed
 
 READ = ["list", "watch"]
-Ask = Callable[[str], Awaitable[set[str]]]
+Resolve = Callable[[str], Awaitable[set[str]]]
 DOMAIN = "cluster.local"
-BY_HAND: tuple[dict[str, Any], ...] = (
+COREDNS_RULES: tuple[dict[str, Any], ...] = (
     {"apiGroups": [""], "resources": ["services", "pods", "namespaces"], "verbs": READ},
     {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": READ},
 )
-"""What CoreDNS needs in the whole cluster, as the ClusterRole `system:coredns` gives it."""
+"""The cluster-wide rules of CoreDNS, as in the ClusterRole `system:coredns`."""
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ async def tenancy(real_clusters: RealFleet, tmp_path: Path) -> AsyncIterator[Net
         await tenancy.clean_up()
 
 
-def asking(port: int) -> Ask:
+def dns_client(port: int) -> Resolve:
     async def ask(name: str) -> set[str]:
         query = dns.message.make_query(f"{name}.{DOMAIN}", "A")
         try:
@@ -77,20 +77,20 @@ def asking(port: int) -> Ask:
 
 
 @asynccontextmanager
-async def _running(command: Sequence[str], folder: Path, port: int) -> AsyncIterator[Ask]:
+async def _run_server(command: Sequence[str], folder: Path, port: int) -> AsyncIterator[Resolve]:
     with (folder / f"dns-{port}.log").open("wb") as result:
         process = await asyncio.create_subprocess_exec(*command, stdout=result, stderr=result)
     try:
-        yield asking(port)
+        yield dns_client(port)
     finally:
         process.terminate()
         await process.wait()
 
 
-async def way_in(
+async def dns_kubeconfig(
     fleet: RealFleet, name: NetworkName, folder: Path, *more: dict[str, Any]
 ) -> tuple[Path, ClientConfig]:
-    """A kubeconfig for the account that the agent made for a network's DNS, and for no other."""
+    """A kubeconfig for the account that the agent created for a network's DNS server."""
     cluster = fleet.clusters[HERE]
     account = Account(name.kube_dns, name.dns_namespace, everywhere=more)
     admin = HttpTransport(StaticCredentials(cluster.access))
@@ -106,17 +106,17 @@ async def way_in(
 @asynccontextmanager
 async def coredns(
     fleet: RealFleet, tenancy: NetworksScenario, name: NetworkName, folder: Path
-) -> AsyncIterator[Ask]:
-    """CoreDNS with the Corefile that is generated, and the rights that it must be given."""
+) -> AsyncIterator[Resolve]:
+    """CoreDNS with the generated Corefile and the RBAC rules that it needs."""
     program = (await find_or_build((COREDNS_SERVER,), cache_folder()))[COREDNS_SERVER.name]
     [port] = free_ports(1)
-    spaces = [
+    namespaces = [
         s.metadata.name
         for s in (await tenancy.admin.list(Namespace)).objects
         if s.metadata.labels.get(TENANT) == name.tenant
     ]
-    text = render_corefile(name, DOMAIN, spaces)
-    kubeconfig, _ = await way_in(fleet, name, folder, *BY_HAND)
+    text = render_corefile(name, DOMAIN, namespaces)
+    kubeconfig, _ = await dns_kubeconfig(fleet, name, folder, *COREDNS_RULES)
     tenancy.roles.append(f"{name.dns_namespace}:{name.kube_dns}")
     where = f"        kubeconfig {kubeconfig} {HERE}\n        pods verified\n"
     local = text.replace(".:53 {", f".:{port} {{\n    bind 127.0.0.1")
@@ -128,28 +128,28 @@ async def coredns(
     ]
     file = folder / "Corefile"
     file.write_text("\n".join(kept) + "\n")
-    async with _running((str(program), "-conf", str(file)), folder, port) as ask:
+    async with _run_server((str(program), "-conf", str(file)), folder, port) as ask:
         yield ask
 
 
 @asynccontextmanager
-async def our_own(
+async def hanse_dns(
     fleet: RealFleet, tenancy: NetworksScenario, name: NetworkName, folder: Path
-) -> AsyncIterator[Ask]:
-    """Our server as the agent deployed it: by the same command, with the same account."""
+) -> AsyncIterator[Resolve]:
+    """Our server with the command and account of the deployment that the agent created."""
     [port] = free_ports(1)
-    kubeconfig, access = await way_in(fleet, name, folder)
-    await _sees_its_tenant_alone(access, name)
+    kubeconfig, access = await dns_kubeconfig(fleet, name, folder)
+    await _check_tenant_isolation(access, name)
     deployed = await tenancy.admin.read(Deployment, name.kube_dns, name.dns_namespace)
     told = deployed.spec.template["spec"]["containers"][0]["args"]
     command, listening = told[: told.index("--listen")], ("--listen", f"127.0.0.1:{port}")
     program = (sys.executable, "-c", "from hanse.cli import main; main()")
     where = ("--kubeconfig", str(kubeconfig), "--workers", "1")
-    async with _running((*program, *command, *where, *listening), folder, port) as ask:
+    async with _run_server((*program, *command, *where, *listening), folder, port) as ask:
         yield ask
 
 
-async def _sees_its_tenant_alone(access: ClientConfig, name: NetworkName) -> None:
+async def _check_tenant_isolation(access: ClientConfig, name: NetworkName) -> None:
     transport = HttpTransport(StaticCredentials(access))
     try:
         account = Client(transport)
@@ -163,7 +163,7 @@ async def _sees_its_tenant_alone(access: ClientConfig, name: NetworkName) -> Non
         await transport.close()
 
 
-async def test_both_know_the_network_and_no_other(
+async def test_both_servers_resolve_the_network_and_no_other(
     real_clusters: RealFleet, tenancy: NetworksScenario, tmp_path: Path
 ) -> None:
     acme = await tenancy.create_tenant()
@@ -180,18 +180,18 @@ async def test_both_know_the_network_and_no_other(
     await tenancy.admin.create(made(Service, "secret", space, labels=other, spec=ports))
     headless = {**ports, "clusterIP": "None"}
     await tenancy.admin.create(made(Service, "db", space, labels=marks, spec=headless))
-    piece = {
+    endpoint_slice = {
         "labels": {**marks, "kubernetes.io/service-name": "db"},
         "addressType": "IPv4",
         "ports": [{"name": "http", "port": 80}],
         "endpoints": [{"addresses": ["10.9.8.7"], "hostname": "db-0"}],
     }
-    await tenancy.admin.create(made(EndpointSlice, "db-1", space, **piece))
+    await tenancy.admin.create(made(EndpointSlice, "db-1", space, **endpoint_slice))
     await tenancy.create_pod(space, "worker", "lab")
-    pod = await tenancy.scenario.eventually(_placed(tenancy, space))
+    pod = await tenancy.scenario.eventually(_pod_ip(tenancy, space))
     alias = await tenancy.admin.read(Service, lab.kubernetes, lab.alias_namespace)
     dns_of = await tenancy.admin.read(Service, lab.kube_dns, lab.dns_namespace)
-    wanted = {
+    expected = {
         f"web.{space}.svc": {web.spec.cluster_ip},
         f"alias.{space}.svc": {f"web.{space}.svc.{DOMAIN}.", web.spec.cluster_ip},
         f"secret.{space}.svc": {"NXDOMAIN"},
@@ -205,12 +205,12 @@ async def test_both_know_the_network_and_no_other(
     }
     await tenancy.scenario.settled()
 
-    for server in (our_own, coredns):
+    for server in (hanse_dns, coredns):
         async with server(real_clusters, tenancy, lab, tmp_path) as ask:
-            await tenancy.scenario.eventually(_answers(ask, wanted))
+            await tenancy.scenario.eventually(_answers(ask, expected))
 
 
-def _placed(tenancy: NetworksScenario, space: str) -> Check[str]:
+def _pod_ip(tenancy: NetworksScenario, space: str) -> Check[str]:
     async def check() -> str:
         pod = await tenancy.admin.read(Pod, "worker", space)
         assert pod.status.pod_ip, "no address yet"
@@ -219,9 +219,9 @@ def _placed(tenancy: NetworksScenario, space: str) -> Check[str]:
     return check
 
 
-def _answers(ask: Ask, wanted: dict[str, set[str]]) -> Check[None]:
+def _answers(ask: Resolve, expected: dict[str, set[str]]) -> Check[None]:
     async def check() -> None:
-        told = {name: await ask(name) for name in wanted}
-        assert told == wanted
+        told = {name: await ask(name) for name in expected}
+        assert told == expected
 
     return check

@@ -1,4 +1,4 @@
-"""The chart and the manifests against the real things: helm, and a real API server's dry run."""
+"""The chart and the manifests with real helm and the dry run of a real API server."""
 
 import asyncio
 from pathlib import Path
@@ -17,7 +17,7 @@ from tests.real.conftest import Kubectl
 pytestmark = pytest.mark.anyio
 
 KUBE = ("--kube-version", "1.35.0")
-CHOSEN = (
+VALUES = (
     "--set",
     "clusterId=lubeck",
     "--set",
@@ -43,7 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-async def said_by(program: Path, *arguments: str) -> tuple[int, str]:
+async def run_program(program: Path, *arguments: str) -> tuple[int, str]:
     running = await asyncio.create_subprocess_exec(
         str(program),
         *arguments,
@@ -54,44 +54,44 @@ async def said_by(program: Path, *arguments: str) -> tuple[int, str]:
     return running.returncode or 0, output.decode()
 
 
-async def test_helm_finds_nothing_wrong_with_the_chart(helm: Path, folder: Path) -> None:
-    status, told = await said_by(helm, "lint", "--strict", str(folder), *CHOSEN)
+async def test_helm_lint_passes(helm: Path, folder: Path) -> None:
+    status, output = await run_program(helm, "lint", "--strict", str(folder), *VALUES)
 
-    assert status == 0, told
+    assert status == 0, output
 
 
 async def test_the_chart_and_the_manifests_are_the_same_objects(helm: Path, folder: Path) -> None:
-    status, told = await said_by(helm, "template", "hanse", str(folder), *KUBE, *CHOSEN[:2])
+    status, output = await run_program(helm, "template", "hanse", str(folder), *KUBE, *VALUES[:2])
 
-    assert status == 0, told
-    by_helm = {_named(one): one for one in yaml.safe_load_all(told) if one}
+    assert status == 0, output
+    by_helm = {_object_key(one): one for one in yaml.safe_load_all(output) if one}
     by_us = yaml.safe_load_all(plain(Values(cluster_id="lubeck"), with_crds=False))
     for one in by_us:
-        rendered = by_helm.pop(_named(one))
+        rendered = by_helm.pop(_object_key(one))
         rendered["metadata"].pop("annotations", None)
         assert rendered == one
     assert by_helm == {}
 
 
-async def test_helm_refuses_what_makes_no_sense(helm: Path, folder: Path) -> None:
-    without, why = await said_by(helm, "template", "hanse", str(folder), *KUBE)
-    wrong, told = await said_by(
-        helm, "template", "h", str(folder), *KUBE, *CHOSEN, "--set", "dns.colour=1"
+async def test_helm_rejects_invalid_values(helm: Path, folder: Path) -> None:
+    without, why = await run_program(helm, "template", "hanse", str(folder), *KUBE)
+    wrong, output = await run_program(
+        helm, "template", "h", str(folder), *KUBE, *VALUES, "--set", "dns.colour=1"
     )
 
     assert without != 0
     assert "clusterId" in why
     assert wrong != 0
-    assert "colour" in told
+    assert "colour" in output
 
 
-async def test_a_real_api_server_takes_every_object(
+async def test_a_real_api_server_accepts_every_object(
     helm: Path, folder: Path, real_clusters: RealFleet, kubectl: Kubectl
 ) -> None:
-    _, told = await said_by(
-        helm, "template", "hanse", str(folder), "--include-crds", *KUBE, *CHOSEN
+    _, output = await run_program(
+        helm, "template", "hanse", str(folder), "--include-crds", *KUBE, *VALUES
     )
-    objects = [one for one in yaml.safe_load_all(told) if one]
+    objects = [one for one in yaml.safe_load_all(output) if one]
     first = [one for one in objects if one["kind"] in ("Namespace", "CustomResourceDefinition")]
     for these, dry in ((first, ()), (objects, ("--dry-run=server",))):
         applied = await kubectl(
@@ -103,22 +103,22 @@ async def test_a_real_api_server_takes_every_object(
         assert applied.status == 0, applied.errors
 
 
-async def test_helm_installs_over_what_joining_made(
+async def test_helm_installs_over_the_objects_of_join(
     helm: Path, folder: Path, real_clusters: RealFleet, kubectl: Kubectl
 ) -> None:
-    """As the guide to operations has it; a dry run, which looks at who owns what."""
+    """As in the operations guide; a dry run, which checks ownership."""
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "hanse-system"}}
     where = (real_clusters.kubeconfig, "lubeck")
     await kubectl(*where, "apply", "-f", "-", stdin=yaml.safe_dump(space))
 
-    status, told = await said_by(
-        *(helm, "install", "hanse", str(folder), "--skip-crds", "--take-ownership", *CHOSEN[:2]),
+    status, output = await run_program(
+        *(helm, "install", "hanse", str(folder), "--skip-crds", "--take-ownership", *VALUES[:2]),
         *("--dry-run=server", "--kubeconfig", str(where[0]), "--kube-context", where[1]),
     )
 
-    assert status == 0, told
+    assert status == 0, output
 
 
-def _named(obj: dict[str, dict[str, str]]) -> tuple[object, ...]:
+def _object_key(obj: dict[str, dict[str, str]]) -> tuple[object, ...]:
     meta = obj["metadata"]
     return (obj["kind"], meta.get("namespace", ""), meta["name"])

@@ -30,7 +30,7 @@ def runs(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
-async def test_a_server_that_is_killed_from_outside_is_named(broker_only: RealFleet) -> None:
+async def test_a_server_killed_from_outside_is_reported(broker_only: RealFleet) -> None:
     server = broker_only.broker.servers["kube-controller-manager"]
     assert server.pid is not None
 
@@ -42,7 +42,7 @@ async def test_a_server_that_is_killed_from_outside_is_named(broker_only: RealFl
     assert str(server.command.log) in str(death)
 
 
-async def test_a_server_that_cannot_start_is_named_with_the_end_of_its_log(
+async def test_a_server_that_cannot_start_is_reported_with_the_end_of_its_log(
     binaries: dict[str, Path], tmp_path: Path
 ) -> None:
     keys = tmp_path / "clusters" / "broker" / "pki"
@@ -107,7 +107,7 @@ async def test_a_fleet_started_again_in_its_folder_still_has_its_objects(
 
 
 @pytest.mark.parametrize("program", ["kube-apiserver", "etcd"])
-async def test_a_server_that_was_killed_and_started_again_has_kept_everything(
+async def test_a_killed_and_restarted_server_has_all_its_objects(
     broker_only: RealFleet, program: str
 ) -> None:
     broker = broker_only.broker
@@ -123,7 +123,7 @@ async def test_a_server_that_was_killed_and_started_again_has_kept_everything(
         assert await config_map_names(admin) == {"kept"}
 
 
-async def test_a_cluster_whose_servers_were_away_runs_new_pods_again(
+async def test_a_cluster_with_restarted_servers_runs_new_pods(
     binaries: dict[str, Path], tmp_path: Path, kubectl: Kubectl
 ) -> None:
     async with RealFleet(tmp_path, binaries, names=("lubeck",)) as fleet:
@@ -139,7 +139,7 @@ async def test_a_cluster_whose_servers_were_away_runs_new_pods_again(
             assert result.status == 0, result.errors
 
 
-async def test_a_restored_cluster_is_as_it_was_and_runs_on_from_there(
+async def test_a_restored_cluster_has_the_objects_of_the_snapshot_and_continues(
     binaries: dict[str, Path], tmp_path: Path, kubectl: Kubectl
 ) -> None:
     snapshot = tmp_path / "snapshot.db"

@@ -29,7 +29,7 @@ def _cache() -> dict[str, str]:
     return {"XDG_CACHE_HOME": stdin}
 
 
-def test_nothing_is_wrong_with_it(fleet: Running) -> None:
+def test_doctor_reports_nothing(fleet: Running) -> None:
     result = fleet.beside("doctor")
 
     assert result.out == "✓ nothing is wrong in rome, broker\n"
@@ -60,7 +60,7 @@ def test_a_killed_api_server_comes_back_with_its_data(fleet: Running) -> None:
     assert found.out == "b"
 
 
-def test_the_end_leaves_no_server_running(fleet: Running) -> None:
+def test_stopping_leaves_no_server_running(fleet: Running) -> None:
     assert fleet.stop() == 0
 
     here = str(fleet.folder)
