@@ -25,8 +25,8 @@ from hanse.model.kinds.multicluster import (
 from hanse.model.objects import Meta
 
 VALID = condition("Valid", True, "Valid")
-READY = condition(r"Ready", True, "Exported")
-AGREED = condition(r"Conflict", False, "NoConflicts")
+READY = condition("Ready", True, "Exported")
+AGREED = condition("Conflict", False, "NoConflicts")
 
 
 def _export(*told: Condition, name: str = "web") -> ServiceExport:
@@ -88,7 +88,7 @@ def test_endpoints_of_a_cluster_that_was_not_looked_at_are_told_by_others() -> N
 
 def test_an_export_that_nobody_imports_is_shown_with_what_is_wrong() -> None:
     missing = condition("Valid", False, "NoService", "there is no Service web here")
-    pending = condition(r"Ready", False, "Pending", "it is exported when the Service is created")
+    pending = condition("Ready", False, "Pending", "it is exported when the Service is created")
 
     (seen,) = service_views([ClusterServices("lubeck", (_export(missing, pending),))])
 
@@ -97,7 +97,7 @@ def test_an_export_that_nobody_imports_is_shown_with_what_is_wrong() -> None:
 
 
 def test_a_conflict_is_a_problem_of_each_cluster_that_tells_it() -> None:
-    conflict = condition(r"Conflict", True, "PortConflict", "bergen has 81")
+    conflict = condition("Conflict", True, "PortConflict", "bergen has 81")
     export = _export(VALID, READY, conflict)
 
     (seen,) = service_views(
@@ -114,7 +114,7 @@ def test_a_conflict_is_a_problem_of_each_cluster_that_tells_it() -> None:
 def test_what_clusters_tell_in_the_same_words_is_shown_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    conflict = _export(VALID, READY, condition(r"Conflict", True, "PortConflict", "bergen has 81"))
+    conflict = _export(VALID, READY, condition("Conflict", True, "PortConflict", "bergen has 81"))
     held = [ClusterServices(cluster, (conflict,)) for cluster in ("lubeck", "bergen")]
 
     _show_services(service_views(held))

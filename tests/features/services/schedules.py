@@ -365,7 +365,7 @@ class Schedule:
         ready = "False" if cluster in merged.refused else "True"
         self._require(reported.get("Valid") == "True", f"{cluster} {name} reports {reported}")
         self._require(reported.get("Ready") == ready, f"{cluster} {name} reports {reported}")
-        conflict = find_condition(export.status.conditions, r"Conflict")
+        conflict = find_condition(export.status.conditions, "Conflict")
         reasons = ",".join(c.reason for c in merged.conflicts[cluster]) or "NoConflicts"
         reason = conflict.reason if conflict else ""
         self._require(reason == reasons, f"{cluster} {name} reports {reason}, not {reasons}")

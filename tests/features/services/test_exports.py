@@ -88,10 +88,10 @@ def test_an_external_name_cannot_be_exported() -> None:
 
 
 def test_a_conflict_ends_with_the_service() -> None:
-    reported = condition(r"Conflict", True, "PortConflict")
+    reported = condition("Conflict", True, "PortConflict")
     before = replace(export(), status=ServiceExportStatus(conditions=(reported,)))
 
-    assert conditions(plan(observed([before])))[r"Conflict"] == ("False", "NoConflicts")
+    assert conditions(plan(observed([before])))["Conflict"] == ("False", "NoConflicts")
 
 
 def test_an_export_that_is_gone_or_going_wants_nothing() -> None:
@@ -131,7 +131,7 @@ def test_once_the_broker_has_it_an_export_is_valid_ready_and_without_conflict() 
     assert conditions(result) == {
         "Valid": ("True", "Valid"),
         "Ready": ("True", "Exported"),
-        r"Conflict": ("False", "NoConflicts"),
+        "Conflict": ("False", "NoConflicts"),
     }
 
 
@@ -175,13 +175,13 @@ def test_a_write_that_fails_is_reported_after_a_second() -> None:
 
 
 def test_a_condition_is_kept_while_nothing_is_known() -> None:
-    reported = (condition("Ready", True, "Exported"), condition(r"Conflict", True, "PortConflict"))
+    reported = (condition("Ready", True, "Exported"), condition("Conflict", True, "PortConflict"))
     before = replace(export(), status=ServiceExportStatus(conditions=reported))
 
     result = plan(observed([before, service()], broker_phase=Phase.CONNECTING, after=99))
 
     assert conditions(result)["Ready"] == ("True", "Exported")
-    assert conditions(result)[r"Conflict"] == ("True", "PortConflict")
+    assert conditions(result)["Conflict"] == ("True", "PortConflict")
 
 
 @pytest.mark.parametrize("result", ["Foreign", "Refused", "Forbidden"])
@@ -245,7 +245,7 @@ def conflict_with(*others: EndpointSlice, profile: Profile = "lighthouse") -> Pl
 def test_differing_ports_are_a_conflict(profile: Profile) -> None:
     other = published_slices(record("bergen", port(81, "http"), age=9))
 
-    assert conditions(conflict_with(*other, profile=profile))[r"Conflict"] == (
+    assert conditions(conflict_with(*other, profile=profile))["Conflict"] == (
         "True",
         "PortConflict",
     )
@@ -256,7 +256,7 @@ def test_several_conflicts_are_reported_together() -> None:
 
     reported = conditions(conflict_with(*other))
 
-    assert reported[r"Conflict"] == ("True", "LabelsConflict,PortConflict")
+    assert reported["Conflict"] == ("True", "LabelsConflict,PortConflict")
 
 
 def test_a_later_export_of_another_type_is_valid_not_ready_and_published_empty() -> None:
@@ -264,7 +264,7 @@ def test_a_later_export_of_another_type_is_valid_not_ready_and_published_empty()
 
     assert conditions(result)["Valid"] == ("True", "Valid")
     assert conditions(result)["Ready"] == ("False", "Failed")
-    assert conditions(result)[r"Conflict"] == ("True", "TypeConflict")
+    assert conditions(result)["Conflict"] == ("True", "TypeConflict")
     [endpoint_slice] = desired(result, EndpointSlice)
     assert endpoint_slice.endpoints == ()
     assert RECORD in endpoint_slice.metadata.annotations
@@ -295,7 +295,7 @@ def test_our_own_old_record_is_no_other_export() -> None:
 
     result = plan(observed([export(), service(), backends()], stale, after=60))
 
-    assert conditions(result)[r"Conflict"] == ("False", "NoConflicts")
+    assert conditions(result)["Conflict"] == ("False", "NoConflicts")
     assert "Exported" not in str(conditions(result).get("Ready"))
 
 

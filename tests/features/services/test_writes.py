@@ -110,7 +110,7 @@ class FailingWorld(World):
             assert all(endpoints for endpoints in endpoints_by_source.values())
             export = await client.read(ServiceExport, "web", SHOP)
             reported = {c.type: c.reason for c in export.status.conditions}
-            assert reported == {"Valid": "Valid", "Ready": "Exported", r"Conflict": "NoConflicts"}
+            assert reported == {"Valid": "Valid", "Ready": "Exported", "Conflict": "NoConflicts"}
 
 
 async def test_a_service_that_three_clusters_export_costs_23_writes_and_then_none() -> None:

@@ -202,7 +202,7 @@ class _Waiting:
         export = next((one for one in held.exports if one.name == self._name), None)
         if seen is None or export is None:
             raise Trouble(f"somebody deleted ServiceExport {self._namespace}/{self._name}")
-        ready = find_condition(export.status.conditions, r"Ready")
+        ready = find_condition(export.status.conditions, "Ready")
         if self._for_longer_than(AGENT_PATIENCE) and not _is_true(ready):
             await self._check_agent()
         result = Result(held.cluster, seen, waited=True)

@@ -65,6 +65,7 @@ def _entry(
 
 
 def _client_config(hook: str, authority: bytes, options: AdmissionOptions) -> Wire:
+    """How the API server reaches the agent: by URL, or by the Service."""
     bundle = b64encode(authority).decode()
     if options.url:
         return {"caBundle": bundle, "url": f"{options.url.rstrip('/')}/{hook}"}

@@ -53,6 +53,7 @@ def antrea_manifests(held: MigratedObjects, namespace: str) -> AntreaManifests:
 
 
 def _members(held: MigratedObjects, namespace: str) -> dict[FederatedName, list[Joinable]]:
+    """The member Services by the federated Service that they join."""
     found: dict[FederatedName, list[Joinable]] = {}
     for obj in (*held.services, *held.native):
         if not isinstance(obj, Service | NativeService):
@@ -95,6 +96,7 @@ def _format_member(member: Joinable) -> str:
 def _service(
     federated: FederatedName, ports: Iterable[ServicePort], selector: dict[str, str]
 ) -> Wire:
+    """A Service of the federated name."""
     spec: Wire = {
         "ports": [
             {
@@ -115,6 +117,7 @@ def _service(
 
 
 def _union_ports(members: Iterable[Joinable]) -> Iterator[ServicePort]:
+    """The ports of all members, each protocol and number once."""
     known: set[tuple[str, int]] = set()
     for member in members:
         for port in member.spec.ports:
@@ -124,6 +127,7 @@ def _union_ports(members: Iterable[Joinable]) -> Iterator[ServicePort]:
 
 
 def _endpoints(federated: FederatedName, member: Joinable, held: MigratedObjects) -> Iterator[Wire]:
+    """The slices of one member Service under the federated name."""
     meta = member.metadata
     if isinstance(member, NativeService):
         for interface in held.interfaces:
@@ -150,6 +154,7 @@ def _endpoints(federated: FederatedName, member: Joinable, held: MigratedObjects
 
 
 def _interface_slice(interface: NetworkInterface, native: NativeService) -> Wire:
+    """Addresses and ports of a native service, as fields of a slice."""
     return {
         "addressType": "IPv6" if ":" in interface.address else "IPv4",
         "endpoints": [{"addresses": [interface.address], "conditions": {"ready": True}}],

@@ -26,6 +26,7 @@ from hanse.model.snapshot import Index, Snapshot
 
 
 def _backed_service(endpoint_slice: EndpointSlice) -> Iterator[str]:
+    """The Service that a slice belongs to, unless that is a federated one."""
     labels = endpoint_slice.metadata.labels
     if KUBE_SERVICE in labels and labels.get(MANAGED_BY) != DOMAIN:
         yield f"{endpoint_slice.metadata.namespace}/{labels[KUBE_SERVICE]}"
@@ -120,6 +121,7 @@ def unreachable_reason(native: NativeService, where: ClusterId, snapshot: Snapsh
 
 
 def _slice_backends(endpoint_slice: EndpointSlice) -> Backends:
+    """The addresses of a slice, each in its best state."""
     by_state: dict[str, set[str]] = {}
     for endpoint in endpoint_slice.endpoints or ():
         by_state.setdefault(_state(endpoint), set()).update(endpoint.addresses[:1])
@@ -135,6 +137,7 @@ def _slice_backends(endpoint_slice: EndpointSlice) -> Backends:
 
 
 def _state(endpoint: Endpoint) -> str:
+    """One of `ready`, `draining` and `unready`."""
     if endpoint.ready:
         return "ready"
     return "draining" if endpoint.serving and endpoint.terminating else "unready"
@@ -201,6 +204,7 @@ def _node_addresses(node: Node) -> Iterator[str]:
 def _load_balancer_backends(
     service: Service, snapshot: Snapshot, before: Sequence[Backends]
 ) -> ResolvedBackends:
+    """The addresses and host names in the load balancer's status."""
     backends: list[Backends] = []
     questions: list[Question] = []
     again: list[timedelta] = []

@@ -138,6 +138,7 @@ def _joinable_keys(obj: Joinable, where: ClusterId) -> Iterator[Key]:
 def _slice_keys(
     endpoint_slice: EndpointSlice, where: ClusterId, snapshot: Snapshot
 ) -> Iterator[Key]:
+    """The keys of the Service that a slice belongs to, if it joins."""
     labels = endpoint_slice.metadata.labels
     if labels.get(MANAGED_BY) == DOMAIN or KUBE_SERVICE not in labels:
         return
@@ -224,6 +225,7 @@ def _all_federated(snapshot: Snapshot) -> set[FederatedName]:
 
 
 def _federated_in(namespace: str, snapshot: Snapshot) -> set[FederatedName]:
+    """The federated Services in a namespace."""
     return {
         federated
         for member in active_members(snapshot)
@@ -241,6 +243,7 @@ def _federated_name(configmap: ConfigMap) -> FederatedName | None:
 
 
 def _record_key(obj: Joinable, member: ClusterId) -> Key:
+    """The key of the record of a Service or native service."""
     prefix = NATIVE_PREFIX if isinstance(obj, NativeService) else ""
     meta = obj.metadata
     return Key(member_topic(RECORD_TOPIC, member), f"{prefix}{meta.name}", meta.namespace)

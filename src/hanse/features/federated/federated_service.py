@@ -105,6 +105,7 @@ def _service_state(
     current: Service | None,
     options: FederatedOptions,
 ) -> _ServiceState:
+    """Merge the records of a federated Service, and build its slices in one member."""
     known = {r.origin.identity: r for r in list_records(federated, snapshot)}
     kept = [
         (origin, endpoint_slice)

@@ -59,6 +59,7 @@ def join_request(obj: Joinable) -> JoinRequest:
 
 
 def _joining_types(obj: Any) -> Iterator[str]:
+    """Index values of a Service that joins: empty, and its type."""
     if join_request(obj).any:
         yield ""
         if isinstance(obj, Service):

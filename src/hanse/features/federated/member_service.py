@@ -95,6 +95,7 @@ def plan_record(key: Key, snapshot: Snapshot) -> Plan:
 
 
 def _member_service(key: Key, member: ClusterId, snapshot: Snapshot) -> Joinable | None:
+    """The Service or native service that a key of a record names."""
     if key.name.startswith(NATIVE_PREFIX):
         name = key.name.removeprefix(NATIVE_PREFIX)
         return snapshot.get(member, NativeService, name, key.namespace)

@@ -27,6 +27,7 @@ _DRAINING = EndpointConditions(ready=False, serving=True, terminating=True)
 
 
 def _generated_for(endpoint_slice: EndpointSlice) -> Iterator[str]:
+    """The federated Service that a generated slice belongs to."""
     labels = endpoint_slice.metadata.labels
     if labels.get(MANAGED_BY) == DOMAIN and KUBE_SERVICE in labels:
         yield f"{endpoint_slice.metadata.namespace}/{labels[KUBE_SERVICE]}"
@@ -129,6 +130,7 @@ def _rename_ports(
 def _meta(
     federated: FederatedName, origin: Origin, slot: str, ports: tuple[MemberPort, ...]
 ) -> Meta:
+    """Metadata of a slice, with its origin as an annotation."""
     name = unique_name(
         federated.name, origin.cluster, origin.namespace, origin.name, origin.kind, slot
     )

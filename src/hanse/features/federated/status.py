@@ -76,6 +76,7 @@ def cleared_status(obj: Joinable, where: ClusterId) -> Plan:
 
 
 def _turned_bad(condition_: Condition, current: Sequence[Condition]) -> bool:
+    """Whether a condition is False, and was not so with the same reason and message."""
     before = find_condition(current, condition_.type)
     same = before is not None and (before.status, before.reason, before.message) == (
         condition_.status,

@@ -80,6 +80,7 @@ class Membership:
 
 
 def _all_keys(snapshot: Snapshot) -> set[Key]:
+    """Every key of the feature."""
     return {
         PROPERTIES,
         *_federation_keys(snapshot),

@@ -75,6 +75,7 @@ def plan_profile(cluster: ClusterId, snapshot: Snapshot) -> Plan:
 def _properties(
     cluster: ClusterId, before: ClusterProfileStatus, snapshot: Snapshot
 ) -> tuple[ProfileProperty, ...]:
+    """The properties of a profile; the current ones while the claims are unknown."""
     claims = read_claims(snapshot, cluster)
     if claims is None:
         return before.properties
@@ -83,6 +84,7 @@ def _properties(
 
 
 def _health_conditions(cluster: ClusterId, snapshot: Snapshot) -> tuple[Condition, ...]:
+    """ControlPlaneHealthy; nothing while reachability is unknown."""
     reachable = is_reachable(cluster, snapshot)
     if reachable is None:
         return ()

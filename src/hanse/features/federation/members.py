@@ -49,6 +49,7 @@ def current_federation(snapshot: Snapshot) -> Federation | None:
 
 
 def _age(federation: Federation) -> tuple[str, str]:
+    """Sort key: by creation, then by name."""
     created = federation.metadata.creation_timestamp
     return (created.isoformat() if created is not None else "~", federation.metadata.name)
 

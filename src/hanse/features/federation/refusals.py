@@ -70,6 +70,7 @@ def _connected_for(snapshot: Snapshot) -> timedelta:
 
 
 def _message(refused: list[WriteOutcome]) -> str:
+    """The first refused writes, each with its cluster, object and message."""
     shown = [
         f"{o.place.where}: {o.place.ref}: {o.message[:_LONGEST]}" for o in refused[:MOST_NAMED]
     ]

@@ -123,6 +123,7 @@ def _status_fields(status: FederationStatus) -> dict[str, object]:
 
 
 def _supervises(snapshot: Snapshot) -> bool:
+    """Whether this cluster claims to be a supervisor."""
     claims = read_claims(snapshot, snapshot.local)
     return claims is not None and claims.supervisor
 
@@ -231,6 +232,7 @@ def _no_leader(since: datetime, last: str, snapshot: Snapshot) -> LocalLeader:
 def _conditions(
     federation: Federation, members: tuple[MemberState, ...], own: LocalLeader, snapshot: Snapshot
 ) -> Iterator[Condition]:
+    """Valid, MembersReachable (of supervisors), and Led where that is known."""
     faults = list(_faults(federation, snapshot))
     if faults:
         text = "; ".join(f"{f.field}: {f.message}" for f in faults)[:_LONGEST_MESSAGE]
@@ -251,6 +253,7 @@ def _conditions(
 def _reachable_condition(
     spec: tuple[Member, ...], members: tuple[MemberState, ...], snapshot: Snapshot
 ) -> Iterator[Condition]:
+    """MembersReachable, once the state of every member is known."""
     named = {member.cluster_id for member in spec}
     known = [m for m in members if m.cluster_id in named]
     if len(known) < len(spec):
@@ -296,6 +299,7 @@ def _faults(federation: Federation, snapshot: Snapshot) -> Iterator[InvalidConne
 
 
 def _second_federation_condition(chosen: Federation | None) -> Iterator[Condition]:
+    """Valid: False, of a Federation beside the chosen one."""
     name = chosen.metadata.name if chosen is not None else ""
     text = f"Federation {name} was there first and counts; a cluster has one: delete this one"
     yield condition(VALID, False, "SecondFederation", text)

@@ -84,6 +84,7 @@ def plan_token(cluster: ClusterId, snapshot: Snapshot) -> Plan:
 
 
 def _member_entry(cluster: ClusterId, snapshot: Snapshot) -> Member | None:
+    """The entry of a member whose token this supervisor renews."""
     federation = current_federation(snapshot)
     if federation is None or cluster not in clusters_with_tokens(snapshot):
         return None

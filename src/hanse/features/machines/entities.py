@@ -86,6 +86,7 @@ def _endpoints(machine: Machine) -> Iterator[EntityEndpoint]:
 
 
 def _label_value(name: str) -> str:
+    """A machine's name as a label value."""
     return name if len(name) <= 63 else unique_name(name)
 
 

@@ -68,6 +68,7 @@ class Machines:
         return replace(plan, desired=(*plan.desired, desired))
 
     def _machine_plan(self, key: Key, snapshot: Snapshot, *, entities: bool) -> Plan:
+        """The entity of a machine, and its status where it has no Service."""
         source = _source(key, snapshot)
         plan = plan_machine(source, snapshot) if entities else Plan()
         if source is None:
@@ -81,6 +82,7 @@ class Machines:
 
 
 def _source_keys(obj: object) -> Iterator[Key]:
+    """The keys of a machine and of its VM Service."""
     if isinstance(obj, SOURCES):
         yield _machine_key(obj)
         service = parse_service_tags(parse_machine(obj)).service
@@ -95,6 +97,7 @@ def _machine_key(source: Source) -> Key:
 
 
 def _source(key: Key, snapshot: Snapshot) -> Source | None:
+    """The machine object that a key names."""
     number = key.topic.removeprefix(MACHINE_TOPIC)
     if not number.isdecimal() or int(number) >= len(SOURCES):
         return None

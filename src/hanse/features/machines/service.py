@@ -126,6 +126,7 @@ def _federation_annotations(machines: Iterable[Machine]) -> dict[str, str]:
 def _slices(
     key: Key, machines: Sequence[Machine], ports: Sequence[Port]
 ) -> Iterator[EndpointSlice]:
+    """One slice of running machines for each family and each hundred endpoints."""
     families: dict[AddressType, list[Endpoint]] = {}
     for machine in machines:
         for address in machine.addresses:

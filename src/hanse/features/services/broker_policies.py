@@ -140,6 +140,7 @@ _POLICIES = (
 
 
 def _policy(policy: _Policy, broker_namespace: str) -> Manifest:
+    """The ValidatingAdmissionPolicy of requests by members."""
     resources = [policy.kind.plural, *([f"{policy.kind.plural}/status"] if policy.status else [])]
     spec: Wire = {
         "failurePolicy": "Fail",
@@ -177,6 +178,7 @@ def _policy(policy: _Policy, broker_namespace: str) -> Manifest:
 
 
 def _binding(policy: _Policy, broker_namespace: str) -> Manifest:
+    """The binding of a policy: to the broker namespace, unless it applies anywhere."""
     name = f"{broker_namespace}-{policy.name}"
     spec: Wire = {"policyName": name, "validationActions": ["Deny"]}
     if not policy.anywhere:

@@ -20,18 +20,21 @@ from hanse.model.snapshot import Index, Snapshot
 
 
 def _backed_service(endpoint_slice: EndpointSlice) -> Iterator[str]:
+    """The Service that a slice of its own cluster belongs to."""
     labels = endpoint_slice.metadata.labels
     if KUBE_SERVICE in labels and labels.get(MANAGED_BY) != DOMAIN:
         yield f"{endpoint_slice.metadata.namespace}/{labels[KUBE_SERVICE]}"
 
 
 def _imported_service(endpoint_slice: EndpointSlice) -> Iterator[str]:
+    """The ServiceImport that an imported slice belongs to."""
     labels = endpoint_slice.metadata.labels
     if SERVICE_NAME in labels and labels.get(MANAGED_BY) == DOMAIN:
         yield f"{endpoint_slice.metadata.namespace}/{labels[SERVICE_NAME]}"
 
 
 def _published_service(endpoint_slice: EndpointSlice) -> Iterator[str]:
+    """The service that a slice on the broker is published for."""
     labels = endpoint_slice.metadata.labels
     if SERVICE_NAMESPACE in labels and SERVICE_NAME in labels:
         yield f"{labels[SERVICE_NAMESPACE]}/{labels[SERVICE_NAME]}"

@@ -59,7 +59,7 @@ API_SERVER = ("default", "kubernetes")
 NEVER_EXPORTED = "the API server's own Service is never exported"
 
 _VALID = condition("Valid", True, "Valid", "the Service can be exported")
-_NO_CONFLICT = condition(r"Conflict", False, "NoConflicts", "all exports of this service agree")
+_NO_CONFLICT = condition("Conflict", False, "NoConflicts", "all exports of this service agree")
 
 
 class _ExportState(Struct, frozen=True):
@@ -86,7 +86,7 @@ def plan_export(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
         return Plan()  # nothing desired: what was published is withdrawn
     service = snapshot.get(snapshot.local, Service, key.name, key.namespace)
     if invalid := _invalid_conditions(key, service):
-        ended = (_NO_CONFLICT,) if find_condition(export.status.conditions, r"Conflict") else ()
+        ended = (_NO_CONFLICT,) if find_condition(export.status.conditions, "Conflict") else ()
         return status_plan(export, snapshot, (*invalid, *ended))
     assert service is not None, "a Service without invalid conditions exists"
     broker = broker_cluster(snapshot)
@@ -117,6 +117,7 @@ def _invalid_conditions(key: Key, service: Service | None) -> tuple[Condition, .
 
 
 def _invalid_type(message: str) -> tuple[Condition, ...]:
+    """The conditions of a Service that can never be exported."""
     return (
         condition("Valid", False, "InvalidServiceType", message),
         condition("Ready", False, "Failed", message),
@@ -129,6 +130,7 @@ def _keep_published(own: list[EndpointSlice], snapshot: Snapshot, broker: Cluste
 
 
 def _sources(snapshot: Snapshot, broker: ClusterId) -> frozenset[ClusterId]:
+    """The clusters that published slices depend on."""
     return frozenset({snapshot.local, broker})
 
 
@@ -140,6 +142,7 @@ def _export_state(
     snapshot: Snapshot,
     broker_namespace: str,
 ) -> _ExportState:
+    """The record of the export, merged with those of all other live clusters."""
     record = build_record(export, service, snapshot.local)
     rules = clusterset_spec(snapshot, broker)
     others = [s for s in published if source_cluster(s) != snapshot.local]
@@ -224,7 +227,7 @@ def _conflict_condition(merged: MergedImport, cluster: ClusterId) -> Condition:
         return _NO_CONFLICT
     reasons = ",".join(c.reason for c in conflicts)
     message = "; ".join(c.message for c in conflicts)[:32000]
-    return condition(r"Conflict", True, reasons, message)
+    return condition("Conflict", True, reasons, message)
 
 
 def _address_conditions(state: _ExportState, slices: tuple[EndpointSlice, ...]) -> list[Condition]:

@@ -84,6 +84,7 @@ class Services:
                 return plan_aggregate(key, snapshot, self._broker_namespace)
 
     def _keys_for_local_object(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
+        """The keys that a changed object of this cluster affects."""
         obj = change.object
         meta = obj.metadata
         match obj:
@@ -106,6 +107,7 @@ class Services:
                 return
 
     def _keys_for_broker_object(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
+        """The keys that a changed object of the broker affects."""
         if isinstance(change.object, ClusterSet):
             yield from self._all_keys(snapshot)
             return
@@ -143,12 +145,14 @@ class Services:
                 return
 
     def _keys_in_namespace(self, namespace: str, snapshot: Snapshot) -> Iterator[Key]:
+        """The keys of all services that are published for a namespace."""
         broker = broker_cluster(snapshot)
         if broker is not None:
             for endpoint_slice in snapshot.by(broker, IN_NAMESPACE, namespace):
                 yield from _published_keys(endpoint_slice, snapshot)
 
     def _all_keys(self, snapshot: Snapshot) -> Iterator[Key]:
+        """The keys of all exports here, and of all services on the broker."""
         for export in snapshot.all(snapshot.local, ServiceExport):
             yield Key("export", export.metadata.name, export.metadata.namespace)
         broker = broker_cluster(snapshot)
@@ -160,6 +164,7 @@ class Services:
 
 
 def _export_key(name: str, namespace: str, snapshot: Snapshot) -> Iterator[Key]:
+    """The key of an export, if the service is exported here."""
     if name and snapshot.get(snapshot.local, ServiceExport, name, namespace) is not None:
         yield Key("export", name, namespace)
 
@@ -202,5 +207,6 @@ def _import_keys(service_import: ServiceImport, snapshot: Snapshot) -> Iterator[
 
 
 def _has_legacy_imports(snapshot: Snapshot) -> bool:
+    """Whether an older agent's import is on the broker."""
     broker = broker_cluster(snapshot)
     return broker is not None and any(snapshot.by(broker, LEGACY_IMPORTS, ""))

@@ -241,6 +241,7 @@ def _share_annotations(record: ExportRecord, settings: MemberSettings) -> dict[s
 def _spec(
     merged: MergedImport, families: Sequence[str], ips: tuple[str, ...] = ()
 ) -> ServiceImportSpec:
+    """The spec of a ServiceImport with these families and addresses."""
     spec = ServiceImportSpec(
         type=merged.type,
         ports=merged.ports,

@@ -160,6 +160,7 @@ def _is_replaced(
 def _aggregate(
     legacy: ServiceImport, snapshot: Snapshot, broker: ClusterId, broker_namespace: str
 ) -> ServiceImport | None:
+    """The aggregate on the broker that replaces a legacy import."""
     labels = legacy.metadata.labels
     return snapshot.get(
         broker,
@@ -170,6 +171,7 @@ def _aggregate(
 
 
 def _names_cluster(aggregate: ServiceImport | None, cluster: ClusterId) -> bool:
+    """Whether the status of an aggregate names a cluster."""
     return aggregate is not None and any(c.cluster == cluster for c in aggregate.status.clusters)
 
 

@@ -174,6 +174,7 @@ def broker_secret(
 
 
 def _member_role(broker_namespace: str) -> str:
+    """The name of the role that all members have."""
     return f"{broker_namespace}:member"
 
 

@@ -173,6 +173,7 @@ def read_exports(slices: Iterable[EndpointSlice]) -> PublishedExports:
 
 
 def _labelled_identity(endpoint_slice: EndpointSlice) -> tuple[str, str, str]:
+    """Cluster, namespace and name of the export, by the slice's labels."""
     labels = endpoint_slice.metadata.labels
     return (
         labels.get(SOURCE_CLUSTER, ""),

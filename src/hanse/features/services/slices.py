@@ -154,6 +154,7 @@ def _build_slice(
     ports: Sequence[EndpointPort],
     slot: str,
 ) -> EndpointSlice:
+    """A slice on the broker; `slot` makes its name unique among those of the export."""
     name = unique_name(record.name, record.cluster, record.namespace, slot)
     return EndpointSlice(
         metadata=Meta(

@@ -29,7 +29,7 @@ IMPORTED_HERE = "ImportedHere"
 _REASONS_WITHOUT_EVENT = frozenset(
     {"Valid", "NoConflicts", "Pending", "Exported", "Allowed", "Imported"}
 )
-_GOOD = frozenset({("Ready", "True"), ("Valid", "True"), (r"Conflict", "False")})
+_GOOD = frozenset({("Ready", "True"), ("Valid", "True"), ("Conflict", "False")})
 
 
 def status_plan(export: ServiceExport, snapshot: Snapshot, conditions: Sequence[Condition]) -> Plan:
@@ -64,6 +64,7 @@ def settings_conditions(export: ServiceExport, joined: frozenset[str] | None) ->
 
 
 def _setting_faults(export: ServiceExport, joined: frozenset[str] | None) -> Iterator[str]:
+    """A sentence for each annotation or exported label that is ignored."""
     annotations, spec = export.metadata.annotations, export.spec
     yield from _unknown_clusters(annotations.get(TO_CLUSTERS, ""), joined)
     for name, most in ((WEIGHT, MOST_WEIGHT), (PRIORITY, MOST_PRIORITY)):

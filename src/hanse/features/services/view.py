@@ -11,9 +11,9 @@ from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.multicluster import ImportedPort, ServiceExport, ServiceImport
 from hanse.model.objects import Object
 
-POSITIVE_CONDITIONS = ("Valid", r"Ready", SETTINGS_VALID, ADDRESSES_ALLOWED, IMPORTED_HERE)
+POSITIVE_CONDITIONS = ("Valid", "Ready", SETTINGS_VALID, ADDRESSES_ALLOWED, IMPORTED_HERE)
 """Types of conditions that are True when all is well."""
-CONFLICT = r"Conflict"
+CONFLICT = "Conflict"
 
 
 class ClusterServices(Struct, frozen=True):
