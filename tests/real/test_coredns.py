@@ -1,4 +1,4 @@
-"""CoreDNS with the multicluster plugin answers for our imports, in the KEP-1645 profile."""
+"""An unmodified CoreDNS answers for our imports, in the KEP-1645 profile."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable

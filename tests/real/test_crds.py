@@ -202,10 +202,10 @@ async def test_kubectl_scales_lists_and_explains(broker: RealFleet, kubectl: Kub
     assert "federatedstatefulset.hanse.dev/store" in grouped.output
 
 
-def _is_subset(part: Any, value: Any) -> bool:
+def _is_subset(part: Any, actual: Any) -> bool:
     """Whether all fields of one value are in the other."""
     if isinstance(part, dict):
-        return all(key in value and _is_subset(value, value[key]) for key, value in part.items())
+        return all(key in actual and _is_subset(value, actual[key]) for key, value in part.items())
     if isinstance(part, list):
-        return len(part) == len(value) and all(map(_is_subset, part, value))
-    return bool(part == value)
+        return len(part) == len(actual) and all(map(_is_subset, part, actual))
+    return bool(part == actual)

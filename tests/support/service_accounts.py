@@ -1,4 +1,4 @@
-"""ServiceAccounts with given rights, for agents that run as processes of their own."""
+"""ServiceAccounts with RBAC rules and tokens, for agents and other clients in tests."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -12,19 +12,19 @@ from hanse.kube.errors import error_from_response
 from hanse.kube.transport import Request, Response, Transport
 
 Rule = dict[str, Any]
-"""A PolicyRule of Kubernetes, as it stands in a Role."""
+"""A PolicyRule of RBAC."""
 
 _RBAC = "rbac.authorization.k8s.io"
 
 
 class Account(Struct, frozen=True):
-    """A ServiceAccount and all that it may do."""
+    """A ServiceAccount and its RBAC rules."""
 
     name: str
     namespace: str
     everywhere: tuple[Rule, ...] = ()
     inside: dict[str, tuple[Rule, ...]] = {}
-    """Rules by the one namespace in which they hold."""
+    """Namespaced rules, by namespace."""
 
     @property
     def user(self) -> str:
@@ -56,7 +56,7 @@ async def grant(
 
 
 async def token(transport: Transport, account: Account, lifetime: timedelta) -> str:
-    """A token for the account that ends by itself."""
+    """Request a token for the account that expires after its lifetime."""
     path = f"/api/v1/namespaces/{account.namespace}/serviceaccounts/{account.name}/token"
     wanted = {
         "apiVersion": "authentication.k8s.io/v1",
@@ -69,7 +69,7 @@ async def token(transport: Transport, account: Account, lifetime: timedelta) -> 
 
 
 def _rights(account: Account) -> list[tuple[str, Rule]]:
-    """Where each role and its binding are written; the binding follows the role it needs."""
+    """The paths and bodies of roles and bindings; each binding follows its role."""
     name, home = account.name, account.namespace
     prefix = f"/apis/{_RBAC}/v1"
     cluster_wide = f"{home}:{name}"

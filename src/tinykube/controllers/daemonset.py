@@ -55,7 +55,7 @@ _DEFAULT_TOLERATIONS = tuple(
 
 
 class DaemonSetController:
-    """Keys: a DaemonSet, the owner of a pod or revision, and all DaemonSets for a node."""
+    """Enqueues a DaemonSet, the owner of a pod or revision, and all DaemonSets for a node."""
 
     name = "daemonset"
     watches = frozenset((DAEMON_SETS, PODS, NODES, CONTROLLER_REVISIONS))

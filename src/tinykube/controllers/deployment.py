@@ -44,6 +44,7 @@ from tinykube.controllers.objects import (
     name_of,
     namespace_of,
     owner_reference,
+    owner_references_of,
     spec_of,
     status_of,
 )
@@ -73,7 +74,7 @@ _COMPONENT = "deployment-controller"
 
 
 class DeploymentController:
-    """Keys: a Deployment, the owner of a ReplicaSet, and (for Recreate) of a finished pod."""
+    """Enqueues a Deployment, the owner of a ReplicaSet, and (for Recreate) of a finished pod."""
 
     name = "deployment"
     watches = frozenset((DEPLOYMENTS, REPLICA_SETS, PODS))
@@ -90,15 +91,12 @@ class DeploymentController:
 
     def _keys_for_pod(self, pod: Object, lister: Lister) -> Iterable[Key]:
         """The key of the Deployment that owns the ReplicaSet of a pod."""
-        refs = pod["metadata"].get("ownerReferences") or ()
-        for ref in refs:
-            if ref.get("kind") == "ReplicaSet":
-                parent = lister.get(REPLICA_SETS, namespace_of(pod), ref["name"])
-                for reference in (parent or {"metadata": {}})["metadata"].get(
-                    "ownerReferences"
-                ) or ():
-                    if reference.get("kind") == "Deployment":
-                        yield Key(DEPLOYMENTS, namespace_of(pod), reference["name"])
+        for reference in owner_references_of(pod):
+            if reference.get("kind") == "ReplicaSet":
+                replica_set = lister.get(REPLICA_SETS, namespace_of(pod), reference["name"])
+                for owner in owner_references_of(replica_set) if replica_set is not None else ():
+                    if owner.get("kind") == "Deployment":
+                        yield Key(DEPLOYMENTS, namespace_of(pod), owner["name"])
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
         deployment = lister.get(DEPLOYMENTS, key.namespace, key.name)

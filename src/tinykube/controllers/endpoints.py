@@ -42,7 +42,7 @@ _MAX_ADDRESSES = 1000
 
 
 class EndpointsController:
-    """Keys: a Service, for its own changes and those of its Endpoints and selected pods."""
+    """Enqueues a Service, for its own changes and those of its Endpoints and selected pods."""
 
     name = "endpoints"
     watches = frozenset((SERVICES, PODS, ENDPOINTS))

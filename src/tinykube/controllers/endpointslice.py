@@ -37,7 +37,7 @@ from tinykube.storage import Change
 
 
 class EndpointSliceController:
-    """Keys: a Service, for its own changes and those of its slices and selected pods."""
+    """Enqueues a Service, for its own changes and those of its slices and selected pods."""
 
     name = "endpointslice"
     watches = frozenset((SERVICES, PODS, ENDPOINT_SLICES))

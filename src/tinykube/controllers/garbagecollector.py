@@ -46,7 +46,7 @@ class OwnersByState(Struct, frozen=True):
 
 
 class GarbageCollector:
-    """Keys: objects with owners, dependents of deleted owners, and owners that wait for them."""
+    """Enqueues objects with owners, dependents of deleted owners, and owners that wait for them."""
 
     name = "garbage-collection"
     watches: frozenset[str] = frozenset()

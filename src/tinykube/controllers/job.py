@@ -37,7 +37,7 @@ _COMPONENT = "job-controller"
 
 
 class JobController:
-    """Keys: a Job, and the owner of a pod."""
+    """Enqueues a Job, and the owner of a pod."""
 
     name = "job"
     watches = frozenset((JOBS, PODS))

@@ -61,7 +61,7 @@ class _Sandbox(Struct):
 
 
 class SimulatedKubelet:
-    """Keys: a pod that is assigned to a node, and all pods of a node."""
+    """Enqueues a pod that is assigned to a node, and all pods of a node."""
 
     name = "kubelet"
     watches = frozenset((PODS, NODES))
@@ -115,8 +115,8 @@ class SimulatedKubelet:
         writes = status_patch(PODS, pod, pod_status.status)
         if writes and pod_status.status.get("phase") == "Running" and not has_started(pod):
             names = ", ".join(one["name"] for one in spec_of(pod).get("containers") or ())
-            events = RecordEvent(pod, "Started", f"Started container {names}", "kubelet")
-            return Result((*writes, events), pod_status.requeue_after)
+            started = RecordEvent(pod, "Started", f"Started container {names}", "kubelet")
+            return Result((*writes, started), pod_status.requeue_after)
         return Result(writes, pod_status.requeue_after)
 
     def _terminate(self, pod: Object, node: Object, sandbox: _Sandbox, now: datetime) -> Result:
@@ -183,11 +183,11 @@ class SimulatedKubelet:
 
     def _is_allocated(self, address: str, lister: Lister) -> bool:
         """Whether a pod has the address, or the address is reserved for an existing pod."""
-        holder = self._reserved.get(address)
-        if holder is None:
+        owner = self._reserved.get(address)
+        if owner is None:
             return lister.is_pod_ip_used(address)
-        pod = lister.get(PODS, holder.namespace, holder.name)
-        sandbox = self._sandboxes.get(holder)
+        pod = lister.get(PODS, owner.namespace, owner.name)
+        sandbox = self._sandboxes.get(owner)
         return pod is not None and sandbox is not None and sandbox.uid == uid_of(pod)
 
 

@@ -61,7 +61,7 @@ class NamespaceContent(Struct, frozen=True):
 
 
 class NamespaceController:
-    """Keys: a terminating namespace, for its own changes and those of its content."""
+    """Enqueues a terminating namespace, for its own changes and those of its content."""
 
     name = "namespace"
     watches: frozenset[str] = frozenset()

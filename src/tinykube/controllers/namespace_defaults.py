@@ -23,7 +23,7 @@ ROOT_CA = "kube-root-ca.crt"
 
 
 class NamespaceDefaultsController:
-    """Keys: a namespace, and that of a changed default object."""
+    """Enqueues a namespace, and that of a changed default object."""
 
     name = "namespace-defaults"
     watches = frozenset((NAMESPACES, SERVICE_ACCOUNTS, CONFIG_MAPS))

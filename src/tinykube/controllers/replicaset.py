@@ -49,7 +49,7 @@ _PHASE_RANKS = {"Pending": 0, "Unknown": 1}
 
 
 class ReplicaSetController:
-    """Keys: a ReplicaSet, the owner of a pod, and the potential owners of an orphan."""
+    """Enqueues a ReplicaSet, the owner of a pod, and the potential owners of an orphan."""
 
     name = "replicaset"
     watches = frozenset((REPLICA_SETS, PODS))

@@ -36,7 +36,7 @@ _GATED = "Scheduling is blocked due to non-empty scheduling gates"
 
 
 class Scheduler:
-    """Keys: an unassigned pod, and all unassigned pods for a node or claim."""
+    """Enqueues an unassigned pod, and all unassigned pods for a node or claim."""
 
     name = "scheduler"
     watches = frozenset((PODS, NODES, VOLUME_CLAIMS))

@@ -20,7 +20,7 @@ _IN_USE_MESSAGE = (
 
 
 class ServiceCIDRController:
-    """Keys: a ServiceCIDR, and terminating ones when an IPAddress is released."""
+    """Enqueues a ServiceCIDR, and terminating ones when an IPAddress is released."""
 
     name = "service-ranges"
     watches = frozenset((SERVICE_CIDRS, IP_ADDRESSES))

@@ -56,7 +56,7 @@ _COMPONENT = "statefulset-controller"
 
 
 class StatefulSetController:
-    """Keys: a StatefulSet, the owner of a pod or revision, and those that wait for a claim."""
+    """Enqueues a StatefulSet, the owner of a pod or revision, and those that wait for a claim."""
 
     name = "statefulset"
     watches = frozenset((STATEFUL_SETS, PODS, CONTROLLER_REVISIONS, VOLUME_CLAIMS))
