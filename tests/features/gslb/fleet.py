@@ -1,4 +1,4 @@
-"""Clusters of a GSLB federation in a few words."""
+"""Builders of the objects and snapshots of a GSLB federation."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -57,7 +57,7 @@ from hanse.model.snapshot import Snapshot
 from tests.support.builders import cluster, snapshot, stored
 from tinykube.virtual_time import EPOCH
 
-HOME = "lubeck"
+LOCAL = "lubeck"
 LABELS = {"app": "gslb"}
 HOST = "shop.example.org"
 
@@ -72,11 +72,11 @@ def amko(
     name: str = "amkocluster",
     namespace: str = NAMESPACE,
 ) -> AMKOCluster:
-    """A cluster's word on who leads."""
-    notes = {TERM: str(epoch)} if epoch else {}
-    notes |= {LED_BY: follows} if follows else {}
+    """An AMKOCluster."""
+    annotations = {TERM: str(epoch)} if epoch else {}
+    annotations |= {LED_BY: follows} if follows else {}
     return AMKOCluster(
-        metadata=Meta(name=name, namespace=namespace, annotations=notes),
+        metadata=Meta(name=name, namespace=namespace, annotations=annotations),
         spec=AMKOClusterSpec(
             is_leader=leads, cluster_context=context, version=version, clusters=followers
         ),
@@ -91,7 +91,7 @@ def config(*contexts: str, name: str = "gc-1") -> GSLBConfig:
 
 
 def policy(*clusters: str, name: str = "gdp", **more: Any) -> GlobalDeploymentPolicy:
-    """A policy that chooses everything labelled as ours in some clusters."""
+    """A policy that selects everything with our labels in some clusters."""
     spec = GlobalDeploymentPolicySpec(
         match_rules=MatchRules(app_selector=LabelMatch(label=LABELS)),
         match_clusters=tuple(MatchCluster(cluster=c) for c in clusters),
@@ -107,12 +107,12 @@ def rule(host: str = HOST, name: str = "rule", **more: Any) -> GSLBHostRule:
     )
 
 
-def marked(obj: K, mark: str) -> K:
-    """The object as a copy that some leader wrote."""
-    notes = {**obj.metadata.annotations, LED_BY: mark}
+def leader_copy(obj: K, term: str) -> K:
+    """The object as a copy that a leader wrote in a term."""
+    annotations = {**obj.metadata.annotations, LED_BY: term}
     if isinstance(obj, REPLICATED_KINDS):
-        notes[PARENTS] = "space/definition"
-    return replace(obj, metadata=replace(obj.metadata, annotations=notes))
+        annotations[PARENTS] = "space/definition"
+    return replace(obj, metadata=replace(obj.metadata, annotations=annotations))
 
 
 def ingress(
@@ -124,7 +124,7 @@ def ingress(
     labels: Mapping[str, str] = LABELS,
     namespace: str = "shop",
 ) -> Ingress:
-    """An Ingress of a host that is reached at some addresses."""
+    """An Ingress for a host with addresses in its status."""
     entries = tuple(LoadBalancerIngress(ip=a) for a in addresses)
     return Ingress(
         metadata=Meta(name=name, namespace=namespace, labels=dict(labels)),
@@ -146,9 +146,9 @@ def balancer(
 ) -> Service:
     """A LoadBalancer Service at an address."""
     entries = (LoadBalancerIngress(ip=address),) if address else ()
-    notes = {"external-dns.alpha.kubernetes.io/hostname": hostname} if hostname else {}
+    annotations = {"external-dns.alpha.kubernetes.io/hostname": hostname} if hostname else {}
     return Service(
-        metadata=Meta(name=name, namespace="shop", labels=dict(labels), annotations=notes),
+        metadata=Meta(name=name, namespace="shop", labels=dict(labels), annotations=annotations),
         spec=ServiceSpec(
             type="LoadBalancer",
             ports=tuple(ServicePort(port=p, name=str(p), protocol=protocol) for p in ports),
@@ -158,7 +158,7 @@ def balancer(
 
 
 def backends(service: str, *ready: bool) -> EndpointSlice:
-    """What is behind a Service."""
+    """The EndpointSlice of a Service."""
     endpoints = tuple(
         Endpoint(addresses=(f"10.9.9.{n}",), conditions=EndpointConditions(ready=r))
         for n, r in enumerate(ready, 1)
@@ -173,42 +173,42 @@ def shop(**labels: str) -> Namespace:
     return Namespace(metadata=Meta(name="shop", labels=labels))
 
 
-def seen_by_leader(
-    home: Sequence[Object],
+def leader_snapshot(
+    local: Sequence[Object],
     sites: Mapping[str, Sequence[Object]] | None = None,
     *,
     phases: Mapping[str, Phase] | None = None,
     facts: Iterable[Fact] = (),
     options: GslbOptions = GslbOptions(),  # noqa: B008 - a frozen value
 ) -> Snapshot:
-    """What the agent at home sees, with a connection to each site."""
+    """The snapshot of the agent in lubeck, with a connection to each site."""
     phases = phases or {}
     sites = sites or {}
-    states: list[ClusterState] = [cluster(HOME, Role.LOCAL)]
+    states: list[ClusterState] = [cluster(LOCAL, Role.LOCAL)]
     states += [
         cluster(site_of(name), Role.SITE, phase=phases.get(name, Phase.SYNCED)) for name in sites
     ]
-    objects = {HOME: [_made(o) for o in _at_home(home)]}
-    objects |= {site_of(name): [_made(o) for o in several] for name, several in sites.items()}
-    return snapshot(Gslb(options), HOME, states, objects, facts)
+    objects = {LOCAL: [_made(o) for o in _with_defaults(local)]}
+    objects |= {site_of(name): [_made(o) for o in objects] for name, objects in sites.items()}
+    return snapshot(Gslb(options), LOCAL, states, objects, facts)
 
 
-def space(uid: str = "space", *, going: bool = False) -> Namespace:
-    """The namespace of all configuration."""
-    ended = EPOCH if going else None
+def system_namespace(uid: str = "space", *, terminating: bool = False) -> Namespace:
+    """The namespace of the configuration."""
+    deleted_at = EPOCH if terminating else None
     return Namespace(
-        metadata=Meta(name=NAMESPACE, uid=uid, resource_version="1", deletion_timestamp=ended)
+        metadata=Meta(name=NAMESPACE, uid=uid, resource_version="1", deletion_timestamp=deleted_at)
     )
 
 
 def definition(
-    kind: type[Object], uid: str = "definition", *, going: bool = False
+    kind: type[Object], uid: str = "definition", *, terminating: bool = False
 ) -> CustomResourceDefinition:
-    """By which a cluster serves a kind."""
-    ended = EPOCH if going else None
+    """The CustomResourceDefinition of a kind."""
+    deleted_at = EPOCH if terminating else None
     return CustomResourceDefinition(
         metadata=Meta(
-            name=kind.kind.definition, uid=uid, resource_version="1", deletion_timestamp=ended
+            name=kind.kind.definition, uid=uid, resource_version="1", deletion_timestamp=deleted_at
         ),
         spec=CustomResourceDefinitionSpec(
             group=kind.kind.group,
@@ -218,24 +218,24 @@ def definition(
     )
 
 
-def found_at(snapshot: Snapshot, *instead: Object, without: str = "") -> list[Answer]:
-    """What is found by looking for all that the federation asks for: what was seen, or other."""
-    others = {one.metadata.name: one for one in instead}
+def answers_to_reads(snapshot: Snapshot, *instead: Object, without: str = "") -> list[Answer]:
+    """Answers to the reads of the federation plan: the snapshot's objects, or others instead."""
+    others = {obj.metadata.name: obj for obj in instead}
     answers: list[Answer] = []
     for question in plan_federation(snapshot).questions:
         assert isinstance(question.ask, Read)
         name = question.ask.place.ref.name
         obj = None if name == without else others.get(name, snapshot.find(question.ask.place))
-        told = msgspec.to_builtins(obj, str_keys=True) if obj is not None else None
-        answers.append(Answer(question.ask.id, told, "", EPOCH))
+        value = msgspec.to_builtins(obj, str_keys=True) if obj is not None else None
+        answers.append(Answer(question.ask.id, value, "", EPOCH))
     return answers
 
 
-def _at_home(home: Sequence[Object]) -> list[Object]:
-    """With a namespace and definitions, where a test says nothing of its own."""
-    said = {o.metadata.name for o in home if isinstance(o, (Namespace, CustomResourceDefinition))}
-    usual = [space(), *(definition(kind) for kind in REPLICATED_KINDS)]
-    return [*home, *(one for one in usual if one.metadata.name not in said)]
+def _with_defaults(local: Sequence[Object]) -> list[Object]:
+    """The objects with a namespace and definitions, unless they are given."""
+    given = {o.metadata.name for o in local if isinstance(o, (Namespace, CustomResourceDefinition))}
+    defaults = [system_namespace(), *(definition(kind) for kind in REPLICATED_KINDS)]
+    return [*local, *(obj for obj in defaults if obj.metadata.name not in given)]
 
 
 def _made(obj: Object) -> Object:

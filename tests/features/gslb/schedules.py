@@ -26,7 +26,7 @@ ADDRESSES = {"lubeck": "192.0.2.11", "hamburg": "192.0.2.12", "bergen": "192.0.2
 
 
 class Schedule:
-    """One play: people and faults act at random, then all is mended and looked at."""
+    """Random actions of users and faults; then everything heals and the laws are checked."""
 
     def __init__(self, sites: GslbScenario, scenario: Scenario, seed: int) -> None:
         self.sites = sites
@@ -35,7 +35,7 @@ class Schedule:
         self.served = False
 
     async def act(self) -> None:
-        """Do one thing, and let some time pass."""
+        """Perform a random action, and let some time pass."""
         random = self.random
         act = random.choice(
             (
@@ -45,7 +45,7 @@ class Schedule:
         )
         await act(random.choice(self.scenario.names))
         await asyncio.sleep(random.choice((0.05, 1, 5, 40)))
-        self.look()
+        self.check_answers()
 
     async def cut(self, cluster: str) -> None:
         other = self.random.choice(self.scenario.names)
@@ -81,8 +81,8 @@ class Schedule:
 
     async def drift(self, cluster: str) -> None:
         """Somebody deletes a follower's copy of the policy."""
-        own = await self.sites.admin(cluster).read(AMKOCluster, "amkocluster", NAMESPACE)
-        if not own.spec.is_leader and cluster != "lubeck":
+        leader = await self.sites.admin(cluster).read(AMKOCluster, "amkocluster", NAMESPACE)
+        if not leader.spec.is_leader and cluster != "lubeck":
             listed = await self.sites.admin(cluster).list(REPLICATED_KINDS[1], namespace=NAMESPACE)
             for policy in listed.objects:
                 await self.sites.admin(cluster).delete(
@@ -92,21 +92,21 @@ class Schedule:
     async def restart(self, cluster: str) -> None:
         await self.scenario.testbed.restart_server(cluster)
 
-    def look(self) -> None:
-        """What was once answered is answered by every agent that knows its own cluster."""
+    def check_answers(self) -> None:
+        """Every agent that has listed its cluster answers a host that was ever served."""
         for name in self.scenario.agents:
-            seen = self.scenario.agent(name).reconciler.snapshot()
-            if self.served and seen.listed(name, GlobalService):
+            snapshot = self.scenario.agent(name).reconciler.snapshot()
+            if self.served and snapshot.listed(name, GlobalService):
                 assert self.sites.ask(name), f"{name} has no answer any more"
 
-    async def mend(self) -> str:
-        """Heal everything, start everybody, and leave one leader; gives which."""
+    async def heal_all(self) -> str:
+        """Heal all links, start all agents, and leave one leader, which is returned."""
         self.scenario.network.heal_all()
         for name in self.scenario.names:
             await self.start(name)
         await asyncio.sleep(60)
-        whole = [n for n in self.scenario.names if await self._has_policy(n)]
-        leader = self.random.choice(whole)
+        with_policy = [n for n in self.scenario.names if await self._has_policy(n)]
+        leader = self.random.choice(with_policy)
         for name in self.scenario.names:
             if name != leader:
                 await self.sites.lead(name, False)
@@ -119,14 +119,14 @@ class Schedule:
         listed = await self.sites.admin(cluster).list(REPLICATED_KINDS[1], namespace=NAMESPACE)
         return bool(listed.objects)
 
-    async def judge(self, leader: str) -> None:
-        """One leads, all have what it has, and every answer is the same."""
-        told = await self.sites.conditions(leader)
-        assert told["GDP Federation"][0].startswith("federated to all"), (leader, told)
-        wanted = await self._held(leader)
-        assert len(wanted) >= 2, wanted
+    async def check_laws(self, leader: str) -> None:
+        """One cluster leads, all have its configuration, and all answers are the same."""
+        conditions = await self.sites.conditions(leader)
+        assert conditions["GDP Federation"][0].startswith("federated to all"), (leader, conditions)
+        expected = await self._list_specs(leader)
+        assert len(expected) >= 2, expected
         for name in self.scenario.names:
-            assert await self._held(name) == wanted, f"{name} is not in step with {leader}"
+            assert await self._list_specs(name) == expected, f"{name} is not in step with {leader}"
             assert set(await self._answers(name)) == set(ADDRESSES.values()), name
         epochs = [
             (
@@ -135,9 +135,9 @@ class Schedule:
             for n in self.scenario.names
             if n != leader
         ]
-        assert epochs == [None, None], "who does not lead has no term"
+        assert epochs == [None, None], "a follower has no epoch"
 
-    async def _held(self, cluster: str) -> dict[str, object]:
+    async def _list_specs(self, cluster: str) -> dict[str, object]:
         found: dict[str, object] = {}
         kinds: tuple[type[Object], ...] = (*REPLICATED_KINDS, GlobalService)
         for kind in kinds:
@@ -167,11 +167,11 @@ async def _play(seed: int) -> None:
         schedule.served = True
         for _ in range(STEPS):
             await schedule.act()
-        await schedule.judge(await schedule.mend())
+        await schedule.check_laws(await schedule.heal_all())
 
 
 def play(seed: int) -> None:
-    """Play one schedule; a failure says which."""
+    """Run one schedule; a failure has the command that replays it."""
     try:
         run(_play(seed))
     except AssertionError as error:

@@ -1,4 +1,4 @@
-"""What goes with its namespace or its kind was deleted by nobody: followers keep it."""
+"""What is removed with its namespace or kind is not deleted: followers keep it."""
 
 from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.names import LED_BY, site_of
@@ -12,13 +12,13 @@ from hanse.model.snapshot import Snapshot
 from tests.features.gslb.fleet import (
     HOST,
     amko,
+    answers_to_reads,
     config,
     definition,
-    found_at,
-    marked,
+    leader_copy,
+    leader_snapshot,
     policy,
-    seen_by_leader,
-    space,
+    system_namespace,
 )
 from tests.features.gslb.test_leadership import conditions
 from tests.support.builders import annotated
@@ -30,14 +30,14 @@ CRD = "gslbconfigs.amko.vmware.com"
 
 
 def copied(obj: K) -> K:
-    return marked(obj, MARK)
+    return leader_copy(obj, MARK)
 
 
 def followers(*copies: Object) -> dict[str, list[Object]]:
     return {"hamburg": [amko("hamburg"), *copies]}
 
 
-def kept(snapshot: Snapshot) -> list[str]:
+def list_kept(snapshot: Snapshot) -> list[str]:
     """What stays in hamburg; nothing is taken from it in any other way either."""
     plan = plan_federation(snapshot)
     assert plan.removals == ()
@@ -54,74 +54,80 @@ def serving(snapshot: Snapshot) -> Plan:
 
 
 def test_what_goes_while_the_namespace_goes_is_kept_by_followers_and_the_leader_says_so() -> None:
-    seen = seen_by_leader([LEADER, space(going=True)], followers(copied(config("lubeck"))))
+    snapshot = leader_snapshot(
+        [LEADER, system_namespace(terminating=True)], followers(copied(config("lubeck")))
+    )
 
-    assert kept(seen) == ["gc-1"]
-    told = reason(seen, "current AMKOCluster Validation")
-    assert "namespace avi-system is being deleted here" in told
-    assert "promote one of them" in told
+    assert list_kept(snapshot) == ["gc-1"]
+    message = reason(snapshot, "current AMKOCluster Validation")
+    assert "namespace avi-system is being deleted here" in message
+    assert "promote one of them" in message
 
 
 def test_what_goes_while_its_definition_goes_is_kept_by_followers() -> None:
-    home = [LEADER, definition(GSLBConfig, going=True)]
-    seen = seen_by_leader(home, followers(copied(config("lubeck"))))
+    local = [LEADER, definition(GSLBConfig, terminating=True)]
+    snapshot = leader_snapshot(local, followers(copied(config("lubeck"))))
 
-    assert kept(seen) == ["gc-1"]
-    assert f"the definition {CRD} is gone here" in reason(seen, "current AMKOCluster Validation")
+    assert list_kept(snapshot) == ["gc-1"]
+    assert f"the definition {CRD} is gone here" in reason(
+        snapshot, "current AMKOCluster Validation"
+    )
 
 
 def test_what_is_gone_is_looked_for_before_followers_lose_it() -> None:
-    seen = seen_by_leader([LEADER], followers(copied(config("lubeck"))))
+    snapshot = leader_snapshot([LEADER], followers(copied(config("lubeck"))))
 
-    assert kept(seen) == ["gc-1"]
-    assert len(plan_federation(seen).questions) == 2
+    assert list_kept(snapshot) == ["gc-1"]
+    assert len(plan_federation(snapshot).questions) == 2
 
 
 def test_what_is_gone_while_all_stands_was_deleted() -> None:
     sites = followers(copied(config("lubeck")))
-    seen = seen_by_leader([LEADER], sites, facts=found_at(seen_by_leader([LEADER], sites)))
+    snapshot = leader_snapshot(
+        [LEADER], sites, facts=answers_to_reads(leader_snapshot([LEADER], sites))
+    )
 
-    (removal,) = plan_federation(seen).removals
+    (removal,) = plan_federation(snapshot).removals
 
     assert removal.place.ref.name == "gc-1"
 
 
 def test_a_definition_whose_end_was_not_seen_yet_is_found_to_go() -> None:
     sites = followers(copied(config("lubeck")))
-    before = seen_by_leader([LEADER], sites)
-    going = found_at(before, definition(GSLBConfig, going=True))
+    before = leader_snapshot([LEADER], sites)
+    terminating = answers_to_reads(before, definition(GSLBConfig, terminating=True))
 
-    seen = seen_by_leader([LEADER], sites, facts=going)
+    snapshot = leader_snapshot([LEADER], sites, facts=terminating)
 
-    assert kept(seen) == ["gc-1"]
-    assert f"the definition {CRD} is gone here" in reason(seen, "GSLBConfig Federation")
+    assert list_kept(snapshot) == ["gc-1"]
+    assert f"the definition {CRD} is gone here" in reason(snapshot, "GSLBConfig Federation")
 
 
 def test_a_namespace_whose_end_was_not_seen_yet_is_found_to_be_gone() -> None:
     sites = followers(copied(config("lubeck")))
-    gone = found_at(seen_by_leader([LEADER], sites), without="avi-system")
+    gone = answers_to_reads(leader_snapshot([LEADER], sites), without="avi-system")
 
-    seen = seen_by_leader([LEADER], sites, facts=gone)
+    snapshot = leader_snapshot([LEADER], sites, facts=gone)
 
-    assert kept(seen) == ["gc-1"]
+    assert list_kept(snapshot) == ["gc-1"]
 
 
 def test_a_definition_made_anew_does_not_make_a_deletion_of_what_went_before() -> None:
-    home: list[Object] = [LEADER, definition(GSLBConfig, "another")]
+    local: list[Object] = [LEADER, definition(GSLBConfig, "another")]
     sites = followers(copied(config("lubeck")))
-    seen = seen_by_leader(home, sites, facts=found_at(seen_by_leader(home, sites)))
+    snapshot = leader_snapshot(local, sites, facts=answers_to_reads(leader_snapshot(local, sites)))
 
-    assert kept(seen) == ["gc-1"]
-    told = reason(seen, "GSLBConfig Federation")
-    assert told.endswith("gc-1, which nobody deleted here: create it here, or delete it there")
+    assert list_kept(snapshot) == ["gc-1"]
+    message = reason(snapshot, "GSLBConfig Federation")
+    assert message.endswith("gc-1, which nobody deleted here: create it here, or delete it there")
 
 
 def test_who_makes_a_configuration_anew_replaces_what_followers_kept() -> None:
-    home: list[Object] = [LEADER, space("another"), config("lubeck", name="new")]
+    local: list[Object] = [LEADER, system_namespace("another"), config("lubeck", name="new")]
     sites = followers(copied(config("lubeck")))
-    seen = seen_by_leader(home, sites, facts=found_at(seen_by_leader(home, sites)))
+    snapshot = leader_snapshot(local, sites, facts=answers_to_reads(leader_snapshot(local, sites)))
 
-    plan = plan_federation(seen)
+    plan = plan_federation(snapshot)
 
     assert [r.place.ref.name for r in plan.removals] == ["gc-1"]
     assert [d.object.metadata.name for d in plan.desired] == ["new"]
@@ -129,13 +135,15 @@ def test_who_makes_a_configuration_anew_replaces_what_followers_kept() -> None:
 
 def test_copies_of_before_we_told_of_homes_go_when_they_are_deleted() -> None:
     sites = followers(annotated(config("lubeck"), {LED_BY: MARK}))
-    seen = seen_by_leader([LEADER], sites, facts=found_at(seen_by_leader([LEADER], sites)))
+    snapshot = leader_snapshot(
+        [LEADER], sites, facts=answers_to_reads(leader_snapshot([LEADER], sites))
+    )
 
-    assert [r.place.ref.name for r in plan_federation(seen).removals] == ["gc-1"]
+    assert [r.place.ref.name for r in plan_federation(snapshot).removals] == ["gc-1"]
 
 
 def test_hosts_are_served_until_followers_agree_that_there_is_no_policy() -> None:
-    service = marked(
+    service = leader_copy(
         GlobalService(
             metadata=Meta(name=HOST, namespace="avi-system"),
             spec=GlobalServiceSpec(
@@ -145,9 +153,9 @@ def test_hosts_are_served_until_followers_agree_that_there_is_no_policy() -> Non
         ),
         MARK,
     )
-    home = [LEADER, config("hamburg"), service]
-    with_copy = seen_by_leader(home, followers(copied(policy("hamburg")), service))
-    without = seen_by_leader(home, followers(service))
+    local = [LEADER, config("hamburg"), service]
+    with_copy = leader_snapshot(local, followers(copied(policy("hamburg")), service))
+    without = leader_snapshot(local, followers(service))
 
     assert {d.where for d in serving(with_copy).desired} == {"lubeck", HAMBURG}
     assert serving(without).desired == ()
@@ -155,9 +163,9 @@ def test_hosts_are_served_until_followers_agree_that_there_is_no_policy() -> Non
 
 def test_a_namespace_of_another_name_may_go() -> None:
     other = Namespace(metadata=Meta(name="shop"))
-    seen = seen_by_leader([LEADER, config("lubeck"), policy("lubeck"), other], followers())
+    snapshot = leader_snapshot([LEADER, config("lubeck"), policy("lubeck"), other], followers())
 
-    assert {type(d.object) for d in plan_federation(seen).desired} == {
+    assert {type(d.object) for d in plan_federation(snapshot).desired} == {
         GSLBConfig,
         GlobalDeploymentPolicy,
     }

@@ -1,4 +1,4 @@
-"""Global services: who is chosen, with which part of the traffic, watched how."""
+"""Global services: their members, traffic shares, monitors and records."""
 
 from typing import Any
 
@@ -58,18 +58,18 @@ from hanse.model.plan import Key
 from hanse.model.probes import TargetHealth
 from hanse.model.snapshot import ObjectChange, Snapshot
 from tests.features.gslb.fleet import (
-    HOME,
     HOST,
     LABELS,
+    LOCAL,
     amko,
     backends,
     balancer,
     config,
     ingress,
-    marked,
+    leader_copy,
+    leader_snapshot,
     policy,
     rule,
-    seen_by_leader,
     shop,
 )
 from tests.support.builders import stored
@@ -88,7 +88,7 @@ def service_in(
     """The one service that is planned for a host at home."""
     plan = Gslb(options or GslbOptions()).plan(Key("host", host), snapshot)
     (found,) = [
-        d.object for d in plan.desired if isinstance(d.object, GlobalService) and d.where == HOME
+        d.object for d in plan.desired if isinstance(d.object, GlobalService) and d.where == LOCAL
     ]
     assert isinstance(found, GlobalService)
     return found
@@ -98,10 +98,10 @@ def planned(snapshot: Snapshot) -> list[object]:
     return [d.object for d in Gslb().plan(KEY, snapshot).desired]
 
 
-def two_clusters(*more: Object, said: GlobalDeploymentPolicy | None = None) -> Snapshot:
+def two_clusters(*more: Object, gdp: GlobalDeploymentPolicy | None = None) -> Snapshot:
     """The same host in two clusters."""
-    home = [LEADER, CONFIG, said or policy(*BOTH), ingress("10.1.0.1"), *more]
-    return seen_by_leader(home, {"hamburg": [FOLLOWER, ingress("10.2.0.1")]})
+    local = [LEADER, CONFIG, gdp or policy(*BOTH), ingress("10.1.0.1"), *more]
+    return leader_snapshot(local, {"hamburg": [FOLLOWER, ingress("10.2.0.1")]})
 
 
 def test_members_come_from_all_matched_clusters_with_the_defaults() -> None:
@@ -116,67 +116,69 @@ def test_members_come_from_all_matched_clusters_with_the_defaults() -> None:
 def test_it_is_written_here_and_to_every_follower() -> None:
     plan = Gslb().plan(KEY, two_clusters())
 
-    assert [d.where for d in plan.desired] == [HOME, site_of("hamburg")]
+    assert [d.where for d in plan.desired] == [LOCAL, site_of("hamburg")]
     assert all(d.object == plan.desired[0].object for d in plan.desired)
 
 
 def test_a_cluster_that_is_not_matched_gives_no_members() -> None:
-    assert [m.cluster for m in service_in(two_clusters(said=policy("hamburg"))).spec.members] == [
+    assert [m.cluster for m in service_in(two_clusters(gdp=policy("hamburg"))).spec.members] == [
         "hamburg"
     ]
 
 
 def test_no_selector_selects_nothing() -> None:
-    assert planned(two_clusters(said=policy(*BOTH, match_rules=MatchRules()))) == []
+    assert planned(two_clusters(gdp=policy(*BOTH, match_rules=MatchRules()))) == []
 
 
 def test_every_label_of_a_selector_must_match() -> None:
     two = LabelMatch(label={**LABELS, "tier": "front"})
 
-    assert planned(two_clusters(said=policy(*BOTH, match_rules=MatchRules(app_selector=two)))) == []
+    assert planned(two_clusters(gdp=policy(*BOTH, match_rules=MatchRules(app_selector=two)))) == []
 
 
-@pytest.mark.parametrize(("labels", "chosen"), [({"ns": "prod"}, True), ({"ns": "dev"}, False)])
-def test_application_and_namespace_must_both_match(labels: dict[str, str], chosen: bool) -> None:
+@pytest.mark.parametrize(("labels", "selected"), [({"ns": "prod"}, True), ({"ns": "dev"}, False)])
+def test_application_and_namespace_must_both_match(labels: dict[str, str], selected: bool) -> None:
     rules = MatchRules(
         app_selector=LabelMatch(label=LABELS), namespace_selector=LabelMatch(label={"ns": "prod"})
     )
-    said = policy("lubeck", match_rules=rules)
-    seen = seen_by_leader(
-        [amko("lubeck", leads=True, epoch=1), CONFIG, said, ingress("10.1.0.1"), shop(**labels)]
+    gdp = policy("lubeck", match_rules=rules)
+    snapshot = leader_snapshot(
+        [amko("lubeck", leads=True, epoch=1), CONFIG, gdp, ingress("10.1.0.1"), shop(**labels)]
     )
 
-    assert bool(planned(seen)) is chosen
+    assert bool(planned(snapshot)) is selected
 
 
 def test_a_namespace_selector_alone_is_enough() -> None:
     rules = MatchRules(namespace_selector=LabelMatch(label={"ns": "prod"}))
-    own = amko("lubeck", leads=True, epoch=1)
+    leader = amko("lubeck", leads=True, epoch=1)
     bare = ingress("10.1.0.1", labels={})
 
-    seen = seen_by_leader([own, CONFIG, policy("lubeck", match_rules=rules), bare, shop(ns="prod")])
+    snapshot = leader_snapshot(
+        [leader, CONFIG, policy("lubeck", match_rules=rules), bare, shop(ns="prod")]
+    )
 
-    assert planned(seen)
+    assert planned(snapshot)
 
 
 def test_the_rule_goes_before_the_policy_and_the_policy_before_the_defaults() -> None:
     split = (TrafficSplit(cluster="lubeck", weight=5, priority=20),)
-    own = (
+    leader = (
         TrafficOverride(cluster="lubeck", weight=7),
         TrafficOverride(cluster="hamburg", priority=3),
     )
-    seen = two_clusters(rule(traffic_split=own), said=policy(*BOTH, traffic_split=split))
+    snapshot = two_clusters(rule(traffic_split=leader), gdp=policy(*BOTH, traffic_split=split))
 
-    assert [(m.weight, m.priority) for m in service_in(seen).spec.members] == [(7, 20), (1, 3)]
+    assert [(m.weight, m.priority) for m in service_in(snapshot).spec.members] == [(7, 20), (1, 3)]
 
 
 def test_a_rule_brings_public_addresses_and_third_parties() -> None:
-    said = rule(
+    host_rule = rule(
         public_ip=(PublicAddress(cluster="lubeck", ip="192.0.2.1"),),
         third_party_members=(ThirdPartyMember(vip="198.51.100.1", site="oslo"),),
     )
 
-    members = service_in(two_clusters(said)).spec.members
+    members = service_in(two_clusters(host_rule)).spec.members
 
     assert [(m.cluster, m.told, m.third_party) for m in members] == [
         ("lubeck", "192.0.2.1", False),
@@ -186,7 +188,7 @@ def test_a_rule_brings_public_addresses_and_third_parties() -> None:
 
 
 def test_the_rule_says_how_long_by_which_algorithm_and_what_when_all_are_down() -> None:
-    said = rule(
+    host_rule = rule(
         ttl=7,
         pool_algorithm_settings=PoolAlgorithm(
             lb_algorithm="GSLB_ALGORITHM_CONSISTENT_HASH", hash_mask=24
@@ -196,7 +198,7 @@ def test_the_rule_says_how_long_by_which_algorithm_and_what_when_all_are_down() 
         ),
     )
 
-    spec = service_in(two_clusters(said, said=policy(*BOTH, ttl=60))).spec
+    spec = service_in(two_clusters(host_rule, gdp=policy(*BOTH, ttl=60))).spec
 
     assert (spec.ttl, spec.algorithm, spec.hash_mask) == (7, "GSLB_ALGORITHM_CONSISTENT_HASH", 24)
     assert (spec.when_down, spec.fallback_ip) == (
@@ -206,30 +208,30 @@ def test_the_rule_says_how_long_by_which_algorithm_and_what_when_all_are_down() 
 
 
 def test_the_last_member_takes_the_service_with_it() -> None:
-    home = [LEADER, CONFIG, policy(*BOTH), _standing(("lubeck", "10.1.0.1"))]
+    local = [LEADER, CONFIG, policy(*BOTH), _existing_service(("lubeck", "10.1.0.1"))]
 
-    assert planned(seen_by_leader(home, {"hamburg": [FOLLOWER]})) == []
+    assert planned(leader_snapshot(local, {"hamburg": [FOLLOWER]})) == []
 
 
 def test_an_unread_cluster_keeps_the_members_that_it_had() -> None:
-    home = [
+    local = [
         amko("lubeck", leads=True, epoch=1),
         CONFIG,
         policy(*BOTH),
         ingress("10.1.0.1"),
-        _standing(("lubeck", "10.1.0.1"), ("hamburg", "10.2.0.1")),
+        _existing_service(("lubeck", "10.1.0.1"), ("hamburg", "10.2.0.1")),
     ]
-    seen = seen_by_leader(home, {"hamburg": []}, phases={"hamburg": Phase.CONNECTING})
+    snapshot = leader_snapshot(local, {"hamburg": []}, phases={"hamburg": Phase.CONNECTING})
 
-    assert [m.cluster for m in service_in(seen).spec.members] == ["lubeck", "hamburg"]
+    assert [m.cluster for m in service_in(snapshot).spec.members] == ["lubeck", "hamburg"]
 
 
 # -- inputs
 
 
-def _alone(*objects: Object, said: GlobalDeploymentPolicy | None = None) -> Snapshot:
-    own = amko("lubeck", leads=True, epoch=1)
-    return seen_by_leader([own, CONFIG, said or policy("lubeck"), *objects])
+def _alone(*objects: Object, gdp: GlobalDeploymentPolicy | None = None) -> Snapshot:
+    leader = amko("lubeck", leads=True, epoch=1)
+    return leader_snapshot([leader, CONFIG, gdp or policy("lubeck"), *objects])
 
 
 def test_a_service_is_named_by_its_annotation_and_watched_at_its_lowest_port() -> None:
@@ -240,15 +242,15 @@ def test_a_service_is_named_by_its_annotation_and_watched_at_its_lowest_port() -
 
 
 def test_a_service_without_a_name_gets_one_in_the_default_domain() -> None:
-    seen = _alone(balancer("10.1.0.9", 80), said=policy("lubeck", default_domain="example.org"))
+    snapshot = _alone(balancer("10.1.0.9", 80), gdp=policy("lubeck", default_domain="example.org"))
 
-    assert service_in(seen, "db.shop.example.org").spec.members[0].address == "10.1.0.9"
+    assert service_in(snapshot, "db.shop.example.org").spec.members[0].address == "10.1.0.9"
 
 
 def test_what_speaks_udp_is_not_tried() -> None:
-    seen = _alone(balancer("10.1.0.9", 53, hostname=HOST, protocol="UDP"))
+    snapshot = _alone(balancer("10.1.0.9", 53, hostname=HOST, protocol="UDP"))
 
-    service = service_in(seen)
+    service = service_in(snapshot)
 
     assert service.spec.members[0].monitors == ()
     assert service.status.up == "1/1"
@@ -327,30 +329,30 @@ def test_a_member_is_down_until_its_probes_have_passed() -> None:
 
 
 def test_a_member_whose_probes_pass_is_up() -> None:
-    seen = _alone(ingress("10.1.0.1"))
-    member = service_in(seen).spec.members[0]
-    own = amko("lubeck", leads=True, epoch=1)
-    seen = seen_by_leader(
-        [own, CONFIG, policy("lubeck"), ingress("10.1.0.1")], facts=[_health(member, True)]
+    snapshot = _alone(ingress("10.1.0.1"))
+    member = service_in(snapshot).spec.members[0]
+    leader = amko("lubeck", leads=True, epoch=1)
+    snapshot = leader_snapshot(
+        [leader, CONFIG, policy("lubeck"), ingress("10.1.0.1")], facts=[_health(member, True)]
     )
 
-    assert service_in(seen).status.up == "1/1"
+    assert service_in(snapshot).status.up == "1/1"
 
 
 def test_a_member_that_served_before_serves_until_its_probes_fail() -> None:
-    standing = _standing(("lubeck", "10.1.0.1"), up=True)
+    current = _existing_service(("lubeck", "10.1.0.1"), up=True)
 
-    assert service_in(_alone(ingress("10.1.0.1"), standing)).status.up == "1/1"
+    assert service_in(_alone(ingress("10.1.0.1"), current)).status.up == "1/1"
 
 
 def test_nothing_ready_behind_it_takes_a_member_down_whatever_probes_say() -> None:
-    seen = _alone(
+    snapshot = _alone(
         balancer("10.1.0.9", 80, hostname=HOST),
         backends("db", False),
-        said=policy("lubeck", control_plane_hm_only=True),
+        gdp=policy("lubeck", control_plane_hm_only=True),
     )
 
-    service = service_in(seen)
+    service = service_in(snapshot)
 
     assert service.spec.members[0].monitors == ()
     assert service.status.members[0].reason == UNREADY
@@ -358,23 +360,25 @@ def test_nothing_ready_behind_it_takes_a_member_down_whatever_probes_say() -> No
 
 def test_a_cluster_that_gives_its_addresses_only_is_judged_by_probes_alone() -> None:
     match = (MatchCluster(cluster="lubeck", sync_vip_only=True),)
-    seen = _alone(
+    snapshot = _alone(
         balancer("10.1.0.9", 80, hostname=HOST),
         backends("db", False),
-        said=policy("lubeck", match_clusters=match),
+        gdp=policy("lubeck", match_clusters=match),
     )
 
-    assert service_in(seen).spec.members[0].ready
+    assert service_in(snapshot).spec.members[0].ready
 
 
 def test_a_template_says_how_members_are_watched() -> None:
-    told = ConfigMap(
+    template = ConfigMap(
         metadata=Meta(name="quick", namespace=NAMESPACE),
         data={"type": "HTTP", "port": "8080", "path": "/healthz", "interval": "2", "up": "1"},
     )
-    seen = _alone(ingress("10.1.0.1"), told, said=policy("lubeck", health_monitor_template="quick"))
+    snapshot = _alone(
+        ingress("10.1.0.1"), template, gdp=policy("lubeck", health_monitor_template="quick")
+    )
 
-    assert service_in(seen).spec.members[0].monitors == (
+    assert service_in(snapshot).spec.members[0].monitors == (
         Monitor(type="HTTP", port=8080, path="/healthz", interval=2, up=1),
     )
 
@@ -455,43 +459,47 @@ BAD_POLICIES: list[Any] = [
 
 @pytest.mark.parametrize(("wrong", "error"), BAD_POLICIES)
 def test_a_bad_policy_is_told_and_what_serves_goes_on(wrong: dict[str, Any], error: str) -> None:
-    standing = _standing(("lubeck", "10.1.0.5"), up=True)
-    seen = _alone(ingress("10.1.0.1"), standing, said=policy("lubeck", **wrong))
+    current = _existing_service(("lubeck", "10.1.0.5"), up=True)
+    snapshot = _alone(ingress("10.1.0.1"), current, gdp=policy("lubeck", **wrong))
 
     (patch,) = [
-        p for p in Gslb().plan(Key("policy"), seen).patches if "errorStatus" in p.change["status"]
+        p
+        for p in Gslb().plan(Key("policy"), snapshot).patches
+        if "errorStatus" in p.change["status"]
     ]
 
     assert patch.change["status"]["errorStatus"].startswith(error)
-    assert service_in(seen).spec == standing.spec
+    assert service_in(snapshot).spec == current.spec
 
 
 def test_two_policies_are_an_error_on_both_and_change_nothing() -> None:
-    standing = _standing(("lubeck", "10.1.0.5"), up=True)
-    seen = _alone(standing, policy("lubeck", name="second"))
+    current = _existing_service(("lubeck", "10.1.0.5"), up=True)
+    snapshot = _alone(current, policy("lubeck", name="second"))
 
-    told = [
+    errors = [
         p.change["status"]["errorStatus"]
-        for p in Gslb().plan(Key("policy"), seen).patches
+        for p in Gslb().plan(Key("policy"), snapshot).patches
         if "errorStatus" in p.change["status"]
     ]
 
     assert (
-        told
+        errors
         == ["more than one GlobalDeploymentPolicy in avi-system: gdp, second; delete all but one"]
         * 2
     )
-    assert service_in(seen).spec == standing.spec
+    assert service_in(snapshot).spec == current.spec
 
 
-def test_however_much_is_wrong_what_is_told_fits_a_status() -> None:
+def test_however_many_errors_there_are_the_status_is_short_enough() -> None:
     many = [policy("lubeck", name=f"{n}{'x' * 240}") for n in range(30)]
-    several = [config("lubeck", name=f"{n}{'x' * 240}") for n in range(30)]
+    objects = [config("lubeck", name=f"{n}{'x' * 240}") for n in range(30)]
 
-    told = [p.change["status"] for p in Gslb().plan(Key("policy"), _alone(*many, *several)).patches]
+    statuses = [
+        p.change["status"] for p in Gslb().plan(Key("policy"), _alone(*many, *objects)).patches
+    ]
 
-    assert max(len(status["errorStatus"]) for status in told if "errorStatus" in status) == 4096
-    assert max(len(status["state"]) for status in told if "state" in status) == 1024
+    assert max(len(status["errorStatus"]) for status in statuses if "errorStatus" in status) == 4096
+    assert max(len(status["state"]) for status in statuses if "state" in status) == 1024
 
 
 BAD_RULES: list[Any] = [
@@ -539,14 +547,14 @@ BAD_RULES: list[Any] = [
 
 @pytest.mark.parametrize(("wrong", "error"), BAD_RULES)
 def test_a_bad_rule_is_rejected_and_what_serves_goes_on(wrong: dict[str, Any], error: str) -> None:
-    standing = _standing(("lubeck", "10.1.0.5"), up=True)
-    seen = _alone(ingress("10.1.0.1"), standing, rule(**wrong))
+    current = _existing_service(("lubeck", "10.1.0.5"), up=True)
+    snapshot = _alone(ingress("10.1.0.1"), current, rule(**wrong))
 
-    (patch,) = Gslb().plan(Key("rule", "rule", NAMESPACE), seen).patches
+    (patch,) = Gslb().plan(Key("rule", "rule", NAMESPACE), snapshot).patches
 
     assert patch.change["status"]["status"] == "Rejected"
     assert patch.change["status"]["error"].startswith(error)
-    assert service_in(seen).spec == standing.spec
+    assert service_in(snapshot).spec == current.spec
 
 
 WRONG: list[Any] = [
@@ -561,73 +569,73 @@ def test_readiness_counts_while_what_was_said_makes_no_sense(wrong: list[Object]
     split = (TrafficSplit(cluster="lubeck", weight=7),)
     serving = [LEADER, CONFIG, balancer("10.1.0.9", 80, hostname=HOST)]
     before = [*serving, policy("lubeck", traffic_split=split), backends("db", True)]
-    standing = service_in(seen_by_leader(before, {"hamburg": [FOLLOWER]}))
+    current = service_in(leader_snapshot(before, {"hamburg": [FOLLOWER]}))
 
     def now(*behind: bool) -> GlobalService:
-        home = [*serving, standing, backends("db", *behind), *wrong]
-        return service_in(seen_by_leader(home, {"hamburg": [FOLLOWER]}))
+        local = [*serving, current, backends("db", *behind), *wrong]
+        return service_in(leader_snapshot(local, {"hamburg": [FOLLOWER]}))
 
-    assert now(True).spec == standing.spec
+    assert now(True).spec == current.spec
     assert [(m.ready, m.weight) for m in now(False).spec.members] == [(False, 7)]
     assert now(False).status.members[0].reason == UNREADY
 
 
 def test_a_member_that_is_gone_is_not_ready_while_what_was_said_makes_no_sense() -> None:
     before = [LEADER, CONFIG, policy("lubeck"), balancer("10.1.0.9", 80, hostname=HOST)]
-    standing = service_in(seen_by_leader(before, {"hamburg": [FOLLOWER]}))
+    current = service_in(leader_snapshot(before, {"hamburg": [FOLLOWER]}))
 
-    seen = _alone(standing, rule(ttl=-1))
+    snapshot = _alone(current, rule(ttl=-1))
 
-    assert [m.ready for m in service_in(seen).spec.members] == [False]
+    assert [m.ready for m in service_in(snapshot).spec.members] == [False]
 
 
 def test_what_a_member_came_from_wakes_its_host_whatever_it_is_called_now() -> None:
-    own = balancer("10.1.0.9", 80)
+    leader = balancer("10.1.0.9", 80)
     named = policy("lubeck", default_domain="example.org")
-    standing = service_in(_alone(own, said=named), "db.shop.example.org")
-    seen = _alone(own, standing, said=policy("lubeck"))
+    current = service_in(_alone(leader, gdp=named), "db.shop.example.org")
+    snapshot = _alone(leader, current, gdp=policy("lubeck"))
 
-    change = ObjectChange(HOME, None, backends("db", False))
+    change = ObjectChange(LOCAL, None, backends("db", False))
 
-    assert Key("host", "db.shop.example.org") in set(Gslb().keys_for(change, seen))
+    assert Key("host", "db.shop.example.org") in set(Gslb().keys_for(change, snapshot))
 
 
 def test_of_two_rules_for_a_host_the_older_has_the_say() -> None:
     old: GSLBHostRule = stored(rule(name="old", ttl=5), age=60)
     young: GSLBHostRule = stored(rule(name="a-young", ttl=9), age=1)
-    seen = _alone(ingress("10.1.0.1"), old, young)
+    snapshot = _alone(ingress("10.1.0.1"), old, young)
 
-    (patch,) = Gslb().plan(Key("rule", "a-young", NAMESPACE), seen).patches
+    (patch,) = Gslb().plan(Key("rule", "a-young", NAMESPACE), snapshot).patches
 
     assert patch.change["status"]["error"].startswith(f"spec.fqdn: {HOST} has rule old already")
-    assert service_in(seen).spec.ttl == 5
+    assert service_in(snapshot).spec.ttl == 5
 
 
 # -- who does not lead changes nothing
 
 
 def test_a_follower_leaves_the_copies_it_has_alone() -> None:
-    standing = _standing(("lubeck", "10.1.0.5"), up=True)
-    seen = seen_by_leader([amko("lubeck"), standing])
+    current = _existing_service(("lubeck", "10.1.0.5"), up=True)
+    snapshot = leader_snapshot([amko("lubeck"), current])
 
-    assert service_in(seen).spec == standing.spec
+    assert service_in(snapshot).spec == current.spec
 
 
 def test_of_two_leaders_neither_changes_what_serves() -> None:
-    standing = _standing(("lubeck", "10.1.0.5"), up=True)
-    home = [LEADER, CONFIG, policy(*BOTH), ingress("10.1.0.1"), standing]
-    seen = seen_by_leader(home, {"hamburg": [amko("hamburg", leads=True)]})
+    current = _existing_service(("lubeck", "10.1.0.5"), up=True)
+    local = [LEADER, CONFIG, policy(*BOTH), ingress("10.1.0.1"), current]
+    snapshot = leader_snapshot(local, {"hamburg": [amko("hamburg", leads=True)]})
 
-    assert service_in(seen).spec == standing.spec
+    assert service_in(snapshot).spec == current.spec
 
 
 def test_a_new_leader_without_any_policy_does_not_end_what_another_served() -> None:
-    inherited = marked(_standing(("lubeck", "10.1.0.5"), up=True), "1/paris")
-    own = marked(_standing(("lubeck", "10.1.0.5"), up=True), "2/lubeck")
+    inherited = leader_copy(_existing_service(("lubeck", "10.1.0.5"), up=True), "1/paris")
+    own = leader_copy(_existing_service(("lubeck", "10.1.0.5"), up=True), "2/lubeck")
     leader = amko("lubeck", leads=True, epoch=2)
 
-    kept = seen_by_leader([leader, CONFIG, inherited])
-    ended = seen_by_leader([leader, CONFIG, own])
+    kept = leader_snapshot([leader, CONFIG, inherited])
+    ended = leader_snapshot([leader, CONFIG, own])
 
     assert service_in(kept).spec == inherited.spec
     assert service_in(kept).metadata.annotations == inherited.metadata.annotations
@@ -649,15 +657,17 @@ def _records(snapshot: Snapshot, options: GslbOptions = PUBLISHING) -> list[Any]
 
 def _published(*members: tuple[str, str], **more: Any) -> Snapshot:
     inputs = [ingress(address, name=f"web-{address}") for _, address in members]
-    own = amko("lubeck", leads=True, epoch=1)
-    said = policy("lubeck", control_plane_hm_only=True, **more)
-    return seen_by_leader([own, CONFIG, said, *inputs], options=PUBLISHING)
+    leader = amko("lubeck", leads=True, epoch=1)
+    gdp = policy("lubeck", control_plane_hm_only=True, **more)
+    return leader_snapshot([leader, CONFIG, gdp, *inputs], options=PUBLISHING)
 
 
 def test_all_members_of_the_first_priority_are_one_record() -> None:
-    seen = _published(("lubeck", "10.1.0.2"), ("lubeck", "10.1.0.1"), ("lubeck", "fd00::1"), ttl=9)
+    snapshot = _published(
+        ("lubeck", "10.1.0.2"), ("lubeck", "10.1.0.1"), ("lubeck", "fd00::1"), ttl=9
+    )
 
-    assert _records(seen) == [
+    assert _records(snapshot) == [
         ("A", ("10.1.0.1", "10.1.0.2"), 9, ""),
         ("AAAA", ("fd00::1",), 9, ""),
     ]
@@ -672,19 +682,19 @@ def test_weights_are_told_where_a_provider_knows_them() -> None:
 
 
 def test_records_of_a_provider_that_is_no_longer_used_stay_until_they_are_to_go() -> None:
-    standing = DNSEndpoint(metadata=Meta(name=HOST, namespace=NAMESPACE))
-    own = amko("lubeck", leads=True, epoch=1)
-    home = [own, CONFIG, policy("lubeck"), ingress("10.1.0.1"), standing]
-    seen = seen_by_leader(home, options=PUBLISHING)
+    current = DNSEndpoint(metadata=Meta(name=HOST, namespace=NAMESPACE))
+    leader = amko("lubeck", leads=True, epoch=1)
+    local = [leader, CONFIG, policy("lubeck"), ingress("10.1.0.1"), current]
+    snapshot = leader_snapshot(local, options=PUBLISHING)
 
-    kept = Gslb(GslbOptions()).plan(KEY, seen)
-    withdrawn = Gslb(GslbOptions(withdraw=("externaldns",))).plan(KEY, seen)
+    kept = Gslb(GslbOptions()).plan(KEY, snapshot)
+    withdrawn = Gslb(GslbOptions(withdraw=("externaldns",))).plan(KEY, snapshot)
 
     assert any(isinstance(d.object, DNSEndpoint) for d in kept.desired)
     assert not any(isinstance(d.object, DNSEndpoint) for d in withdrawn.desired)
 
 
-def _standing(*members: tuple[str, str], up: bool = False) -> GlobalService:
+def _existing_service(*members: tuple[str, str], up: bool = False) -> GlobalService:
     """A service as it was written before."""
     from hanse.model.kinds.globalservice import (
         GlobalServiceSpec,
@@ -692,13 +702,13 @@ def _standing(*members: tuple[str, str], up: bool = False) -> GlobalService:
         MemberHealth,
     )
 
-    told = tuple(
+    specs = tuple(
         GlobalMember(cluster=c, address=a, monitors=(Monitor(type="HTTP", port=80, path="/"),))
         for c, a in members
     )
     health = tuple(MemberHealth(cluster=c, address=a, up=up, since=EPOCH) for c, a in members)
     return GlobalService(
         metadata=Meta(name=HOST, namespace=NAMESPACE),
-        spec=GlobalServiceSpec(host=HOST, members=told),
+        spec=GlobalServiceSpec(host=HOST, members=specs),
         status=GlobalServiceStatus(members=health),
     )

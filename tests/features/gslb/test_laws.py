@@ -1,4 +1,4 @@
-"""Laws of global load balancing: plans depend on what is seen and on nothing else.
+"""Laws of global load balancing: plans depend on the snapshot and on nothing else.
 
 `HANSE_GSLB_SCHEDULES` and `HANSE_SEED` make the search over schedules longer or start it elsewhere;
 a failure names the command that replays it.
@@ -24,14 +24,14 @@ from hanse.model.plan import Key
 from hanse.model.snapshot import Snapshot
 from tests.features.gslb import schedules
 from tests.features.gslb.fleet import (
-    HOME,
     HOST,
+    LOCAL,
     amko,
     config,
     ingress,
+    leader_snapshot,
     policy,
     rule,
-    seen_by_leader,
 )
 
 SCHEDULES = int(os.environ.get("HANSE_GSLB_SCHEDULES", "6"))
@@ -40,7 +40,7 @@ NAMES = ("lubeck", "hamburg", "bergen")
 KEY = Key("host", HOST)
 
 ADDRESSES = st.sampled_from(["10.0.0.1", "10.0.0.2", "fd00::1", "fd00::2"])
-WAYS_IN = st.lists(
+SOURCES = st.lists(
     st.tuples(st.sampled_from(["a", "b", "c"]), st.lists(ADDRESSES, max_size=3, unique=True)),
     max_size=3,
     unique_by=lambda pair: pair[0],
@@ -52,15 +52,15 @@ SPLITS = st.dictionaries(
 
 @st.composite
 def fleets(draw: st.DrawFn) -> dict[str, list[Object]]:
-    """What three clusters bring, and what is said about it."""
+    """The objects of three clusters, with a random policy and rule."""
     split = tuple(
         TrafficSplit(cluster=c, weight=w, priority=p) for c, (w, p) in draw(SPLITS).items()
     )
-    told = tuple(
+    overrides = tuple(
         TrafficOverride(cluster=c, weight=w, priority=p) for c, (w, p) in draw(SPLITS).items()
     )
     fleet: dict[str, list[Object]] = {
-        name: [ingress(*addresses, name=n) for n, addresses in draw(WAYS_IN)] for name in NAMES
+        name: [ingress(*addresses, name=n) for n, addresses in draw(SOURCES)] for name in NAMES
     }
     fleet["lubeck"] += [
         amko("lubeck", *NAMES, leads=True, epoch=1),
@@ -68,15 +68,15 @@ def fleets(draw: st.DrawFn) -> dict[str, list[Object]]:
         policy(*NAMES, traffic_split=split),
     ]
     if draw(st.booleans()):
-        fleet["lubeck"].append(rule(traffic_split=told))
+        fleet["lubeck"].append(rule(traffic_split=overrides))
     for name in NAMES[1:]:
         fleet[name].append(amko(name))
     return fleet
 
 
-def seen_in(fleet: dict[str, list[Object]], *more: Object) -> Snapshot:
-    return seen_by_leader(
-        [*fleet["lubeck"], *more], {name: fleet[name] for name in NAMES if name != HOME}
+def snapshot_of(fleet: dict[str, list[Object]], *more: Object) -> Snapshot:
+    return leader_snapshot(
+        [*fleet["lubeck"], *more], {name: fleet[name] for name in NAMES if name != LOCAL}
     )
 
 
@@ -88,10 +88,10 @@ def test_the_order_in_which_objects_are_seen_decides_nothing(
     options, first = GslbOptions(), None
     for order in list(permutations(range(len(fleet["hamburg"]))))[:4]:
         turned = {**fleet, "hamburg": [fleet["hamburg"][n] for n in order]}
-        seen = seen_in(turned)
-        leading = leader_state(seen)
+        snapshot = snapshot_of(turned)
+        leading = leader_state(snapshot)
         assert isinstance(leading, Leading)
-        outcome = decide_host(HOST, leading, seen, options)
+        outcome = decide_host(HOST, leading, snapshot, options)
         first = first or outcome
         assert outcome == first
 
@@ -101,10 +101,10 @@ def test_the_order_in_which_objects_are_seen_decides_nothing(
 def test_planning_again_over_what_was_written_wants_the_same(
     fleet: dict[str, list[Object]],
 ) -> None:
-    planned = Gslb().plan(KEY, seen_in(fleet)).desired
-    written = [d.object for d in planned if d.where == HOME]
+    planned = Gslb().plan(KEY, snapshot_of(fleet)).desired
+    written = [d.object for d in planned if d.where == LOCAL]
 
-    again = Gslb().plan(KEY, seen_in(fleet, *written)).desired
+    again = Gslb().plan(KEY, snapshot_of(fleet, *written)).desired
 
     assert [(d.where, d.object) for d in again] == [(d.where, d.object) for d in planned]
 
@@ -112,9 +112,9 @@ def test_planning_again_over_what_was_written_wants_the_same(
 @given(fleets())
 @settings(max_examples=60, deadline=None)
 def test_every_address_is_a_member_once_in_each_cluster(fleet: dict[str, list[Object]]) -> None:
-    planned = Gslb().plan(KEY, seen_in(fleet)).desired
+    planned = Gslb().plan(KEY, snapshot_of(fleet)).desired
 
-    told = {
+    expected = {
         (name, entry.ip)
         for name in NAMES
         for obj in fleet[name]
@@ -124,23 +124,23 @@ def test_every_address_is_a_member_once_in_each_cluster(fleet: dict[str, list[Ob
     members = [
         (m.cluster, m.address)
         for d in planned
-        if d.where == HOME and isinstance(d.object, GlobalService)
+        if d.where == LOCAL and isinstance(d.object, GlobalService)
         for m in d.object.spec.members
     ]
     assert len(members) == len(set(members))
-    assert set(members) == told
+    assert set(members) == expected
 
 
 @given(fleets())
 @settings(max_examples=40, deadline=None)
 def test_who_does_not_lead_wants_everything_as_it_stands(fleet: dict[str, list[Object]]) -> None:
-    written = [d.object for d in Gslb().plan(KEY, seen_in(fleet)).desired if d.where == HOME]
+    written = [d.object for d in Gslb().plan(KEY, snapshot_of(fleet)).desired if d.where == LOCAL]
     followers = [
         replace(o, spec=replace(o.spec, is_leader=False)) if type(o) is type(amko("x")) else o
         for o in fleet["lubeck"]
     ]
 
-    plan = Gslb().plan(KEY, seen_in({**fleet, "lubeck": followers}, *written))
+    plan = Gslb().plan(KEY, snapshot_of({**fleet, "lubeck": followers}, *written))
 
     assert [d.object for d in plan.desired] == written
     assert (plan.removals, plan.patches) == ((), ())

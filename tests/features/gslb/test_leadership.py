@@ -1,4 +1,4 @@
-"""Who leads, over whom, and the words by which it is told."""
+"""Which cluster leads, which follow, and the conditions of the AMKOCluster."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from hanse.features.gslb.replication import plan_federation
 from hanse.model.facts import ClusterState, InvalidConnection, Phase, Role
 from hanse.model.kinds.gslb import AMKOCluster
 from hanse.model.snapshot import Snapshot
-from tests.features.gslb.fleet import HOME, amko, config, marked, policy, seen_by_leader
+from tests.features.gslb.fleet import LOCAL, amko, config, leader_copy, leader_snapshot, policy
 from tests.support.builders import cluster, stored
 
 LEADER = amko("lubeck", "lubeck", "hamburg", "bergen", leads=True, epoch=1)
@@ -27,20 +27,22 @@ GOOD = [
 
 
 def conditions(snapshot: Snapshot) -> list[tuple[str, str, str]]:
-    """What is told on this cluster's AMKOCluster."""
+    """The conditions of this cluster's AMKOCluster."""
     (patch,) = [
         p
         for p in plan_federation(snapshot).patches
-        if p.subresource == "status" and p.place.where == HOME and p.place.ref.name == "amkocluster"
+        if p.subresource == "status"
+        and p.place.where == LOCAL
+        and p.place.ref.name == "amkocluster"
     ]
-    told = patch.change["status"]["conditions"]
-    return [(c["type"], c["status"], c.get("reason", "")) for c in told]
+    encoded = patch.change["status"]["conditions"]
+    return [(c["type"], c["status"], c.get("reason", "")) for c in encoded]
 
 
 def test_a_leader_with_good_followers_tells_every_stage() -> None:
-    seen = seen_by_leader([LEADER], FOLLOWERS)
+    snapshot = leader_snapshot([LEADER], FOLLOWERS)
 
-    assert conditions(seen) == [
+    assert conditions(snapshot) == [
         *GOOD,
         ("GSLBConfig Federation", "federated to all valid clusters successfully", ""),
         ("GDP Federation", "federated to all valid clusters successfully", ""),
@@ -48,69 +50,69 @@ def test_a_leader_with_good_followers_tells_every_stage() -> None:
 
 
 def test_the_current_cluster_is_ignored_where_it_is_listed() -> None:
-    standing = leader_state(seen_by_leader([LEADER], FOLLOWERS))
+    current = leader_state(leader_snapshot([LEADER], FOLLOWERS))
 
-    assert isinstance(standing, Leading)
-    assert standing.followers == (site_of("hamburg"), site_of("bergen"))
+    assert isinstance(current, Leading)
+    assert current.followers == (site_of("hamburg"), site_of("bergen"))
 
 
 def test_a_follower_tells_that_it_will_not_federate() -> None:
-    seen = seen_by_leader([amko("lubeck", "hamburg")])
+    snapshot = leader_snapshot([amko("lubeck", "hamburg")])
 
-    assert conditions(seen) == [
+    assert conditions(snapshot) == [
         ("current AMKOCluster Validation", "won't federate objects", "AMKO not a leader")
     ]
 
 
 @pytest.mark.parametrize(
-    ("own", "reason"),
+    ("leader", "reason"),
     [
         pytest.param(amko("", leads=True), "clusterContext is empty", id="no context"),
         pytest.param(amko("lubeck", leads=True, version=""), "version is empty", id="no version"),
     ],
 )
-def test_an_object_that_is_not_sane_is_told_so(own: AMKOCluster, reason: str) -> None:
-    ((scenario, status, why),) = conditions(seen_by_leader([own]))
+def test_an_object_that_is_not_sane_is_told_so(leader: AMKOCluster, reason: str) -> None:
+    ((scenario, status, why),) = conditions(leader_snapshot([leader]))
 
     assert (scenario, status) == ("current AMKOCluster Validation", "invalid AMKOCluster object")
     assert why.startswith(reason)
 
 
 def test_an_object_in_another_namespace_has_no_say_and_is_told_so() -> None:
-    seen = seen_by_leader([amko("lubeck", leads=True, namespace="default")])
+    snapshot = leader_snapshot([amko("lubeck", leads=True, namespace="default")])
 
-    (patch,) = plan_federation(seen).patches
+    (patch,) = plan_federation(snapshot).patches
 
-    (told,) = patch.change["status"]["conditions"]
-    assert told["status"] == "invalid AMKOCluster object"
-    assert "avi-system" in told["reason"]
+    (condition,) = patch.change["status"]["conditions"]
+    assert condition["status"] == "invalid AMKOCluster object"
+    assert "avi-system" in condition["reason"]
 
 
 def test_two_objects_here_are_invalid_both() -> None:
-    seen = seen_by_leader([LEADER, amko("lubeck", leads=True, name="another")])
+    snapshot = leader_snapshot([LEADER, amko("lubeck", leads=True, name="another")])
 
-    plan = plan_federation(seen)
+    plan = plan_federation(snapshot)
 
-    told = {p.place.ref.name: p.change["status"]["conditions"][0] for p in plan.patches}
-    assert set(told) == {"amkocluster", "another"}
-    assert {c["status"] for c in told.values()} == {"invalid AMKOCluster object"}
-    assert isinstance(leader_state(seen), NotLeading)
+    by_name = {p.place.ref.name: p.change["status"]["conditions"][0] for p in plan.patches}
+    assert set(by_name) == {"amkocluster", "another"}
+    assert {c["status"] for c in by_name.values()} == {"invalid AMKOCluster object"}
+    assert isinstance(leader_state(snapshot), NotLeading)
 
 
 def test_a_context_that_is_not_in_the_secret_leaves_its_cluster_out() -> None:
     bad = InvalidConnection(
         "gslb", site_of("hamburg"), "spec.clusters", "BadCredentials", "no such context"
     )
-    seen = seen_by_leader([LEADER], {"bergen": [amko("bergen")]}, facts=[bad])
+    snapshot = leader_snapshot([LEADER], {"bergen": [amko("bergen")]}, facts=[bad])
 
-    told = conditions(seen)
+    found = conditions(snapshot)
 
-    assert told[1] == (
+    assert found[1] == (
         "member cluster initialisation",
         "some member cluster clients couldn't be fetched",
         "cluster hamburg: no such context",
     )
-    assert told[2][1] == "validated all member clusters"
+    assert found[2][1] == "validated all member clusters"
 
 
 def test_no_client_at_all_ends_the_stages_there() -> None:
@@ -118,13 +120,13 @@ def test_no_client_at_all_ends_the_stages_there() -> None:
         InvalidConnection("gslb", site_of(n), "spec.clusters", "NoSecret", "no Secret")
         for n in FOLLOWERS
     ]
-    seen = seen_by_leader([LEADER], {}, facts=bad)
+    snapshot = leader_snapshot([LEADER], {}, facts=bad)
 
-    told = conditions(seen)
+    found = conditions(snapshot)
 
-    assert told[1][1] == "member cluster clients invalid"
-    assert len(told) == 2
-    assert isinstance(leader_state(seen), Leading)
+    assert found[1][1] == "member cluster clients invalid"
+    assert len(found) == 2
+    assert isinstance(leader_state(snapshot), Leading)
 
 
 def test_an_unreachable_follower_is_left_out_alone() -> None:
@@ -135,21 +137,21 @@ def test_an_unreachable_follower_is_left_out_alone() -> None:
         cluster("x").since,
         "AMKOCluster: connection refused",
     )
-    seen = seen_by_leader([LEADER], {"bergen": [amko("bergen")]}, facts=[state])
+    snapshot = leader_snapshot([LEADER], {"bergen": [amko("bergen")]}, facts=[state])
 
-    told = conditions(seen)
+    found = conditions(snapshot)
 
-    assert told[1][1:] == (
+    assert found[1][1:] == (
         "some member cluster clients couldn't be fetched",
         "cluster hamburg cannot be reached: connection refused",
     )
 
 
 def test_what_is_not_known_yet_changes_nothing() -> None:
-    seen = seen_by_leader([LEADER], FOLLOWERS, phases={"hamburg": Phase.CONNECTING})
+    snapshot = leader_snapshot([LEADER], FOLLOWERS, phases={"hamburg": Phase.CONNECTING})
 
-    assert isinstance(leader_state(seen), Undecided)
-    assert plan_federation(seen).patches == ()
+    assert isinstance(leader_state(snapshot), Undecided)
+    assert plan_federation(snapshot).patches == ()
 
 
 FAULTS = [
@@ -171,91 +173,97 @@ FAULTS = [
 def test_a_bad_member_is_left_out_and_the_others_go_on(
     there: list[AMKOCluster], reason: str
 ) -> None:
-    seen = seen_by_leader([LEADER], {**FOLLOWERS, "hamburg": there})
+    snapshot = leader_snapshot([LEADER], {**FOLLOWERS, "hamburg": there})
 
-    told = conditions(seen)
+    found = conditions(snapshot)
 
-    assert told[2][1:] == ("error in validating some member clusters", reason)
-    assert [t[0] for t in told[3:]] == ["GSLBConfig Federation", "GDP Federation"]
+    assert found[2][1:] == ("error in validating some member clusters", reason)
+    assert [t[0] for t in found[3:]] == ["GSLBConfig Federation", "GDP Federation"]
 
 
 def test_bad_members_alone_are_a_failure() -> None:
-    own = amko("lubeck", "hamburg", leads=True, epoch=1)
-    seen = seen_by_leader([own], {"hamburg": []})
+    leader = amko("lubeck", "hamburg", leads=True, epoch=1)
+    snapshot = leader_snapshot([leader], {"hamburg": []})
 
-    assert conditions(seen)[2][1] == "validation of member clusters failed"
-    assert len(conditions(seen)) == 3
+    assert conditions(snapshot)[2][1] == "validation of member clusters failed"
+    assert len(conditions(snapshot)) == 3
 
 
 def test_a_context_that_is_not_this_clusters_is_told_with_the_right_one() -> None:
-    own = stored(amko("hamburg", "lubeck", "hamburg", leads=True, epoch=1))
-    seen = seen_by_leader([own, config("lubeck")], {"lubeck": [own], "bergen": [amko("bergen")]})
+    leader = stored(amko("hamburg", "lubeck", "hamburg", leads=True, epoch=1))
+    snapshot = leader_snapshot(
+        [leader, config("lubeck")], {"lubeck": [leader], "bergen": [amko("bergen")]}
+    )
 
-    assert conditions(seen) == [
+    assert conditions(snapshot) == [
         (
             "current AMKOCluster Validation",
             "invalid AMKOCluster object",
             "clusterContext is hamburg, but context lubeck leads to this cluster; set it to lubeck",
         )
     ]
-    assert plan_federation(seen).desired == ()
+    assert plan_federation(snapshot).desired == ()
 
 
 def test_a_second_leader_stops_federation_for_all() -> None:
     sites = {"hamburg": [amko("hamburg", leads=True)], "bergen": [amko("bergen")]}
-    seen = seen_by_leader([LEADER, config("lubeck"), policy("lubeck")], sites)
+    snapshot = leader_snapshot([LEADER, config("lubeck"), policy("lubeck")], sites)
 
-    told = conditions(seen)
+    found = conditions(snapshot)
 
-    assert told[2] == (
+    assert found[2] == (
         "member cluster validation",
         "validation of member clusters failed",
         "AMKO in cluster hamburg is also a leader, conflicting state",
     )
-    assert len(told) == 3
-    assert plan_federation(seen).desired == ()
+    assert len(found) == 3
+    assert plan_federation(snapshot).desired == ()
 
 
 # -- terms
 
 
 def test_a_new_leader_takes_the_next_term_before_it_writes_anything() -> None:
-    own = amko("lubeck", "bergen", leads=True)
-    seen = seen_by_leader([own, config("lubeck")], {"bergen": [amko("bergen", follows="4/paris")]})
+    leader = amko("lubeck", "bergen", leads=True)
+    snapshot = leader_snapshot(
+        [leader, config("lubeck")], {"bergen": [amko("bergen", follows="4/paris")]}
+    )
 
-    assert leader_state(seen) == StartingTerm(5)
-    (patch,) = plan_federation(seen).patches
+    assert leader_state(snapshot) == StartingTerm(5)
+    (patch,) = plan_federation(snapshot).patches
     assert patch.change == {"metadata": {"annotations": {"gslb.hanse.dev/epoch": "5"}}}
 
 
 def test_an_old_leader_that_returns_sees_that_it_was_superseded() -> None:
-    sites = {"bergen": [amko("bergen"), marked(config("paris"), "2/hamburg")]}
-    seen = seen_by_leader([amko("lubeck", "bergen", leads=True, epoch=1), config("lubeck")], sites)
+    sites = {"bergen": [amko("bergen"), leader_copy(config("paris"), "2/hamburg")]}
+    snapshot = leader_snapshot(
+        [amko("lubeck", "bergen", leads=True, epoch=1), config("lubeck")], sites
+    )
 
-    standing = leader_state(seen)
+    current = leader_state(snapshot)
 
-    assert isinstance(standing, NotLeading)
-    assert "cluster hamburg leads since epoch 2" in standing.conditions[-1].reason
-    assert not plan_federation(seen).removals
+    assert isinstance(current, NotLeading)
+    assert "cluster hamburg leads since epoch 2" in current.conditions[-1].reason
+    assert not plan_federation(snapshot).removals
 
 
 def test_two_leaders_of_one_epoch_stop_each_other() -> None:
-    own = amko("lubeck", "bergen", leads=True, epoch=2)
-    seen = seen_by_leader([own], {"bergen": [amko("bergen", follows="2/hamburg")]})
+    leader = amko("lubeck", "bergen", leads=True, epoch=2)
+    snapshot = leader_snapshot([leader], {"bergen": [amko("bergen", follows="2/hamburg")]})
 
-    assert isinstance(leader_state(seen), NotLeading)
+    assert isinstance(leader_state(snapshot), NotLeading)
 
 
 def test_who_was_superseded_leads_again_when_the_other_has_stepped_down() -> None:
-    own = amko("lubeck", "hamburg", "bergen", leads=True, epoch=1)
+    leader = amko("lubeck", "hamburg", "bergen", leads=True, epoch=1)
     sites = {"hamburg": [amko("hamburg")], "bergen": [amko("bergen", follows="2/hamburg")]}
 
-    assert leader_state(seen_by_leader([own], sites)) == StartingTerm(3)
+    assert leader_state(leader_snapshot([leader], sites)) == StartingTerm(3)
 
 
 def test_a_leader_that_is_made_a_follower_ends_its_term() -> None:
-    seen = seen_by_leader([amko("lubeck", "hamburg", epoch=3)])
+    snapshot = leader_snapshot([amko("lubeck", "hamburg", epoch=3)])
 
-    changes = [p.change for p in plan_federation(seen).patches]
+    changes = [p.change for p in plan_federation(snapshot).patches]
 
     assert {"metadata": {"annotations": {"gslb.hanse.dev/epoch": None}}} in changes

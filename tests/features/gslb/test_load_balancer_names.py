@@ -1,4 +1,4 @@
-"""Load balancers that have a name and no address, and names that are none: served, or told."""
+"""Load balancers with a name and no address, and invalid names: backends and warnings."""
 
 from typing import Any
 
@@ -31,15 +31,15 @@ from hanse.model.plan import Call, Key, Plan
 from hanse.model.questions import host_lookup
 from hanse.model.snapshot import FactChange, Snapshot
 from tests.features.gslb.fleet import (
-    HOME,
     HOST,
     LABELS,
+    LOCAL,
     amko,
     balancer,
     config,
     ingress,
+    leader_snapshot,
     policy,
-    seen_by_leader,
 )
 from tests.support.builders import stored
 from tinykube.virtual_time import EPOCH
@@ -92,10 +92,10 @@ def answer(*addresses: str, name: str = NAME, ttl: int = 60, error: str = "") ->
     return Answer(Call("resolve", (("host", name),)).id, value, error, EPOCH)
 
 
-def seen(
-    *objects: Object, facts: tuple[Fact, ...] = (), said: GlobalDeploymentPolicy | None = None
+def snapshot_of(
+    *objects: Object, facts: tuple[Fact, ...] = (), gdp: GlobalDeploymentPolicy | None = None
 ) -> Snapshot:
-    return seen_by_leader([LEADER, CONFIG, said or policy("lubeck"), *objects], facts=facts)
+    return leader_snapshot([LEADER, CONFIG, gdp or policy("lubeck"), *objects], facts=facts)
 
 
 def host_plan(snapshot: Snapshot) -> Plan:
@@ -121,20 +121,20 @@ KINDS: list[Any] = [
 
 @pytest.mark.parametrize("objects", KINDS)
 def test_a_load_balancer_that_has_but_a_name_is_looked_up(objects: tuple[Object, ...]) -> None:
-    asking = host_plan(seen(*objects))
-    asked = seen(*objects, facts=(answer("192.0.2.1", "2001:db8::1"),))
+    asking = host_plan(snapshot_of(*objects))
+    answered = snapshot_of(*objects, facts=(answer("192.0.2.1", "2001:db8::1"),))
 
     assert asking.desired == ()
-    assert asking.questions == (host_lookup(NAME, asked_nothing()).question,)
-    assert members(asked) == [("192.0.2.1", NAME), ("2001:db8::1", NAME)]
+    assert asking.questions == (host_lookup(NAME, nothing_to_look_up()).question,)
+    assert members(answered) == [("192.0.2.1", NAME), ("2001:db8::1", NAME)]
 
 
-def asked_nothing() -> Snapshot:
-    return seen()
+def nothing_to_look_up() -> Snapshot:
+    return snapshot_of()
 
 
 def test_a_name_is_looked_up_again_when_its_records_are_old() -> None:
-    plan = host_plan(seen(named(ingress(), NAME), facts=(answer("192.0.2.1", ttl=20),)))
+    plan = host_plan(snapshot_of(named(ingress(), NAME), facts=(answer("192.0.2.1", ttl=20),)))
 
     assert plan.requeue_after is not None
     assert plan.requeue_after.total_seconds() == 20
@@ -142,49 +142,49 @@ def test_a_name_is_looked_up_again_when_its_records_are_old() -> None:
 
 
 def test_while_a_name_cannot_be_looked_up_it_has_the_addresses_that_it_had() -> None:
-    way_in = named(ingress(), NAME)
-    before = service_in(host_plan(seen(way_in, facts=(answer("192.0.2.1"),))))
+    source = named(ingress(), NAME)
+    before = service_in(host_plan(snapshot_of(source, facts=(answer("192.0.2.1"),))))
 
-    restarted = seen(way_in, before)
-    failing = seen(way_in, before, facts=(answer(error="timed out"),))
+    restarted = snapshot_of(source, before)
+    failing = snapshot_of(source, before, facts=(answer(error="timed out"),))
 
     assert members(restarted) == members(failing) == [("192.0.2.1", NAME)]
 
 
 def test_a_name_that_nobody_has_any_more_takes_its_members_with_it() -> None:
-    way_in = named(ingress(), NAME)
-    before = service_in(host_plan(seen(way_in, facts=(answer("192.0.2.1"),))))
+    source = named(ingress(), NAME)
+    before = service_in(host_plan(snapshot_of(source, facts=(answer("192.0.2.1"),))))
 
-    plan = host_plan(seen(way_in, before, facts=(answer(),)))
+    plan = host_plan(snapshot_of(source, before, facts=(answer(),)))
 
     assert plan.desired == ()
     assert plan.questions, "it may be given again"
 
 
 def test_a_load_balancer_that_moves_to_another_address_goes_on_serving() -> None:
-    way_in = named(ingress(), NAME)
-    made = service_in(host_plan(seen(way_in, facts=(answer("192.0.2.1"),))))
-    up = replace(made.status.members[0], up=True)
-    serving = replace(made, status=replace(made.status, members=(up,)))
+    source = named(ingress(), NAME)
+    created = service_in(host_plan(snapshot_of(source, facts=(answer("192.0.2.1"),))))
+    up = replace(created.status.members[0], up=True)
+    serving = replace(created, status=replace(created.status, members=(up,)))
 
-    moved = service_in(host_plan(seen(way_in, serving, facts=(answer("192.0.2.2"),))))
+    moved = service_in(host_plan(snapshot_of(source, serving, facts=(answer("192.0.2.2"),))))
 
     assert [(h.address, h.up) for h in moved.status.members] == [("192.0.2.2", True)]
 
 
 def test_addresses_that_no_client_can_be_sent_to_are_left_out() -> None:
-    told = answer("127.0.0.1", "169.254.169.254", "192.0.2.1")
+    expected = answer("127.0.0.1", "169.254.169.254", "192.0.2.1")
 
-    assert members(seen(named(ingress(), NAME), facts=(told,))) == [("192.0.2.1", NAME)]
+    assert members(snapshot_of(named(ingress(), NAME), facts=(expected,))) == [("192.0.2.1", NAME)]
 
 
 def test_a_host_is_not_looked_up_by_its_own_name() -> None:
-    plan = host_plan(seen(named(ingress(), HOST), facts=(answer("192.0.2.1", name=HOST),)))
+    plan = host_plan(snapshot_of(named(ingress(), HOST), facts=(answer("192.0.2.1", name=HOST),)))
 
     assert (plan.desired, plan.questions) == ((), ())
 
 
-# -- what is told
+# -- warnings
 
 
 def warnings(snapshot: Snapshot) -> list[str] | None:
@@ -196,18 +196,18 @@ def warnings(snapshot: Snapshot) -> list[str] | None:
 
 
 def test_what_cannot_be_written_for_a_host_is_told_on_the_policy() -> None:
-    place = ClusterObjectRef(HOME, ObjectRef(GlobalService.kind, HOST, NAMESPACE))
-    told = f"{place.ref} exists already and it was not made by Hanse"
-    foreign = WriteOutcome(place, "Foreign", told, EPOCH)
-    waits = WriteOutcome(replace(place, where=site_of("hamburg")), "Held", "too many", EPOCH)
+    place = ClusterObjectRef(LOCAL, ObjectRef(GlobalService.kind, HOST, NAMESPACE))
+    expected = f"{place.ref} exists already and it was not made by Hanse"
+    foreign = WriteOutcome(place, "Foreign", expected, EPOCH)
+    pending = WriteOutcome(replace(place, where=site_of("hamburg")), "Held", "too many", EPOCH)
 
-    there = seen(ingress("192.0.2.1"), facts=(foreign, waits))
+    snapshot = snapshot_of(ingress("192.0.2.1"), facts=(foreign, pending))
 
-    assert warnings(there) == [f"lubeck: {told}; delete it"]
-    assert list(Gslb().keys_for(FactChange(foreign, None), there)) == [Key("policy")]
+    assert warnings(snapshot) == [f"lubeck: {expected}; delete it"]
+    assert list(Gslb().keys_for(FactChange(foreign, None), snapshot)) == [Key("policy")]
 
 
-FAULTS: list[Any] = [
+PROBLEMS: list[Any] = [
     pytest.param(
         (named(ingress(), NAME), answer()),
         f"Ingress shop/web: its load balancer has no address but the name {NAME}, and that has no",
@@ -258,61 +258,61 @@ FAULTS: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize(("given", "told"), FAULTS)
+@pytest.mark.parametrize(("objects", "expected"), PROBLEMS)
 def test_what_is_chosen_in_vain_is_told_on_the_policy_and_in_an_event(
-    given: tuple[Object, Fact], told: str
+    objects: tuple[Object, Fact], expected: str
 ) -> None:
-    there = seen(given[0], facts=given[1:])
+    snapshot = snapshot_of(objects[0], facts=objects[1:])
 
-    (warning,) = warnings(there) or []
+    (warning,) = warnings(snapshot) or []
 
-    assert warning.startswith(f"lubeck: {told}")
-    (notice,) = Gslb().plan(Key("policy"), there).events
-    assert (notice.place.ref.name, notice.message) == (given[0].metadata.name, warning)
+    assert warning.startswith(f"lubeck: {expected}")
+    (notice,) = Gslb().plan(Key("policy"), snapshot).events
+    assert (notice.place.ref.name, notice.message) == (objects[0].metadata.name, warning)
 
 
 def test_what_is_well_or_not_chosen_is_not_told() -> None:
     other = ingress("192.0.2.1", host="*.example.org", name="other", labels={})
     found = answer("192.0.2.1")
 
-    assert warnings(seen(named(ingress(), NAME), other, facts=(found,))) is None
-    assert warnings(seen(named(ingress(), NAME))) is None, "not asked yet"
+    assert warnings(snapshot_of(named(ingress(), NAME), other, facts=(found,))) is None
+    assert warnings(snapshot_of(named(ingress(), NAME))) is None, "not asked yet"
 
 
 def test_an_event_is_sent_once() -> None:
     wild = ingress("192.0.2.1", host="*.example.org")
-    first = warnings(seen(wild)) or []
-    told = replace(policy("lubeck"), status=PolicyStatus(warnings=tuple(first)))
+    first = warnings(snapshot_of(wild)) or []
+    expected = replace(policy("lubeck"), status=PolicyStatus(warnings=tuple(first)))
 
-    again = Gslb().plan(Key("policy"), seen(wild, said=told))
+    again = Gslb().plan(Key("policy"), snapshot_of(wild, gdp=expected))
 
     assert again.events == ()
-    assert warnings(seen(wild, said=told)) == first
+    assert warnings(snapshot_of(wild, gdp=expected)) == first
 
 
 def test_no_more_is_told_than_a_person_reads() -> None:
     many = [ingress("192.0.2.1", host="*.example.org", name=f"web-{n}") for n in range(120)]
 
-    told = warnings(seen(*many)) or []
+    expected = warnings(snapshot_of(*many)) or []
 
-    assert (len(told), told[-1]) == (101, "and 20 more")
+    assert (len(expected), expected[-1]) == (101, "and 20 more")
 
 
 def test_who_no_longer_leads_takes_warnings_back() -> None:
     warned = replace(policy("lubeck"), status=PolicyStatus(warnings=("lubeck: something",)))
 
-    (patch,) = Gslb().plan(Key("policy"), seen_by_leader([amko("lubeck"), warned])).patches
+    (patch,) = Gslb().plan(Key("policy"), leader_snapshot([amko("lubeck"), warned])).patches
 
     assert patch.change == {"status": {"warnings": None}}
 
 
 def test_a_name_that_is_lost_or_found_wakes_what_is_told() -> None:
-    there = seen(named(ingress(), NAME))
+    snapshot = snapshot_of(named(ingress(), NAME))
     good, bad = answer("192.0.2.1"), answer(error="timed out")
 
-    assert Key("policy") in Gslb().keys_for(FactChange(good, bad), there)
-    assert Key("policy") in Gslb().keys_for(FactChange(bad, good), there)
-    assert Key("policy") not in Gslb().keys_for(FactChange(None, good), there)
+    assert Key("policy") in Gslb().keys_for(FactChange(good, bad), snapshot)
+    assert Key("policy") in Gslb().keys_for(FactChange(bad, good), snapshot)
+    assert Key("policy") not in Gslb().keys_for(FactChange(None, good), snapshot)
 
 
 @pytest.mark.parametrize("host", ["*.example.org", "under_score.org", "a..b", "x" * 64 * 4])

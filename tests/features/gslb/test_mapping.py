@@ -1,4 +1,4 @@
-"""Global names that HostRules give to hosts of single clusters; what is said of settings."""
+"""Global names that HostRules give to local hosts, and the state of the configuration."""
 
 from datetime import timedelta
 from typing import Any
@@ -25,7 +25,7 @@ from hanse.model.objects import Meta, Object
 from hanse.model.plan import Key
 from hanse.model.snapshot import ObjectChange, Snapshot
 from tests.features.gslb import fleet
-from tests.features.gslb.fleet import HOME, amko, backends, ingress, policy, seen_by_leader
+from tests.features.gslb.fleet import LOCAL, amko, backends, ingress, leader_snapshot, policy
 from tests.support.builders import stored
 
 LEADER = amko("lubeck", "hamburg", leads=True, epoch=1)
@@ -33,12 +33,12 @@ GLOBAL = "shop.example.org"
 HERE, THERE = "shop.lubeck.example.org", "shop.hamburg.example.org"
 
 
-def said(**spec: Any) -> GSLBConfig:
-    made = fleet.config("lubeck", "hamburg")
-    return replace(made, spec=replace(made.spec, **spec))
+def config_with(**spec: Any) -> GSLBConfig:
+    created = fleet.config("lubeck", "hamburg")
+    return replace(created, spec=replace(created.spec, **spec))
 
 
-MAPPED = said(use_custom_global_fqdn=True)
+MAPPED = config_with(use_custom_global_fqdn=True)
 
 
 def maps(
@@ -51,29 +51,31 @@ def maps(
     **more: Any,
 ) -> AkoHostRule:
     host = VirtualHost(fqdn=local, gslb=GlobalName(fqdn=to), **more)
-    made = AkoHostRule(
+    created = AkoHostRule(
         metadata=Meta(name=name, namespace="shop"),
         spec=AkoHostRuleSpec(virtualhost=host),
         status=AkoHostRuleStatus(status=status),
     )
-    return stored(made, age=age)
+    return stored(created, age=age)
 
 
-def seen(here: list[Object], there: list[Object], config: GSLBConfig = MAPPED) -> Snapshot:
-    home = [LEADER, config, policy("lubeck", "hamburg"), *here]
-    return seen_by_leader(home, {"hamburg": [amko("hamburg"), *there]})
+def snapshot_of(
+    here: list[Object], snapshot: list[Object], config: GSLBConfig = MAPPED
+) -> Snapshot:
+    local = [LEADER, config, policy("lubeck", "hamburg"), *here]
+    return leader_snapshot(local, {"hamburg": [amko("hamburg"), *snapshot]})
 
 
 def members(snapshot: Snapshot, host: str = GLOBAL) -> list[tuple[str, str]]:
     desired = Gslb().plan(Key("host", host), snapshot).desired
-    found = [d.object for d in desired if d.where == HOME and isinstance(d.object, GlobalService)]
+    found = [d.object for d in desired if d.where == LOCAL and isinstance(d.object, GlobalService)]
     return [(m.cluster, m.address) for service in found for m in service.spec.members]
 
 
 def two_names(*more: Object, config: GSLBConfig = MAPPED) -> Snapshot:
     """One application under another name in each cluster, and rules that give both the same."""
     here = [ingress("10.1.0.1", host=HERE), maps(HERE), *more]
-    return seen(here, [ingress("10.2.0.1", host=THERE), maps(THERE.upper())], config)
+    return snapshot_of(here, [ingress("10.2.0.1", host=THERE), maps(THERE.upper())], config)
 
 
 def test_hosts_of_other_names_serve_the_global_one_that_rules_give_them() -> None:
@@ -85,9 +87,9 @@ def test_a_host_that_no_rule_maps_is_not_balanced_under_its_own_name() -> None:
 
 
 def test_rules_mean_nothing_unless_the_configuration_says_so() -> None:
-    there = two_names(config=said())
+    snapshot = two_names(config=config_with())
 
-    assert (members(there), members(there, HERE)) == ([], [("lubeck", "10.1.0.1")])
+    assert (members(snapshot), members(snapshot, HERE)) == ([], [("lubeck", "10.1.0.1")])
 
 
 @pytest.mark.parametrize(
@@ -101,17 +103,17 @@ def test_rules_mean_nothing_unless_the_configuration_says_so() -> None:
     ],
 )
 def test_a_rule_that_maps_nothing_brings_no_member(rule: AkoHostRule) -> None:
-    assert members(seen([ingress("10.1.0.1", host=HERE), rule], [])) == []
+    assert members(snapshot_of([ingress("10.1.0.1", host=HERE), rule], [])) == []
 
 
 def test_of_two_rules_for_a_local_name_the_older_counts_and_the_other_is_told() -> None:
     old, young = maps(HERE, age=60), maps(HERE, "other.example.org", "a-young", age=1)
-    there = seen([ingress("10.1.0.1", host=HERE), old, young], [])
+    snapshot = snapshot_of([ingress("10.1.0.1", host=HERE), old, young], [])
 
-    (warning,) = warnings(there)
+    (warning,) = warnings(snapshot)
 
-    assert members(there) == [("lubeck", "10.1.0.1")]
-    assert members(there, "other.example.org") == []
+    assert members(snapshot) == [("lubeck", "10.1.0.1")]
+    assert members(snapshot, "other.example.org") == []
     assert warning == (
         f"lubeck: HostRule shop/a-young: spec.virtualhost.fqdn: {HERE} has HostRule shop/rule "
         "already; delete one"
@@ -119,7 +121,7 @@ def test_of_two_rules_for_a_local_name_the_older_counts_and_the_other_is_told() 
 
 
 def test_a_global_name_that_is_none_is_told() -> None:
-    (warning,) = warnings(seen([], [maps(THERE, "*.example.org")]))
+    (warning,) = warnings(snapshot_of([], [maps(THERE, "*.example.org")]))
 
     assert warning.startswith(
         "hamburg: HostRule shop/rule: spec.virtualhost.gslb.fqdn: '*.example.org' is no name"
@@ -134,14 +136,16 @@ def warnings(snapshot: Snapshot) -> list[str]:
 
 
 def test_what_changes_wakes_the_global_host() -> None:
-    there = two_names()
+    snapshot = two_names()
     key = Key("host", GLOBAL)
     rule, way_in = maps(HERE), ingress("10.1.0.9", host=HERE)
 
-    assert key in set(Gslb().keys_for(ObjectChange(HOME, None, way_in), there))
-    assert key in set(Gslb().keys_for(ObjectChange(HOME, rule, None), seen([], [])))
-    assert key in set(Gslb().keys_for(ObjectChange(HOME, said(), MAPPED), there))
-    assert key not in set(Gslb().keys_for(ObjectChange(HOME, None, backends("db", True)), there))
+    assert key in set(Gslb().keys_for(ObjectChange(LOCAL, None, way_in), snapshot))
+    assert key in set(Gslb().keys_for(ObjectChange(LOCAL, rule, None), snapshot_of([], [])))
+    assert key in set(Gslb().keys_for(ObjectChange(LOCAL, config_with(), MAPPED), snapshot))
+    assert key not in set(
+        Gslb().keys_for(ObjectChange(LOCAL, None, backends("db", True)), snapshot)
+    )
 
 
 NAMES = st.sampled_from(["a.example.org", "b.example.org", "c.example.org"])
@@ -150,20 +154,20 @@ NAMES = st.sampled_from(["a.example.org", "b.example.org", "c.example.org"])
 @given(st.lists(st.tuples(NAMES, NAMES, st.integers(0, 3)), max_size=6))
 @settings(max_examples=40, deadline=None)
 def test_both_ways_of_looking_at_rules_agree(rules: list[tuple[str, str, int]]) -> None:
-    made = [maps(local, to, f"rule-{n}", age=age) for n, (local, to, age) in enumerate(rules)]
-    there = seen([*made], [])
+    created = [maps(local, to, f"rule-{n}", age=age) for n, (local, to, age) in enumerate(rules)]
+    snapshot = snapshot_of([*created], [])
     names = ["a.example.org", "b.example.org", "c.example.org"]
 
     for local in names:
-        given_to = list(global_names(local, HOME, there))
+        given_to = list(global_names(local, LOCAL, snapshot))
         assert len(given_to) <= 1, "a local host has one global name"
-        assert [g for g in names if local in local_names(g, HOME, there)] == given_to
+        assert [g for g in names if local in local_names(g, LOCAL, snapshot)] == given_to
 
 
 # -- other settings
 
 STATES: list[Any] = [
-    pytest.param({}, (), "success: the configuration is in use", id="nothing said"),
+    pytest.param({}, (), "success: the configuration is in use", id="nothing set"),
     pytest.param(
         {"use_custom_global_fqdn": True},
         (),
@@ -193,18 +197,18 @@ def test_the_configuration_says_what_of_it_is_used(
     spec: dict[str, Any], providers: tuple[Any, ...], state: str
 ) -> None:
     options = GslbOptions(providers=providers or ("dns",))
-    plan = Gslb(options).plan(Key("policy"), seen([], [], said(**spec)))
+    plan = Gslb(options).plan(Key("policy"), snapshot_of([], [], config_with(**spec)))
 
     statuses = [p.change["status"] for p in plan.patches if p.subresource == "status"]
-    (told,) = [status["state"] for status in statuses if "state" in status]
+    (found,) = [status["state"] for status in statuses if "state" in status]
 
-    assert told.startswith("success: the configuration is in use")
-    assert told.endswith(state)
+    assert found.startswith("success: the configuration is in use")
+    assert found.endswith(state)
 
 
 def test_how_often_a_controller_is_read_is_as_the_configuration_says() -> None:
-    assert configured_refresh_interval(seen([], [], said(refresh_interval=90))) == timedelta(
-        seconds=90
-    )
-    assert configured_refresh_interval(seen([], [], said(refresh_interval=0))) is None
-    assert configured_refresh_interval(seen([], [], said())) is None
+    assert configured_refresh_interval(
+        snapshot_of([], [], config_with(refresh_interval=90))
+    ) == timedelta(seconds=90)
+    assert configured_refresh_interval(snapshot_of([], [], config_with(refresh_interval=0))) is None
+    assert configured_refresh_interval(snapshot_of([], [], config_with())) is None

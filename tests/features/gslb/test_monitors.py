@@ -1,25 +1,25 @@
-"""Monitors that people describe: what they may say, and what is told of what they may not."""
+"""Monitors in ConfigMaps: what is parsed, and the errors of the rest."""
 
 import pytest
 from msgspec import ValidationError
 
 from hanse.features.gslb.monitors import MAX_PATH_LENGTH, monitor_errors, parse_monitor
 from hanse.model.kinds.globalservice import Monitor
-from tests.features.gslb.fleet import amko, config, ingress, policy, seen_by_leader
+from tests.features.gslb.fleet import amko, config, ingress, leader_snapshot, policy
 from tests.features.gslb.test_hosts import service_in
 
 
 def test_a_monitor_is_read_field_by_field() -> None:
-    said = {"type": "HTTP", "port": "8080", "path": "/healthz?deep=1", "interval": "3600"}
+    data = {"type": "HTTP", "port": "8080", "path": "/healthz?deep=1", "interval": "3600"}
 
-    assert list(monitor_errors(said)) == []
-    assert parse_monitor(said) == Monitor(
+    assert list(monitor_errors(data)) == []
+    assert parse_monitor(data) == Monitor(
         type="HTTP", port=8080, path="/healthz?deep=1", interval=3600
     )
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("data", "expected"),
     [
         ({"type": "TCP"}, "port: it is needed"),
         ({"port": "80"}, "type: it is needed"),
@@ -38,25 +38,25 @@ def test_a_monitor_is_read_field_by_field() -> None:
         ),
     ],
 )
-def test_what_is_wrong_names_the_field(said: dict[str, str], told: str) -> None:
-    (fault,) = monitor_errors(said)
+def test_what_is_wrong_names_the_field(data: dict[str, str], expected: str) -> None:
+    (error,) = monitor_errors(data)
 
-    assert told in fault
+    assert expected in error
 
 
 def test_what_cannot_be_read_has_a_fault() -> None:
-    for said in ({"type": "TCP"}, {"type": "x", "port": "1"}, {"type": "TCP", "port": "x"}):
+    for data in ({"type": "TCP"}, {"type": "x", "port": "1"}, {"type": "TCP", "port": "x"}):
         with pytest.raises(ValidationError):
-            parse_monitor(said)
-        assert list(monitor_errors(said))
+            parse_monitor(data)
+        assert list(monitor_errors(data))
 
 
 @pytest.mark.parametrize("path", ["/a b", "/" + "long" * MAX_PATH_LENGTH, "/a\r\nHost: b"])
 def test_a_path_that_cannot_be_asked_for_is_watched_at_the_root(path: str) -> None:
     leader = amko("lubeck", leads=True, epoch=1)
     way_in = ingress("10.1.0.1", path=path)
-    seen = seen_by_leader([leader, config("lubeck"), policy("lubeck"), way_in])
+    snapshot = leader_snapshot([leader, config("lubeck"), policy("lubeck"), way_in])
 
-    (member,) = service_in(seen).spec.members
+    (member,) = service_in(snapshot).spec.members
 
     assert [monitor.path for monitor in member.monitors] == ["/"]

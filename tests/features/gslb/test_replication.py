@@ -1,4 +1,4 @@
-"""What followers get of the leader's configuration, what goes, and what is never deleted."""
+"""The copies of the leader's configuration on followers, and which of them are removed."""
 
 from msgspec.structs import replace
 
@@ -10,14 +10,14 @@ from hanse.model.kinds.gslb import GlobalDeploymentPolicy, GSLBConfig, GSLBConfi
 from hanse.model.objects import ClusterObjectRef, Meta, Object, object_ref
 from hanse.model.snapshot import Snapshot
 from tests.features.gslb.fleet import (
-    HOME,
+    LOCAL,
     amko,
+    answers_to_reads,
     config,
-    found_at,
-    marked,
+    leader_copy,
+    leader_snapshot,
     policy,
     rule,
-    seen_by_leader,
 )
 from tests.features.gslb.test_leadership import conditions
 from tests.support.builders import annotated
@@ -29,16 +29,18 @@ FOLLOWERS: dict[str, list[Object]] = {"hamburg": [amko("hamburg")], "bergen": [a
 
 
 def test_spec_and_uuid_are_copied_and_status_and_our_bookkeeping_are_not() -> None:
-    told = annotated(config("lubeck"), {UUID: "u-1", "hanse.dev/owner-key": "x", "note": "mine"})
-    told = replace(told, status=GSLBConfigStatus(state="fine"))
-    seen = seen_by_leader([LEADER, told], FOLLOWERS)
+    original = annotated(
+        config("lubeck"), {UUID: "u-1", "hanse.dev/owner-key": "x", "note": "mine"}
+    )
+    original = replace(original, status=GSLBConfigStatus(state="fine"))
+    snapshot = leader_snapshot([LEADER, original], FOLLOWERS)
 
-    copies = {d.where: d.object for d in plan_federation(seen).desired}
+    copies = {d.where: d.object for d in plan_federation(snapshot).desired}
 
     assert set(copies) == {HAMBURG, BERGEN}
     copy = copies[HAMBURG]
     assert isinstance(copy, GSLBConfig)
-    assert copy.spec == told.spec
+    assert copy.spec == original.spec
     assert copy.status == GSLBConfigStatus()
     assert copy.metadata.annotations == {
         UUID: "u-1",
@@ -48,9 +50,11 @@ def test_spec_and_uuid_are_copied_and_status_and_our_bookkeeping_are_not() -> No
 
 
 def test_host_rules_and_policies_are_copied_too() -> None:
-    seen = seen_by_leader([LEADER, policy("lubeck"), rule(), rule("b.example.org", "b")], FOLLOWERS)
+    snapshot = leader_snapshot(
+        [LEADER, policy("lubeck"), rule(), rule("b.example.org", "b")], FOLLOWERS
+    )
 
-    names = [d.object.metadata.name for d in plan_federation(seen).desired if d.where == BERGEN]
+    names = [d.object.metadata.name for d in plan_federation(snapshot).desired if d.where == BERGEN]
 
     assert sorted(names) == ["b", "gdp", "rule"]
 
@@ -60,9 +64,9 @@ def test_what_a_person_made_on_a_follower_is_taken_over() -> None:
         **FOLLOWERS,
         "hamburg": [amko("hamburg"), config("elsewhere")],
     }
-    seen = seen_by_leader([LEADER, config("lubeck")], sites)
+    snapshot = leader_snapshot([LEADER, config("lubeck")], sites)
 
-    assert all(d.takes_over for d in plan_federation(seen).desired)
+    assert all(d.takes_over for d in plan_federation(snapshot).desired)
 
 
 def test_strays_on_followers_go_by_name_and_uid() -> None:
@@ -70,12 +74,12 @@ def test_strays_on_followers_go_by_name_and_uid() -> None:
         **FOLLOWERS,
         "hamburg": [amko("hamburg"), config("x", name="stray")],
     }
-    home = [LEADER, config("lubeck")]
-    seen = seen_by_leader(home, sites, facts=found_at(seen_by_leader(home, sites)))
+    local = [LEADER, config("lubeck")]
+    snapshot = leader_snapshot(local, sites, facts=answers_to_reads(leader_snapshot(local, sites)))
 
-    (removal,) = plan_federation(seen).removals
+    (removal,) = plan_federation(snapshot).removals
 
-    stray = seen.get(HAMBURG, GSLBConfig, "stray", "avi-system")
+    stray = snapshot.get(HAMBURG, GSLBConfig, "stray", "avi-system")
     assert stray is not None
     assert (removal.place, removal.uid) == (
         ClusterObjectRef(HAMBURG, object_ref(stray)),
@@ -85,15 +89,15 @@ def test_strays_on_followers_go_by_name_and_uid() -> None:
 
 def test_nothing_is_removed_while_home_recovers_from_a_restore() -> None:
     recovering = ClusterState(
-        HOME, frozenset({Role.LOCAL}), Phase.SYNCED, EPOCH, listed=True, recovering=True
+        LOCAL, frozenset({Role.LOCAL}), Phase.SYNCED, EPOCH, listed=True, recovering=True
     )
     sites: dict[str, list[Object]] = {
         **FOLLOWERS,
-        "hamburg": [amko("hamburg"), marked(config("x"), "3/lubeck")],
+        "hamburg": [amko("hamburg"), leader_copy(config("x"), "3/lubeck")],
     }
-    seen = seen_by_leader([LEADER], sites, facts=[recovering])
+    snapshot = leader_snapshot([LEADER], sites, facts=[recovering])
 
-    plan = plan_federation(seen)
+    plan = plan_federation(snapshot)
 
     assert plan.removals == ()
     assert [d.object.metadata.name for d in plan.desired] == ["gc-1"]
@@ -102,15 +106,17 @@ def test_nothing_is_removed_while_home_recovers_from_a_restore() -> None:
 def test_a_leader_that_never_had_a_configuration_does_not_delete_the_last_one() -> None:
     sites: dict[str, list[Object]] = {
         **FOLLOWERS,
-        "hamburg": [amko("hamburg"), marked(config("x"), "2/paris")],
+        "hamburg": [amko("hamburg"), leader_copy(config("x"), "2/paris")],
     }
-    seen = seen_by_leader([LEADER], sites, facts=found_at(seen_by_leader([LEADER], sites)))
+    snapshot = leader_snapshot(
+        [LEADER], sites, facts=answers_to_reads(leader_snapshot([LEADER], sites))
+    )
 
-    plan = plan_federation(seen)
+    plan = plan_federation(snapshot)
 
     assert plan.removals == ()
-    told = {t: (s, r) for t, s, r in conditions(seen)}
-    status, reason = told["GSLBConfig Federation"]
+    found = {t: (s, r) for t, s, r in conditions(snapshot)}
+    status, reason = found["GSLBConfig Federation"]
     assert status == "failure in federation"
     assert "cluster hamburg keeps gc-1, which nobody deleted here" in reason
 
@@ -126,14 +132,14 @@ def _failing(snapshot: Snapshot, *where: str) -> list[WriteOutcome]:
 
 
 def test_one_follower_that_fails_is_some_and_all_are_a_failure() -> None:
-    home = [LEADER, config("lubeck")]
-    copy = marked(config("lubeck"), "3/lubeck")
+    local = [LEADER, config("lubeck")]
+    copy = leader_copy(config("lubeck"), "3/lubeck")
     one: dict[str, list[Object]] = {"hamburg": [amko("hamburg")], "bergen": [amko("bergen"), copy]}
-    some = _failing(seen_by_leader(home, one), HAMBURG)
-    every = _failing(seen_by_leader(home, FOLLOWERS), HAMBURG, BERGEN)
+    some = _failing(leader_snapshot(local, one), HAMBURG)
+    every = _failing(leader_snapshot(local, FOLLOWERS), HAMBURG, BERGEN)
 
-    told_of_one = conditions(seen_by_leader(home, one, facts=some))
-    told_of_all = conditions(seen_by_leader(home, FOLLOWERS, facts=every))
+    told_of_one = conditions(leader_snapshot(local, one, facts=some))
+    told_of_all = conditions(leader_snapshot(local, FOLLOWERS, facts=every))
 
     assert told_of_one[3] == (
         "GSLBConfig Federation",
@@ -147,9 +153,9 @@ def test_one_follower_that_fails_is_some_and_all_are_a_failure() -> None:
 
 
 def test_what_is_under_way_leaves_what_was_told() -> None:
-    seen = seen_by_leader([LEADER, config("lubeck")], FOLLOWERS)
+    snapshot = leader_snapshot([LEADER, config("lubeck")], FOLLOWERS)
 
-    stages = [scenario for scenario, _, _ in conditions(seen)]
+    stages = [scenario for scenario, _, _ in conditions(snapshot)]
 
     assert "GSLBConfig Federation" not in stages
     assert "GDP Federation" in stages
@@ -160,10 +166,10 @@ def test_monitors_that_are_named_go_with_the_policy_and_others_do_not() -> None:
         ConfigMap(metadata=Meta(name=n, namespace="avi-system"), data={"type": "TCP", "port": "1"})
         for n in ("quick", "other")
     )
-    said = policy("lubeck", health_monitor_template="quick")
-    seen = seen_by_leader([LEADER, config("lubeck"), said, named, other], FOLLOWERS)
+    gdp = policy("lubeck", health_monitor_template="quick")
+    snapshot = leader_snapshot([LEADER, config("lubeck"), gdp, named, other], FOLLOWERS)
 
-    copies = [d for d in plan_federation(seen).desired if isinstance(d.object, ConfigMap)]
+    copies = [d for d in plan_federation(snapshot).desired if isinstance(d.object, ConfigMap)]
 
     assert [(d.where, d.object.metadata.name, d.takes_over) for d in copies] == [
         (HAMBURG, "quick", False),
@@ -173,29 +179,29 @@ def test_monitors_that_are_named_go_with_the_policy_and_others_do_not() -> None:
 
 def test_a_copied_monitor_stays_with_a_follower() -> None:
     copy = ConfigMap(metadata=Meta(name="quick", namespace="avi-system"), data={"type": "TCP"})
-    seen = seen_by_leader([amko("lubeck"), marked(copy, "2/paris")])
+    snapshot = leader_snapshot([amko("lubeck"), leader_copy(copy, "2/paris")])
 
-    assert [d.object.metadata.name for d in plan_federation(seen).desired] == ["quick"]
+    assert [d.object.metadata.name for d in plan_federation(snapshot).desired] == ["quick"]
 
 
 def test_every_follower_hears_whom_it_follows() -> None:
-    seen = seen_by_leader([LEADER], FOLLOWERS)
+    snapshot = leader_snapshot([LEADER], FOLLOWERS)
 
-    claims = [p for p in plan_federation(seen).patches if p.place.where != HOME]
+    claims = [p for p in plan_federation(snapshot).patches if p.place.where != LOCAL]
 
     assert {p.place.where for p in claims} == {HAMBURG, BERGEN}
     assert claims[0].change == {"metadata": {"annotations": {LED_BY: "3/lubeck"}}}
 
 
 def test_a_leader_that_was_stopped_keeps_its_copies_as_they_are() -> None:
-    mine = marked(policy("lubeck"), "3/lubeck")
+    mine = leader_copy(policy("lubeck"), "3/lubeck")
     sites: dict[str, list[Object]] = {
         "hamburg": [amko("hamburg", leads=True), mine],
         "bergen": [amko("bergen")],
     }
-    seen = seen_by_leader([LEADER], sites)
+    snapshot = leader_snapshot([LEADER], sites)
 
-    plan = plan_federation(seen)
+    plan = plan_federation(snapshot)
 
     assert [(d.where, type(d.object)) for d in plan.desired] == [(HAMBURG, GlobalDeploymentPolicy)]
     assert plan.removals == ()

@@ -1,4 +1,4 @@
-"""Random schedules of people, faults and time over one federated set, and the laws that must hold.
+"""Random schedules of user actions, faults and time over one federated set, and their laws.
 
 A schedule is a function of its seed, and `python -m tests.features.statefulsets.schedules SEED`
 replays it.
@@ -39,7 +39,7 @@ CLUSTERS = ("bergen", "hamburg", "lubeck")
 STORM = LinkFaults(delay=timedelta(milliseconds=30), refused=0.15, lost=0.1, breaks=0.1)
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 LONG = 100_000
-Deed = Callable[[], Coroutine[Any, Any, None]]
+Action = Callable[[], Coroutine[Any, Any, None]]
 
 
 class Broken(AssertionError):
@@ -59,58 +59,58 @@ class Schedule:
         self.seed = seed
         self.random = Random(seed)
         self.world = World(CLUSTERS, lambda: (StatefulSets(BROKER_NAMESPACE),), seed=seed)
-        self.told: list[str] = []
+        self.log: list[str] = []
         self.wanted = 0
         self.balanced = False
         self.backup = self.world.clusters[BROKER].storage.snapshot()
 
-    async def play(self, deeds: int = 12) -> None:
-        await self._begin()
-        for _ in range(deeds):
-            deed = self.random.choices(*zip(*self._deeds(), strict=True))[0]
+    async def play(self, actions: int = 12) -> None:
+        await self._set_up()
+        for _ in range(actions):
+            deed = self.random.choices(*zip(*self._actions(), strict=True))[0]
             try:
                 await deed()
             except KubeError as error:
-                self._tell(f"… {error}")
+                self._log(f"… {error}")
             await asyncio.sleep(self.random.choice((0, 0.05, 1, 20)))
         self.world.network.heal_all()
         for name in CLUSTERS:
             if name not in self.world.agents:
                 self.world.start_agent(name)
         await self.world.settle(timedelta(minutes=20))
-        await self._hold()
+        await self._check_laws()
         await self.world.stop()
 
-    def _deeds(self) -> list[tuple[Deed, int]]:
+    def _actions(self) -> list[tuple[Action, int]]:
         return [
             (self._scale, 5),
-            (self._balance, 2),
+            (self._toggle_load_balancers, 2),
             (self._change_template, 1),
-            (self._meddle, 2),
-            (self._lose_the_record, 1),
-            (self._lose_the_set, 1),
+            (self._edit_owned_objects, 2),
+            (self._delete_shares, 1),
+            (self._restore_broker_without_set, 1),
             (self._cut, 2),
-            (self._storm, 2),
+            (self._disturb_link, 2),
             (self._heal, 2),
-            (self._kill, 2),
+            (self._kill_or_start_agent, 2),
             (self._crash, 3),
         ]
 
-    async def _begin(self) -> None:
+    async def _set_up(self) -> None:
         for name in (*CLUSTERS, BROKER):
             client = self.world.client(name)
             for definition in _definitions():
                 await client.send(Request("POST", CRDS, body=definition))
             await client.create(namespace(SHOP))
-        door = self.world.client(BROKER)
-        await door.create(namespace(BROKER_NAMESPACE))
+        broker = self.world.client(BROKER)
+        await broker.create(namespace(BROKER_NAMESPACE))
         for name in CLUSTERS:
             spec = LeaseSpec(
                 holder_identity=name,
                 lease_duration_seconds=LONG,
                 renew_time=format_micro_time(self.world.clock.now()),
             )
-            await door.create(new_lease(BROKER_NAMESPACE, name, spec))
+            await broker.create(new_lease(BROKER_NAMESPACE, name, spec))
         self.backup = self.world.clusters[BROKER].storage.snapshot()
         self.wanted = self.random.randint(0, 7)
         await self._submit()
@@ -118,60 +118,60 @@ class Schedule:
             self.world.start_agent(name)
 
     async def _submit(self) -> None:
-        door = self.world.client(BROKER)
-        await door.create(headless("etcd", SHOP))
-        marks = {LB_NEEDED: "true"} if self.balanced else {}
-        meta = Meta(name="store", namespace=SHOP, annotations=marks)
-        await door.create(StatefulSet(metadata=meta, spec=spec_of(self.wanted)))
+        broker = self.world.client(BROKER)
+        await broker.create(headless("etcd", SHOP))
+        annotations = {LB_NEEDED: "true"} if self.balanced else {}
+        meta = Meta(name="store", namespace=SHOP, annotations=annotations)
+        await broker.create(StatefulSet(metadata=meta, spec=spec_of(self.wanted)))
 
     async def _scale(self) -> None:
         self.wanted = self.random.randint(0, 9)
-        self._tell(f"scaled to {self.wanted}")
+        self._log(f"scaled to {self.wanted}")
         await self._edit({"spec": {"replicas": self.wanted}})
 
-    async def _balance(self) -> None:
+    async def _toggle_load_balancers(self) -> None:
         self.balanced = not self.balanced
-        self._tell(f"balancers {'on' if self.balanced else 'off'}")
-        told = "true" if self.balanced else "false"
-        await self._edit({"metadata": {"annotations": {LB_NEEDED: told}}})
+        self._log(f"balancers {'on' if self.balanced else 'off'}")
+        value = "true" if self.balanced else "false"
+        await self._edit({"metadata": {"annotations": {LB_NEEDED: value}}})
 
     async def _change_template(self) -> None:
         image = f"etcd:{self.random.randint(1, 9)}"
-        self._tell(f"image {image}")
+        self._log(f"image {image}")
         await self._edit({"spec": {"template": spec_of(image=image).template}})
 
     async def _edit(self, change: dict[str, Any]) -> None:
         await self.world.client(BROKER).patch(StatefulSet, "store", SHOP, change)
 
-    async def _meddle(self) -> None:
+    async def _edit_owned_objects(self) -> None:
         """Somebody edits or deletes what is in a cluster."""
         name = self.random.choice(CLUSTERS)
         client = self.world.client(name)
-        self._tell(f"somebody meddles in {name}")
+        self._log(f"somebody meddles in {name}")
         if self.random.random() < 0.5:
             await client.delete(StatefulSet, f"store-{name}", SHOP)
         else:
             change = {"spec": {"replicas": self.random.randint(0, 9)}}
             await client.patch(StatefulSet, f"store-{name}", SHOP, change)
 
-    async def _lose_the_record(self) -> None:
-        self._tell("somebody deletes the shares")
+    async def _delete_shares(self) -> None:
+        self._log("somebody deletes the shares")
         await self.world.client(BROKER).delete(StatefulSetShares, "store", SHOP)
 
-    async def _lose_the_set(self) -> None:
+    async def _restore_broker_without_set(self) -> None:
         """The broker is restored from before the set existed; people submit it again, later.
 
         What runs is left alone meanwhile, whoever has just begun to look.
         """
-        self._tell("the broker is restored")
+        self._log("the broker is restored")
         for name in CLUSTERS:
             self.world.network.break_watches(name, BROKER)
         self.world.clusters[BROKER].storage.restore(self.backup)
         ran = await self._running()
         await asyncio.sleep(self.random.choice((0.1, 10, 300)))
         runs = await self._running()
-        self._law(ran <= runs, f"{ran - runs} was not deleted for want of the set")
-        self._tell("the set is submitted again")
+        self._require(ran <= runs, f"{ran - runs} was not deleted for want of the set")
+        self._log("the set is submitted again")
         await self._submit()
 
     async def _running(self) -> set[str]:
@@ -185,22 +185,22 @@ class Schedule:
 
     async def _cut(self) -> None:
         name = self.random.choice(CLUSTERS)
-        self._tell(f"{name} is cut off")
+        self._log(f"{name} is cut off")
         self.world.network.cut(name, BROKER)
 
-    async def _storm(self) -> None:
+    async def _disturb_link(self) -> None:
         name = self.random.choice(CLUSTERS)
-        self._tell(f"storm around {name}")
+        self._log(f"storm around {name}")
         for target in (name, BROKER):
             self.world.network.link(name, target).faults = STORM
 
     async def _heal(self) -> None:
-        self._tell("fair weather")
+        self._log("fair weather")
         self.world.network.heal_all()
 
-    async def _kill(self) -> None:
+    async def _kill_or_start_agent(self) -> None:
         name = self.random.choice(CLUSTERS)
-        self._tell(f"the agent of {name} is killed or started")
+        self._log(f"the agent of {name} is killed or started")
         if name in self.world.agents:
             await self.world.kill_agent(name)
         else:
@@ -213,45 +213,47 @@ class Schedule:
         done, _ = await asyncio.wait({crash}, timeout=30)
         self.world.network.cancel_crash()
         if done and crash.result() in self.world.agents:
-            self._tell(f"the agent of {crash.result()} crashed")
+            self._log(f"the agent of {crash.result()} crashed")
             await self.world.kill_agent(crash.result())
             self.world.start_agent(crash.result())
 
-    async def _hold(self) -> None:
+    async def _check_laws(self) -> None:
         """Every law, once the fleet is whole and had time."""
         record = await self.world.client(BROKER).read(StatefulSetShares, "store", SHOP)
         shares = {share.name: share.replicas for share in record.spec.shares}
-        self._law(sum(shares.values()) == self.wanted, f"shares {shares} are {self.wanted}")
+        self._require(sum(shares.values()) == self.wanted, f"shares {shares} are {self.wanted}")
         for name in CLUSTERS:
-            await self._hold_in(name, shares.get(name, 0))
-        door = await self.world.client(BROKER).read(StatefulSet, "store", SHOP)
-        told = {c.type: c.reason for c in door.status.conditions}
-        self._law(told.get("Placed") == "Placed", f"all are placed, and it is told: {told}")
+            await self._check_cluster(name, shares.get(name, 0))
+        broker = await self.world.client(BROKER).read(StatefulSet, "store", SHOP)
+        conditions = {c.type: c.reason for c in broker.status.conditions}
+        self._require(conditions.get("Placed") == "Placed", f"all are placed: {conditions}")
         with self.world.network.counting_writes() as writes:
             await self.world.settle(timedelta(minutes=10))
-        self._law(not writes, f"nothing is written any more: {writes[:3]}")
+        self._require(not writes, f"nothing is written any more: {writes[:3]}")
 
-    async def _hold_in(self, name: str, share: int) -> None:
+    async def _check_cluster(self, name: str, share: int) -> None:
         client = self.world.client(name)
         sets = (await client.list(StatefulSet, namespace=SHOP)).objects
-        found = {one.metadata.name: one.spec.replicas for one in sets}
+        found = {s.metadata.name: s.spec.replicas for s in sets}
         expected = {f"store-{name}": share} if share else {}
-        self._law(found == expected, f"{name} has {expected}, not {found}")
+        self._require(found == expected, f"{name} has {expected}, not {found}")
         services = (await client.list(Service, namespace=SHOP)).objects
-        balancers = {s.metadata.name for s in services if s.spec.type == "LoadBalancer"}
-        wanted = {f"store-{name}-{n}" for n in range(share if self.balanced else 0)}
-        self._law(balancers == wanted, f"{name} has balancers {wanted}, not {balancers}")
+        load_balancers = {s.metadata.name for s in services if s.spec.type == "LoadBalancer"}
+        replicas = {f"store-{name}-{n}" for n in range(share if self.balanced else 0)}
+        self._require(
+            load_balancers == replicas, f"{name} has balancers {replicas}, not {load_balancers}"
+        )
         copied = [s for s in services if s.metadata.name == "etcd" and OWNER in s.metadata.labels]
-        self._law(len(copied) == 1, f"{name} has the headless Service")
+        self._require(len(copied) == 1, f"{name} has the headless Service")
 
-    def _law(self, holds: bool, what: str) -> None:
+    def _require(self, holds: bool, message: str) -> None:
         if not holds:
-            story = "\n".join(self.told)
+            log = "\n".join(self.log)
             replay = f"python -m tests.features.statefulsets.schedules {self.seed}"
-            raise Broken(f"it should be that {what}; replay: {replay}\n{story}")
+            raise Broken(f"it should be that {message}; replay: {replay}\n{log}")
 
-    def _tell(self, what: str) -> None:
-        self.told.append(f"{self.world.clock.now():%H:%M:%S.%f} {what}")
+    def _log(self, message: str) -> None:
+        self.log.append(f"{self.world.clock.now():%H:%M:%S.%f} {message}")
 
 
 def play(seed: int) -> None:

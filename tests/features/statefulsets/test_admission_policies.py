@@ -1,4 +1,4 @@
-"""What the API server is told to refuse says the same as the set's status."""
+"""The admission policies deny with the messages of the set's status."""
 
 import re
 from typing import Any
@@ -12,11 +12,11 @@ from hanse.features.statefulsets.admission_policies import READABLE, annotation_
 from hanse.features.statefulsets.preferences import EXAMPLE, parse_preferences
 from hanse.features.statefulsets.submitted import ANNOTATION_CHOICES
 
-HOME = "harbour"
+BROKER_NAMESPACE = "harbour"
 
 
 def test_every_annotation_with_choices_is_refused_with_any_other_value() -> None:
-    policy, binding = (one.wire for one in annotation_policy(HOME))
+    policy, binding = (one.wire for one in annotation_policy(BROKER_NAMESPACE))
     refused = policy["spec"]["validations"]
 
     assert binding["spec"]["policyName"] == policy["metadata"]["name"]
@@ -26,10 +26,10 @@ def test_every_annotation_with_choices_is_refused_with_any_other_value() -> None
 
 
 def test_names_are_measured_by_the_leases_of_the_fleet() -> None:
-    policy, binding = (one.wire for one in name_policy(HOME))
+    policy, binding = (one.wire for one in name_policy(BROKER_NAMESPACE))
 
     assert policy["spec"]["paramKind"] == {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
-    assert binding["spec"]["paramRef"]["namespace"] == HOME
+    assert binding["spec"]["paramRef"]["namespace"] == BROKER_NAMESPACE
     (rule,) = policy["spec"]["matchConstraints"]["resourceRules"]
     assert rule["operations"] == ["CREATE"], "a name cannot change"
 
@@ -57,8 +57,8 @@ ANY = st.recursive(
 
 
 @given(READ, st.sampled_from((None, 0, 2)))
-def test_what_agents_can_read_is_let_in(wishes: dict[str, Any], indent: int | None) -> None:
-    text = msgspec.json.encode(wishes)
+def test_what_agents_can_read_is_let_in(preferences: dict[str, Any], indent: int | None) -> None:
+    text = msgspec.json.encode(preferences)
     if indent is not None:
         text = msgspec.json.format(text, indent=indent)
 
@@ -66,8 +66,8 @@ def test_what_agents_can_read_is_let_in(wishes: dict[str, Any], indent: int | No
 
 
 @given(ANY | READ)
-def test_what_agents_cannot_read_is_refused(wishes: Any) -> None:
-    text = msgspec.json.encode(wishes).decode()
+def test_what_agents_cannot_read_is_refused(preferences: Any) -> None:
+    text = msgspec.json.encode(preferences).decode()
     readable = not any("write it as" in fault for fault in parse_preferences(text).faults)
 
     assert bool(re.search(READABLE, text)) == readable

@@ -1,4 +1,4 @@
-"""What agents decide about a set, from snapshots alone."""
+"""The plans for a set, from snapshots."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -46,23 +46,25 @@ from tests.scenarios.statefulsets import headless, spec_of
 from tests.support.builders import cluster, snapshot, stored
 from tinykube.virtual_time import EPOCH
 
-HOME = "hanse-broker"
+BROKER_NAMESPACE = "hanse-broker"
 HERE = "lubeck"
 BROKER = "broker"
 SHOP = "shop"
-FEATURE = StatefulSets(HOME)
+FEATURE = StatefulSets(BROKER_NAMESPACE)
 SHARES, LOCAL, STATUS = (Key(topic, "store", SHOP) for topic in ("shares", "local", "status"))
 
 
-def door(replicas: int = 6, marks: dict[str, str] | None = None, **spec: Any) -> StatefulSet:
-    meta = Meta(name="store", namespace=SHOP, uid="uid-store", annotations=marks or {})
+def submitted_set(
+    replicas: int = 6, annotations: dict[str, str] | None = None, **spec: Any
+) -> StatefulSet:
+    meta = Meta(name="store", namespace=SHOP, uid="uid-store", annotations=annotations or {})
     return stored(StatefulSet(metadata=meta, spec=spec_of(replicas, **spec)))
 
 
 def lease(name: str, silent: float = 0) -> Lease:
     renewed = format_micro_time(EPOCH - timedelta(seconds=silent))
     spec = LeaseSpec(holder_identity=name, lease_duration_seconds=30, renew_time=renewed)
-    return stored(Lease(metadata=Meta(name=name, namespace=HOME), spec=spec))
+    return stored(Lease(metadata=Meta(name=name, namespace=BROKER_NAMESPACE), spec=spec))
 
 
 def record(owned: bool = True, **shares: int) -> StatefulSetShares:
@@ -77,11 +79,11 @@ def record(owned: bool = True, **shares: int) -> StatefulSetShares:
 
 def part(name: str, share: int, **fields: Any) -> StatefulSetPart:
     spec = StatefulSetPartSpec(namespace=SHOP, name="store", cluster=name, share=share, **fields)
-    meta = Meta(name=part_name(SHOP, "store", name), namespace=HOME)
+    meta = Meta(name=part_name(SHOP, "store", name), namespace=BROKER_NAMESPACE)
     return stored(StatefulSetPart(metadata=meta, spec=spec))
 
 
-def seen(
+def snapshot_of(
     *at_broker: Object,
     here: Sequence[Object] = (),
     facts: Sequence[Fact] = (),
@@ -102,14 +104,14 @@ def plan(key: Key, snap: Snapshot) -> Plan:
 def current_shares(snap: Snapshot) -> dict[str, int]:
     """The shares that would be recorded."""
     found = [d.object for d in plan(SHARES, snap).desired]
-    (wanted,) = [o for o in found if isinstance(o, StatefulSetShares)]
-    return {share.name: share.replicas for share in wanted.spec.shares}
+    (shares,) = [o for o in found if isinstance(o, StatefulSetShares)]
+    return {share.name: share.replicas for share in shares.spec.shares}
 
 
 def conditions(snap: Snapshot) -> dict[str, tuple[str, str]]:
     (status,) = [p for p in plan(STATUS, snap).patches if p.subresource == "status"]
-    told = status.change["status"]["conditions"]
-    return {c["type"]: (c["reason"], c["message"]) for c in told}
+    encoded = status.change["status"]["conditions"]
+    return {c["type"]: (c["reason"], c["message"]) for c in encoded}
 
 
 def sets_in(snap: Snapshot) -> list[StatefulSet]:
@@ -117,28 +119,28 @@ def sets_in(snap: Snapshot) -> list[StatefulSet]:
 
 
 def test_shares_are_recorded_by_the_first_live_cluster_and_by_others_in_turn() -> None:
-    desired = plan(SHARES, seen(door(6))).desired
+    desired = plan(SHARES, snapshot_of(submitted_set(6))).desired
 
-    assert current_shares(seen(door(6))) == {"bergen": 2, "hamburg": 2, HERE: 2}
+    assert current_shares(snapshot_of(submitted_set(6))) == {"bergen": 2, "hamburg": 2, HERE: 2}
     assert [(d.shared, d.rank) for d in desired] == [(True, 2)], "lubeck is the third by name"
 
 
 def test_a_cluster_that_was_silent_before_we_looked_gets_nothing_new() -> None:
     members = [lease("bergen"), lease("hamburg", silent=60), lease(HERE)]
 
-    assert current_shares(seen(door(6), members=members)) == {"bergen": 3, HERE: 3}
+    assert current_shares(snapshot_of(submitted_set(6), members=members)) == {"bergen": 3, HERE: 3}
 
 
 def test_a_cluster_that_died_before_our_eyes_keeps_its_share() -> None:
-    dead = LeaseLiveness(BROKER, HOME, "hamburg", "hamburg", alive=False, since=EPOCH)
-    snap = seen(door(8), record(bergen=2, hamburg=2, lubeck=2), facts=[dead])
+    dead = LeaseLiveness(BROKER, BROKER_NAMESPACE, "hamburg", "hamburg", alive=False, since=EPOCH)
+    snap = snapshot_of(submitted_set(8), record(bergen=2, hamburg=2, lubeck=2), facts=[dead])
 
     assert current_shares(snap) == {"bergen": 3, "hamburg": 2, HERE: 3}
     assert conditions(snap)["Ready"][0] == "ClustersAway"
 
 
 @pytest.mark.parametrize(
-    ("marks", "expected"),
+    ("annotations", "expected"),
     [
         pytest.param({}, {"bergen": 2, "riga": 2, HERE: 2}, id="kept"),
         pytest.param(
@@ -149,10 +151,10 @@ def test_a_cluster_that_died_before_our_eyes_keeps_its_share() -> None:
     ],
 )
 def test_the_share_of_a_cluster_that_left_is_given_away_only_if_the_user_says_so(
-    marks: dict[str, str], expected: dict[str, int]
+    annotations: dict[str, str], expected: dict[str, int]
 ) -> None:
-    snap = seen(
-        door(6, marks),
+    snap = snapshot_of(
+        submitted_set(6, annotations),
         record(bergen=2, riga=2, lubeck=2),
         members=[lease("bergen"), lease(HERE)],
     )
@@ -163,16 +165,16 @@ def test_the_share_of_a_cluster_that_left_is_given_away_only_if_the_user_says_so
 
 def test_a_cluster_that_joins_gets_replicas_by_a_rebalance_once() -> None:
     before = record(bergen=3, lubeck=3)
-    assert current_shares(seen(door(6), before)) == {"bergen": 3, HERE: 3}
+    assert current_shares(snapshot_of(submitted_set(6), before)) == {"bergen": 3, HERE: 3}
 
-    asked = door(6, {"statefulsets.hanse.dev/rebalance": "monday"})
-    assert current_shares(seen(asked, before)) == {"bergen": 2, "hamburg": 2, HERE: 2}
+    asked = submitted_set(6, {"statefulsets.hanse.dev/rebalance": "monday"})
+    assert current_shares(snapshot_of(asked, before)) == {"bergen": 2, "hamburg": 2, HERE: 2}
     done = replace(before, spec=replace(before.spec, rebalanced="monday"))
-    assert current_shares(seen(asked, done)) == {"bergen": 3, HERE: 3}
+    assert current_shares(snapshot_of(asked, done)) == {"bergen": 3, HERE: 3}
 
 
 def test_lost_shares_are_rebuilt_from_what_clusters_report() -> None:
-    snap = seen(door(6), part("bergen", 1), part("hamburg", 1), part(HERE, 4))
+    snap = snapshot_of(submitted_set(6), part("bergen", 1), part("hamburg", 1), part(HERE, 4))
 
     assert current_shares(snap) == {"bergen": 1, "hamburg": 1, HERE: 4}
 
@@ -180,15 +182,15 @@ def test_lost_shares_are_rebuilt_from_what_clusters_report() -> None:
 def test_stateful_sets_of_an_api_server_with_nodes_are_its_own_business() -> None:
     node = stored(Node(metadata=Meta(name="worker")))
 
-    assert plan(SHARES, seen(door(6), node)) == Plan()
+    assert plan(SHARES, snapshot_of(submitted_set(6), node)) == Plan()
 
 
 def test_more_replicas_than_a_cluster_may_have_by_now_are_told_with_the_remedy() -> None:
     wish = '{"clusters": {"*": {}, "lubeck": {"maxReplicas": 1}}}'
-    marks = {"federation.kubernetes.io/statefulset-preferences": wish}
-    reason, message = conditions(seen(door(6, marks), record(bergen=2, hamburg=2, lubeck=2)))[
-        "Placed"
-    ]
+    annotations = {"federation.kubernetes.io/statefulset-preferences": wish}
+    reason, message = conditions(
+        snapshot_of(submitted_set(6, annotations), record(bergen=2, hamburg=2, lubeck=2))
+    )["Placed"]
 
     assert reason == "NotAsWished"
     assert "lubeck have more than their max, and replicas do not move" in message
@@ -197,7 +199,7 @@ def test_more_replicas_than_a_cluster_may_have_by_now_are_told_with_the_remedy()
 
 def test_a_name_too_long_for_one_cluster_leaves_that_one_out_and_says_so() -> None:
     long = "a-cluster-by-the-sea-with-a-long-name-and-more-of-it"
-    snap = seen(door(4), members=[lease(HERE), lease(long)])
+    snap = snapshot_of(submitted_set(4), members=[lease(HERE), lease(long)])
 
     assert current_shares(snap) == {HERE: 4}
     assert "is too long for a-cluster-by-the-sea" in conditions(snap)["Placed"][1]
@@ -216,98 +218,103 @@ def test_a_name_too_long_for_any_cluster_names_none() -> None:
 
 
 def test_a_cluster_with_a_share_runs_the_set_under_its_own_name() -> None:
-    (own,) = sets_in(seen(door(6), record(lubeck=2), part(HERE, 2)))
+    (own,) = sets_in(snapshot_of(submitted_set(6), record(lubeck=2), part(HERE, 2)))
 
     assert own.metadata.name == "store-lubeck"
-    assert own.spec == replace(door(6).spec, replicas=2)
+    assert own.spec == replace(submitted_set(6).spec, replicas=2)
 
 
 def test_a_cluster_without_a_share_has_the_headless_service_alone() -> None:
-    desired = plan(LOCAL, seen(door(6), record(bergen=6))).desired
+    desired = plan(LOCAL, snapshot_of(submitted_set(6), record(bergen=6))).desired
 
     assert [(type(d.object), d.object.name) for d in desired] == [(Service, "etcd")]
 
 
 def test_claims_that_would_go_with_the_object_keep_it_at_zero() -> None:
     policy = {"whenDeleted": "Delete", "whenScaled": "Retain"}
-    submitted = door(3, persistent_volume_claim_retention_policy=policy)
-    (own,) = sets_in(seen(submitted, record(lubeck=2), part(HERE, 2)))
-    standing = stored(with_owner(own, Owner("statefulsets", LOCAL, HERE)))
+    submitted = submitted_set(3, persistent_volume_claim_retention_policy=policy)
+    (own,) = sets_in(snapshot_of(submitted, record(lubeck=2), part(HERE, 2)))
+    existing = stored(with_owner(own, Owner("statefulsets", LOCAL, HERE)))
 
-    (kept,) = sets_in(seen(submitted, record(bergen=3), here=[standing]))
+    (kept,) = sets_in(snapshot_of(submitted, record(bergen=3), here=[existing]))
 
     assert kept.spec.replicas == 0
 
 
 def test_nothing_is_decided_before_the_broker_was_read_whole() -> None:
-    for key, at_broker in ((SHARES, [door(6)]), (LOCAL, [door(6), record(lubeck=2)])):
-        assert plan(key, seen(*at_broker, phase=Phase.CONNECTING)) == Plan()
+    for key, at_broker in (
+        (SHARES, [submitted_set(6)]),
+        (LOCAL, [submitted_set(6), record(lubeck=2)]),
+    ):
+        assert plan(key, snapshot_of(*at_broker, phase=Phase.CONNECTING)) == Plan()
 
 
 def test_a_cluster_reports_before_it_runs_anything() -> None:
-    desired = plan(LOCAL, seen(door(6), record(lubeck=2))).desired
+    desired = plan(LOCAL, snapshot_of(submitted_set(6), record(lubeck=2))).desired
 
     made = {type(d.object) for d in desired}
     assert (StatefulSetPart in made, StatefulSet in made) == (True, False)
 
 
 def test_of_a_set_that_is_gone_with_its_shares_our_report_goes_last() -> None:
-    told = part(HERE, 2)
+    report = part(HERE, 2)
     service = stored(headless("etcd", SHOP))
-    marks = {"statefulsets.hanse.dev/set": "store"}
-    service = replace(service, metadata=replace(service.metadata, labels=marks))
+    annotations = {"statefulsets.hanse.dev/set": "store"}
+    service = replace(service, metadata=replace(service.metadata, labels=annotations))
     copy = stored(with_owner(service, Owner("statefulsets", LOCAL, HERE)))
 
-    assert plan(LOCAL, seen(told, here=[copy])) == Plan(
-        kept=(ClusterObjectRef(BROKER, object_ref(told)),)
+    assert plan(LOCAL, snapshot_of(report, here=[copy])) == Plan(
+        kept=(ClusterObjectRef(BROKER, object_ref(report)),)
     )
-    assert plan(LOCAL, seen(told)) == Plan()
-    assert plan(LOCAL, seen(here=[copy])) == Plan(), "nothing runs there"
+    assert plan(LOCAL, snapshot_of(report)) == Plan()
+    assert plan(LOCAL, snapshot_of(here=[copy])) == Plan(), "nothing runs there"
 
 
 def test_a_set_that_runs_here_and_was_never_known_there_is_kept_and_told() -> None:
-    (own,) = sets_in(seen(door(6), record(lubeck=2), part(HERE, 2)))
-    standing = stored(with_owner(own, Owner("statefulsets", LOCAL, HERE)))
+    (own,) = sets_in(snapshot_of(submitted_set(6), record(lubeck=2), part(HERE, 2)))
+    existing = stored(with_owner(own, Owner("statefulsets", LOCAL, HERE)))
 
-    lost = plan(LOCAL, seen(here=[standing]))
+    lost = plan(LOCAL, snapshot_of(here=[existing]))
     (again,) = [d.object for d in lost.desired if isinstance(d.object, StatefulSetPart)]
 
-    assert lost.kept == (ClusterObjectRef(HERE, object_ref(standing)),)
+    assert lost.kept == (ClusterObjectRef(HERE, object_ref(existing)),)
     assert (again.spec.share, [n.reason for n in lost.events]) == (2, ["Lost"])
-    still = plan(LOCAL, seen(stored(again), here=[standing]))
+    still = plan(LOCAL, snapshot_of(stored(again), here=[existing]))
     assert (still.desired, still.kept) == (lost.desired, lost.kept)
-    assert current_shares(seen(door(3), stored(again))) == {"bergen": 1, HERE: 2}
+    assert current_shares(snapshot_of(submitted_set(3), stored(again))) == {"bergen": 1, HERE: 2}
 
 
 def test_while_the_garbage_collector_decides_everything_stays() -> None:
-    (own,) = sets_in(seen(door(6), record(lubeck=2), part(HERE, 2)))
-    standing = stored(with_owner(own, Owner("statefulsets", LOCAL, HERE)))
+    (own,) = sets_in(snapshot_of(submitted_set(6), record(lubeck=2), part(HERE, 2)))
+    existing = stored(with_owner(own, Owner("statefulsets", LOCAL, HERE)))
 
-    stays = plan(LOCAL, seen(record(lubeck=2), here=[standing]))
-    assert stays == Plan(kept=(ClusterObjectRef(HERE, object_ref(standing)),))
-    released = plan(LOCAL, seen(record(owned=False, lubeck=2), here=[standing]))
+    stays = plan(LOCAL, snapshot_of(record(lubeck=2), here=[existing]))
+    assert stays == Plan(kept=(ClusterObjectRef(HERE, object_ref(existing)),))
+    released = plan(LOCAL, snapshot_of(record(owned=False, lubeck=2), here=[existing]))
     (freed,) = released.patches
     assert freed.change["metadata"]["labels"] == {OWNER: None}
 
 
 def test_the_next_cluster_waits_for_those_before_it() -> None:
-    marks = {"statefulsets.hanse.dev/update": "cluster-by-cluster"}
-    old, new = door(2, marks), door(2, marks, image="etcd:9")
+    annotations = {"statefulsets.hanse.dev/update": "cluster-by-cluster"}
+    old, new = submitted_set(2, annotations), submitted_set(2, annotations, image="etcd:9")
     shares = record(hamburg=1, lubeck=1)
-    (own,) = sets_in(seen(old, shares, part(HERE, 1)))
-    standing = stored(with_owner(own, Owner("statefulsets", LOCAL, HERE)))
+    (own,) = sets_in(snapshot_of(old, shares, part(HERE, 1)))
+    existing = stored(with_owner(own, Owner("statefulsets", LOCAL, HERE)))
     target = template_revision("store", new.spec.template)
 
-    (waiting,) = sets_in(seen(new, shares, part("hamburg", 1), here=[standing]))
-    (going,) = sets_in(seen(new, shares, part("hamburg", 1, revision=target), here=[standing]))
+    (waiting,) = sets_in(snapshot_of(new, shares, part("hamburg", 1), here=[existing]))
+    (going,) = sets_in(
+        snapshot_of(new, shares, part("hamburg", 1, revision=target), here=[existing])
+    )
 
     assert waiting.spec.template == old.spec.template
     assert going.spec.template == new.spec.template
 
 
 def test_each_replica_of_this_cluster_gets_its_balancer_and_a_stand_in() -> None:
-    marks = {"federation.kubernetes.io/statefulset-lb-needed": "true"}
-    snap = seen(door(3, marks), record(bergen=1, lubeck=2))
+    annotations = {"federation.kubernetes.io/statefulset-lb-needed": "true"}
+    snap = snapshot_of(submitted_set(3, annotations), record(bergen=1, lubeck=2))
     planned = plan(LOCAL, snap)
 
     balancers = [d for d in planned.desired if d.object.name.startswith("store-lubeck-")]
@@ -318,28 +325,28 @@ def test_each_replica_of_this_cluster_gets_its_balancer_and_a_stand_in() -> None
 
 
 def test_an_address_that_comes_late_or_changes_is_told_at_the_door() -> None:
-    marks = {"federation.kubernetes.io/statefulset-lb-needed": "true"}
-    at_door = (door(1, marks), record(lubeck=1))
+    annotations = {"federation.kubernetes.io/statefulset-lb-needed": "true"}
+    at_door = (submitted_set(1, annotations), record(lubeck=1))
     (made,) = [
         d.object
-        for d in plan(LOCAL, seen(*at_door)).desired
+        for d in plan(LOCAL, snapshot_of(*at_door)).desired
         if isinstance(d.object, Service) and d.where == HERE and d.object.name != "etcd"
     ]
     owned = with_owner(made, Owner("statefulsets", LOCAL, HERE))
 
-    def told(*addresses: str) -> list[tuple[str, ...]]:
+    def reported(*addresses: str) -> list[tuple[str, ...]]:
         ingress = tuple(LoadBalancerIngress(ip=a) for a in addresses)
         status = ServiceStatus(load_balancer=LoadBalancerStatus(ingress=ingress))
-        planned = plan(LOCAL, seen(*at_door, here=[stored(replace(owned, status=status))]))
+        planned = plan(LOCAL, snapshot_of(*at_door, here=[stored(replace(owned, status=status))]))
         return [
             tuple(i.ip for i in d.object.status.load_balancer.ingress)
             for d in planned.desired
             if isinstance(d.object, Service) and d.where == BROKER
         ]
 
-    assert told() == [()]
-    assert told("198.19.0.1") == [("198.19.0.1",)]
-    assert told("198.19.0.7") == [("198.19.0.7",)]
+    assert reported() == [()]
+    assert reported("198.19.0.1") == [("198.19.0.1",)]
+    assert reported("198.19.0.7") == [("198.19.0.7",)]
 
 
 MAYBE = {"federation.kubernetes.io/statefulset-lb-needed": "maybe"}
@@ -356,12 +363,12 @@ def own_set(snap: Snapshot) -> StatefulSet:
 
 
 def test_replicas_that_were_placed_are_created_though_the_set_is_invalid_by_now() -> None:
-    made = own_set(seen(door(1), record(lubeck=1), part(HERE, 1)))
-    standing = stored(with_owner(made, Owner("statefulsets", LOCAL, HERE)))
-    changed = door(9, MAYBE, image="etcd:9")
+    made = own_set(snapshot_of(submitted_set(1), record(lubeck=1), part(HERE, 1)))
+    existing = stored(with_owner(made, Owner("statefulsets", LOCAL, HERE)))
+    changed = submitted_set(9, MAYBE, image="etcd:9")
 
-    grown = own_set(seen(changed, record(lubeck=3), here=[standing]))
-    anew = own_set(seen(door(9, MAYBE), record(lubeck=2), part(HERE, 2)))
+    grown = own_set(snapshot_of(changed, record(lubeck=3), here=[existing]))
+    anew = own_set(snapshot_of(submitted_set(9, MAYBE), record(lubeck=2), part(HERE, 2)))
 
     assert (grown.spec.replicas, anew.spec.replicas) == (3, 2)
     assert grown.spec.template == made.spec.template
@@ -369,21 +376,21 @@ def test_replicas_that_were_placed_are_created_though_the_set_is_invalid_by_now(
 
 
 def test_an_invalid_set_says_that_nothing_changes_until_it_is_mended() -> None:
-    (told,) = [
+    (condition,) = [
         c
-        for p in plan(STATUS, seen(door(9, MAYBE), record(lubeck=3))).patches
+        for p in plan(STATUS, snapshot_of(submitted_set(9, MAYBE), record(lubeck=3))).patches
         for c in p.change.get("status", {}).get("conditions", ())
         if c["type"] == "Valid"
     ]
 
-    assert told["message"].endswith(
+    assert condition["message"].endswith(
         "until that is mended no share, template or load balancer changes"
     )
 
 
 def test_a_report_of_a_cluster_that_has_left_does_not_count() -> None:
-    snap = seen(
-        door(2),
+    snap = snapshot_of(
+        submitted_set(2),
         record(bergen=1, riga=1),
         part("riga", 1, replicas=(Replica(name="store-riga-0", ready=True),)),
         members=[lease("bergen"), lease(HERE)],
@@ -401,12 +408,14 @@ def test_a_report_of_a_cluster_that_has_left_does_not_count() -> None:
     ],
 )
 def test_what_is_in_the_way_is_reported(where: str, words: str) -> None:
-    marks = {"federation.kubernetes.io/statefulset-lb-needed": "true"}
+    annotations = {"federation.kubernetes.io/statefulset-lb-needed": "true"}
     ref = ObjectRef(Service.kind, "store-lubeck-0", SHOP)
     taken = WriteOutcome(ClusterObjectRef(where, ref), "Foreign", "it is taken", EPOCH)
-    snap = seen(door(1, marks), record(lubeck=1), facts=[taken])
+    snap = snapshot_of(submitted_set(1, annotations), record(lubeck=1), facts=[taken])
 
-    (told,) = [d.object for d in plan(LOCAL, snap).desired if isinstance(d.object, StatefulSetPart)]
+    (report,) = [
+        d.object for d in plan(LOCAL, snap).desired if isinstance(d.object, StatefulSetPart)
+    ]
 
-    assert told.spec.trouble == words
+    assert report.spec.trouble == words
     assert LOCAL in set(FEATURE.keys_for(FactChange(None, taken), snap))

@@ -1,4 +1,4 @@
-"""Sets over more clusters than three: the sizes that the design speaks of, with an agent each."""
+"""Sets over larger fleets, of the sizes in the design, with an agent per cluster."""
 
 import asyncio
 from datetime import timedelta
@@ -29,8 +29,8 @@ def anyio_backend() -> object:
     return ON_VIRTUAL_TIME
 
 
-async def fleet_of(count: int) -> World:
-    """A world of so many clusters; what is not told of pods needs no controllers."""
+async def create_fleet(count: int) -> World:
+    """A world of so many clusters, without controllers, since pods are not needed."""
     names = [f"c{number:02}" for number in range(count)]
     world = World(names, lambda: (StatefulSets(BROKER_NAMESPACE),))
     for name in (*names, BROKER):
@@ -67,7 +67,7 @@ async def shares(world: World) -> list[int]:
     ],
 )
 async def test_every_cluster_runs_its_share(count: int, steps: tuple[int, ...]) -> None:
-    world = await fleet_of(count)
+    world = await create_fleet(count)
     set_ = StatefulSet(metadata=Meta(name="store", namespace="shop"), spec=spec_of(0))
     await world.client(BROKER).create(set_)
     async with world.agents_running():
@@ -82,7 +82,7 @@ async def test_every_cluster_runs_its_share(count: int, steps: tuple[int, ...]) 
 
 
 async def test_a_scaling_costs_one_write_of_shares_and_one_in_each_cluster_that_changes() -> None:
-    world = await fleet_of(10)
+    world = await create_fleet(10)
     set_ = StatefulSet(metadata=Meta(name="store", namespace="shop"), spec=spec_of(10))
     await world.client(BROKER).create(set_)
     async with world.agents_running():

@@ -1,4 +1,4 @@
-"""The laws of federated sets over random schedules of people, faults, crashes and time.
+"""The laws of federated sets over random schedules of user actions, faults, crashes and time.
 
 `HANSE_SET_SCHEDULES` and `HANSE_SEED` make the search longer or start it elsewhere; a failure
 prints its seed, and `python -m tests.features.statefulsets.schedules SEED` replays it.

@@ -1,4 +1,4 @@
-"""Who gets how many replicas: the examples of the design, and the laws behind them."""
+"""The distribution of replicas: the examples of the design, and its laws."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -69,12 +69,12 @@ def test_a_cluster_that_joins_later_gets_only_what_is_new() -> None:
 
 
 def test_weights_minima_and_maxima_follow_one_rule() -> None:
-    wishes = {
+    preferences = {
         "c1": ReplicaPreference(weight=3),
         "c2": ReplicaPreference(weight=1),
         "c3": ReplicaPreference(weight=0, min=1),
     }
-    assert distribute(9, {}, THREE, wishes).shares == {"c1": 6, "c2": 2, "c3": 1}
+    assert distribute(9, {}, THREE, preferences).shares == {"c1": 6, "c2": 2, "c3": 1}
 
     capped = {
         "c1": ReplicaPreference(max=2),
@@ -101,7 +101,7 @@ _wishes = st.builds(
     st.integers(0, 6),
     st.none() | st.integers(0, 9),
 )
-_wished = st.dictionaries(st.sampled_from(clusters(12)), _wishes, max_size=12)
+_preferences = st.dictionaries(st.sampled_from(clusters(12)), _wishes, max_size=12)
 _shares = st.dictionaries(st.sampled_from(clusters(12)), st.integers(0, 40), max_size=12)
 
 
@@ -112,35 +112,44 @@ def test_what_is_over_its_max_is_told_and_shrinks_first() -> None:
     assert distribute(5, before, ["a", "b"], capped) == Distribution({"a": 1, "b": 4})
 
 
-@given(wanted=st.integers(0, 300), before=_shares, healthy=_names, wishes=_wished)
+@given(wanted=st.integers(0, 300), before=_shares, healthy=_names, preferences=_preferences)
 def test_the_sum_is_as_wanted_apart_from_what_is_told(
-    wanted: int, before: dict[str, int], healthy: list[str], wishes: dict[str, ReplicaPreference]
+    wanted: int,
+    before: dict[str, int],
+    healthy: list[str],
+    preferences: dict[str, ReplicaPreference],
 ) -> None:
-    found = distribute(wanted, before, sorted(healthy), wishes)
+    found = distribute(wanted, before, sorted(healthy), preferences)
 
     assert sum(found.shares.values()) + found.unplaced - found.surplus == wanted
     if found.surplus:
         assert not any(found.shares.get(c) for c in healthy)
 
 
-@given(wanted=st.integers(0, 300), before=_shares, healthy=_names, wishes=_wished)
+@given(wanted=st.integers(0, 300), before=_shares, healthy=_names, preferences=_preferences)
 def test_growing_only_adds_shrinking_only_removes_and_the_dead_stay(
-    wanted: int, before: dict[str, int], healthy: list[str], wishes: dict[str, ReplicaPreference]
+    wanted: int,
+    before: dict[str, int],
+    healthy: list[str],
+    preferences: dict[str, ReplicaPreference],
 ) -> None:
-    found = distribute(wanted, before, sorted(healthy), wishes).shares
+    found = distribute(wanted, before, sorted(healthy), preferences).shares
     changes = {c: found.get(c, 0) - before.get(c, 0) for c in before.keys() | found.keys()}
 
     assert all(change >= 0 for change in changes.values()) or all(c <= 0 for c in changes.values())
     assert all(changes[c] == 0 for c in changes if c not in healthy)
 
 
-@given(wanted=st.integers(0, 300), before=_shares, healthy=_names, wishes=_wished)
+@given(wanted=st.integers(0, 300), before=_shares, healthy=_names, preferences=_preferences)
 def test_distributing_again_changes_nothing(
-    wanted: int, before: dict[str, int], healthy: list[str], wishes: dict[str, ReplicaPreference]
+    wanted: int,
+    before: dict[str, int],
+    healthy: list[str],
+    preferences: dict[str, ReplicaPreference],
 ) -> None:
-    first = distribute(wanted, before, sorted(healthy), wishes)
+    first = distribute(wanted, before, sorted(healthy), preferences)
 
-    assert distribute(wanted, first.shares, sorted(healthy), wishes) == first
+    assert distribute(wanted, first.shares, sorted(healthy), preferences) == first
 
 
 @given(steps=st.lists(st.integers(0, 100), min_size=1, max_size=6), count=st.integers(1, 12))
@@ -155,16 +164,16 @@ def test_clusters_healthy_since_creation_stay_within_one_of_each_other(
         assert max(several) - min(several) <= 1
 
 
-@given(wanted=st.integers(0, 200), healthy=_names, wishes=_wished)
+@given(wanted=st.integers(0, 200), healthy=_names, preferences=_preferences)
 def test_one_more_replica_adds_one_to_one_cluster(
-    wanted: int, healthy: list[str], wishes: dict[str, ReplicaPreference]
+    wanted: int, healthy: list[str], preferences: dict[str, ReplicaPreference]
 ) -> None:
-    less = distribute(wanted, {}, sorted(healthy), wishes)
-    more = distribute(wanted + 1, {}, sorted(healthy), wishes)
+    less = distribute(wanted, {}, sorted(healthy), preferences)
+    more = distribute(wanted + 1, {}, sorted(healthy), preferences)
 
     grown = {c for c in more.shares if more.shares[c] != less.shares.get(c, 0)}
     assert len(grown) + (more.unplaced - less.unplaced) == 1
-    assert distribute(wanted + 1, less.shares, sorted(healthy), wishes) == more
+    assert distribute(wanted + 1, less.shares, sorted(healthy), preferences) == more
 
 
 @given(wanted=st.integers(0, 300), before=_shares, healthy=_names, data=st.data())
@@ -177,15 +186,15 @@ def test_the_order_in_which_clusters_are_told_is_irrelevant(
     assert distribute(wanted, before, order) == distribute(wanted, shuffled, order)
 
 
-@given(wanted=st.integers(0, 300), healthy=_names, wishes=_wished)
+@given(wanted=st.integers(0, 300), healthy=_names, preferences=_preferences)
 def test_minima_and_maxima_are_kept_where_they_can_be(
-    wanted: int, healthy: list[str], wishes: dict[str, ReplicaPreference]
+    wanted: int, healthy: list[str], preferences: dict[str, ReplicaPreference]
 ) -> None:
-    found = distribute(wanted, {}, sorted(healthy), wishes)
-    mine = {c: wishes.get(c, ReplicaPreference()) for c in healthy}
+    found = distribute(wanted, {}, sorted(healthy), preferences)
+    mine = {c: preferences.get(c, ReplicaPreference()) for c in healthy}
 
-    assert all(found.shares.get(c, 0) <= wish.max for c, wish in mine.items())
-    if wanted >= sum(wish.min for wish in mine.values()):
+    assert all(found.shares.get(c, 0) <= preference.max for c, preference in mine.items())
+    if wanted >= sum(preference.min for preference in mine.values()):
         assert found.below_min == ()
 
 
@@ -195,8 +204,8 @@ def test_minima_and_maxima_are_kept_where_they_can_be(
 )
 def test_shares_are_within_one_of_what_weights_say(weights: list[int], wanted: int) -> None:
     names = clusters(len(weights))
-    wishes = {c: ReplicaPreference(weight=w) for c, w in zip(names, weights, strict=True)}
-    found = distribute(wanted, {}, names, wishes).shares
+    preferences = {c: ReplicaPreference(weight=w) for c, w in zip(names, weights, strict=True)}
+    found = distribute(wanted, {}, names, preferences).shares
 
     ratios = [(found.get(c, 0) - 0.5) / w for c, w in zip(names, weights, strict=True)]
     next_ = [(found.get(c, 0) + 0.5) / w for c, w in zip(names, weights, strict=True)]
@@ -206,31 +215,31 @@ def test_shares_are_within_one_of_what_weights_say(weights: list[int], wanted: i
 @given(
     wanted=st.integers(0, 2_000),
     before=st.dictionaries(st.sampled_from(clusters(4)), st.integers(0, 2_000), max_size=4),
-    wishes=_wished,
+    preferences=_preferences,
 )
 @settings(max_examples=30, deadline=None)
 def test_many_at_once_come_out_as_one_by_one(
-    wanted: int, before: dict[str, int], wishes: dict[str, ReplicaPreference]
+    wanted: int, before: dict[str, int], preferences: dict[str, ReplicaPreference]
 ) -> None:
     names = clusters(4)
     step = dict(before)
     sign = 1 if wanted >= sum(before.values()) else -1
     for so_far in range(sum(before.values()), wanted, sign):
-        step = distribute(so_far + sign, step, names, wishes).shares
+        step = distribute(so_far + sign, step, names, preferences).shares
 
     assert (
-        distribute(wanted, before, names, wishes).shares
-        == distribute(wanted, step, names, wishes).shares
+        distribute(wanted, before, names, preferences).shares
+        == distribute(wanted, step, names, preferences).shares
     )
 
 
 def test_ten_thousand_replicas_over_a_hundred_clusters_take_under_50_ms() -> None:
     names = clusters(100)
-    wishes = {c: ReplicaPreference(weight=1 + n % 7, min=n % 3) for n, c in enumerate(names)}
+    preferences = {c: ReplicaPreference(weight=1 + n % 7, min=n % 3) for n, c in enumerate(names)}
 
     began = time.process_time()
-    grown = distribute(10_000, {}, names, wishes)
-    shrunk = distribute(5_000, grown.shares, names, wishes)
+    grown = distribute(10_000, {}, names, preferences)
+    shrunk = distribute(5_000, grown.shares, names, preferences)
     took = time.process_time() - began
 
     assert sum(grown.shares.values()) == 10_000

@@ -1,4 +1,4 @@
-"""Wishes about clusters: as an annotation, and as a placement."""
+"""Preferences about clusters, from an annotation and from a placement."""
 
 import pytest
 
@@ -8,19 +8,19 @@ from hanse.model.kinds.hanse import ClusterPreference, Placement
 
 
 def test_an_annotation_names_the_clusters_that_get_replicas() -> None:
-    told = parse_preferences('{"clusters": {"lubeck": {"weight": 2, "minReplicas": 1}}}')
+    parsed = parse_preferences('{"clusters": {"lubeck": {"weight": 2, "minReplicas": 1}}}')
 
-    assert told.of(("lubeck", "bergen")) == {
+    assert parsed.of(("lubeck", "bergen")) == {
         "lubeck": ReplicaPreference(weight=2, min=1, max=NO_LIMIT),
         "bergen": ReplicaPreference(weight=0),
     }
-    assert told.faults == ()
+    assert parsed.faults == ()
 
 
 def test_a_star_stands_for_all_others() -> None:
-    told = parse_preferences('{"clusters": {"lubeck": {"maxReplicas": 1}, "*": {"weight": 3}}}')
+    parsed = parse_preferences('{"clusters": {"lubeck": {"maxReplicas": 1}, "*": {"weight": 3}}}')
 
-    assert told.of(("bergen",)) == {"bergen": ReplicaPreference(weight=3)}
+    assert parsed.of(("bergen",)) == {"bergen": ReplicaPreference(weight=3)}
 
 
 def test_nothing_wished_means_equal_parts() -> None:
@@ -51,11 +51,11 @@ def test_a_bad_annotation_is_told_with_what_it_should_be(text: str, words: str) 
 
 
 def test_a_placement_leaves_clusters_that_it_does_not_name_their_part() -> None:
-    told = placement_preferences(
+    parsed = placement_preferences(
         Placement(clusters=(ClusterPreference(name="lubeck", weight=2, min=1, max=4),))
     )
 
-    assert told.of(("lubeck", "bergen")) == {
+    assert parsed.of(("lubeck", "bergen")) == {
         "lubeck": ReplicaPreference(2, 1, 4),
         "bergen": DEFAULT_PREFERENCE,
     }

@@ -1,4 +1,4 @@
-"""Which turns of a set are worth an Event."""
+"""Which transitions of conditions emit Events."""
 
 import pytest
 
@@ -17,7 +17,7 @@ MENDED = condition("Trouble", False, "NoTrouble", "every cluster does its part")
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "said"),
+    ("before", "after", "events"),
     [
         pytest.param((), PLACED, [("Normal", "Placed")], id="placed"),
         pytest.param((PLACED,), PLACED, [], id="nothing new"),
@@ -37,6 +37,6 @@ MENDED = condition("Trouble", False, "NoTrouble", "every cluster does its part")
     ],
 )
 def test_what_turned_is_said_once(
-    before: tuple[Condition, ...], after: Condition, said: list[tuple[str, str]]
+    before: tuple[Condition, ...], after: Condition, events: list[tuple[str, str]]
 ) -> None:
-    assert [(n.type, n.reason) for n in condition_events(STORE, before, (after,))] == said
+    assert [(n.type, n.reason) for n in condition_events(STORE, before, (after,))] == events

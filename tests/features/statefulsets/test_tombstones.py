@@ -1,4 +1,4 @@
-"""How long, and of how many sets, a cluster remembers that they are gone."""
+"""How long, and of how many sets, tombstones are kept."""
 
 from datetime import timedelta
 from typing import Any
@@ -20,17 +20,17 @@ from hanse.model.snapshot import ObjectChange
 from hanse.runtime.ownership import Owner, with_owner
 from tests.features.statefulsets.test_decisions import (
     BROKER,
+    BROKER_NAMESPACE,
     FEATURE,
     HERE,
-    HOME,
     LOCAL,
     SHOP,
-    door,
     part,
     plan,
     record,
-    seen,
     sets_in,
+    snapshot_of,
+    submitted_set,
 )
 from tests.support.builders import stored
 from tinykube.virtual_time import EPOCH
@@ -38,33 +38,33 @@ from tinykube.virtual_time import EPOCH
 
 def running(uid: str) -> StatefulSet:
     """The StatefulSet that runs here of a set."""
-    (own,) = sets_in(seen(door(6), record(lubeck=2), part(HERE, 2)))
+    (own,) = sets_in(snapshot_of(submitted_set(6), record(lubeck=2), part(HERE, 2)))
     return stored(with_owner(own, Owner("statefulsets", LOCAL, HERE)), uid=uid)
 
 
-def ended(days: float, **fields: Any) -> StatefulSetPart:
+def tombstone(days: float, **fields: Any) -> StatefulSetPart:
     return part(HERE, 0, made=("one",), ended=EPOCH - timedelta(days=days), **fields)
 
 
 def test_an_end_is_remembered_for_a_time_and_then_forgotten() -> None:
-    young = plan(LOCAL, seen(ended(days=29)))
+    young = plan(LOCAL, snapshot_of(tombstone(days=29)))
     (kept,) = young.desired
     assert isinstance(kept.object, StatefulSetPart)
-    assert kept.object.spec == ended(days=29).spec, "nothing is written meanwhile"
+    assert kept.object.spec == tombstone(days=29).spec, "nothing is written meanwhile"
     assert young.requeue_after == timedelta(days=1)
 
-    assert plan(LOCAL, seen(ended(days=TOMBSTONE_RETENTION.days))) == Plan()
+    assert plan(LOCAL, snapshot_of(tombstone(days=TOMBSTONE_RETENTION.days))) == Plan()
 
 
 def test_a_part_that_never_ran_anything_leaves_nothing_behind() -> None:
-    assert plan(LOCAL, seen(part(HERE, 2))) == Plan()
+    assert plan(LOCAL, snapshot_of(part(HERE, 2))) == Plan()
 
 
 def test_of_too_many_ends_the_oldest_are_forgotten() -> None:
-    several = [end_of(f"set-{n}", days=n / 10) for n in range(MAX_TOMBSTONES + 2)]
+    several = [tombstone_of(f"set-{n}", days=n / 10) for n in range(MAX_TOMBSTONES + 2)]
     oldest = Key("local", f"set-{MAX_TOMBSTONES + 1}", SHOP)
     youngest = Key("local", "set-0", SHOP)
-    snap = seen(*several)
+    snap = snapshot_of(*several)
 
     assert plan(oldest, snap) == Plan()
     assert plan(youngest, snap).desired
@@ -77,30 +77,36 @@ def test_of_too_many_ends_the_oldest_are_forgotten() -> None:
 def test_others_ends_are_theirs_to_forget() -> None:
     theirs = [
         replace(one, spec=replace(one.spec, cluster="bergen"))
-        for one in (end_of(f"set-{n}", days=1) for n in range(MAX_TOMBSTONES + 2))
+        for one in (tombstone_of(f"set-{n}", days=1) for n in range(MAX_TOMBSTONES + 2))
     ]
 
-    assert plan(LOCAL, seen(*theirs, ended(days=9))).desired
+    assert plan(LOCAL, snapshot_of(*theirs, tombstone(days=9))).desired
 
 
 def test_a_part_of_a_set_that_lives_names_all_that_it_has_run() -> None:
-    snap = seen(door(6), record(lubeck=2), part(HERE, 2, made=("one",)), here=[running("two")])
-    (told,) = [d.object for d in plan(LOCAL, snap).desired if isinstance(d.object, StatefulSetPart)]
+    snap = snapshot_of(
+        submitted_set(6), record(lubeck=2), part(HERE, 2, made=("one",)), here=[running("two")]
+    )
+    (report,) = [
+        d.object for d in plan(LOCAL, snap).desired if isinstance(d.object, StatefulSetPart)
+    ]
 
-    assert told.spec.made == ("one", "two")
+    assert report.spec.made == ("one", "two")
     many = tuple(str(n) for n in range(MAX_CREATED_UIDS))
     assert add_created_uid(running("new"), many) == (*many[1:], "new")
 
 
 def test_a_share_that_is_gone_is_remembered_while_the_set_lives() -> None:
-    snap = seen(door(6), record(bergen=3, hamburg=3), part(HERE, 0, made=("one",)))
-    (told,) = [d.object for d in plan(LOCAL, snap).desired if isinstance(d.object, StatefulSetPart)]
+    snap = snapshot_of(submitted_set(6), record(bergen=3, hamburg=3), part(HERE, 0, made=("one",)))
+    (report,) = [
+        d.object for d in plan(LOCAL, snap).desired if isinstance(d.object, StatefulSetPart)
+    ]
 
-    assert told.spec.made == ("one",)
-    assert told.spec.ended is None
+    assert report.spec.made == ("one",)
+    assert report.spec.ended is None
 
 
-def end_of(name: str, days: float) -> StatefulSetPart:
+def tombstone_of(name: str, days: float) -> StatefulSetPart:
     spec = StatefulSetPartSpec(
         namespace=SHOP,
         name=name,
@@ -108,5 +114,5 @@ def end_of(name: str, days: float) -> StatefulSetPart:
         made=(f"uid-of-{name}",),
         ended=EPOCH - timedelta(days=days),
     )
-    meta = Meta(name=part_name(SHOP, name, HERE), namespace=HOME)
+    meta = Meta(name=part_name(SHOP, name, HERE), namespace=BROKER_NAMESPACE)
     return stored(StatefulSetPart(metadata=meta, spec=spec))

@@ -1,4 +1,4 @@
-"""What is refused at a host's door: in the API's words, with the field and the remedy."""
+"""What a host's webhook denies: with the API's messages, the field and the remedy."""
 
 from typing import Any
 
@@ -14,13 +14,13 @@ from hanse.model.objects import Meta, Wire
 from hanse.model.snapshot import Snapshot
 from tests.support.builders import cluster, snapshot, stored
 
-HOME = "hanse-broker"
-HOOK = FederatedStatefulSetWebhook(HOME)
+BROKER_NAMESPACE = "hanse-broker"
+HOOK = FederatedStatefulSetWebhook(BROKER_NAMESPACE)
 WISH = "federation.kubernetes.io/statefulset-preferences"
 LONG = "a-cluster-with-a-very-long-name"
 
 
-def submitted(name: str = "store", marks: Wire | None = None, **fields: Any) -> Wire:
+def submitted(name: str = "store", annotations: Wire | None = None, **fields: Any) -> Wire:
     labels = {"app": "etcd"}
     placement = fields.pop("placement", None)
     spec: Wire = {
@@ -33,19 +33,22 @@ def submitted(name: str = "store", marks: Wire | None = None, **fields: Any) -> 
     body: Wire = {"template": {"spec": spec}}
     if placement is not None:
         body["placement"] = {"clusters": placement}
-    meta = {"name": name, "namespace": "shop", "annotations": marks or {}}
+    meta = {"name": name, "namespace": "shop", "annotations": annotations or {}}
     return {"metadata": meta, "spec": body}
 
 
-def seen() -> Snapshot:
+def fleet_snapshot() -> Snapshot:
     leases = [
         stored(
-            Lease(metadata=Meta(name=name, namespace=HOME), spec=LeaseSpec(holder_identity=name))
+            Lease(
+                metadata=Meta(name=name, namespace=BROKER_NAMESPACE),
+                spec=LeaseSpec(holder_identity=name),
+            )
         )
         for name in ("lubeck", LONG)
     ]
     states = [cluster("lubeck", Role.LOCAL), cluster("broker", Role.BROKER)]
-    return snapshot(StatefulSets(HOME), "lubeck", states, {"broker": leases})
+    return snapshot(StatefulSets(BROKER_NAMESPACE), "lubeck", states, {"broker": leases})
 
 
 def verdict(
@@ -55,7 +58,7 @@ def verdict(
     name = obj.get("metadata", {}).get("name", "")
     kind = "FederatedStatefulSet"
     review = AdmissionRequest(verb, "hanse.dev", "v1alpha1", kind, name, "shop", obj, before or {})
-    return HOOK.review(review, seen())
+    return HOOK.review(review, fleet_snapshot())
 
 
 def refusal(obj: Wire, before: Wire | None = None) -> str:
@@ -77,10 +80,10 @@ def test_a_good_set_is_let_in() -> None:
     ],
 )
 def test_what_a_stateful_set_cannot_change_is_refused(change: Wire, words: str) -> None:
-    told = refusal(submitted(**change), submitted())
+    message = refusal(submitted(**change), submitted())
 
-    assert told.startswith("spec.template.spec: Forbidden: updates to statefulset spec")
-    assert words in told
+    assert message.startswith("spec.template.spec: Forbidden: updates to statefulset spec")
+    assert words in message
 
 
 def test_what_a_stateful_set_can_change_is_let_in() -> None:
@@ -91,13 +94,13 @@ def test_what_a_stateful_set_can_change_is_let_in() -> None:
 
 
 def test_a_name_too_long_is_refused_and_says_how_long_and_why() -> None:
-    told = refusal(submitted("a-quite-long-name-of-a-set"))
+    message = refusal(submitted("a-quite-long-name-of-a-set"))
 
-    assert LONG in told
-    assert "58 characters" in told
-    assert "52 leave room for the revision" in told
-    assert "the name may have 20 here" in told
-    assert refusal(submitted("a" * 60)).count("metadata.name: ") == 1, "it is said once"
+    assert LONG in message
+    assert "58 characters" in message
+    assert "52 leave room for the revision" in message
+    assert "the name may have 20 here" in message
+    assert refusal(submitted("a" * 60)).count("metadata.name: ") == 1, "only once"
 
 
 @pytest.mark.parametrize(
@@ -106,12 +109,12 @@ def test_a_name_too_long_is_refused_and_says_how_long_and_why() -> None:
         pytest.param(submitted("Store"), "metadata.name: 'Store'", id="capitals"),
         pytest.param(submitted("a.b"), "metadata.name: 'a.b'", id="dots"),
         pytest.param(
-            submitted(marks={"federation.kubernetes.io/statefulset-lb-needed": "yes"}),
+            submitted(annotations={"federation.kubernetes.io/statefulset-lb-needed": "yes"}),
             "'yes' is not 'true' or 'false'",
             id="balancers",
         ),
         pytest.param(
-            submitted(marks={"statefulsets.hanse.dev/update": "slowly"}),
+            submitted(annotations={"statefulsets.hanse.dev/update": "slowly"}),
             "'slowly' is not 'everywhere' or 'cluster-by-cluster'",
             id="update",
         ),
@@ -121,17 +124,19 @@ def test_a_name_too_long_is_refused_and_says_how_long_and_why() -> None:
             id="min over max",
         ),
         pytest.param(
-            submitted(marks={WISH: "lubeck"}), f"annotation {WISH}: JSON is malformed", id="JSON"
+            submitted(annotations={WISH: "lubeck"}),
+            f"annotation {WISH}: JSON is malformed",
+            id="JSON",
         ),
         pytest.param(
             submitted(
-                marks={WISH: '{"clusters": {"lubeck": {"minReplicas": 5, "maxReplicas": 2}}}'}
+                annotations={WISH: '{"clusters": {"lubeck": {"minReplicas": 5, "maxReplicas": 2}}}'}
             ),
             f"annotation {WISH}: of lubeck it wants at least 5 and at most 2",
             id="min over max by annotation",
         ),
         pytest.param(
-            submitted(marks={WISH: "{}"}, placement=[{"name": "lubeck", "max": 2}]),
+            submitted(annotations={WISH: "{}"}, placement=[{"name": "lubeck", "max": 2}]),
             f"annotation {WISH}: spec.placement.clusters says it already; remove one of them",
             id="wishes in two places",
         ),
@@ -155,7 +160,7 @@ def test_wishes_that_cannot_be_met_now_are_warned_of() -> None:
     assert found.warnings == ("spec.placement: 9 replicas are more than max allows, 4",)
 
     alone = {WISH: '{"clusters": {"lubeck": {"maxReplicas": 2}}}'}
-    found = verdict(submitted(replicas=9, marks=alone))
+    found = verdict(submitted(replicas=9, annotations=alone))
     assert isinstance(found, Allow)
     assert found.warnings == (f"annotation {WISH}: 9 replicas are more than max allows, 2",)
 
