@@ -74,7 +74,7 @@ async def test_a_create_is_sent_in_the_version_that_is_served() -> None:
     older = Kind("multicluster.x-k8s.io", "v1alpha1", "ServiceExport", "serviceexports")
     server = Scripted(answer({"metadata": {"name": "web", "resourceVersion": "1"}}))
     client = Client(server)
-    client.kinds.learn(ServedKinds(frozenset({older})))
+    client.rest_mapper.update(ServedKinds(frozenset({older})))
 
     await client.create(ServiceExport(metadata=Meta(name="web", namespace="shop")))
 
@@ -173,6 +173,6 @@ async def test_a_client_beside_another_does_not_wait_behind_it() -> None:
     with pytest.raises(Throttled):
         await client.read(Service, "web", "shop")
 
-    found = await client.beside().read(Service, "web", "shop")
+    found = await client.with_own_limit().read(Service, "web", "shop")
 
     assert found.name == "web"

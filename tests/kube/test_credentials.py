@@ -33,7 +33,7 @@ def write_config(file: Path, user: dict[str, Any]) -> None:
 
 
 async def token(credentials: ReloadingCredentials | Any) -> str:
-    return str((await credentials.access()).identity.token)
+    return str((await credentials.config()).identity.token)
 
 
 class TestOnVirtualTime:
@@ -73,7 +73,7 @@ class TestOnVirtualTime:
         file = tmp_path / "config"
         write_config(file, {"token": "old"})
         credentials = from_files((file,))
-        await credentials.access()
+        await credentials.config()
 
         file.write_text("{half")
         await asyncio.sleep(10)
@@ -88,13 +88,13 @@ class TestOnVirtualTime:
         file = tmp_path / "config"
         write_config(file, {"token": "old"})
         credentials = from_files((file,))
-        refused = await credentials.access()
+        refused = await credentials.config()
         write_config(file, {"token": "newer"})
 
-        renewed = await credentials.renewed(refused)
+        renewed = await credentials.refreshed(refused)
 
         assert renewed.identity.token == "newer"
-        assert await credentials.renewed(refused) is renewed
+        assert await credentials.refreshed(refused) is renewed
 
     async def test_the_pods_own_token_is_followed_through_the_kubelets_links(
         self, tmp_path: Path
@@ -109,12 +109,12 @@ class TestOnVirtualTime:
             (tmp_path / name).symlink_to(f"..data/{name}")
         variables = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "6443"}
         credentials = in_cluster(variables, tmp_path)
-        first = await credentials.access()
+        first = await credentials.config()
 
         (tmp_path / "new").symlink_to("..2")
         os.replace(tmp_path / "new", tmp_path / "..data")
         await asyncio.sleep(10)
-        second = await credentials.access()
+        second = await credentials.config()
 
         assert first.endpoint.url == "https://[fd00::1]:6443"
         assert (first.endpoint.ca, first.namespace) == (b"CA", "hanse-system")
@@ -124,11 +124,11 @@ class TestOnVirtualTime:
         file = tmp_path / "config"
         credentials = from_files((file,))
         with pytest.raises(BadCredentials, match="cannot read"):
-            await credentials.access()
+            await credentials.config()
 
         write_config(file, {"token": "there"})
         with pytest.raises(BadCredentials, match="cannot read"):
-            await credentials.access()
+            await credentials.config()
         await asyncio.sleep(5)
 
         assert await token(credentials) == "there"
@@ -163,9 +163,9 @@ async def test_what_is_there_is_found_in_kubectls_order(tmp_path: Path) -> None:
 
 async def test_nothing_found_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(BadCredentials, match=r"cannot read .*\.kube/config"):
-        await found(environment={"HOME": str(tmp_path)}).access()
+        await found(environment={"HOME": str(tmp_path)}).config()
     with pytest.raises(BadCredentials, match="set KUBECONFIG"):
-        await found(environment={"KUBECONFIG": "/none:/neither"}).access()
+        await found(environment={"KUBECONFIG": "/none:/neither"}).config()
 
 
 def program(tmp_path: Path, body: str) -> Path:
@@ -285,10 +285,10 @@ async def test_a_plugin_runs_once_for_all_and_again_when_its_time_is_up_or_it_is
     clock.skew = timedelta(seconds=-started)
     credentials = from_files((tmp_path / "config",), clock=clock)
 
-    together = await asyncio.gather(*(credentials.access() for _ in range(5)))
-    renewed = await credentials.renewed(together[0])
+    together = await asyncio.gather(*(credentials.config() for _ in range(5)))
+    renewed = await credentials.refreshed(together[0])
     clock.skew += timedelta(minutes=59, seconds=31)
-    after_its_time = await credentials.access()
+    after_its_time = await credentials.config()
 
     assert {access.identity.token for access in together} == {"1"}
     assert renewed.identity.token == "2"

@@ -94,9 +94,9 @@ async def test_the_old_form_and_the_new_one_tell_the_same() -> None:
     await refresh(newer)
     await refresh(older)
 
-    assert newer.kinds.known == older.kinds.known
-    assert newer.kinds.known is not None
-    assert {Service.kind, Node.kind, Lease.kind} <= newer.kinds.known.kinds
+    assert newer.rest_mapper.served == older.rest_mapper.served
+    assert newer.rest_mapper.served is not None
+    assert {Service.kind, Node.kind, Lease.kind} <= newer.rest_mapper.served.kinds
 
 
 async def test_a_definition_that_appears_or_goes_is_told() -> None:
@@ -119,9 +119,9 @@ async def test_a_kind_is_asked_for_in_the_version_that_is_there() -> None:
     client = Client(cluster())
     await define(client, "v1alpha1")
 
-    before = client.kinds.served_kind(ServiceExport)
+    before = client.rest_mapper.served_kind(ServiceExport)
     await refresh(client)
-    after = client.kinds.served_kind(ServiceExport)
+    after = client.rest_mapper.served_kind(ServiceExport)
 
     assert (before.version, after.version) == ("v1beta1", "v1alpha1")
     assert (await client.list(ServiceExport)).objects == ()

@@ -79,10 +79,10 @@ class Rotating(Credentials):
         self._ways = [ClientConfig(ServerEndpoint(url, ca), identity) for identity in identities]
         self.renewals = 0
 
-    async def access(self) -> ClientConfig:
+    async def config(self) -> ClientConfig:
         return self._ways[0]
 
-    async def renewed(self, refused: ClientConfig) -> ClientConfig:
+    async def refreshed(self, rejected: ClientConfig) -> ClientConfig:
         self.renewals += 1
         return self.rotate()
 

@@ -196,7 +196,7 @@ def test_a_kubeconfig_from_a_secret_uses_nothing_of_this_machine(text: bytes, fi
 async def test_a_kubeconfig_from_a_secret_may_hold_tokens_and_certificates() -> None:
     text = config({"certificate-authority-data": encoded(b"CA")}, {"token": "t0k3n"})
 
-    access = await from_secret(text, origin="member a").access()
+    access = await from_secret(text, origin="member a").config()
 
     assert (access.endpoint.ca, access.identity.token) == (b"CA", "t0k3n")
 

@@ -353,7 +353,7 @@ async def test_discovery_wakes_a_stream_that_waits_for_its_kind() -> None:
         await asyncio.sleep(60)
         server.steps = server.steps[-2:]
         asked = asyncio.get_running_loop().time()
-        client.kinds.learn(ServedKinds(frozenset({Service.kind})))
+        client.rest_mapper.update(ServedKinds(frozenset({Service.kind})))
         assert names(await listed) == ["a"]
 
     assert asyncio.get_running_loop().time() == pytest.approx(asked, abs=0.01)

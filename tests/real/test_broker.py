@@ -249,7 +249,7 @@ async def test_a_member_renews_its_own_token_and_keeps_it_in_secret_and_file(
     file = tmp_path / "broker.kubeconfig"
     file.write_bytes(fleet.broker_kubeconfig("lubeck").read_bytes())
     broker, home = from_files((file,)), from_files((fleet.folder / "lubeck.kubeconfig",))
-    old = (await broker.access()).identity.token
+    old = (await broker.config()).identity.token
     transports = HttpTransport(broker), HttpTransport(home)
     secret = SecretTokenStore(Client(transports[1]), "hanse-system", "hanse-broker", "kubeconfig")
     clock = AheadClock(timedelta(days=4))

@@ -121,7 +121,7 @@ async def test_watch_events_arrive_in_order(client: Client) -> None:
 
 async def test_a_watch_from_a_future_resource_version_sends_nothing(client: Client) -> None:
     """If this fails, servers reject such watches, and our check after an outage is obsolete."""
-    now = await client.newest(ConfigMap)
+    now = await client.current_resource_version(ConfigMap)
     ahead = requests.watch(
         ConfigMap.kind, NAMESPACE, after=str(int(now) + 10**6), lasting=timedelta(seconds=2)
     )
@@ -136,8 +136,8 @@ async def test_a_watch_from_a_future_resource_version_sends_nothing(client: Clie
 async def test_discovery_finds_kinds_and_the_version(client: Client) -> None:
     await refresh(client)
 
-    assert client.kinds.known is not None
-    assert {ConfigMap.kind, Lease.kind} <= client.kinds.known.kinds
+    assert client.rest_mapper.served is not None
+    assert {ConfigMap.kind, Lease.kind} <= client.rest_mapper.served.kinds
     assert (await server_version(client)).number >= (1, 30)
 
 

@@ -105,7 +105,7 @@ async def look_at(ways: Iterable[ClusterAccess], rights: Iterable[Right] = ()) -
 async def _look(way: ClusterAccess, rights: tuple[Right, ...]) -> Seen:
     transport = HttpTransport(way.credentials)
     try:
-        access = await way.credentials.access()
+        access = await way.credentials.config()
         version, answered, began = await _version(transport)
         now = began + (datetime.now(UTC) - began) / 2
         documents = [_read(transport, path) for path in _PATHS]

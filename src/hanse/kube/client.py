@@ -36,22 +36,22 @@ class Client:
         *,
         limit: ConcurrencyLimit | None = None,
         field_manager: str = "hanse",
-        kinds: RestMapper | None = None,
+        rest_mapper: RestMapper | None = None,
     ) -> None:
-        self.kinds = kinds or RestMapper()
+        self.rest_mapper = rest_mapper or RestMapper()
         self.supports_watch_list: bool | None = None
         """Whether the server serves WatchList; None until the first stream has tried."""
         self._transport = transport
         self._limit = limit or ConcurrencyLimit()
         self._field_manager = field_manager
 
-    def beside(self) -> "Client":
+    def with_own_limit(self) -> "Client":
         """The same server by a queue of its own, for what may not wait behind a backlog: leases."""
         return Client(
             self._transport,
             limit=ConcurrencyLimit(),
             field_manager=self._field_manager,
-            kinds=self.kinds,
+            rest_mapper=self.rest_mapper,
         )
 
     async def send(self, request: Request) -> Response:
@@ -70,13 +70,13 @@ class Client:
         return await self.send(Request("GET", path, accept=accept))
 
     async def read(self, kind: type[K], name: str, namespace: str = "") -> K:
-        served = self.kinds.served_kind(kind)
+        served = self.rest_mapper.served_kind(kind)
         response = await self.send(requests.read(served, name, namespace))
         return decode_object(response.body, kind)
 
     async def create(self, obj: K, *, dry_run: bool = False) -> K:
         kind = type(obj)
-        served = self.kinds.served_kind(kind)
+        served = self.rest_mapper.served_kind(kind)
         request = requests.create(
             served,
             obj.metadata.namespace,
@@ -95,7 +95,7 @@ class Client:
         A uid alone that is not the object's is refused as `Invalid`, with a version as `Conflict`.
         """
         request = requests.merge_patch(
-            self.kinds.served_kind(kind),
+            self.rest_mapper.served_kind(kind),
             name,
             namespace,
             change,
@@ -117,7 +117,7 @@ class Client:
     ) -> K | None:
         """Delete an object: as it is while finalizers still hold it, None when it is gone."""
         request = requests.delete(
-            self.kinds.served_kind(kind),
+            self.rest_mapper.served_kind(kind),
             name,
             namespace,
             uid=uid,
@@ -141,9 +141,9 @@ class Client:
                 continue  # the pages expired while we read them
         return await self._list_once(kind, namespace, labels, fields)
 
-    async def newest(self, kind: type[K], *, namespace: str = "") -> str:
+    async def current_resource_version(self, kind: type[K], *, namespace: str = "") -> str:
         """The server's present resourceVersion, by the smallest consistent list of a kind."""
-        served = self.kinds.served_kind(kind)
+        served = self.rest_mapper.served_kind(kind)
         response = await self.send(requests.list_page(served, namespace, limit=1))
         return decode_list_page(response.body, kind).metadata.resource_version
 
@@ -153,7 +153,7 @@ class Client:
     async def _list_once(
         self, kind: type[K], namespace: str, labels: str, fields: str
     ) -> Listed[K]:
-        served = self.kinds.served_kind(kind)
+        served = self.rest_mapper.served_kind(kind)
         objects: list[K] = []
         unreadable: list[Unreadable] = []
         after = ""

@@ -60,12 +60,12 @@ class ClientConfig(Struct, frozen=True):
 class Credentials(Protocol):
     """Where an `ClientConfig` comes from, for as long as we need one; raises `BadCredentials`."""
 
-    async def access(self) -> ClientConfig:
+    async def config(self) -> ClientConfig:
         """The way in as of now; cheap, since every request asks."""
         ...
 
-    async def renewed(self, refused: ClientConfig) -> ClientConfig:
-        """The way in after the server refused one (401); the same again if there is no other."""
+    async def refreshed(self, rejected: ClientConfig) -> ClientConfig:
+        """The way in after the server rejected one (401); the same again if there is no other."""
         ...
 
 
@@ -75,10 +75,10 @@ class StaticCredentials:
     def __init__(self, access: ClientConfig) -> None:
         self._access = access
 
-    async def access(self) -> ClientConfig:
+    async def config(self) -> ClientConfig:
         return self._access
 
-    async def renewed(self, refused: ClientConfig) -> ClientConfig:  # noqa: ARG002 - there is no other
+    async def refreshed(self, rejected: ClientConfig) -> ClientConfig:  # noqa: ARG002 - there is no other
         return self._access
 
 
@@ -92,8 +92,8 @@ class UpdatableCredentials:
         """Use these from the next request on."""
         self._access = access
 
-    async def access(self) -> ClientConfig:
+    async def config(self) -> ClientConfig:
         return self._access
 
-    async def renewed(self, refused: ClientConfig) -> ClientConfig:  # noqa: ARG002 - what came since, if any
+    async def refreshed(self, rejected: ClientConfig) -> ClientConfig:  # noqa: ARG002 - what came since, if any
         return self._access

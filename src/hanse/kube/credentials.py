@@ -55,7 +55,7 @@ class ReloadingCredentials:
         self._failure: BadCredentials | None = None
         self._fails_until = 0.0
 
-    async def access(self) -> ClientConfig:
+    async def config(self) -> ClientConfig:
         if self._access is not None and self._current(self._access):
             return self._access
         async with self._lock:
@@ -63,9 +63,9 @@ class ReloadingCredentials:
                 self._access = await self._attempted()
             return self._access
 
-    async def renewed(self, refused: ClientConfig) -> ClientConfig:
+    async def refreshed(self, rejected: ClientConfig) -> ClientConfig:
         async with self._lock:
-            if self._access is None or self._access == refused:
+            if self._access is None or self._access == rejected:
                 self._reload()
                 self._access = await self._from_resolved()
             return self._access

@@ -68,7 +68,7 @@ async def refresh(client: Client) -> DiscoveryChange:
 
     What an aggregated API serves while it is down is not known: it is taken to be as it was.
     """
-    before = client.kinds.known or ServedKinds()
+    before = client.rest_mapper.served or ServedKinds()
     core, groups = await asyncio.gather(_ask(client, "/api"), _ask(client, "/apis"))
     kinds = set(core.kinds | groups.kinds)
     stale = core.stale | groups.stale
@@ -78,7 +78,7 @@ async def refresh(client: Client) -> DiscoveryChange:
         stale |= answer.stale
     kinds |= {kind for kind in before.kinds if GroupVersion(kind.group, kind.version) in stale}
     now = ServedKinds(frozenset(kinds))
-    client.kinds.learn(now)
+    client.rest_mapper.update(now)
     return DiscoveryChange(now.kinds - before.kinds, before.kinds - now.kinds)
 
 

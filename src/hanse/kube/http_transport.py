@@ -30,20 +30,20 @@ class HttpTransport:
         self._closed = False
 
     async def send(self, request: Request) -> Response:
-        access = await self._credentials.access()
+        access = await self._credentials.config()
         response = await self._send_as(access, request)
         if response.status != 401:
             return response
-        renewed = await self._credentials.renewed(access)
+        renewed = await self._credentials.refreshed(access)
         return response if renewed == access else await self._send_as(renewed, request)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
-        access = await self._credentials.access()
+        access = await self._credentials.config()
         async with AsyncExitStack() as stack:
             connections, answer = await self._open(access, request, stack)
             if answer.status == 401:
-                renewed = await self._credentials.renewed(access)
+                renewed = await self._credentials.refreshed(access)
                 if renewed != access:
                     connections, answer = await self._open(renewed, request, stack)
             if answer.status != 200:

@@ -110,7 +110,7 @@ class LeaderElector:
     ) -> None:
         self.renewed_at: float | None = None
         """The loop's time when the last good renewal began; None while we do not lead."""
-        self._client = client.beside()
+        self._client = client.with_own_limit()
         self._namespace = namespace
         self._name = name
         self._me = identity

@@ -36,7 +36,7 @@ class LeaseObserver:
         self._beats: dict[Name, LeaseRecord] = {}
         self._blind = False
 
-    def see(self, lease: Lease, now: float) -> None:
+    def observe(self, lease: Lease, now: float) -> None:
         """Take in a lease; a changed record is a sign of life, unless nobody holds it."""
         name = (lease.metadata.namespace, lease.metadata.name)
         known = self._beats.get(name)
@@ -64,7 +64,7 @@ class LeaseObserver:
         for name, beat in self._beats.items():
             self._beats[name] = LeaseRecord(ObservedLease(beat.seen.lease, now), beat.pulse)
 
-    def lapse(self, now: float) -> tuple[Name, ...]:
+    def expire(self, now: float) -> tuple[Name, ...]:
         """Note what has lapsed by now, and say whose leases those are."""
         if self._blind:
             return ()
@@ -91,6 +91,6 @@ class LeaseObserver:
         beat = self._beats.get((namespace, name))
         return beat.pulse if beat is not None else HolderLiveness.UNKNOWN
 
-    def holder_of(self, namespace: str, name: str) -> str:
+    def holder(self, namespace: str, name: str) -> str:
         beat = self._beats.get((namespace, name))
         return beat.seen.lease.spec.holder_identity if beat and beat.seen.lease else ""

@@ -13,7 +13,7 @@ class ServedKinds(Struct, frozen=True):
 
     kinds: frozenset[Kind] = frozenset()
 
-    def version_of(self, kind: type[Object]) -> Kind | None:
+    def resolve(self, kind: type[Object]) -> Kind | None:
         """The kind in its own version if served, else in the first served fallback version."""
         for wanted in _versions(kind):
             if wanted in self.kinds:
@@ -29,20 +29,20 @@ def _versions(kind: type[Object]) -> Iterator[Kind]:
 
 
 class Notifier:
-    """Wakes everyone who waits for it, each time it is rung."""
+    """Wakes everyone who waits for it, each time it is notified."""
 
     def __init__(self) -> None:
-        self.rung = 0
+        self.notified = 0
         self._next = asyncio.Event()
 
-    def ring(self) -> None:
-        self.rung += 1
+    def notify(self) -> None:
+        self.notified += 1
         self._next.set()
         self._next = asyncio.Event()
 
-    async def since(self, rung: int) -> None:
-        """Wait until it was rung more often than that."""
-        while self.rung == rung:
+    async def wait_for_more(self, notified: int) -> None:
+        """Wait until it was notified more often than that."""
+        while self.notified == notified:
             await self._next.wait()
 
 
@@ -50,16 +50,16 @@ class RestMapper:
     """What is known of the served kinds; `changed` rings when that is another answer."""
 
     def __init__(self) -> None:
-        self.known: ServedKinds | None = None
+        self.served: ServedKinds | None = None
         self.changed = Notifier()
 
-    def learn(self, served: ServedKinds) -> None:
+    def update(self, served: ServedKinds) -> None:
         """Take in what discovery found."""
-        if served != self.known:
-            self.known = served
-            self.changed.ring()
+        if served != self.served:
+            self.served = served
+            self.changed.notify()
 
     def served_kind(self, kind: type[Object]) -> Kind:
         """The kind to ask for; what discovery did not find is asked for all the same."""
-        found = self.known.version_of(kind) if self.known is not None else None
+        found = self.served.resolve(kind) if self.served is not None else None
         return found or kind.kind

@@ -134,7 +134,7 @@ class TokenRenewer:
     async def once(self) -> None:
         """Look at what is kept, and renew it where that is due."""
         try:
-            own = (await self._credentials.access()).identity.token
+            own = (await self._credentials.config()).identity.token
             if self._life_of(own) is None:
                 return
             kept = await asyncio.gather(*(self._kept(place) for place in self._places))

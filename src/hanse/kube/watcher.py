@@ -73,7 +73,7 @@ async def list_and_watch(
     """
     stream = _Stream(client, kind, _Selection(namespace, labels, fields), random)
     while True:
-        rung = client.kinds.changed.rung
+        notified = client.rest_mapper.changed.notified
         try:
             async with aclosing(stream.once()) as events:
                 async for event in events:
@@ -81,7 +81,7 @@ async def list_and_watch(
         except NotFound:
             if stream.lost_kind():
                 yield NotServed()
-            await stream.wait_for_kind(rung)
+            await stream.wait_for_kind(notified)
         except Gone as error:
             pause = stream.start_over(error)
             if stream.expires_for_ever() and stream.goes_down(pause):
@@ -150,12 +150,12 @@ class _Stream(Generic[K]):
         self._attempt = 0 if news else self._attempt + 1
         return news
 
-    async def wait_for_kind(self, rung: int) -> None:
-        """Wait for discovery to find something new since `rung`, or for the time to look again."""
+    async def wait_for_kind(self, notified: int) -> None:
+        """Wait until discovery notifies again, or for the backoff of kinds that are not served."""
         pause = ABSENT.delay(self._attempt, self._random)
         try:
             async with asyncio.timeout(pause.total_seconds()):
-                await self._client.kinds.changed.since(rung)
+                await self._client.rest_mapper.changed.wait_for_more(notified)
         except TimeoutError:
             return
 
@@ -219,7 +219,9 @@ class _Stream(Generic[K]):
 
     async def _check_history(self) -> None:
         """A server restored from a backup would let us wait in silence for what is its future."""
-        newest = await self._client.newest(self._kind, namespace=self._selection.namespace)
+        newest = await self._client.current_resource_version(
+            self._kind, namespace=self._selection.namespace
+        )
         self._no_older(newest)
         self._doubtful = False
 
@@ -228,7 +230,7 @@ class _Stream(Generic[K]):
             raise Gone(Status(410, "Expired", "the server went back to an earlier state"))
 
     def _request(self, lasting: timedelta) -> Request:
-        served, chosen = self._client.kinds.served_kind(self._kind), self._selection
+        served, chosen = self._client.rest_mapper.served_kind(self._kind), self._selection
         if not self._after:
             return requests.watch_list(
                 served,

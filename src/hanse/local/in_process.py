@@ -77,11 +77,11 @@ class UrlTransport:
 
     async def _authenticated(self) -> tuple[Api, User]:
         """The API and user of the current credentials; they are renewed once after a rejection."""
-        access = await self._credentials.access()
+        access = await self._credentials.config()
         try:
             return self._authenticate(access)
         except StatusError:
-            renewed = await self._credentials.renewed(access)
+            renewed = await self._credentials.refreshed(access)
             if renewed == access:
                 raise
             return self._authenticate(renewed)

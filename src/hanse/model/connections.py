@@ -42,16 +42,16 @@ class ClusterConnection(Struct, frozen=True):
     credentials: ServerCredentials | KubeconfigCredentials
     field: str = ""
     """The field by which people named it, for messages."""
-    stands: bool = False
+    runs_election: bool = False
     """Whether we stand for election in it."""
-    rivals: tuple[ClusterId, ...] = ()
+    preferred_leaders: tuple[ClusterId, ...] = ()
     """The supervisors that should lead it rather than we: each is given a little time."""
 
 
 class LeavingCluster(Struct, frozen=True):
     """A cluster that is named no longer, and not left yet: the way by which it is."""
 
-    way: ClusterConnection
+    connection: ClusterConnection
 
 
 class ReleasedCluster(Struct, frozen=True):

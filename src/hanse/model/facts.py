@@ -91,7 +91,7 @@ class ClusterAbandoned(Fact, frozen=True):
 class InvalidConnection(Fact, frozen=True):
     """A cluster that somebody named and that we cannot go to, or not by what they changed."""
 
-    guide: str
+    source: str
     cluster: ClusterId
     field: str
     """What to mend, as people wrote it: `spec.members[1].secret`."""
@@ -100,7 +100,7 @@ class InvalidConnection(Fact, frozen=True):
 
     @property
     def key(self) -> tuple[str, ClusterId]:
-        return (self.guide, self.cluster)
+        return (self.source, self.cluster)
 
 
 class KindServed(Fact, frozen=True):

@@ -67,7 +67,7 @@ class ClusterClient(Client):
     def __init__(self, transport: Transport, random: Random | None = None) -> None:
         super().__init__(transport)
         self._random = random or Random()  # noqa: S311 - spreads retries, guards nothing
-        self._priority = self.beside()
+        self._priority = self.with_own_limit()
 
     def list_and_watch(
         self, kind: type[K], *, namespace: str, labels: str, fields: str
@@ -98,7 +98,7 @@ class ClusterClient(Client):
         """Refresh until discovery names a CRD's kinds, which it does a moment after the CRD."""
         for _ in range(DISCOVERY_ATTEMPTS if definition.established else 1):
             await self._refresh_kinds()
-            known = self.kinds.known
+            known = self.rest_mapper.served
             if known is None or definition.served_kinds <= known.kinds:
                 return
             await asyncio.sleep(DISCOVERY_LAG.total_seconds())

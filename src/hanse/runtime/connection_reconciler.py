@@ -132,7 +132,7 @@ class ConnectionReconciler:
 
     def enqueue(self) -> None:
         """Reconcile soon: for changes that no source sees, as whether this replica is active."""
-        self._changed.ring()
+        self._changed.notify()
 
     def _on_change(self, change: Change) -> None:
         match change:
@@ -148,13 +148,13 @@ class ConnectionReconciler:
 
     async def _run(self, group: asyncio.TaskGroup) -> None:
         while True:
-            seen = self._changed.rung
+            seen = self._changed.notified
             if self._reconciler.active:
                 await self._reconcile(group)
             else:
                 for member in self._elections.members:
                     await self._elections.resign(member)
-            await self._changed.since(seen)
+            await self._changed.wait_for_more(seen)
             await asyncio.sleep(0)  # so that changes that come together are handled once
 
     async def _reconcile(self, group: asyncio.TaskGroup) -> None:
@@ -210,7 +210,9 @@ class ConnectionReconciler:
         try:
             for watch in source.watches:
                 if watch.role is Role.LOCAL and watch.kind in source.source_kinds:
-                    await self._local_client.newest(watch.kind, namespace=watch.namespace)
+                    await self._local_client.current_resource_version(
+                        watch.kind, namespace=watch.namespace
+                    )
         except KubeError:
             return False
         return True
@@ -252,8 +254,10 @@ class ConnectionReconciler:
         local = {Role.LOCAL} if cluster == self._informers.local else set()
         if known.roles != desired.roles | led | local:
             self._informers.set_roles(cluster, desired.roles | led | local)
-        if desired.stands:
-            self._elections.contend(cluster, managed.client, lambda: managed.desired.rivals)
+        if desired.runs_election:
+            self._elections.contend(
+                cluster, managed.client, lambda: managed.desired.preferred_leaders
+            )
         elif cluster in self._elections.members:
             await self._elections.resign(cluster)
 

@@ -99,7 +99,7 @@ def merge_connections(
             merged[cluster] = replace(
                 first,
                 roles=first.roles | connection.roles,
-                stands=first.stands or connection.stands,
+                runs_election=first.runs_election or connection.runs_election,
             )
     return merged
 

@@ -27,7 +27,7 @@ class HeartbeatLease:
         clock: Clock,
         duration: Callable[[], timedelta],
     ) -> None:
-        self._client = client.beside()
+        self._client = client.with_own_limit()
         self._namespace = namespace
         self._cluster = cluster
         self._clock = clock

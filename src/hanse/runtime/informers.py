@@ -156,7 +156,7 @@ class ClusterInformers:
         while any(
             i.store.lists <= n and i.open and i.served is not False for i, n in before.items()
         ):
-            await self._listed.since(self._listed.rung)
+            await self._listed.wait_for_more(self._listed.notified)
 
     def _close_replaced(self, api: Api) -> None:
         """Close an API in the background; before we run, `close` does."""
@@ -240,7 +240,7 @@ class ClusterInformers:
     def _stop_informer(self, connection: Connection, scope: Scope) -> None:
         informer = connection.informers.pop(scope)
         informer.open = False
-        self._listed.ring()  # nobody waits for its list any longer
+        self._listed.notify()  # nobody waits for its list any longer
         place = (connection.cluster, scope.kind.kind)
         self.stores[place].remove(informer.store)
         if not self.stores[place]:
@@ -285,7 +285,7 @@ class ClusterInformers:
         recovering = informer.error is not None or not informer.synced
         changes = informer.take(event)
         if isinstance(event, Listed | NotServed):
-            self._listed.ring()
+            self._listed.notify()
         if recovering or not isinstance(event, Applied | Deleted):
             self._update_served(connection, informer)
             self._update_state(connection)

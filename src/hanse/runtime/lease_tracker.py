@@ -32,7 +32,7 @@ class LeaseTracker:
             case ObjectChange(where, before, after) if isinstance(change.object, Lease):
                 heartbeats = self._heartbeats.setdefault(where, LeaseObserver())
                 if isinstance(after, Lease):
-                    heartbeats.see(after, _now())
+                    heartbeats.observe(after, _now())
                     self._publish(where, after)
                 elif isinstance(before, Lease):
                     meta = before.metadata
@@ -89,7 +89,7 @@ class LeaseTracker:
         if answered_at - due > LATE_ANSWER:
             heartbeats.mark_unreachable()
             heartbeats.mark_reachable(answered_at)
-        return heartbeats.lapse(answered_at)
+        return heartbeats.expire(answered_at)
 
     def _publish(self, where: ClusterId, lease: Lease) -> None:
         namespace, name = lease.metadata.namespace, lease.metadata.name

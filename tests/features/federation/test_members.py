@@ -60,7 +60,7 @@ def test_every_member_has_a_connection_and_the_local_one_needs_no_secret() -> No
     assert isinstance(local_objects, ClusterConnection)
     assert isinstance(bergen, ClusterConnection)
     assert bergen.credentials == ServerCredentials("https://bergen.example:6443", PEM, "hush")
-    assert (bergen.roles, bergen.stands) == (frozenset({Role.MEMBER}), True)
+    assert (bergen.roles, bergen.runs_election) == (frozenset({Role.MEMBER}), True)
 
 
 def test_a_cluster_that_is_no_supervisor_has_no_connections() -> None:
@@ -151,7 +151,7 @@ def test_supervisors_agree_on_who_leads_whom_and_share_children_evenly(
         snapshot_ = snapshot(FEATURE, local, states, {**claims, local: local_objects})
         for way in connection_intents(snapshot_):
             assert isinstance(way, ClusterConnection)
-            if not way.rivals:
+            if not way.preferred_leaders:
                 first.setdefault(way.cluster, []).append(local)
 
     assert {c: len(leaders) for c, leaders in first.items()} == dict.fromkeys(names, 1)

@@ -129,7 +129,7 @@ async def test_an_agent_reads_its_way_to_the_broker_from_the_secret() -> None:
     secret = broker_secret("lubeck", HOME, way)
 
     text = base64.b64decode(secret.wire["data"]["kubeconfig"])
-    access = await from_secret(text, origin="secret").access()
+    access = await from_secret(text, origin="secret").config()
     assert access.endpoint.url == "https://broker:6443"
     assert access.endpoint.server_name == "broker"
     assert access.identity.token == "the token"

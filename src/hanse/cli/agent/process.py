@@ -112,7 +112,7 @@ async def run_agent(
 
 async def _readable(found: Credentials) -> Credentials:
     try:
-        await found.access()
+        await found.config()
     except BadCredentials as error:
         raise bad_credentials(error) from None
     return found

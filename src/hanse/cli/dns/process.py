@@ -137,7 +137,7 @@ async def _join(
     informers: ClusterInformers, name: ClusterId, role: Role, way: Credentials, random: Random
 ) -> None:
     try:
-        await way.access()
+        await way.config()
     except BadCredentials as error:
         raise bad_credentials(error) from None
     informers.join(name, {role}, ClusterClient(HttpTransport(way), random))

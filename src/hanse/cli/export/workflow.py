@@ -91,7 +91,7 @@ def document(result: Result) -> dict[str, Any]:
 async def export(wish: Exporting) -> Result:
     """Make the export and, if asked to, wait for how it stands; raises what keeps it from that."""
     async with reached(wish.way) as client:
-        access = await wish.way.credentials.access()
+        access = await wish.way.credentials.config()
         place = (wish.service, wish.namespace or access.namespace or "default")
         await _check(client, wish, *place)
         fresh = await _offer(client, wish, *place)
@@ -106,7 +106,10 @@ async def _check(client: Client, wish: Exporting, name: str, namespace: str) -> 
     if (namespace, name) == API_SERVER:
         raise Oops(f"{NEVER_EXPORTED}; name another than {namespace}/{name}")
     await refresh(client)
-    if client.kinds.known is not None and client.kinds.known.version_of(ServiceExport) is None:
+    if (
+        client.rest_mapper.served is not None
+        and client.rest_mapper.served.resolve(ServiceExport) is None
+    ):
         raise Trouble(
             f"{where} does not know ServiceExports; let it join first: "
             f"hanse join --broker CONTEXT --cluster-id ID --context {where}"

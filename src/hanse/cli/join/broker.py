@@ -147,7 +147,7 @@ async def _secret(
     member: Client, broker: Client, wish: Joining, *, dry_run: bool
 ) -> tuple[Manifest, ...]:
     """The Secret to write: none where the one that stands will do for long enough."""
-    endpoint = (await wish.broker.credentials.access()).endpoint
+    endpoint = (await wish.broker.credentials.config()).endpoint
     endpoint = replace(endpoint, url=wish.server or endpoint.url, proxy="")
     if await _still_good(member, endpoint, wish):
         return ()
@@ -163,7 +163,7 @@ async def _still_good(member: Client, endpoint: ServerEndpoint, wish: Joining) -
     try:
         secret = await member.read(Secret, manifests.BROKER_SECRET, SYSTEM_NAMESPACE)
         text = secret.data.get(manifests.KUBECONFIG, b"")
-        access = await credentials.from_secret(text, origin=manifests.BROKER_SECRET).access()
+        access = await credentials.from_secret(text, origin=manifests.BROKER_SECRET).config()
     except (NotFound, BadCredentials):
         return False
     if access.endpoint != endpoint or access.namespace != wish.home:
@@ -176,7 +176,7 @@ async def _still_good(member: Client, endpoint: ServerEndpoint, wish: Joining) -
 
 async def _admits(wish: Joining, identity: Identity) -> bool:
     """Whether the broker still knows a token; asked by our own way, as the agent's may differ."""
-    endpoint = (await wish.broker.credentials.access()).endpoint
+    endpoint = (await wish.broker.credentials.config()).endpoint
     client = Client(HttpTransport(StaticCredentials(ClientConfig(endpoint, identity))))
     try:
         await client.read(Lease, wish.cluster, wish.home)

@@ -211,7 +211,7 @@ async def _members(others: Sequence[Party], wish: Membership) -> dict[str, Membe
 
 
 async def _server(wish: Membership) -> str:
-    endpoint = (await wish.member.credentials.access()).endpoint
+    endpoint = (await wish.member.credentials.config()).endpoint
     server = wish.server or endpoint.url
     if why := server_url_error(server):
         raise Oops(f"--server {server!r} {why}")
@@ -222,7 +222,7 @@ async def _credentials(
     member: Client, others: Sequence[Party], wish: Membership, *, dry_run: bool
 ) -> tuple[Manifest, ...]:
     """The member's Secret for supervisors: none where theirs will all do for long enough."""
-    endpoint = (await wish.member.credentials.access()).endpoint
+    endpoint = (await wish.member.credentials.config()).endpoint
     name = manifests.secret_name(wish.cluster)
     if others and all([await _still_good(p.client, name, endpoint, wish) for p in others]):
         return ()
@@ -278,7 +278,7 @@ async def _copy(
             return (manifests.member_secret(member.cluster_id, token, found.data.get(CA, b"")),)
     for party in others:
         if (await claimed(party.client)).get(CLUSTER_ID) == member.cluster_id:
-            ca = (await party.way.credentials.access()).endpoint.ca
+            ca = (await party.way.credentials.config()).endpoint.ca
             token = "" if dry_run else await _token(party.client, wish)
             return (manifests.member_secret(member.cluster_id, token, ca),)
     return ()

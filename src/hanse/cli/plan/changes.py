@@ -140,7 +140,7 @@ async def _lease(member: ClusterId, way: ClusterAccess) -> LeaseSpec:
 
 
 async def _tried(home: ClusterAccess, documents: Sequence[Document]) -> list[Tried]:
-    access = await home.credentials.access()
+    access = await home.credentials.config()
     client = Client(HttpTransport(home.credentials))
     try:
         return await try_all(client, documents, access.namespace or "default")

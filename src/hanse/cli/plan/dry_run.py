@@ -33,7 +33,7 @@ class Tried(Struct, frozen=True):
 async def try_all(client: Client, documents: Iterable[Document], namespace: str) -> list[Tried]:
     """Ask a cluster about each document in turn; nothing is written."""
     await refresh(client)
-    served = client.kinds.known
+    served = client.rest_mapper.served
     kinds = {(one.api_version, one.name): one for one in (served.kinds if served else ())}
     wanted = tuple(documents)
     coming = {one.name for one in wanted if one.wire["kind"] == "Namespace"}

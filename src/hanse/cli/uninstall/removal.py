@@ -74,7 +74,7 @@ class Remains(Struct, frozen=True):
 async def remains_in(client: Client, *, definitions: bool) -> Remains:
     """Look for everything of ours in a cluster."""
     await refresh(client)
-    served = client.kinds.known
+    served = client.rest_mapper.served
     assert served is not None, "discovery has just answered"
     kinds = _once(served.kinds)
     ours = await _ours(client)

@@ -156,8 +156,9 @@ def _member_connection(
         frozenset({Role.MEMBER}),
         ServerCredentials(member.server, data.get(CA, b""), token),
         field=field,
-        stands=claims is None or claims.cluster_id in ("", cluster),  # never lead another cluster
-        rivals=preference[: preference.index(snapshot.local)]
+        runs_election=claims is None
+        or claims.cluster_id in ("", cluster),  # never lead another cluster
+        preferred_leaders=preference[: preference.index(snapshot.local)]
         if snapshot.local in preference
         else preference,
     )
