@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from msgspec import Struct
 
-from hanse.features.federated.merge import Number, named
+from hanse.features.federated.merge import Number, name_ports
 from hanse.features.federated.names import DOMAIN
 from hanse.features.federated.records import Backends, MemberPort
 from hanse.model.kinds.core import LoadBalancerIngress, Node, Service
@@ -100,7 +100,8 @@ def native_ports(native: NativeService) -> tuple[MemberPort, ...]:
         port = MemberPort(port=p.port, name=p.name, protocol=p.protocol)
         ports.setdefault((p.protocol, p.port), port)
     return tuple(
-        MemberPort(port=p.port, name=p.name, protocol=p.protocol) for p in named(ports.values())
+        MemberPort(port=p.port, name=p.name, protocol=p.protocol)
+        for p in name_ports(ports.values())
     )
 
 

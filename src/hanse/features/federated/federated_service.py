@@ -19,7 +19,6 @@ from hanse.features.federated.members import (
     has_left,
     is_led,
     list_records,
-    serves,
     unreadable_members,
 )
 from hanse.features.federated.merge import MergedService, merge_members
@@ -178,9 +177,9 @@ def _objects(
     )
     for endpoint_slice in state.all_slices:
         yield endpoint_slice, 1, {member, endpoint_slice.metadata.annotations[CLUSTER]}
-    if external.hostname and targets and serves(member, DNSEndpoint, snapshot):
+    if external.hostname and targets and snapshot.serves(member, DNSEndpoint):
         yield dns_endpoint(federated, external.hostname, targets), 1, {member}
-    kinds = [kind for kind in (ClusterGroup, Group) if serves(member, kind, snapshot)]
+    kinds = [kind for kind in (ClusterGroup, Group) if snapshot.serves(member, kind)]
     for group in _address_groups(federated, slice_addresses(state.all_slices), kinds):
         yield group, 1, {member}
 

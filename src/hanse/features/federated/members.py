@@ -7,7 +7,7 @@ from hanse.features.federated.names import SERVICE_TOPIC, member_topic
 from hanse.features.federated.records import BY_SERVICE, StoredRecord, has_newer_schema, read_record
 from hanse.model.facts import ClusterDeparted, ClusterState, Phase, Role
 from hanse.model.kinds.core import ConfigMap
-from hanse.model.objects import ClusterId, Object
+from hanse.model.objects import ClusterId
 from hanse.model.plan import Key
 from hanse.model.snapshot import Snapshot
 
@@ -72,11 +72,6 @@ def unreadable_members(federated: FederatedName, snapshot: Snapshot) -> frozense
         for configmap in snapshot.by(member, BY_SERVICE, str(federated))
         if has_newer_schema(configmap)
     )
-
-
-def serves(member: ClusterId, kind: type[Object], snapshot: Snapshot) -> bool:
-    """Whether a member serves a kind that need not be installed."""
-    return snapshot.serves(member, kind) is True
 
 
 def service_key(federated: FederatedName, member: ClusterId) -> Key:

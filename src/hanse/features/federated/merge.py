@@ -46,7 +46,7 @@ def merge_members(origins: Iterable[Origin]) -> MergedService:
         for port in origin.ports:
             protocols.setdefault(port.port, (set(), origin))[0].add(port.protocol)
             ports.setdefault((port.protocol, port.port), port)
-    return MergedService(named(ports.values()), tuple(members), left_out)
+    return MergedService(name_ports(ports.values()), tuple(members), left_out)
 
 
 def _protocol_conflict(
@@ -66,13 +66,13 @@ def _protocol_conflict(
     return ""
 
 
-def named(ports: Iterable[MemberPort]) -> tuple[ServicePort, ...]:
-    """Ports with names that are unique and that every API server takes; a single one needs none."""
-    several = [port if is_label(port.name) else replace(port, name="") for port in ports]
+def name_ports(ports: Iterable[MemberPort]) -> tuple[ServicePort, ...]:
+    """The ports with unique, valid names, sorted by number; a single port needs none."""
+    candidates = [port if is_label(port.name) else replace(port, name="") for port in ports]
     taken: set[str] = set()
     named: list[ServicePort] = []
-    for port in several:
-        name = port.name if len(several) == 1 else _free_name(port, taken)
+    for port in candidates:
+        name = port.name if len(candidates) == 1 else _unique_name(port, taken)
         taken.add(name)
         named.append(
             ServicePort(
@@ -82,11 +82,11 @@ def named(ports: Iterable[MemberPort]) -> tuple[ServicePort, ...]:
     return tuple(sorted(named, key=lambda p: (p.port, p.protocol)))
 
 
-def _free_name(port: MemberPort, taken: set[str]) -> str:
-    """A name that no port before has: its own, else one with its protocol and number."""
+def _unique_name(port: MemberPort, taken: set[str]) -> str:
+    """A name that no earlier port has: its own, else one with its protocol and number."""
     plain = default_port_name(port.protocol, port.port)
     if port.name and port.name not in taken:
         return port.name
     room = MAX_PORT_NAME_LENGTH - len(plain) - 1
-    wished = f"{port.name[:room].rstrip('-')}-{plain}" if port.name else plain
-    return unused_port_name(wished, taken)
+    preferred = f"{port.name[:room].rstrip('-')}-{plain}" if port.name else plain
+    return unused_port_name(preferred, taken)

@@ -15,7 +15,7 @@ from hanse.model.kinds.clusterprofile import (
     ProfileProperty,
 )
 from hanse.model.kinds.federation import CLUSTER_ID, CLUSTER_SET, SYSTEM
-from hanse.model.objects import ClusterId, Meta, Object
+from hanse.model.objects import ClusterId, Meta
 from hanse.model.plan import Desired, Plan
 from hanse.model.snapshot import Snapshot
 
@@ -28,7 +28,7 @@ _PROPERTIES = {CLUSTER_ID: about.CLUSTER_ID, CLUSTER_SET: about.CLUSTER_SET}
 
 def plan_properties(snapshot: Snapshot) -> Plan:
     """A ClusterProperty beside each well-known ClusterClaim."""
-    if not _is_served(snapshot, ClusterProperty):
+    if not snapshot.serves(snapshot.local, ClusterProperty):
         return Plan()
     claims = claim_values(snapshot.local, snapshot)
     return Plan(
@@ -55,7 +55,9 @@ def known_clusters(snapshot: Snapshot) -> tuple[ClusterId, ...]:
 
 def plan_profile(cluster: ClusterId, snapshot: Snapshot) -> Plan:
     """The profile of one cluster, for as long as it is in the federation."""
-    if not _is_served(snapshot, ClusterProfile) or cluster not in known_clusters(snapshot):
+    if not snapshot.serves(snapshot.local, ClusterProfile) or cluster not in known_clusters(
+        snapshot
+    ):
         return Plan()
     meta = Meta(name=cluster, namespace=SYSTEM, labels={MANAGER_LABEL: MANAGER})
     current = snapshot.get(snapshot.local, ClusterProfile, cluster, SYSTEM)
@@ -93,7 +95,3 @@ def _health_conditions(cluster: ClusterId, snapshot: Snapshot) -> tuple[Conditio
     if reachable:
         return (condition(HEALTHY, True, "Healthy"),)
     return (condition(HEALTHY, False, "Unreachable", reason or "it does not answer"),)
-
-
-def _is_served(snapshot: Snapshot, kind: type[Object]) -> bool:
-    return snapshot.serves(snapshot.local, kind) is True

@@ -56,7 +56,7 @@ def _age(federation: Federation) -> tuple[str, str]:
 
 def connection_intents(snapshot: Snapshot) -> tuple[ConnectionIntent, ...]:
     """The connections that this agent should have: to every member, if it is a supervisor."""
-    if _is_unserved(snapshot):
+    if snapshot.serves(snapshot.local, Federation) is False:
         return tuple(_keep_connections(snapshot))
     federation = current_federation(snapshot)
     claims = read_claims(snapshot, snapshot.local)
@@ -109,11 +109,6 @@ def abandoned_clusters(federation: Federation) -> tuple[ClusterId, ...]:
     """The clusters in the annotation `hanse.dev/abandoned`."""
     value = federation.metadata.annotations.get(ABANDONED, "")
     return tuple(name.strip() for name in value.split(",") if name.strip())
-
-
-def _is_unserved(snapshot: Snapshot) -> bool:
-    """Whether this cluster is known not to serve the kind Federation."""
-    return snapshot.serves(snapshot.local, Federation) is False
 
 
 def _keep_connections(snapshot: Snapshot) -> Iterator[InvalidConnection]:

@@ -42,7 +42,7 @@ class ClusterClaimWebhook:
             return _review_second_id(review, after, snapshot)
         if before == after or _is_redundant(review, before, snapshot):
             return Allow()
-        if _is_unlisted(snapshot):
+        if not snapshot.listed_or_unserved(snapshot.local, Federation):
             return _UNLISTED
         federation = current_federation(snapshot)
         if federation is None:
@@ -59,7 +59,9 @@ class FederationWebhook:
     asks = (WebhookRule((GROUP,), (Federation.kind.plural,), ("CREATE", "UPDATE")),)
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
-        if review.operation == "CREATE" and _is_unlisted(snapshot):
+        if review.operation == "CREATE" and not snapshot.listed_or_unserved(
+            snapshot.local, Federation
+        ):
             return _UNLISTED
         current = current_federation(snapshot)
         if (
@@ -136,11 +138,6 @@ def _claimed_id(review: AdmissionRequest, wire: Wire) -> str | None:
         return str(wire.get("value", "")) if subject == CLUSTER_ID else None
     spec = wire.get("spec") or {}
     return str(spec.get("value", "")) if name == about.CLUSTER_ID else None
-
-
-def _is_unlisted(snapshot: Snapshot) -> bool:
-    """Whether the Federations of this cluster are served and not listed yet."""
-    return not snapshot.listed_or_unserved(snapshot.local, Federation)
 
 
 WEBHOOKS = (ClusterClaimWebhook(), FederationWebhook())

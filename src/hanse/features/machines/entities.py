@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from hanse.features.machines.machine import Machine, Source, parse_machine, parse_service_tags
 from hanse.features.machines.names import MACHINE_LABEL, SERVICE_LABEL
-from hanse.features.machines.service import list_machines, union
+from hanse.features.machines.service import list_machines, union_ports
 from hanse.model.kinds.antrea import (
     EntityEndpoint,
     EntityPort,
@@ -64,7 +64,7 @@ def service_entity(name: str, namespace: str, snapshot: Snapshot) -> ExternalEnt
             endpoints=endpoints,
             ports=tuple(
                 EntityPort(protocol=p.protocol, port=p.port, name=p.name)
-                for p in union(m.tags.ports for m in machines)
+                for p in union_ports(m.tags.ports for m in machines)
             ),
             external_node=EXTERNAL_NODE,
         ),

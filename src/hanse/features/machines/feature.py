@@ -57,7 +57,7 @@ class Machines:
                 return ()
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
-        entities = _serves_entities(snapshot)
+        entities = snapshot.serves(snapshot.local, ExternalEntity) is True
         if key.topic != SERVICE_TOPIC:
             return self._machine_plan(key, snapshot, entities=entities)
         plan = plan_service(key, snapshot)
@@ -123,7 +123,3 @@ def _all_keys(snapshot: Snapshot) -> set[Key]:
         for source in snapshot.all(snapshot.local, kind)
         for key in _source_keys(source)
     }
-
-
-def _serves_entities(snapshot: Snapshot) -> bool:
-    return snapshot.serves(snapshot.local, ExternalEntity) is True

@@ -51,7 +51,7 @@ def plan_service(key: Key, snapshot: Snapshot) -> Plan:
     current = snapshot.get(snapshot.local, Service, key.name, key.namespace)
     if not machines:
         return name_conflict_plan(current, "", snapshot)
-    ports = union(m.tags.ports for m in machines)
+    ports = union_ports(m.tags.ports for m in machines)
     if current is not None and _must_be_recreated(current, ports):
         return Plan()  # nothing desired: the Service is deleted, and created by the next plan
     running = [m.machine for m in machines if m.machine.running]
@@ -70,11 +70,11 @@ def plan_service(key: Key, snapshot: Snapshot) -> Plan:
     )
 
 
-def union(several: Iterable[Sequence[Port]]) -> tuple[Port, ...]:
-    """All ports by protocol and number, with names that are unique; the first one's name counts."""
+def union_ports(port_lists: Iterable[Sequence[Port]]) -> tuple[Port, ...]:
+    """All ports by protocol and number, with unique names; the first machine's name counts."""
     ports: dict[tuple[str, int], Port] = {}
-    for offered in several:
-        for port in offered:
+    for port_list in port_lists:
+        for port in port_list:
             ports.setdefault((port.protocol, port.port), port)
     if len(ports) == 1:
         return tuple(ports.values())

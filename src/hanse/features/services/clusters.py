@@ -64,14 +64,14 @@ def source_cluster(endpoint_slice: EndpointSlice) -> ClusterId:
     return endpoint_slice.metadata.labels.get(SOURCE_CLUSTER, "")
 
 
-def alive_for_all(
+def alive_slices(
     slices: Iterable[EndpointSlice], snapshot: Snapshot, broker: ClusterId, broker_namespace: str
 ) -> list[EndpointSlice]:
     """The slices whose cluster every agent considers alive, so that all agents agree."""
     return [s for s in slices if is_alive(source_cluster(s), snapshot, broker, broker_namespace)]
 
 
-def alive_for_us(
+def local_or_alive_slices(
     slices: Iterable[EndpointSlice], snapshot: Snapshot, broker: ClusterId, broker_namespace: str
 ) -> list[EndpointSlice]:
     """The slices whose cluster this agent considers alive: its own always is."""

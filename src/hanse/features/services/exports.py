@@ -7,13 +7,13 @@ from msgspec.structs import replace
 
 from hanse.features.services.clusters import (
     BACKENDS,
-    alive_for_us,
     cluster_settings,
     disallowed_addresses,
     disallowed_message,
     drop_disallowed,
     joined_clusters,
     list_published_slices,
+    local_or_alive_slices,
     source_cluster,
 )
 from hanse.features.services.globalnet import ReachableBackends, reachable_backends
@@ -146,7 +146,7 @@ def _export_state(
     record = build_record(export, service, snapshot.local)
     rules = clusterset_spec(snapshot, broker)
     others = [s for s in published if source_cluster(s) != snapshot.local]
-    known = read_exports(alive_for_us(others, snapshot, broker, broker_namespace)).records
+    known = read_exports(local_or_alive_slices(others, snapshot, broker, broker_namespace)).records
     merged = merge_exports([record, *known], rules.profile)
     assert merged is not None, "at least one record makes an import"
     pods = list(snapshot.by(snapshot.local, BACKENDS, f"{record.namespace}/{record.name}"))

@@ -7,13 +7,13 @@ from msgspec.structs import replace
 
 from hanse.features.services.clusters import (
     IMPORTED,
-    alive_for_all,
-    alive_for_us,
+    alive_slices,
     cluster_settings,
     disallowed_addresses,
     disallowed_message,
     drop_disallowed,
     list_published_slices,
+    local_or_alive_slices,
     source_cluster,
 )
 from hanse.features.services.legacy import with_legacy_imports
@@ -72,7 +72,7 @@ def plan_import(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     found = with_legacy_imports(
         list_published_slices(key, snapshot, broker), key, snapshot, broker, broker_namespace
     )
-    slices = alive_for_us(found, snapshot, broker, broker_namespace)
+    slices = local_or_alive_slices(found, snapshot, broker, broker_namespace)
     exports = read_exports(slices)
     merged = merge_exports(exports.records, rules.profile)
     objects: list[Object] = []
@@ -92,7 +92,7 @@ def plan_aggregate(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     if broker is None:
         return Plan()
     exports = read_exports(
-        alive_for_all(
+        alive_slices(
             list_published_slices(key, snapshot, broker), snapshot, broker, broker_namespace
         )
     )

@@ -54,7 +54,7 @@ def merge_exports(records: Iterable[ExportRecord], profile: Profile) -> MergedIm
     if any(_merged_fields(r) != _merged_fields(oldest) for r in admitted):
         _add_port_conflicts(admitted, conflicts, profile)
         _add_field_conflicts(admitted, conflicts)
-    ports = _intersect_ports(admitted) if profile == "lighthouse" else _union(admitted)
+    ports = _intersect_ports(admitted) if profile == "lighthouse" else _union_ports(admitted)
     return MergedImport(
         type=oldest.type,
         ports=ports,
@@ -77,27 +77,27 @@ def _intersect_ports(records: Sequence[ExportRecord]) -> tuple[ImportedPort, ...
     return tuple(port for port in records[0].ports if port in common)
 
 
-def _union(records: Sequence[ExportRecord]) -> tuple[ImportedPort, ...]:
-    """Every cluster's ports, the oldest first; neither a name nor a number stands twice.
+def _union_ports(records: Sequence[ExportRecord]) -> tuple[ImportedPort, ...]:
+    """The ports of all clusters, oldest export first, with unique names and numbers.
 
-    Of several ports each needs a name, or no Service could have them.
+    Each of several ports gets a name, which a Service requires.
     """
-    ports = _distinct(port for record in records for port in record.ports)
+    ports = _distinct_ports(port for record in records for port in record.ports)
     if len(ports) <= 1 or all(port.name for port in ports):
         return ports
-    return _distinct(_named(port) for record in records for port in record.ports)
+    return _distinct_ports(_with_name(port) for record in records for port in record.ports)
 
 
-def _named(port: ImportedPort) -> ImportedPort:
+def _with_name(port: ImportedPort) -> ImportedPort:
     return port if port.name else replace(port, name=default_port_name(port.protocol, port.port))
 
 
-def _distinct(told: Iterable[ImportedPort]) -> tuple[ImportedPort, ...]:
-    """Each port but those whose name or number an earlier one has."""
+def _distinct_ports(candidates: Iterable[ImportedPort]) -> tuple[ImportedPort, ...]:
+    """The ports without those whose name or number an earlier one has."""
     ports: list[ImportedPort] = []
     names: set[str] = set()
     numbers: set[tuple[str, int]] = set()
-    for port in told:
+    for port in candidates:
         number = (port.protocol, port.port)
         if port.name not in names and number not in numbers:
             ports.append(port)
