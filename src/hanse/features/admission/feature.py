@@ -37,7 +37,7 @@ AGENT = {"app.kubernetes.io/name": "hanse-agent"}
 """The label of the agent's pods."""
 
 ANSWER_MAX_AGE = timedelta(minutes=1)
-"""How long an issued certificate may be used; a Secret deleted later gets a new one."""
+"""How long an issued certificate may take to be written; a Secret deleted later gets a new one."""
 
 KEY = Key("webhooks")
 _CONFIGURATIONS = (ValidatingWebhookConfiguration, MutatingWebhookConfiguration)

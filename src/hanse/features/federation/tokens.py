@@ -24,7 +24,7 @@ PROVIDER = "token"
 """The provider that requests a token of an account in a member: answers `token`."""
 
 ANSWER_MAX_AGE = timedelta(minutes=1)
-"""How long a new token may be used after it was issued to us."""
+"""How long an issued token may take to be written to the Secret."""
 
 RETRY_AFTER = timedelta(minutes=10)
 """When to try again after no token was issued."""

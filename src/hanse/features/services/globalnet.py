@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.features.services.slices import ExportBackends, family_of, is_address
+from hanse.features.services.slices import ExportBackends, address_family, is_address
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import Endpoint, EndpointSlice
 from hanse.model.kinds.submariner import GlobalIngressIP
@@ -61,7 +61,7 @@ def _with_global_ips(
 ) -> ReachableBackends:
     """The Service's global address of each family in place of its cluster IPs."""
     found = [i.status.allocated_ip for i in allocated if i.spec.target == "ClusterIPService"]
-    by_family = {family_of(address): address for address in sorted(found)}
+    by_family = {address_family(address): address for address in sorted(found)}
     return ReachableBackends(
         replace(own, addresses=tuple(by_family.values())), waiting=not by_family
     )

@@ -26,7 +26,7 @@ from hanse.features.services.names import (
     WEIGHT,
 )
 from hanse.features.services.records import ExportRecord, read_exports
-from hanse.features.services.slices import build_imported_slice, family_of
+from hanse.features.services.slices import address_family, build_imported_slice
 from hanse.features.services.status import ADDRESSES_ALLOWED
 from hanse.model.clusterset import broker_cluster, clusterset_spec
 from hanse.model.conditions import Condition, condition, merge_conditions
@@ -208,7 +208,7 @@ def _derived_addresses(state: _ImportState, snapshot: Snapshot) -> tuple[str, ..
     if service is None or service.metadata.labels.get(SERVICE_NAME) != state.key.name:
         return ()
     allocated = tuple(ip for ip in service.spec.cluster_ips if ip and ip != "None")
-    shared = tuple(ip for ip in allocated if family_of(ip) in state.merged.ip_families)
+    shared = tuple(ip for ip in allocated if address_family(ip) in state.merged.ip_families)
     return shared or allocated
 
 

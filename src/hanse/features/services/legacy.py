@@ -11,7 +11,7 @@ from hanse.features.services.names import (
     SOURCE_CLUSTER,
 )
 from hanse.features.services.records import ExportRecord, decode_record, encode_record
-from hanse.features.services.slices import READY, family_of, is_address
+from hanse.features.services.slices import READY, address_family, is_address
 from hanse.model.clusterset import broker_cluster
 from hanse.model.kinds.discovery import MANAGED_BY, Endpoint, EndpointPort, EndpointSlice
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
@@ -73,7 +73,7 @@ def _legacy_slice(legacy: ServiceImport, broker_namespace: str) -> EndpointSlice
         return None
     cluster, namespace, name = labels[LEGACY_CLUSTER], labels[LEGACY_NAMESPACE], labels[LEGACY_NAME]
     addresses = [ip for ip in spec.ips if is_address(ip)]
-    family = family_of(addresses[0]) if addresses else "IPv4"
+    family = address_family(addresses[0]) if addresses else "IPv4"
     record = ExportRecord(
         cluster,
         namespace,

@@ -142,7 +142,7 @@ def _add_port_conflicts(
     conflicts: dict[ClusterId, list[ExportConflict]],
     profile: Profile,
 ) -> None:
-    """PortConflict of all exports, where their ports differ."""
+    """PortConflict of all admitted exports, where their ports differ."""
     oldest = records[0]
     differing = [r for r in records if set(r.ports) != set(oldest.ports)]
     if not differing:
@@ -199,7 +199,7 @@ _FIELDS: tuple[tuple[str, str, Callable[[ExportRecord], Any]], ...] = (
 def _add_field_conflicts(
     records: Sequence[ExportRecord], conflicts: dict[ClusterId, list[ExportConflict]]
 ) -> None:
-    """A conflict of all exports for each other field that differs."""
+    """A conflict of all admitted exports for each other field that differs."""
     oldest = records[0]
     for reason, field, value in _FIELDS:
         differing = [r for r in records if value(r) != value(oldest)]

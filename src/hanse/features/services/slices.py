@@ -104,7 +104,7 @@ def _service_ip_slices(
 ) -> Iterator[EndpointSlice]:
     """One slice per family with the Service's own address, ready while any of its pods is."""
     for address in backends.addresses:
-        family = family_of(address)
+        family = address_family(address)
         pods = [e for p in backends.pods if p.address_type == family for e in p.endpoints or ()]
         endpoints: tuple[Endpoint, ...] = ()
         if pods and not refused:
@@ -203,7 +203,7 @@ def _rename_ports(
     return tuple(renamed)
 
 
-def family_of(address: str) -> AddressType:
+def address_family(address: str) -> AddressType:
     """The address family of an IP address."""
     return "IPv6" if ip_address(address).version == 6 else "IPv4"
 
