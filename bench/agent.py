@@ -92,4 +92,4 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    run_async(lambda: main(sys.argv[1], Path(sys.argv[2])), lasting=True)  # as agents run
+    run_async(lambda: main(sys.argv[1], Path(sys.argv[2])), long_running=True)  # as agents run

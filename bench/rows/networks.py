@@ -50,7 +50,7 @@ async def _once(effort: Effort) -> dict[str, float]:
 
 def asked(networks: int, pods: int, seconds: int) -> float:
     """Milliseconds of the slowest hundredth of pods admitted at a steady rate, over HTTPS."""
-    return run_async(lambda: _asked(networks, pods, seconds), lasting=True)  # as agents run
+    return run_async(lambda: _asked(networks, pods, seconds), long_running=True)  # as agents run
 
 
 async def _asked(networks: int, pods: int, seconds: int) -> float:

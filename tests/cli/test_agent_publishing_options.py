@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from hanse import app
-from hanse.cli.agent.publishing_options import publishing_of
-from hanse.cli.errors import Oops
+from hanse.cli.agent.publishing_options import parse_publishing_options
+from hanse.cli.errors import InputError
 from hanse.features.publishing.options import NAME_SERVER, PublishingOptions, ServerOptions
 
 KEY = 'key "hanse" { algorithm hmac-sha256; secret "dG9wc2VjcmV0"; };'
@@ -16,7 +16,7 @@ def test_options_say_what_is_published_and_where(tmp_path: Path) -> None:
     key_file = tmp_path / "hanse.key"
     key_file.write_text(KEY)
 
-    told = publishing_of("Fleet.Example.org.", "dns", "[2001:db8::53]:5353", key_file)
+    told = parse_publishing_options("Fleet.Example.org.", "dns", "[2001:db8::53]:5353", key_file)
 
     server = ServerOptions("2001:db8::53", 5353, str(key_file))
     assert told == PublishingOptions("fleet.example.org", "dns", server)
@@ -26,17 +26,17 @@ def test_options_say_what_is_published_and_where(tmp_path: Path) -> None:
 
 
 def test_weights_are_for_those_who_can_keep_them() -> None:
-    told = publishing_of("example.org", "dns", "", None, weighted=True)
+    told = parse_publishing_options("example.org", "dns", "", None, weighted=True)
 
     assert told == PublishingOptions("example.org", "dns", weighted=True)
-    with pytest.raises(Oops, match="records of a name server have no weights"):
-        publishing_of("example.org", "", "192.0.2.53", None, weighted=True)
-    with pytest.raises(Oops, match="add --publish-zone"):
-        publishing_of("", "", "", None, weighted=True)
+    with pytest.raises(InputError, match="records of a name server have no weights"):
+        parse_publishing_options("example.org", "", "192.0.2.53", None, weighted=True)
+    with pytest.raises(InputError, match="add --publish-zone"):
+        parse_publishing_options("", "", "", None, weighted=True)
 
 
 def test_without_options_nothing_is_published() -> None:
-    told = publishing_of("", "", "", None)
+    told = parse_publishing_options("", "", "", None)
 
     options = app.Options(publishing=told)
     assert "publishing" not in [feature.name for feature in app.features(options)]
@@ -62,13 +62,13 @@ def test_options_that_do_not_agree_are_told_in_one_sentence(
     if key is not None:
         key_file.write_text(key)
 
-    with pytest.raises(Oops) as told:
-        publishing_of(zone, endpoints, server, key_file if key is not None else None)
+    with pytest.raises(InputError) as told:
+        parse_publishing_options(zone, endpoints, server, key_file if key is not None else None)
 
     assert words in str(told.value)
     assert "dG9wc2VjcmV0" not in str(told.value)
 
 
 def test_a_key_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(Oops, match="No such file"):
-        publishing_of("example.org", "", "192.0.2.53", tmp_path / "none")
+    with pytest.raises(InputError, match="No such file"):
+        parse_publishing_options("example.org", "", "192.0.2.53", tmp_path / "none")

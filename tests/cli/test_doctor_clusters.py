@@ -6,25 +6,32 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hanse.cli.doctor.clusters import Finding, Known, contains, findings
-from hanse.cli.inventory import LeaseSeen, Look, NodesSeen, Right, Seen, Unanswered
-from hanse.cli.services_seen import ExportSeen, ServicesSeen, services_in
+from hanse.cli.doctor.clusters import CheckContext, Finding, contains, findings
+from hanse.cli.inventory import (
+    AgentLease,
+    ClusterInventory,
+    InventoryResult,
+    NodeCounts,
+    Permission,
+    UnreadCluster,
+)
+from hanse.cli.services_seen import ExportState, ServiceInventory, services_in
 from hanse.model.crds import crds
 
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
-KNOWN = Known(NOW, crds())
-HEALTHY = Look(
+KNOWN = CheckContext(NOW, crds())
+HEALTHY = ClusterInventory(
     name="lubeck",
     server="https://127.0.0.1:6443",
     version="v1.35.4",
     skew=timedelta(0),
-    nodes=NodesSeen(3, 3),
-    agent=LeaseSeen("lubeck-0", timedelta(seconds=1), timedelta(seconds=15)),
+    nodes=NodeCounts(3, 3),
+    agent=AgentLease("lubeck-0", timedelta(seconds=1), timedelta(seconds=15)),
     definitions={one["metadata"]["name"]: one for one in crds()},
 )
 
 
-def _look(**changes: Any) -> Look:
+def _look(**changes: Any) -> ClusterInventory:
     return replace(HEALTHY, **changes)
 
 
@@ -48,13 +55,13 @@ def test_nothing_is_found_in_a_healthy_cluster() -> None:
     ("seen", "problem", "remedy"),
     [
         pytest.param(
-            Unanswered("lubeck", "connection refused", "silence"),
+            UnreadCluster("lubeck", "connection refused", "silence"),
             "connection refused",
             "kubectl --context lubeck cluster-info",
             id="silence",
         ),
         pytest.param(
-            Unanswered("lubeck", "Unauthorized", "credentials"),
+            UnreadCluster("lubeck", "Unauthorized", "credentials"),
             "Unauthorized",
             "see what context lubeck says: kubectl config view --minify --context lubeck; then log "
             "in anew, or mend its cluster, user or files",
@@ -106,41 +113,45 @@ def test_nothing_is_found_in_a_healthy_cluster() -> None:
             id="no agent",
         ),
         pytest.param(
-            _look(agent=LeaseSeen("lubeck-0", timedelta(seconds=16), timedelta(seconds=15))),
+            _look(agent=AgentLease("lubeck-0", timedelta(seconds=16), timedelta(seconds=15))),
             "its agent is silent for 16 s",
             "kubectl --context lubeck -n hanse-system get pods,leases",
             id="a silent agent",
         ),
         pytest.param(
-            _look(nodes=NodesSeen(3, 1)),
+            _look(nodes=NodeCounts(3, 1)),
             "2 of 3 nodes are not ready",
             "kubectl --context lubeck describe nodes",
             id="nodes not ready",
         ),
         pytest.param(
-            _look(denied=(Right("watch", "services"), Right("list", "namespaces"))),
+            _look(denied=(Permission("watch", "services"), Permission("list", "namespaces"))),
             "these credentials may not watch services, list namespaces",
             "kubectl --context lubeck auth can-i --list",
             id="rights missing",
         ),
         pytest.param(
-            _look(services=ServicesSeen((ExportSeen("shop", "web", False, "no such Service"),))),
+            _look(
+                services=ServiceInventory((ExportState("shop", "web", False, "no such Service"),))
+            ),
             "the export of shop/web: no such Service",
             "kubectl --context lubeck -n shop describe serviceexport web",
             id="an export in trouble",
         ),
     ],
 )
-def test_each_trouble_is_found_with_its_remedy(seen: Seen, problem: str, remedy: str) -> None:
+def test_each_trouble_is_found_with_its_remedy(
+    seen: InventoryResult, problem: str, remedy: str
+) -> None:
     assert findings([seen], KNOWN) == [Finding("lubeck", problem, remedy)]
 
 
 def test_what_clusters_tell_of_an_export_in_the_same_words_is_told_once() -> None:
-    conflict = ExportSeen("shop", "web", True, "bergen has 81")
-    alone = ExportSeen("shop", "db", False, "no such Service")
+    conflict = ExportState("shop", "web", True, "bergen has 81")
+    alone = ExportState("shop", "db", False, "no such Service")
     looks = [
-        _look(services=ServicesSeen((conflict,))),
-        _look(name="bergen", services=ServicesSeen((conflict, alone))),
+        _look(services=ServiceInventory((conflict,))),
+        _look(name="bergen", services=ServiceInventory((conflict, alone))),
     ]
 
     assert [(one.cluster, one.problem) for one in findings(looks, KNOWN)] == [
@@ -150,7 +161,7 @@ def test_what_clusters_tell_of_an_export_in_the_same_words_is_told_once() -> Non
 
 
 def test_a_dead_cluster_of_a_local_federation_can_be_started() -> None:
-    silent = Unanswered("bergen", "connection refused", "silence")
+    silent = UnreadCluster("bergen", "connection refused", "silence")
 
     (found,) = findings([silent], replace(KNOWN, local=True))
 
@@ -166,7 +177,7 @@ def test_a_small_skew_is_no_trouble() -> None:
 
 
 def test_one_dead_cluster_hides_no_other() -> None:
-    silent = Unanswered("bergen", "connection refused", "silence")
+    silent = UnreadCluster("bergen", "connection refused", "silence")
     old = _look(version="v1.20.0")
 
     assert [one.cluster for one in findings([silent, old], KNOWN)] == ["bergen", "lubeck"]
@@ -186,7 +197,7 @@ def test_a_definition_contains_another(standing: Any, wanted: Any, holds: bool) 
     assert contains(standing, wanted) is holds
 
 
-def _export(*conditions: tuple[str, str, str, str]) -> ExportSeen:
+def _export(*conditions: tuple[str, str, str, str]) -> ExportState:
     told = [
         dict(zip(("type", "status", "reason", "message"), one, strict=True)) for one in conditions
     ]
@@ -222,7 +233,7 @@ def _export(*conditions: tuple[str, str, str, str]) -> ExportSeen:
 def test_an_export_is_in_trouble_when_a_person_must_act(
     conditions: list[tuple[str, str, str, str]], ready: bool, trouble: str
 ) -> None:
-    assert _export(*conditions) == ExportSeen("shop", "web", ready, trouble)
+    assert _export(*conditions) == ExportState("shop", "web", ready, trouble)
 
 
 def test_a_cluster_without_the_kinds_has_no_services_to_tell_of() -> None:
@@ -230,11 +241,11 @@ def test_a_cluster_without_the_kinds_has_no_services_to_tell_of() -> None:
 
 
 def test_an_import_by_somebody_else_is_found_where_the_service_is_only_imported() -> None:
-    export = ExportSeen("shop", "web", ready=True)
+    export = ExportState("shop", "web", ready=True)
     theirs = {"metadata": {"namespace": "shop", "name": "web"}}
     unrelated = {"metadata": {"namespace": "shop", "name": "other"}}
     importing = _look(services=services_in({"items": []}, {"items": [theirs, unrelated]}))
-    exporting = _look(name="bergen", services=ServicesSeen((export,)))
+    exporting = _look(name="bergen", services=ServiceInventory((export,)))
 
     assert findings([importing, exporting], KNOWN) == [
         Finding(
@@ -247,7 +258,7 @@ def test_an_import_by_somebody_else_is_found_where_the_service_is_only_imported(
 
 def test_an_import_of_ours_is_no_finding() -> None:
     ours = {"metadata": {"namespace": "shop", "name": "web", "labels": {"hanse.dev/owner": "s-1"}}}
-    exports = (ExportSeen("shop", "web", ready=True),)
+    exports = (ExportState("shop", "web", ready=True),)
     seen = services_in({"items": []}, {"items": [ours]})
     assert seen is not None
 

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from hanse.cli.doctor.clusters import Finding
-from hanse.cli.doctor.lists import Chart
-from hanse.cli.doctor.objects import ailments
-from hanse.cli.gslb.leadership import Wish, warnings
-from hanse.cli.gslb.view import Seen, Site
+from hanse.cli.doctor.lists import ClusterLists
+from hanse.cli.doctor.objects import check_objects
+from hanse.cli.gslb.leadership import LeaderChange, warnings
+from hanse.cli.gslb.view import GslbCluster, GslbView
 from hanse.model.kinds.gslb import AMKOCluster
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -22,18 +22,18 @@ def named(name: str, **more: Any) -> dict[str, Any]:
     return {"metadata": {"name": name}, **more}
 
 
-def chart(name: str = "lubeck", **lists: list[dict[str, Any]]) -> Chart:
-    return Chart(name, {what: tuple(items) for what, items in lists.items()})
+def lists(name: str = "lubeck", **lists: list[dict[str, Any]]) -> ClusterLists:
+    return ClusterLists(name, {what: tuple(items) for what, items in lists.items()})
 
 
-def only(*charts: Chart) -> Finding:
-    (finding,) = ailments(charts, NOW)
+def only(*clusters: ClusterLists) -> Finding:
+    (finding,) = check_objects(clusters, NOW)
     assert finding.remedy
     return finding
 
 
 def test_a_fleet_with_nothing_in_it_has_nothing_wrong() -> None:
-    assert ailments([chart(), chart("bergen")], NOW) == []
+    assert check_objects([lists(), lists("bergen")], NOW) == []
 
 
 def test_what_a_federation_tells_of_itself_is_told_with_its_field() -> None:
@@ -46,7 +46,7 @@ def test_what_a_federation_tells_of_itself_is_told_with_its_field() -> None:
             "message": "bergen: spec.members[2].secret: it has no key token",
         },
     ]
-    found = only(chart(federations=[named("fed", status={"conditions": conditions})]))
+    found = only(lists(federations=[named("fed", status={"conditions": conditions})]))
 
     assert found.problem == (
         "Federation fed: MemberUnreachable: bergen: spec.members[2].secret: it has no key token"
@@ -54,11 +54,11 @@ def test_what_a_federation_tells_of_itself_is_told_with_its_field() -> None:
 
 
 def test_more_than_five_supervisors_are_too_many() -> None:
-    def supervisor(number: int) -> Chart:
+    def supervisor(number: int) -> ClusterLists:
         members = [{"clusterID": "bergen", "reachable": True}]
-        return chart(f"c{number}", federations=[named("fed", status={"members": members})])
+        return lists(f"c{number}", federations=[named("fed", status={"members": members})])
 
-    assert ailments([supervisor(n) for n in range(5)], NOW) == []
+    assert check_objects([supervisor(n) for n in range(5)], NOW) == []
     assert only(*(supervisor(n) for n in range(6))).problem.startswith("6 clusters supervise")
 
 
@@ -71,10 +71,10 @@ def test_a_copied_token_without_an_end_is_told_too() -> None:
     spec = {"members": [{"clusterID": "bergen", "secret": "member-bergen"}]}
     federation = named("fed", spec=spec)
 
-    lasting = only(chart(federations=[federation], secrets=[secret({"sub": "s"})]))
-    ending = ailments([chart(federations=[federation], secrets=[secret({"exp": 2e9})])], NOW)
+    long_running = only(lists(federations=[federation], secrets=[secret({"sub": "s"})]))
+    ending = check_objects([lists(federations=[federation], secrets=[secret({"exp": 2e9})])], NOW)
 
-    assert "the token for bergen" in lasting.problem
+    assert "the token for bergen" in long_running.problem
     assert ending == []
 
 
@@ -86,7 +86,7 @@ def test_a_lease_that_nobody_renews_is_named() -> None:
     }
     fresh = {**old, "renewTime": "2026-05-01T11:59:55Z"}
 
-    found = only(chart(leases=[named("bergen", spec=old), named("rome", spec=fresh)]))
+    found = only(lists(leases=[named("bergen", spec=old), named("rome", spec=fresh)]))
 
     assert "nobody leads bergen" in found.problem
 
@@ -101,8 +101,8 @@ def test_a_webhook_that_nobody_answers_is_named_once() -> None:
         "endpoints": [{"conditions": {"ready": True}}],
     }
 
-    assert "a.hanse.dev has no ready endpoints" in only(chart(validating=[ours])).problem
-    assert ailments([chart(validating=[ours], slices=[ready])], NOW) == []
+    assert "a.hanse.dev has no ready endpoints" in only(lists(validating=[ours])).problem
+    assert check_objects([lists(validating=[ours], slices=[ready])], NOW) == []
 
 
 def test_dns_that_is_not_handed_over_is_told_where_our_server_runs() -> None:
@@ -112,17 +112,17 @@ def test_dns_that_is_not_handed_over_is_told_where_our_server_runs() -> None:
 
     assert (
         "does not hand clusterset.local over"
-        in only(chart(deployments=[ours], corefile=[corefile])).problem
+        in only(lists(deployments=[ours], corefile=[corefile])).problem
     )
-    assert ailments([chart(deployments=[ours], corefile=[handed])], NOW) == []
-    assert ailments([chart(corefile=[corefile])], NOW) == []
+    assert check_objects([lists(deployments=[ours], corefile=[handed])], NOW) == []
+    assert check_objects([lists(corefile=[corefile])], NOW) == []
 
 
 def test_a_pool_that_is_nearly_full_is_told() -> None:
     network = named("acme.default", spec={"service": {"cidrs": ["10.0.0.0/29", "fd00::/64"]}})
     addresses = [named(f"10.0.0.{n}") for n in range(1, 7)]
 
-    found = only(chart(networks=[network], addresses=addresses))
+    found = only(lists(networks=[network], addresses=addresses))
 
     assert found.problem == "network acme.default has given out 6 of 6 IPv4 Service addresses"
 
@@ -130,7 +130,7 @@ def test_a_pool_that_is_nearly_full_is_told() -> None:
 def test_a_range_that_is_none_is_for_the_network_itself_to_tell() -> None:
     network = named("acme.default", spec={"service": {"cidrs": ["10.0.0.0/33"]}})
 
-    assert ailments([chart(networks=[network])], NOW) == []
+    assert check_objects([lists(networks=[network])], NOW) == []
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_service_addresses_that_pods_or_nodes_have_too_are_told(cidr: str, whose
     node = named("n1", spec={"podCIDRs": ["10.101.0.0/24"]}, status={"addresses": addresses})
     network = named("acme.lab", spec={"service": {"cidrs": [cidr, "10.77.0.0/24"]}})
 
-    assert f"{cidr} overlaps {whose}" in only(chart(networks=[network], nodes=[node])).problem
+    assert f"{cidr} overlaps {whose}" in only(lists(networks=[network], nodes=[node])).problem
 
 
 def test_a_token_that_never_ends_is_told() -> None:
@@ -154,12 +154,12 @@ def test_a_token_that_never_ends_is_told() -> None:
     federation = named("fed", spec={"members": [member]})
     secret = named("bergen-token", type="kubernetes.io/service-account-token")
 
-    assert "never ends" in only(chart(federations=[federation], secrets=[secret])).problem
+    assert "never ends" in only(lists(federations=[federation], secrets=[secret])).problem
 
 
 def test_ranges_that_overlap_are_told_once_for_each_pair() -> None:
-    def with_range(name: str, cidr: str) -> Chart:
-        return chart(name, ranges=[named("kubernetes", spec={"cidrs": [cidr]})], nodes=[named("n")])
+    def with_range(name: str, cidr: str) -> ClusterLists:
+        return lists(name, ranges=[named("kubernetes", spec={"cidrs": [cidr]})], nodes=[named("n")])
 
     found = only(
         with_range("lubeck", "10.96.0.0/12"),
@@ -174,7 +174,7 @@ def test_two_leaders_are_told() -> None:
     leads = [named("amkocluster", spec={"isLeader": True})]
     follows = [named("amkocluster", spec={"isLeader": False})]
 
-    found = only(chart(amko=leads), chart("bergen", amko=follows), chart("rome", amko=leads))
+    found = only(lists(amko=leads), lists("bergen", amko=follows), lists("rome", amko=leads))
 
     assert "lubeck and rome both lead" in found.problem
 
@@ -190,7 +190,7 @@ def amko(context: str, *clusters: str, leads: bool = False, **told: str) -> dict
 def test_a_federation_that_nobody_leads_is_told() -> None:
     follower = amko("hamburg", "lubeck", "hamburg")
 
-    found = only(chart(), chart("hamburg", amko=[follower]))
+    found = only(lists(), lists("hamburg", amko=[follower]))
 
     assert "no cluster leads the GSLB configuration" in found.problem
     assert found.remedy == "hanse gslb promote CLUSTER"
@@ -199,13 +199,13 @@ def test_a_federation_that_nobody_leads_is_told() -> None:
 def test_who_leads_is_not_known_where_not_every_cluster_was_looked_at() -> None:
     follower = amko("hamburg", "lubeck", "hamburg")
 
-    assert ailments([chart("hamburg", amko=[follower])], NOW) == []
+    assert check_objects([lists("hamburg", amko=[follower])], NOW) == []
 
 
 def test_what_a_leader_says_went_wrong_is_told_once() -> None:
     wrong = [amko("lubeck", leads=True, GDP="no rights"), amko("lubeck", GDP="no rights")]
 
-    assert only(chart(amko=wrong)).problem == "GDP: no rights"
+    assert only(lists(amko=wrong)).problem == "GDP: no rights"
 
 
 def test_a_configuration_in_error_and_a_host_that_nobody_serves_are_told_by_the_leader() -> None:
@@ -217,10 +217,10 @@ def test_a_configuration_in_error_and_a_host_that_nobody_serves_are_told_by_the_
         named("up.example.org", status={"members": [*members, {"up": True}]}),
     ]
     what = {"configurations": (broken, used), "hosts": tuple(hosts)}
-    leader = Chart("lubeck", {"amko": (amko("lubeck", "rome", leads=True),), **what})
-    follower = Chart("rome", {"amko": (amko("rome", "lubeck"),), **what})
+    leader = ClusterLists("lubeck", {"amko": (amko("lubeck", "rome", leads=True),), **what})
+    follower = ClusterLists("rome", {"amko": (amko("rome", "lubeck"),), **what})
 
-    assert [(f.cluster, f.problem) for f in ailments([leader, follower], NOW)] == [
+    assert [(f.cluster, f.problem) for f in check_objects([leader, follower], NOW)] == [
         ("lubeck", "GSLBConfig gc-1: oslo is named twice"),
         ("lubeck", "no member of host down.example.org is up: connection refused"),
     ]
@@ -230,32 +230,32 @@ def test_what_a_policy_chooses_in_vain_is_told_one_by_one() -> None:
     vain = ["bergen: Ingress shop/a: its host", "bergen: Ingress shop/b: its host"]
     policy = named("gdp", status={"warnings": vain})
 
-    found = ailments([chart(policies=[policy])], NOW)
+    found = check_objects([lists(policies=[policy])], NOW)
 
     assert [f.problem for f in found] == [f"GlobalDeploymentPolicy gdp: {told}" for told in vain]
 
 
 def test_only_the_word_of_who_leads_counts() -> None:
-    def site(name: str, leads: bool) -> Site:
+    def site(name: str, leads: bool) -> GslbCluster:
         own = named("amkocluster", spec={"isLeader": leads, "clusterContext": name})
         told = (f"bergen: said by {name}",)
-        return Site(name, clusters=(msgspec.convert(own, AMKOCluster),), warnings=told)
+        return GslbCluster(name, clusters=(msgspec.convert(own, AMKOCluster),), warnings=told)
 
-    problems = Seen((site("lubeck", True), site("rome", False))).problems
+    problems = GslbView((site("lubeck", True), site("rome", False))).problems
 
     assert problems == ("bergen: said by lubeck",)
 
 
 def test_who_was_installed_from_values_is_told_to_change_them_too() -> None:
-    def site(name: str, **labels: str) -> Site:
+    def site(name: str, **labels: str) -> GslbCluster:
         own = {"metadata": {"name": "amkocluster-federation", "labels": labels}, "spec": {}}
-        return Site(name, clusters=(msgspec.convert(own, AMKOCluster),))
+        return GslbCluster(name, clusters=(msgspec.convert(own, AMKOCluster),))
 
     by_values = site("rome", **{"app.kubernetes.io/part-of": "hanse"})
-    seen = Seen((site("lubeck"), by_values))
+    seen = GslbView((site("lubeck"), by_values))
 
-    assert warnings(Wish("lubeck", leads=True), seen) == []
-    (note,) = warnings(Wish("rome", leads=True), seen)
+    assert warnings(LeaderChange("lubeck", leads=True), seen) == []
+    (note,) = warnings(LeaderChange("rome", leads=True), seen)
     assert "set gslb.isLeader to true there, too" in note
 
 
@@ -270,18 +270,18 @@ def test_of_two_leaders_the_one_of_the_earlier_term_is_to_be_demoted(
     both = [
         (name, leader("amkocluster", e)) for name, e in zip(("lubeck", "rome"), epochs, strict=True)
     ]
-    sites = [Site(name, clusters=(msgspec.convert(own, AMKOCluster),)) for name, own in both]
+    sites = [GslbCluster(name, clusters=(msgspec.convert(own, AMKOCluster),)) for name, own in both]
 
     assert (
-        only(*(chart(name, amko=[own]) for name, own in both)).remedy == f"hanse gslb demote {old}"
+        only(*(lists(name, amko=[own]) for name, own in both)).remedy == f"hanse gslb demote {old}"
     )
-    assert Seen(tuple(sites)).problems[0].endswith(f"run `hanse gslb demote {old}`")
+    assert GslbView(tuple(sites)).problems[0].endswith(f"run `hanse gslb demote {old}`")
 
 
 def test_an_agent_of_a_version_too_far_away_is_told() -> None:
     agent = {"metadata": {"name": "hanse-agent", "labels": {"app.kubernetes.io/version": "9.9.0"}}}
 
-    assert "its agent is version 9.9.0" in only(chart(deployments=[agent])).problem
+    assert "its agent is version 9.9.0" in only(lists(deployments=[agent])).problem
 
 
 def test_what_a_newer_hanse_made_asks_for_an_update() -> None:
@@ -289,7 +289,7 @@ def test_what_a_newer_hanse_made_asks_for_an_update() -> None:
     shares = {"metadata": {"name": "store", "namespace": "shop"}, "spec": {"schema": 2}}
     newer = "made by a newer Hanse (form 2, this one reads 1); update this one"
 
-    found = ailments([chart("broker", shares=[shares], parts=[named("p", spec=spec)])], NOW)
+    found = check_objects([lists("broker", shares=[shares], parts=[named("p", spec=spec)])], NOW)
 
     assert [(f.cluster, f.problem) for f in found] == [
         ("broker", f"StatefulSetShares shop/store: {newer}"),
@@ -305,7 +305,7 @@ def test_what_objects_say_of_themselves_is_found() -> None:
         spec = {"namespace": "shop", "name": "store", "cluster": cluster, "trouble": trouble}
         return named(f"store-{cluster}", spec=spec)
 
-    wrong = chart(
+    wrong = lists(
         tenants=[named("acme", status=told("Ready")), named("fine", status=told("Ready", "True"))],
         imports=[{"metadata": {"name": "web", "namespace": "shop"}, "status": told("Published")}],
         hosts=[named("www.example.org", status=told("Published"))],
@@ -316,7 +316,7 @@ def test_what_objects_say_of_themselves_is_found() -> None:
         parts=[part("bergen", ""), part("lubeck", "store-lubeck exists already")],
     )
 
-    assert [f.problem for f in ailments([wrong], NOW)] == [
+    assert [f.problem for f in check_objects([wrong], NOW)] == [
         "Tenant acme: no Ready",
         "ServiceImport shop/web: no Published",
         "GlobalService www.example.org: no Published",

@@ -42,19 +42,19 @@ def test_exporting_again_is_fine_and_takes_new_wishes(fleet: Running) -> None:
 
     wishes = ("--weight", "3", "--priority", "10", "--to-clusters", "rome")
     said = fleet.beside("export", "web", "-n", "shop", *wishes)
-    marks = _annotations(fleet)
+    annotations = _annotations(fleet)
     fleet.beside("export", "web", "-n", "shop", "--to-clusters", "")
 
     kept = {"services.hanse.dev/weight": "3", "services.hanse.dev/priority": "10"}
     assert said.status == 0, said.err
-    assert marks == {**kept, "services.hanse.dev/to-clusters": "rome"}
+    assert annotations == {**kept, "services.hanse.dev/to-clusters": "rome"}
     assert _annotations(fleet) == kept
 
 
 def _annotations(fleet: Running) -> dict[str, str]:
     found = fleet.kubectl("-n", "shop", "get", "serviceexport", "web", "-o", "json")
-    marks: dict[str, str] = json.loads(found.out)["metadata"].get("annotations", {})
-    return marks
+    annotations: dict[str, str] = json.loads(found.out)["metadata"].get("annotations", {})
+    return annotations
 
 
 def test_a_conflict_is_explained_and_fails(fleet: Running) -> None:

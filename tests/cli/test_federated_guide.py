@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from hanse.cli.errors import Oops
-from hanse.cli.federated_options import federated_of
+from hanse.cli.errors import InputError
+from hanse.cli.federated_options import parse_federated_options
 from tests.cli.programs import hanse
 
 GUIDE = Path(__file__).parents[2] / "docs/guides/federated-services.md"
@@ -34,10 +34,10 @@ def test_the_walk_works_from_its_beginning_to_the_move_to_antrea(tmp_path: Path)
 
 @pytest.mark.parametrize("template", ["{namespace}.example.org", "{name}", "{name}_x.example"])
 def test_a_template_that_gives_no_names_is_refused(template: str) -> None:
-    with pytest.raises(Oops, match="--federated-hostname"):
-        federated_of(template)
+    with pytest.raises(InputError, match="--federated-hostname"):
+        parse_federated_options(template)
 
 
 def test_a_good_template_is_taken() -> None:
-    assert federated_of("{name}.{namespace}.example.org").hostname
-    assert federated_of("").hostname == ""
+    assert parse_federated_options("{name}.{namespace}.example.org").hostname
+    assert parse_federated_options("").hostname == ""

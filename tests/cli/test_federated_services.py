@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hanse.cli.federated_services import Holding, TroubleSeen, document, findings, seen_in
+from hanse.cli.federated_services import FailedCondition, Holding, build_view, document, findings
 from hanse.model.conditions import condition
 from hanse.model.kinds.core import ObjectReference, Service, ServicePort, ServiceSpec, ServiceStatus
 from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointSlice
@@ -45,7 +45,7 @@ def piece(source: str, *ready: bool, by: str = "federated.hanse.dev", **meta: An
 
 def test_a_federated_service_tells_where_it_stands_and_who_is_ready() -> None:
     slices = (piece("lubeck", True, True, False), piece("bergen", True))
-    seen = seen_in(
+    seen = build_view(
         [
             Holding("lubeck", (federated(),), slices),
             Holding("bergen", (federated(),), slices),
@@ -65,7 +65,7 @@ def test_a_vm_service_tells_its_machines() -> None:
     service = Service(metadata=Meta(name="db", namespace="shop", annotations=marks))
     behind = piece("-", True, True, by="machines.hanse.dev", of="db", namespace="shop")
 
-    seen = seen_in([Holding("bergen", (service,), (behind,))])
+    seen = build_view([Holding("bergen", (service,), (behind,))])
 
     [one] = seen.machines
     assert (one.cluster, one.name, one.machines) == ("bergen", "db", 2)
@@ -77,11 +77,11 @@ def test_what_people_were_told_is_told_here_too() -> None:
         metadata=Meta(name="web", namespace="shop"), status=ServiceStatus(conditions=(bad,))
     )
 
-    seen = seen_in([Holding("bergen", (service,))])
+    seen = build_view([Holding("bergen", (service,))])
 
     [found] = findings(seen)
     assert found.problem == "Service shop/web: it has no endpoints"
     assert "kubectl --context bergen -n shop describe service web" in found.remedy
     assert seen.troubles == (
-        TroubleSeen("bergen", "Service shop/web", "ExternalName", "it has no endpoints"),
+        FailedCondition("bergen", "Service shop/web", "ExternalName", "it has no endpoints"),
     )

@@ -10,7 +10,14 @@ import pytest
 from msgspec.structs import replace
 
 from hanse.cli.clusters import ClusterAccess
-from hanse.cli.inventory import Look, NodesSeen, Right, Unanswered, expiry_of, look_at
+from hanse.cli.inventory import (
+    ClusterInventory,
+    NodeCounts,
+    Permission,
+    UnreadCluster,
+    credentials_expiry,
+    read_inventories,
+)
 from hanse.kube.certificates import CertificateAuthority
 from hanse.kube.client import Client
 from hanse.kube.client_config import ClientConfig, Identity, StaticCredentials
@@ -45,12 +52,12 @@ async def _renewed(rome: EmbeddedCluster, ago: timedelta) -> None:
 
 
 async def test_an_empty_cluster_is_seen_as_it_is(rome: EmbeddedCluster) -> None:
-    (seen,) = await look_at([_way(rome.context.access)], [Right("list", "services")])
+    (seen,) = await read_inventories([_way(rome.context.access)], [Permission("list", "services")])
 
-    assert isinstance(seen, Look)
+    assert isinstance(seen, ClusterInventory)
     assert seen.server == rome.url
     assert seen.version.startswith("v1.")
-    assert seen.nodes == NodesSeen(3, 3)
+    assert seen.nodes == NodeCounts(3, 3)
     assert seen.agent is None
     assert seen.definitions == {}
     assert seen.denied == ()
@@ -65,37 +72,39 @@ async def test_an_agent_is_alive_while_it_renews_its_lease(
 ) -> None:
     await _renewed(rome, timedelta(seconds=seconds))
 
-    (seen,) = await look_at([_way(rome.context.access)])
+    (seen,) = await read_inventories([_way(rome.context.access)])
 
-    assert isinstance(seen, Look)
+    assert isinstance(seen, ClusterInventory)
     assert seen.agent is not None
     assert seen.agent.holder == "rome_0"
     assert seen.agent.alive is alive
 
 
 async def test_clocks_of_one_machine_do_not_differ(rome: EmbeddedCluster) -> None:
-    (seen,) = await look_at([_way(rome.context.access)])
+    (seen,) = await read_inventories([_way(rome.context.access)])
 
-    assert isinstance(seen, Look)
+    assert isinstance(seen, ClusterInventory)
     assert abs(seen.skew) < timedelta(seconds=1)
 
 
 async def test_a_token_that_is_refused_is_our_credentials_fault(rome: EmbeddedCluster) -> None:
     access = replace(rome.context.access, identity=Identity(token="wrong"))
 
-    assert await look_at([_way(access)]) == [Unanswered("rome", "Unauthorized", "credentials")]
+    assert await read_inventories([_way(access)]) == [
+        UnreadCluster("rome", "Unauthorized", "credentials")
+    ]
 
 
 async def test_a_cluster_that_is_gone_hides_no_other(rome: EmbeddedCluster) -> None:
     access = rome.context.access
     nowhere = replace(access, endpoint=replace(access.endpoint, url="https://127.0.0.1:1"))
 
-    gone, there = await look_at([_way(nowhere), _way(access)])
+    gone, there = await read_inventories([_way(nowhere), _way(access)])
 
-    assert gone == Unanswered(
+    assert gone == UnreadCluster(
         "rome", "cannot connect to 127.0.0.1:1: connection refused", "silence"
     )
-    assert isinstance(there, Look)
+    assert isinstance(there, ClusterInventory)
 
 
 def _token(claims: object) -> str:
@@ -118,7 +127,7 @@ END = datetime(2026, 8, 1, tzinfo=UTC)
     ],
 )
 def test_a_token_is_asked_when_it_ends(token: str, expires: datetime | None) -> None:
-    assert expiry_of(Identity(token=token)) == expires
+    assert credentials_expiry(Identity(token=token)) == expires
 
 
 def test_a_certificate_is_asked_when_it_ends() -> None:
@@ -127,5 +136,5 @@ def test_a_certificate_is_asked_when_it_ends() -> None:
 
     identity = Identity(certificate=issued.certificate, key=issued.key)
 
-    assert expiry_of(identity) == now + timedelta(days=365)
-    assert expiry_of(Identity(certificate=b"no certificate")) is None
+    assert credentials_expiry(identity) == now + timedelta(days=365)
+    assert credentials_expiry(Identity(certificate=b"no certificate")) is None

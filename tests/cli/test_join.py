@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hanse.cli.inventory import expiry_of
+from hanse.cli.inventory import credentials_expiry
 from hanse.kube.client_config import Identity
 from tests.cli.programs import Running, Said, running
 
@@ -97,7 +97,7 @@ def test_a_token_lasts_a_week_unless_asked_otherwise(fleet: Running, joined: Sai
     _join(fleet, "rome")
     token = _kubeconfig(fleet, "rome")["users"][0]["user"]["token"]
 
-    expires = expiry_of(Identity(token=token))
+    expires = credentials_expiry(Identity(token=token))
 
     assert expires is not None
     assert timedelta(days=6) < expires - datetime.now(UTC) <= timedelta(days=7)

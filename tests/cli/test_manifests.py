@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from hanse import __version__
-from hanse.cli.manifests.render import chart, plain
-from hanse.cli.manifests.values import Values, documented, schema
-from hanse.cli.yaml_text import Template, text_of
+from hanse.cli.manifests.render import render_chart, render_manifests
+from hanse.cli.manifests.values import Values, schema, values_yaml
+from hanse.cli.yaml_text import Template, to_yaml
 from tests.cli.programs import hanse
 
 
@@ -19,7 +19,7 @@ def installed(**choices: Any) -> dict[tuple[str, str], dict[str, Any]]:
     values = msgspec.convert({"clusterId": "lubeck", **choices}, Values)
     return {
         (one["kind"], one["metadata"]["name"]): one
-        for one in yaml.safe_load_all(plain(values, with_crds=False))
+        for one in yaml.safe_load_all(render_manifests(values, with_crds=False))
     }
 
 
@@ -93,7 +93,7 @@ def test_nothing_is_made_twice_which_helm_would_refuse() -> None:
 
     made = [
         (one["kind"], one["metadata"]["name"], one["metadata"].get("namespace", ""))
-        for one in yaml.safe_load_all(plain(values, with_crds=False))
+        for one in yaml.safe_load_all(render_manifests(values, with_crds=False))
     ]
 
     assert ("Namespace", "avi-system", "") in made
@@ -113,13 +113,13 @@ def test_every_program_is_told_by_names_that_it_knows(tmp_path: Path) -> None:
 
 
 def test_a_template_stands_where_its_value_would_unquoted() -> None:
-    text = text_of([{"a": Template("{{ toJson .Values.b }}"), "c": "{{ plain }}"}])
+    text = to_yaml([{"a": Template("{{ toJson .Values.b }}"), "c": "{{ plain }}"}])
 
     assert text == "---\na: {{ toJson .Values.b }}\nc: '{{ plain }}'\n"
 
 
 def test_every_choice_of_the_chart_is_documented_and_has_a_schema() -> None:
-    written = yaml.safe_load(documented(Values()))
+    written = yaml.safe_load(values_yaml(Values()))
 
     assert written == msgspec.to_builtins(Values())
     assert set(written) == set(schema()["properties"]) - {"global"}
@@ -130,7 +130,7 @@ def test_a_choice_in_a_template_is_one_that_exists() -> None:
     import re
 
     values = msgspec.to_builtins(Values())
-    for name, text in chart().items():
+    for name, text in render_chart().items():
         for path in re.findall(r"\.Values\.([A-Za-z.]+)", text):
             place: Any = values
             for part in path.split("."):

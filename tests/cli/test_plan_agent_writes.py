@@ -4,7 +4,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from hanse.cli.plan.agent_writes import Consequence, consequences, seen_in_full
+from hanse.cli.plan.agent_writes import AgentWrite, preview_agent_writes, wait_until_listed
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.objects import Meta, Object
 from hanse.runtime.reconciler import Reconciler
@@ -20,7 +20,7 @@ def anyio_backend() -> object:
     return ON_VIRTUAL_TIME
 
 
-def _told(found: list[Consequence]) -> set[tuple[str, str, str, str]]:
+def _told(found: list[AgentWrite]) -> set[tuple[str, str, str, str]]:
     return {(one.place.where, one.verb, one.place.ref.name, one.by) for one in found}
 
 
@@ -36,7 +36,7 @@ async def _looking(world: World, stack: AsyncExitStack) -> dict[str, Reconciler]
     reconcilers = {name: world.reconciler(name) for name in world.names}
     for reconciler in reconcilers.values():
         await stack.enter_async_context(reconciler.running(active=False))
-    await seen_in_full(reconcilers)
+    await wait_until_listed(reconcilers)
     return reconcilers
 
 
@@ -51,7 +51,7 @@ async def test_other_agents_answer_what_the_first_would_write() -> None:
 
     async with AsyncExitStack() as stack:
         reconcilers = await _looking(world, stack)
-        found = consequences(reconcilers, [("lubeck", _offer())])
+        found = preview_agent_writes(reconcilers, [("lubeck", _offer())])
 
     assert _told(found) == {
         ("broker", "create", "shop.bread.lubeck", "lubeck"),
@@ -69,7 +69,7 @@ async def test_nothing_is_written() -> None:
 
     async with AsyncExitStack() as stack:
         reconcilers = await _looking(world, stack)
-        consequences(reconcilers, [("lubeck", _offer())])
+        preview_agent_writes(reconcilers, [("lubeck", _offer())])
 
     assert world.network.writes == []
 
@@ -81,4 +81,4 @@ async def test_nothing_follows_from_what_no_agent_looks_at() -> None:
     async with AsyncExitStack() as stack:
         reconcilers = await _looking(world, stack)
 
-        assert consequences(reconcilers, [("lubeck", plain)]) == []
+        assert preview_agent_writes(reconcilers, [("lubeck", plain)]) == []

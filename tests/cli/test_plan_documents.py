@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from hanse.cli.errors import Oops
-from hanse.cli.plan.documents import documents_in, read_documents
+from hanse.cli.errors import InputError
+from hanse.cli.plan.documents import parse_documents, read_documents
 
 TWO = """\
 # the shop
@@ -22,7 +22,7 @@ data: {since: 2026-01-01}
 
 
 def test_each_document_knows_where_it_begins() -> None:
-    found = documents_in(TWO, "shop.yaml")
+    found = parse_documents(TWO, "shop.yaml")
 
     assert [(one.at, one.namespace, one.name) for one in found] == [
         ("shop.yaml:2", "", "shop"),
@@ -31,14 +31,14 @@ def test_each_document_knows_where_it_begins() -> None:
 
 
 def test_dates_stay_the_texts_that_they_are() -> None:
-    assert documents_in(TWO, "shop.yaml")[1].wire["data"] == {"since": "2026-01-01"}
+    assert parse_documents(TWO, "shop.yaml")[1].wire["data"] == {"since": "2026-01-01"}
 
 
 def test_json_is_read_too_and_lists_are_opened() -> None:
     text = '{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"v1","kind":"Pod",'
     text += '"metadata":{"name":"a"}}]}'
 
-    (found,) = documents_in(text, "list.json")
+    (found,) = parse_documents(text, "list.json")
 
     assert (found.at, found.name) == ("list.json:1: items[0]", "a")
 
@@ -67,17 +67,17 @@ def test_json_is_read_too_and_lists_are_opened() -> None:
     ],
 )
 def test_what_is_no_object_is_named_by_file_and_line(text: str, told: str) -> None:
-    with pytest.raises(Oops, match=f"^{told}"):
-        documents_in(text, "f")
+    with pytest.raises(InputError, match=f"^{told}"):
+        parse_documents(text, "f")
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(Oops, match="nowhere cannot be read: No such file"):
+    with pytest.raises(InputError, match="nowhere cannot be read: No such file"):
         read_documents(str(tmp_path / "nowhere"))
 
 
 def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
     (tmp_path / "image").write_bytes(b"\xff\xfe\x00")
 
-    with pytest.raises(Oops, match="image cannot be read: it is not UTF-8"):
+    with pytest.raises(InputError, match="image cannot be read: it is not UTF-8"):
         read_documents(str(tmp_path / "image"))

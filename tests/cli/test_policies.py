@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hanse.cli.errors import Oops, Trouble
+from hanse.cli.errors import CommandFailed, InputError
 from hanse.cli.policies.ledgers import Decision, _cluster_decided
 from hanse.features.policies.view import MemberStatus, OverruledVersion, PolicyView
 from hanse.model.plan import Key
@@ -65,12 +65,12 @@ def test_the_cluster_decided_about_is_the_one_that_waits_or_has_it_applied(
 def test_a_decision_about_nothing_is_refused_in_one_sentence(
     seen: PolicyView, word: str, where: str, told: str
 ) -> None:
-    with pytest.raises(Oops, match=told):
+    with pytest.raises(InputError, match=told):
         _cluster_decided(seen, Decision(KEY, where, word, 1))
 
 
 def test_a_policy_that_stands_nowhere_yet_is_told_apart() -> None:
-    with pytest.raises(Trouble, match="applied nowhere yet"):
+    with pytest.raises(CommandFailed, match="applied nowhere yet"):
         _cluster_decided(policy(LOST, lubeck="Pending"), Decision(KEY, "", "keep", 1))
 
 

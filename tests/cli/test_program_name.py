@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hanse.cli.program_name import own_name
+from hanse.cli.program_name import program_name
 
 
 @pytest.fixture
@@ -23,14 +23,14 @@ def test_on_the_path_it_is_the_plain_name(installed: Path, monkeypatch: pytest.M
     monkeypatch.setenv("PATH", str(installed.parent))
     monkeypatch.setattr(sys, "argv", [str(installed), "up"])
 
-    assert own_name() == "hanse"
+    assert program_name() == "hanse"
 
 
 @pytest.mark.usefixtures("installed")
 def test_elsewhere_it_is_the_way_it_was_called_by(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["bin/hanse", "up"])
 
-    assert own_name() == "bin/hanse"
+    assert program_name() == "bin/hanse"
 
 
 def test_another_one_on_the_path_is_not_meant(
@@ -43,10 +43,10 @@ def test_another_one_on_the_path_is_not_meant(
     monkeypatch.setenv("PATH", str(other.parent))
     monkeypatch.setattr(sys, "argv", [str(installed), "up"])
 
-    assert own_name() == str(installed)
+    assert program_name() == str(installed)
 
 
 def test_as_a_plugin_it_is_kubectls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["/usr/bin/kubectl-hanse", "up"])
 
-    assert own_name() == "kubectl hanse"
+    assert program_name() == "kubectl hanse"

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from hanse.cli.resolve.services import run_out
+from hanse.cli.resolve.services import expired_leases
 from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.model.objects import Meta
 
@@ -29,13 +29,13 @@ def lease(cluster: str, *, age: float | None, holder: str = "somebody", lasts: i
     ],
 )
 def test_a_lease_that_was_not_renewed_in_time_has_run_out(late: Lease, dead: list[str]) -> None:
-    told = run_out([lease("bergen", age=1), late], NOW)
+    told = expired_leases([lease("bergen", age=1), late], NOW)
 
     assert [one.name for one in told] == dead
 
 
 def test_where_all_look_late_our_own_clock_is_as_likely_to_be_wrong() -> None:
-    assert run_out([lease("bergen", age=60), lease("riga", age=61)], NOW) == []
+    assert expired_leases([lease("bergen", age=60), lease("riga", age=61)], NOW) == []
 
 
 def test_a_time_that_cannot_be_read_is_nobodys_death() -> None:
@@ -43,4 +43,4 @@ def test_a_time_that_cannot_be_read_is_nobodys_death() -> None:
         metadata=Meta(name="riga"), spec=LeaseSpec(holder_identity="x", renew_time="yesterday")
     )
 
-    assert run_out([lease("bergen", age=1), odd], NOW) == []
+    assert expired_leases([lease("bergen", age=1), odd], NOW) == []

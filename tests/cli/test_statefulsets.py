@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hanse.cli.errors import Oops
-from hanse.cli.replica_name_options import replica_names_of
-from hanse.cli.statefulsets.replicas import set_seen, unknown_sets
+from hanse.cli.errors import InputError
+from hanse.cli.replica_name_options import parse_replica_names
+from hanse.cli.statefulsets.replicas import set_view, sets_without_shares
 from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.model.kinds.stateful import (
     Replica,
@@ -46,7 +46,7 @@ def test_each_replica_is_told_with_its_state_and_its_names() -> None:
         trouble="no storage",
     )
 
-    found = set_seen(shares(bergen=1, hamburg=1, lubeck=2), [told], frozenset({"bergen"}), NAMES)
+    found = set_view(shares(bergen=1, hamburg=1, lubeck=2), [told], frozenset({"bergen"}), NAMES)
 
     assert [(r.name, r.state) for r in found.replicas] == [
         ("store-bergen-0", "away"),
@@ -62,7 +62,7 @@ def test_each_replica_is_told_with_its_state_and_its_names() -> None:
 
 
 def test_without_balancers_there_is_the_local_name_alone() -> None:
-    found = set_seen(shares(balanced=False, lubeck=1), [], frozenset(), NAMES)
+    found = set_view(shares(balanced=False, lubeck=1), [], frozenset(), NAMES)
 
     assert found.replicas[0].names == ("store-lubeck-0.etcd.shop.svc.example.com",)
 
@@ -79,7 +79,7 @@ def test_what_clusters_run_and_the_federation_does_not_know_is_told() -> None:
         part("ended", "bergen", ended=gone),
     ]
 
-    (found,) = unknown_sets([shares(lubeck=1)], parts)
+    (found,) = sets_without_shares([shares(lubeck=1)], parts)
 
     assert (found.name, found.replicas) == ("lost", ())
     assert found.trouble == ("bergen: it runs on", "lubeck: it runs on")
@@ -96,12 +96,12 @@ def test_what_a_newer_hanse_made_is_not_guessed_at() -> None:
         schema=2,
     )
 
-    found = set_seen(record, [part], frozenset(), NAMES)
+    found = set_view(record, [part], frozenset(), NAMES)
     assert [r.state for r in found.replicas] == ["missing", "unknown"]
     assert found.trouble == (f"lubeck: its report: {newer}",)
 
     later = replace(record, spec=replace(record.spec, schema=2))
-    found = set_seen(later, [], frozenset(), NAMES)
+    found = set_view(later, [], frozenset(), NAMES)
     assert (found.replicas, found.trouble) == ((), (f"shares: {newer}",))
 
 
@@ -114,8 +114,8 @@ def test_what_a_newer_hanse_made_is_not_guessed_at() -> None:
     ],
 )
 def test_bad_names_are_refused_in_a_sentence(zone: str, federation: str, words: str) -> None:
-    with pytest.raises(Oops) as refused:
-        replica_names_of(zone, federation)
+    with pytest.raises(InputError) as refused:
+        parse_replica_names(zone, federation)
 
     assert words in refused.value.message
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from hanse.cli.membership_seen import document, membership_in, show
+from hanse.cli.membership_seen import document, parse_membership, show
 
 
 def federation(members: list[dict[str, Any]], *bad: str) -> dict[str, Any]:
@@ -24,14 +24,14 @@ SUPERVISES = {
 
 
 def test_without_a_federation_there_is_nothing_to_tell() -> None:
-    assert membership_in(None, None) is None
-    assert membership_in({"items": []}, SUPERVISES) is None
+    assert parse_membership(None, None) is None
+    assert parse_membership({"items": []}, SUPERVISES) is None
     assert document(None) is None
 
 
 def test_who_leads_and_who_is_not_reached_is_one_table(capsys: pytest.CaptureFixture[str]) -> None:
-    lubeck = membership_in(federation([member("bergen", "lubeck")]), SUPERVISES)
-    hamburg = membership_in(
+    lubeck = parse_membership(federation([member("bergen", "lubeck")]), SUPERVISES)
+    hamburg = parse_membership(
         federation([member("bergen", "lubeck", reachable=False)], "bergen: no answer"), SUPERVISES
     )
     assert lubeck is not None
@@ -45,7 +45,7 @@ def test_who_leads_and_who_is_not_reached_is_one_table(capsys: pytest.CaptureFix
 
 
 def test_a_child_says_who_leads_it() -> None:
-    seen = membership_in(federation([]), {"items": []})
+    seen = parse_membership(federation([]), {"items": []})
 
     assert seen is not None
     told = document(seen)

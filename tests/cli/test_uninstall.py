@@ -8,9 +8,15 @@ from pathlib import Path
 import pytest
 
 from hanse import app
-from hanse.cli.apply import apply, define
+from hanse.cli.apply import apply, apply_definitions
 from hanse.cli.uninstall import removal
-from hanse.cli.uninstall.removal import Found, Remains, kubectl_for, remains_in, remove
+from hanse.cli.uninstall.removal import (
+    Installation,
+    OwnedObject,
+    find_installation,
+    kubectl_commands,
+    remove_installation,
+)
 from hanse.features.services.manifests import agent_manifests
 from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
@@ -35,7 +41,7 @@ OWNER = Owner("toy", Key("offer", "bread", "shop"), "rome")
 async def installed() -> Client:
     """A cluster with all of ours in it, beside what is somebody else's."""
     client = Client(InProcess(ApiServer("rome", clock=WallClock())))
-    await define(client, crd_manifests())
+    await apply_definitions(client, crd_manifests())
     await apply(client, agent_manifests(app.watches(), "rome"))
     await client.create(Namespace(metadata=Meta(name="shop")))
     ours = with_owner(ConfigMap(metadata=Meta(name="ours", namespace="shop")), OWNER)
@@ -72,7 +78,7 @@ async def installed() -> Client:
             ],
         },
     }
-    await define(client, [Manifest(crd_manifests()[0].kind, foreign)])
+    await apply_definitions(client, [Manifest(crd_manifests()[0].kind, foreign)])
     return client
 
 
@@ -80,9 +86,11 @@ async def test_everything_of_ours_goes_and_nothing_else() -> None:
     client = await installed()
     told: list[str] = []
 
-    await remove(client, await remains_in(client, definitions=True), told.append)
+    await remove_installation(
+        client, await find_installation(client, definitions=True), told.append
+    )
 
-    assert not await remains_in(client, definitions=True)
+    assert not await find_installation(client, definitions=True)
     assert (await client.read(ConfigMap, "copied", "shop")).name == "copied"
     with pytest.raises(NotFound):
         await client.read(ConfigMap, "ours", "shop")
@@ -91,12 +99,12 @@ async def test_everything_of_ours_goes_and_nothing_else() -> None:
 
 
 async def test_whoever_could_write_it_again_goes_first() -> None:
-    found = Remains(
-        workloads=(Found(Deployment.kind, "hanse-agent", "hanse-system"),),
-        admission=(Found(ValidatingAdmissionPolicy.kind, "networks.hanse.dev-kept"),),
+    found = Installation(
+        workloads=(OwnedObject(Deployment.kind, "hanse-agent", "hanse-system"),),
+        admission=(OwnedObject(ValidatingAdmissionPolicy.kind, "networks.hanse.dev-kept"),),
     )
 
-    first, second, *_ = kubectl_for(found, "rome")
+    first, second, *_ = kubectl_commands(found, "rome")
 
     assert "delete deployments.apps hanse-agent" in first
     assert "delete validatingadmissionpolicies" in second
@@ -112,13 +120,13 @@ async def test_what_takes_its_time_to_go_is_named_while_it_is_waited_for(
     told: list[str] = []
     waiting = asyncio.Event()
 
-    def tell(text: str) -> None:
+    def echo(text: str) -> None:
         told.append(text)
         waiting.set()
 
     async with asyncio.TaskGroup() as tasks:
-        found = await remains_in(client, definitions=False)
-        tasks.create_task(remove(client, found, tell))
+        found = await find_installation(client, definitions=False)
+        tasks.create_task(remove_installation(client, found, echo))
         await waiting.wait()
         await client.patch(ConfigMap, "ours", "shop", {"metadata": {"finalizers": None}})
 
@@ -128,7 +136,7 @@ async def test_what_takes_its_time_to_go_is_named_while_it_is_waited_for(
 async def test_what_goes_with_a_kind_is_counted_before() -> None:
     client = await installed()
 
-    found = await remains_in(client, definitions=True)
+    found = await find_installation(client, definitions=True)
 
     assert found.objects == {"networks.arktos.futurewei.com": 1}
     assert [str(one) for one in found.held] == ["Network acme.default"]
@@ -137,7 +145,7 @@ async def test_what_goes_with_a_kind_is_counted_before() -> None:
 async def test_kinds_and_what_people_made_of_them_can_be_kept() -> None:
     client = await installed()
 
-    await remove(client, await remains_in(client, definitions=False), print)
+    await remove_installation(client, await find_installation(client, definitions=False), print)
 
     assert (await client.read(Network, "acme.default")).metadata.finalizers == ()
 
@@ -145,7 +153,7 @@ async def test_kinds_and_what_people_made_of_them_can_be_kept() -> None:
 async def test_the_same_can_be_done_by_hand() -> None:
     client = await installed()
 
-    commands = list(kubectl_for(await remains_in(client, definitions=True), "rome"))
+    commands = list(kubectl_commands(await find_installation(client, definitions=True), "rome"))
 
     assert "kubectl --context rome -n shop delete configmaps ours --ignore-not-found" in commands
     assert commands[0].startswith("kubectl --context rome patch networks.arktos.futurewei.com")

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from hanse.app import Agent, Settings
-from hanse.cli.up.dns import Names
+from hanse.cli.up.dns import LocalDns
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.names import NETWORK, TENANT
 from hanse.kube.client import Client
@@ -35,7 +35,7 @@ async def test_a_network_that_is_made_later_is_answered_its_own_names_too() -> N
     admin = Client(InProcess(server))
     for kind in (Tenant, Network, NetworkPeering, NetworkPort):
         await admin.send(Request("POST", CRDS, body=msgspec.json.encode(crd_of(kind))))
-    names = Names(plan_members((HERE,)), 0)
+    names = LocalDns(plan_members((HERE,)), 0)
     agent = Agent(
         Settings(HERE, "only", replicated=False),
         InProcess(server),
@@ -45,7 +45,7 @@ async def test_a_network_that_is_made_later_is_answered_its_own_names_too() -> N
     marks = {TENANT: "acme", NETWORK: "lab"}
 
     async with asyncio.timeout(PATIENCE), names.running():
-        async with agent.running(), names.told_by(agent):
+        async with agent.running(), names.feeding_from(agent):
             await admin.create(made(Network, "acme.lab", spec={"type": "flat", "tenant": "acme"}))
             web = made(Service, "web", "default", marks, spec={"ports": [{"port": 80}]})
             address = (await admin.create(web)).spec.cluster_ip

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hanse.cli.manifests.render import chart, plain
+from hanse.cli.manifests.render import render_chart, render_manifests
 from hanse.cli.manifests.values import Values
 from hanse.local.real.binaries import cache_folder
 from hanse.local.real.build import find_or_build
@@ -34,9 +34,9 @@ async def helm() -> Path:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The chart as `hanse manifests --chart` writes it."""
+    """The chart as `hanse manifests --render_chart` writes it."""
     made = tmp_path_factory.mktemp("chart") / "hanse"
-    for name, text in chart().items():
+    for name, text in render_chart().items():
         file = made / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
@@ -65,7 +65,7 @@ async def test_the_chart_and_the_manifests_are_the_same_objects(helm: Path, fold
 
     assert status == 0, output
     by_helm = {_object_key(one): one for one in yaml.safe_load_all(output) if one}
-    by_us = yaml.safe_load_all(plain(Values(cluster_id="lubeck"), with_crds=False))
+    by_us = yaml.safe_load_all(render_manifests(Values(cluster_id="lubeck"), with_crds=False))
     for one in by_us:
         rendered = by_helm.pop(_object_key(one))
         rendered["metadata"].pop("annotations", None)

@@ -3,11 +3,11 @@
 import socket
 from ipaddress import ip_address
 
-from hanse.cli.errors import Oops
+from hanse.cli.errors import InputError
 
 
-def server_address(text: str, what: str = "") -> tuple[str, int]:
-    """Host and port of `ADDRESS` or `ADDRESS:PORT`, IPv6 in brackets; raises `Oops`."""
+def parse_server_address(text: str, what: str = "") -> tuple[str, int]:
+    """Host and port of `ADDRESS` or `ADDRESS:PORT`, IPv6 in brackets; raises `InputError`."""
     host, _, port = text.rpartition(":") if text.count(":") == 1 else (text, "", "53")
     if text.startswith("["):
         host, _, port = text.removeprefix("[").partition("]")
@@ -19,15 +19,17 @@ def server_address(text: str, what: str = "") -> tuple[str, int]:
         ok = False
     if not ok:
         named = f"{what} {text!r}" if what else repr(text)
-        raise Oops(f"{named} is not ADDRESS or ADDRESS:PORT; names of servers are not looked up")
+        raise InputError(
+            f"{named} is not ADDRESS or ADDRESS:PORT; names of servers are not looked up"
+        )
     return host, int(port)
 
 
-def listening_socket(option: str, address: str) -> socket.socket:
+def bind_listener(option: str, address: str) -> socket.socket:
     """A bound socket; IPv6 addresses stand in brackets."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65535:
-        raise Oops(f"{option} {address!r} is not ADDRESS:PORT; write it as 0.0.0.0:8080")
+        raise InputError(f"{option} {address!r} is not ADDRESS:PORT; write it as 0.0.0.0:8080")
     bare = host.removeprefix("[").removesuffix("]")
     made = socket.socket(socket.AF_INET6 if ":" in bare else socket.AF_INET, socket.SOCK_STREAM)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -36,5 +38,5 @@ def listening_socket(option: str, address: str) -> socket.socket:
     except OSError as error:
         made.close()
         why = error.strerror or "the address cannot be used"
-        raise Oops(f"{option} {address}: {why}; choose another address or port") from None
+        raise InputError(f"{option} {address}: {why}; choose another address or port") from None
     return made

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from hanse.cli.doctor.clusters import contains
-from hanse.cli.errors import Trouble
+from hanse.cli.errors import CommandFailed
 from hanse.kube.client import Client
 from hanse.kube.errors import AlreadyExists, NotFound
 from hanse.kube.requests import create, delete, merge_patch, read, resource_path
@@ -46,7 +46,7 @@ _DONE = (Effect.CREATED, Effect.CHANGED, Effect.DELETED)
 """What a person is told one by one."""
 
 
-class Applied(Struct, frozen=True):
+class AppliedManifest(Struct, frozen=True):
     """A manifest and what became of it, or would."""
 
     manifest: Manifest
@@ -55,20 +55,20 @@ class Applied(Struct, frozen=True):
 
 async def apply(
     client: Client, wanted: Iterable[Manifest], *, dry_run: bool = False
-) -> list[Applied]:
+) -> list[AppliedManifest]:
     """Make each stand as written, in order; a dry run only looks."""
-    return [Applied(one, await _apply(client, one, dry_run=dry_run)) for one in wanted]
+    return [AppliedManifest(one, await _apply(client, one, dry_run=dry_run)) for one in wanted]
 
 
 async def remove(
     client: Client, unwanted: Iterable[Manifest], *, dry_run: bool = False
-) -> list[Applied]:
+) -> list[AppliedManifest]:
     """Delete what stands of each, in order; a dry run only looks."""
-    return [Applied(one, await _remove(client, one, dry_run=dry_run)) for one in unwanted]
+    return [AppliedManifest(one, await _remove(client, one, dry_run=dry_run)) for one in unwanted]
 
 
 async def _remove(client: Client, unwanted: Manifest, *, dry_run: bool) -> Effect:
-    if await standing(client, unwanted) is None:
+    if await read_existing(client, unwanted) is None:
         return Effect.UNCHANGED
     if not dry_run:
         with suppress(NotFound):
@@ -76,17 +76,17 @@ async def _remove(client: Client, unwanted: Manifest, *, dry_run: bool) -> Effec
     return Effect.DELETED
 
 
-async def define(
+async def apply_definitions(
     client: Client, wanted: Sequence[Manifest], *, dry_run: bool = False
-) -> list[Applied]:
+) -> list[AppliedManifest]:
     """Teach a cluster kinds, and wait until it serves them; others' definitions are left alone."""
     done = await asyncio.gather(*(_apply(client, one, dry_run=dry_run) for one in wanted))
     if not dry_run:
-        await _served(client, wanted)
-    return [Applied(one, effect) for one, effect in zip(wanted, done, strict=True)]
+        await _wait_until_served(client, wanted)
+    return [AppliedManifest(one, effect) for one, effect in zip(wanted, done, strict=True)]
 
 
-async def standing(client: Client, wanted: Manifest) -> Wire | None:
+async def read_existing(client: Client, wanted: Manifest) -> Wire | None:
     """The object of a manifest's name, if there is one."""
     try:
         answer = await client.send(read(wanted.kind, wanted.name, wanted.namespace))
@@ -97,7 +97,7 @@ async def standing(client: Client, wanted: Manifest) -> Wire | None:
 
 
 async def _apply(client: Client, wanted: Manifest, *, dry_run: bool) -> Effect:
-    found = await standing(client, wanted)
+    found = await read_existing(client, wanted)
     if found is None:
         return await _create(client, wanted, dry_run=dry_run)
     if wanted.settled or contains(found, wanted.wire):
@@ -138,7 +138,7 @@ def _is_foreign(wanted: Manifest, found: Wire) -> bool:
     return OUR_CATEGORY not in (found["spec"]["names"].get("categories") or ())
 
 
-async def _served(client: Client, wanted: Sequence[Manifest]) -> None:
+async def _wait_until_served(client: Client, wanted: Sequence[Manifest]) -> None:
     missing = list(wanted)
     try:
         async with asyncio.timeout(PATIENCE.total_seconds()):
@@ -146,18 +146,18 @@ async def _served(client: Client, wanted: Sequence[Manifest]) -> None:
                 await asyncio.sleep(_LOOK_AGAIN.total_seconds())
     except TimeoutError:
         seconds = int(PATIENCE.total_seconds())
-        raise Trouble(
+        raise CommandFailed(
             f"{missing[0]} is not served after {seconds} s; see `kubectl describe crd`"
         ) from None
 
 
 async def _established(client: Client, definition: Manifest) -> bool:
-    found = await standing(client, definition)
+    found = await read_existing(client, definition)
     told: Any = (found or {}).get("status", {}).get("conditions") or ()
     return any(c["type"] == "Established" and c["status"] == "True" for c in told)
 
 
-def show(where: str, done: Sequence[Applied], *, dry_run: bool) -> None:
+def report_applied(where: str, done: Sequence[AppliedManifest], *, dry_run: bool) -> None:
     """Tell a person what became of it: one line for each change, kinds counted."""
     if dry_run:
         _show_manifests(where, done)
@@ -178,7 +178,7 @@ def show(where: str, done: Sequence[Applied], *, dry_run: bool) -> None:
             click.echo(text, err=True)
 
 
-def _show_manifests(where: str, done: Sequence[Applied]) -> None:
+def _show_manifests(where: str, done: Sequence[AppliedManifest]) -> None:
     import yaml
 
     for one in done:

@@ -21,11 +21,11 @@ def command(context: click.Context) -> None:
       {"cniVersion": "1.0.0", "name": "pods", "type": "hanse", "kubeconfig": "FILE",
        "delegate": {"type": "mizarcni"}}
     """
-    from hanse.cli.cni_call import Call, called
+    from hanse.cli.cni_call import CniCall, run_call
     from hanse.cli.process import run_async
 
-    call = Call(dict(os.environ), sys.stdin.buffer.read())
-    ended = run_async(lambda: called(call))
+    call = CniCall(dict(os.environ), sys.stdin.buffer.read())
+    ended = run_async(lambda: run_call(call))
     sys.stdout.buffer.write(ended.out)
     sys.stderr.buffer.write(ended.err)
     sys.stdout.flush()

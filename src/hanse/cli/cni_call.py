@@ -33,14 +33,14 @@ COMMANDS = ("ADD", "DEL", "CHECK", "GC", "STATUS", "VERSION")
 _FOR_A_POD = ("ADD", "DEL", "CHECK")
 
 
-class Call(Struct, frozen=True):
+class CniCall(Struct, frozen=True):
     """What a runtime says."""
 
     environment: dict[str, str]
     config: bytes
 
 
-class Ended(Struct, frozen=True):
+class CniResult(Struct, frozen=True):
     """What it is answered."""
 
     status: int
@@ -48,16 +48,16 @@ class Ended(Struct, frozen=True):
     err: bytes = b""
 
 
-async def called(call: Call) -> Ended:
+async def run_call(call: CniCall) -> CniResult:
     """Answer one call; every error is told as the protocol has it."""
     command = call.environment.get("CNI_COMMAND", "")
     version = "1.0.0"
     if command not in COMMANDS:
         told = f"CNI_COMMAND {command!r} is none of {', '.join(COMMANDS)}"
-        return Ended(1, render_error(version, CniError(BAD_ENVIRONMENT, told)))
+        return CniResult(1, render_error(version, CniError(BAD_ENVIRONMENT, told)))
     try:
         if command == "VERSION":
-            return Ended(0, render_versions(_version_in(call.config)))
+            return CniResult(0, render_versions(_version_in(call.config)))
         config = parse_config(call.config)
         version = config.version
         args = call.environment.get("CNI_ARGS", "")
@@ -65,7 +65,7 @@ async def called(call: Call) -> Ended:
             args = merge_cni_args(args, await _annotation(config, parse_pod(args), command))
         return await _delegated(call, config, args)
     except CniError as error:
-        return Ended(1, render_error(version, error))
+        return CniResult(1, render_error(version, error))
 
 
 async def _annotation(config: CniConfig, ref: PodRef | None, command: str) -> str:
@@ -98,7 +98,7 @@ async def _read(config: CniConfig, ref: PodRef) -> Pod:
         await client.close()
 
 
-async def _delegated(call: Call, config: CniConfig, args: str) -> Ended:
+async def _delegated(call: CniCall, config: CniConfig, args: str) -> CniResult:
     """Run the other plugin as the runtime would have; its answer is passed on as it is."""
     program = shutil.which(config.plugin, path=call.environment.get("CNI_PATH", ""))
     if program is None:
@@ -113,7 +113,7 @@ async def _delegated(call: Call, config: CniConfig, args: str) -> Ended:
         env=environment,
     )
     out, err = await process.communicate(msgspec.json.encode(config.delegate))
-    return Ended(process.returncode or 0, out, err)
+    return CniResult(process.returncode or 0, out, err)
 
 
 def _version_in(config: bytes) -> str:

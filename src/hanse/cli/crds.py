@@ -20,7 +20,7 @@ def command(as_json: bool, kinds: tuple[str, ...], stand_ins: bool) -> None:
       hanse crds --kind Network
       hanse crds --stand-ins --json
     """
-    from hanse.cli.yaml_text import text_of
+    from hanse.cli.yaml_text import to_yaml
     from hanse.model import crds
 
     known = crds.placeholder_crds() if stand_ins else crds.crds()
@@ -28,7 +28,7 @@ def command(as_json: bool, kinds: tuple[str, ...], stand_ins: bool) -> None:
     if as_json:
         click.echo(json.dumps({"apiVersion": "v1", "kind": "List", "items": chosen}, indent=2))
     else:
-        click.echo(text_of(chosen, width=100), nl=False)
+        click.echo(to_yaml(chosen, width=100), nl=False)
 
 
 def _chosen(known: tuple[Wire, ...], wanted: tuple[str, ...]) -> list[Wire]:

@@ -6,31 +6,31 @@ Exit statuses: 0 all is well; 1 something is wrong out there; 2 the input is at 
 
 import click
 
-WRONG = 1
-BAD_INPUT = 2
-OUR_FAULT = 70
-INTERRUPTED = 130
+EXIT_PROBLEM = 1
+EXIT_BAD_INPUT = 2
+EXIT_INTERNAL_ERROR = 70
+EXIT_INTERRUPTED = 130
 
 
-class Oops(click.ClickException):
+class InputError(click.ClickException):
     """The input cannot be used; the message names the thing and the remedy."""
 
-    exit_code = BAD_INPUT
+    exit_code = EXIT_BAD_INPUT
 
 
-class Trouble(click.ClickException):
+class CommandFailed(click.ClickException):
     """The input is fine, and what it asks for did not work out."""
 
-    exit_code = WRONG
+    exit_code = EXIT_PROBLEM
 
 
-def bad_credentials(error: Exception) -> Oops:
+def credentials_error(error: Exception) -> InputError:
     """What is wrong with a kubeconfig, always with what to do about it."""
     text = str(error)
-    return Oops(text if ";" in text else f"{text}; name a readable file with --kubeconfig")
+    return InputError(text if ";" in text else f"{text}; name a readable file with --kubeconfig")
 
 
-def one_line(error: click.ClickException) -> str:
+def format_error(error: click.ClickException) -> str:
     """An error as a single line, with where to read on if the call itself was wrong."""
     text = " ".join(error.format_message().split()).rstrip(".")
     if isinstance(error, click.UsageError):

@@ -24,7 +24,7 @@ _OURS = f"{SERVICE_NAME},{MANAGED_BY}={DOMAIN},!{SERVICE_NAMESPACE}"
 K = TypeVar("K", bound=Object)
 
 
-async def look_at_services(ways: Iterable[ClusterAccess]) -> list[ServiceView]:
+async def read_exported_services(ways: Iterable[ClusterAccess]) -> list[ServiceView]:
     """The exported services of all clusters that answer."""
     held = await at_each(ways, _held_by)
     return service_views([one for one in held if one is not None])
@@ -35,28 +35,28 @@ async def _held_by(way: ClusterAccess) -> ClusterServices | None:
     try:
         await client.send(Request("GET", "/version", timeout=PATIENCE))  # a dead one ends it here
         await refresh(client)
-        return await holding(client, way.name)
+        return await read_holding(client, way.name)
     except KubeError:
         return None  # the look at the cluster itself says why
     finally:
         await client.close()
 
 
-async def holding(client: Client, name: str, namespace: str = "") -> ClusterServices:
+async def read_holding(client: Client, name: str, namespace: str = "") -> ClusterServices:
     """What a cluster holds, in all namespaces or in one; the client knows what is served."""
     return ClusterServices(
-        await cluster_id(client, name),
-        await all_of(client, ServiceExport, namespace),
+        await read_cluster_id(client, name),
+        await list_or_empty(client, ServiceExport, namespace),
         tuple(
             one
-            for one in await all_of(client, ServiceImport, namespace)
+            for one in await list_or_empty(client, ServiceImport, namespace)
             if SERVICE_NAMESPACE not in one.metadata.labels
         ),
-        await all_of(client, EndpointSlice, namespace, _OURS),
+        await list_or_empty(client, EndpointSlice, namespace, _OURS),
     )
 
 
-async def cluster_id(client: Client, otherwise: str) -> str:
+async def read_cluster_id(client: Client, otherwise: str) -> str:
     """The id by which a cluster is a member: its agent's Lease is held in that name."""
     try:
         lease = await client.read(Lease, AGENT, SYSTEM_NAMESPACE)
@@ -66,7 +66,7 @@ async def cluster_id(client: Client, otherwise: str) -> str:
     return cluster if parted else otherwise
 
 
-async def all_of(
+async def list_or_empty(
     client: Client, kind: type[K], namespace: str = "", labels: str = ""
 ) -> tuple[K, ...]:
     """Everything of a kind; nothing where a cluster does not know it."""

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 import click
 
 from hanse.cli.clusters import ClusterAccess, at_each
-from hanse.cli.exported_services import all_of, cluster_id
-from hanse.cli.federated_services import Holding, Seen, seen_in
+from hanse.cli.exported_services import list_or_empty, read_cluster_id
+from hanse.cli.federated_services import FederatedView, Holding, build_view
 from hanse.cli.inventory import PATIENCE
 from hanse.cli.tables import table
 from hanse.features.federated.names import DOMAIN as FEDERATING
@@ -23,10 +23,10 @@ from hanse.model.kinds.federation import NativeService, VirtualMachine
 _OURS = f"{MANAGED_BY} in ({FEDERATING},{SERVING_MACHINES})"
 
 
-async def look_at_federated(ways: Iterable[ClusterAccess]) -> Seen:
+async def read_federated_services(ways: Iterable[ClusterAccess]) -> FederatedView:
     """What clusters that answer hold; one that does not hides no other."""
     held = await at_each(ways, _held_by)
-    return seen_in([one for one in held if one is not None])
+    return build_view([one for one in held if one is not None])
 
 
 async def _held_by(way: ClusterAccess) -> Holding | None:
@@ -35,11 +35,11 @@ async def _held_by(way: ClusterAccess) -> Holding | None:
         await client.send(Request("GET", "/version", timeout=PATIENCE))  # a dead one ends it here
         await refresh(client)
         return Holding(
-            await cluster_id(client, way.name),
-            await all_of(client, Service),
-            await all_of(client, EndpointSlice, labels=_OURS),
-            await all_of(client, NativeService),
-            await all_of(client, VirtualMachine),
+            await read_cluster_id(client, way.name),
+            await list_or_empty(client, Service),
+            await list_or_empty(client, EndpointSlice, labels=_OURS),
+            await list_or_empty(client, NativeService),
+            await list_or_empty(client, VirtualMachine),
         )
     except KubeError:
         return None  # the look at the cluster itself says why
@@ -47,7 +47,7 @@ async def _held_by(way: ClusterAccess) -> Holding | None:
         await client.close()
 
 
-def show(seen: Seen) -> None:
+def show(seen: FederatedView) -> None:
     """Print what there is; nothing where there is nothing."""
     if seen.services:
         rows = [

@@ -33,7 +33,7 @@ class Holding(Struct, frozen=True):
     machines: tuple[VirtualMachine, ...] = ()
 
 
-class FederatedSeen(Struct, frozen=True):
+class FederatedServiceView(Struct, frozen=True):
     """A federated Service: where it stands, and how many endpoints are ready by their cluster."""
 
     namespace: str
@@ -43,7 +43,7 @@ class FederatedSeen(Struct, frozen=True):
     ready: dict[ClusterId, int]
 
 
-class MachinesSeen(Struct, frozen=True):
+class MachineServiceView(Struct, frozen=True):
     """A VM Service of one cluster, and how many machines are behind it."""
 
     cluster: ClusterId
@@ -52,7 +52,7 @@ class MachinesSeen(Struct, frozen=True):
     machines: int
 
 
-class TroubleSeen(Struct, frozen=True):
+class FailedCondition(Struct, frozen=True):
     """Something that people were told on an object of theirs."""
 
     cluster: ClusterId
@@ -61,26 +61,26 @@ class TroubleSeen(Struct, frozen=True):
     message: str
 
 
-class Seen(Struct, frozen=True):
+class FederatedView(Struct, frozen=True):
     """All of it, over all clusters that answer."""
 
-    services: tuple[FederatedSeen, ...] = ()
-    machines: tuple[MachinesSeen, ...] = ()
-    troubles: tuple[TroubleSeen, ...] = ()
+    services: tuple[FederatedServiceView, ...] = ()
+    machines: tuple[MachineServiceView, ...] = ()
+    troubles: tuple[FailedCondition, ...] = ()
 
 
-def seen_in(holdings: Iterable[Holding]) -> Seen:
+def build_view(holdings: Iterable[Holding]) -> FederatedView:
     """What clusters hold, as one picture."""
     several = sorted(holdings, key=lambda h: h.cluster)
     names = sorted({name for held in several for name in _federated_in(held)})
-    return Seen(
+    return FederatedView(
         tuple(_federated(name, several) for name in names),
         tuple(one for held in several for one in _machines(held)),
         tuple(one for held in several for one in _troubles(held)),
     )
 
 
-def findings(seen: Seen) -> tuple[Finding, ...]:
+def findings(seen: FederatedView) -> tuple[Finding, ...]:
     """What people were told, as something to mend: the message says how."""
     return tuple(
         Finding(
@@ -92,13 +92,13 @@ def findings(seen: Seen) -> tuple[Finding, ...]:
     )
 
 
-def _look(one: TroubleSeen) -> str:
+def _look(one: FailedCondition) -> str:
     kind, _, place = one.object.partition(" ")
     namespace, _, name = place.partition("/")
     return f"kubectl --context {one.cluster} -n {namespace} describe {kind.lower()} {name}"
 
 
-def document(seen: Seen) -> dict[str, Any]:
+def document(seen: FederatedView) -> dict[str, Any]:
     """The same for other programs."""
     return {
         "federatedServices": [
@@ -140,7 +140,7 @@ def _federated_in(held: Holding) -> dict[tuple[str, str], Service]:
     }
 
 
-def _federated(place: tuple[str, str], several: Iterable[Holding]) -> FederatedSeen:
+def _federated(place: tuple[str, str], several: Iterable[Holding]) -> FederatedServiceView:
     ports: dict[str, None] = {}
     stands_in: list[ClusterId] = []
     ready: dict[ClusterId, int] = {}
@@ -153,7 +153,7 @@ def _federated(place: tuple[str, str], several: Iterable[Holding]) -> FederatedS
         for cluster, number in _ready(place, held).items():
             ready[cluster] = max(ready.get(cluster, 0), number)
     namespace, name = place
-    return FederatedSeen(
+    return FederatedServiceView(
         namespace, name, tuple(ports), tuple(stands_in), dict(sorted(ready.items()))
     )
 
@@ -174,7 +174,7 @@ def _ready(place: tuple[str, str], held: Holding) -> dict[ClusterId, int]:
     return found
 
 
-def _machines(held: Holding) -> Iterator[MachinesSeen]:
+def _machines(held: Holding) -> Iterator[MachineServiceView]:
     for service in held.services:
         meta = service.metadata
         if VM_SERVICE in meta.annotations:
@@ -187,10 +187,10 @@ def _machines(held: Holding) -> Iterator[MachinesSeen]:
                 for e in piece.endpoints or ()
                 if e.target_ref is not None
             }
-            yield MachinesSeen(held.cluster, meta.namespace, meta.name, len(behind))
+            yield MachineServiceView(held.cluster, meta.namespace, meta.name, len(behind))
 
 
-def _troubles(held: Holding) -> Iterator[TroubleSeen]:
+def _troubles(held: Holding) -> Iterator[FailedCondition]:
     told_on: list[Service | NativeService | VirtualMachine]
     told_on = [*held.services, *held.native, *held.machines]
     for obj in told_on:
@@ -198,4 +198,4 @@ def _troubles(held: Holding) -> Iterator[TroubleSeen]:
             told = find_condition(obj.status.conditions, type_)
             if told is not None and told.status == "False":
                 what = f"{type(obj).kind.name} {obj.metadata.namespace}/{obj.metadata.name}"
-                yield TroubleSeen(held.cluster, what, told.reason, told.message)
+                yield FailedCondition(held.cluster, what, told.reason, told.message)

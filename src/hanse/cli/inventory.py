@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from hanse.cli import membership_seen
 from hanse.cli.clusters import ClusterAccess, at_each
-from hanse.cli.membership_seen import MembershipSeen, membership_in
-from hanse.cli.services_seen import ServicesSeen, services_in
+from hanse.cli.membership_seen import MembershipState, parse_membership
+from hanse.cli.services_seen import ServiceInventory, services_in
 from hanse.kube.client_config import Identity
 from hanse.kube.errors import BadCredentials, KubeError, Unreachable, error_from_response
 from hanse.kube.http_transport import HttpTransport
@@ -38,7 +38,7 @@ _PATHS = (
 )
 
 
-class Right(Struct, frozen=True):
+class Permission(Struct, frozen=True):
     """Something that may be allowed or not."""
 
     verb: str
@@ -47,7 +47,7 @@ class Right(Struct, frozen=True):
     namespace: str = ""
 
 
-class LeaseSeen(Struct, frozen=True):
+class AgentLease(Struct, frozen=True):
     """An agent's lease: whose it is, and for how long it has not been renewed."""
 
     holder: str
@@ -59,14 +59,14 @@ class LeaseSeen(Struct, frozen=True):
         return bool(self.holder) and self.silent <= self.duration
 
 
-class NodesSeen(Struct, frozen=True):
+class NodeCounts(Struct, frozen=True):
     """How many nodes there are, and how many of them are ready."""
 
     all: int
     ready: int
 
 
-class Unanswered(Struct, frozen=True):
+class UnreadCluster(Struct, frozen=True):
     """The cluster did not let us look: no answer, a refusal, or credentials that are at fault."""
 
     name: str
@@ -74,7 +74,7 @@ class Unanswered(Struct, frozen=True):
     fault: Literal["silence", "refusal", "credentials"]
 
 
-class Look(Struct, frozen=True):
+class ClusterInventory(Struct, frozen=True):
     """What was seen; None where the cluster would not tell."""
 
     name: str
@@ -82,27 +82,29 @@ class Look(Struct, frozen=True):
     version: str
     skew: timedelta
     """How far its clock is from ours, as far as a header in whole seconds can tell."""
-    nodes: NodesSeen | None = None
-    agent: LeaseSeen | None = None
+    nodes: NodeCounts | None = None
+    agent: AgentLease | None = None
     definitions: dict[str, dict[str, Any]] | None = None
-    services: ServicesSeen | None = None
-    membership: MembershipSeen | None = None
+    services: ServiceInventory | None = None
+    membership: MembershipState | None = None
     is_broker: bool = False
     expires: datetime | None = None
     """When the credentials by which we looked end, if they say so."""
-    denied: tuple[Right, ...] = ()
+    denied: tuple[Permission, ...] = ()
 
 
-Seen = Look | Unanswered
+InventoryResult = ClusterInventory | UnreadCluster
 
 
-async def look_at(ways: Iterable[ClusterAccess], rights: Iterable[Right] = ()) -> list[Seen]:
+async def read_inventories(
+    ways: Iterable[ClusterAccess], rights: Iterable[Permission] = ()
+) -> list[InventoryResult]:
     """Look at every cluster; one that does not answer hides no other."""
     asked = tuple(rights)
     return await at_each(ways, lambda way: _look(way, asked))
 
 
-async def _look(way: ClusterAccess, rights: tuple[Right, ...]) -> Seen:
+async def _look(way: ClusterAccess, rights: tuple[Permission, ...]) -> InventoryResult:
     transport = HttpTransport(way.credentials)
     try:
         access = await way.credentials.config()
@@ -112,26 +114,26 @@ async def _look(way: ClusterAccess, rights: tuple[Right, ...]) -> Seen:
         denied, read = await asyncio.gather(_denied(transport, rights), asyncio.gather(*documents))
         nodes, agent, definitions, sets, exports, imports, *membership = read
         clock = _clock_of(answered, now)
-        return Look(
+        return ClusterInventory(
             name=way.name,
             server=access.endpoint.url,
             version=version,
             skew=clock - now,
             nodes=_nodes(nodes),
-            agent=lease_in(agent, clock),
+            agent=parse_agent_lease(agent, clock),
             definitions=_by_name(definitions),
             services=services_in(exports, imports),
-            membership=membership_in(*membership),
+            membership=parse_membership(*membership),
             is_broker=bool(sets and sets.get("items")),
-            expires=expiry_of(access.identity),
+            expires=credentials_expiry(access.identity),
             denied=denied,
         )
     except BadCredentials as error:
-        return Unanswered(way.name, str(error), "credentials")
+        return UnreadCluster(way.name, str(error), "credentials")
     except Unreachable as error:
-        return Unanswered(way.name, str(error), "silence")
+        return UnreadCluster(way.name, str(error), "silence")
     except KubeError as error:
-        return Unanswered(way.name, str(error), "refusal")
+        return UnreadCluster(way.name, str(error), "refusal")
     finally:
         await transport.close()
 
@@ -160,12 +162,12 @@ async def _read(transport: Transport, path: str) -> dict[str, Any] | None:
     return found
 
 
-async def _denied(transport: Transport, rights: tuple[Right, ...]) -> tuple[Right, ...]:
+async def _denied(transport: Transport, rights: tuple[Permission, ...]) -> tuple[Permission, ...]:
     allowed = await asyncio.gather(*(_allowed(transport, right) for right in rights))
     return tuple(right for right, may in zip(rights, allowed, strict=True) if not may)
 
 
-async def _allowed(transport: Transport, right: Right) -> bool:
+async def _allowed(transport: Transport, right: Permission) -> bool:
     """Whether we may do something; what the cluster would not tell does not count as allowed."""
     attributes = {name: value for name, value in msgspec.structs.asdict(right).items() if value}
     review = {
@@ -191,11 +193,11 @@ def _clock_of(answer: Response, now: datetime) -> datetime:
     return min(max(now, earliest), earliest + timedelta(seconds=1))
 
 
-def _nodes(listed: dict[str, Any] | None) -> NodesSeen | None:
+def _nodes(listed: dict[str, Any] | None) -> NodeCounts | None:
     if listed is None:
         return None
     nodes = listed.get("items") or []
-    return NodesSeen(len(nodes), sum(_is_ready(node) for node in nodes))
+    return NodeCounts(len(nodes), sum(_is_ready(node) for node in nodes))
 
 
 def _is_ready(node: dict[str, Any]) -> bool:
@@ -203,7 +205,7 @@ def _is_ready(node: dict[str, Any]) -> bool:
     return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
-def lease_in(lease: Wire | None, now: datetime) -> LeaseSeen | None:
+def parse_agent_lease(lease: Wire | None, now: datetime) -> AgentLease | None:
     """An agent's lease, judged by a clock; None where there is none."""
     if lease is None:
         return None
@@ -214,7 +216,7 @@ def lease_in(lease: Wire | None, now: datetime) -> LeaseSeen | None:
         renewed = datetime.min.replace(tzinfo=UTC)
     duration = timedelta(seconds=spec.get("leaseDurationSeconds") or 0)
     silent = max(now - renewed, timedelta(0))
-    return LeaseSeen(spec.get("holderIdentity") or "", silent, duration)
+    return AgentLease(spec.get("holderIdentity") or "", silent, duration)
 
 
 def _by_name(listed: dict[str, Any] | None) -> dict[str, dict[str, Any]] | None:
@@ -223,7 +225,7 @@ def _by_name(listed: dict[str, Any] | None) -> dict[str, dict[str, Any]] | None:
     return {one["metadata"]["name"]: one for one in listed.get("items") or ()}
 
 
-def expiry_of(identity: Identity) -> datetime | None:
+def credentials_expiry(identity: Identity) -> datetime | None:
     """When credentials end: a certificate's last day, or what a token says of itself."""
     if identity.certificate:
         from cryptography import x509

@@ -2,7 +2,7 @@
 
 import click
 
-from hanse.cli.errors import Oops
+from hanse.cli.errors import InputError
 from hanse.cli.settings import settings_of
 
 
@@ -54,7 +54,7 @@ def command(
     settings = settings_of(context)
     start_logging(settings)
     if force and not supervisors:
-        raise Oops("--force needs --supervisor CONTEXT: somebody has to forget the cluster")
+        raise InputError("--force needs --supervisor CONTEXT: somebody has to forget the cluster")
     ways = tuple(way_to(settings, name) for name in supervisors)
     member = ways[0] if force else way_to(settings)
     wish = Membership(federation, cluster_id, member, ways)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hanse.cli.program_name import own_name
+from hanse.cli.program_name import program_name
 from hanse.cli.settings import settings_of
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def kill(context: click.Context, cluster: str, folder: Path | None) -> None:
     from hanse.local.up.control import Kill
 
     _order(context, folder, Kill(cluster))
-    click.echo(f"{cluster} is gone; bring it back with `{own_name()} local start {cluster}`")
+    click.echo(f"{cluster} is gone; bring it back with `{program_name()} local start {cluster}`")
 
 
 @command.command("start")
@@ -195,7 +195,7 @@ def _order(
     context: click.Context, folder: Path | None, order: "ControlRequest"
 ) -> "LocalFederationStatus":
     from hanse.cli.clusters import local_folder
-    from hanse.cli.errors import Oops
+    from hanse.cli.errors import InputError
     from hanse.cli.process import run_async, start_logging
     from hanse.local.up.control import send_request
     from hanse.local.up.errors import UpError
@@ -205,7 +205,7 @@ def _order(
     try:
         return run_async(lambda: send_request(place / "control.sock", order))
     except UpError as error:
-        raise Oops(str(error)) from None
+        raise InputError(str(error)) from None
 
 
 def _milliseconds(text: str, context: click.Context) -> int:

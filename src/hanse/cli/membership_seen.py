@@ -17,7 +17,7 @@ PATHS = (
 )
 
 
-class MemberSeen(Struct, frozen=True):
+class MemberState(Struct, frozen=True):
     """How a member stands, as a supervisor tells it."""
 
     cluster: str
@@ -26,20 +26,20 @@ class MemberSeen(Struct, frozen=True):
     since: str
 
 
-class MembershipSeen(Struct, frozen=True):
+class MembershipState(Struct, frozen=True):
     """A cluster's part in its federation."""
 
     name: str
     supervises: bool
     leaders: tuple[str, ...]
-    members: tuple[MemberSeen, ...]
+    members: tuple[MemberState, ...]
     troubles: tuple[str, ...]
 
 
-def membership_in(
+def parse_membership(
     federations: dict[str, Any] | None,
     claims: dict[str, Any] | None,
-) -> MembershipSeen | None:
+) -> MembershipState | None:
     """What two lists tell; None where there is no federation."""
     found = (federations or {}).get("items") or []
     if not found:
@@ -51,12 +51,12 @@ def membership_in(
         for one in (claims or {}).get("items") or ()
     }
     supervises = spelled_value(said, SUPERVISOR_MARK) not in (None, "false")
-    return MembershipSeen(
+    return MembershipState(
         name=oldest["metadata"]["name"],
         supervises=supervises,
         leaders=tuple(status.get("leaders") or ()),
         members=tuple(
-            MemberSeen(m["clusterID"], bool(m.get("reachable")), m.get("leader", ""), m["since"])
+            MemberState(m["clusterID"], bool(m.get("reachable")), m.get("leader", ""), m["since"])
             for m in status.get("members") or ()
         ),
         troubles=tuple(
@@ -67,7 +67,7 @@ def membership_in(
     )
 
 
-def document(seen: MembershipSeen | None) -> dict[str, Any] | None:
+def document(seen: MembershipState | None) -> dict[str, Any] | None:
     """The same for programs."""
     if seen is None:
         return None
@@ -80,7 +80,7 @@ def document(seen: MembershipSeen | None) -> dict[str, Any] | None:
     }
 
 
-def show(seen: Sequence[tuple[str, MembershipSeen]]) -> None:
+def show(seen: Sequence[tuple[str, MembershipState]]) -> None:
     """Who leads whom, and who reaches whom, as the supervisors tell it."""
     from hanse.cli.tables import table
 

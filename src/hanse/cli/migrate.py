@@ -29,7 +29,7 @@ def command(context: click.Context, namespace: str) -> None:
     from hanse.cli.migrating import moved
     from hanse.cli.process import run_async, start_logging
     from hanse.cli.reaching import way_to
-    from hanse.cli.yaml_text import text_of
+    from hanse.cli.yaml_text import to_yaml
 
     settings = settings_of(context)
     start_logging(settings)
@@ -38,6 +38,6 @@ def command(context: click.Context, namespace: str) -> None:
     for note in result.notes:
         click.echo(f"# {note}")
     if result.objects:
-        click.echo(text_of(result.objects, width=100), nl=False)
+        click.echo(to_yaml(result.objects, width=100), nl=False)
     else:
         click.echo("# no Service here joins a federated Service")

@@ -1,7 +1,7 @@
 """Reads of a cluster what takes part in federated Services."""
 
 from hanse.cli.clusters import ClusterAccess
-from hanse.cli.exported_services import all_of
+from hanse.cli.exported_services import list_or_empty
 from hanse.cli.reaching import reached
 from hanse.features.federated.antrea import AntreaManifests, MigratedObjects, antrea_manifests
 from hanse.kube.discovery import refresh
@@ -15,9 +15,9 @@ async def moved(way: ClusterAccess, namespace: str) -> AntreaManifests:
     async with reached(way) as client:
         await refresh(client)
         held = MigratedObjects(
-            await all_of(client, Service),
-            await all_of(client, EndpointSlice),
-            await all_of(client, NativeService),
-            await all_of(client, NetworkInterface),
+            await list_or_empty(client, Service),
+            await list_or_empty(client, EndpointSlice),
+            await list_or_empty(client, NativeService),
+            await list_or_empty(client, NetworkInterface),
         )
     return antrea_manifests(held, namespace)

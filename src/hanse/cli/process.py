@@ -14,42 +14,42 @@ from hanse.logs import configure
 T = TypeVar("T")
 
 
-FAREWELL = 0.05
+CLOSE_GRACE = 0.05
 """Seconds in which connections may say good-bye before a loop ends."""
 
-NEW_BEFORE_COLLECTION = 5_000
+GC_THRESHOLD = 5_000
 """How many more objects there are than before when the garbage collector looks at the new ones."""
 
 M_MMAP_THRESHOLD = -3
 """What `mallopt` of glibc knows the size as from which memory has pages of its own."""
 
-LARGE = 128 * 1024
+MMAP_THRESHOLD = 128 * 1024
 """That size: what glibc begins with, too, but does not keep to."""
 
 
-def run_async(main: Callable[[], Coroutine[Any, Any, T]], *, lasting: bool = False) -> T:
+def run_async(main: Callable[[], Coroutine[Any, Any, T]], *, long_running: bool = False) -> T:
     """Run to the end on a loop of our own; what lasts is worth the faster one.
 
     What is loaded by then lasts as long: a garbage collector that looked through it again and
     again would keep everybody waiting for some tens of milliseconds each time. Of what is made
     later little is ever in a cycle: to look for it seldom takes a tenth of the time.
     """
-    if not lasting:
+    if not long_running:
         with asyncio.Runner() as runner:
-            return runner.run(_with_farewell(main))
-    _give_large_buffers_back()
+            return runner.run(_with_close_grace(main))
+    _release_large_buffers()
     gc.freeze()
     usual = gc.get_threshold()
-    gc.set_threshold(NEW_BEFORE_COLLECTION, *usual[1:])
+    gc.set_threshold(GC_THRESHOLD, *usual[1:])
     try:
-        with asyncio.Runner(loop_factory=_fastest()) as runner:
-            return runner.run(_with_farewell(main))
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            return runner.run(_with_close_grace(main))
     finally:
         gc.set_threshold(*usual)
         gc.unfreeze()
 
 
-def _give_large_buffers_back() -> None:
+def _release_large_buffers() -> None:
     """Let the C library keep no memory that large buffers leave behind.
 
     By default glibc takes them from the heap once one of their size was freed, and TLS alone asks
@@ -58,14 +58,14 @@ def _give_large_buffers_back() -> None:
     import ctypes
 
     with suppress(AttributeError, OSError):  # there are other C libraries, without this
-        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE)
+        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD)
 
 
-async def _with_farewell(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+async def _with_close_grace(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
     try:
         return await main()
     finally:
-        await asyncio.sleep(FAREWELL)
+        await asyncio.sleep(CLOSE_GRACE)
 
 
 def start_logging(settings: Settings, *, service: bool = False) -> None:
@@ -77,7 +77,7 @@ def start_logging(settings: Settings, *, service: bool = False) -> None:
     configure("json" if (settings.log_format or usual) == "json" else "human", level=level)
 
 
-def _fastest() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     try:
         import uvloop
     except ImportError:  # not on every system

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 
-def own_name() -> str:
+def program_name() -> str:
     """`hanse` where the PATH leads to this very program, else the way it was called by."""
     called = Path(sys.argv[0])
     if called.name == "kubectl-hanse":

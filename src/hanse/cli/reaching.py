@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from hanse.cli.clusters import IN_CLUSTER, ClusterAccess, current_context, ways
-from hanse.cli.errors import Oops, Trouble, bad_credentials
+from hanse.cli.errors import CommandFailed, InputError, credentials_error
 from hanse.cli.settings import Settings
 from hanse.kube.client import Client
 from hanse.kube.errors import (
@@ -21,16 +21,16 @@ from hanse.kube.transport import Request, Response
 
 
 def way_to(settings: Settings, context: str = "") -> ClusterAccess:
-    """The cluster of a context, or of the one that kubectl would take; raises `Oops`."""
+    """The cluster of a context, or of the one that kubectl would take; raises `InputError`."""
     try:
         chosen = context or settings.context or current_context(settings)
         if chosen == IN_CLUSTER:
             return ways(settings)[0]
         if not chosen:
-            raise Oops("the kubeconfig has no current context; name one with --context")
+            raise InputError("the kubeconfig has no current context; name one with --context")
         return ways(msgspec.structs.replace(settings, context=chosen))[0]
     except BadCredentials as error:
-        raise bad_credentials(error) from None
+        raise credentials_error(error) from None
 
 
 class _Named(Client):
@@ -61,15 +61,17 @@ async def reached(way: ClusterAccess) -> AsyncIterator[Client]:
         await client.close()
 
 
-def _told(name: str, error: KubeError) -> Oops | Trouble:
+def _told(name: str, error: KubeError) -> InputError | CommandFailed:
     match error:
         case BadCredentials():
-            return Oops(f"{name}: {error}; check the credentials of that context")
+            return InputError(f"{name}: {error}; check the credentials of that context")
         case Unreachable():
-            return Trouble(f"{name} does not answer: {error}; start it, or name another context")
+            return CommandFailed(
+                f"{name} does not answer: {error}; start it, or name another context"
+            )
         case Forbidden():
-            return Trouble(f"{name}: {error}; use the credentials of an administrator")
+            return CommandFailed(f"{name}: {error}; use the credentials of an administrator")
         case ApiError():
-            return Trouble(f"{name} refused: {error}")
+            return CommandFailed(f"{name} refused: {error}")
         case _:
-            return Trouble(f"{name}: {error}")
+            return CommandFailed(f"{name}: {error}")

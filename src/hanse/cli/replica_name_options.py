@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from hanse.cli.errors import Oops
+from hanse.cli.errors import InputError
 
 if TYPE_CHECKING:
     from hanse.features.statefulsets.options import StatefulSetOptions
@@ -34,24 +34,24 @@ _OPTIONS = (
 )
 
 
-def replica_names(command: Command) -> Command:
+def replica_name_options(command: Command) -> Command:
     """Give a command the options; its function takes them by name."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
-def replica_names_of(replica_zone: str, federation: str) -> "StatefulSetOptions":
-    """The names as they were given; raises `Oops` for what cannot be one."""
+def parse_replica_names(replica_zone: str, federation: str) -> "StatefulSetOptions":
+    """The names as they were given; raises `InputError` for what cannot be one."""
     from hanse.features.statefulsets.options import StatefulSetOptions
     from hanse.model.dns.names import InvalidName, child_name, wire_name
 
     try:
         zone = wire_name(replica_zone)
     except InvalidName as error:
-        raise Oops(f"--replica-zone: {error}; give one such as example.com") from None
+        raise InputError(f"--replica-zone: {error}; give one such as example.com") from None
     if child_name(federation, zone) is None:
-        raise Oops(
+        raise InputError(
             f"--federation {federation[:70]!r} is no part of a domain name; "
             "use letters, digits and dashes, such as myfederation"
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from hanse.cli.errors import INTERRUPTED, OUR_FAULT, one_line
+from hanse.cli.errors import EXIT_INTERNAL_ERROR, EXIT_INTERRUPTED, format_error
 from hanse.cli.settings import accept_global_options, with_global_options
 
 COMMANDS = {
@@ -108,12 +108,12 @@ def run(arguments: Sequence[str]) -> int:
             list(arguments), name, complete_var="_HANSE_COMPLETE", standalone_mode=False
         )
     except click.exceptions.Abort:
-        return INTERRUPTED
+        return EXIT_INTERRUPTED
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         return 0
     except click.ClickException as error:
-        click.echo(one_line(error), err=True)
+        click.echo(format_error(error), err=True)
         return error.exit_code
     except Exception as error:  # noqa: BLE001 - the boundary to a person
         if "--debug" in arguments:
@@ -121,5 +121,5 @@ def run(arguments: Sequence[str]) -> int:
         else:
             what = " ".join(f"{type(error).__name__}: {error}".split())
             click.echo(f"hanse: unexpected {what}; run it with --debug to see where", err=True)
-        return OUR_FAULT
+        return EXIT_INTERNAL_ERROR
     return status if isinstance(status, int) else 0

@@ -7,7 +7,7 @@ from msgspec import Struct
 from hanse.model.ownership import OWNER
 
 
-class ExportSeen(Struct, frozen=True):
+class ExportState(Struct, frozen=True):
     """One export: whether all clusters can use it, and what is wrong with it."""
 
     namespace: str
@@ -16,10 +16,10 @@ class ExportSeen(Struct, frozen=True):
     trouble: str = ""
 
 
-class ServicesSeen(Struct, frozen=True):
+class ServiceInventory(Struct, frozen=True):
     """What one cluster exports and imports."""
 
-    exports: tuple[ExportSeen, ...] = ()
+    exports: tuple[ExportState, ...] = ()
     imports: int = 0
     foreign: tuple[tuple[str, str], ...] = ()
     """Imports that were not made by Hanse, by namespace and name."""
@@ -31,23 +31,23 @@ class ServicesSeen(Struct, frozen=True):
 
 def services_in(
     exports: dict[str, Any] | None, imports: dict[str, Any] | None
-) -> ServicesSeen | None:
+) -> ServiceInventory | None:
     """From both lists; None where the cluster does not serve them."""
     if exports is None or imports is None:
         return None
     imported = [one["metadata"] for one in imports.get("items") or ()]
-    return ServicesSeen(
+    return ServiceInventory(
         tuple(_export(one) for one in exports.get("items") or ()),
         len(imported),
         tuple((m["namespace"], m["name"]) for m in imported if OWNER not in m.get("labels", {})),
     )
 
 
-def _export(export: dict[str, Any]) -> ExportSeen:
+def _export(export: dict[str, Any]) -> ExportState:
     told = {one["type"]: one for one in export.get("status", {}).get("conditions") or ()}
     ready = told.get("Ready", {}).get("status") == "True"
     metadata = export["metadata"]
-    return ExportSeen(metadata["namespace"], metadata["name"], ready, _trouble(told))
+    return ExportState(metadata["namespace"], metadata["name"], ready, _trouble(told))
 
 
 def _trouble(told: dict[str, dict[str, Any]]) -> str:

@@ -32,8 +32,8 @@ def command(context: click.Context, servers: bool, as_json: bool) -> None:
 
 def _ask(settings: Settings) -> dict[str, str | None]:
     from hanse.cli.clusters import ways
-    from hanse.cli.errors import bad_credentials
-    from hanse.cli.inventory import Look, look_at
+    from hanse.cli.errors import credentials_error
+    from hanse.cli.inventory import ClusterInventory, read_inventories
     from hanse.cli.process import run_async, start_logging
     from hanse.kube.errors import BadCredentials
 
@@ -41,6 +41,6 @@ def _ask(settings: Settings) -> dict[str, str | None]:
     try:
         chosen = ways(settings)
     except BadCredentials as error:
-        raise bad_credentials(error) from None
-    seen = run_async(lambda: look_at(chosen))
-    return {one.name: one.version if isinstance(one, Look) else None for one in seen}
+        raise credentials_error(error) from None
+    seen = run_async(lambda: read_inventories(chosen))
+    return {one.name: one.version if isinstance(one, ClusterInventory) else None for one in seen}

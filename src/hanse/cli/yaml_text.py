@@ -22,7 +22,7 @@ class _Plain(yaml.SafeDumper):
         super().increase_indent(flow, indentless=False)
 
 
-def text_of(objects: Iterable[Mapping[str, Any]], width: int = 10_000) -> str:
+def to_yaml(objects: Iterable[Mapping[str, Any]], width: int = 10_000) -> str:
     """Objects as YAML documents; templates stand as they are."""
     templates: list[str] = []
 

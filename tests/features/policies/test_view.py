@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from hanse.cli.doctor.lists import Chart
-from hanse.cli.doctor.policies import local_peers, unsettled
+from hanse.cli.doctor.lists import ClusterLists
+from hanse.cli.doctor.policies import check_policies, check_policy_peers
 from hanse.features.policies.content import FEDERATED, Content
 from hanse.features.policies.ledger import LocalState, PolicyRecord, record_config_map
 from hanse.features.policies.versions import EMPTY_HISTORY, History, append_event, merge
@@ -90,7 +90,9 @@ def test_doctor_tells_of_what_is_blocked_waits_or_crossed_with_the_command_to_me
     quarantined = LocalState(phase="Quarantined", reason="Stale", message="it differs", uid="2")
     ledger = msgspec.to_builtins(record(merge(one, other), quarantined), str_keys=True)
 
-    found = list(unsettled([Chart("bergen", {"ledger": (ledger, {"metadata": {"name": "x"}})})]))
+    found = list(
+        check_policies([ClusterLists("bergen", {"ledger": (ledger, {"metadata": {"name": "x"}})})])
+    )
 
     assert [f.cluster for f in found] == ["bergen", "lubeck"]
     assert "acnp/deny is quarantined: it differs" in found[0].problem
@@ -106,6 +108,6 @@ def test_doctor_tells_of_federated_policies_with_local_peers() -> None:
     }
     plain = {"metadata": {"name": "plain"}, "spec": {"ingress": [rule]}}
 
-    (found,) = local_peers(Chart("lubeck", {"anps": (policy, plain)}))
+    (found,) = check_policy_peers(ClusterLists("lubeck", {"anps": (policy, plain)}))
 
     assert found.problem.startswith("federated policy anp/shop/deny: spec.ingress[0].from[0]")

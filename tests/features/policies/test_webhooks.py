@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from hanse.cli.doctor.lists import Chart
-from hanse.cli.doctor.policies import local_peers
+from hanse.cli.doctor.lists import ClusterLists
+from hanse.cli.doctor.policies import check_policy_peers
 from hanse.features.policies.content import FEDERATED
 from hanse.features.policies.webhooks import PolicyPeersWebhook, peer_warnings
 from hanse.model.admission import AdmissionRequest, Allow
@@ -72,7 +72,7 @@ def test_an_invalid_federation_annotation_is_warned_about(value: str) -> None:
     )
 
     verdict = PolicyPeersWebhook().review(review, Snapshot({}, Facts(), EPOCH, "lubeck"))
-    [found] = local_peers(Chart("lubeck", {"acnps": (policy,)}))
+    [found] = check_policy_peers(ClusterLists("lubeck", {"acnps": (policy,)}))
 
     [name] = annotations
     warning = f"annotation {name}: {value!r} is not 'true': the policy is not federated"

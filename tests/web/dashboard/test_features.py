@@ -47,21 +47,23 @@ from hanse.web.dashboard.gslb import Hosts
 from hanse.web.dashboard.networks import Networks, Reach
 from hanse.web.dashboard.policies import Policies
 from hanse.web.dashboard.section import Section, worst
-from hanse.web.dashboard.snapshot import Sights
+from hanse.web.dashboard.snapshot import MultiClusterSnapshot
 from hanse.web.dashboard.statefulsets import StatefulSets
 from tests.support.builders import annotated, cluster, snapshot
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
-def shown(section: Section, key: str, seen: Sights) -> Any:
+def shown(section: Section, key: str, seen: MultiClusterSnapshot) -> Any:
     assert key in set(section.keys(seen))
-    return json.loads(msgspec.json.encode(section.show(key, seen)))
+    return json.loads(msgspec.json.encode(section.render(key, seen)))
 
 
-def seen_by(feature: Any, roles: dict[str, tuple[Role, ...]], **held: list[Object]) -> Sights:
+def seen_by(
+    feature: Any, roles: dict[str, tuple[Role, ...]], **held: list[Object]
+) -> MultiClusterSnapshot:
     states = [cluster(name, *several) for name, several in roles.items()]
-    return Sights({"lubeck": snapshot(feature, "lubeck", states, held)})
+    return MultiClusterSnapshot({"lubeck": snapshot(feature, "lubeck", states, held)})
 
 
 def record(where: str, *ready: str) -> Object:

@@ -15,12 +15,12 @@ from hanse.model.facts import Role
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import Meta
 from hanse.model.snapshot import ObjectChange
-from hanse.web.dashboard.auth import COOKIE, GOOD_FOR, Entry
+from hanse.web.dashboard.auth import CODE_LIFETIME, COOKIE, Authenticator
 from hanse.web.dashboard.fleet import Clusters
-from hanse.web.dashboard.items import Board
-from hanse.web.dashboard.live import Live
-from hanse.web.dashboard.server import Doors, Refusal, serving
-from hanse.web.dashboard.snapshot import Sights
+from hanse.web.dashboard.items import ItemCache
+from hanse.web.dashboard.server import ActionRefused, PageActions, serving
+from hanse.web.dashboard.snapshot import MultiClusterSnapshot
+from hanse.web.dashboard.updates import LiveUpdates
 from tests.support.builders import cluster, snapshot
 
 
@@ -28,15 +28,15 @@ class Desk:
     """A dashboard on a port of its own, and somebody in front of it."""
 
     def __init__(self, url: str, http: aiohttp.ClientSession) -> None:
-        self.url, self.http, self.entry = url, http, Entry()
+        self.url, self.http, self.auth = url, http, Authenticator()
         self.objects: list[Any] = []
-        self.live = Live(Board([Clusters()], self.sights))
+        self.updates = LiveUpdates(ItemCache([Clusters()], self.multi_snapshot))
 
-    def sights(self) -> Sights:
+    def multi_snapshot(self) -> MultiClusterSnapshot:
         seen = snapshot(
             Services(), "lubeck", [cluster("lubeck", Role.LOCAL)], {"lubeck": self.objects}
         )
-        return Sights({"lubeck": seen})
+        return MultiClusterSnapshot({"lubeck": seen})
 
     async def get(self, path: str, **headers: str) -> aiohttp.ClientResponse:
         """An answer, read to its end."""
@@ -47,7 +47,7 @@ class Desk:
 
     @property
     def bearer(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self.entry.token}"}
+        return {"Authorization": f"Bearer {self.auth.token}"}
 
 
 async def _read(asked: Awaitable[aiohttp.ClientResponse]) -> aiohttp.ClientResponse:
@@ -58,7 +58,7 @@ async def _read(asked: Awaitable[aiohttp.ClientResponse]) -> aiohttp.ClientRespo
 
 async def double(wish: Mapping[str, Any]) -> Any:
     if not isinstance(wish.get("n"), int):
-        raise Refusal("n is no number")
+        raise ActionRefused("n is no number")
     return {"twice": wish["n"] * 2}
 
 
@@ -67,16 +67,16 @@ async def desk() -> AsyncIterator[Desk]:
     listener = socket.create_server(("127.0.0.1", 0))
     async with aiohttp.ClientSession() as http:
         made = Desk(f"http://127.0.0.1:{listener.getsockname()[1]}", http)
-        async with serving(made.live, made.entry, Doors(resolve=double), listener):
+        async with serving(made.updates, made.auth, PageActions(resolve=double), listener):
             yield made
 
 
 async def test_the_page_is_there_for_all_and_its_data_only_for_those_who_may() -> None:
     async with desk() as at:
-        page, board = await at.get("/"), await at.get("/api/board")
+        page, items = await at.get("/"), await at.get("/api/board")
         allowed = await at.get("/api/board", **at.bearer)
 
-        assert (page.status, board.status, allowed.status) == (200, 401, 200)
+        assert (page.status, items.status, allowed.status) == (200, 401, 200)
         assert "script-src" not in page.headers["Content-Security-Policy"]
         assert "default-src 'self'" in page.headers["Content-Security-Policy"]
         assert (await allowed.json())["sections"]["clusters"]["lubeck"]["state"] == "good"
@@ -85,15 +85,15 @@ async def test_the_page_is_there_for_all_and_its_data_only_for_those_who_may() -
 async def test_what_a_program_reads_is_told_to_open_pages_all_the_same() -> None:
     async with aiohttp.ClientSession() as http:
         at = Desk("", http)
-        with at.live.watched() as page:
+        with at.updates.subscribed() as page:
             assert page is not None
             told = aiter(page)
             await anext(told)
             new = ServiceExport(metadata=Meta(name="web", namespace="shop"))
             at.objects.append(new)
-            at.live.on_change("lubeck", ObjectChange("lubeck", None, new))
+            at.updates.on_change("lubeck", ObjectChange("lubeck", None, new))
 
-            read = await at.live.everything()
+            read = await at.updates.full_state()
 
             news = json.loads(await anext(told))
         assert json.loads(bytes(read["sections"]["clusters"]["lubeck"]))["exports"] == 1
@@ -102,25 +102,25 @@ async def test_what_a_program_reads_is_told_to_open_pages_all_the_same() -> None
 
 async def test_a_code_opens_the_door_once() -> None:
     async with desk() as at:
-        path = f"/enter/{at.entry.code()}"
+        path = f"/enter/{at.auth.code()}"
         first, second = await at.get(path), await at.get(path)
 
         assert (first.status, first.headers["Location"]) == (303, "/")
         cookie = first.headers["Set-Cookie"]
         assert "HttpOnly" in cookie
         assert "SameSite=Strict" in cookie
-        assert at.entry.token not in first.headers["Location"]
+        assert at.auth.token not in first.headers["Location"]
         assert "Set-Cookie" not in second.headers
         assert second.headers["Location"] == "/#/spent"
 
 
 def test_a_code_is_good_for_some_minutes_only() -> None:
     now = 0.0
-    entry = Entry(now=lambda: now)
-    code = entry.code()
-    now = GOOD_FOR + 1
+    auth = Authenticator(now=lambda: now)
+    code = auth.code()
+    now = CODE_LIFETIME + 1
 
-    assert not entry.redeem(code)
+    assert not auth.redeem(code)
 
 
 async def test_another_hosts_name_is_refused_whatever_it_shows() -> None:
@@ -139,7 +139,7 @@ async def test_another_sites_page_is_refused() -> None:
 
 async def test_a_cookie_alone_orders_nothing() -> None:
     async with desk() as at:
-        cookies = {COOKIE: at.entry.token}
+        cookies = {COOKIE: at.auth.token}
         wish: dict[str, Any] = {"json": {"n": 2}, "cookies": cookies}
         without = await at.post("/api/resolve", **wish)
         from_page = await at.post("/api/resolve", **wish, headers={"X-Hanse": "1"})
@@ -179,7 +179,7 @@ async def test_a_page_is_told_everything_first_and_then_what_changes() -> None:
             whole = (await told(answer.content))[1]
         made = ServiceExport(metadata=Meta(name="web", namespace="shop"))
         at.objects.append(made)
-        at.live.on_change("lubeck", ObjectChange("lubeck", None, made))
+        at.updates.on_change("lubeck", ObjectChange("lubeck", None, made))
         changed = (await told(answer.content))[1]
         answer.close()
 

@@ -24,11 +24,11 @@ from hanse.model.kinds.multicluster import (
 from hanse.model.objects import Meta, Object
 from hanse.model.snapshot import FactChange, ObjectChange
 from hanse.web.dashboard.fleet import Clusters, Links
-from hanse.web.dashboard.items import Board
+from hanse.web.dashboard.items import ItemCache
 from hanse.web.dashboard.section import Section
 from hanse.web.dashboard.services import Services
-from hanse.web.dashboard.snapshot import Sights
-from hanse.web.dashboard.timeline import KEPT, SAME, Timeline
+from hanse.web.dashboard.snapshot import MultiClusterSnapshot
+from hanse.web.dashboard.timeline import DUPLICATE_WINDOW, MAX_ENTRIES, Timeline
 from tests.support.builders import cluster, snapshot
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -68,10 +68,10 @@ def piece(source: str, *ready: bool, weight: str = "") -> EndpointSlice:
 GOOD = (condition("Valid", True, "Valid"), condition("Ready", True, "Exported"))
 
 
-def sights(**held: list[Object]) -> Sights:
+def multi_snapshot(**held: list[Object]) -> MultiClusterSnapshot:
     """Each cluster as its own agent sees it, beside a broker."""
     fleet = [cluster("broker", Role.BROKER)]
-    return Sights(
+    return MultiClusterSnapshot(
         {
             name: snapshot(Feature(), name, [cluster(name, Role.LOCAL), *fleet], {name: objects})
             for name, objects in held.items()
@@ -79,12 +79,12 @@ def sights(**held: list[Object]) -> Sights:
     )
 
 
-def shown(section: Section, key: str, seen: Sights) -> Any:
-    return msgspec.json.decode(msgspec.json.encode(section.show(key, seen)))
+def shown(section: Section, key: str, seen: MultiClusterSnapshot) -> Any:
+    return msgspec.json.decode(msgspec.json.encode(section.render(key, seen)))
 
 
 def test_a_service_shows_who_exports_it_and_what_is_ready_there() -> None:
-    seen = sights(
+    seen = multi_snapshot(
         lubeck=[export(*GOOD), web("lubeck", "bergen"), piece("lubeck", True, True, weight="3")],
         bergen=[export(*GOOD), web("lubeck", "bergen"), piece("bergen", True, False)],
     )
@@ -102,7 +102,7 @@ def test_a_service_shows_who_exports_it_and_what_is_ready_there() -> None:
 
 def test_a_conflict_is_shown_with_the_words_of_each_cluster() -> None:
     conflict = condition("Conflict", True, "PortConflict", "bergen has 81")
-    seen = sights(lubeck=[export(*GOOD, conflict), web("lubeck"), piece("lubeck", True)])
+    seen = multi_snapshot(lubeck=[export(*GOOD, conflict), web("lubeck"), piece("lubeck", True)])
 
     told = shown(Services(), "shop/web", seen)
 
@@ -113,11 +113,11 @@ def test_a_conflict_is_shown_with_the_words_of_each_cluster() -> None:
 
 
 def test_a_service_that_nobody_exports_or_imports_is_not_shown() -> None:
-    assert Services().show("shop/web", sights(lubeck=[])) is None
+    assert Services().render("shop/web", multi_snapshot(lubeck=[])) is None
 
 
 def test_a_cluster_is_shown_as_its_own_agent_sees_it_and_others_by_who_looks() -> None:
-    seen = sights(lubeck=[export(*GOOD), web("lubeck")])
+    seen = multi_snapshot(lubeck=[export(*GOOD), web("lubeck")])
 
     lubeck, broker = (shown(Clusters(), name, seen) for name in ("lubeck", "broker"))
 
@@ -128,20 +128,20 @@ def test_a_cluster_is_shown_as_its_own_agent_sees_it_and_others_by_who_looks() -
 
 def test_a_cluster_that_is_reached_twice_is_shown_once() -> None:
     fleet = [cluster("lubeck", Role.LOCAL), cluster("gslb/bergen", Role.SITE)]
-    seen = Sights({"lubeck": snapshot(Feature(), "lubeck", fleet, {})})
-    both = Sights(
+    seen = MultiClusterSnapshot({"lubeck": snapshot(Feature(), "lubeck", fleet, {})})
+    both = MultiClusterSnapshot(
         {"lubeck": snapshot(Feature(), "lubeck", [*fleet, cluster("bergen", Role.MEMBER)], {})}
     )
 
     assert seen.clusters == ("lubeck", "gslb/bergen")
     assert both.clusters == ("lubeck", "bergen")
     for section in (Clusters(), Links()):
-        assert section.show("gslb/bergen", seen) is not None
-        assert section.show("gslb/bergen", both) is None, "although a fact about it wakes it"
+        assert section.render("gslb/bergen", seen) is not None
+        assert section.render("gslb/bergen", both) is None, "although a fact about it wakes it"
 
 
 def test_a_cluster_whose_lease_ran_out_is_bad_although_it_answers() -> None:
-    seen = sights(lubeck=[], bergen=[])
+    seen = multi_snapshot(lubeck=[], bergen=[])
     dead = LeaseLiveness("broker", "hanse-broker", "bergen", "bergen", alive=False, since=NOW)
     seen.seen["lubeck"]._facts.put(dead)
 
@@ -150,15 +150,15 @@ def test_a_cluster_whose_lease_ran_out_is_bad_although_it_answers() -> None:
 
 
 def test_only_what_was_woken_is_told_and_only_if_it_differs() -> None:
-    seen = sights(lubeck=[export(*GOOD), web("lubeck"), piece("lubeck", True)])
-    board = Board([Clusters(), Services()], lambda: seen)
+    seen = multi_snapshot(lubeck=[export(*GOOD), web("lubeck"), piece("lubeck", True)])
+    items = ItemCache([Clusters(), Services()], lambda: seen)
 
-    first, second = board.news(), board.news()
-    board.on_change(ObjectChange("lubeck", web("lubeck"), web("lubeck", "bergen")))
-    woken_in_vain = board.news()
-    seen = sights(lubeck=[])
-    board.on_change(ObjectChange("lubeck", web("lubeck"), None))
-    gone = board.news()
+    first, second = items.news(), items.news()
+    items.on_change(ObjectChange("lubeck", web("lubeck"), web("lubeck", "bergen")))
+    woken_in_vain = items.news()
+    seen = multi_snapshot(lubeck=[])
+    items.on_change(ObjectChange("lubeck", web("lubeck"), None))
+    gone = items.news()
 
     assert set(first.put) == {"clusters", "services"}
     assert not second
@@ -169,15 +169,15 @@ def test_only_what_was_woken_is_told_and_only_if_it_differs() -> None:
 def test_a_long_board_is_read_in_turns() -> None:
     names = [f"web-{n}" for n in range(30)]
     exports = [ServiceExport(metadata=Meta(name=n, namespace=SHOP)) for n in names]
-    board = Board([Services()], lambda: sights(lubeck=list(exports)))
+    items = ItemCache([Services()], lambda: multi_snapshot(lubeck=list(exports)))
 
     turns = 0
-    while board.stale:
-        board.news(most=10)
+    while items.stale:
+        items.news(most=10)
         turns += 1
 
     assert turns == 3
-    assert len(board.whole().put["services"]) == 30
+    assert len(items.whole().put["services"]) == 30
 
 
 def test_the_timeline_tells_what_people_did_and_what_agents_said() -> None:
@@ -243,7 +243,7 @@ def test_a_condition_and_an_event_that_say_the_same_are_told_once(event_first: b
         for change in (reversed(changes) if event_first else changes)
         for happening in line.on_change("lubeck", change, NOW)
     ]
-    later = line.on_change("lubeck", changes[1], NOW + 2 * SAME)
+    later = line.on_change("lubeck", changes[1], NOW + 2 * DUPLICATE_WINDOW)
 
     assert len(told) == 1
     assert len(later) == 1
@@ -261,10 +261,10 @@ def test_a_way_for_a_purpose_is_told_under_the_clusters_own_name() -> None:
 
 def test_the_timeline_forgets_what_is_long_past() -> None:
     line = Timeline(NOW)
-    for number in range(2 * KEPT):
+    for number in range(2 * MAX_ENTRIES):
         line.on_change("lubeck", ObjectChange("lubeck", None, event("Told", str(number))), NOW)
 
-    assert [line.kept[0].text, len(line.kept)] == [f"Told: {KEPT}", KEPT]
+    assert [line.kept[0].text, len(line.kept)] == [f"Told: {MAX_ENTRIES}", MAX_ENTRIES]
 
 
 def test_the_timeline_tells_when_a_cluster_is_lost_and_who_leads() -> None:

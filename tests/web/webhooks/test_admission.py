@@ -17,7 +17,7 @@ from hanse.model.facts import Facts
 from hanse.model.objects import apply_merge_patch
 from hanse.model.plan import Call, Read
 from hanse.model.snapshot import Snapshot
-from hanse.web.webhooks.admission import NotAReview, answer, asked, json_patch
+from hanse.web.webhooks.admission import InvalidReview, answer, json_patch, parse_request
 from hanse.web.webhooks.server import serving
 from tinykube.json_patch import apply_json_patch
 from tinykube.virtual_time import EPOCH
@@ -44,7 +44,7 @@ def response(body: bytes) -> dict[str, Any]:
 
 
 def test_a_review_tells_who_wants_what() -> None:
-    question = asked(review(object={"data": {"a": "1"}}, oldObject=None, dryRun=True))
+    question = parse_request(review(object={"data": {"a": "1"}}, oldObject=None, dryRun=True))
 
     assert question.uid == "u-1"
     assert question.review == AdmissionRequest(
@@ -73,12 +73,12 @@ def test_a_review_tells_who_wants_what() -> None:
     ],
 )
 def test_what_is_no_review_is_refused(body: bytes) -> None:
-    with pytest.raises(NotAReview):
-        asked(body)
+    with pytest.raises(InvalidReview):
+        parse_request(body)
 
 
 def test_a_denial_carries_its_words() -> None:
-    told = response(answer(asked(review()), Deny("spec.type: may not change", 422)))
+    told = response(answer(parse_request(review()), Deny("spec.type: may not change", 422)))
 
     assert told == {
         "uid": "u-1",
@@ -88,7 +88,7 @@ def test_a_denial_carries_its_words() -> None:
 
 
 def test_a_change_travels_as_a_json_patch() -> None:
-    question = asked(review(object={"metadata": {"labels": {"a/b": "old"}}}))
+    question = parse_request(review(object={"metadata": {"labels": {"a/b": "old"}}}))
     verdict = Allow({"metadata": {"labels": {"a/b": "new"}}}, warnings=("mind the label",))
 
     told = response(answer(question, verdict))
@@ -153,10 +153,12 @@ async def test_the_server_answers_over_https_and_survives_what_it_is_sent() -> N
         url = f"https://localhost:{port}/bouncer"
         outcomes = []
         for body in (review(), review(userInfo={"username": "eve"}), review(name="broken"), b"?"):
-            async with session.post(url, data=body) as answered:
-                text = await answered.read()
+            async with session.post(url, data=body) as review_response:
+                text = await review_response.read()
                 outcomes.append(
-                    response(text)["allowed"] if answered.status == 200 else answered.status
+                    response(text)["allowed"]
+                    if review_response.status == 200
+                    else review_response.status
                 )
         async with session.post(f"https://localhost:{port}/nobody", data=review()) as missing:
             assert missing.status == 404

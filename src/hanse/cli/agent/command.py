@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hanse.cli.addresses import listening_socket
-from hanse.cli.agent.gslb_options import gslb_of, gslb_options
-from hanse.cli.agent.network_options import Told as NetworksTold
-from hanse.cli.agent.network_options import network_options, networks_of
-from hanse.cli.agent.publishing_options import publishing_of, publishing_options
-from hanse.cli.errors import Oops
-from hanse.cli.federated_options import federated_of
-from hanse.cli.replica_name_options import replica_names, replica_names_of
+from hanse.cli.addresses import bind_listener
+from hanse.cli.agent.gslb_options import gslb_options, parse_gslb_options
+from hanse.cli.agent.network_options import Told as NetworkFlags
+from hanse.cli.agent.network_options import network_options, parse_network_options
+from hanse.cli.agent.publishing_options import parse_publishing_options, publishing_options
+from hanse.cli.errors import InputError
+from hanse.cli.federated_options import parse_federated_options
+from hanse.cli.replica_name_options import parse_replica_names, replica_name_options
 from hanse.cli.settings import settings_of
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     help="A name under which browsers reach it, beside localhost. Repeatable.",
 )
 @publishing_options
-@replica_names
+@replica_name_options
 @network_options
 @gslb_options
 @click.option(
@@ -159,7 +159,7 @@ def command(
     publish_weighted_records: bool,
     replica_zone: str,
     federation: str,
-    networks: NetworksTold,
+    networks: NetworkFlags,
     federated_hostname: str,
     webhook_listen: str,
     webhook_url: str,
@@ -181,61 +181,61 @@ def command(
         --publish-server 192.0.2.53 --publish-key-file hanse.key
     """
     from hanse import app
-    from hanse.cli.agent.process import Listeners, Shows, Ways, run_agent
+    from hanse.cli.agent.process import AgentCredentials, DashboardSettings, Listeners, run_agent
     from hanse.cli.process import run_async, start_logging
     from hanse.model.naming import CLUSTER_ID
 
     settings = settings_of(context)
     start_logging(settings, service=True)
     if not CLUSTER_ID.fullmatch(cluster_id):
-        raise Oops(
+        raise InputError(
             f"--cluster-id {cluster_id[:70]!r} is not a DNS label; use at most 63 lower-case "
             "letters, digits and hyphens, such as lubeck"
         )
-    listener = listening_socket("--listen", listen)
+    listener = bind_listener("--listen", listen)
     shows = None
     if dashboard_listen:
         token = _token(dashboard_token_file)
-        door = listening_socket("--dashboard-listen", dashboard_listen)
-        shows = Shows(door, token, dashboard_hosts)
-    ways = Ways(
+        door = bind_listener("--dashboard-listen", dashboard_listen)
+        shows = DashboardSettings(door, token, dashboard_hosts)
+    ways = AgentCredentials(
         home_file=settings.kubeconfig,
         home_context=settings.context,
         broker_file=broker_kubeconfig or (settings.kubeconfig if broker_context else None),
         broker_context=broker_context,
     )
-    publishing = publishing_of(
+    publishing = parse_publishing_options(
         publish_zone,
         publish_endpoints,
         publish_server,
         publish_key_file,
         publish_weighted_records,
     )
-    asked = listening_socket("--webhook-listen", webhook_listen) if webhook_listen else None
+    asked = bind_listener("--webhook-listen", webhook_listen) if webhook_listen else None
     options = app.Options(
         broker_namespace=broker_namespace,
         admission=_admission(asked, webhook_url, namespace),
         publishing=publishing,
-        statefulsets=replica_names_of(replica_zone, federation),
-        federated=federated_of(federated_hostname),
-        networks=networks_of(networks, f"system:serviceaccount:{namespace}:hanse-agent"),
-        gslb=gslb_of(gslb_providers, gslb_withdraw, gslb_weighted_records),
+        statefulsets=parse_replica_names(replica_zone, federation),
+        federated=parse_federated_options(federated_hostname),
+        networks=parse_network_options(networks, f"system:serviceaccount:{namespace}:hanse-agent"),
+        gslb=parse_gslb_options(gslb_providers, gslb_withdraw, gslb_weighted_records),
     )
     who = app.Settings(cluster_id, identity, namespace, options)
     heard = Listeners(listener, asked)
-    context.exit(run_async(lambda: run_agent(who, ways, heard, shows), lasting=True))
+    context.exit(run_async(lambda: run_agent(who, ways, heard, shows), long_running=True))
 
 
 def _admission(listener: socket.socket | None, url: str, namespace: str) -> "AdmissionOptions":
-    """What API servers are told; raises `Oops` for a URL that none would call."""
+    """What API servers are told; raises `InputError` for a URL that none would call."""
     from hanse.features.admission.options import AdmissionOptions
 
     if listener is None:
         if url:
-            raise Oops("--webhook-url needs --webhook-listen: somebody has to answer there")
+            raise InputError("--webhook-url needs --webhook-listen: somebody has to answer there")
         return AdmissionOptions(namespace=namespace)
     if url and not _WEBHOOK_URL.fullmatch(url):
-        raise Oops(
+        raise InputError(
             f"--webhook-url {url[:100]!r} is not https://HOST:PORT; API servers take no other"
         )
     return AdmissionOptions(True, url.rstrip("/"), namespace, listener.getsockname()[1])
@@ -244,14 +244,16 @@ def _admission(listener: socket.socket | None, url: str, namespace: str) -> "Adm
 def _token(file: Path | None) -> str:
     """The dashboard's token; one that can be guessed is refused."""
     if file is None:
-        raise Oops("--dashboard-listen needs --dashboard-token-file: whoever looks has to show it")
+        raise InputError(
+            "--dashboard-listen needs --dashboard-token-file: whoever looks has to show it"
+        )
     try:
         token = file.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not text"
-        raise Oops(f"--dashboard-token-file {file}: {why}; name a readable file") from None
+        raise InputError(f"--dashboard-token-file {file}: {why}; name a readable file") from None
     if len(token) < SHORTEST_TOKEN:
-        raise Oops(
+        raise InputError(
             f"--dashboard-token-file {file}: the token has {len(token)} characters; "
             f"use at least {SHORTEST_TOKEN}, as of `openssl rand -hex 16`"
         )

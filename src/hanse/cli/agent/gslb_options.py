@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from hanse.cli.errors import Oops
+from hanse.cli.errors import InputError
 
 if TYPE_CHECKING:
     from hanse.features.gslb.options import GslbOptions, Provider
@@ -49,15 +49,17 @@ def gslb_options(command: F) -> F:
     return command
 
 
-def gslb_of(
+def parse_gslb_options(
     providers: Sequence[str], withdraw: Sequence[str], weighted_records: bool
 ) -> "GslbOptions":
-    """The settings; raises `Oops` for a provider that is both used and withdrawn."""
+    """The settings; raises `InputError` for a provider that is both used and withdrawn."""
     from hanse.features.gslb.options import GslbOptions
 
     both = sorted(set(providers) & set(withdraw))
     if both:
-        raise Oops(f"--gslb-withdraw {both[0]}: it is a --gslb-provider too; leave one of them out")
+        raise InputError(
+            f"--gslb-withdraw {both[0]}: it is a --gslb-provider too; leave one of them out"
+        )
     return GslbOptions(
         cast("tuple[Provider, ...]", tuple(dict.fromkeys(providers))),
         cast("tuple[Provider, ...]", tuple(withdraw)),
@@ -95,17 +97,19 @@ def global_zone_options(command: F) -> F:
     return command
 
 
-def region_in(text: str) -> tuple[str, str]:
-    """A range of clients and the cluster near to them; raises `Oops` for anything else."""
+def parse_region(text: str) -> tuple[str, str]:
+    """A range of clients and the cluster near to them; raises `InputError` for anything else."""
     network, equals, cluster = text.partition("=")
     if not equals or not cluster:
-        raise Oops(f"--region {text!r} is not NETWORK=CLUSTER; write it as 198.51.100.0/24=bergen")
-    return network_in("--region", network), cluster
+        raise InputError(
+            f"--region {text!r} is not NETWORK=CLUSTER; write it as 198.51.100.0/24=bergen"
+        )
+    return parse_network("--region", network), cluster
 
 
-def network_in(option: str, text: str) -> str:
-    """A network as it was written; raises `Oops` for anything else."""
+def parse_network(option: str, text: str) -> str:
+    """A network as it was written; raises `InputError` for anything else."""
     try:
         return str(ip_network(text))
     except ValueError:
-        raise Oops(f"{option} {text!r} is no network; write it as 198.51.100.0/24") from None
+        raise InputError(f"{option} {text!r} is no network; write it as 198.51.100.0/24") from None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import Struct
 
-from hanse.cli.errors import Oops
+from hanse.cli.errors import InputError
 
 if TYPE_CHECKING:
     from hanse.features.networks.options import NetworksOptions
@@ -67,7 +67,7 @@ def network_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(command)
     def gathered(*args: Any, **given: Any) -> Any:
-        told = Told(**{field: given.pop(field) for field in Told.__struct_fields__})
+        told = NetworkFlags(**{field: given.pop(field) for field in NetworkFlags.__struct_fields__})
         return command(*args, networks=told, **given)
 
     told: Callable[..., Any] = gathered
@@ -76,7 +76,7 @@ def network_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return told
 
 
-class Told(Struct, frozen=True):
+class NetworkFlags(Struct, frozen=True):
     """The options as they were given."""
 
     default_network_template_path: str | None
@@ -87,8 +87,8 @@ class Told(Struct, frozen=True):
     network_guard: bool
 
 
-def networks_of(told: Told, agent: str) -> "NetworksOptions":
-    """What the options say; raises `Oops` for a template that no network can be made of."""
+def parse_network_options(told: NetworkFlags, agent: str) -> "NetworksOptions":
+    """What the options say; raises `InputError` for a template that no network can be made of."""
     from hanse.features.networks.options import BUILT_IN_TEMPLATE, NetworksOptions
 
     path = told.default_network_template_path
@@ -114,14 +114,16 @@ def _template(path: str) -> str:
         default_network(text, "tenant")
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not text"
-        raise Oops(f"{option}: {why}; name a readable file") from None
+        raise InputError(f"{option}: {why}; name a readable file") from None
     except InvalidTemplate as error:
-        raise Oops(f"{option}: {error}") from None
+        raise InputError(f"{option}: {error}") from None
     return text
 
 
 def _provider(told: str) -> tuple[str, str]:
     type_, _, url = told.partition("=")
     if not type_ or not url.startswith(("https://", "http://")):
-        raise Oops(f"--network-provider {told!r} is not TYPE=URL; write it as mizar=https://HOST")
+        raise InputError(
+            f"--network-provider {told!r} is not TYPE=URL; write it as mizar=https://HOST"
+        )
     return type_, url

@@ -13,7 +13,7 @@ from msgspec import Struct
 from hanse import app
 from hanse.cli.agent.broker_token import renewing
 from hanse.cli.agent.log_level import following_log_level
-from hanse.cli.errors import bad_credentials
+from hanse.cli.errors import credentials_error
 from hanse.kube import credentials
 from hanse.kube.client_config import Credentials
 from hanse.kube.errors import BadCredentials
@@ -22,7 +22,7 @@ from hanse.kube.http_transport import HttpTransport
 log = logging.getLogger(__name__)
 
 
-class Ways(Struct, frozen=True):
+class AgentCredentials(Struct, frozen=True):
     """The kubeconfigs and contexts of an agent's cluster and of its broker."""
 
     home_file: Path | None = None
@@ -41,7 +41,7 @@ class Ways(Struct, frozen=True):
         return credentials.found(self.broker_file, context=self.broker_context)
 
 
-class Shows(Struct, frozen=True):
+class DashboardSettings(Struct, frozen=True):
     """Where and to whom an agent shows its dashboard."""
 
     listener: socket.socket
@@ -51,15 +51,15 @@ class Shows(Struct, frozen=True):
     @asynccontextmanager
     async def showing(self, agent: app.Agent) -> AsyncIterator[None]:
         """Show what an agent sees until the block ends; nothing can be tried with its rights."""
-        from hanse.cli.dashboard.backend import Window
-        from hanse.web.dashboard.auth import Entry
-        from hanse.web.dashboard.server import Doors, serving
+        from hanse.cli.dashboard.backend import DashboardBackend
+        from hanse.web.dashboard.auth import Authenticator
+        from hanse.web.dashboard.server import PageActions, serving
 
-        window = Window(lambda _: None)
-        door = Entry(self.token)
-        asks = Doors(resolve=window.resolve)
+        window = DashboardBackend(lambda _: None)
+        door = Authenticator(self.token)
+        asks = PageActions(resolve=window.resolve)
         async with (
-            window.onto(agent),
+            window.showing(agent),
             serving(window.live, door, asks, self.listener, self.hosts),
         ):
             yield
@@ -73,9 +73,12 @@ class Listeners(Struct, frozen=True):
 
 
 async def run_agent(
-    settings: app.Settings, ways: Ways, listeners: Listeners, shows: Shows | None = None
+    settings: app.Settings,
+    ways: AgentCredentials,
+    listeners: Listeners,
+    shows: DashboardSettings | None = None,
 ) -> int:
-    """Work until a signal says to stop; raises `Oops` if credentials cannot even be read."""
+    """Work until a signal says to stop; raises `InputError` if credentials cannot even be read."""
     home, broker = await _readable(ways.home), ways.broker
     agent = app.Agent(
         settings,
@@ -114,5 +117,5 @@ async def _readable(found: Credentials) -> Credentials:
     try:
         await found.config()
     except BadCredentials as error:
-        raise bad_credentials(error) from None
+        raise credentials_error(error) from None
     return found

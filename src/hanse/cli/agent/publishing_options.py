@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from hanse.cli.addresses import server_address
-from hanse.cli.errors import Oops
+from hanse.cli.addresses import parse_server_address
+from hanse.cli.errors import InputError
 
 if TYPE_CHECKING:
     from hanse.features.publishing.options import PublishingOptions
@@ -64,34 +64,36 @@ def publishing_options(command: Command) -> Command:
     return command
 
 
-def publishing_of(
+def parse_publishing_options(
     zone: str, endpoints: str, server: str, key_file: Path | None, weighted: bool = False
 ) -> "PublishingOptions":
-    """What the options say together; raises `Oops` where they do not agree."""
+    """What the options say together; raises `InputError` where they do not agree."""
     from hanse.features.publishing.options import PublishingOptions, ServerOptions
     from hanse.model.dns.names import InvalidName, wire_name
 
     if not zone:
         if endpoints or server or key_file or weighted:
-            raise Oops("nothing is published without a zone; add --publish-zone fleet.example.org")
+            raise InputError(
+                "nothing is published without a zone; add --publish-zone fleet.example.org"
+            )
         return PublishingOptions()
     try:
         wire_name(zone)
     except InvalidName as error:
-        raise Oops(f"--publish-zone: {error}; give one such as fleet.example.org") from None
+        raise InputError(f"--publish-zone: {error}; give one such as fleet.example.org") from None
     if not endpoints and not server:
-        raise Oops("--publish-zone says what, not where; add --publish-server 192.0.2.53")
+        raise InputError("--publish-zone says what, not where; add --publish-server 192.0.2.53")
     if weighted and not endpoints:
-        raise Oops(
+        raise InputError(
             "--publish-weighted-records: records of a name server have no weights; "
             "add --publish-endpoints NAMESPACE, or leave it out"
         )
     where: ServerOptions | None = None
     if server:
-        host, port = server_address(server, "--publish-server")
+        host, port = parse_server_address(server, "--publish-server")
         where = ServerOptions(host, port, str(_usable(key_file)) if key_file else "")
     elif key_file:
-        raise Oops("--publish-key-file is for a name server; add --publish-server 192.0.2.53")
+        raise InputError("--publish-key-file is for a name server; add --publish-server 192.0.2.53")
     name = zone.lower().removesuffix(".")
     return PublishingOptions(name, endpoints, where, weighted=weighted)
 
@@ -103,7 +105,9 @@ def _usable(key_file: Path) -> Path:
         parse_tsig_key(key_file.read_text())
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is no text"
-        raise Oops(f"--publish-key-file {key_file}: {why}; name a file that can be read") from None
+        raise InputError(
+            f"--publish-key-file {key_file}: {why}; name a file that can be read"
+        ) from None
     except InvalidTsigKey as error:
-        raise Oops(f"--publish-key-file {key_file}: {error}") from None
+        raise InputError(f"--publish-key-file {key_file}: {error}") from None
     return key_file

@@ -30,7 +30,7 @@ def command(context: click.Context, folder: Path | None, browse: bool) -> None:
       hanse dashboard --open
     """
     from hanse.cli.clusters import local_folder
-    from hanse.cli.errors import Oops
+    from hanse.cli.errors import InputError
     from hanse.cli.process import run_async, start_logging
     from hanse.local.up.control import CreateLoginLink, send_request
     from hanse.local.up.errors import UpError
@@ -41,7 +41,7 @@ def command(context: click.Context, folder: Path | None, browse: bool) -> None:
     try:
         told = run_async(lambda: send_request(place / "control.sock", CreateLoginLink()))
     except UpError as error:
-        raise Oops(str(error)) from None
+        raise InputError(str(error)) from None
     click.echo(told.dashboard)
     if browse:
         click.launch(told.dashboard)

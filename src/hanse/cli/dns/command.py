@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hanse.cli.agent.gslb_options import global_zone_options, network_in, region_in
-from hanse.cli.errors import Oops
-from hanse.cli.replica_name_options import replica_names, replica_names_of
+from hanse.cli.agent.gslb_options import global_zone_options, parse_network, parse_region
+from hanse.cli.errors import InputError
+from hanse.cli.replica_name_options import parse_replica_names, replica_name_options
 from hanse.cli.settings import settings_of
 from hanse.model.naming import ZONE
 
@@ -121,7 +121,7 @@ _zone = click.option(
     help="How to reach the broker.",
 )
 @click.option("--broker-context", default="", metavar="NAME", help="The broker's context.")
-@replica_names
+@replica_name_options
 @click.pass_context
 def command(
     context: click.Context,
@@ -163,8 +163,8 @@ def command(
     if context.invoked_subcommand is not None:
         return
     from hanse import app
-    from hanse.cli.addresses import listening_socket
-    from hanse.cli.dns.process import Ways, run_dns
+    from hanse.cli.addresses import bind_listener
+    from hanse.cli.dns.process import DnsCredentials, run_dns
     from hanse.cli.process import run_async, start_logging
     from hanse.dns.server import ServerSettings
     from hanse.kube import credentials
@@ -178,8 +178,8 @@ def command(
         zone=_named(zone),
         local_first=local_first,
         global_zones=tuple(_named(name, "--global-zone") for name in global_zones),
-        regions=tuple(region_in(text) for text in regions),
-        resolvers=tuple(network_in("--trust-resolver", text) for text in resolvers),
+        regions=tuple(parse_region(text) for text in regions),
+        resolvers=tuple(parse_network("--trust-resolver", text) for text in resolvers),
         secondaries=tuple(_network(text) for text in allow_transfer),
         profile=None if profile is None else "kep-1645" if profile == "kep-1645" else "lighthouse",
     )
@@ -188,16 +188,19 @@ def command(
     if broker_kubeconfig is not None or broker_context:
         broker = credentials.found(broker_kubeconfig or settings.kubeconfig, context=broker_context)
     tenant = _network_zone(view, network, namespaces)
-    replicas = replica_names_of(replica_zone, federation)
+    replicas = parse_replica_names(replica_zone, federation)
     options = app.Options(broker_namespace=broker_namespace, statefulsets=replicas)
     zone_sources = app.zone_sources(view, options) if tenant is None else (tenant,)
     listeners = [_listening(address, workers) for address in listen]
-    door = listening_socket("--metrics-listen", metrics_listen) if metrics_listen else None
-    ways = Ways(home, broker, broker_namespace)
+    metrics_listener = bind_listener("--metrics-listen", metrics_listen) if metrics_listen else None
+    ways = DnsCredentials(home, broker, broker_namespace)
     servers = tuple(server for told in forward for server in _servers(told))
     serving = ServerSettings(per_second=rate_limit, log_every=log_every, forward=servers)
     context.exit(
-        run_async(lambda: run_dns(ways, view, zone_sources, listeners, serving, door), lasting=True)
+        run_async(
+            lambda: run_dns(ways, view, zone_sources, listeners, serving, metrics_listener),
+            long_running=True,
+        )
     )
 
 
@@ -215,25 +218,25 @@ def corefile(zone: str, servers: tuple[str, ...]) -> None:
       hanse dns corefile 10.96.0.53
       hanse dns corefile --zone hanse.example 10.0.0.7:5353 [fd00::7]:5353
     """
-    from hanse.cli.addresses import server_address
+    from hanse.cli.addresses import parse_server_address
     from hanse.dns.corefile import server_block
 
     for server in servers:
-        server_address(server)
+        parse_server_address(server)
     click.echo(server_block(_named(zone), servers), nl=False)
 
 
 def _servers(told: str) -> list[tuple[str, int]]:
     """The name servers that an option names, by itself or by a file."""
-    from hanse.cli.addresses import server_address
+    from hanse.cli.addresses import parse_server_address
 
     if not told.startswith("/"):
-        return [server_address(told, "--forward")]
+        return [parse_server_address(told, "--forward")]
     try:
         lines = Path(told).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not text"
-        raise Oops(f"--forward {told}: {why}; name a readable resolv.conf") from None
+        raise InputError(f"--forward {told}: {why}; name a readable resolv.conf") from None
     words = [line.split() for line in lines]
     named = [w[1] for w in words if len(w) > 1 and w[0] == "nameserver"]
     return [(address.partition("%")[0], 53) for address in named]
@@ -246,11 +249,11 @@ def _network_zone(view: "View", network: str, namespaces: tuple[str, ...]) -> "N
 
     if not network:
         if namespaces:
-            raise Oops("--namespace goes with --network; leave it out, or name the network")
+            raise InputError("--namespace goes with --network; leave it out, or name the network")
         return None
     name = parse_network_name(network)
     if not name.tenant or not name.network or "." in name.network:
-        raise Oops(f"--network {network!r} is not TENANT.NETWORK; write it as acme.default")
+        raise InputError(f"--network {network!r} is not TENANT.NETWORK; write it as acme.default")
     return NetworkZone(view, name, namespaces)
 
 
@@ -260,7 +263,7 @@ def _named(zone: str, option: str = "--zone") -> str:
     try:
         wire_name(zone)
     except InvalidName as error:
-        raise Oops(f"{option}: {error}; give one such as {ZONE}") from None
+        raise InputError(f"{option}: {error}; give one such as {ZONE}") from None
     return zone.lower().removesuffix(".")
 
 
@@ -270,7 +273,7 @@ def _network(text: str) -> str:
     try:
         return str(ip_network(text, strict=False))
     except ValueError:
-        raise Oops(
+        raise InputError(
             f"--allow-transfer {text!r} is not a network; give one such as 192.0.2.0/24"
         ) from None
 
@@ -281,9 +284,9 @@ def _listening(address: str, workers: int) -> "Listeners":
 
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65535:
-        raise Oops(f"--listen {address!r} is not ADDRESS:PORT; write it as 0.0.0.0:5353")
+        raise InputError(f"--listen {address!r} is not ADDRESS:PORT; write it as 0.0.0.0:5353")
     try:
         return bind_listeners(host.removeprefix("[").removesuffix("]"), int(port), workers)
     except OSError as error:
         why = error.strerror or "the address cannot be used"
-        raise Oops(f"--listen {address}: {why}; choose another address or port") from None
+        raise InputError(f"--listen {address}: {why}; choose another address or port") from None

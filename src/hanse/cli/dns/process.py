@@ -11,7 +11,7 @@ from random import Random
 from msgspec import Struct
 
 from hanse import health
-from hanse.cli.errors import bad_credentials
+from hanse.cli.errors import credentials_error
 from hanse.dns.compiler import Compiler
 from hanse.dns.listeners import Listeners
 from hanse.dns.server import DnsServer, ServedView, ServerSettings, serving
@@ -32,11 +32,11 @@ from hanse.runtime.lease_tracker import LeaseTracker
 log = logging.getLogger(__name__)
 
 BROKER: ClusterId = "broker"
-HERE: ClusterId = "here"
+UNNAMED_CLUSTER: ClusterId = "here"
 """What a cluster is called whose name nobody told: then none is local."""
 
 
-class Ways(Struct, frozen=True):
+class DnsCredentials(Struct, frozen=True):
     """How to reach the cluster whose names are served, and the broker of its fleet."""
 
     home: Credentials
@@ -44,7 +44,7 @@ class Ways(Struct, frozen=True):
     broker_namespace: str
 
 
-class _Telling:
+class _InformerListener:
     """Tells what the fleet sees to those who follow it: who is alive, and what is compiled."""
 
     def __init__(self, feed: ViewUpdater, pulses: LeaseTracker) -> None:
@@ -60,31 +60,38 @@ class _Telling:
 
 
 async def run_dns(
-    ways: Ways,
+    ways: DnsCredentials,
     view: View,
     sources: Sequence[ZoneSource],
     listeners: Sequence[Listeners],
     settings: ServerSettings,
-    door: socket.socket | None,
+    metrics_listener: socket.socket | None,
 ) -> int:
-    """Serve until a signal says to stop; raises `Oops` if credentials cannot even be read."""
+    """Serve until a signal says to stop; raises `InputError` if credentials cannot even be read."""
     stop, hangup = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     for which in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(which, stop.set)
     loop.add_signal_handler(signal.SIGHUP, hangup.set)
-    async with _answering(ways, view, sources, listeners, settings, door) as server:
+    async with _serving_zones(ways, view, sources, listeners, settings, metrics_listener) as server:
         where = ", ".join("{}:{}".format(*one.address) for one in listeners)
-        log.info("dns serves", extra={"zone": view.zone, "listen": where, "metrics": _at(door)})
+        log.info(
+            "dns serves",
+            extra={"zone": view.zone, "listen": where, "metrics": _at(metrics_listener)},
+        )
         async with asyncio.TaskGroup() as group:
-            renewing = group.create_task(_renew(server, settings, hangup), name="dns reload")
+            renewing = group.create_task(
+                _reload_on_hangup(server, settings, hangup), name="dns reload"
+            )
             await stop.wait()
             renewing.cancel()
         log.info("dns stops", extra={"zone": view.zone})
     return 0
 
 
-async def _renew(server: DnsServer, settings: ServerSettings, hangup: asyncio.Event) -> None:
+async def _reload_on_hangup(
+    server: DnsServer, settings: ServerSettings, hangup: asyncio.Event
+) -> None:
     """Replace the workers whenever somebody hangs up."""
     while True:
         await hangup.wait()
@@ -94,19 +101,19 @@ async def _renew(server: DnsServer, settings: ServerSettings, hangup: asyncio.Ev
 
 
 @asynccontextmanager
-async def _answering(
-    ways: Ways,
+async def _serving_zones(
+    ways: DnsCredentials,
     view: View,
     sources: Sequence[ZoneSource],
     listeners: Sequence[Listeners],
     settings: ServerSettings,
-    door: socket.socket | None,
+    metrics_listener: socket.socket | None,
 ) -> AsyncIterator[DnsServer]:
     clock = WallClock()
     random = Random()  # noqa: S311 - spreads retries, guards nothing
     alive = Watch(Role.BROKER, Lease, namespace=ways.broker_namespace)
     watches = [watch for source in sources for watch in source.watches]
-    informers = ClusterInformers([*watches, alive], Facts(), clock, view.local or HERE)
+    informers = ClusterInformers([*watches, alive], Facts(), clock, view.local or UNNAMED_CLUSTER)
     await _join(informers, informers.local, Role.LOCAL, ways.home, random)
     if ways.broker is not None:
         await _join(informers, BROKER, Role.BROKER, ways.broker, random)
@@ -116,12 +123,12 @@ async def _answering(
         async with AsyncExitStack() as stack:
             served = [ServedView(compiler, tuple(listeners))]
             server = await stack.enter_async_context(serving(served, settings))
-            if door is not None:
+            if metrics_listener is not None:
                 registry = server.metrics.registry
-                told = health.serving(door, registry, lambda: readiness(compiler))
+                told = health.serving(metrics_listener, registry, lambda: readiness(compiler))
                 await stack.enter_async_context(told)
             feed = ViewUpdater(compiler, server, informers.snapshot)
-            informers.change_handler = _Telling(feed, LeaseTracker(informers, clock))
+            informers.change_handler = _InformerListener(feed, LeaseTracker(informers, clock))
             await stack.enter_async_context(informers.running())
             await stack.enter_async_context(feed.running())
             yield server
@@ -129,8 +136,10 @@ async def _answering(
         await informers.close()
 
 
-def _at(door: socket.socket | None) -> str:
-    return "{}:{}".format(*door.getsockname()[:2]) if door is not None else ""
+def _at(metrics_listener: socket.socket | None) -> str:
+    return (
+        "{}:{}".format(*metrics_listener.getsockname()[:2]) if metrics_listener is not None else ""
+    )
 
 
 async def _join(
@@ -139,5 +148,5 @@ async def _join(
     try:
         await way.config()
     except BadCredentials as error:
-        raise bad_credentials(error) from None
+        raise credentials_error(error) from None
     informers.join(name, {role}, ClusterClient(HttpTransport(way), random))

@@ -7,7 +7,7 @@ from typing import Any, assert_never
 
 from msgspec import Struct
 
-from hanse.cli.inventory import Look, Right, Seen, Unanswered
+from hanse.cli.inventory import ClusterInventory, InventoryResult, Permission, UnreadCluster
 from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
 from hanse.model.objects import Wire
 
@@ -15,15 +15,15 @@ OLDEST_MINOR, NEWEST_MINOR = 30, 35
 SOON = timedelta(days=7)
 SKEW = timedelta(seconds=2)
 
-RIGHTS = (
-    Right("list", "namespaces"),
-    Right("watch", "services"),
-    Right("create", "services"),
-    Right("watch", "endpointslices", "discovery.k8s.io"),
-    Right("create", "endpointslices", "discovery.k8s.io"),
-    Right("watch", "serviceexports", "multicluster.x-k8s.io"),
-    Right("update", "leases", "coordination.k8s.io", SYSTEM_NAMESPACE),
-    Right("list", "customresourcedefinitions", "apiextensions.k8s.io"),
+REQUIRED_PERMISSIONS = (
+    Permission("list", "namespaces"),
+    Permission("watch", "services"),
+    Permission("create", "services"),
+    Permission("watch", "endpointslices", "discovery.k8s.io"),
+    Permission("create", "endpointslices", "discovery.k8s.io"),
+    Permission("watch", "serviceexports", "multicluster.x-k8s.io"),
+    Permission("update", "leases", "coordination.k8s.io", SYSTEM_NAMESPACE),
+    Permission("list", "customresourcedefinitions", "apiextensions.k8s.io"),
 )
 """What whoever sets up or serves a cluster must be allowed to do."""
 
@@ -45,7 +45,7 @@ class Report(Struct, frozen=True):
     findings: tuple[Finding, ...]
 
 
-class Known(Struct, frozen=True):
+class CheckContext(Struct, frozen=True):
     """What a look is judged by."""
 
     now: datetime
@@ -54,23 +54,23 @@ class Known(Struct, frozen=True):
     """Whether the clusters are those of a local federation, which `hanse local` can mend."""
 
 
-def findings(seen: Iterable[Seen], known: Known) -> list[Finding]:
+def findings(seen: Iterable[InventoryResult], known: CheckContext) -> list[Finding]:
     """Everything that is wrong, cluster by cluster."""
     found: list[Finding] = []
     found_in = list(seen)
     for one in found_in:
         match one:
-            case Unanswered():
+            case UnreadCluster():
                 found.append(_unanswered(one, known))
-            case Look():
+            case ClusterInventory():
                 found += [finding for check in _CHECKS for finding in check(one, known)]
             case _:
                 assert_never(one)
-    looks = [one for one in found_in if isinstance(one, Look)]
+    looks = [one for one in found_in if isinstance(one, ClusterInventory)]
     return [*found, *_exports(looks), *_foreign_imports(looks)]
 
 
-def _exports(looks: Sequence[Look]) -> Iterator[Finding]:
+def _exports(looks: Sequence[ClusterInventory]) -> Iterator[Finding]:
     """Exports in trouble; what several clusters tell of one in the same words is told once."""
     told: dict[tuple[str, str, str], list[str]] = {}
     for look in looks:
@@ -87,7 +87,7 @@ def _exports(looks: Sequence[Look]) -> Iterator[Finding]:
         )
 
 
-def _foreign_imports(looks: Sequence[Look]) -> Iterator[Finding]:
+def _foreign_imports(looks: Sequence[ClusterInventory]) -> Iterator[Finding]:
     """Imports that somebody else made under the name of a service that the fleet exports."""
     served = [(look, look.services) for look in looks if look.services is not None]
     exported = {(e.namespace, e.name) for _, services in served for e in services.exports}
@@ -102,7 +102,7 @@ def _foreign_imports(looks: Sequence[Look]) -> Iterator[Finding]:
                 )
 
 
-def _unanswered(seen: Unanswered, known: Known) -> Finding:
+def _unanswered(seen: UnreadCluster, known: CheckContext) -> Finding:
     match seen.fault:
         case "credentials":
             remedy = (
@@ -116,7 +116,7 @@ def _unanswered(seen: Unanswered, known: Known) -> Finding:
     return Finding(seen.name, seen.why, remedy)
 
 
-def _old_credentials(look: Look, known: Known) -> Iterator[Finding]:
+def _old_credentials(look: ClusterInventory, known: CheckContext) -> Iterator[Finding]:
     if look.expires is not None and look.expires - known.now < SOON:
         days = max((look.expires - known.now).days, 0)
         when = f"{look.expires:%Y-%m-%d %H:%M} UTC"
@@ -128,7 +128,7 @@ def _old_credentials(look: Look, known: Known) -> Iterator[Finding]:
         )
 
 
-def _version(look: Look, known: Known) -> Iterator[Finding]:  # noqa: ARG001 - every check's signature
+def _version(look: ClusterInventory, known: CheckContext) -> Iterator[Finding]:  # noqa: ARG001 - every check's signature
     said = _VERSION.match(look.version)
     if said is None or not OLDEST_MINOR <= int(said[1]) <= NEWEST_MINOR:
         span = f"1.{OLDEST_MINOR} to 1.{NEWEST_MINOR}"
@@ -140,7 +140,7 @@ def _version(look: Look, known: Known) -> Iterator[Finding]:  # noqa: ARG001 - e
         )
 
 
-def _skew(look: Look, known: Known) -> Iterator[Finding]:  # noqa: ARG001 - every check's signature
+def _skew(look: ClusterInventory, known: CheckContext) -> Iterator[Finding]:  # noqa: ARG001 - every check's signature
     if abs(look.skew) > SKEW:
         way = "ahead of" if look.skew > timedelta(0) else "behind"
         yield Finding(
@@ -150,7 +150,7 @@ def _skew(look: Look, known: Known) -> Iterator[Finding]:  # noqa: ARG001 - ever
         )
 
 
-def _definitions(look: Look, known: Known) -> Iterator[Finding]:
+def _definitions(look: ClusterInventory, known: CheckContext) -> Iterator[Finding]:
     if look.definitions is None:
         return  # the rights say why
     remedy = f"hanse crds | kubectl --context {look.name} apply -f -"
@@ -168,7 +168,7 @@ def _definitions(look: Look, known: Known) -> Iterator[Finding]:
         yield Finding(look.name, f"definitions are not of this version: {_few(old)}", remedy)
 
 
-def _agent(look: Look, known: Known) -> Iterator[Finding]:  # noqa: ARG001 - every check's signature
+def _agent(look: ClusterInventory, known: CheckContext) -> Iterator[Finding]:  # noqa: ARG001 - every check's signature
     if look.is_broker and look.agent is None:
         return
     if look.agent is None:
@@ -187,7 +187,7 @@ def _agent(look: Look, known: Known) -> Iterator[Finding]:  # noqa: ARG001 - eve
         )
 
 
-def _nodes(look: Look, known: Known) -> Iterator[Finding]:  # noqa: ARG001 - every check's signature
+def _nodes(look: ClusterInventory, known: CheckContext) -> Iterator[Finding]:  # noqa: ARG001 - every check's signature
     if look.nodes is not None and look.nodes.ready < look.nodes.all:
         lost = look.nodes.all - look.nodes.ready
         yield Finding(
@@ -197,7 +197,7 @@ def _nodes(look: Look, known: Known) -> Iterator[Finding]:  # noqa: ARG001 - eve
         )
 
 
-def _rights(look: Look, known: Known) -> Iterator[Finding]:  # noqa: ARG001 - every check's signature
+def _rights(look: ClusterInventory, known: CheckContext) -> Iterator[Finding]:  # noqa: ARG001 - every check's signature
     if look.denied:
         listed = _few([f"{right.verb} {right.resource}" for right in look.denied])
         yield Finding(
@@ -207,7 +207,7 @@ def _rights(look: Look, known: Known) -> Iterator[Finding]:  # noqa: ARG001 - ev
         )
 
 
-_CHECKS: tuple[Callable[[Look, Known], Iterator[Finding]], ...] = (
+_CHECKS: tuple[Callable[[ClusterInventory, CheckContext], Iterator[Finding]], ...] = (
     _old_credentials,
     _version,
     _skew,

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hanse.cli.errors import WRONG
+from hanse.cli.errors import EXIT_PROBLEM
 from hanse.cli.settings import Settings, settings_of
 
 if TYPE_CHECKING:
     from hanse.cli.doctor.clusters import Report
-    from hanse.cli.doctor.lists import Chart
+    from hanse.cli.doctor.lists import ClusterLists
     from hanse.cli.federated_services import Seen as Shared
     from hanse.cli.inventory import Seen
 
@@ -41,7 +41,7 @@ def command(context: click.Context, as_json: bool) -> None:
         click.echo(json.dumps(msgspec.to_builtins(report), indent=2))
     else:
         _show(report)
-    context.exit(WRONG if report.findings else 0)
+    context.exit(EXIT_PROBLEM if report.findings else 0)
 
 
 def _examine(settings: Settings) -> "Report":
@@ -50,11 +50,17 @@ def _examine(settings: Settings) -> "Report":
 
     from hanse.cli import federated_services
     from hanse.cli.clusters import is_local, ways
-    from hanse.cli.doctor.clusters import RIGHTS, Finding, Known, Report, findings
-    from hanse.cli.doctor.lists import charts_of
-    from hanse.cli.doctor.objects import ailments
-    from hanse.cli.federated import look_at_federated
-    from hanse.cli.inventory import look_at
+    from hanse.cli.doctor.clusters import (
+        REQUIRED_PERMISSIONS,
+        CheckContext,
+        Finding,
+        Report,
+        findings,
+    )
+    from hanse.cli.doctor.lists import read_lists
+    from hanse.cli.doctor.objects import check_objects
+    from hanse.cli.federated import read_federated_services
+    from hanse.cli.inventory import read_inventories
     from hanse.cli.process import run_async, start_logging
     from hanse.kube.errors import BadCredentials
     from hanse.model.crds import crds
@@ -66,15 +72,17 @@ def _examine(settings: Settings) -> "Report":
         remedy = "name a readable file with --kubeconfig, or start `hanse up`"
         return Report((), (Finding("kubeconfig", str(error), remedy),))
 
-    async def look() -> "tuple[list[Seen], list[Chart], Shared]":
-        shared = look_at_federated(chosen)
-        return await asyncio.gather(look_at(chosen, RIGHTS), charts_of(chosen), shared)
+    async def look() -> "tuple[list[Seen], list[ClusterLists], Shared]":
+        shared = read_federated_services(chosen)
+        return await asyncio.gather(
+            read_inventories(chosen, REQUIRED_PERMISSIONS), read_lists(chosen), shared
+        )
 
-    seen, charts, shared = run_async(look)
+    seen, clusters, shared = run_async(look)
     now = datetime.now(UTC)
-    found = findings(seen, Known(now, crds(), is_local(settings)))
+    found = findings(seen, CheckContext(now, crds(), is_local(settings)))
     told = federated_services.findings(shared)
-    return Report(tuple(way.name for way in chosen), (*found, *ailments(charts, now), *told))
+    return Report(tuple(way.name for way in chosen), (*found, *check_objects(clusters, now), *told))
 
 
 def _show(report: "Report") -> None:

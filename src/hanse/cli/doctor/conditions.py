@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 
 from hanse.cli.doctor.clusters import Finding
-from hanse.cli.doctor.lists import Chart
+from hanse.cli.doctor.lists import ClusterLists
 from hanse.model.kinds.stateful import SCHEMA, newer_schema_message
 from hanse.model.objects import Wire
 
@@ -20,28 +20,28 @@ UPDATE = "update Hanse where it is older: every agent, name server and this prog
 AS_TOLD = "as it says; `hanse statefulsets` shows where its replicas are"
 
 
-def told_wrong(chart: Chart) -> Iterator[Finding]:
+def check_conditions(lists: ClusterLists) -> Iterator[Finding]:
     """Everything that says of itself that somebody has to look at it."""
     for what, (kind, types) in CONDITIONS.items():
-        for obj in chart[what]:
-            yield from (_finding(chart, kind, obj, told) for told in _untrue(obj, types))
+        for obj in lists[what]:
+            yield from (_finding(lists, kind, obj, told) for told in _untrue(obj, types))
     for what, (kind, read) in STATUSES.items():
-        for obj in chart[what]:
+        for obj in lists[what]:
             for told in filter(None, read(obj.get("status") or {})):
-                yield _finding(chart, kind, obj, told)
-    yield from _of_sets(chart)
+                yield _finding(lists, kind, obj, told)
+    yield from _of_sets(lists)
 
 
-def _of_sets(chart: Chart) -> Iterator[Finding]:
+def _of_sets(lists: ClusterLists) -> Iterator[Finding]:
     """What clusters report of their parts of sets, and what was made by a newer Hanse than this."""
-    for record in chart["shares"]:
+    for record in lists["shares"]:
         schema, meta = record["spec"].get("schema", SCHEMA), record["metadata"]
         if schema > SCHEMA:
             place = f"{meta['namespace']}/{meta['name']}"
             yield Finding(
-                chart.name, f"StatefulSetShares {place}: {newer_schema_message(schema)}", UPDATE
+                lists.name, f"StatefulSetShares {place}: {newer_schema_message(schema)}", UPDATE
             )
-    for part in chart["parts"]:
+    for part in lists["parts"]:
         spec = part["spec"]
         schema, place = spec.get("schema", SCHEMA), f"{spec['namespace']}/{spec['name']}"
         about = f"its part of StatefulSet {place}"
@@ -80,13 +80,13 @@ STATUSES: Mapping[str, tuple[str, Callable[[Wire], Iterator[str]]]] = {
 }
 
 
-def _finding(chart: Chart, kind: str, obj: Wire, told: str) -> Finding:
+def _finding(lists: ClusterLists, kind: str, obj: Wire, told: str) -> Finding:
     meta = obj["metadata"]
     name, namespace = meta["name"], meta.get("namespace", "")
     place = f"{namespace}/{name}" if namespace else name
     where = f" -n {namespace}" if namespace else ""
     return Finding(
-        chart.name,
+        lists.name,
         f"{kind} {place}: {told}",
-        f"as it says; kubectl --context {chart.name}{where} describe {kind.lower()} {name}",
+        f"as it says; kubectl --context {lists.name}{where} describe {kind.lower()} {name}",
     )

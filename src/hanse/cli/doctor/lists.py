@@ -59,7 +59,7 @@ PATHS: Mapping[str, str] = {
 }
 
 
-class Chart(Struct, frozen=True):
+class ClusterLists(Struct, frozen=True):
     """What one cluster holds; nothing of what it does not serve or tell."""
 
     name: str
@@ -69,13 +69,13 @@ class Chart(Struct, frozen=True):
         return self.lists.get(what, ())
 
 
-async def charts_of(ways: Iterable[ClusterAccess]) -> list[Chart]:
+async def read_lists(ways: Iterable[ClusterAccess]) -> list[ClusterLists]:
     """Read every cluster that answers at all; the first look tells of those that do not."""
     found = await at_each(ways, _chart)
     return [one for one in found if one is not None]
 
 
-async def _chart(way: ClusterAccess) -> Chart | None:
+async def _chart(way: ClusterAccess) -> ClusterLists | None:
     transport = HttpTransport(way.credentials)
     try:
         listed = await asyncio.gather(*(_list(transport, path) for path in PATHS.values()))
@@ -83,7 +83,7 @@ async def _chart(way: ClusterAccess) -> Chart | None:
         return None
     finally:
         await transport.close()
-    return Chart(way.name, dict(zip(PATHS, listed, strict=True)))
+    return ClusterLists(way.name, dict(zip(PATHS, listed, strict=True)))
 
 
 async def _list(transport: HttpTransport, path: str) -> Items:

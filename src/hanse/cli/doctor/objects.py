@@ -9,10 +9,10 @@ from typing import Any
 
 from hanse import __version__
 from hanse.cli.doctor.clusters import Finding
-from hanse.cli.doctor.conditions import told_wrong
-from hanse.cli.doctor.gslb import unbalanced
-from hanse.cli.doctor.lists import Chart
-from hanse.cli.doctor.policies import local_peers, unsettled
+from hanse.cli.doctor.conditions import check_conditions
+from hanse.cli.doctor.gslb import check_gslb
+from hanse.cli.doctor.lists import ClusterLists
+from hanse.cli.doctor.policies import check_policies, check_policy_peers
 from hanse.features.networks.ranges import overlaps, parse_range, usable_addresses
 from hanse.model.kinds.federation import SUPERVISOR, SYSTEM
 from hanse.model.naming import ZONE
@@ -24,33 +24,33 @@ LONG_LIVED = "kubernetes.io/service-account-token"
 VERSION = "app.kubernetes.io/version"
 
 
-def ailments(charts: Sequence[Chart], now: datetime) -> list[Finding]:
+def check_objects(clusters: Sequence[ClusterLists], now: datetime) -> list[Finding]:
     """Everything that is wrong in what clusters hold, alone and together."""
-    alone = [finding for chart in charts for check in _ALONE for finding in check(chart)]
-    stale = [finding for chart in charts for finding in _stale_leases(chart, now)]
-    return [*alone, *stale, *(finding for check in _TOGETHER for finding in check(charts))]
+    alone = [finding for lists in clusters for check in _ALONE for finding in check(lists)]
+    stale = [finding for lists in clusters for finding in _stale_leases(lists, now)]
+    return [*alone, *stale, *(finding for check in _TOGETHER for finding in check(clusters))]
 
 
 # -- one cluster
 
 
-def _members(chart: Chart) -> Iterator[Finding]:
+def _members(lists: ClusterLists) -> Iterator[Finding]:
     """What a Federation tells of itself: each with its reason, and the field that it is about."""
-    for federation in chart["federations"]:
+    for federation in lists["federations"]:
         name = federation["metadata"]["name"]
         for one in federation.get("status", {}).get("conditions") or ():
             if one.get("status") == "False":
                 told = f"{one.get('reason')}: {one.get('message', '')}"
                 yield Finding(
-                    chart.name,
+                    lists.name,
                     f"Federation {name}: {told}",
-                    f"kubectl --context {chart.name} describe federation {name}",
+                    f"kubectl --context {lists.name} describe federation {name}",
                 )
 
 
-def _stale_leases(chart: Chart, now: datetime) -> Iterator[Finding]:
+def _stale_leases(lists: ClusterLists, now: datetime) -> Iterator[Finding]:
     """Members that nobody leads any more."""
-    for lease in chart["leases"]:
+    for lease in lists["leases"]:
         spec = lease.get("spec") or {}
         renewed, holder = spec.get("renewTime"), spec.get("holderIdentity")
         lasts = timedelta(seconds=spec.get("leaseDurationSeconds") or 0)
@@ -60,57 +60,57 @@ def _stale_leases(chart: Chart, now: datetime) -> Iterator[Finding]:
         if silent > lasts + timedelta(minutes=1):
             name, seconds = lease["metadata"]["name"], int(silent.total_seconds())
             yield Finding(
-                chart.name,
+                lists.name,
                 f"nobody leads {name}: {holder} has not renewed its Lease for {seconds} s",
-                f"start the agent of a supervisor that reaches {chart.name}",
+                f"start the agent of a supervisor that reaches {lists.name}",
             )
 
 
-def _webhooks(chart: Chart) -> Iterator[Finding]:
+def _webhooks(lists: ClusterLists) -> Iterator[Finding]:
     """Webhooks that the API server asks and nobody answers."""
     ready = {
         piece["metadata"].get("labels", {}).get("kubernetes.io/service-name")
-        for piece in chart["slices"]
+        for piece in lists["slices"]
         if any((e.get("conditions") or {}).get("ready") for e in piece.get("endpoints") or ())
     }
     for kind in ("validating", "mutating"):
-        for configuration in chart[kind]:
+        for configuration in lists[kind]:
             for webhook in configuration.get("webhooks") or ():
                 service = (webhook.get("clientConfig") or {}).get("service") or {}
                 name = service.get("name", "")
                 if name.startswith("hanse") and name not in ready:
                     yield Finding(
-                        chart.name,
+                        lists.name,
                         f"webhook {webhook['name']} has no ready endpoints behind {name}",
-                        f"kubectl --context {chart.name} -n {service.get('namespace')} get pods; "
+                        f"kubectl --context {lists.name} -n {service.get('namespace')} get pods; "
                         f"while the agent is down, `hanse uninstall` or delete {kind}"
                         f"webhookconfiguration {configuration['metadata']['name']}",
                     )
                     break
 
 
-def _forwarding(chart: Chart) -> Iterator[Finding]:
+def _forwarding(lists: ClusterLists) -> Iterator[Finding]:
     """Cluster DNS that does not hand our zone over, where our server runs."""
-    serves = any(one["metadata"]["name"] == "hanse-dns" for one in chart["deployments"])
+    serves = any(one["metadata"]["name"] == "hanse-dns" for one in lists["deployments"])
     corefiles = [
         text
-        for one in chart["corefile"]
+        for one in lists["corefile"]
         if one["metadata"]["name"] == "coredns"
         for text in (one.get("data") or {}).values()
     ]
     if serves and corefiles and not any(ZONE in text for text in corefiles):
         yield Finding(
-            chart.name,
+            lists.name,
             f"the cluster's DNS does not hand {ZONE} over",
             f"add to its Corefile what `hanse dns corefile ADDRESS` prints, with the address of "
-            f"`kubectl --context {chart.name} -n hanse-system get service hanse-dns`",
+            f"`kubectl --context {lists.name} -n hanse-system get service hanse-dns`",
         )
 
 
-def _pools(chart: Chart) -> Iterator[Finding]:
+def _pools(lists: ClusterLists) -> Iterator[Finding]:
     """Networks that run out of addresses."""
-    taken = [ip_address(one["metadata"]["name"]) for one in chart["addresses"]]
-    for network in chart["networks"]:
+    taken = [ip_address(one["metadata"]["name"]) for one in lists["addresses"]]
+    for network in lists["networks"]:
         cidrs = network.get("spec", {}).get("service", {}).get("cidrs") or ()
         ranges = [range_ for cidr in cidrs if (range_ := parse_range(cidr)) is not None]
         for family in (4, 6):
@@ -120,58 +120,58 @@ def _pools(chart: Chart) -> Iterator[Finding]:
             if size and used >= NEARLY_FULL * size:
                 name = network["metadata"]["name"]
                 yield Finding(
-                    chart.name,
+                    lists.name,
                     f"network {name} has given out {used} of {size} IPv{family} Service addresses",
-                    f"kubectl --context {chart.name} edit network {name} and add to "
+                    f"kubectl --context {lists.name} edit network {name} and add to "
                     "spec.service.cidrs",
                 )
 
 
-def _misplaced_pools(chart: Chart) -> Iterator[Finding]:
+def _misplaced_pools(lists: ClusterLists) -> Iterator[Finding]:
     """Networks whose Service addresses are also those of pods or nodes."""
     theirs = [
         (f"range {cidr} of pods on node {node['metadata']['name']}", range_)
-        for node in chart["nodes"]
+        for node in lists["nodes"]
         for cidr in node.get("spec", {}).get("podCIDRs") or ()
         if (range_ := parse_range(cidr)) is not None
     ]
     theirs += [
         (f"address {told['address']} of node {node['metadata']['name']}", range_)
-        for node in chart["nodes"]
+        for node in lists["nodes"]
         for told in node.get("status", {}).get("addresses") or ()
         if told.get("type") in ("InternalIP", "ExternalIP")
         and (range_ := parse_range(told["address"])) is not None
     ]
-    for network in chart["networks"]:
+    for network in lists["networks"]:
         for cidr in network.get("spec", {}).get("service", {}).get("cidrs") or ():
             own = parse_range(cidr)
             clash = next((w for w, r in theirs if own is not None and overlaps(own, r)), "")
             if clash:
                 name = network["metadata"]["name"]
                 yield Finding(
-                    chart.name,
+                    lists.name,
                     f"network {name}: spec.service.cidrs: {cidr} overlaps {clash}, so its Services "
                     "and those hide each other",
                     f"create a network with another range, and delete {name}",
                 )
 
 
-def _long_lived(chart: Chart) -> Iterator[Finding]:
+def _long_lived(lists: ClusterLists) -> Iterator[Finding]:
     """Members whose token never ends."""
     wanted = {
         member.get("secret"): (member.get("clusterID", "?"), federation["metadata"]["name"])
-        for federation in chart["federations"]
+        for federation in lists["federations"]
         for member in federation.get("spec", {}).get("members") or ()
     }
-    for secret in chart["secrets"]:
+    for secret in lists["secrets"]:
         name = secret["metadata"]["name"]
         if name in wanted and _never_ends(secret):
             member, federation = wanted[name]
             yield Finding(
-                chart.name,
+                lists.name,
                 f"the token for {member} in Secret {SYSTEM}/{name} never ends",
                 f"hanse join --federation {federation} --cluster-id {member} --supervisor "
-                f"{chart.name}, which uses tokens that do",
+                f"{lists.name}, which uses tokens that do",
             )
 
 
@@ -189,9 +189,9 @@ def _never_ends(secret: dict[str, Any]) -> bool:
 # -- several clusters
 
 
-def _overlaps(charts: Sequence[Chart]) -> Iterator[Finding]:
+def _overlaps(clusters: Sequence[ClusterLists]) -> Iterator[Finding]:
     """Ranges that two clusters share: an address of one then means another in the other."""
-    ranges = {chart.name: [*_ranges(chart)] for chart in charts}
+    ranges = {lists.name: [*_ranges(lists)] for lists in clusters}
     for one, other in combinations(ranges, 2):
         shared = next(
             (
@@ -210,21 +210,21 @@ def _overlaps(charts: Sequence[Chart]) -> Iterator[Finding]:
             )
 
 
-def _ranges(chart: Chart) -> Iterator[Any]:
-    if not chart["nodes"]:
+def _ranges(lists: ClusterLists) -> Iterator[Any]:
+    if not lists["nodes"]:
         return  # where nothing runs, no address is used
-    for item in chart["ranges"]:
+    for item in lists["ranges"]:
         yield from (ip_network(c, strict=False) for c in item.get("spec", {}).get("cidrs") or ())
-    for node in chart["nodes"]:
+    for node in lists["nodes"]:
         yield from (ip_network(c, strict=False) for c in node.get("spec", {}).get("podCIDRs") or ())
 
 
-def _many_supervisors(charts: Sequence[Chart]) -> Iterator[Finding]:
+def _many_supervisors(clusters: Sequence[ClusterLists]) -> Iterator[Finding]:
     """Each supervisor watches every member: more of them cost more and help nobody."""
     supervising = [
-        chart.name
-        for chart in charts
-        if any(one.get("status", {}).get("members") for one in chart["federations"])
+        lists.name
+        for lists in clusters
+        if any(one.get("status", {}).get("members") for one in lists["federations"])
     ]
     if len(supervising) > MOST_SUPERVISORS:
         yield Finding(
@@ -234,12 +234,12 @@ def _many_supervisors(charts: Sequence[Chart]) -> Iterator[Finding]:
         )
 
 
-def _skewed(charts: Sequence[Chart]) -> Iterator[Finding]:
+def _skewed(clusters: Sequence[ClusterLists]) -> Iterator[Finding]:
     """Agents of versions that are more than one apart."""
     versions = {
-        chart.name: one["metadata"].get("labels", {}).get(VERSION, "")
-        for chart in charts
-        for one in chart["deployments"]
+        lists.name: one["metadata"].get("labels", {}).get(VERSION, "")
+        for lists in clusters
+        for one in lists["deployments"]
         if one["metadata"]["name"] == "hanse-agent"
     }
     for name, version in versions.items():
@@ -260,20 +260,20 @@ def _apart(one: str, other: str) -> int:
     return abs(b - d) if a == c else 2
 
 
-_ALONE: tuple[Callable[[Chart], Iterable[Finding]], ...] = (
+_ALONE: tuple[Callable[[ClusterLists], Iterable[Finding]], ...] = (
     _members,
-    told_wrong,
+    check_conditions,
     _webhooks,
     _forwarding,
     _pools,
     _misplaced_pools,
     _long_lived,
-    local_peers,
+    check_policy_peers,
 )
-_TOGETHER: tuple[Callable[[Sequence[Chart]], Iterable[Finding]], ...] = (
+_TOGETHER: tuple[Callable[[Sequence[ClusterLists]], Iterable[Finding]], ...] = (
     _overlaps,
     _many_supervisors,
-    unbalanced,
+    check_gslb,
     _skewed,
-    unsettled,
+    check_policies,
 )

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from hanse.cli.doctor.clusters import Finding
-from hanse.cli.doctor.lists import Chart
+from hanse.cli.doctor.lists import ClusterLists
 from hanse.features.policies.ledger import LEDGER_LABEL, POLICIES
 from hanse.features.policies.view import PolicyView, list_policies
 from hanse.features.policies.webhooks import ignored_annotation_warning, peer_warnings
@@ -14,26 +14,26 @@ from hanse.model.kinds.federation import spelled_value
 from hanse.model.objects import Wire
 
 
-def local_peers(chart: Chart) -> Iterator[Finding]:
+def check_policy_peers(lists: ClusterLists) -> Iterator[Finding]:
     """Federated policies whose rules match nothing of another cluster, and policies meant to be."""
     for kind in ("acnps", "anps"):
-        for policy in chart[kind]:
+        for policy in lists[kind]:
             meta = policy.get("metadata") or {}
             marks = meta.get("annotations") or {}
             parts = (kind[:-1], meta.get("namespace", ""), meta.get("name", ""))
             name = "/".join(part for part in parts if part)
             if told := ignored_annotation_warning(marks):
-                yield Finding(chart.name, f"policy {name}: {told}", "write true, or take it away")
+                yield Finding(lists.name, f"policy {name}: {told}", "write true, or take it away")
             if spelled_value(marks, "federated.anp") != "true":
                 continue
             for told in peer_warnings(policy.get("spec") or {}):
                 remedy = "name the federated Service, or take the policy out of the federation"
-                yield Finding(chart.name, f"federated policy {name}: {told}", remedy)
+                yield Finding(lists.name, f"federated policy {name}: {told}", remedy)
 
 
-def unsettled(charts: Sequence[Chart]) -> Iterator[Finding]:
+def check_policies(clusters: Sequence[ClusterLists]) -> Iterator[Finding]:
     """Policies that are blocked, in quarantine, or of which versions crossed."""
-    records = {chart.name: _records(chart) for chart in charts}
+    records = {lists.name: _records(lists) for lists in clusters}
     for one in list_policies({name: told for name, told in records.items() if told}):
         yield from _unsettled(one)
 
@@ -55,9 +55,9 @@ def _unsettled(one: PolicyView) -> Iterator[Finding]:
         )
 
 
-def _records(chart: Chart) -> tuple[ConfigMap, ...]:
+def _records(lists: ClusterLists) -> tuple[ConfigMap, ...]:
     return tuple(
-        msgspec.convert(told, ConfigMap, strict=False) for told in chart["ledger"] if _is_ours(told)
+        msgspec.convert(told, ConfigMap, strict=False) for told in lists["ledger"] if _is_ours(told)
     )
 
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import click
 
-from hanse.cli.errors import WRONG, Oops
+from hanse.cli.errors import EXIT_PROBLEM, InputError
 from hanse.cli.settings import settings_of
 
 _CLUSTER = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -74,7 +74,7 @@ def command(
 
     settings = settings_of(context)
     start_logging(settings)
-    wish = workflow.Exporting(
+    request = workflow.ExportRequest(
         way_to(settings),
         service,
         namespace,
@@ -83,14 +83,16 @@ def command(
         priority,
         timedelta(seconds=timeout) if wait else None,
     )
-    result = run_async(lambda: workflow.export(wish))
+    result = run_async(lambda: workflow.export(request))
     click.echo(json.dumps(workflow.document(result), indent=2) if as_json else str(result))
-    context.exit(WRONG if result.service.problems else 0)
+    context.exit(EXIT_PROBLEM if result.service.problems else 0)
 
 
 def _clusters(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     for name in names:
         if not _CLUSTER.fullmatch(name):
-            raise Oops(f"--to-clusters: {name!r} is no cluster id; name them as lubeck,hamburg")
+            raise InputError(
+                f"--to-clusters: {name!r} is no cluster id; name them as lubeck,hamburg"
+            )
     return names

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from hanse.cli import exported_services
 from hanse.cli.clusters import ClusterAccess
-from hanse.cli.errors import Oops, Trouble
+from hanse.cli.errors import CommandFailed, InputError
 from hanse.cli.reaching import reached
 from hanse.features.services.exports import API_SERVER, NEVER_EXPORTED
 from hanse.features.services.names import PRIORITY, TO_CLUSTERS, WEIGHT
@@ -26,15 +26,15 @@ from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.naming import AGENT, SYSTEM_NAMESPACE, ZONE
 from hanse.model.objects import Meta
 
-AGENT_PATIENCE = timedelta(seconds=5)
+AGENT_TIMEOUT = timedelta(seconds=5)
 """How long an agent that works may say nothing about a new export."""
-DOUBT = timedelta(seconds=3)
+STALE_FAILURE_GRACE = timedelta(seconds=3)
 """How long a bad word that stood before we came may be about to be taken back."""
 
 _LOOK_AGAIN = timedelta(milliseconds=100)
 
 
-class Exporting(Struct, frozen=True):
+class ExportRequest(Struct, frozen=True):
     """What is to be exported, and how."""
 
     way: ClusterAccess
@@ -47,7 +47,7 @@ class Exporting(Struct, frozen=True):
     """How long to wait; None: not at all."""
 
 
-class Result(Struct, frozen=True):
+class ExportResult(Struct, frozen=True):
     """How an export stands."""
 
     cluster: str
@@ -78,7 +78,7 @@ class Result(Struct, frozen=True):
         return f"{name} is not exported by {self.cluster}"
 
 
-def document(result: Result) -> dict[str, Any]:
+def document(result: ExportResult) -> dict[str, Any]:
     """The result for other programs."""
     here = result.cluster in result.service.exporters
     return {
@@ -88,29 +88,31 @@ def document(result: Result) -> dict[str, Any]:
     }
 
 
-async def export(wish: Exporting) -> Result:
+async def export(request: ExportRequest) -> ExportResult:
     """Make the export and, if asked to, wait for how it stands; raises what keeps it from that."""
-    async with reached(wish.way) as client:
-        access = await wish.way.credentials.config()
-        place = (wish.service, wish.namespace or access.namespace or "default")
-        await _check(client, wish, *place)
-        fresh = await _offer(client, wish, *place)
-        if wish.patience is None:
-            cluster = await exported_services.cluster_id(client, wish.way.name)
-            return Result(cluster, ServiceView(place[1], place[0]), waited=False)
-        return await _Waiting(client, wish.way.name, *place, fresh=fresh).settled(wish.patience)
+    async with reached(request.way) as client:
+        access = await request.way.credentials.config()
+        place = (request.service, request.namespace or access.namespace or "default")
+        await _check(client, request, *place)
+        fresh = await _create_or_annotate(client, request, *place)
+        if request.patience is None:
+            cluster = await exported_services.read_cluster_id(client, request.way.name)
+            return ExportResult(cluster, ServiceView(place[1], place[0]), waited=False)
+        return await _ExportWait(client, request.way.name, *place, fresh=fresh).wait(
+            request.patience
+        )
 
 
-async def _check(client: Client, wish: Exporting, name: str, namespace: str) -> None:
-    where = wish.way.name
+async def _check(client: Client, request: ExportRequest, name: str, namespace: str) -> None:
+    where = request.way.name
     if (namespace, name) == API_SERVER:
-        raise Oops(f"{NEVER_EXPORTED}; name another than {namespace}/{name}")
+        raise InputError(f"{NEVER_EXPORTED}; name another than {namespace}/{name}")
     await refresh(client)
     if (
         client.rest_mapper.served is not None
         and client.rest_mapper.served.resolve(ServiceExport) is None
     ):
-        raise Trouble(
+        raise CommandFailed(
             f"{where} does not know ServiceExports; let it join first: "
             f"hanse join --broker CONTEXT --cluster-id ID --context {where}"
         )
@@ -119,47 +121,49 @@ async def _check(client: Client, wish: Exporting, name: str, namespace: str) -> 
     except NotFound:
         if "/" in name:
             there, _, bare = name.partition("/")
-            raise Oops(f"{name!r} is no name of a Service; write {bare} -n {there}") from None
-        raise Oops(
+            raise InputError(f"{name!r} is no name of a Service; write {bare} -n {there}") from None
+        raise InputError(
             f"there is no Service {name} in namespace {namespace} of {where}; "
             "create it, or say where it is with -n and --context"
         ) from None
     if service.spec.type == "ExternalName":
-        raise Oops(
+        raise InputError(
             f"Service {namespace}/{name} is of type ExternalName and has no endpoints; "
             "export one of another type"
         )
 
 
-async def _offer(client: Client, wish: Exporting, name: str, namespace: str) -> bool:
+async def _create_or_annotate(
+    client: Client, request: ExportRequest, name: str, namespace: str
+) -> bool:
     """Create the export or bring its annotations to what is asked; whether it is new."""
-    marks = _marks(wish)
-    wanted = {key: value for key, value in marks.items() if value is not None}
+    annotations = _annotations(request)
+    wanted = {key: value for key, value in annotations.items() if value is not None}
     meta = Meta(name=name, namespace=namespace, annotations=wanted)
     try:
         await client.create(ServiceExport(metadata=meta))
     except AlreadyExists:
-        if marks:
-            change = {"metadata": {"annotations": marks}}
+        if annotations:
+            change = {"metadata": {"annotations": annotations}}
             await client.patch(ServiceExport, name, namespace, change)
         return False
     return True
 
 
-def _marks(wish: Exporting) -> dict[str, str | None]:
+def _annotations(request: ExportRequest) -> dict[str, str | None]:
     """The annotations asked for; None takes one away."""
-    marks: dict[str, str | None] = {}
-    if wish.to is not None:
-        marks[TO_CLUSTERS] = ",".join(wish.to) or None
-    if wish.weight is not None:
-        marks[WEIGHT] = str(wish.weight)
-    if wish.priority is not None:
-        marks[PRIORITY] = str(wish.priority)
-    return marks
+    annotations: dict[str, str | None] = {}
+    if request.to is not None:
+        annotations[TO_CLUSTERS] = ",".join(request.to) or None
+    if request.weight is not None:
+        annotations[WEIGHT] = str(request.weight)
+    if request.priority is not None:
+        annotations[PRIORITY] = str(request.priority)
+    return annotations
 
 
 @contextmanager
-def _telling(text: str) -> Iterator[None]:
+def _progress(text: str) -> Iterator[None]:
     """Say what is waited for: while it lasts on a terminal, else once."""
     from rich.console import Console
 
@@ -172,7 +176,7 @@ def _telling(text: str) -> Iterator[None]:
         yield
 
 
-class _Waiting:
+class _ExportWait:
     """The wait for an agent's word on one export."""
 
     def __init__(
@@ -185,43 +189,43 @@ class _Waiting:
         self._fresh = fresh
         self._began = asyncio.get_running_loop().time()
 
-    async def settled(self, patience: timedelta) -> Result:
+    async def wait(self, patience: timedelta) -> ExportResult:
         """How the export stands in the end, or as far as it got."""
-        result, final = await self._look()
+        result, final = await self._poll()
         if final:
             return result
         text = f"waiting up to {patience.total_seconds():.0f} s for the agent of {self._where}"
-        with _telling(text):
-            while not final and not self._for_longer_than(patience):
+        with _progress(text):
+            while not final and not self._has_waited(patience):
                 await asyncio.sleep(_LOOK_AGAIN.total_seconds())
-                result, final = await self._look()
+                result, final = await self._poll()
         return result
 
-    async def _look(self) -> tuple[Result, bool]:
+    async def _poll(self) -> tuple[ExportResult, bool]:
         """The result as of now, and whether it is the last word."""
-        held = await exported_services.holding(self._client, self._where, self._namespace)
+        held = await exported_services.read_holding(self._client, self._where, self._namespace)
         found = service_views([held])
         seen = next((one for one in found if one.name == self._name), None)
         export = next((one for one in held.exports if one.name == self._name), None)
         if seen is None or export is None:
-            raise Trouble(f"somebody deleted ServiceExport {self._namespace}/{self._name}")
+            raise CommandFailed(f"somebody deleted ServiceExport {self._namespace}/{self._name}")
         ready = find_condition(export.status.conditions, "Ready")
-        if self._for_longer_than(AGENT_PATIENCE) and not _is_true(ready):
+        if self._has_waited(AGENT_TIMEOUT) and not _is_true(ready):
             await self._check_agent()
-        result = Result(held.cluster, seen, waited=True)
+        result = ExportResult(held.cluster, seen, waited=True)
         if _is_true(ready):
             return self._complete(result)
         failed = ready is not None and ready.reason == "Failed"
-        return result, failed and (self._fresh or self._for_longer_than(DOUBT))
+        return result, failed and (self._fresh or self._has_waited(STALE_FAILURE_GRACE))
 
-    def _complete(self, result: Result) -> tuple[Result, bool]:
+    def _complete(self, result: ExportResult) -> tuple[ExportResult, bool]:
         """An export that stands is waited for until its import does, too."""
         if result.cluster in result.service.exporters:
             return result, True
         text = "it is published, and not imported here yet; see `hanse doctor`"
         problem = ExportProblem(result.cluster, "NotImported", text)
         seen = ServiceView(self._namespace, self._name, problems=(problem,))
-        return Result(result.cluster, seen, waited=True), False
+        return ExportResult(result.cluster, seen, waited=True), False
 
     async def _check_agent(self) -> None:
         try:
@@ -230,16 +234,16 @@ class _Waiting:
             raise self._no_agent("has ever run") from None
         renewed = lease.spec.renew_time
         silent = datetime.now(UTC) - datetime.fromisoformat(renewed) if renewed else timedelta.max
-        if silent > timedelta(seconds=lease.spec.lease_duration_seconds) + AGENT_PATIENCE:
+        if silent > timedelta(seconds=lease.spec.lease_duration_seconds) + AGENT_TIMEOUT:
             raise self._no_agent("runs")
 
-    def _no_agent(self, what: str) -> Trouble:
-        return Trouble(
+    def _no_agent(self, what: str) -> CommandFailed:
+        return CommandFailed(
             f"the ServiceExport is made, but no agent {what} in {self._where}; "
             f"start it with `hanse agent --context {self._where}`, see `hanse doctor`"
         )
 
-    def _for_longer_than(self, limit: timedelta) -> bool:
+    def _has_waited(self, limit: timedelta) -> bool:
         return asyncio.get_running_loop().time() - self._began > limit.total_seconds()
 
 

@@ -4,7 +4,7 @@ import json
 
 import click
 
-from hanse.cli.errors import WRONG
+from hanse.cli.errors import EXIT_PROBLEM
 from hanse.cli.settings import settings_of
 
 
@@ -37,8 +37,8 @@ def status(context: click.Context, as_json: bool) -> None:
       hanse gslb status --json | jq '.clusters[] | select(.inStep | not)'
     """
     from hanse.cli.clusters import ways
-    from hanse.cli.errors import bad_credentials
-    from hanse.cli.gslb.view import document, look, shown
+    from hanse.cli.errors import credentials_error
+    from hanse.cli.gslb.view import document, format_view, read_gslb
     from hanse.cli.process import run_async, start_logging
     from hanse.kube.errors import BadCredentials
 
@@ -47,10 +47,10 @@ def status(context: click.Context, as_json: bool) -> None:
     try:
         chosen = ways(settings)
     except BadCredentials as error:
-        raise bad_credentials(error) from None
-    seen = run_async(lambda: look(chosen))
-    click.echo(json.dumps(document(seen), indent=2) if as_json else shown(seen))
-    context.exit(WRONG if seen.problems else 0)
+        raise credentials_error(error) from None
+    seen = run_async(lambda: read_gslb(chosen))
+    click.echo(json.dumps(document(seen), indent=2) if as_json else format_view(seen))
+    context.exit(EXIT_PROBLEM if seen.problems else 0)
 
 
 @command.command("promote")
@@ -114,8 +114,8 @@ def _change(
     timeout: int,
 ) -> None:
     from hanse.cli.clusters import ways
-    from hanse.cli.errors import bad_credentials
-    from hanse.cli.gslb.leadership import Wish, carry_out
+    from hanse.cli.errors import credentials_error
+    from hanse.cli.gslb.leadership import LeaderChange, change_leader
     from hanse.cli.process import run_async, start_logging
     from hanse.kube.errors import BadCredentials
 
@@ -124,9 +124,11 @@ def _change(
     try:
         chosen = ways(settings)
     except BadCredentials as error:
-        raise bad_credentials(error) from None
-    wish = Wish(cluster, leads, controller_ip, dry_run, timeout)
-    context.exit(0 if run_async(lambda: carry_out(wish, chosen, click.echo)) else WRONG)
+        raise credentials_error(error) from None
+    request = LeaderChange(cluster, leads, controller_ip, dry_run, timeout)
+    context.exit(
+        0 if run_async(lambda: change_leader(request, chosen, click.echo)) else EXIT_PROBLEM
+    )
 
 
 @command.command("rights")

@@ -7,8 +7,8 @@ from ipaddress import ip_address
 from msgspec import Struct
 
 from hanse.cli.clusters import ClusterAccess
-from hanse.cli.errors import Oops, Trouble
-from hanse.cli.gslb.view import Seen, Site, look
+from hanse.cli.errors import CommandFailed, InputError
+from hanse.cli.gslb.view import GslbCluster, GslbView, read_gslb
 from hanse.features.gslb.names import NOT_FEDERATING, TERM
 from hanse.kube.client import Client
 from hanse.kube.errors import KubeError
@@ -19,10 +19,10 @@ from hanse.model.objects import Wire
 
 LOOK_AGAIN = 0.2
 
-Say = Callable[[str], None]
+Echo = Callable[[str], None]
 
 
-class Wish(Struct, frozen=True):
+class LeaderChange(Struct, frozen=True):
     """What a person wants of one cluster."""
 
     cluster: str
@@ -32,7 +32,7 @@ class Wish(Struct, frozen=True):
     timeout: int = 30
 
 
-class Step(Struct, frozen=True):
+class PatchStep(Struct, frozen=True):
     """One change, as it is sent and as it is said."""
 
     kind: type[AMKOCluster] | type[GSLBConfig]
@@ -41,118 +41,126 @@ class Step(Struct, frozen=True):
     said: str
 
 
-async def carry_out(wish: Wish, ways: Sequence[ClusterAccess], say: Say) -> bool:
+async def change_leader(request: LeaderChange, ways: Sequence[ClusterAccess], echo: Echo) -> bool:
     """Do it, or say what would be done; whether all is well in the end."""
-    way = next((way for way in ways if way.name == wish.cluster), None)
+    way = next((way for way in ways if way.name == request.cluster), None)
     if way is None:
         known = ", ".join(way.name for way in ways)
-        raise Oops(f"there is no context {wish.cluster!r} in the kubeconfig; there is: {known}")
-    seen = await look(ways)
-    steps = planned(wish, seen)
+        raise InputError(
+            f"there is no context {request.cluster!r} in the kubeconfig; there is: {known}"
+        )
+    seen = await read_gslb(ways)
+    steps = plan_steps(request, seen)
     if not steps:
-        say(f"{wish.cluster} {'leads' if wish.leads else 'follows'} already; nothing to do")
+        echo(f"{request.cluster} {'leads' if request.leads else 'follows'} already; nothing to do")
         return True
     for step in steps:
-        say(f"{'would ' if wish.dry_run else ''}{step.said}")
-    for warning in warnings(wish, seen):
-        say(f"note: {warning}")
-    if wish.dry_run:
+        echo(f"{'would ' if request.dry_run else ''}{step.said}")
+    for warning in warnings(request, seen):
+        echo(f"note: {warning}")
+    if request.dry_run:
         return True
     transport = HttpTransport(way.credentials)
     try:
         client = Client(transport)
         for step in steps:
             await client.patch(step.kind, step.name, NAMESPACE, step.change)
-        return await _told(client, wish, say)
+        return await _told(client, request, echo)
     except KubeError as error:
-        raise Trouble(f"{wish.cluster}: {error}") from None
+        raise CommandFailed(f"{request.cluster}: {error}") from None
     finally:
         await transport.close()
 
 
-def planned(wish: Wish, seen: Seen) -> list[Step]:
-    """The changes that it takes; raises `Oops` where it must not be done."""
-    site = next(site for site in seen.sites if site.name == wish.cluster)
+def plan_steps(request: LeaderChange, seen: GslbView) -> list[PatchStep]:
+    """The changes that it takes; raises `InputError` where it must not be done."""
+    site = next(site for site in seen.sites if site.name == request.cluster)
     own = _own_cluster(site)
-    if not wish.leads:
+    if not request.leads:
         if not own.spec.is_leader:
             return []
         change: Wire = {"spec": {"isLeader": False}}
-        return [Step(AMKOCluster, own.metadata.name, change, f"make {site.name} a follower")]
+        return [PatchStep(AMKOCluster, own.metadata.name, change, f"make {site.name} a follower")]
     _refuse_beside(site, seen)
-    steps: list[Step] = []
-    if wish.controller:
-        steps.append(_controller(wish, site))
+    steps: list[PatchStep] = []
+    if request.controller:
+        steps.append(_controller(request, site))
     if not own.spec.is_leader:
         change = {"spec": {"isLeader": True}, "metadata": {"annotations": {TERM: None}}}
-        steps.append(Step(AMKOCluster, own.metadata.name, change, f"make {site.name} the leader"))
+        steps.append(
+            PatchStep(AMKOCluster, own.metadata.name, change, f"make {site.name} the leader")
+        )
     return steps
 
 
-def warnings(wish: Wish, seen: Seen) -> list[str]:
+def warnings(request: LeaderChange, seen: GslbView) -> list[str]:
     """What a person should know: of clusters that could not be asked, and of what may undo it."""
-    kept = _as_installed(wish, seen)
-    if not wish.leads:
-        others = [s.name for s in seen.leaders if s.name != wish.cluster]
+    kept = _as_installed(request, seen)
+    if not request.leads:
+        others = [s.name for s in seen.leaders if s.name != request.cluster]
         return [*([] if others else ["no cluster leads then; answers stay as they are"]), *kept]
     return kept + [
         f"{site.name} cannot be reached; if it led, it will see when it is back that "
-        f"{wish.cluster} does, and change nothing"
+        f"{request.cluster} does, and change nothing"
         for site in seen.sites
         if site.unreachable
     ]
 
 
-def _as_installed(wish: Wish, seen: Seen) -> list[str]:
+def _as_installed(request: LeaderChange, seen: GslbView) -> list[str]:
     """What is said once more with every upgrade of an installation must be said there, too."""
-    own = [o for site in seen.sites if site.name == wish.cluster for o in site.clusters]
+    own = [o for site in seen.sites if site.name == request.cluster for o in site.clusters]
     if not any(one.metadata.labels.get(PART_OF) == "hanse" for one in own):
         return []
-    said = str(wish.leads).lower()
-    note = f"{wish.cluster}'s AMKOCluster was installed from values; set gslb.isLeader to {said}"
+    said = str(request.leads).lower()
+    note = f"{request.cluster}'s AMKOCluster was installed from values; set gslb.isLeader to {said}"
     return [f"{note} there, too, or an upgrade may undo this"]
 
 
-def _own_cluster(site: Site) -> AMKOCluster:
+def _own_cluster(site: GslbCluster) -> AMKOCluster:
     if site.unreachable:
-        raise Trouble(f"{site.name} cannot be reached: {site.unreachable}")
+        raise CommandFailed(f"{site.name} cannot be reached: {site.unreachable}")
     match site.clusters:
         case ():
-            raise Oops(f"{site.name} has no AMKOCluster in {NAMESPACE}; create it first")
+            raise InputError(f"{site.name} has no AMKOCluster in {NAMESPACE}; create it first")
         case (only,):
             return only
         case _:
-            raise Oops(f"{site.name} has several AMKOClusters in {NAMESPACE}; delete all but one")
+            raise InputError(
+                f"{site.name} has several AMKOClusters in {NAMESPACE}; delete all but one"
+            )
 
 
-def _refuse_beside(site: Site, seen: Seen) -> None:
+def _refuse_beside(site: GslbCluster, seen: GslbView) -> None:
     alive = [leader.name for leader in seen.leaders if leader.name != site.name]
     if alive:
-        raise Oops(f"{alive[0]} leads and can be reached; run `hanse gslb demote {alive[0]}` first")
+        raise InputError(
+            f"{alive[0]} leads and can be reached; run `hanse gslb demote {alive[0]}` first"
+        )
     if not any(name.startswith("GSLBConfig ") for name in site.copies):
-        raise Oops(
+        raise InputError(
             f"{site.name} has no GSLBConfig: nothing was copied to it; "
             "promote another cluster, or create the configuration there first"
         )
 
 
-def _controller(wish: Wish, site: Site) -> Step:
+def _controller(request: LeaderChange, site: GslbCluster) -> PatchStep:
     try:
-        ip_address(wish.controller)
+        ip_address(request.controller)
     except ValueError:
-        raise Oops(f"--controller-ip {wish.controller!r} is no IP address") from None
+        raise InputError(f"--controller-ip {request.controller!r} is no IP address") from None
     names = [n.partition(" ")[2] for n in site.copies if n.startswith("GSLBConfig ")]
-    change: Wire = {"spec": {"gslbLeader": {"controllerIP": wish.controller}}}
-    said = f"set controllerIP of GSLBConfig {names[0]} to {wish.controller}"
-    return Step(GSLBConfig, names[0], change, said)
+    change: Wire = {"spec": {"gslbLeader": {"controllerIP": request.controller}}}
+    said = f"set controllerIP of GSLBConfig {names[0]} to {request.controller}"
+    return PatchStep(GSLBConfig, names[0], change, said)
 
 
-async def _told(client: Client, wish: Wish, say: Say) -> bool:
+async def _told(client: Client, request: LeaderChange, echo: Echo) -> bool:
     """Wait for the agent's own words, if it is to be waited for."""
-    if not wish.timeout:
+    if not request.timeout:
         return True
     try:
-        async with asyncio.timeout(wish.timeout):
+        async with asyncio.timeout(request.timeout):
             while True:
                 (own,) = (await client.list(AMKOCluster, namespace=NAMESPACE)).objects
                 told = own.status.conditions
@@ -160,9 +168,9 @@ async def _told(client: Client, wish: Wish, say: Say) -> bool:
                     break
                 await asyncio.sleep(LOOK_AGAIN)
     except TimeoutError:
-        say(f"the agent of {wish.cluster} has not said anything yet; see `hanse gslb status`")
+        echo(f"the agent of {request.cluster} has not said anything yet; see `hanse gslb status`")
         return False
     for condition in told:
         reason = f" ({condition.reason})" if condition.reason else ""
-        say(f"  {condition.type}: {condition.status}{reason}")
+        echo(f"  {condition.type}: {condition.status}{reason}")
     return all(condition.status != NOT_FEDERATING for condition in told)

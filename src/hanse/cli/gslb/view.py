@@ -27,7 +27,7 @@ _GOOD = frozenset(
 )
 
 
-class Site(Struct, frozen=True):
+class GslbCluster(Struct, frozen=True):
     """One cluster: its word on who leads, and what it holds."""
 
     name: str
@@ -57,16 +57,16 @@ class Site(Struct, frozen=True):
         return tuple(c for c in told if self.leads and c.status not in _GOOD)
 
 
-class Seen(Struct, frozen=True):
+class GslbView(Struct, frozen=True):
     """All clusters, and what is wrong with them together."""
 
-    sites: tuple[Site, ...]
+    sites: tuple[GslbCluster, ...]
 
     @property
-    def leaders(self) -> tuple[Site, ...]:
+    def leaders(self) -> tuple[GslbCluster, ...]:
         return tuple(site for site in self.sites if site.leads)
 
-    def in_step(self, site: Site) -> bool | None:
+    def in_step(self, site: GslbCluster) -> bool | None:
         """Whether a follower has what the leader has; None where there is nothing to compare."""
         if len(self.leaders) != 1 or site.leads or site.unreachable:
             return None
@@ -101,13 +101,13 @@ class Seen(Struct, frozen=True):
         return tuple(found)
 
 
-async def look(ways: Sequence[ClusterAccess]) -> Seen:
+async def read_gslb(ways: Sequence[ClusterAccess]) -> GslbView:
     """Read every cluster; one that is silent does not hide the others."""
     sites = await at_each(ways, _read)
-    return Seen(tuple(sites))
+    return GslbView(tuple(sites))
 
 
-async def _read(way: ClusterAccess) -> Site:
+async def _read(way: ClusterAccess) -> GslbCluster:
     transport = HttpTransport(way.credentials)
     client = Client(transport)
     try:
@@ -121,11 +121,11 @@ async def _read(way: ClusterAccess) -> Site:
             policies = [obj for obj in copied if isinstance(obj, GlobalDeploymentPolicy)]
             warnings = tuple(told for policy in policies for told in policy.status.warnings)
             hosts = await _list(client, GlobalService)
-            return Site(way.name, "", clusters, copies, hosts, warnings)
+            return GslbCluster(way.name, "", clusters, copies, hosts, warnings)
     except TimeoutError:
-        return Site(way.name, f"no answer within {PATIENCE:.0f} s")
+        return GslbCluster(way.name, f"no answer within {PATIENCE:.0f} s")
     except (BadCredentials, KubeError) as error:
-        return Site(way.name, str(error))
+        return GslbCluster(way.name, str(error))
     finally:
         await transport.close()
 
@@ -141,7 +141,7 @@ def _spec(obj: Object) -> object:
     return getattr(obj, "spec", None)
 
 
-def shown(seen: Seen) -> str:
+def format_view(seen: GslbView) -> str:
     """For a person."""
     rows = [_row(site, seen) for site in seen.sites if site.takes_part]
     parts = [table(("CLUSTER", "ROLE", "EPOCH", "VERSION", "IN STEP", "STATUS"), rows)]
@@ -153,7 +153,7 @@ def shown(seen: Seen) -> str:
     return "\n".join(parts)
 
 
-def show(seen: Seen) -> None:
+def show(seen: GslbView) -> None:
     """Print the hosts and what is wrong, beside other things; nothing where there is nothing."""
     if not any(site.clusters for site in seen.sites):
         return
@@ -166,7 +166,7 @@ def show(seen: Seen) -> None:
         click.echo(f"! gslb: {click.style(problem, fg='yellow')}")
 
 
-def _row(site: Site, seen: Seen) -> tuple[str, ...]:
+def _row(site: GslbCluster, seen: GslbView) -> tuple[str, ...]:
     if site.unreachable:
         return (site.name, click.style("unreachable", fg="red"), "-", "-", "-", site.unreachable)
     own = site.clusters[0]
@@ -187,7 +187,7 @@ def _host(service: GlobalService) -> tuple[str, str, str]:
     return (service.spec.host, service.status.up, "; ".join(members))
 
 
-def document(seen: Seen) -> dict[str, Any]:
+def document(seen: GslbView) -> dict[str, Any]:
     """For programs."""
     return {
         "leaders": [site.name for site in seen.leaders],

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import click
 
-from hanse.cli.errors import Oops
+from hanse.cli.errors import InputError
 from hanse.cli.settings import settings_of
 
 _LIFETIME = re.compile(r"(\d+)([hd])")
@@ -107,11 +107,11 @@ def command(
     from hanse.features.services.manifests import cluster_id_error
 
     if why := cluster_id_error(cluster_id):
-        raise Oops(f"--cluster-id: {why}")
+        raise InputError(f"--cluster-id: {why}")
     if not broker and not federation:
-        raise Oops("name what to join: --broker CONTEXT, or --federation NAME, or both")
+        raise InputError("name what to join: --broker CONTEXT, or --federation NAME, or both")
     if (supervisors or supervises or server) and not federation:
-        raise Oops("--supervisor, --supervises and --server go with --federation NAME")
+        raise InputError("--supervisor, --supervises and --server go with --federation NAME")
     settings = settings_of(context)
     start_logging(settings)
     lifetime, member = _lifetime(token_lifetime), way_to(settings)
@@ -133,5 +133,7 @@ def _lifetime(text: str) -> timedelta:
     found = _LIFETIME.fullmatch(text)
     hours = int(found[1]) * (24 if found[2] == "d" else 1) if found else 0
     if not _SHORTEST <= timedelta(hours=min(hours, 10**6)) <= _LONGEST:
-        raise Oops(f"--token-lifetime {text!r} is not between 1h and 3650d; write it as 90d or 12h")
+        raise InputError(
+            f"--token-lifetime {text!r} is not between 1h and 3650d; write it as 90d or 12h"
+        )
     return timedelta(hours=hours)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hanse.cli.errors import Oops
+from hanse.cli.errors import InputError
 
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
 
@@ -63,10 +63,10 @@ def command(
     """
     from hanse.cli.manifests.render import chart as files
     from hanse.cli.manifests.render import plain
-    from hanse.cli.manifests.values import Values, documented
+    from hanse.cli.manifests.values import Values, values_yaml
 
     if show_values:
-        click.echo(documented(Values()), nl=False)
+        click.echo(values_yaml(Values()), nl=False)
     elif chart is not None:
         _write(files(), chart)
     else:
@@ -76,7 +76,7 @@ def command(
 
 def _write(files: dict[str, str], folder: Path) -> None:
     if folder.exists() and any(folder.iterdir()):
-        raise Oops(f"--chart {folder}: it is not empty; name a new folder")
+        raise InputError(f"--chart {folder}: it is not empty; name a new folder")
     for name, text in files.items():
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -97,16 +97,16 @@ def _chosen(cluster_id: str, file: Path | None, settings: tuple[str, ...]) -> "V
         tree["clusterId"] = cluster_id
     named = tree.get("clusterId")
     if not named:
-        raise Oops("clusterId is not chosen; name this cluster with --cluster-id")
+        raise InputError("clusterId is not chosen; name this cluster with --cluster-id")
     if isinstance(named, str) and not CLUSTER_ID.fullmatch(named):
-        raise Oops(
+        raise InputError(
             f"--cluster-id {named[:70]!r} is not a DNS label; use at most 63 lower-case letters, "
             "digits and hyphens, such as lubeck"
         )
     try:
         return msgspec.convert(tree, Values)
     except msgspec.ValidationError as error:
-        raise Oops(f"{_in_words(str(error))}; see `hanse manifests --show-values`") from None
+        raise InputError(f"{_in_words(str(error))}; see `hanse manifests --show-values`") from None
 
 
 def _in_words(error: str) -> str:
@@ -126,9 +126,9 @@ def _read(file: Path) -> dict[str, Any]:
         tree = yaml.safe_load(file.read_text()) or {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         why = getattr(error, "strerror", "") or getattr(error, "problem", "") or "it is not YAML"
-        raise Oops(f"--values {file}: {why}; name a YAML file") from None
+        raise InputError(f"--values {file}: {why}; name a YAML file") from None
     if not isinstance(tree, dict):
-        raise Oops(f"--values {file}: it holds no names and values; see --show-values")
+        raise InputError(f"--values {file}: it holds no names and values; see --show-values")
     return tree
 
 
@@ -137,12 +137,12 @@ def _set(tree: dict[str, Any], setting: str) -> None:
 
     path, equals, text = setting.partition("=")
     if not equals or not path:
-        raise Oops(f"--set {setting!r} is not NAME=VALUE; write it as image.tag=1.0")
+        raise InputError(f"--set {setting!r} is not NAME=VALUE; write it as image.tag=1.0")
     *parents, last = path.split(".")
     place = tree
     for parent in parents:
         below = place.setdefault(parent, {})
         if not isinstance(below, dict):
-            raise Oops(f"--set {path}: {parent} is no group of values; see --show-values")
+            raise InputError(f"--set {path}: {parent} is no group of values; see --show-values")
         place = below
     place[last] = yaml.safe_load(text)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from hanse import __version__, app
-from hanse.cli.manifests.value_source import Choosing, Part
+from hanse.cli.manifests.value_source import ChartFile, ValueSource
 from hanse.features.services.manifests import agent_manifests
 from hanse.model.dns.zones import View
 from hanse.model.facts import Role
@@ -30,20 +30,20 @@ TOKEN_FOLDER = "/var/run/hanse/dashboard"  # noqa: S105 - where it is mounted
 NOBODY = 65532
 
 
-def parts() -> tuple[Part, ...]:
+def chart_files() -> tuple[ChartFile, ...]:
     """Every file of an installation, in the order in which it is applied."""
     return (
-        ("rights", "", lambda chosen: [*_rights(chosen)]),
-        ("agent", "", lambda chosen: [*_agent(chosen)]),
+        ("rights", "", lambda values: [*_rights(values)]),
+        ("agent", "", lambda values: [*_agent(values)]),
         ("dns-rights", "dns.enabled", lambda _: [*_dns_rights()]),
-        ("dns", "dns.enabled", lambda chosen: [*_dns(chosen)]),
+        ("dns", "dns.enabled", lambda values: [*_dns(values)]),
         ("network-policy", "networkPolicy", lambda _: [*_policies()]),
-        ("amkocluster", "gslb.enabled", lambda chosen: [*_gslb(chosen)]),
+        ("amkocluster", "gslb.enabled", lambda values: [*_gslb(values)]),
     )
 
 
-def _rights(chosen: Choosing) -> list[Wire]:
-    return [one.wire for one in agent_manifests(app.watches(), chosen.value("clusterId"))]
+def _rights(values: ValueSource) -> list[Wire]:
+    return [one.wire for one in agent_manifests(app.watches(), values.value("clusterId"))]
 
 
 def _dns_rights() -> list[Wire]:
@@ -57,23 +57,23 @@ def _dns_rights() -> list[Wire]:
     return [one.wire for one in made]
 
 
-def _agent(chosen: Choosing) -> list[Wire]:
+def _agent(values: ValueSource) -> list[Wire]:
     ports = {"metrics": METRICS_PORT, "webhooks": WEBHOOK_PORT, "dashboard": DASHBOARD_PORT}
     environment = {
-        "HANSE_CLUSTER_ID": chosen.value("clusterId"),
+        "HANSE_CLUSTER_ID": values.value("clusterId"),
         "HANSE_LISTEN": f"0.0.0.0:{METRICS_PORT}",
-        "HANSE_BROKER_KUBECONFIG": chosen.either("broker.enabled", f"{BROKER_FOLDER}/kubeconfig"),
-        "HANSE_BROKER_NAMESPACE": chosen.value("broker.namespace"),
-        "HANSE_DASHBOARD_LISTEN": chosen.either("dashboard.enabled", f"0.0.0.0:{DASHBOARD_PORT}"),
+        "HANSE_BROKER_KUBECONFIG": values.either("broker.enabled", f"{BROKER_FOLDER}/kubeconfig"),
+        "HANSE_BROKER_NAMESPACE": values.value("broker.namespace"),
+        "HANSE_DASHBOARD_LISTEN": values.either("dashboard.enabled", f"0.0.0.0:{DASHBOARD_PORT}"),
         "HANSE_DASHBOARD_TOKEN_FILE": f"{TOKEN_FOLDER}/token",
-        "HANSE_DASHBOARD_HOST": chosen.value("dashboard.hosts"),
-        "HANSE_WEBHOOK_LISTEN": chosen.either("webhooks.enabled", f"0.0.0.0:{WEBHOOK_PORT}"),
-        "HANSE_NETWORK_DNS_IMAGE": chosen.image(),
+        "HANSE_DASHBOARD_HOST": values.value("dashboard.hosts"),
+        "HANSE_WEBHOOK_LISTEN": values.either("webhooks.enabled", f"0.0.0.0:{WEBHOOK_PORT}"),
+        "HANSE_NETWORK_DNS_IMAGE": values.image(),
         "HANSE_IDENTITY": _of_pod("metadata.name"),
         "HANSE_NAMESPACE": _of_pod("metadata.namespace"),
     }
     container = {
-        **_container(chosen, "agent", ["agent"], environment),
+        **_container(values, "agent", ["agent"], environment),
         "ports": [{"name": n, "containerPort": p} for n, p in ports.items()],
         "livenessProbe": _asked("/healthz", 20),
         "readinessProbe": _asked("/readyz", 5),
@@ -82,15 +82,15 @@ def _agent(chosen: Choosing) -> list[Wire]:
             {"name": "dashboard", "mountPath": TOKEN_FOLDER, "readOnly": True},
             {"name": "scratch", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
         ],
-        "resources": chosen.value("agent.resources"),
+        "resources": values.value("agent.resources"),
     }
     volumes = [
-        _secret_volume("broker", chosen.value("broker.secret")),
-        _secret_volume("dashboard", chosen.value("dashboard.tokenSecret")),
+        _secret_volume("broker", values.value("broker.secret")),
+        _secret_volume("dashboard", values.value("dashboard.tokenSecret")),
         {"name": "scratch", "emptyDir": {"sizeLimit": "16Mi"}},
     ]
     return [
-        _deployment(chosen, AGENT, AGENT, chosen.value("agent.replicas"), container, volumes),
+        _deployment(values, AGENT, AGENT, values.value("agent.replicas"), container, volumes),
         _budget(AGENT),
         _service(
             AGENT,
@@ -102,19 +102,19 @@ def _agent(chosen: Choosing) -> list[Wire]:
     ]
 
 
-def _dns(chosen: Choosing) -> list[Wire]:
+def _dns(values: ValueSource) -> list[Wire]:
     listens = f"0.0.0.0:{DNS_PORT}"
     told = f"0.0.0.0:{METRICS_PORT}"
     arguments = ["dns", f"--listen={listens}", f"--metrics-listen={told}"]
-    arguments += ["--zone", chosen.value("dns.zone")]
-    arguments += ["--broker-namespace", chosen.value("broker.namespace")]
+    arguments += ["--zone", values.value("dns.zone")]
+    arguments += ["--broker-namespace", values.value("broker.namespace")]
     environment = {
-        "HANSE_CLUSTER_ID": chosen.value("clusterId"),
-        "HANSE_BROKER_KUBECONFIG": chosen.either("broker.enabled", f"{BROKER_FOLDER}/kubeconfig"),
+        "HANSE_CLUSTER_ID": values.value("clusterId"),
+        "HANSE_BROKER_KUBECONFIG": values.either("broker.enabled", f"{BROKER_FOLDER}/kubeconfig"),
     }
     spoken = [("dns", "UDP"), ("dns-tcp", "TCP")]
     container = {
-        **_container(chosen, "dns", arguments, environment),
+        **_container(values, "dns", arguments, environment),
         "ports": [
             {"name": "metrics", "containerPort": METRICS_PORT},
             *({"name": n, "containerPort": DNS_PORT, "protocol": p} for n, p in spoken),
@@ -125,18 +125,18 @@ def _dns(chosen: Choosing) -> list[Wire]:
             {"name": "broker", "mountPath": BROKER_FOLDER, "readOnly": True},
             {"name": "scratch", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
         ],
-        "resources": chosen.value("dns.resources"),
+        "resources": values.value("dns.resources"),
     }
     volumes = [
-        _secret_volume("broker", chosen.value("broker.secret")),
+        _secret_volume("broker", values.value("broker.secret")),
         {"name": "scratch", "emptyDir": {"sizeLimit": "16Mi"}},
     ]
     service = _service(
         DNS, [{"name": n, "port": 53, "targetPort": n, "protocol": p} for n, p in spoken]
     )
-    service["spec"]["clusterIP"] = chosen.value("dns.clusterIp")
+    service["spec"]["clusterIP"] = values.value("dns.clusterIp")
     return [
-        _deployment(chosen, DNS, DNS, chosen.value("dns.replicas"), container, volumes),
+        _deployment(values, DNS, DNS, values.value("dns.replicas"), container, volumes),
         _budget(DNS),
         service,
     ]
@@ -171,12 +171,12 @@ def _policies() -> list[Wire]:
     ]
 
 
-def _gslb(chosen: Choosing) -> list[Wire]:
+def _gslb(values: ValueSource) -> list[Wire]:
     spec = {
-        "isLeader": chosen.value("gslb.isLeader"),
-        "clusterContext": chosen.value_or("gslb.clusterContext", "clusterId"),
+        "isLeader": values.value("gslb.isLeader"),
+        "clusterContext": values.value_or("gslb.clusterContext", "clusterId"),
         "version": __version__,
-        "clusters": chosen.value("gslb.clusters"),
+        "clusters": values.value("gslb.clusters"),
     }
     made = _object("amko.vmware.com/v1alpha1", "AMKOCluster", "amkocluster-federation", spec)
     made["metadata"]["namespace"] = GSLB_NAMESPACE  # which is among the rights
@@ -193,14 +193,19 @@ def _object(api_version: str, kind: str, name: str, spec: Wire) -> Wire:
 
 
 def _deployment(
-    chosen: Choosing, name: str, account: str, replicas: Any, container: Wire, volumes: list[Wire]
+    values: ValueSource,
+    name: str,
+    account: str,
+    replicas: Any,
+    container: Wire,
+    volumes: list[Wire],
 ) -> Wire:
     labels = _labels(name)
     pod = {
         "serviceAccountName": account,
-        "priorityClassName": chosen.value("priorityClassName"),
-        "nodeSelector": chosen.value("nodeSelector"),
-        "tolerations": chosen.value("tolerations"),
+        "priorityClassName": values.value("priorityClassName"),
+        "nodeSelector": values.value("nodeSelector"),
+        "tolerations": values.value("tolerations"),
         "securityContext": {
             "runAsNonRoot": True,
             "runAsUser": NOBODY,
@@ -232,12 +237,12 @@ def _deployment(
 
 
 def _container(
-    chosen: Choosing, name: str, arguments: list[Any], environment: dict[str, Any]
+    values: ValueSource, name: str, arguments: list[Any], environment: dict[str, Any]
 ) -> Wire:
     return {
         "name": name,
-        "image": chosen.image(),
-        "imagePullPolicy": chosen.value("image.pullPolicy"),
+        "image": values.image(),
+        "imagePullPolicy": values.value("image.pullPolicy"),
         "args": arguments,
         "env": [
             {"name": name, "value": value}

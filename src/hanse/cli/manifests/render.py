@@ -6,10 +6,10 @@ from typing import Any
 import yaml
 
 from hanse import __version__
-from hanse.cli.manifests.objects import parts
-from hanse.cli.manifests.value_source import Chosen, Templated
-from hanse.cli.manifests.values import Values, documented, schema
-from hanse.cli.yaml_text import text_of
+from hanse.cli.manifests.objects import chart_files
+from hanse.cli.manifests.value_source import HelmValues, PlainValues
+from hanse.cli.manifests.values import Values, schema, values_yaml
+from hanse.cli.yaml_text import to_yaml
 from hanse.model.crds import crds
 
 CHART = {
@@ -39,25 +39,27 @@ with the address that `kubectl -n hanse-system get service hanse-dns` shows:
 """
 
 
-def plain(values: Values, *, with_crds: bool = True) -> str:
+def render_manifests(values: Values, *, with_crds: bool = True) -> str:
     """Everything to be applied to a cluster, by choices that were made."""
-    chosen = Chosen(values)
-    wanted = [one for _, on, make in parts() if not on or chosen.value(on) for one in make(chosen)]
-    return text_of([*(crds() if with_crds else ()), *wanted])
+    chosen = PlainValues(values)
+    wanted = [
+        one for _, on, make in chart_files() if not on or chosen.value(on) for one in make(chosen)
+    ]
+    return to_yaml([*(crds() if with_crds else ()), *wanted])
 
 
-def chart() -> dict[str, str]:
+def render_chart() -> dict[str, str]:
     """The files of the chart, by their paths in it."""
     files = {
         "Chart.yaml": yaml.dump(CHART, sort_keys=False),
-        "values.yaml": "# What can be chosen, with its defaults.\n" + documented(Values()),
+        "values.yaml": "# What can be chosen, with its defaults.\n" + values_yaml(Values()),
         "values.schema.json": json.dumps(schema(), indent=2) + "\n",
         "templates/NOTES.txt": NOTES,
     }
     for crd in crds():
-        files[f"crds/{crd['metadata']['name']}.yaml"] = text_of([crd])
-    for name, on, make in parts():
-        text = text_of([_kept(one) for one in make(Templated())])
+        files[f"crds/{crd['metadata']['name']}.yaml"] = to_yaml([crd])
+    for name, on, make in chart_files():
+        text = to_yaml([_kept(one) for one in make(HelmValues())])
         opened = f"{{{{- if .Values.{on} }}}}\n{text}{{{{- end }}}}\n" if on else text
         files[f"templates/{name}.yaml"] = opened
     return files

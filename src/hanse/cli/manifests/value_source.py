@@ -10,7 +10,7 @@ from hanse.cli.manifests.values import Values
 from hanse.cli.yaml_text import Template
 
 
-class Choosing(Protocol):
+class ValueSource(Protocol):
     """Reads what was chosen, by the path that it has among the values."""
 
     def value(self, path: str) -> Any:
@@ -30,7 +30,7 @@ class Choosing(Protocol):
         ...
 
 
-class Chosen:
+class PlainValues:
     """Choices that were made: plain manifests."""
 
     def __init__(self, values: Values) -> None:
@@ -50,7 +50,7 @@ class Chosen:
         return f"{self._values.image.repository}:{self._values.tag}"
 
 
-class Templated:
+class HelmValues:
     """Choices that are left to whoever installs the chart."""
 
     def value(self, path: str) -> Any:
@@ -67,5 +67,5 @@ class Templated:
         return Template(f'{{{{ printf "%s:%s" .Values.image.repository {tag} | quote }}}}')
 
 
-Part = tuple[str, str, Callable[[Choosing], list[dict[str, Any]]]]
+ChartFile = tuple[str, str, Callable[[ValueSource], list[dict[str, Any]]]]
 """The name of a file, the choice that it hangs on (empty: none), and its objects."""

@@ -13,7 +13,7 @@ class _Choices(Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown
     pass
 
 
-def _about(text: str, **bounds: Any) -> Meta:
+def _doc(text: str, **bounds: Any) -> Meta:
     return Meta(description=text, **bounds)
 
 
@@ -23,18 +23,18 @@ Replicas = Annotated[int, Meta(ge=0, le=100)]
 class Image(_Choices, frozen=True, kw_only=True):
     """The container image."""
 
-    repository: Annotated[str, _about("Where it is pulled from.")] = "hanse"
-    tag: Annotated[str, _about("Its tag; empty: the chart's own version.")] = ""
-    pull_policy: Annotated[str, _about("When it is pulled.")] = "IfNotPresent"
+    repository: Annotated[str, _doc("Where it is pulled from.")] = "hanse"
+    tag: Annotated[str, _doc("Its tag; empty: the chart's own version.")] = ""
+    pull_policy: Annotated[str, _doc("When it is pulled.")] = "IfNotPresent"
 
 
 class Resources(_Choices, frozen=True, kw_only=True):
     """What a container asks for and may use at most."""
 
-    requests: Annotated[dict[str, str], _about("What it asks for.")] = field(
+    requests: Annotated[dict[str, str], _doc("What it asks for.")] = field(
         default_factory=lambda: {"cpu": "50m", "memory": "96Mi"}
     )
-    limits: Annotated[dict[str, str], _about("What it may use at most.")] = field(
+    limits: Annotated[dict[str, str], _doc("What it may use at most.")] = field(
         default_factory=lambda: {"memory": "512Mi"}
     )
 
@@ -42,55 +42,53 @@ class Resources(_Choices, frozen=True, kw_only=True):
 class Agent(_Choices, frozen=True, kw_only=True):
     """The agent: it watches, decides and writes."""
 
-    replicas: Annotated[Replicas, _about("One works, the others stand by.")] = 2
-    resources: Annotated[Resources, _about("Of each replica.")] = Resources()
+    replicas: Annotated[Replicas, _doc("One works, the others stand by.")] = 2
+    resources: Annotated[Resources, _doc("Of each replica.")] = Resources()
 
 
 class Broker(_Choices, frozen=True, kw_only=True):
     """The API server by which clusters share services; `hanse join` writes the Secret."""
 
-    enabled: Annotated[bool, _about("Whether this cluster has joined one.")] = True
-    secret: Annotated[str, _about("The Secret with its kubeconfig.")] = "hanse-broker"  # noqa: S105
-    namespace: Annotated[str, _about("Where clusters share there.")] = "hanse-broker"
+    enabled: Annotated[bool, _doc("Whether this cluster has joined one.")] = True
+    secret: Annotated[str, _doc("The Secret with its kubeconfig.")] = "hanse-broker"  # noqa: S105
+    namespace: Annotated[str, _doc("Where clusters share there.")] = "hanse-broker"
 
 
 class Dns(_Choices, frozen=True, kw_only=True):
     """The name server, beside the cluster's own."""
 
-    enabled: Annotated[bool, _about("Whether it runs.")] = True
-    replicas: Annotated[Replicas, _about("All of them answer.")] = 2
-    zone: Annotated[str, _about("The zone of multi-cluster services.")] = ZONE
+    enabled: Annotated[bool, _doc("Whether it runs.")] = True
+    replicas: Annotated[Replicas, _doc("All of them answer.")] = 2
+    zone: Annotated[str, _doc("The zone of multi-cluster services.")] = ZONE
     cluster_ip: Annotated[
-        str, _about("A fixed address of its Service, to forward to; empty: any.")
+        str, _doc("A fixed address of its Service, to forward to; empty: any.")
     ] = ""
-    resources: Annotated[Resources, _about("Of each replica.")] = Resources()
+    resources: Annotated[Resources, _doc("Of each replica.")] = Resources()
 
 
 class Webhooks(_Choices, frozen=True, kw_only=True):
     """Admission: identity, tenancy, and what is refused at the door."""
 
-    enabled: Annotated[bool, _about("Whether the agent answers API servers.")] = True
+    enabled: Annotated[bool, _doc("Whether the agent answers API servers.")] = True
 
 
 class Dashboard(_Choices, frozen=True, kw_only=True):
     """The page that shows what the agent sees."""
 
-    enabled: Annotated[bool, _about("Whether it is served.")] = False
-    token_secret: Annotated[str, _about("The Secret whose key `token` lets people in.")] = (
+    enabled: Annotated[bool, _doc("Whether it is served.")] = False
+    token_secret: Annotated[str, _doc("The Secret whose key `token` lets people in.")] = (
         "hanse-dashboard"  # noqa: S105
     )
-    hosts: Annotated[str, _about("Names under which browsers reach it, parted by blanks.")] = ""
+    hosts: Annotated[str, _doc("Names under which browsers reach it, parted by blanks.")] = ""
 
 
 class Gslb(_Choices, frozen=True, kw_only=True):
     """This cluster's part in the federation of GSLB configurations."""
 
-    enabled: Annotated[bool, _about("Whether an AMKOCluster is made.")] = False
-    is_leader: Annotated[bool, _about("Whether its configuration is copied to the others.")] = False
-    cluster_context: Annotated[
-        str, _about("The context of this cluster; empty: its clusterId.")
-    ] = ""
-    clusters: Annotated[list[str], _about("The contexts of the members.")] = []
+    enabled: Annotated[bool, _doc("Whether an AMKOCluster is made.")] = False
+    is_leader: Annotated[bool, _doc("Whether its configuration is copied to the others.")] = False
+    cluster_context: Annotated[str, _doc("The context of this cluster; empty: its clusterId.")] = ""
+    clusters: Annotated[list[str], _doc("The contexts of the members.")] = []
 
 
 class Values(_Choices, frozen=True, kw_only=True):
@@ -98,24 +96,22 @@ class Values(_Choices, frozen=True, kw_only=True):
 
     cluster_id: Annotated[
         str,
-        _about(
+        _doc(
             "This cluster's name in the fleet: a DNS label. Required.",
             pattern="^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$",
         ),
     ] = ""
-    image: Annotated[Image, _about("The container image.")] = Image()
-    agent: Annotated[Agent, _about("The agent.")] = Agent()
-    broker: Annotated[Broker, _about("The broker of multi-cluster services.")] = Broker()
-    dns: Annotated[Dns, _about("The name server.")] = Dns()
-    webhooks: Annotated[Webhooks, _about("Admission.")] = Webhooks()
-    dashboard: Annotated[Dashboard, _about("The page over what the agent sees.")] = Dashboard()
-    gslb: Annotated[Gslb, _about("The federation of GSLB configurations.")] = Gslb()
-    network_policy: Annotated[bool, _about("Whether a NetworkPolicy bounds our own pods.")] = True
-    node_selector: Annotated[dict[str, str], _about("Where pods run.")] = {}
-    tolerations: Annotated[list[dict[str, str]], _about("What they tolerate.")] = []
-    priority_class_name: Annotated[str, _about("How important they are.")] = (
-        "system-cluster-critical"
-    )
+    image: Annotated[Image, _doc("The container image.")] = Image()
+    agent: Annotated[Agent, _doc("The agent.")] = Agent()
+    broker: Annotated[Broker, _doc("The broker of multi-cluster services.")] = Broker()
+    dns: Annotated[Dns, _doc("The name server.")] = Dns()
+    webhooks: Annotated[Webhooks, _doc("Admission.")] = Webhooks()
+    dashboard: Annotated[Dashboard, _doc("The page over what the agent sees.")] = Dashboard()
+    gslb: Annotated[Gslb, _doc("The federation of GSLB configurations.")] = Gslb()
+    network_policy: Annotated[bool, _doc("Whether a NetworkPolicy bounds our own pods.")] = True
+    node_selector: Annotated[dict[str, str], _doc("Where pods run.")] = {}
+    tolerations: Annotated[list[dict[str, str]], _doc("What they tolerate.")] = []
+    priority_class_name: Annotated[str, _doc("How important they are.")] = "system-cluster-critical"
 
     @property
     def tag(self) -> str:
@@ -123,7 +119,7 @@ class Values(_Choices, frozen=True, kw_only=True):
         return self.image.tag or __version__
 
 
-def documented(values: Struct, indent: str = "") -> str:
+def values_yaml(values: Struct, indent: str = "") -> str:
     """The values as a commented YAML file."""
     lines: list[str] = []
     hints = get_type_hints(type(values), include_extras=True)
@@ -136,7 +132,7 @@ def documented(values: Struct, indent: str = "") -> str:
         lines.append(f"{indent}# {about}")
         if isinstance(value, Struct):
             lines.append(f"{indent}{one.encode_name}:")
-            lines.append(documented(value, f"{indent}  ").rstrip("\n"))
+            lines.append(values_yaml(value, f"{indent}  ").rstrip("\n"))
         else:
             lines.append(f"{indent}{one.encode_name}: {msgspec.json.encode(value).decode()}")
         if not indent:

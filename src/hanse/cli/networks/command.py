@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hanse.cli.errors import WRONG
+from hanse.cli.errors import EXIT_PROBLEM
 from hanse.cli.settings import settings_of
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def list_(context: click.Context, as_json: bool) -> None:
       hanse networks list
       hanse networks list --json | jq '.[] | select(.phase != "Ready")'
     """
-    from hanse.cli.networks.view import seen_networks
+    from hanse.cli.networks.view import read_networks
     from hanse.cli.process import run_async, start_logging
     from hanse.cli.reaching import way_to
     from hanse.cli.tables import table
@@ -46,7 +46,7 @@ def list_(context: click.Context, as_json: bool) -> None:
     settings = settings_of(context)
     start_logging(settings)
     way = way_to(settings)
-    found = run_async(lambda: seen_networks(way))
+    found = run_async(lambda: read_networks(way))
     if as_json:
         import msgspec
 
@@ -59,7 +59,7 @@ def list_(context: click.Context, as_json: bool) -> None:
             (n.name, n.type, n.phase, n.dns, str(n.pods), str(n.services), n.message) for n in found
         ]
         click.echo(table(head, rows))
-    context.exit(WRONG if any(n.phase in ("Failed", "Unknown") for n in found) else 0)
+    context.exit(EXIT_PROBLEM if any(n.phase in ("Failed", "Unknown") for n in found) else 0)
 
 
 @command.command("matrix")
@@ -77,14 +77,14 @@ def matrix(context: click.Context, as_json: bool) -> None:
       hanse networks matrix
       hanse networks matrix --json | jq '.leaks'
     """
-    from hanse.cli.networks.view import seen_matrix
+    from hanse.cli.networks.view import read_reachability
     from hanse.cli.process import run_async, start_logging
     from hanse.cli.reaching import way_to
 
     settings = settings_of(context)
     start_logging(settings)
     way = way_to(settings)
-    found = run_async(lambda: seen_matrix(way))
+    found = run_async(lambda: read_reachability(way))
     leaks = [f"{one} -> {other}" for one, other in found.leaks]
     if as_json:
         rows = {
@@ -96,7 +96,7 @@ def matrix(context: click.Context, as_json: bool) -> None:
         _show(found.matrix)
         for leak in leaks:
             click.echo(f"{click.style('✗', fg='red')} {leak}: they are not peered")
-    context.exit(WRONG if leaks else 0)
+    context.exit(EXIT_PROBLEM if leaks else 0)
 
 
 def _show(found: "ReachabilityMatrix") -> None:

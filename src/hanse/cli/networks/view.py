@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from hanse.cli.clusters import ClusterAccess
-from hanse.cli.errors import Trouble
+from hanse.cli.errors import CommandFailed
 from hanse.cli.reaching import reached
 from hanse.features.networks.names import DNS, NETWORK, TENANT, is_managed, parse_network_name
 from hanse.features.networks.reachability import ReachabilityMatrix, reachability_matrix
@@ -17,14 +17,14 @@ from hanse.model.kinds.networks import Network, NetworkPeering
 from hanse.model.objects import Object
 
 
-class Seen(Struct, frozen=True):
+class ReachabilityView(Struct, frozen=True):
     """The matrix, and what of it nobody agreed to."""
 
     matrix: ReachabilityMatrix
     leaks: tuple[tuple[str, str], ...]
 
 
-class NetworkSeen(Struct, frozen=True):
+class NetworkSummary(Struct, frozen=True):
     """One network at a glance."""
 
     name: str
@@ -36,17 +36,17 @@ class NetworkSeen(Struct, frozen=True):
     message: str
 
 
-async def seen_networks(way: ClusterAccess) -> list[NetworkSeen]:
+async def read_networks(way: ClusterAccess) -> list[NetworkSummary]:
     """Read a cluster's networks, and count what is in them."""
     async with reached(way) as client:
         try:
             networks = (await client.list(Network)).objects
         except NotFound:
-            raise Trouble(f"{way.name} has no tenant networks; see `hanse crds`") from None
+            raise CommandFailed(f"{way.name} has no tenant networks; see `hanse crds`") from None
         pods = Counter(_networks_of((await client.list(Pod, labels=NETWORK)).objects))
         services = Counter(_networks_of((await client.list(Service, labels=NETWORK)).objects))
     return [
-        NetworkSeen(
+        NetworkSummary(
             n.metadata.name,
             n.spec.type,
             n.status.phase or "New",
@@ -67,13 +67,13 @@ def _networks_of(members: Iterable[Object]) -> Iterator[str]:
             yield f"{labels.get(TENANT, '')}.{labels[NETWORK]}"
 
 
-async def seen_matrix(way: ClusterAccess) -> Seen:
+async def read_reachability(way: ClusterAccess) -> ReachabilityView:
     """Read a cluster's tenants, pods and policies, and work out who reaches whom."""
     async with reached(way) as client:
         try:
             networks = (await client.list(Network)).objects
         except NotFound:
-            raise Trouble(f"{way.name} has no tenant networks; see `hanse crds`") from None
+            raise CommandFailed(f"{way.name} has no tenant networks; see `hanse crds`") from None
         spaces = (await client.list(Namespace)).objects
         pods = (await client.list(Pod)).objects
         policies = (await client.list(NetworkPolicy)).objects
@@ -88,4 +88,4 @@ async def seen_matrix(way: ClusterAccess) -> Seen:
         if p.status.phase == "Ready"
     }
     both = agreed | {(other, one) for one, other in agreed}
-    return Seen(whole, tuple(pair for pair in whole.leaks() if pair not in both))
+    return ReachabilityView(whole, tuple(pair for pair in whole.leaks() if pair not in both))

@@ -19,10 +19,10 @@ ROUNDS = 10
 
 PATIENCE = timedelta(seconds=30)
 
-Applied = tuple[ClusterId, Object]
+AppliedObject = tuple[ClusterId, Object]
 
 
-class Consequence(Struct, frozen=True):
+class AgentWrite(Struct, frozen=True):
     """One write that would follow, and whose agent would make it; or what would prevent it.
 
     `why` is what prevents it, or what would be said with it for people to look at.
@@ -35,33 +35,33 @@ class Consequence(Struct, frozen=True):
     after: Object | None = None
 
 
-async def seen_in_full(reconcilers: Mapping[ClusterId, Reconciler]) -> frozenset[ClusterId]:
+async def wait_until_listed(reconcilers: Mapping[ClusterId, Reconciler]) -> frozenset[ClusterId]:
     """Wait until every engine has listed all its clusters; gives those that could not be read."""
     try:
         async with asyncio.timeout(PATIENCE.total_seconds()):
-            while any(_unseen(reconciler) for reconciler in reconcilers.values()):  # noqa: ASYNC110 - for us alone
+            while any(_unlisted_clusters(reconciler) for reconciler in reconcilers.values()):  # noqa: ASYNC110 - for us alone
                 await asyncio.sleep(0.02)
     except TimeoutError:
         return frozenset(
-            name for reconciler in reconcilers.values() for name in _unseen(reconciler)
+            name for reconciler in reconcilers.values() for name in _unlisted_clusters(reconciler)
         )
     return frozenset()
 
 
-def _unseen(reconciler: Reconciler) -> list[ClusterId]:
+def _unlisted_clusters(reconciler: Reconciler) -> list[ClusterId]:
     """The clusters of which something that is looked at was not read yet."""
     looked_at = [c for c in reconciler.informers.connections.values() if c.informers]
     return [one.cluster for one in looked_at if not one.state.listed]
 
 
-def consequences(
-    reconcilers: Mapping[ClusterId, Reconciler], applied: Sequence[Applied]
-) -> list[Consequence]:
+def preview_agent_writes(
+    reconcilers: Mapping[ClusterId, Reconciler], applied: Sequence[AppliedObject]
+) -> list[AgentWrite]:
     """Let each agent answer what is applied and what the others would write, until all is said.
 
     Deletions are shown and not answered in turn: a preview lays objects over what was seen.
     """
-    found: dict[ClusterObjectRef, Consequence] = {}
+    found: dict[ClusterObjectRef, AgentWrite] = {}
     for _ in range(ROUNDS):
         before = dict(found)
         for name, reconciler in reconcilers.items():
@@ -74,8 +74,8 @@ def consequences(
 def _answer(
     name: ClusterId,
     reconciler: Reconciler,
-    applied: Sequence[Applied],
-    found: dict[ClusterObjectRef, Consequence],
+    applied: Sequence[AppliedObject],
+    found: dict[ClusterObjectRef, AgentWrite],
 ) -> None:
     """What one agent would write, given all that is not its own."""
     others = [(c.place.where, c.after) for c in found.values() if c.by != name and c.after]
@@ -87,10 +87,10 @@ def _answer(
         if known is None or known.by == name:
             verb = known.verb if known is not None and known.verb == "create" else _verb(action)
             why = shown.warnings.get(place, "")
-            found[place] = Consequence(place, verb, name, why, _after(action, known))
+            found[place] = AgentWrite(place, verb, name, why, _after(action, known))
     for obstacle in shown.obstacles:
         found.setdefault(
-            obstacle.place, Consequence(obstacle.place, "refused", name, obstacle.message)
+            obstacle.place, AgentWrite(obstacle.place, "refused", name, obstacle.message)
         )
 
 
@@ -106,7 +106,7 @@ def _verb(action: Action) -> Verb:
             assert_never(action)
 
 
-def _after(action: Action, known: Consequence | None) -> Object | None:
+def _after(action: Action, known: AgentWrite | None) -> Object | None:
     match action:
         case Create():
             return action.object

@@ -9,11 +9,17 @@ from msgspec import Struct
 
 from hanse import app
 from hanse.cli.clusters import ClusterAccess
-from hanse.cli.errors import Oops, Trouble
-from hanse.cli.inventory import Look, look_at
-from hanse.cli.plan.agent_writes import PATIENCE, Applied, Consequence, consequences, seen_in_full
+from hanse.cli.errors import CommandFailed, InputError
+from hanse.cli.inventory import ClusterInventory, read_inventories
+from hanse.cli.plan.agent_writes import (
+    PATIENCE,
+    AgentWrite,
+    AppliedObject,
+    preview_agent_writes,
+    wait_until_listed,
+)
 from hanse.cli.plan.documents import Document
-from hanse.cli.plan.dry_run import Tried, try_all
+from hanse.cli.plan.dry_run import DryRunResult, dry_run_all
 from hanse.kube.client import Client
 from hanse.kube.errors import NotFound
 from hanse.kube.http_transport import HttpTransport
@@ -27,20 +33,20 @@ from hanse.runtime.api import ClusterClient
 from hanse.runtime.reconciler import Reconciler
 
 
-class Outlook(Struct, frozen=True):
+class PlannedChanges(Struct, frozen=True):
     """What would become of the files' objects, and what would follow from that."""
 
     where: ClusterId
-    tried: tuple[Tried, ...]
-    following: tuple[Consequence, ...]
+    dry_runs: tuple[DryRunResult, ...]
+    agent_writes: tuple[AgentWrite, ...]
 
     @property
     def is_refused(self) -> bool:
-        verbs = [one.verb for one in self.tried] + [one.verb for one in self.following]
+        verbs = [one.verb for one in self.dry_runs] + [one.verb for one in self.agent_writes]
         return "refused" in verbs
 
 
-class Fleet(Struct, frozen=True):
+class PlannedFleet(Struct, frozen=True):
     """The clusters of a kubeconfig by their ids, the broker under the name that agents give it."""
 
     members: dict[ClusterId, ClusterAccess]
@@ -51,48 +57,48 @@ class Fleet(Struct, frozen=True):
     """By member: who leads it, and in which epoch."""
 
 
-async def outlook(
+async def plan_changes(
     documents: Sequence[Document], ways: Sequence[ClusterAccess], target: str
-) -> Outlook:
+) -> PlannedChanges:
     """What applying the documents to one context would lead to."""
     features = app.features()
-    fleet = await _fleet(ways) if features else Fleet({}, None)
+    fleet = await _read_fleet(ways) if features else PlannedFleet({}, None)
     home = next(way for way in ways if way.name == target)
     ids = {way.name: name for name, way in fleet.members.items()}
     if fleet.broker is not None:
         ids[fleet.broker.name] = app.BROKER
     where = ids.get(target, target)
-    tried = await _tried(home, documents)
-    applied = _applied(where, tried, features)
-    following = await _following(fleet, features, applied) if applied else ()
-    return Outlook(where, tuple(tried), tuple(following))
+    dry_runs = await _tried(home, documents)
+    applied = _applied(where, dry_runs, features)
+    agent_writes = await _following(fleet, features, applied) if applied else ()
+    return PlannedChanges(where, tuple(dry_runs), tuple(agent_writes))
 
 
-async def outlook_among(
+async def plan_changes_in_process(
     reconcilers: Mapping[ClusterId, Reconciler],
     client: Client,
     where: ClusterId,
     documents: Sequence[Document],
-) -> Outlook:
+) -> PlannedChanges:
     """The same where the agents run in this very process."""
-    tried = await try_all(client, documents, "default")
+    dry_runs = await dry_run_all(client, documents, "default")
     features = [one for reconciler in reconcilers.values() for one in reconciler.features.values()]
-    applied = _applied(where, tried, features)
-    return Outlook(
-        where, tuple(tried), tuple(consequences(reconcilers, applied) if applied else ())
+    applied = _applied(where, dry_runs, features)
+    return PlannedChanges(
+        where, tuple(dry_runs), tuple(preview_agent_writes(reconcilers, applied) if applied else ())
     )
 
 
 def _applied(
-    where: ClusterId, tried: Sequence[Tried], features: Sequence[Feature]
-) -> list[Applied]:
-    return [(where, obj) for one in tried for obj in _typed(one, features)]
+    where: ClusterId, dry_runs: Sequence[DryRunResult], features: Sequence[Feature]
+) -> list[AppliedObject]:
+    return [(where, obj) for one in dry_runs for obj in _typed(one, features)]
 
 
-def changes_of(shown: Outlook) -> list[dict[str, Any]]:
+def change_rows(shown: PlannedChanges) -> list[dict[str, Any]]:
     """Every change for other programs: the person's own first, then what follows from them."""
-    own = [(shown.where, one.ref, one.verb, "you", one.why) for one in shown.tried]
-    later = [(c.place.where, c.place.ref, c.verb, c.by, c.why) for c in shown.following]
+    own = [(shown.where, one.ref, one.verb, "you", one.why) for one in shown.dry_runs]
+    later = [(c.place.where, c.place.ref, c.verb, c.by, c.why) for c in shown.agent_writes]
     return [
         {
             "cluster": where,
@@ -108,13 +114,13 @@ def changes_of(shown: Outlook) -> list[dict[str, Any]]:
     ]
 
 
-async def _fleet(ways: Sequence[ClusterAccess]) -> Fleet:
+async def _read_fleet(ways: Sequence[ClusterAccess]) -> PlannedFleet:
     members: dict[ClusterId, ClusterAccess] = {}
     named: dict[ClusterId, list[ClusterId]] = {}
     broker: ClusterAccess | None = None
-    for way, seen in zip(ways, await look_at(ways), strict=True):
-        if not isinstance(seen, Look):
-            raise Trouble(f"{way.name}: {seen.why}; see `hanse doctor`")
+    for way, seen in zip(ways, await read_inventories(ways), strict=True):
+        if not isinstance(seen, ClusterInventory):
+            raise CommandFailed(f"{way.name}: {seen.why}; see `hanse doctor`")
         if seen.agent is not None and seen.agent.holder:
             # An agent calls itself by its cluster's id and its own name.
             name = holder_cluster(seen.agent.holder)
@@ -125,7 +131,7 @@ async def _fleet(ways: Sequence[ClusterAccess]) -> Fleet:
             broker = way
     supervised = {s: tuple(m for m in several if m in members) for s, several in named.items()}
     leases = {m: await _lease(m, members[m]) for several in supervised.values() for m in several}
-    return Fleet(members, broker, supervised, leases)
+    return PlannedFleet(members, broker, supervised, leases)
 
 
 async def _lease(member: ClusterId, way: ClusterAccess) -> LeaseSpec:
@@ -139,44 +145,46 @@ async def _lease(member: ClusterId, way: ClusterAccess) -> LeaseSpec:
         await client.close()
 
 
-async def _tried(home: ClusterAccess, documents: Sequence[Document]) -> list[Tried]:
+async def _tried(home: ClusterAccess, documents: Sequence[Document]) -> list[DryRunResult]:
     access = await home.credentials.config()
     client = Client(HttpTransport(home.credentials))
     try:
-        return await try_all(client, documents, access.namespace or "default")
+        return await dry_run_all(client, documents, access.namespace or "default")
     finally:
         await client.close()
 
 
-def _typed(tried: Tried, features: Sequence[Feature]) -> list[Object]:
+def _typed(dry_runs: DryRunResult, features: Sequence[Feature]) -> list[Object]:
     """The object as features see it, if any of them looks at its kind."""
-    if tried.verb not in ("create", "update"):
+    if dry_runs.verb not in ("create", "update"):
         return []
     kinds = {watch.kind for feature in features for watch in feature.watches}
     for kind in kinds:
-        if (kind.kind.group, kind.kind.name) == (tried.ref.kind.group, tried.ref.kind.name):
+        if (kind.kind.group, kind.kind.name) == (dry_runs.ref.kind.group, dry_runs.ref.kind.name):
             try:
-                return [msgspec.convert(tried.object, kind)]
+                return [msgspec.convert(dry_runs.object, kind)]
             except msgspec.ValidationError as error:
-                raise Oops(f"{tried.document.at}: {error}; mend that field") from None
+                raise InputError(f"{dry_runs.document.at}: {error}; mend that field") from None
     return []
 
 
 async def _following(
-    fleet: Fleet, features: Sequence[Feature], applied: Sequence[Applied]
-) -> list[Consequence]:
+    fleet: PlannedFleet, features: Sequence[Feature], applied: Sequence[AppliedObject]
+) -> list[AgentWrite]:
     async with _reconcilers(fleet, features) as reconcilers:
-        unread = await seen_in_full(reconcilers)
-        found = [] if unread else consequences(reconcilers, applied)
+        unread = await wait_until_listed(reconcilers)
+        found = [] if unread else preview_agent_writes(reconcilers, applied)
     if unread:
         names, patience = ", ".join(sorted(unread)), PATIENCE.total_seconds()
-        raise Trouble(f"{names} could not be read within {patience:.0f} s; see `hanse doctor`")
+        raise CommandFailed(
+            f"{names} could not be read within {patience:.0f} s; see `hanse doctor`"
+        )
     return found
 
 
 @asynccontextmanager
 async def _reconcilers(
-    fleet: Fleet, features: Sequence[Feature]
+    fleet: PlannedFleet, features: Sequence[Feature]
 ) -> AsyncIterator[Mapping[ClusterId, Reconciler]]:
     """Every agent's engine over the live fleet, looking and never writing."""
     async with AsyncExitStack() as stack:
@@ -195,7 +203,7 @@ async def _reconcilers(
         yield reconcilers
 
 
-def _supervise(reconciler: Reconciler, fleet: Fleet) -> None:
+def _supervise(reconciler: Reconciler, fleet: PlannedFleet) -> None:
     """Let a supervisor's engine see its members, and those that its agent leads as their leader."""
     home = reconciler.informers.local
     for member in fleet.supervised.get(home, ()):

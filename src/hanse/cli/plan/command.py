@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hanse.cli.errors import WRONG
+from hanse.cli.errors import EXIT_PROBLEM
 from hanse.cli.settings import Settings, settings_of
 
 if TYPE_CHECKING:
-    from hanse.cli.plan.changes import Outlook
+    from hanse.cli.plan.changes import PlannedChanges
 
 _SIGNS = {
     "create": ("+", "green"),
@@ -50,15 +50,15 @@ def command(context: click.Context, files: tuple[str, ...], as_json: bool) -> No
         click.echo(json.dumps({"changes": _changes(shown)}, indent=2))
     else:
         _show(shown)
-    context.exit(WRONG if shown.is_refused else 0)
+    context.exit(EXIT_PROBLEM if shown.is_refused else 0)
 
 
-def _outlook(settings: Settings, files: tuple[str, ...]) -> "Outlook":
+def _outlook(settings: Settings, files: tuple[str, ...]) -> "PlannedChanges":
     from msgspec.structs import replace
 
     from hanse.cli.clusters import current_context, ways
-    from hanse.cli.errors import Trouble, bad_credentials
-    from hanse.cli.plan.changes import outlook
+    from hanse.cli.errors import CommandFailed, credentials_error
+    from hanse.cli.plan.changes import plan_changes
     from hanse.cli.plan.documents import read_documents
     from hanse.cli.process import run_async, start_logging
     from hanse.kube.errors import BadCredentials, KubeError
@@ -70,20 +70,20 @@ def _outlook(settings: Settings, files: tuple[str, ...]) -> "Outlook":
         chosen = ways(replace(settings, context=""))
         if target not in {way.name for way in chosen}:
             ways(settings)  # raises, and says which contexts there are
-        return run_async(lambda: outlook(documents, chosen, target))
+        return run_async(lambda: plan_changes(documents, chosen, target))
     except BadCredentials as error:
-        raise bad_credentials(error) from None
+        raise credentials_error(error) from None
     except KubeError as error:
-        raise Trouble(str(error)) from None
+        raise CommandFailed(str(error)) from None
 
 
-def _changes(shown: "Outlook") -> list[dict[str, Any]]:
-    from hanse.cli.plan.changes import changes_of
+def _changes(shown: "PlannedChanges") -> list[dict[str, Any]]:
+    from hanse.cli.plan.changes import change_rows
 
-    return changes_of(shown)
+    return change_rows(shown)
 
 
-def _show(shown: "Outlook") -> None:
+def _show(shown: "PlannedChanges") -> None:
     from hanse.cli.tables import table
 
     rows = []

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 from msgspec import Struct
 
-from hanse.cli.errors import Oops
+from hanse.cli.errors import InputError
 from hanse.model.objects import Wire
 
 STDIN = "-"
@@ -39,20 +39,20 @@ class _Loader(yaml.SafeLoader):
 
 
 def read_documents(file: str) -> list[Document]:
-    """The objects in a file, or in what is piped in; raises `Oops` that names file and line."""
+    """The objects in a file, or in what is piped in; raises `InputError` that names file and line."""
     if file == STDIN:
-        return documents_in(sys.stdin.read(), "stdin")
+        return parse_documents(sys.stdin.read(), "stdin")
     try:
         text = Path(file).read_text()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise Oops(
+        raise InputError(
             f"{file} cannot be read: {why}; name a file, or - for what is piped in"
         ) from None
-    return documents_in(text, file)
+    return parse_documents(text, file)
 
 
-def documents_in(text: str, origin: str) -> list[Document]:
+def parse_documents(text: str, origin: str) -> list[Document]:
     """The objects in a text; empty documents are passed over, Lists are opened."""
     try:
         found = [one for at, value in _parsed(text, origin) for one in _objects(value, at)]
@@ -60,9 +60,9 @@ def documents_in(text: str, origin: str) -> list[Document]:
         mark = getattr(error, "problem_mark", None)
         at = f"{origin}:{mark.line + 1}" if mark is not None else origin
         problem = getattr(error, "problem", None) or "it cannot be parsed"
-        raise Oops(f"{at}: not YAML: {problem}; mend that line") from None
+        raise InputError(f"{at}: not YAML: {problem}; mend that line") from None
     if not found:
-        raise Oops(f"{origin}: there is no object in it; write one as for kubectl apply")
+        raise InputError(f"{origin}: there is no object in it; write one as for kubectl apply")
     return found
 
 
@@ -81,15 +81,15 @@ def _objects(value: Any, at: str) -> Iterator[Document]:
     if value is None:
         return
     if not isinstance(value, dict):
-        raise Oops(f"{at}: not an object but a {type(value).__name__}; begin with apiVersion")
+        raise InputError(f"{at}: not an object but a {type(value).__name__}; begin with apiVersion")
     for field in ("apiVersion", "kind"):
         if not isinstance(value.get(field), str) or not value[field]:
-            raise Oops(f"{at}: {field} is missing; every object has one")
+            raise InputError(f"{at}: {field} is missing; every object has one")
     if value["kind"] == "List" and isinstance(value.get("items"), list):
         for number, item in enumerate(value["items"]):
             yield from _objects(item, f"{at}: items[{number}]")
         return
     metadata = value.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
-        raise Oops(f"{at}: metadata.name is missing; a plan needs names, not generateName")
+        raise InputError(f"{at}: metadata.name is missing; a plan needs names, not generateName")
     yield Document(at, value)

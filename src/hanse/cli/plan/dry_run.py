@@ -20,7 +20,7 @@ _DRY = (("dryRun", "All"), ("fieldManager", "hanse-plan"), ("fieldValidation", "
 _SERVERS_OWN = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp")
 
 
-class Tried(Struct, frozen=True):
+class DryRunResult(Struct, frozen=True):
     """What would become of one document: the object as the server would have it, or why not."""
 
     document: Document
@@ -30,14 +30,16 @@ class Tried(Struct, frozen=True):
     why: str = ""
 
 
-async def try_all(client: Client, documents: Iterable[Document], namespace: str) -> list[Tried]:
+async def dry_run_all(
+    client: Client, documents: Iterable[Document], namespace: str
+) -> list[DryRunResult]:
     """Ask a cluster about each document in turn; nothing is written."""
     await refresh(client)
     served = client.rest_mapper.served
     kinds = {(one.api_version, one.name): one for one in (served.kinds if served else ())}
     wanted = tuple(documents)
     coming = {one.name for one in wanted if one.wire["kind"] == "Namespace"}
-    tried = []
+    dry_runs = []
     for one in wanted:
         kind = kinds.get((one.wire["apiVersion"], one.wire["kind"]))
         if kind is None:
@@ -46,15 +48,15 @@ async def try_all(client: Client, documents: Iterable[Document], namespace: str)
             why = (
                 f"{one.at}: the cluster does not serve {one.wire['apiVersion']} {unknown.kind.name}"
             )
-            tried.append(Tried(one, "refused", unknown, why=f"{why}; see `hanse crds`"))
+            dry_runs.append(DryRunResult(one, "refused", unknown, why=f"{why}; see `hanse crds`"))
         else:
-            tried.append(await _tried(client, one, kind, one.namespace or namespace, coming))
-    return tried
+            dry_runs.append(await _tried(client, one, kind, one.namespace or namespace, coming))
+    return dry_runs
 
 
 async def _tried(
     client: Client, document: Document, kind: Kind, namespace: str, coming: set[str]
-) -> Tried:
+) -> DryRunResult:
     place = namespace if kind.namespaced else ""
     ref = ObjectRef(kind, document.name, place)
     wire = {**document.wire, "metadata": {**document.wire["metadata"]}}
@@ -65,16 +67,16 @@ async def _tried(
         standing = await _standing(client, path)
         if standing is None:
             if place in coming:  # the dry run would miss the namespace
-                return Tried(document, "create", ref, wire)
+                return DryRunResult(document, "create", ref, wire)
             request = Request("POST", resource_path(kind, place), _DRY, msgspec.json.encode(wire))
-            return Tried(document, "create", ref, await _answer(client, request))
+            return DryRunResult(document, "create", ref, await _answer(client, request))
         body = msgspec.json.encode(wire)
         request = Request("PATCH", path, _DRY, body, content_type=MERGE_PATCH)
         after = await _answer(client, request)
     except ApiError as error:
-        return Tried(document, "refused", ref, why=f"{document.at}: {error}")
+        return DryRunResult(document, "refused", ref, why=f"{document.at}: {error}")
     same = _comparable(after) == _comparable(standing)
-    return Tried(document, "unchanged" if same else "update", ref, after)
+    return DryRunResult(document, "unchanged" if same else "update", ref, after)
 
 
 async def _standing(client: Client, path: str) -> Wire | None:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hanse.cli.errors import WRONG, Oops
+from hanse.cli.errors import EXIT_PROBLEM, InputError
 from hanse.cli.settings import Settings, settings_of
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def command(context: click.Context, as_json: bool) -> None:
         click.echo(text.decode())
     else:
         _show(ledgers)
-    context.exit(WRONG if ledgers.needs_attention else 0)
+    context.exit(EXIT_PROBLEM if ledgers.needs_attention else 0)
 
 
 @command.command("resolve")
@@ -87,14 +87,14 @@ def resolve(
 
     key = parse_policy_label(policy)
     if key is None:
-        raise Oops(f"{policy!r} is no policy; say acnp/NAME or anp/NAMESPACE/NAME")
+        raise InputError(f"{policy!r} is no policy; say acnp/NAME or anp/NAMESPACE/NAME")
     said = {"--keep": keep, "--yield": gives_way, f"--take {take}": bool(take)}
     words = [word for word, meant in said.items() if meant]
     if not words:
-        raise Oops("say what counts: one of --keep, --yield or --take CLUSTER")
+        raise InputError("say what counts: one of --keep, --yield or --take CLUSTER")
     if len(words) > 1:
         told = f"{', '.join(words[:-1])} and {words[-1]}"
-        raise Oops(f"{told} contradict each other; say one of them")
+        raise InputError(f"{told} contradict each other; say one of them")
     known = _ways(settings_of(context))
     word = take or words[0].removeprefix("--")
     decision = Decision(key, cluster, word, timeout)
@@ -103,7 +103,7 @@ def resolve(
 
 def _ways(settings: Settings) -> "list[ClusterAccess]":
     from hanse.cli.clusters import ways
-    from hanse.cli.errors import bad_credentials
+    from hanse.cli.errors import credentials_error
     from hanse.cli.process import start_logging
     from hanse.kube.errors import BadCredentials
 
@@ -111,7 +111,7 @@ def _ways(settings: Settings) -> "list[ClusterAccess]":
     try:
         return list(ways(settings))
     except BadCredentials as error:
-        raise bad_credentials(error) from None
+        raise credentials_error(error) from None
 
 
 def _show(ledgers: "Ledgers") -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from hanse.cli.clusters import ClusterAccess, at_each
-from hanse.cli.errors import Oops, Trouble
+from hanse.cli.errors import CommandFailed, InputError
 from hanse.cli.reaching import reached
 from hanse.features.policies.content import KINDS, Policy
 from hanse.features.policies.ledger import LEDGER_LABEL, POLICIES, RESOLVE_ANNOTATION
@@ -70,11 +70,11 @@ async def decide(ways: Sequence[ClusterAccess], decision: Decision) -> str:
     key = decision.key
     label = "/".join(part for part in (key.topic, key.namespace, key.name) if part)
     if seen is None:
-        raise Oops(f"no ledger knows {label}; `hanse policies` shows those that are known")
+        raise InputError(f"no ledger knows {label}; `hanse policies` shows those that are known")
     cluster = _cluster_decided(seen, decision)
     way = next((w for w in ways if w.name == cluster), None)
     if way is None:
-        raise Oops(f"no context is called {cluster}; see `kubectl config get-contexts`")
+        raise InputError(f"no context is called {cluster}; see `kubectl config get-contexts`")
     kind = KINDS[decision.key.topic]
     async with reached(way) as client:
         await _write(client, kind, decision)
@@ -83,25 +83,27 @@ async def decide(ways: Sequence[ClusterAccess], decision: Decision) -> str:
 
 
 def _cluster_decided(seen: PolicyView, decision: Decision) -> ClusterId:
-    """The cluster whose leader is to act; raises `Oops` where there is nothing to decide."""
+    """The cluster whose leader is to act; raises `InputError` where there is nothing to decide."""
     waiting = sorted(c for c, m in seen.members.items() if m.phase == "Quarantined")
     if decision.word in (KEEP, YIELD) and waiting:
         if decision.cluster in waiting or (not decision.cluster and len(waiting) == 1):
             return decision.cluster or waiting[0]
-        raise Oops(f"{seen.label} waits in {', '.join(waiting)}; name one with --in")
+        raise InputError(f"{seen.label} waits in {', '.join(waiting)}; name one with --in")
     if decision.word == YIELD:
-        raise Oops(f"{seen.label} is in quarantine nowhere, so that nothing can give way")
+        raise InputError(f"{seen.label} is in quarantine nowhere, so that nothing can give way")
     if not seen.overruled:
-        raise Oops(f"{seen.label} is neither in quarantine nor in conflict; nothing to decide")
+        raise InputError(
+            f"{seen.label} is neither in quarantine nor in conflict; nothing to decide"
+        )
     losers = sorted(one.cluster for one in seen.overruled if one.state == "Present")
     if decision.word != KEEP and decision.word not in losers:
         kept = ", ".join(losers) or "none"
-        raise Oops(f"--take {decision.word}: versions are kept of {kept}")
+        raise InputError(f"--take {decision.word}: versions are kept of {kept}")
     applied = sorted(c for c, m in seen.members.items() if m.phase == "Applied")
     if decision.cluster and decision.cluster not in applied:
-        raise Oops(f"{seen.label} is not applied in {decision.cluster}; leave --in out")
+        raise InputError(f"{seen.label} is not applied in {decision.cluster}; leave --in out")
     if not applied:
-        raise Trouble(f"{seen.label} is applied nowhere yet; try again later")
+        raise CommandFailed(f"{seen.label} is applied nowhere yet; try again later")
     return decision.cluster or applied[0]
 
 
@@ -118,7 +120,7 @@ async def _carried_out(
             while await _is_waiting(client, kind, decision.key):  # noqa: ASYNC110 - asked from outside
                 await asyncio.sleep(LOOK_AGAIN)
     except TimeoutError:
-        raise Trouble(
+        raise CommandFailed(
             f"the leader of {cluster} has not acted within {decision.timeout} s; the decision "
             f"stands as the annotation {RESOLVE_ANNOTATION}, see `hanse doctor`"
         ) from None

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 import click
 
-from hanse.cli.errors import WRONG, Oops
-from hanse.cli.replica_name_options import replica_names, replica_names_of
+from hanse.cli.errors import EXIT_PROBLEM, InputError
+from hanse.cli.replica_name_options import parse_replica_names, replica_name_options
 from hanse.cli.settings import Settings, settings_of
 from hanse.model.naming import ZONE
 
 if TYPE_CHECKING:
-    from hanse.cli.resolve.services import Answers, NoAnswer
+    from hanse.cli.resolve.services import ClusterAnswer, NoAnswer
     from hanse.features.statefulsets.options import StatefulSetOptions
     from hanse.model.dns.zones import View
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     help="A zone of global hosts, as name servers are told; can be repeated. In a local "
     "federation its own is known.",
 )
-@replica_names
+@replica_name_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def command(
@@ -64,8 +64,8 @@ def command(
       hanse resolve _http._tcp.web.shop.svc.clusterset.local SRV --context lubeck
       hanse resolve web.shop --json | jq '.clusters[].records'
     """
-    whole, rtype = whole_name(name, zone), record_type(wanted)
-    replicas = replica_names_of(replica_zone, federation)
+    whole, rtype = full_name(name, zone), record_type(wanted)
+    replicas = parse_replica_names(replica_zone, federation)
     settings = settings_of(context)
     view = _view(zone, local_first, global_zones, settings)
     found = _resolve(whole, rtype, view, replicas, settings)
@@ -74,10 +74,10 @@ def command(
         click.echo(json.dumps(told, indent=2))
     else:
         _show(whole, wanted.upper(), found)
-    context.exit(WRONG if any(_is_silent(one) for one in found) else 0)
+    context.exit(EXIT_PROBLEM if any(_is_silent(one) for one in found) else 0)
 
 
-def whole_name(name: str, zone: str) -> str:
+def full_name(name: str, zone: str) -> str:
     """The full name: `web.shop` is short for a service's."""
     from hanse.model.dns.names import InvalidName, wire_name
 
@@ -89,7 +89,7 @@ def whole_name(name: str, zone: str) -> str:
         wire_name(zone)
         wire_name(whole)
     except InvalidName as error:
-        raise Oops(f"{error}; give a name such as web.shop.svc.{ZONE}") from None
+        raise InputError(f"{error}; give a name such as web.shop.svc.{ZONE}") from None
     return whole
 
 
@@ -100,7 +100,7 @@ def record_type(text: str) -> int:
     try:
         return int(dns.rdatatype.from_text(text))
     except (dns.exception.DNSException, ValueError):
-        raise Oops(f"{text!r} is no record type; try A, AAAA, SRV or TXT") from None
+        raise InputError(f"{text!r} is no record type; try A, AAAA, SRV or TXT") from None
 
 
 def _view(zone: str, local_first: bool, global_zones: Sequence[str], settings: Settings) -> "View":
@@ -115,7 +115,7 @@ def _view(zone: str, local_first: bool, global_zones: Sequence[str], settings: S
         for one in named:
             wire_name(one)
     except InvalidName as error:
-        raise Oops(f"--global-zone: {error}; give a zone such as example.org") from None
+        raise InputError(f"--global-zone: {error}; give a zone such as example.org") from None
     known = named or ((GLOBAL_ZONE,) if is_local(settings) else ())
     return View("asked", zone=zone, local_first=local_first, global_zones=known)
 
@@ -126,14 +126,14 @@ def _resolve(
     view: "View",
     replicas: "StatefulSetOptions",
     settings: Settings,
-) -> "list[Answers | NoAnswer]":
+) -> "list[ClusterAnswer | NoAnswer]":
     import msgspec
 
     from hanse.cli.clusters import ways
-    from hanse.cli.errors import bad_credentials
+    from hanse.cli.errors import credentials_error
     from hanse.cli.process import run_async, start_logging
-    from hanse.cli.resolve.replicas import Asking, resolved_replicas
-    from hanse.cli.resolve.services import resolved
+    from hanse.cli.resolve.replicas import Asking, resolve_replicas
+    from hanse.cli.resolve.services import resolve_services
     from hanse.dns.explain_replicas import parse_replica_name
     from hanse.kube.errors import BadCredentials
     from hanse.model.dns.names import is_subdomain, wire_name
@@ -142,37 +142,37 @@ def _resolve(
     try:
         chosen = ways(settings)
     except BadCredentials as error:
-        raise bad_credentials(error) from None
+        raise credentials_error(error) from None
     about = parse_replica_name(name, replicas)
     if about is not None and not is_subdomain(wire_name(name), wire_name(view.zone)):
         asking = Asking(tuple(chosen), ways(msgspec.structs.replace(settings, context="")))
-        return run_async(lambda: resolved_replicas(name, rtype, about, asking, replicas))
-    return run_async(lambda: resolved(name, rtype, chosen, view))
+        return run_async(lambda: resolve_replicas(name, rtype, about, asking, replicas))
+    return run_async(lambda: resolve_services(name, rtype, chosen, view))
 
 
-def _is_silent(found: "Answers | NoAnswer") -> bool:
+def _is_silent(found: "ClusterAnswer | NoAnswer") -> bool:
     from hanse.cli.resolve.services import NoAnswer
 
     return isinstance(found, NoAnswer)
 
 
-def _document(found: "Answers | NoAnswer") -> dict[str, Any]:
+def _document(found: "ClusterAnswer | NoAnswer") -> dict[str, Any]:
     import msgspec
 
-    from hanse.cli.resolve.services import Answers, NoAnswer
+    from hanse.cli.resolve.services import ClusterAnswer, NoAnswer
 
     match found:
         case NoAnswer(cluster, why):
             return {"cluster": cluster, "reachable": False, "why": why}
-        case Answers(cluster, explanation):
+        case ClusterAnswer(cluster, explanation):
             told: dict[str, Any] = msgspec.to_builtins(explanation)
             return {"cluster": cluster, "reachable": True, **told}
         case _:
             assert_never(found)
 
 
-def _show(name: str, rtype: str, found: "Sequence[Answers | NoAnswer]") -> None:
-    from hanse.cli.resolve.services import Answers, NoAnswer
+def _show(name: str, rtype: str, found: "Sequence[ClusterAnswer | NoAnswer]") -> None:
+    from hanse.cli.resolve.services import ClusterAnswer, NoAnswer
     from hanse.cli.tables import table
 
     rows: list[tuple[str, ...]] = []
@@ -180,7 +180,7 @@ def _show(name: str, rtype: str, found: "Sequence[Answers | NoAnswer]") -> None:
         match one:
             case NoAnswer(cluster, why):
                 rows.append((cluster, click.style("no answer", fg="red"), "-", why))
-            case Answers(cluster, told):
+            case ClusterAnswer(cluster, told):
                 colour = "green" if told.code == "NOERROR" else "yellow"
                 records = [
                     r.value if r.percent == 100 else f"{r.value} ({r.percent} %)"

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from hanse.cli.clusters import ClusterAccess
-from hanse.cli.resolve.services import BROKER, Answers, NoAnswer, read_from
+from hanse.cli.resolve.services import BROKER, ClusterAnswer, NoAnswer, read_from
 from hanse.cli.statefulsets.replicas import broker_among
 from hanse.dns.explain_replicas import ReplicaQuestion, explain_replica
 from hanse.features.services.feature import BROKER_NAMESPACE
@@ -40,9 +40,9 @@ class Asking(Struct, frozen=True):
     everyone: tuple[ClusterAccess, ...]
 
 
-async def resolved_replicas(
+async def resolve_replicas(
     name: str, rtype: int, about: ReplicaQuestion, asking: Asking, options: StatefulSetOptions
-) -> list[Answers | NoAnswer]:
+) -> list[ClusterAnswer | NoAnswer]:
     """Ask every chosen cluster but the broker; one that is silent does not hide the others."""
     broker = await broker_among(asking.everyone)
     shared = await read_from(broker, lambda client: _shared(client, about.namespace))
@@ -50,13 +50,13 @@ async def resolved_replicas(
         return [shared]
     members = [way for way in asking.chosen if way.name != broker.name] or [broker]
 
-    async def ask(way: ClusterAccess) -> Answers | NoAnswer:
+    async def ask(way: ClusterAccess) -> ClusterAnswer | NoAnswer:
         pods = await read_from(way, lambda client: _slices(client, about.namespace))
         if isinstance(pods, NoAnswer):
             return pods
         zone = StatefulSetZone(View(way.name, local=way.name), BROKER_NAMESPACE, options)
         seen = _seen(way.name, pods, shared, zone)
-        return Answers(way.name, explain_replica(name, rtype, options, zone, seen))
+        return ClusterAnswer(way.name, explain_replica(name, rtype, options, zone, seen))
 
     return list(await asyncio.gather(*(ask(way) for way in members)))
 

@@ -36,7 +36,7 @@ PATIENCE = 10.0
 BROKER = "broker"
 
 
-class Answers(Struct, frozen=True):
+class ClusterAnswer(Struct, frozen=True):
     """What one cluster would answer."""
 
     cluster: ClusterId
@@ -64,22 +64,22 @@ class _Read(Struct, frozen=True):
         return bool(self.sets and self.sets.objects)
 
 
-async def resolved(
+async def resolve_services(
     name: str, rtype: int, ways: Sequence[ClusterAccess], view: View
-) -> list[Answers | NoAnswer]:
+) -> list[ClusterAnswer | NoAnswer]:
     """Ask every cluster but the broker; one that is silent does not hide the others."""
     about = parse_service_name(wire_name(name), view)
     namespace = about.key.namespace if about is not None else ""
     found = await at_each(ways, lambda way: read_from(way, lambda client: _read(client, namespace)))
     broker = next((r for r in found if isinstance(r, _Read) and r.is_broker), None)
-    answers: list[Answers | NoAnswer] = []
+    answers: list[ClusterAnswer | NoAnswer] = []
     for way, read in zip(ways, found, strict=True):
         if isinstance(read, NoAnswer):
             answers.append(read)
         elif len(ways) == 1 or not read.is_broker:
             seen = _seen(way.name, read, broker, datetime.now(UTC))
             own = replace(view, name=way.name, local=way.name)
-            answers.append(Answers(way.name, explain(name, rtype, own, seen)))
+            answers.append(ClusterAnswer(way.name, explain(name, rtype, own, seen)))
     return answers
 
 
@@ -126,7 +126,7 @@ async def _leases(client: Client) -> Listed[Lease] | None:
         return None
 
 
-def run_out(leases: Iterable[Lease], now: datetime) -> list[Lease]:
+def expired_leases(leases: Iterable[Lease], now: datetime) -> list[Lease]:
     """The Leases that were not renewed in time.
 
     A server sees renewals come or fail to come; one look has only times to go by, told by clocks of
@@ -149,7 +149,7 @@ def _seen(local: ClusterId, read: _Read, broker: _Read | None, now: datetime) ->
     facts = Facts()
     sets = broker.sets if broker is not None else None
     leases = broker.leases.objects if broker is not None and broker.leases is not None else ()
-    for lease in run_out(leases, now):
+    for lease in expired_leases(leases, now):
         meta, holder = lease.metadata, lease.spec.holder_identity
         facts.put(LeaseLiveness(BROKER, meta.namespace, meta.name, holder, alive=False, since=now))
     for name, role in ((local, Role.LOCAL), (BROKER, Role.BROKER)):

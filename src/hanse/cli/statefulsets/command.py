@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hanse.cli.errors import WRONG
-from hanse.cli.replica_name_options import replica_names, replica_names_of
+from hanse.cli.errors import EXIT_PROBLEM
+from hanse.cli.replica_name_options import parse_replica_names, replica_name_options
 from hanse.cli.settings import settings_of
 
 if TYPE_CHECKING:
-    from hanse.cli.statefulsets.replicas import SetSeen
+    from hanse.cli.statefulsets.replicas import SetView
 
 _COLOURS = {
     "ready": "green",
@@ -22,7 +22,7 @@ _COLOURS = {
 
 @click.command("statefulsets")
 @click.option("-n", "--namespace", default="", metavar="NAME", help="Only sets of this namespace.")
-@replica_names
+@replica_name_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def command(
@@ -42,9 +42,9 @@ def command(
     import msgspec
 
     from hanse.cli.clusters import ways
-    from hanse.cli.errors import bad_credentials
+    from hanse.cli.errors import credentials_error
     from hanse.cli.process import run_async, start_logging
-    from hanse.cli.statefulsets.replicas import seen_sets
+    from hanse.cli.statefulsets.replicas import read_sets
     from hanse.kube.errors import BadCredentials
 
     settings = settings_of(context)
@@ -52,19 +52,19 @@ def command(
     try:
         known = ways(settings)
     except BadCredentials as error:
-        raise bad_credentials(error) from None
-    names = replica_names_of(replica_zone, federation)
-    found = run_async(lambda: seen_sets(known, namespace, names))
+        raise credentials_error(error) from None
+    names = parse_replica_names(replica_zone, federation)
+    found = run_async(lambda: read_sets(known, namespace, names))
     if as_json:
         text = msgspec.json.format(msgspec.json.encode(found), indent=2)
         click.echo(text.decode())
     else:
         _show(found, namespace)
     whole = all(one.ready == len(one.replicas) and not one.trouble for one in found)
-    context.exit(0 if whole else WRONG)
+    context.exit(0 if whole else EXIT_PROBLEM)
 
 
-def _show(found: "list[SetSeen]", namespace: str) -> None:
+def _show(found: "list[SetView]", namespace: str) -> None:
     from hanse.cli.tables import table
 
     if not found:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from msgspec import Struct
 
 from hanse.cli.clusters import ClusterAccess
-from hanse.cli.errors import Trouble
+from hanse.cli.errors import CommandFailed
 from hanse.cli.reaching import reached
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.statefulsets.names import replica_name
@@ -28,7 +28,7 @@ from hanse.model.objects import ClusterId
 PATIENCE = 10.0
 
 
-class ReplicaSeen(Struct, frozen=True, rename="camel"):
+class ReplicaView(Struct, frozen=True, rename="camel"):
     """One replica: where it is, whether it is ready, and by which names it is known."""
 
     name: str
@@ -39,13 +39,13 @@ class ReplicaSeen(Struct, frozen=True, rename="camel"):
     names: tuple[str, ...] = ()
 
 
-class SetSeen(Struct, frozen=True, rename="camel"):
+class SetView(Struct, frozen=True, rename="camel"):
     """One set over all clusters."""
 
     namespace: str
     name: str
     service: str
-    replicas: tuple[ReplicaSeen, ...]
+    replicas: tuple[ReplicaView, ...]
     trouble: tuple[str, ...] = ()
 
     @property
@@ -53,29 +53,29 @@ class SetSeen(Struct, frozen=True, rename="camel"):
         return sum(replica.state == "ready" for replica in self.replicas)
 
 
-async def seen_sets(
+async def read_sets(
     ways: Sequence[ClusterAccess], namespace: str, names: StatefulSetOptions
-) -> list[SetSeen]:
-    """Every set of a namespace, or of all; raises `Trouble` where there is no broker to ask."""
+) -> list[SetView]:
+    """Every set of a namespace, or of all; raises `CommandFailed` where there is no broker to ask."""
     way = await broker_among(ways)
     async with reached(way) as client:
         try:
             shares = (await client.list(StatefulSetShares, namespace=namespace)).objects
             parts = (await client.list(StatefulSetPart, namespace=BROKER_NAMESPACE)).objects
         except NotFound:
-            raise Trouble(
+            raise CommandFailed(
                 f"{way.name} does not serve StatefulSetShares; see `hanse broker init`"
             ) from None
         leases = (await client.list(Lease, namespace=BROKER_NAMESPACE)).objects
     silent = _silent(leases, datetime.now(UTC))
     reports = [p.spec for p in parts if namespace in ("", p.spec.namespace)]
-    known = [set_seen(s, reports, silent, names) for s in shares]
-    return [*known, *unknown_sets(shares, reports)]
+    known = [set_view(s, reports, silent, names) for s in shares]
+    return [*known, *sets_without_shares(shares, reports)]
 
 
-def unknown_sets(
+def sets_without_shares(
     shares: Iterable[StatefulSetShares], parts: Iterable[StatefulSetPartSpec]
-) -> list[SetSeen]:
+) -> list[SetView]:
     """Sets that clusters run and the federation does not know: lost with a broker, or back."""
     known = {(s.metadata.namespace, s.metadata.name) for s in shares}
     trouble: dict[tuple[str, str], list[str]] = {}
@@ -83,11 +83,11 @@ def unknown_sets(
         if (part.namespace, part.name) not in known and part.ended is None and _trouble(part):
             told = trouble.setdefault((part.namespace, part.name), [])
             told.append(f"{part.cluster}: {_trouble(part)}")
-    return [SetSeen(space, name, "", (), tuple(told)) for (space, name), told in trouble.items()]
+    return [SetView(space, name, "", (), tuple(told)) for (space, name), told in trouble.items()]
 
 
 async def broker_among(ways: Sequence[ClusterAccess]) -> ClusterAccess:
-    """The way that leads to a broker; raises `Trouble` where none does."""
+    """The way that leads to a broker; raises `CommandFailed` where none does."""
     found = await asyncio.gather(*(_is_broker(way) for way in ways))
     told = list(zip(ways, found, strict=True))
     for way, answer in told:
@@ -95,9 +95,11 @@ async def broker_among(ways: Sequence[ClusterAccess]) -> ClusterAccess:
             return way
     silent = [f"{way.name} does not answer ({why})" for way, why in told if isinstance(why, str)]
     if silent:
-        raise Trouble(f"no broker was found: {', '.join(silent)}; start it, see `hanse doctor`")
+        raise CommandFailed(
+            f"no broker was found: {', '.join(silent)}; start it, see `hanse doctor`"
+        )
     listed = ", ".join(way.name for way in ways)
-    raise Trouble(f"none of {listed} is a broker; name its context with --context")
+    raise CommandFailed(f"none of {listed} is a broker; name its context with --context")
 
 
 async def _is_broker(way: ClusterAccess) -> bool | str:
@@ -116,20 +118,20 @@ async def _is_broker(way: ClusterAccess) -> bool | str:
         await client.close()
 
 
-def set_seen(
+def set_view(
     record: StatefulSetShares,
     parts: Iterable[StatefulSetPartSpec],
     silent: frozenset[ClusterId],
     names: StatefulSetOptions,
-) -> SetSeen:
+) -> SetView:
     """One set as its shares and its clusters' reports have it."""
     meta, spec = record.metadata, record.spec
     own = {p.cluster: p for p in parts if (p.namespace, p.name) == (meta.namespace, meta.name)}
     if spec.newer:
-        return SetSeen(
+        return SetView(
             meta.namespace, meta.name, "", (), (f"shares: {newer_schema_message(spec.schema)}",)
         )
-    return SetSeen(
+    return SetView(
         meta.namespace,
         meta.name,
         spec.service,
@@ -153,7 +155,7 @@ def _replica(
     part: StatefulSetPartSpec | None,
     silent: frozenset[ClusterId],
     options: StatefulSetOptions,
-) -> ReplicaSeen:
+) -> ReplicaView:
     meta, spec = record.metadata, record.spec
     name = replica_name(meta.name, cluster, ordinal)
     unread = part is not None and part.newer
@@ -166,7 +168,7 @@ def _replica(
         known.append(f"{name}.{below}.{options.federation}.svc.{options.zone}")
     addresses = told.addresses if told is not None else ()
     state = "away" if cluster in silent else "unknown" if unread else state
-    return ReplicaSeen(name, cluster, state, addresses, tuple(known))
+    return ReplicaView(name, cluster, state, addresses, tuple(known))
 
 
 def _silent(leases: Iterable[Lease], now: datetime) -> frozenset[ClusterId]:

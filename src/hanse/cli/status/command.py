@@ -11,9 +11,9 @@ from hanse.cli.settings import Settings, settings_of
 if TYPE_CHECKING:
     from hanse.cli.federated_services import Seen as Shared
     from hanse.cli.gslb.view import Seen as Balanced
-    from hanse.cli.inventory import Look, Seen
-    from hanse.cli.services_seen import ServicesSeen
-    from hanse.cli.status.local import AgentsSee, Local
+    from hanse.cli.inventory import ClusterInventory, Seen
+    from hanse.cli.services_seen import ServiceInventory
+    from hanse.cli.status.local import ConnectionPhases, LocalFederationState
     from hanse.features.services.view import ServiceView
 
 
@@ -60,38 +60,42 @@ def command(context: click.Context, as_json: bool) -> None:
         view.show(balanced)
 
 
-def _look(settings: Settings) -> "tuple[list[Seen], list[ServiceView], Shared, Balanced, Local]":
+def _look(
+    settings: Settings,
+) -> "tuple[list[Seen], list[ServiceView], Shared, Balanced, LocalFederationState]":
     import asyncio
 
     from hanse.cli.clusters import ways
-    from hanse.cli.errors import bad_credentials
-    from hanse.cli.exported_services import look_at_services
-    from hanse.cli.federated import look_at_federated
+    from hanse.cli.errors import credentials_error
+    from hanse.cli.exported_services import read_exported_services
+    from hanse.cli.federated import read_federated_services
     from hanse.cli.gslb.view import look as look_at_hosts
-    from hanse.cli.inventory import look_at
+    from hanse.cli.inventory import read_inventories
     from hanse.cli.process import run_async, start_logging
-    from hanse.cli.status.local import told_locally
+    from hanse.cli.status.local import read_local_state
     from hanse.kube.errors import BadCredentials
 
     start_logging(settings)
     try:
         chosen = ways(settings)
     except BadCredentials as error:
-        raise bad_credentials(error) from None
+        raise credentials_error(error) from None
 
-    async def look() -> "tuple[list[Seen], list[ServiceView], Shared, Balanced, Local]":
+    async def look() -> (
+        "tuple[list[Seen], list[ServiceView], Shared, Balanced, LocalFederationState]"
+    ):
         return await asyncio.gather(
-            look_at(chosen),
-            look_at_services(chosen),
-            look_at_federated(chosen),
+            read_inventories(chosen),
+            read_exported_services(chosen),
+            read_federated_services(chosen),
             look_at_hosts(chosen),
-            told_locally(settings),
+            read_local_state(settings),
         )
 
     return run_async(look)
 
 
-def _whole(seen: "Seen", told: "Local") -> dict[str, Any]:
+def _whole(seen: "Seen", told: "LocalFederationState") -> dict[str, Any]:
     """What is seen of a cluster, and what its own federation tells of it."""
     name = seen.name
     return {
@@ -104,12 +108,12 @@ def _whole(seen: "Seen", told: "Local") -> dict[str, Any]:
 
 def _document(seen: "Seen") -> dict[str, Any]:
     from hanse.cli import membership_seen
-    from hanse.cli.inventory import Look, Unanswered
+    from hanse.cli.inventory import ClusterInventory, UnreadCluster
 
     match seen:
-        case Unanswered(name, why):
+        case UnreadCluster(name, why):
             return {"name": name, "reachable": False, "why": why}
-        case Look(name, server, version, nodes=nodes, agent=agent, services=services):
+        case ClusterInventory(name, server, version, nodes=nodes, agent=agent, services=services):
             return {
                 "name": name,
                 "reachable": True,
@@ -131,7 +135,7 @@ def _document(seen: "Seen") -> dict[str, Any]:
             assert_never(seen)
 
 
-def _services(seen: "ServicesSeen") -> dict[str, Any]:
+def _services(seen: "ServiceInventory") -> dict[str, Any]:
     troubles = [
         {"namespace": one.namespace, "name": one.name, "trouble": one.trouble}
         for one in seen.exports
@@ -146,12 +150,12 @@ def _services(seen: "ServicesSeen") -> dict[str, Any]:
 
 
 def _show(seen: "Sequence[Seen]") -> None:
-    from hanse.cli.inventory import Look
+    from hanse.cli.inventory import ClusterInventory
     from hanse.cli.tables import table
 
     rows = []
     for one in seen:
-        if isinstance(one, Look):
+        if isinstance(one, ClusterInventory):
             nodes = f"{one.nodes.ready}/{one.nodes.all}" if one.nodes is not None else "?"
             nodes = "-" if one.is_broker and nodes == "0/0" else nodes
             answers = click.style("yes", fg="green")
@@ -163,7 +167,7 @@ def _show(seen: "Sequence[Seen]") -> None:
     click.echo(table(header, rows))
 
 
-def _agent(look: "Look") -> str:
+def _agent(look: "ClusterInventory") -> str:
     if look.agent is None:
         return "broker" if look.is_broker else click.style("none", fg="yellow")
     if look.agent.alive:
@@ -171,7 +175,7 @@ def _agent(look: "Look") -> str:
     return click.style("silent", fg="red")
 
 
-def _exports(look: "Look") -> str:
+def _exports(look: "ClusterInventory") -> str:
     """How many of the exports are ready, in red if something is wrong with one."""
     if look.services is None or (look.is_broker and not look.services.exports):
         return "-"
@@ -180,19 +184,19 @@ def _exports(look: "Look") -> str:
     return click.style(told, fg="red") if wrong else told
 
 
-def _imports(look: "Look") -> str:
+def _imports(look: "ClusterInventory") -> str:
     return "-" if look.services is None or look.is_broker else str(look.services.imports)
 
 
 def _show_membership(seen: "Sequence[Seen]") -> None:
     from hanse.cli import membership_seen
-    from hanse.cli.inventory import Look
+    from hanse.cli.inventory import ClusterInventory
 
-    looks = [one for one in seen if isinstance(one, Look)]
+    looks = [one for one in seen if isinstance(one, ClusterInventory)]
     membership_seen.show([(o.name, o.membership) for o in looks if o.membership is not None])
 
 
-def _show_blind(eyes: "AgentsSee") -> None:
+def _show_blind(eyes: "ConnectionPhases") -> None:
     for agent, clusters in eyes.items():
         for cluster, phase in clusters.items():
             if phase != "Synced":

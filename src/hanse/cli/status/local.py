@@ -9,30 +9,30 @@ from hanse.cli.settings import Settings
 from hanse.local.up.control import GetStatus, send_request
 from hanse.local.up.errors import UpError
 
-AgentsSee = Mapping[str, Mapping[str, str]]
+ConnectionPhases = Mapping[str, Mapping[str, str]]
 """By the cluster of an agent: each cluster that it reaches, and how that stands for it."""
 
 
-class Local(Struct, frozen=True):
+class LocalFederationState(Struct, frozen=True):
     """What only a local federation itself can tell."""
 
-    sees: AgentsSee = {}
+    sees: ConnectionPhases = {}
     dns: Mapping[str, str] = {}
     """Where each cluster's view of names answers, as ADDRESS:PORT."""
-    network_dns: AgentsSee = {}
+    network_dns: ConnectionPhases = {}
     """The same of its tenant networks, by cluster and network."""
     dns_of_nobody: str = ""
 
 
-async def told_locally(settings: Settings) -> Local:
+async def read_local_state(settings: Settings) -> LocalFederationState:
     """As the federation itself tells it; nothing where none runs."""
     if not is_local(settings):
-        return Local()
+        return LocalFederationState()
     try:
         told = await send_request(local_folder(settings) / CONTROL, GetStatus())
     except (UpError, OSError):
-        return Local()  # it ends just now: the clusters themselves say so
-    return Local(
+        return LocalFederationState()  # it ends just now: the clusters themselves say so
+    return LocalFederationState(
         sees={one.name: one.sees for one in told.clusters if one.agent},
         dns={one.name: one.dns for one in told.clusters if one.dns},
         network_dns={one.name: one.network_dns for one in told.clusters},

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hanse.cli.errors import Trouble
+from hanse.cli.errors import CommandFailed
 from hanse.cli.settings import settings_of
 
 if TYPE_CHECKING:
-    from hanse.cli.uninstall.removal import Remains
+    from hanse.cli.uninstall.removal import Installation
     from hanse.kube.client import Client
 
 
@@ -40,7 +40,7 @@ def command(
     """
     from hanse.cli.process import run_async, start_logging
     from hanse.cli.reaching import reached, way_to
-    from hanse.cli.uninstall.removal import kubectl_for, remains_in, remove
+    from hanse.cli.uninstall.removal import find_installation, kubectl_commands, remove_installation
 
     settings = settings_of(context)
     start_logging(settings)
@@ -48,9 +48,9 @@ def command(
 
     async def work() -> None:
         async with reached(way) as client:
-            found = await remains_in(client, definitions=not keep_kinds)
+            found = await find_installation(client, definitions=not keep_kinds)
             if by_hand:
-                click.echo("\n".join(kubectl_for(found, way.name)))
+                click.echo("\n".join(kubectl_commands(found, way.name)))
                 return
             _show(way.name, found)
             if not found:
@@ -59,17 +59,19 @@ def command(
                 click.echo("Nothing was deleted; add --yes to do it.")
                 return
             await _check_agent(client, way.name, found, force=force)
-            await remove(client, found, lambda text: click.echo(f"{way.name}: {text}", err=True))
-            left = await remains_in(client, definitions=not keep_kinds)
+            await remove_installation(
+                client, found, lambda text: click.echo(f"{way.name}: {text}", err=True)
+            )
+            left = await find_installation(client, definitions=not keep_kinds)
             if left:
                 _show(way.name, left)
-                raise Trouble(f"{way.name}: something came back; is an agent still running?")
+                raise CommandFailed(f"{way.name}: something came back; is an agent still running?")
             click.echo(f"{way.name}: nothing of Hanse is left")
 
     run_async(work)
 
 
-def _show(name: str, found: "Remains") -> None:
+def _show(name: str, found: "Installation") -> None:
     if not found:
         click.echo(f"{name}: nothing of Hanse is here")
         return
@@ -83,11 +85,11 @@ def _show(name: str, found: "Remains") -> None:
             click.echo(f"{name}: with them go {count} {kind}")
 
 
-async def _check_agent(client: "Client", name: str, found: "Remains", *, force: bool) -> None:
+async def _check_agent(client: "Client", name: str, found: "Installation", *, force: bool) -> None:
     """Refuse while an agent works here that we do not stop by this: it would write all again."""
     from datetime import UTC, datetime
 
-    from hanse.cli.inventory import lease_in
+    from hanse.cli.inventory import parse_agent_lease
     from hanse.kube.errors import NotFound
     from hanse.model.kinds.coordination import Lease
     from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
@@ -99,9 +101,9 @@ async def _check_agent(client: "Client", name: str, found: "Remains", *, force: 
         lease = to_wire(await client.read(Lease, AGENT, SYSTEM_NAMESPACE))
     except NotFound:
         return
-    seen = lease_in(lease, datetime.now(UTC))
+    seen = parse_agent_lease(lease, datetime.now(UTC))
     if seen is not None and seen.alive:
-        raise Trouble(
+        raise CommandFailed(
             f"{name}: the agent {seen.holder} is alive and runs elsewhere; "
             "stop it first, or add --force"
         )

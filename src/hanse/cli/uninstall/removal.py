@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from hanse.cli.apply import OUR_CATEGORY
-from hanse.cli.errors import Trouble
+from hanse.cli.errors import CommandFailed
 from hanse.kube.client import Client
 from hanse.kube.discovery import refresh
 from hanse.kube.errors import ApiError, NotFound
@@ -31,7 +31,7 @@ _SILENCE = timedelta(seconds=2)
 _UNLISTED = frozenset({"events", "componentstatuses", "bindings"})
 
 
-class Found(Struct, frozen=True):
+class OwnedObject(Struct, frozen=True):
     """Something of ours in a cluster."""
 
     kind: Kind
@@ -44,25 +44,25 @@ class Found(Struct, frozen=True):
         return f"{self.kind.name} {place}"
 
 
-class Remains(Struct, frozen=True):
+class Installation(Struct, frozen=True):
     """All that there is of ours, in the order in which it goes."""
 
-    workloads: tuple[Found, ...] = ()
+    workloads: tuple[OwnedObject, ...] = ()
     """First: whoever could bring the rest back."""
-    admission: tuple[Found, ...] = ()
+    admission: tuple[OwnedObject, ...] = ()
     """Then what could refuse the rest; it refuses nobody the going of workloads."""
-    owned: tuple[Found, ...] = ()
-    held: tuple[Found, ...] = ()
+    owned: tuple[OwnedObject, ...] = ()
+    held: tuple[OwnedObject, ...] = ()
     """What people made of our kinds and waits for us to let go."""
-    prepared: tuple[Found, ...] = ()
-    definitions: tuple[Found, ...] = ()
+    prepared: tuple[OwnedObject, ...] = ()
+    definitions: tuple[OwnedObject, ...] = ()
     objects: dict[str, int] = {}
     """How many objects of people's go with each definition."""
 
     def __bool__(self) -> bool:
         return any((self.admission, self.workloads, self.owned, self.prepared, self.definitions))
 
-    def steps(self) -> Iterator[tuple[str, tuple[Found, ...]]]:
+    def steps(self) -> Iterator[tuple[str, tuple[OwnedObject, ...]]]:
         """What is deleted, step by step, with a word for each."""
         yield "workloads", self.workloads
         yield "admission", self.admission
@@ -71,13 +71,13 @@ class Remains(Struct, frozen=True):
         yield "definitions of kinds", self.definitions
 
 
-async def remains_in(client: Client, *, definitions: bool) -> Remains:
+async def find_installation(client: Client, *, definitions: bool) -> Installation:
     """Look for everything of ours in a cluster."""
     await refresh(client)
     served = client.rest_mapper.served
     assert served is not None, "discovery has just answered"
-    kinds = _once(served.kinds)
-    ours = await _ours(client)
+    kinds = _one_version_each(served.kinds)
+    ours = await _our_definitions(client)
     labelled = await asyncio.gather(*(_labelled(client, kind, OWNER) for kind in kinds))
     owned = {one for found in labelled for one in found}
     parted = await asyncio.gather(*(_labelled(client, k, f"{PART_OF}=hanse") for k in kinds))
@@ -86,54 +86,58 @@ async def remains_in(client: Client, *, definitions: bool) -> Remains:
     made = await asyncio.gather(*(_listed(client, kind, "") for kind in own_kinds))
     admission = {one for one in owned | prepared if one.kind.group == ADMISSION}
     workloads = {one for one in prepared if one.kind.group == "apps"}
-    return Remains(
+    return Installation(
         admission=_sorted(admission),
         workloads=_sorted(workloads),
         owned=_sorted(owned - admission),
-        held=_sorted(one for found in made for pair in found if _waits(one := _found(*pair))),
+        held=_sorted(
+            one for found in made for pair in found if _has_our_finalizer(one := _found(*pair))
+        ),
         prepared=_sorted(prepared - admission - workloads),
         definitions=tuple(
-            Found(CustomResourceDefinition.kind, name) for name in sorted(ours) if definitions
+            OwnedObject(CustomResourceDefinition.kind, name) for name in sorted(ours) if definitions
         ),
         objects={k.definition: len(m) for k, m in zip(own_kinds, made, strict=True) if m},
     )
 
 
-async def remove(client: Client, found: Remains, tell: Callable[[str], None]) -> None:
-    """Delete it all, step by step, telling what it waits for; raises `Trouble` for what stays."""
+async def remove_installation(
+    client: Client, found: Installation, echo: Callable[[str], None]
+) -> None:
+    """Delete it all, step by step, telling what it waits for; raises `CommandFailed` for what stays."""
     for one in found.held:
-        await _let_go(client, one)
+        await _remove_finalizers(client, one)
     for _, several in found.steps():
         await asyncio.gather(*(_delete(client, one) for one in several))
-        await _gone(client, several, tell)
+        await _wait_until_gone(client, several, echo)
 
 
-def kubectl_for(found: Remains, context: str) -> Iterator[str]:
+def kubectl_commands(found: Installation, context: str) -> Iterator[str]:
     """The same by hand, for a cluster whose agent is dead or for those who look first."""
     begin = f"kubectl --context {context}"
     for one in found.held:
         place = f" -n {one.namespace}" if one.namespace else ""
         change = '{"metadata":{"finalizers":null}}'
-        yield f"{begin}{place} patch {_called(one.kind)} {one.name} --type merge -p '{change}'"
+        yield f"{begin}{place} patch {_resource_name(one.kind)} {one.name} --type merge -p '{change}'"
     for _, several in found.steps():
         places: dict[tuple[str, Kind], list[str]] = {}
         for one in several:
             places.setdefault((one.namespace, one.kind), []).append(one.name)
         for (namespace, kind), names in places.items():
             place = f" -n {namespace}" if namespace else ""
-            yield f"{begin}{place} delete {_called(kind)} {' '.join(names)} --ignore-not-found"
+            yield f"{begin}{place} delete {_resource_name(kind)} {' '.join(names)} --ignore-not-found"
 
 
-def _waits(one: Found) -> bool:
+def _has_our_finalizer(one: OwnedObject) -> bool:
     """Whether an object cannot go before we let it."""
     return any(finalizer.startswith(FINALIZERS) for finalizer in one.finalizers)
 
 
-def _called(kind: Kind) -> str:
+def _resource_name(kind: Kind) -> str:
     return f"{kind.plural}.{kind.group}" if kind.group else kind.plural
 
 
-def _once(kinds: Iterable[Kind]) -> list[Kind]:
+def _one_version_each(kinds: Iterable[Kind]) -> list[Kind]:
     """Each kind in one of its versions."""
     found: dict[tuple[str, str], Kind] = {}
     for kind in sorted(kinds):
@@ -142,7 +146,7 @@ def _once(kinds: Iterable[Kind]) -> list[Kind]:
     return list(found.values())
 
 
-async def _ours(client: Client) -> set[str]:
+async def _our_definitions(client: Client) -> set[str]:
     """The names of definitions that are ours; others' are left."""
     listed = await _listed(client, CustomResourceDefinition.kind, "")
     return {
@@ -152,7 +156,7 @@ async def _ours(client: Client) -> set[str]:
     }
 
 
-async def _labelled(client: Client, kind: Kind, labels: str) -> list[Found]:
+async def _labelled(client: Client, kind: Kind, labels: str) -> list[OwnedObject]:
     listed = await _listed(client, kind, labels)
     return [_found(kind, wire) for kind, wire in listed if labels != OWNER or _is_owned(wire)]
 
@@ -180,16 +184,18 @@ async def _listed(client: Client, kind: Kind, labels: str) -> list[tuple[Kind, W
     return [(kind, wire) for wire in told.get("items") or ()]
 
 
-def _found(kind: Kind, wire: Wire) -> Found:
+def _found(kind: Kind, wire: Wire) -> OwnedObject:
     meta = wire["metadata"]
-    return Found(kind, meta["name"], meta.get("namespace", ""), tuple(meta.get("finalizers") or ()))
+    return OwnedObject(
+        kind, meta["name"], meta.get("namespace", ""), tuple(meta.get("finalizers") or ())
+    )
 
 
-def _sorted(several: Iterable[Found]) -> tuple[Found, ...]:
+def _sorted(several: Iterable[OwnedObject]) -> tuple[OwnedObject, ...]:
     return tuple(sorted(several, key=lambda one: (one.kind, one.namespace, one.name)))
 
 
-async def _let_go(client: Client, one: Found) -> None:
+async def _remove_finalizers(client: Client, one: OwnedObject) -> None:
     kept = [f for f in one.finalizers if not f.startswith(FINALIZERS)]
     change: Wire = {"metadata": {"finalizers": kept or None}}
     try:
@@ -199,7 +205,7 @@ async def _let_go(client: Client, one: Found) -> None:
         return
 
 
-async def _delete(client: Client, one: Found) -> None:
+async def _delete(client: Client, one: OwnedObject) -> None:
     try:
         # A Deployment that is gone before its pods are would leave an agent that writes on.
         policy = "Foreground" if one.kind.group == "apps" else "Background"
@@ -208,7 +214,9 @@ async def _delete(client: Client, one: Found) -> None:
         return
 
 
-async def _gone(client: Client, several: tuple[Found, ...], tell: Callable[[str], None]) -> None:
+async def _wait_until_gone(
+    client: Client, several: tuple[OwnedObject, ...], echo: Callable[[str], None]
+) -> None:
     """Wait until nothing of it is there any more; what somebody writes again ends the wait."""
     left, told = list(several), False
     clock = asyncio.get_running_loop().time
@@ -216,26 +224,28 @@ async def _gone(client: Client, several: tuple[Found, ...], tell: Callable[[str]
     while left := [one for one in left if await _is_going(client, one)]:
         waited = clock() - began
         if waited > PATIENCE.total_seconds():
-            raise Trouble(f"{_several(left)} does not go; kubectl get -o yaml shows its finalizers")
+            raise CommandFailed(
+                f"{_several(left)} does not go; kubectl get -o yaml shows its finalizers"
+            )
         if waited > _SILENCE.total_seconds() and not told:
-            tell(f"waiting for {_several(left)} to go, {PATIENCE.seconds} s at most")
+            echo(f"waiting for {_several(left)} to go, {PATIENCE.seconds} s at most")
             told = True
         await asyncio.sleep(_LOOK_AGAIN.total_seconds())
 
 
-def _several(found: list[Found]) -> str:
+def _several(found: list[OwnedObject]) -> str:
     return f"{found[0]} (and {len(found) - 1} more)" if len(found) > 1 else str(found[0])
 
 
-async def _is_going(client: Client, one: Found) -> bool:
-    """Whether something deleted is still there; raises `Trouble` where it was made anew."""
+async def _is_going(client: Client, one: OwnedObject) -> bool:
+    """Whether something deleted is still there; raises `CommandFailed` where it was made anew."""
     try:
         answer = await client.send(Request("GET", resource_path(one.kind, one.namespace, one.name)))
     except NotFound:
         return False
     meta = msgspec.json.decode(answer.body)["metadata"]
     if not meta.get("deletionTimestamp"):
-        raise Trouble(
+        raise CommandFailed(
             f"{one} was deleted and at once written again: an agent is at work; stop it, or in a "
             "federation `hanse leave` first, and run this once more"
         )

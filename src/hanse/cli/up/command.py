@@ -103,7 +103,7 @@ def command(
     """
     began = time.monotonic()
     from hanse.cli.process import run_async, start_logging
-    from hanse.cli.up.session import Upping
+    from hanse.cli.up.session import UpSession
     from hanse.local.up.federation import FederationOptions
     from hanse.local.up.folder import Folder
 
@@ -112,8 +112,8 @@ def command(
         _members(clusters), engine, profile, sample, rules_for=_rules_for, federation=federation
     )
     place = Folder(folder or _DEFAULT_FOLDER, keep=folder is not None)
-    upping = Upping(wishes, place, script, began, dns_port, dashboard_port)
-    context.exit(run_async(upping.run, lasting=True))
+    session = UpSession(wishes, place, script, began, dns_port, dashboard_port)
+    context.exit(run_async(session.run, long_running=True))
 
 
 def _rules_for(cluster: str) -> "tuple[RbacRule, ...]":
@@ -124,11 +124,11 @@ def _rules_for(cluster: str) -> "tuple[RbacRule, ...]":
 
 
 def _members(clusters: str) -> "tuple[Member, ...]":
-    from hanse.cli.errors import Oops
+    from hanse.cli.errors import InputError
     from hanse.local.up.errors import InvalidClusterNames
     from hanse.local.up.topology import plan_members
 
     try:
         return plan_members([name.strip() for name in clusters.split(",")])
     except InvalidClusterNames as error:
-        raise Oops(f"--clusters: {error}") from None
+        raise InputError(f"--clusters: {error}") from None

@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 
 from hanse import app
-from hanse.cli.dashboard.backend import Window
-from hanse.cli.errors import Oops
+from hanse.cli.dashboard.backend import DashboardBackend
+from hanse.cli.errors import InputError
 from hanse.kube.transport import Transport
 from hanse.local.up.control import ControlRequest
 from hanse.local.up.errors import UpError
 from hanse.local.up.federation import LocalFederation
-from hanse.web.dashboard.auth import Entry
-from hanse.web.dashboard.server import Doors, Refusal, serving
+from hanse.web.dashboard.auth import Authenticator
+from hanse.web.dashboard.server import ActionRefused, PageActions, serving
 
 LOOPBACK = "127.0.0.1"
 
@@ -25,9 +25,9 @@ class LocalDashboard:
 
     def __init__(self, port: int) -> None:
         self._listener = _bound(port)
-        self._entry = Entry()
+        self._entry = Authenticator()
         self._whole: LocalFederation | None = None
-        self._window = Window(self._way_to, self._surroundings)
+        self._window = DashboardBackend(self._transport_for, self._surroundings)
 
     @property
     def address(self) -> str:
@@ -43,15 +43,15 @@ class LocalDashboard:
         """What a program shows to be let in."""
         return self._entry.token
 
-    def onto(self, agent: app.Agent) -> AbstractAsyncContextManager[None]:
+    def showing(self, agent: app.Agent) -> AbstractAsyncContextManager[None]:
         """Show what an agent sees for as long as it runs."""
-        return self._window.onto(agent)
+        return self._window.showing(agent)
 
     @asynccontextmanager
     async def running(self, whole: LocalFederation) -> AsyncIterator[None]:
         """Show the page until the block ends."""
         self._whole = whole
-        doors = Doors(self._window.resolve, self._window.plan, self._order)
+        doors = PageActions(self._window.resolve, self._window.plan, self._order)
         async with serving(self._window.live, self._entry, doors, self._listener):
             yield
 
@@ -62,18 +62,18 @@ class LocalDashboard:
     def _surroundings(self) -> Any:
         return self._whole.status() if self._whole is not None else None
 
-    def _way_to(self, cluster: str) -> Transport | None:
+    def _transport_for(self, cluster: str) -> Transport | None:
         known = self._whole is not None and cluster in self._whole.names
         return self._whole.transport_to(cluster) if self._whole is not None and known else None
 
-    async def _order(self, wish: Mapping[str, Any]) -> Any:
+    async def _order(self, query: Mapping[str, Any]) -> Any:
         assert self._whole is not None, "orders are taken while the federation runs"
         try:
-            return await self._whole.execute(msgspec.convert(wish, ControlRequest))
+            return await self._whole.execute(msgspec.convert(query, ControlRequest))
         except msgspec.ValidationError as error:
-            raise Refusal(f"that is no order: {error}") from None
+            raise ActionRefused(f"that is no order: {error}") from None
         except UpError as error:
-            raise Refusal(str(error)) from None
+            raise ActionRefused(str(error)) from None
 
 
 def _bound(port: int) -> socket.socket:
@@ -81,6 +81,6 @@ def _bound(port: int) -> socket.socket:
         return socket.create_server((LOOPBACK, port))
     except OSError as error:
         reason = error.strerror or str(error)
-        raise Oops(
+        raise InputError(
             f"--dashboard-port: cannot listen on {LOOPBACK}:{port} ({reason}); choose another"
         ) from None

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from hanse import app
-from hanse.cli.errors import Oops
+from hanse.cli.errors import InputError
 from hanse.dns.compiler import Compiler
 from hanse.dns.listeners import Listeners, bind_listeners
 from hanse.dns.server import DnsServer, ServedView, serving
@@ -19,16 +19,16 @@ from hanse.model.dns.zones import View, ZoneSource
 from hanse.model.kinds.networks import Network
 from hanse.model.snapshot import Change, ObjectChange, Watch
 
-NOBODY = "all"
+CLUSTERLESS_VIEW = "all"
 """The view of those who ask from no cluster, such as a person with `dig`."""
 
 LOOPBACK = "127.0.0.1"
 CLUSTER_DOMAIN = "cluster.local"
-MOST_NETWORKS = 50
+MAX_NETWORKS = 50
 """Of one cluster, whose names are answered here; each has sockets of its own."""
 
 
-class Names:
+class LocalDns:
     """One server whose views are told by the agents. Made by `naming`."""
 
     def __init__(
@@ -37,7 +37,7 @@ class Names:
         clusters = [member.name for member in members if member.runs_workloads]
         zones = (GLOBAL_ZONE,)
         views = [
-            View(NOBODY, global_zones=zones),
+            View(CLUSTERLESS_VIEW, global_zones=zones),
             *(View(name, local=name, global_zones=zones) for name in clusters),
         ]
         inside = {
@@ -50,7 +50,7 @@ class Names:
         self._sources |= {v.name: (NetworkZone(v, inside[v]),) for v in inside}
         views += inside
         self._compilers = {v.name: Compiler(v, self._sources[v.name]) for v in views}
-        self._listeners = {v.name: _bound(port if v.name == NOBODY else 0) for v in views}
+        self._listeners = {v.name: _bound(port if v.name == CLUSTERLESS_VIEW else 0) for v in views}
         self.addresses = {name: _at(one) for name, one in self._listeners.items()}
         """Where each view answers, as ADDRESS:PORT; networks that are made later come to it."""
         self._server: DnsServer | None = None
@@ -63,7 +63,7 @@ class Names:
         return (*(watch for source in zone_sources for watch in source.watches), *watches())
 
     @asynccontextmanager
-    async def told_by(self, agent: app.Agent) -> AsyncIterator[None]:
+    async def feeding_from(self, agent: app.Agent) -> AsyncIterator[None]:
         """Let an agent tell the views of its cluster; the first one's tells nobody's too."""
         assert self._server is not None, "views are told while the server runs"
         async with AsyncExitStack() as stack:
@@ -72,11 +72,11 @@ class Names:
                 await stack.enter_async_context(serving_names)
             group = await stack.enter_async_context(asyncio.TaskGroup())
             cluster = agent.settings.cluster
-            later = group.create_task(self._follow(agent), name=f"networks of {cluster}")
+            later = group.create_task(self._follow_networks(agent), name=f"networks of {cluster}")
             stack.callback(later.cancel)
             yield
 
-    async def _follow(self, agent: app.Agent) -> None:
+    async def _follow_networks(self, agent: app.Agent) -> None:
         """Answer for networks that are made while all this runs, until it is cancelled."""
         news = asyncio.Event()
         news.set()
@@ -91,21 +91,21 @@ class Names:
                 while True:
                     await news.wait()
                     news.clear()
-                    for compiler in await self._opened(agent):
+                    for compiler in await self._add_network_views(agent):
                         assert self._server is not None, "views are told while the server runs"
                         serving_names = agent.serving_names(compiler, self._server)
                         await stack.enter_async_context(serving_names)
         finally:
             agent.reconciler.event_handlers.remove(on_change)
 
-    async def _opened(self, agent: app.Agent) -> list[Compiler]:
+    async def _add_network_views(self, agent: app.Agent) -> list[Compiler]:
         """New views, one for each network of a cluster that has none yet."""
         assert self._server is not None, "views are told while the server runs"
         cluster, seen = agent.settings.cluster, agent.reconciler.snapshot()
         names = [parse_network_name(n.metadata.name) for n in seen.all(cluster, Network)]
         wanted = {f"{cluster}/{name}": name for name in sorted(names)}
         new = {view: name for view, name in wanted.items() if view not in self._sources}
-        room = max(0, MOST_NETWORKS - len(self._views_of(cluster)))
+        room = max(0, MAX_NETWORKS - len(self._views_of(cluster)))
         opened: list[ServedView] = []
         for title, name in list(new.items())[:room]:
             view = View(title, zone=CLUSTER_DOMAIN)
@@ -132,7 +132,7 @@ class Names:
     def _views_of(self, cluster: str) -> tuple[str, ...]:
         networks = tuple(name for name in self._sources if name.startswith(f"{cluster}/"))
         own = (cluster, *networks)
-        return (*own, NOBODY) if cluster == self._first else own
+        return (*own, CLUSTERLESS_VIEW) if cluster == self._first else own
 
 
 def _sources(view: View) -> tuple[ZoneSource, ...]:
@@ -151,6 +151,6 @@ def _bound(port: int) -> Listeners:
         return bind_listeners(LOOPBACK, port, workers=1)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise Oops(
+        raise InputError(
             f"--dns-port: cannot listen on {LOOPBACK}:{port} ({reason}); choose another"
         ) from None

@@ -17,11 +17,11 @@ import click
 from msgspec.structs import replace
 
 from hanse import app
-from hanse.cli.errors import INTERRUPTED, Oops, Trouble
-from hanse.cli.program_name import own_name
+from hanse.cli.errors import EXIT_INTERRUPTED, CommandFailed, InputError
+from hanse.cli.program_name import program_name
 from hanse.cli.tables import table
 from hanse.cli.up.dashboard import LocalDashboard
-from hanse.cli.up.dns import NOBODY, Names
+from hanse.cli.up.dns import CLUSTERLESS_VIEW, LocalDns
 from hanse.features.admission.options import AdmissionOptions
 from hanse.features.federated.options import FederatedOptions
 from hanse.features.gslb.options import GslbOptions
@@ -39,17 +39,17 @@ from hanse.local.up.topology import BROKER, Member
 from hanse.model.facts import ClusterState
 from hanse.runtime.readiness import not_ready_reason
 
-SCRIPT_PATIENCE = timedelta(seconds=3)
+SCRIPT_STOP_TIMEOUT = timedelta(seconds=3)
 """How long a script that was told to end may take for it."""
 
-AGENT_PATIENCE = timedelta(seconds=10)
+AGENT_START_TIMEOUT = timedelta(seconds=10)
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _KILLED = 128
 """A shell's status of what a signal ended is this plus the signal's number."""
 
 
-class Upping:
+class UpSession:
     """One run of `hanse up`."""
 
     def __init__(
@@ -75,7 +75,7 @@ class Upping:
     async def run(self) -> int:
         """Start, stay or run the script, and end everything; the exit status."""
         life = asyncio.create_task(self._live(), name="federation")
-        with self._heeding_signals(life):
+        with self._handling_signals(life):
             await asyncio.wait({life})
         if self._caught is not None:
             kept = f"; what the clusters held is in {self._folder.path}"
@@ -83,7 +83,7 @@ class Upping:
         if not life.cancelled():
             error = life.exception()
             if error is not None:
-                raise _for_a_person(error)
+                raise _user_error(error)
             return life.result()
         stayed = self._ready and self._script is None
         return 0 if stayed else _KILLED + (self._caught or signal.SIGINT)
@@ -94,7 +94,7 @@ class Upping:
 
     async def _live_with(self, page: LocalDashboard) -> int:
         networks = (NetworkName(SAMPLE_TENANT),) if self._wishes.sample else ()
-        names = Names(self._wishes.members, self._dns_port, networks)
+        names = LocalDns(self._wishes.members, self._dns_port, networks)
         wishes = replace(
             self._wishes, dns=names.addresses, dashboard=page.address, login_link=page.login_link
         )
@@ -106,10 +106,10 @@ class Upping:
         ):
             self._ready = True
             took = time.monotonic() - self._began
-            self._say(f"{_counted(self._wishes)} ready in {took:.1f} s")
+            self._say(f"{_cluster_count(self._wishes)} ready in {took:.1f} s")
             if self._script is not None:
-                return await self._run_script(self._script, names.addresses[NOBODY], page)
-            click.echo(self._what_is_where(whole.status(), page.login_link()))
+                return await self._run_script(self._script, names.addresses[CLUSTERLESS_VIEW], page)
+            click.echo(self._summary(whole.status(), page.login_link()))
             await asyncio.get_running_loop().create_future()  # until it is cancelled
             return 0
 
@@ -123,7 +123,7 @@ class Upping:
             "HANSE_DNS": dns,
             "HANSE_DASHBOARD": page.address,
             "HANSE_DASHBOARD_TOKEN": page.token,
-            "PATH": os.pathsep.join((os.environ.get("PATH", os.defpath), _own_programs())),
+            "PATH": os.pathsep.join((os.environ.get("PATH", os.defpath), _bin_folder())),
         }
         starting = asyncio.ensure_future(
             asyncio.create_subprocess_shell(script, env=environment, start_new_session=apart)
@@ -135,11 +135,11 @@ class Upping:
         finally:
             shell = await starting
             self._apart = shell.pid if apart else None
-            await _end(shell, everything=apart)
+            await _stop_script(shell, everything=apart)
         return status if status >= 0 else _KILLED - status
 
     @contextmanager
-    def _heeding_signals(self, life: "asyncio.Task[int]") -> Iterator[None]:
+    def _handling_signals(self, life: "asyncio.Task[int]") -> Iterator[None]:
         loop = asyncio.get_running_loop()
 
         def caught(which: signal.Signals) -> None:
@@ -165,12 +165,12 @@ class Upping:
         if self._apart is not None:
             with suppress(ProcessLookupError):
                 os.killpg(self._apart, signal.SIGKILL)
-        os._exit(INTERRUPTED)
+        os._exit(EXIT_INTERRUPTED)
 
     def _say(self, text: str) -> None:
         click.echo(text, err=True)
 
-    def _what_is_where(self, told: LocalFederationStatus, entrance: str) -> str:
+    def _summary(self, told: LocalFederationStatus, entrance: str) -> str:
         header = (
             *("CLUSTER", "ROLE", "API SERVER", "DNS", "SERVICES", "PODS", "NODES"),
             "LOAD BALANCERS",
@@ -191,7 +191,7 @@ class Upping:
         first, last = told.clusters[0].name, told.clusters[-2].name
         host, _, port = told.dns.partition(":")
         example = "web.shop" if self._wishes.sample else "NAME.NAMESPACE"
-        own = own_name()
+        own = program_name()
         kept = "kept from run to run" if self._folder.keep else "gone when this ends"
         lines = [
             "",
@@ -216,7 +216,7 @@ class Upping:
 
 @asynccontextmanager
 async def _run_agent(
-    names: Names,
+    names: LocalDns,
     page: LocalDashboard,
     member: Member,
     ways: Mapping[str, Transport],
@@ -242,34 +242,34 @@ async def _run_agent(
         new_transport=dial,
     )
     try:
-        async with page.onto(agent), agent.running(webhooks=listener), names.told_by(agent):
-            await _at_work(agent)
-            yield lambda: _seen_by(agent)
+        async with page.showing(agent), agent.running(webhooks=listener), names.feeding_from(agent):
+            await _wait_until_ready(agent)
+            yield lambda: _cluster_phases(agent)
     finally:
         await agent.close()
         for way in ways.values():
             await way.close()
 
 
-def _seen_by(agent: app.Agent) -> dict[str, str]:
+def _cluster_phases(agent: app.Agent) -> dict[str, str]:
     states = agent.reconciler.informers.facts.all(ClusterState)
     return {s.cluster: f"{s.phase}: {s.reason}" if s.reason else str(s.phase) for s in states}
 
 
-async def _at_work(agent: app.Agent) -> None:
+async def _wait_until_ready(agent: app.Agent) -> None:
     """Wait until an agent works and the others see it; one that cannot yet catches up later.
 
     What is spread over the fleet would pass by a cluster that does not show itself yet.
     """
     with suppress(TimeoutError):
-        async with asyncio.timeout(AGENT_PATIENCE.total_seconds()):
+        async with asyncio.timeout(AGENT_START_TIMEOUT.total_seconds()):
             while not agent.is_published or not_ready_reason(agent.reconciler):  # noqa: ASYNC110 - for us alone
                 await asyncio.sleep(0.01)
 
 
-async def _end(shell: asyncio.subprocess.Process, *, everything: bool) -> None:
+async def _stop_script(shell: asyncio.subprocess.Process, *, everything: bool) -> None:
     """End a script and, where it runs apart, all that it left behind."""
-    ways = ((signal.SIGTERM, SCRIPT_PATIENCE.total_seconds()), (signal.SIGKILL, None))
+    ways = ((signal.SIGTERM, SCRIPT_STOP_TIMEOUT.total_seconds()), (signal.SIGKILL, None))
     for sign, patience in ways:
         with suppress(ProcessLookupError):
             if everything:
@@ -282,22 +282,22 @@ async def _end(shell: asyncio.subprocess.Process, *, everything: bool) -> None:
                 return
 
 
-def _own_programs() -> str:
+def _bin_folder() -> str:
     """Where `hanse` is, which a script may want to call: not everybody activates an environment."""
     return str(Path(sys.executable).parent)
 
 
-def _counted(wishes: FederationOptions) -> str:
+def _cluster_count(wishes: FederationOptions) -> str:
     count = len(wishes.members) - 1
     return f"{count} cluster{'s' if count > 1 else ''} and the broker are"
 
 
-def _for_a_person(error: BaseException) -> BaseException:
+def _user_error(error: BaseException) -> BaseException:
     """What is foreseen as one line; a group of one is that one."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     if isinstance(error, UpError):
-        return Oops(str(error))
+        return InputError(str(error))
     if isinstance(error, RealClusterError | KubeError):
-        return Trouble(str(error))
+        return CommandFailed(str(error))
     return error

@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable
 
 COOKIE = "hanse_dashboard"
-GOOD_FOR = 600.0
+CODE_LIFETIME = 600.0
 """Seconds in which a code opens the door."""
-MOST_CODES = 16
+MAX_CODES = 16
 
 
-class Entry:
+class Authenticator:
     """The token of one dashboard, which no URL ever holds."""
 
     def __init__(self, token: str = "", now: Callable[[], float] = time.monotonic) -> None:
@@ -25,10 +25,10 @@ class Entry:
 
     def code(self) -> str:
         """A new code, good once and for some minutes; the oldest goes when there are too many."""
-        while len(self._codes) >= MOST_CODES:
+        while len(self._codes) >= MAX_CODES:
             del self._codes[next(iter(self._codes))]
         made = secrets.token_urlsafe(16)
-        self._codes[made] = self._now() + GOOD_FOR
+        self._codes[made] = self._now() + CODE_LIFETIME
         return made
 
     def redeem(self, code: str) -> bool:

@@ -7,8 +7,8 @@ from hanse.features.federated.records import BY_SERVICE, MemberRecord, read_reco
 from hanse.model.kinds.core import ConfigMap, Service
 from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Change, FactChange
-from hanse.web.dashboard.section import FeatureShown, PartShown
-from hanse.web.dashboard.snapshot import Sights
+from hanse.web.dashboard.section import ClusterPart, FeatureItem
+from hanse.web.dashboard.snapshot import MultiClusterSnapshot
 
 
 class Federated:
@@ -16,8 +16,10 @@ class Federated:
 
     name = "federated"
 
-    def keys(self, sights: Sights) -> Iterable[str]:
-        return {key for _, told in sights.everywhere(ConfigMap) for key in BY_SERVICE.values(told)}
+    def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
+        return {
+            key for _, told in snapshot.everywhere(ConfigMap) for key in BY_SERVICE.values(told)
+        }
 
     def keys_for(self, change: Change) -> Iterable[str]:
         if isinstance(change, FactChange):
@@ -30,15 +32,15 @@ class Federated:
             case _:
                 return ()
 
-    def show(self, key: str, sights: Sights) -> FeatureShown | None:
+    def render(self, key: str, snapshot: MultiClusterSnapshot) -> FeatureItem | None:
         namespace, _, name = key.partition("/")
-        records = list(_records(key, sights))
+        records = list(_records(key, snapshot))
         if not records:
             return None
-        standing = [c for c in sights.clusters if _stands(c, namespace, name, sights)]
+        standing = [c for c in snapshot.clusters if _stands(c, namespace, name, snapshot)]
         ready = sum(_ready(record) for record in records)
         ports = dict.fromkeys(f"{p.port}/{p.protocol}" for r in records for p in r.ports)
-        return FeatureShown(
+        return FeatureItem(
             namespace=namespace,
             name=name,
             state="good" if ready else "bad",
@@ -51,16 +53,16 @@ class Federated:
         )
 
 
-def _records(key: str, sights: Sights) -> Iterable[MemberRecord]:
-    for where in sights.clusters:
-        for told in sights.by(where, BY_SERVICE, key):
+def _records(key: str, snapshot: MultiClusterSnapshot) -> Iterable[MemberRecord]:
+    for where in snapshot.clusters:
+        for told in snapshot.by(where, BY_SERVICE, key):
             joined = read_record(told, where)
             if joined is not None:
                 yield joined.record
 
 
-def _stands(where: ClusterId, namespace: str, name: str, sights: Sights) -> bool:
-    found = sights.get(where, Service, name, namespace)
+def _stands(where: ClusterId, namespace: str, name: str, snapshot: MultiClusterSnapshot) -> bool:
+    found = snapshot.get(where, Service, name, namespace)
     return found is not None and FEDERATED in found.metadata.annotations
 
 
@@ -68,9 +70,9 @@ def _ready(record: MemberRecord) -> int:
     return sum(len(one.ready) for one in record.backends)
 
 
-def _part(record: MemberRecord) -> PartShown:
+def _part(record: MemberRecord) -> ClusterPart:
     ready = _ready(record)
-    return PartShown(
+    return ClusterPart(
         cluster=record.cluster,
         state="good" if ready else "bad",
         text=f"{record.kind} {record.namespace}/{record.name}: {ready} ready",

@@ -9,8 +9,8 @@ from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.naming import holder_cluster
 from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot
-from hanse.web.dashboard.section import Shown, State
-from hanse.web.dashboard.snapshot import Sights
+from hanse.web.dashboard.section import Item, State
+from hanse.web.dashboard.snapshot import MultiClusterSnapshot
 
 _STATES: dict[Phase, State] = {
     Phase.SYNCED: "good",
@@ -21,7 +21,7 @@ _STATES: dict[Phase, State] = {
 }
 
 
-class ClusterShown(Shown, frozen=True, kw_only=True):
+class ClusterItem(Item, frozen=True, kw_only=True):
     """One cluster: its place in the fleet, how it stands, and what it has."""
 
     name: ClusterId
@@ -38,7 +38,7 @@ class ClusterShown(Shown, frozen=True, kw_only=True):
     nodes: int = 0
 
 
-class LinkShown(Shown, frozen=True, kw_only=True):
+class LinkItem(Item, frozen=True, kw_only=True):
     """The way from one cluster's agent to another cluster."""
 
     source: ClusterId
@@ -55,8 +55,8 @@ class Clusters:
 
     name = "clusters"
 
-    def keys(self, sights: Sights) -> Iterable[str]:
-        return sights.clusters
+    def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
+        return snapshot.clusters
 
     def keys_for(self, change: Change) -> Iterable[str]:
         match change:
@@ -66,26 +66,26 @@ class Clusters:
                 counted = isinstance(after or before, ServiceExport | ServiceImport | Node)
                 return (where,) if counted and (before is None or after is None) else ()
 
-    def show(self, key: str, sights: Sights) -> ClusterShown | None:
-        seen = sights.of(key)
-        if seen is None or key not in sights.clusters:
+    def render(self, key: str, snapshot: MultiClusterSnapshot) -> ClusterItem | None:
+        seen = snapshot.of(key)
+        if seen is None or key not in snapshot.clusters:
             return None
         state = seen.fact(ClusterState, key)
         if state is None:
             return None
-        dead = _says_it_is_dead(key, sights)
-        return ClusterShown(
+        dead = _says_it_is_dead(key, snapshot)
+        return ClusterItem(
             name=key,
-            roles=_roles_of(key, sights),
-            agent=key in sights.seen,
+            roles=_roles_of(key, snapshot),
+            agent=key in snapshot.seen,
             state="bad" if dead else _STATES[state.phase],
             phase=state.phase,
             since=state.since,
             reason=state.reason or dead,
-            leader=_leader_of(key, sights),
-            exports=sum(1 for _ in sights.all(key, ServiceExport)),
-            imports=sum(1 for _ in sights.all(key, ServiceImport)),
-            nodes=sum(1 for _ in sights.all(key, Node)),
+            leader=_leader_of(key, snapshot),
+            exports=sum(1 for _ in snapshot.all(key, ServiceExport)),
+            imports=sum(1 for _ in snapshot.all(key, ServiceImport)),
+            nodes=sum(1 for _ in snapshot.all(key, Node)),
         )
 
 
@@ -94,25 +94,27 @@ class Links:
 
     name = "links"
 
-    def keys(self, sights: Sights) -> Iterable[str]:
-        return sights.clusters
+    def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
+        return snapshot.clusters
 
     def keys_for(self, change: Change) -> Iterable[str]:
         return _clusters_of(change)
 
-    def show(self, key: str, sights: Sights) -> tuple[LinkShown, ...] | None:
-        if key not in sights.clusters:
+    def render(self, key: str, snapshot: MultiClusterSnapshot) -> tuple[LinkItem, ...] | None:
+        if key not in snapshot.clusters:
             return None
-        found = (_link(source, key, seen) for source, seen in sights.seen.items() if source != key)
+        found = (
+            _link(source, key, seen) for source, seen in snapshot.seen.items() if source != key
+        )
         return tuple(link for link in found if link is not None) or None
 
 
-def _link(source: ClusterId, target: ClusterId, snapshot: Snapshot) -> LinkShown | None:
+def _link(source: ClusterId, target: ClusterId, snapshot: Snapshot) -> LinkItem | None:
     state = snapshot.fact(ClusterState, target)
     if state is None:
         return None
     leadership = snapshot.fact(Leadership, target)
-    return LinkShown(
+    return LinkItem(
         source=source,
         target=target,
         state=_STATES[state.phase],
@@ -137,10 +139,10 @@ def _clusters_of(change: Change) -> tuple[ClusterId, ...]:
             return ()
 
 
-def _roles_of(cluster: ClusterId, sights: Sights) -> tuple[str, ...]:
+def _roles_of(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> tuple[str, ...]:
     found = {
         role
-        for one in sights.seen.values()
+        for one in snapshot.seen.values()
         if (state := one.fact(ClusterState, cluster)) is not None
         for role in state.roles
         if role is not Role.LED
@@ -148,18 +150,18 @@ def _roles_of(cluster: ClusterId, sights: Sights) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _leader_of(cluster: ClusterId, sights: Sights) -> str:
-    known = [s.fact(Leadership, cluster) for s in sights.seen.values()]
+def _leader_of(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
+    known = [s.fact(Leadership, cluster) for s in snapshot.seen.values()]
     told = [one for one in known if one is not None]
     ours = next((one for one in told if one.ours), None)
     chosen = ours or max(told, key=lambda one: one.epoch, default=None)
     return "" if chosen is None else holder_cluster(chosen.holder)
 
 
-def _says_it_is_dead(cluster: ClusterId, sights: Sights) -> str:
+def _says_it_is_dead(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
     """Why everybody takes a cluster for dead, if they do: its sign of life on the broker ended."""
-    for broker in sights.having(Role.BROKER):
-        seen = sights.of(broker)
+    for broker in snapshot.clusters_with_role(Role.BROKER):
+        seen = snapshot.of(broker)
         for pulse in seen.facts(LeaseLiveness) if seen is not None else ():
             if (pulse.where, pulse.lease) == (broker, cluster) and not pulse.alive:
                 return f"its Lease on {broker} has run out"

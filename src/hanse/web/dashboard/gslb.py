@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from hanse.features.gslb.leadership import leader_term
 from hanse.model.kinds.globalservice import GlobalMember, GlobalService, MemberHealth
 from hanse.model.snapshot import Change, FactChange
-from hanse.web.dashboard.section import FeatureShown, PartShown
-from hanse.web.dashboard.snapshot import Sights
+from hanse.web.dashboard.section import ClusterPart, FeatureItem
+from hanse.web.dashboard.snapshot import MultiClusterSnapshot
 
 
 class Hosts:
@@ -14,17 +14,17 @@ class Hosts:
 
     name = "gslb"
 
-    def keys(self, sights: Sights) -> Iterable[str]:
-        return {_key(one) for _, one in sights.everywhere(GlobalService)}
+    def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
+        return {_key(one) for _, one in snapshot.everywhere(GlobalService)}
 
     def keys_for(self, change: Change) -> Iterable[str]:
         if isinstance(change, FactChange) or not isinstance(change.object, GlobalService):
             return ()
         return (_key(change.object),)
 
-    def show(self, key: str, sights: Sights) -> FeatureShown | None:
+    def render(self, key: str, snapshot: MultiClusterSnapshot) -> FeatureItem | None:
         namespace, _, name = key.partition("/")
-        found = ((w, sights.get(w, GlobalService, name, namespace)) for w in sights.clusters)
+        found = ((w, snapshot.get(w, GlobalService, name, namespace)) for w in snapshot.clusters)
         standing = [(where, service) for where, service in found if service is not None]
         if not standing:
             return None
@@ -32,7 +32,7 @@ class Hosts:
         health = {(h.cluster, h.address): h for h in service.status.members}
         up = [m for m in service.spec.members if _is_up(m, health)]
         serving = _serving(up)
-        return FeatureShown(
+        return FeatureItem(
             namespace=service.namespace,
             name=service.spec.host,
             state="bad" if not up else "good" if len(up) == len(service.spec.members) else "warn",
@@ -77,11 +77,11 @@ def _serving(up: Sequence[GlobalMember]) -> list[GlobalMember]:
     return [member for member in up if member.priority == highest]
 
 
-def _part(member: GlobalMember, serving: list[GlobalMember], health: Known) -> PartShown:
+def _part(member: GlobalMember, serving: list[GlobalMember], health: Known) -> ClusterPart:
     whole = sum(one.weight for one in serving)
     share = round(100 * member.weight / whole) if member in serving and whole else 0
     up = _is_up(member, health)
-    return PartShown(
+    return ClusterPart(
         cluster=member.cluster,
         state="good" if share else "idle" if up else "bad",
         text=f"{member.told}, weight {member.weight}, priority {member.priority}",

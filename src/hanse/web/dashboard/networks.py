@@ -11,8 +11,8 @@ from hanse.model.kinds.networking import NetworkPolicy
 from hanse.model.kinds.networks import Network, NetworkPeering
 from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Change, FactChange
-from hanse.web.dashboard.section import FeatureShown, PartShown, Shown, State
-from hanse.web.dashboard.snapshot import Sights
+from hanse.web.dashboard.section import ClusterPart, FeatureItem, Item, State
+from hanse.web.dashboard.snapshot import MultiClusterSnapshot
 
 NEARLY_FULL = 90
 """Of a hundred addresses: from there on a pool is worth a look."""
@@ -28,8 +28,8 @@ class Networks:
 
     name = "networks"
 
-    def keys(self, sights: Sights) -> Iterable[str]:
-        return {f"{where}/{one.name}" for where, one in sights.everywhere(Network)}
+    def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
+        return {f"{where}/{one.name}" for where, one in snapshot.everywhere(Network)}
 
     def keys_for(self, change: Change) -> Iterable[str]:
         if isinstance(change, FactChange):
@@ -43,17 +43,17 @@ class Networks:
             case _:
                 return ()
 
-    def show(self, key: str, sights: Sights) -> FeatureShown | None:
+    def render(self, key: str, snapshot: MultiClusterSnapshot) -> FeatureItem | None:
         where, _, name = key.partition("/")
-        network = sights.get(where, Network, name)
+        network = snapshot.get(where, Network, name)
         if network is None:
             return None
         spec, status = network.spec, network.status
-        services = sum(1 for _ in sights.by(where, SERVICES_BY_NETWORK, name))
-        pods = sum(1 for _ in sights.by(where, PODS_BY_NETWORK, name))
+        services = sum(1 for _ in snapshot.by(where, SERVICES_BY_NETWORK, name))
+        pods = sum(1 for _ in snapshot.by(where, PODS_BY_NETWORK, name))
         size = sum(usable_addresses(r) for cidr in spec.service.cidrs if (r := parse_range(cidr)))
         used = round(100 * services / size) if size else 0
-        return FeatureShown(
+        return FeatureItem(
             namespace=where,
             name=name,
             state=_STATES.get(status.phase, "warn"),
@@ -67,7 +67,7 @@ class Networks:
             ),
             parts=(
                 (
-                    PartShown(
+                    ClusterPart(
                         cluster=where,
                         state="warn" if used >= NEARLY_FULL else "good",
                         text="of its pool",
@@ -81,7 +81,7 @@ class Networks:
         )
 
 
-class MatrixShown(Shown, frozen=True, kw_only=True):
+class MatrixItem(Item, frozen=True, kw_only=True):
     """Who reaches whom in one cluster: a row for each network."""
 
     cluster: ClusterId
@@ -95,8 +95,8 @@ class Reach:
 
     name = "reach"
 
-    def keys(self, sights: Sights) -> Iterable[str]:
-        return sights.clusters
+    def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
+        return snapshot.clusters
 
     def keys_for(self, change: Change) -> Iterable[str]:
         concerned = (Network, NetworkPolicy, NetworkPeering, Namespace)
@@ -104,17 +104,17 @@ class Reach:
             return ()
         return (change.where,)
 
-    def show(self, key: str, sights: Sights) -> MatrixShown | None:
-        networks = sorted(one.name for one in sights.all(key, Network))
+    def render(self, key: str, snapshot: MultiClusterSnapshot) -> MatrixItem | None:
+        networks = sorted(one.name for one in snapshot.all(key, Network))
         if not networks:
             return None
         found = reachability_matrix(
-            sights.all(key, Namespace),
+            snapshot.all(key, Namespace),
             (),
-            list(sights.all(key, NetworkPolicy)),
+            list(snapshot.all(key, NetworkPolicy)),
             [parse_network_name(name) for name in networks[:MOST]],
         )
-        return MatrixShown(
+        return MatrixItem(
             cluster=key,
             names=found.names,
             rows=tuple(tuple(found.reach[a, b] for b in found.names) for a in found.names),

@@ -18,8 +18,8 @@ from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Key
 from hanse.model.snapshot import Change, FactChange
-from hanse.web.dashboard.section import FeatureShown, PartShown, State, worst
-from hanse.web.dashboard.snapshot import Sights
+from hanse.web.dashboard.section import ClusterPart, FeatureItem, State, worst
+from hanse.web.dashboard.snapshot import MultiClusterSnapshot
 
 _TOPICS = ("acnp", "anp")
 
@@ -29,20 +29,20 @@ class Policies:
 
     name = "policies"
 
-    def keys(self, sights: Sights) -> Iterable[str]:
-        return {key for _, told in sights.everywhere(ConfigMap) for key in _shown_as(told)}
+    def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
+        return {key for _, told in snapshot.everywhere(ConfigMap) for key in _shown_as(told)}
 
     def keys_for(self, change: Change) -> Iterable[str]:
         if isinstance(change, FactChange) or not isinstance(change.object, ConfigMap):
             return ()
         return _shown_as(change.object)
 
-    def show(self, key: str, sights: Sights) -> FeatureShown | None:
+    def render(self, key: str, snapshot: MultiClusterSnapshot) -> FeatureItem | None:
         policy = _policy_of(key)
         ledgers = {
             where: told
-            for where in sights.clusters
-            if (told := sights.get(where, ConfigMap, record_name(policy), SYSTEM)) is not None
+            for where in snapshot.clusters
+            if (told := snapshot.get(where, ConfigMap, record_name(policy), SYSTEM)) is not None
         }
         for seen in list_policies({where: (told,) for where, told in ledgers.items()}):
             return _shown(seen, ledgers)
@@ -62,9 +62,9 @@ def _policy_of(shown: str) -> Key:
     return Key(_TOPICS[0], name) if whole else Key(_TOPICS[1], name, namespace)
 
 
-def _shown(seen: PolicyView, ledgers: dict[ClusterId, ConfigMap]) -> FeatureShown:
+def _shown(seen: PolicyView, ledgers: dict[ClusterId, ConfigMap]) -> FeatureItem:
     parts = tuple(_part(where, one) for where, one in sorted(seen.members.items()))
-    return FeatureShown(
+    return FeatureItem(
         namespace=seen.namespace or "every namespace",
         name=seen.name,
         state="warn" if seen.overruled else worst(part.state for part in parts),
@@ -83,9 +83,9 @@ def _shown(seen: PolicyView, ledgers: dict[ClusterId, ConfigMap]) -> FeatureShow
     )
 
 
-def _part(where: ClusterId, one: MemberStatus) -> PartShown:
+def _part(where: ClusterId, one: MemberStatus) -> ClusterPart:
     state: State = "bad" if one.needs_attention else "good" if one.phase == "Applied" else "idle"
-    return PartShown(cluster=where, state=state, text=one.reason or one.phase)
+    return ClusterPart(cluster=where, state=state, text=one.reason or one.phase)
 
 
 def _versions(seen: PolicyView, ledgers: dict[ClusterId, ConfigMap]) -> tuple[tuple[str, str], ...]:

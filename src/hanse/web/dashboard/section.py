@@ -6,12 +6,12 @@ from typing import Any, Literal, Protocol
 from msgspec import Struct
 
 from hanse.model.snapshot import Change
-from hanse.web.dashboard.snapshot import Sights
+from hanse.web.dashboard.snapshot import MultiClusterSnapshot
 
 State = Literal["good", "warn", "bad", "idle"]
 
 
-class Shown(Struct, frozen=True, rename="camel", kw_only=True):
+class Item(Struct, frozen=True, rename="camel", kw_only=True):
     """One item of a section as the page gets it."""
 
 
@@ -21,7 +21,7 @@ class Section(Protocol):
     @property
     def name(self) -> str: ...
 
-    def keys(self, sights: Sights) -> Iterable[str]:
+    def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
         """Every key that has something to show now."""
         ...
 
@@ -29,12 +29,12 @@ class Section(Protocol):
         """The keys whose item a change may have changed."""
         ...
 
-    def show(self, key: str, sights: Sights) -> Any | None:
+    def render(self, key: str, snapshot: MultiClusterSnapshot) -> Any | None:
         """What is shown of a key; None where there is nothing any more."""
         ...
 
 
-class PartShown(Shown, frozen=True, kw_only=True):
+class ClusterPart(Item, frozen=True, kw_only=True):
     """One cluster's part of something, in a few words."""
 
     cluster: str
@@ -44,7 +44,7 @@ class PartShown(Shown, frozen=True, kw_only=True):
     """Its percentage of what is shared out, where anything is."""
 
 
-class FeatureShown(Shown, frozen=True, kw_only=True):
+class FeatureItem(Item, frozen=True, kw_only=True):
     """Something that spans clusters: how it stands as a whole, and in each of them."""
 
     namespace: str
@@ -53,7 +53,7 @@ class FeatureShown(Shown, frozen=True, kw_only=True):
     told: str
     """How it stands, in a word or two."""
     facts: tuple[tuple[str, str], ...] = ()
-    parts: tuple[PartShown, ...] = ()
+    parts: tuple[ClusterPart, ...] = ()
     problems: tuple[str, ...] = ()
     versions: tuple[tuple[str, str], ...] = ()
     """What is said in one place and otherwise in another, each with who says it."""

@@ -11,8 +11,8 @@ import msgspec
 from aiohttp import web
 from msgspec import Struct
 
-from hanse.web.dashboard.auth import COOKIE, Entry
-from hanse.web.dashboard.live import Live
+from hanse.web.dashboard.auth import COOKIE, Authenticator
+from hanse.web.dashboard.updates import LiveUpdates
 
 log = logging.getLogger(__name__)
 
@@ -35,11 +35,11 @@ _HEADERS = {
 Ask = Callable[[Mapping[str, Any]], Awaitable[Any]]
 
 
-class Refusal(Exception):
+class ActionRefused(Exception):
     """What was asked or ordered cannot be had; the text is for the person who did."""
 
 
-class Doors(Struct, frozen=True):
+class PageActions(Struct, frozen=True):
     """What the page may do beside looking; what is not there is not offered."""
 
     resolve: Ask | None = None
@@ -47,36 +47,40 @@ class Doors(Struct, frozen=True):
     order: Ask | None = None
 
     @property
-    def offered(self) -> dict[str, Ask]:
+    def available(self) -> dict[str, Ask]:
         all_ = {"resolve": self.resolve, "plan": self.plan, "order": self.order}
         return {name: ask for name, ask in all_.items() if ask is not None}
 
 
 @asynccontextmanager
 async def serving(
-    live: Live, entry: Entry, doors: Doors, listener: socket.socket, hosts: tuple[str, ...] = ()
+    updates: LiveUpdates,
+    auth: Authenticator,
+    actions: PageActions,
+    listener: socket.socket,
+    hosts: tuple[str, ...] = (),
 ) -> AsyncIterator[None]:
     """Show the page on a socket until the block ends, under the names of hosts that are ours."""
     port = listener.getsockname()[1]
     names = {f"{host}:{port}" for host in ("127.0.0.1", "localhost", "[::1]")}
     app = web.Application(
-        client_max_size=LARGEST_BODY, middlewares=[_guarded(entry, names | set(hosts))]
+        client_max_size=LARGEST_BODY, middlewares=[_guard_middleware(auth, names | set(hosts))]
     )
-    site = _Site(live, entry, doors)
+    site = _Routes(updates, auth, actions)
     app.router.add_get("/", site.page)
     app.router.add_get("/page/{file}", site.file)
     app.router.add_get("/enter/{code}", site.enter)
     app.router.add_post("/api/enter", site.log_in)
     app.router.add_get("/api/may", site.may)
-    app.router.add_get("/api/board", site.board)
+    app.router.add_get("/api/board", site.items)
     app.router.add_get("/api/events", site.events)
-    for name, ask in doors.offered.items():
-        app.router.add_post(f"/api/{name}", _asking(ask))
+    for name, ask in actions.available.items():
+        app.router.add_post(f"/api/{name}", _action_handler(ask))
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
     await runner.setup()
     try:
         await web.SockSite(runner, listener).start()
-        async with live.running():
+        async with updates.running():
             yield
     finally:
         await runner.cleanup()
@@ -85,7 +89,7 @@ async def serving(
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def _guarded(entry: Entry, hosts: set[str]) -> Any:
+def _guard_middleware(auth: Authenticator, hosts: set[str]) -> Any:
     """Refuse strange hosts (rebound names) and other sites' pages; data only to those who may."""
 
     @web.middleware
@@ -97,7 +101,7 @@ def _guarded(entry: Entry, hosts: set[str]) -> Any:
         if origin is not None and origin.partition("://")[2] != request.host:
             return web.Response(status=403, text="only the dashboard's own page may ask\n")
         needs_token = request.path.startswith("/api/") and request.path != "/api/enter"
-        if needs_token and not _may_look(request, entry):
+        if needs_token and not _is_authorized(request, auth):
             return web.Response(status=401, text="the dashboard's token is missing or wrong\n")
         answered = await handler(request)
         if not answered.prepared:
@@ -107,18 +111,18 @@ def _guarded(entry: Entry, hosts: set[str]) -> Any:
     return guard
 
 
-def _may_look(request: web.Request, entry: Entry) -> bool:
+def _is_authorized(request: web.Request, auth: Authenticator) -> bool:
     kind, _, token = request.headers.get("Authorization", "").partition(" ")
-    if kind.lower() == "bearer" and entry.knows(token.strip()):
+    if kind.lower() == "bearer" and auth.knows(token.strip()):
         return True
     cookie = request.cookies.get(COOKIE, "")
-    if not entry.knows(cookie):
+    if not auth.knows(cookie):
         return False
     # A cookie goes along by itself: what changes something must come from our own page.
     return request.method == "GET" or "X-Hanse" in request.headers
 
 
-def _asking(ask: Ask) -> Answer:
+def _action_handler(ask: Ask) -> Answer:
     async def answer(request: web.Request) -> web.Response:
         try:
             wish = msgspec.json.decode(await request.read(), type=dict[str, Any])
@@ -127,41 +131,41 @@ def _asking(ask: Ask) -> Answer:
             return web.json_response(
                 {"refused": f"that is not what is expected: {error}"}, status=400
             )
-        except Refusal as refusal:
+        except ActionRefused as refusal:
             return web.json_response({"refused": str(refusal)}, status=422)
         return web.Response(body=msgspec.json.encode(told), content_type="application/json")
 
     return answer
 
 
-class _Site:
-    def __init__(self, live: Live, entry: Entry, doors: Doors) -> None:
-        self._live = live
-        self._entry = entry
-        self._offered = sorted(doors.offered)
+class _Routes:
+    def __init__(self, updates: LiveUpdates, auth: Authenticator, actions: PageActions) -> None:
+        self._updates = updates
+        self._auth = auth
+        self._available = sorted(actions.available)
         page = files("hanse.web.dashboard") / "page"
         self._files = {one.name: one.read_bytes() for one in page.iterdir() if one.is_file()}
 
     async def page(self, _: web.Request) -> web.Response:
-        return self._sent("index.html")
+        return self._send_file("index.html")
 
     async def file(self, request: web.Request) -> web.Response:
         name = request.match_info["file"]
         if name not in self._files:
             return web.Response(status=404, text="there is no such file\n")
-        return self._sent(name)
+        return self._send_file(name)
 
-    def _sent(self, name: str) -> web.Response:
+    def _send_file(self, name: str) -> web.Response:
         content_type = _TYPES.get(name.rpartition(".")[2], "application/octet-stream")
         charset = None if content_type.startswith("image") else "utf-8"
         return web.Response(body=self._files[name], content_type=content_type, charset=charset)
 
     async def enter(self, request: web.Request) -> web.Response:
         """Exchange a code for the cookie; the token itself is never in a URL."""
-        if not self._entry.redeem(request.match_info["code"]):
+        if not self._auth.redeem(request.match_info["code"]):
             return web.Response(status=303, headers={"Location": "/#/spent"})
         answer = web.Response(status=303, headers={"Location": "/"})
-        self._let_in(answer)
+        self._set_cookie(answer)
         return answer
 
     async def log_in(self, request: web.Request) -> web.Response:
@@ -169,22 +173,22 @@ class _Site:
             token = msgspec.json.decode(await request.read(), type=dict[str, str]).get("token", "")
         except msgspec.DecodeError:
             token = ""
-        if not self._entry.knows(token.strip()):
+        if not self._auth.knows(token.strip()):
             return web.json_response({"refused": "that is not the dashboard's token"}, status=401)
         answer = web.json_response({})
-        self._let_in(answer)
+        self._set_cookie(answer)
         return answer
 
-    def _let_in(self, answer: web.Response) -> None:
-        answer.set_cookie(COOKIE, self._entry.token, httponly=True, samesite="Strict", path="/")
+    def _set_cookie(self, answer: web.Response) -> None:
+        answer.set_cookie(COOKIE, self._auth.token, httponly=True, samesite="Strict", path="/")
 
     async def may(self, _: web.Request) -> web.Response:
         """What the page can ask for, to those who may look at all."""
-        return web.json_response({"may": self._offered})
+        return web.json_response({"may": self._available})
 
-    async def board(self, _: web.Request) -> web.Response:
+    async def items(self, _: web.Request) -> web.Response:
         """Everything at once, for those who do not stay."""
-        body = msgspec.json.encode({"may": self._offered, **await self._live.everything()})
+        body = msgspec.json.encode({"may": self._available, **await self._updates.full_state()})
         return web.Response(body=body, content_type="application/json")
 
     async def events(self, request: web.Request) -> web.StreamResponse:
@@ -192,13 +196,13 @@ class _Site:
         answer = web.StreamResponse(
             headers={**_HEADERS, "Content-Type": "text/event-stream; charset=utf-8"}
         )
-        with self._live.watched() as watcher:
-            if watcher is None:
+        with self._updates.subscribed() as subscriber:
+            if subscriber is None:
                 return web.Response(status=503, text="too many look already; close some pages\n")
             await answer.prepare(request)
-            await answer.write(_event("hello", msgspec.json.encode({"may": self._offered})))
+            await answer.write(_event("hello", msgspec.json.encode({"may": self._available})))
             try:
-                async for news in watcher:
+                async for news in subscriber:
                     await answer.write(_event("news", news))
             except ConnectionError:
                 log.debug("a page was closed")

@@ -15,11 +15,11 @@ from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.objects import ClusterId, Object
 from hanse.model.snapshot import Change, FactChange
-from hanse.web.dashboard.section import Shown, State
-from hanse.web.dashboard.snapshot import Sights
+from hanse.web.dashboard.section import Item, State
+from hanse.web.dashboard.snapshot import MultiClusterSnapshot
 
 
-class ExporterShown(Shown, frozen=True, kw_only=True):
+class ServiceExporter(Item, frozen=True, kw_only=True):
     """One cluster's part of a service."""
 
     cluster: ClusterId
@@ -29,7 +29,7 @@ class ExporterShown(Shown, frozen=True, kw_only=True):
     priority: str = ""
 
 
-class ProblemShown(Shown, frozen=True, kw_only=True):
+class ServiceProblem(Item, frozen=True, kw_only=True):
     """What one cluster says is wrong."""
 
     cluster: ClusterId
@@ -37,7 +37,7 @@ class ProblemShown(Shown, frozen=True, kw_only=True):
     message: str
 
 
-class ServiceShown(Shown, frozen=True, kw_only=True):
+class ServiceItem(Item, frozen=True, kw_only=True):
     """One service of the cluster set."""
 
     namespace: str
@@ -46,9 +46,9 @@ class ServiceShown(Shown, frozen=True, kw_only=True):
     state: State
     ports: tuple[str, ...]
     addresses: dict[ClusterId, tuple[str, ...]]
-    exporters: tuple[ExporterShown, ...]
+    exporters: tuple[ServiceExporter, ...]
     importers: tuple[ClusterId, ...]
-    problems: tuple[ProblemShown, ...]
+    problems: tuple[ServiceProblem, ...]
 
 
 class Services:
@@ -56,12 +56,12 @@ class Services:
 
     name = "services"
 
-    def keys(self, sights: Sights) -> Iterable[str]:
+    def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
         return {
             f"{obj.namespace}/{obj.name}"
-            for where in sights.members
+            for where in snapshot.members
             for kind in (ServiceExport, ServiceImport)
-            for obj in sights.all(where, kind)
+            for obj in snapshot.all(where, kind)
         }
 
     def keys_for(self, change: Change) -> Iterable[str]:
@@ -69,13 +69,13 @@ class Services:
             return ()
         return _service_of(change.object)
 
-    def show(self, key: str, sights: Sights) -> ServiceShown | None:
+    def render(self, key: str, snapshot: MultiClusterSnapshot) -> ServiceItem | None:
         namespace, _, name = key.partition("/")
-        held = [_held(where, namespace, name, sights) for where in sights.members]
+        held = [_held(where, namespace, name, snapshot) for where in snapshot.members]
         if not any(one.exports or one.imports for one in held):
             return None
         seen = service_view(namespace, name, held)
-        return ServiceShown(
+        return ServiceItem(
             namespace=namespace,
             name=name,
             type=seen.type,
@@ -89,7 +89,7 @@ class Services:
             exporters=_exporters(seen, held),
             importers=seen.importers,
             problems=tuple(
-                ProblemShown(cluster=p.cluster, reason=p.reason, message=p.message)
+                ServiceProblem(cluster=p.cluster, reason=p.reason, message=p.message)
                 for p in seen.problems
             ),
         )
@@ -107,25 +107,27 @@ def _service_of(obj: Object) -> tuple[str, ...]:
             return ()
 
 
-def _held(where: ClusterId, namespace: str, name: str, sights: Sights) -> ClusterServices:
-    exported = sights.get(where, ServiceExport, name, namespace)
-    imported = sights.get(where, ServiceImport, name, namespace)
+def _held(
+    where: ClusterId, namespace: str, name: str, snapshot: MultiClusterSnapshot
+) -> ClusterServices:
+    exported = snapshot.get(where, ServiceExport, name, namespace)
+    imported = snapshot.get(where, ServiceImport, name, namespace)
     return ClusterServices(
         where,
         () if exported is None else (exported,),
         () if imported is None else (imported,),
-        tuple(sights.by(where, IMPORTED, f"{namespace}/{name}")),
+        tuple(snapshot.by(where, IMPORTED, f"{namespace}/{name}")),
     )
 
 
-def _exporters(seen: ServiceView, held: list[ClusterServices]) -> tuple[ExporterShown, ...]:
+def _exporters(seen: ServiceView, held: list[ClusterServices]) -> tuple[ServiceExporter, ...]:
     shares = _shares(held)
     shown = []
     for cluster in sorted({*seen.exporters, *seen.endpoints}):
         count = seen.endpoints.get(cluster)
         weight, priority = shares.get(cluster, ("", ""))
         shown.append(
-            ExporterShown(
+            ServiceExporter(
                 cluster=cluster,
                 ready=count.ready if count is not None else 0,
                 all=count.all if count is not None else 0,

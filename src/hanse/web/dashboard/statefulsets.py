@@ -10,8 +10,8 @@ from hanse.model.kinds.stateful import (
     newer_schema_message,
 )
 from hanse.model.snapshot import Change, FactChange
-from hanse.web.dashboard.section import FeatureShown, PartShown, worst
-from hanse.web.dashboard.snapshot import Sights
+from hanse.web.dashboard.section import ClusterPart, FeatureItem, worst
+from hanse.web.dashboard.snapshot import MultiClusterSnapshot
 
 
 class StatefulSets:
@@ -19,11 +19,11 @@ class StatefulSets:
 
     name = "statefulsets"
 
-    def keys(self, sights: Sights) -> Iterable[str]:
+    def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
         return {
             f"{one.namespace}/{one.name}"
-            for door in sights.having(Role.BROKER)
-            for one in sights.all(door, StatefulSetShares)
+            for door in snapshot.clusters_with_role(Role.BROKER)
+            for one in snapshot.all(door, StatefulSetShares)
         }
 
     def keys_for(self, change: Change) -> Iterable[str]:
@@ -37,20 +37,20 @@ class StatefulSets:
             case _:
                 return ()
 
-    def show(self, key: str, sights: Sights) -> FeatureShown | None:
+    def render(self, key: str, snapshot: MultiClusterSnapshot) -> FeatureItem | None:
         namespace, _, name = key.partition("/")
-        for door in sights.having(Role.BROKER):
-            shares = sights.get(door, StatefulSetShares, name, namespace)
+        for door in snapshot.clusters_with_role(Role.BROKER):
+            shares = snapshot.get(door, StatefulSetShares, name, namespace)
             if shares is not None:
-                told = [p.spec for p in sights.all(door, StatefulSetPart)]
+                told = [p.spec for p in snapshot.all(door, StatefulSetPart)]
                 own = {p.cluster: p for p in told if (p.namespace, p.name) == (namespace, name)}
                 return _shown(shares, own)
         return None
 
 
-def _unread(shares: StatefulSetShares) -> FeatureShown:
+def _unlisted(shares: StatefulSetShares) -> FeatureItem:
     """A set of which we cannot read more than that it is there."""
-    return FeatureShown(
+    return FeatureItem(
         namespace=shares.namespace,
         name=shares.name,
         state="bad",
@@ -59,9 +59,9 @@ def _unread(shares: StatefulSetShares) -> FeatureShown:
     )
 
 
-def _shown(shares: StatefulSetShares, told: dict[str, StatefulSetPartSpec]) -> FeatureShown:
+def _shown(shares: StatefulSetShares, told: dict[str, StatefulSetPartSpec]) -> FeatureItem:
     if shares.spec.newer:
-        return _unread(shares)
+        return _unlisted(shares)
     unread = {c: p for c, p in told.items() if p.newer}
     told = {c: p for c, p in told.items() if not p.newer}
     wanted = sum(share.replicas for share in shares.spec.shares)
@@ -70,7 +70,7 @@ def _shown(shares: StatefulSetShares, told: dict[str, StatefulSetPartSpec]) -> F
         _part(share.name, share.replicas, wanted, told.get(share.name))
         for share in shares.spec.shares
     )
-    return FeatureShown(
+    return FeatureItem(
         namespace=shares.namespace,
         name=shares.name,
         state=worst(part.state for part in parts) if wanted else "idle",
@@ -95,9 +95,11 @@ def _shown(shares: StatefulSetShares, told: dict[str, StatefulSetPartSpec]) -> F
     )
 
 
-def _part(cluster: str, replicas: int, wanted: int, told: StatefulSetPartSpec | None) -> PartShown:
+def _part(
+    cluster: str, replicas: int, wanted: int, told: StatefulSetPartSpec | None
+) -> ClusterPart:
     ready = told.ready if told is not None else 0
-    return PartShown(
+    return ClusterPart(
         cluster=cluster,
         state="good" if ready == replicas else "warn" if ready else "bad",
         text=f"{ready}/{replicas}",

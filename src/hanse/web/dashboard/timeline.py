@@ -14,29 +14,29 @@ from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.naming import holder_cluster
 from hanse.model.objects import ClusterId, Kind, Object, ObjectRef, object_ref
 from hanse.model.snapshot import Change, FactChange, ObjectChange
-from hanse.web.dashboard.section import Shown, State
+from hanse.web.dashboard.section import Item, State
 
-What = Literal["created", "changed", "deleted", "told", "event", "fleet"]
+EntryKind = Literal["created", "changed", "deleted", "told", "event", "fleet"]
 
-KEPT = 500
+MAX_ENTRIES = 500
 """How many happenings are remembered."""
 
-SAME = timedelta(seconds=5)
+DUPLICATE_WINDOW = timedelta(seconds=5)
 """Within which a condition and an Event that say the same of an object are told once."""
 
-_QUIET = (Lease, Node, Secret, Pod, ConfigMap)
+_IGNORED_KINDS = (Lease, Node, Secret, Pod, ConfigMap)
 """Kinds whose changes are too many to tell, or nobody's business."""
 
-_MARKS = ("hanse.dev/", "services.hanse.dev/")
+_OWN_PREFIXES = ("hanse.dev/", "services.hanse.dev/")
 
 
-class Happening(Shown, frozen=True, kw_only=True):
+class TimelineEntry(Item, frozen=True, kw_only=True):
     """One thing that happened, to what, and where: by the name that people give the cluster."""
 
     number: int
     at: datetime
     where: ClusterId
-    what: What
+    what: EntryKind
     state: State
     kind: str = ""
     namespace: str = ""
@@ -50,9 +50,11 @@ class Timeline:
     def __init__(self, began: datetime) -> None:
         self._began = began
         self._number = 0
-        self.kept: deque[Happening] = deque(maxlen=KEPT)
+        self.kept: deque[TimelineEntry] = deque(maxlen=MAX_ENTRIES)
 
-    def on_change(self, agent: ClusterId, change: Change, now: datetime) -> tuple[Happening, ...]:
+    def on_change(
+        self, agent: ClusterId, change: Change, now: datetime
+    ) -> tuple[TimelineEntry, ...]:
         """Take in a change; what it is told as, which may be nothing."""
         match change:
             case ObjectChange(where, before, after):
@@ -62,7 +64,7 @@ class Timeline:
         happened = []
         for where, what, state, about, text in told:
             purpose, _, cluster = where.rpartition("/")
-            one = Happening(
+            one = TimelineEntry(
                 number=self._number + 1,
                 at=now,
                 where=cluster,
@@ -73,20 +75,22 @@ class Timeline:
                 name=about.name if about is not None else "",
                 text=f"{text} (for {purpose})" if purpose and what == "fleet" else text,
             )
-            if not self._is_told(one):
+            if not self._is_duplicate(one):
                 self._number += 1
                 self.kept.append(one)
                 happened.append(one)
         return tuple(happened)
 
-    def _is_told(self, one: Happening) -> bool:
+    def _is_duplicate(self, one: TimelineEntry) -> bool:
         """Whether a condition has just said what an Event says, or the other way round."""
         other = {"told": "event", "event": "told"}.get(one.what)
         said = one.text.partition(": ")[2]
         if other is None or not said:
             return False
         words = (other, one.where, one.kind, one.namespace, one.name, said)
-        for past in takewhile(lambda past: one.at - past.at <= SAME, reversed(self.kept)):
+        for past in takewhile(
+            lambda past: one.at - past.at <= DUPLICATE_WINDOW, reversed(self.kept)
+        ):
             place = (past.what, past.where, past.kind, past.namespace, past.name)
             if (*place, past.text.partition(": ")[2]) == words:
                 return True
@@ -94,9 +98,9 @@ class Timeline:
 
     def _object(
         self, where: ClusterId, before: Object | None, after: Object | None
-    ) -> Iterator["_Told"]:
+    ) -> Iterator["_Draft"]:
         known = after if after is not None else before
-        if known is None or isinstance(known, _QUIET):
+        if known is None or isinstance(known, _IGNORED_KINDS):
             return
         about = object_ref(known)
         if isinstance(after, Event):
@@ -110,15 +114,15 @@ class Timeline:
         else:
             told = list(_transitions(before, after))
             for one in told:
-                yield where, "told", _mood(one), about, _words(one)
+                yield where, "told", _condition_state(one), about, _words(one)
             if not told and (text := _difference(before, after)) is not None:
                 yield where, "changed", "idle", about, text
 
 
-_Told = tuple[ClusterId, What, State, ObjectRef | None, str]
+_Draft = tuple[ClusterId, EntryKind, State, ObjectRef | None, str]
 
 
-def _event(where: ClusterId, event: Event) -> _Told:
+def _event(where: ClusterId, event: Event) -> _Draft:
     """An Event as a word about its object."""
     regards = event.involved_object
     kind = Kind("", "", regards.kind, "")
@@ -127,7 +131,7 @@ def _event(where: ClusterId, event: Event) -> _Told:
     return where, "event", state, about, f"{event.reason}: {event.message}"
 
 
-def _fact(agent: ClusterId, change: FactChange) -> Iterator[_Told]:
+def _fact(agent: ClusterId, change: FactChange) -> Iterator[_Draft]:
     before, after = change.before, change.after
     match after:
         case ClusterState(cluster, phase=phase, reason=reason):
@@ -168,7 +172,7 @@ def _words(told: Condition) -> str:
     return f"{text}: {told.message}" if told.message else text
 
 
-def _mood(told: Condition) -> State:
+def _condition_state(told: Condition) -> State:
     bad = "True" if told.type in ("Conflict", "Paused", "Degraded") else "False"
     return "warn" if told.status == bad else "good"
 
@@ -184,12 +188,12 @@ def _difference(before: Object, after: Object) -> str | None:
         if getattr(before, name, None) != getattr(after, name, None)
     ]
     old, new = before.metadata, after.metadata
-    changed += ["labels"] if _people_s(old.labels) != _people_s(new.labels) else []
-    changed += ["annotations"] if _people_s(old.annotations) != _people_s(new.annotations) else []
+    changed += ["labels"] if _user_set(old.labels) != _user_set(new.labels) else []
+    changed += ["annotations"] if _user_set(old.annotations) != _user_set(new.annotations) else []
     if after.metadata.deletion_timestamp and not before.metadata.deletion_timestamp:
         changed.append("it is being deleted")
     return ", ".join(changed) or None
 
 
-def _people_s(marks: dict[str, str]) -> dict[str, str]:
-    return {name: value for name, value in marks.items() if not name.startswith(_MARKS)}
+def _user_set(marks: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in marks.items() if not name.startswith(_OWN_PREFIXES)}

@@ -39,28 +39,28 @@ class _Envelope(Struct, frozen=True, rename="camel"):
     kind: str = ""
 
 
-class Asked(Struct, frozen=True):
+class AdmissionRequest(Struct, frozen=True):
     """A review, and the uid by which it is answered."""
 
     uid: str
     review: AdmissionRequest
 
 
-class NotAReview(ValueError):
+class InvalidReview(ValueError):
     """The body is not an AdmissionReview of version v1."""
 
 
 _decoder = msgspec.json.Decoder(_Envelope)
 
 
-def asked(body: bytes) -> Asked:
+def parse_request(body: bytes) -> AdmissionRequest:
     """The review in a request's body."""
     try:
         envelope = _decoder.decode(body)
     except msgspec.DecodeError as error:
-        raise NotAReview(f"not an AdmissionReview: {error}") from None
+        raise InvalidReview(f"not an AdmissionReview: {error}") from None
     if (envelope.api_version, envelope.kind) != ("admission.k8s.io/v1", "AdmissionReview"):
-        raise NotAReview("only AdmissionReview of admission.k8s.io/v1 is understood")
+        raise InvalidReview("only AdmissionReview of admission.k8s.io/v1 is understood")
     request = envelope.request
     review = AdmissionRequest(
         operation=request.operation,
@@ -77,10 +77,10 @@ def asked(body: bytes) -> Asked:
         subresource=request.sub_resource,
         uid=request.uid,
     )
-    return Asked(request.uid, review)
+    return AdmissionRequest(request.uid, review)
 
 
-def answer(question: Asked, verdict: Allow | Deny) -> bytes:
+def answer(question: AdmissionRequest, verdict: Allow | Deny) -> bytes:
     """The AdmissionReview that carries a verdict back."""
     response: Wire = {"uid": question.uid}
     match verdict:

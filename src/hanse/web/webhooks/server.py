@@ -13,27 +13,27 @@ from aiohttp import web
 from hanse.model.admission import AdmissionHook, AdmissionRequest, Allow, Deny, NeedsAnswer
 from hanse.model.plan import Call, Read
 from hanse.model.snapshot import Snapshot
-from hanse.web.webhooks.admission import NotAReview, answer, asked
+from hanse.web.webhooks.admission import InvalidReview, answer, parse_request
 
 log = logging.getLogger(__name__)
 
-PATIENCE = timedelta(seconds=1)
+LOOKUP_TIMEOUT = timedelta(seconds=1)
 LARGEST_BODY = 8 * 1024 * 1024
 """An AdmissionReview holds an object twice, and an object may have 3 MiB."""
 
-AskLive = Callable[[Read | Call], Awaitable[Snapshot]]
+LiveLookup = Callable[[Read | Call], Awaitable[Snapshot]]
 """Finds something out and gives the snapshot that knows it."""
 
 
 async def decide(
-    hook: AdmissionHook, review: AdmissionRequest, snapshot: Callable[[], Snapshot], ask: AskLive
+    hook: AdmissionHook, review: AdmissionRequest, snapshot: Callable[[], Snapshot], ask: LiveLookup
 ) -> Allow | Deny:
     """One verdict; what the store does not know is asked for, never taken as absent."""
     verdict = hook.review(review, snapshot())
     if not isinstance(verdict, NeedsAnswer):
         return verdict
     try:
-        async with asyncio.timeout(PATIENCE.total_seconds()):
+        async with asyncio.timeout(LOOKUP_TIMEOUT.total_seconds()):
             seen = await ask(verdict.question)
     except TimeoutError:
         return Deny("Hanse could not find out in time; try again", 503)
@@ -47,7 +47,7 @@ async def decide(
 async def serving(
     hooks: Sequence[AdmissionHook],
     snapshot: Callable[[], Snapshot],
-    ask: AskLive,
+    ask: LiveLookup,
     listener: socket.socket,
     tls: ssl.SSLContext,
 ) -> AsyncIterator[None]:
@@ -64,11 +64,11 @@ async def serving(
         await runner.cleanup()
 
 
-async def answered(
-    hook: AdmissionHook, body: bytes, snapshot: Callable[[], Snapshot], ask: AskLive
+async def review_response(
+    hook: AdmissionHook, body: bytes, snapshot: Callable[[], Snapshot], ask: LiveLookup
 ) -> bytes:
-    """The answer to an AdmissionReview, whatever happens; raises `NotAReview`."""
-    question = asked(body)
+    """The answer to an AdmissionReview, whatever happens; raises `InvalidReview`."""
+    question = parse_request(body)
     try:
         verdict = await decide(hook, question.review, snapshot, ask)
     except Exception:
@@ -78,12 +78,12 @@ async def answered(
 
 
 def _answering(
-    hook: AdmissionHook, snapshot: Callable[[], Snapshot], ask: AskLive
+    hook: AdmissionHook, snapshot: Callable[[], Snapshot], ask: LiveLookup
 ) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def respond(request: web.Request) -> web.Response:
         try:
-            body = await answered(hook, await request.read(), snapshot, ask)
-        except NotAReview as error:
+            body = await review_response(hook, await request.read(), snapshot, ask)
+        except InvalidReview as error:
             return web.Response(status=400, text=f"{error}\n")
         return web.Response(body=body, content_type="application/json")
 

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from hanse.model.admission import AdmissionHook
 from hanse.model.kinds.core import Secret
 from hanse.model.snapshot import Change, ObjectChange, Snapshot
-from hanse.web.webhooks.server import AskLive, answered, serving
+from hanse.web.webhooks.server import LiveLookup, review_response, serving
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ class WebhookServer:
         self,
         hooks: Sequence[AdmissionHook],
         snapshot: Callable[[], Snapshot],
-        ask: AskLive,
+        ask: LiveLookup,
         *,
         namespace: str,
         secret: str,
@@ -48,7 +48,7 @@ class WebhookServer:
 
     async def answer(self, hook: str, body: bytes) -> bytes:
         """The answer to one AdmissionReview, for API servers in this process."""
-        return await answered(self._hooks[hook], body, self._snapshot, self._ask)
+        return await review_response(self._hooks[hook], body, self._snapshot, self._ask)
 
     @asynccontextmanager
     async def running(self, listener: socket.socket) -> AsyncIterator[None]:
