@@ -2,24 +2,27 @@
 
 import asyncio
 import fcntl
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from click.shell_completion import ShellComplete
 
 from hanse.cli.clusters import (
-    AT_ONCE,
+    MAX_CONCURRENT_READS,
     ClusterAccess,
-    at_each,
+    ReadFailure,
+    configured_clusters,
     is_local,
     kubeconfig_files,
     local_folder,
-    ways,
+    read_clusters,
 )
 from hanse.cli.root import hanse
 from hanse.cli.settings import Settings
-from hanse.kube.client_config import ClientConfig, ServerEndpoint
-from hanse.kube.errors import BadCredentials
+from hanse.kube.client import Client
+from hanse.kube.client_config import ClientConfig, Endpoint
+from hanse.kube.errors import BadCredentials, Unreachable
 from hanse.local.kubeconfig import Context, write_kubeconfig
 
 
@@ -60,26 +63,31 @@ def test_a_pod_with_nothing_else_looks_at_its_own_cluster(here: Path) -> None:
     pod = {"HOME": str(here), "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
 
     assert kubeconfig_files(Settings(), pod) is None
-    assert [way.name for way in ways(Settings(), pod)] == ["in-cluster"]
+    assert [cluster.name for cluster in configured_clusters(Settings(), pod)] == ["in-cluster"]
 
 
 def test_every_context_is_a_cluster_unless_one_is_chosen(here: Path) -> None:
     file = _config(here / "config", "lubeck", "hamburg")
 
-    assert [way.name for way in ways(Settings(kubeconfig=file))] == ["lubeck", "hamburg"]
-    assert [way.name for way in ways(Settings(file, "hamburg"))] == ["hamburg"]
+    assert [cluster.name for cluster in configured_clusters(Settings(kubeconfig=file))] == [
+        "lubeck",
+        "hamburg",
+    ]
+    assert [cluster.name for cluster in configured_clusters(Settings(file, "hamburg"))] == [
+        "hamburg"
+    ]
 
 
 def test_a_context_that_is_not_there_is_refused_with_those_that_are(here: Path) -> None:
     file = _config(here / "config", "lubeck", "hamburg")
 
     with pytest.raises(BadCredentials, match=r"no context 'rome' .* there is: lubeck, hamburg"):
-        ways(Settings(file, "rome"))
+        configured_clusters(Settings(file, "rome"))
 
 
 def test_a_kubeconfig_without_clusters_is_refused(here: Path) -> None:
     with pytest.raises(BadCredentials, match="names no cluster; add a context, or start"):
-        ways(Settings(_config(here / "config")))
+        configured_clusters(Settings(_config(here / "config")))
 
 
 def test_the_local_federation_meant_is_the_one_beside_the_kubeconfig(here: Path) -> None:
@@ -104,7 +112,7 @@ def test_a_federation_that_has_ended_is_told_with_how_to_start_it(here: Path) ->
     (here / "fleet/lock").touch()
 
     with pytest.raises(BadCredentials, match=r"has ended; start it: hanse up --dir .*fleet"):
-        ways(Settings(kubeconfig=named))
+        configured_clusters(Settings(kubeconfig=named))
 
 
 def test_a_federation_whose_folder_is_held_has_not_ended(here: Path) -> None:
@@ -112,7 +120,9 @@ def test_a_federation_whose_folder_is_held_has_not_ended(here: Path) -> None:
     with (here / "fleet/lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
 
-        assert [way.name for way in ways(Settings(kubeconfig=named))] == ["lubeck"]
+        assert [cluster.name for cluster in configured_clusters(Settings(kubeconfig=named))] == [
+            "lubeck"
+        ]
 
 
 def test_a_shell_is_offered_the_clusters_that_there_are(
@@ -127,18 +137,36 @@ def test_a_shell_is_offered_the_clusters_that_there_are(
 
 
 @pytest.mark.anyio
-async def test_of_many_clusters_some_are_asked_at_a_time_and_all_in_the_end(here: Path) -> None:
-    names = [f"c{number}" for number in range(3 * AT_ONCE)]
-    chosen = ways(Settings(kubeconfig=_config(here / "many", *names)))
-    asked = most = 0
+async def test_of_many_clusters_some_are_read_at_a_time_and_all_in_the_end(here: Path) -> None:
+    names = [f"c{number}" for number in range(3 * MAX_CONCURRENT_READS)]
+    clusters = configured_clusters(Settings(kubeconfig=_config(here / "many", *names)))
+    reading = most = 0
 
-    async def ask(way: ClusterAccess) -> str:
-        nonlocal asked, most
-        asked += 1
-        most = max(most, asked)
+    async def read(cluster: ClusterAccess, _: Client) -> str:
+        nonlocal reading, most
+        reading += 1
+        most = max(most, reading)
         await asyncio.sleep(0)
-        asked -= 1
-        return way.name
+        reading -= 1
+        return cluster.name
 
-    assert await at_each(chosen, ask) == names
-    assert most == AT_ONCE
+    assert await read_clusters(clusters, read) == names
+    assert most == MAX_CONCURRENT_READS
+
+
+@pytest.mark.anyio
+async def test_a_cluster_that_fails_or_is_late_hides_no_other(here: Path) -> None:
+    clusters = configured_clusters(Settings(kubeconfig=_config(here / "many", "a", "b", "c")))
+
+    async def read(cluster: ClusterAccess, _: Client) -> str:
+        if cluster.name == "a":
+            raise Unreachable("refused")
+        if cluster.name == "b":
+            await asyncio.sleep(60)
+        return "read"
+
+    a, b, c = await read_clusters(clusters, read, timeout=timedelta(milliseconds=10))
+
+    assert isinstance(a, ReadFailure)
+    assert isinstance(b, ReadFailure)
+    assert (a.message("late"), b.message("late"), c) == ("refused", "late", "read")

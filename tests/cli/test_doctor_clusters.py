@@ -6,16 +6,19 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hanse.cli.doctor.clusters import CheckContext, Finding, contains, findings
+from hanse.cli.apply import contains
+from hanse.cli.doctor.clusters import CheckContext, Finding, check_clusters
 from hanse.cli.inventory import (
     AgentLease,
     ClusterInventory,
+    ExportState,
     InventoryResult,
     NodeCounts,
     Permission,
+    ServiceInventory,
     UnreadCluster,
+    parse_services,
 )
-from hanse.cli.services_seen import ExportState, ServiceInventory, services_in
 from hanse.model.crds import crds
 
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
@@ -31,7 +34,7 @@ HEALTHY = ClusterInventory(
 )
 
 
-def _look(**changes: Any) -> ClusterInventory:
+def _inventory(**changes: Any) -> ClusterInventory:
     return replace(HEALTHY, **changes)
 
 
@@ -40,15 +43,15 @@ def _without(name: str) -> dict[str, dict[str, Any]]:
 
 
 def _older(name: str) -> dict[str, dict[str, Any]]:
-    standing = dict(HEALTHY.definitions or {})
-    spec = standing[name]["spec"]
+    existing = dict(HEALTHY.definitions or {})
+    spec = existing[name]["spec"]
     version = {**spec["versions"][0], "additionalPrinterColumns": []}
-    standing[name] = {**standing[name], "spec": {**spec, "versions": [version]}}
-    return standing
+    existing[name] = {**existing[name], "spec": {**spec, "versions": [version]}}
+    return existing
 
 
 def test_nothing_is_found_in_a_healthy_cluster() -> None:
-    assert findings([HEALTHY], KNOWN) == []
+    assert check_clusters([HEALTHY], KNOWN) == []
 
 
 @pytest.mark.parametrize(
@@ -68,70 +71,70 @@ def test_nothing_is_found_in_a_healthy_cluster() -> None:
             id="bad credentials",
         ),
         pytest.param(
-            _look(expires=NOW + timedelta(days=3, hours=1)),
+            _inventory(expires=NOW + timedelta(days=3, hours=1)),
             "the credentials end in 3 days, on 2026-07-04 13:00 UTC",
             "log in anew as your cluster's provider says, or: kubectl config set-credentials "
             "of the user of context lubeck",
             id="credentials that end soon",
         ),
         pytest.param(
-            _look(version="v1.29.3"),
+            _inventory(version="v1.29.3"),
             "Kubernetes v1.29.3 is not one of 1.30 to 1.35",
             "see what can be done: kubectl --context lubeck version; `kubeadm upgrade plan`, "
             "or your provider's upgrade",
             id="too old",
         ),
         pytest.param(
-            _look(version="v1.36.0"),
+            _inventory(version="v1.36.0"),
             "Kubernetes v1.36.0 is not one of 1.30 to 1.35",
             "see what can be done: kubectl --context lubeck version; `kubeadm upgrade plan`, "
             "or your provider's upgrade",
             id="too new",
         ),
         pytest.param(
-            _look(skew=timedelta(seconds=-5)),
+            _inventory(skew=timedelta(seconds=-5)),
             "its clock is 5 s behind this machine's",
             "synchronise both clocks, e.g. `timedatectl set-ntp true`",
             id="clock skew",
         ),
         pytest.param(
-            _look(definitions=_without("serviceexports.multicluster.x-k8s.io")),
+            _inventory(definitions=_without("serviceexports.multicluster.x-k8s.io")),
             "definitions are missing: serviceexports.multicluster.x-k8s.io",
             "hanse crds | kubectl --context lubeck apply -f -",
             id="a definition missing",
         ),
         pytest.param(
-            _look(definitions=_older("clustersets.hanse.dev")),
+            _inventory(definitions=_older("clustersets.hanse.dev")),
             "definitions are not of this version: clustersets.hanse.dev",
             "hanse crds | kubectl --context lubeck apply -f -",
             id="an old definition",
         ),
         pytest.param(
-            _look(agent=None),
+            _inventory(agent=None),
             "no agent has ever run here: there is no Lease hanse-system/hanse-agent",
             "hanse agent --context lubeck --cluster-id lubeck",
             id="no agent",
         ),
         pytest.param(
-            _look(agent=AgentLease("lubeck-0", timedelta(seconds=16), timedelta(seconds=15))),
+            _inventory(agent=AgentLease("lubeck-0", timedelta(seconds=16), timedelta(seconds=15))),
             "its agent is silent for 16 s",
             "kubectl --context lubeck -n hanse-system get pods,leases",
             id="a silent agent",
         ),
         pytest.param(
-            _look(nodes=NodeCounts(3, 1)),
+            _inventory(nodes=NodeCounts(3, 1)),
             "2 of 3 nodes are not ready",
             "kubectl --context lubeck describe nodes",
             id="nodes not ready",
         ),
         pytest.param(
-            _look(denied=(Permission("watch", "services"), Permission("list", "namespaces"))),
+            _inventory(denied=(Permission("watch", "services"), Permission("list", "namespaces"))),
             "these credentials may not watch services, list namespaces",
             "kubectl --context lubeck auth can-i --list",
             id="rights missing",
         ),
         pytest.param(
-            _look(
+            _inventory(
                 services=ServiceInventory((ExportState("shop", "web", False, "no such Service"),))
             ),
             "the export of shop/web: no such Service",
@@ -143,18 +146,18 @@ def test_nothing_is_found_in_a_healthy_cluster() -> None:
 def test_each_trouble_is_found_with_its_remedy(
     seen: InventoryResult, problem: str, remedy: str
 ) -> None:
-    assert findings([seen], KNOWN) == [Finding("lubeck", problem, remedy)]
+    assert check_clusters([seen], KNOWN) == [Finding("lubeck", problem, remedy)]
 
 
 def test_what_clusters_tell_of_an_export_in_the_same_words_is_told_once() -> None:
     conflict = ExportState("shop", "web", True, "bergen has 81")
     alone = ExportState("shop", "db", False, "no such Service")
-    looks = [
-        _look(services=ServiceInventory((conflict,))),
-        _look(name="bergen", services=ServiceInventory((conflict, alone))),
+    inventories = [
+        _inventory(services=ServiceInventory((conflict,))),
+        _inventory(name="bergen", services=ServiceInventory((conflict, alone))),
     ]
 
-    assert [(one.cluster, one.problem) for one in findings(looks, KNOWN)] == [
+    assert [(one.cluster, one.problem) for one in check_clusters(inventories, KNOWN)] == [
         ("lubeck", "the export of shop/web (also in bergen): bergen has 81"),
         ("bergen", "the export of shop/db: no such Service"),
     ]
@@ -163,28 +166,28 @@ def test_what_clusters_tell_of_an_export_in_the_same_words_is_told_once() -> Non
 def test_a_dead_cluster_of_a_local_federation_can_be_started() -> None:
     silent = UnreadCluster("bergen", "connection refused", "silence")
 
-    (found,) = findings([silent], replace(KNOWN, local=True))
+    (found,) = check_clusters([silent], replace(KNOWN, local=True))
 
     assert found.remedy == "hanse local start bergen"
 
 
 def test_a_broker_needs_no_agent() -> None:
-    assert findings([_look(agent=None, is_broker=True)], KNOWN) == []
+    assert check_clusters([_inventory(agent=None, is_broker=True)], KNOWN) == []
 
 
 def test_a_small_skew_is_no_trouble() -> None:
-    assert findings([_look(skew=timedelta(seconds=2))], KNOWN) == []
+    assert check_clusters([_inventory(skew=timedelta(seconds=2))], KNOWN) == []
 
 
 def test_one_dead_cluster_hides_no_other() -> None:
     silent = UnreadCluster("bergen", "connection refused", "silence")
-    old = _look(version="v1.20.0")
+    old = _inventory(version="v1.20.0")
 
-    assert [one.cluster for one in findings([silent, old], KNOWN)] == ["bergen", "lubeck"]
+    assert [one.cluster for one in check_clusters([silent, old], KNOWN)] == ["bergen", "lubeck"]
 
 
 @pytest.mark.parametrize(
-    ("standing", "wanted", "holds"),
+    ("existing", "wanted", "holds"),
     [
         pytest.param({"a": 1, "b": 2}, {"a": 1}, True, id="what a server adds does not count"),
         pytest.param({"b": 2}, {"a": 1}, False, id="a field is missing"),
@@ -193,8 +196,8 @@ def test_one_dead_cluster_hides_no_other() -> None:
         pytest.param({"a": "1"}, {"a": 1}, False, id="another type"),
     ],
 )
-def test_a_definition_contains_another(standing: Any, wanted: Any, holds: bool) -> None:
-    assert contains(standing, wanted) is holds
+def test_a_definition_contains_another(existing: Any, wanted: Any, holds: bool) -> None:
+    assert contains(existing, wanted) is holds
 
 
 def _export(*conditions: tuple[str, str, str, str]) -> ExportState:
@@ -202,7 +205,7 @@ def _export(*conditions: tuple[str, str, str, str]) -> ExportState:
         dict(zip(("type", "status", "reason", "message"), one, strict=True)) for one in conditions
     ]
     export = {"metadata": {"namespace": "shop", "name": "web"}, "status": {"conditions": told}}
-    seen = services_in({"items": [export]}, {"items": []})
+    seen = parse_services({"items": [export]}, {"items": []})
     assert seen is not None
     return seen.exports[0]
 
@@ -237,17 +240,17 @@ def test_an_export_is_in_trouble_when_a_person_must_act(
 
 
 def test_a_cluster_without_the_kinds_has_no_services_to_tell_of() -> None:
-    assert services_in(None, None) is None
+    assert parse_services(None, None) is None
 
 
 def test_an_import_by_somebody_else_is_found_where_the_service_is_only_imported() -> None:
     export = ExportState("shop", "web", ready=True)
     theirs = {"metadata": {"namespace": "shop", "name": "web"}}
     unrelated = {"metadata": {"namespace": "shop", "name": "other"}}
-    importing = _look(services=services_in({"items": []}, {"items": [theirs, unrelated]}))
-    exporting = _look(name="bergen", services=ServiceInventory((export,)))
+    importing = _inventory(services=parse_services({"items": []}, {"items": [theirs, unrelated]}))
+    exporting = _inventory(name="bergen", services=ServiceInventory((export,)))
 
-    assert findings([importing, exporting], KNOWN) == [
+    assert check_clusters([importing, exporting], KNOWN) == [
         Finding(
             "lubeck",
             "shop/web is not imported: a ServiceImport of that name was not made by Hanse",
@@ -259,7 +262,7 @@ def test_an_import_by_somebody_else_is_found_where_the_service_is_only_imported(
 def test_an_import_of_ours_is_no_finding() -> None:
     ours = {"metadata": {"namespace": "shop", "name": "web", "labels": {"hanse.dev/owner": "s-1"}}}
     exports = (ExportState("shop", "web", ready=True),)
-    seen = services_in({"items": []}, {"items": [ours]})
+    seen = parse_services({"items": []}, {"items": [ours]})
     assert seen is not None
 
-    assert findings([_look(services=replace(seen, exports=exports))], KNOWN) == []
+    assert check_clusters([_inventory(services=replace(seen, exports=exports))], KNOWN) == []

@@ -2,8 +2,8 @@
 
 import pytest
 
-from hanse.cli.exported_services import document
-from hanse.cli.status.command import _show_services
+from hanse.cli.exported_services import json_document
+from hanse.cli.status.command import _print_services
 from hanse.features.services.view import (
     ClusterServices,
     EndpointCount,
@@ -108,7 +108,7 @@ def test_a_conflict_is_a_problem_of_each_cluster_that_tells_it() -> None:
         ExportProblem("bergen", "PortConflict", "bergen has 81"),
         ExportProblem("lubeck", "PortConflict", "bergen has 81"),
     )
-    assert document(seen)["problems"][0]["message"] == "bergen has 81"
+    assert json_document(seen)["problems"][0]["message"] == "bergen has 81"
 
 
 def test_what_clusters_tell_in_the_same_words_is_shown_once(
@@ -117,7 +117,7 @@ def test_what_clusters_tell_in_the_same_words_is_shown_once(
     conflict = _export(VALID, READY, condition("Conflict", True, "PortConflict", "bergen has 81"))
     held = [ClusterServices(cluster, (conflict,)) for cluster in ("lubeck", "bergen")]
 
-    _show_services(service_views(held))
+    _print_services(service_views(held))
 
     assert capsys.readouterr().out.splitlines()[-1] == (
         "! shop/web in bergen, lubeck: PortConflict: bergen has 81"

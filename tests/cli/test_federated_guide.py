@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from hanse.cli.agent.command import parse_federated_options
 from hanse.cli.errors import InputError
-from hanse.cli.federated_options import parse_federated_options
 from tests.cli.programs import hanse
 
 GUIDE = Path(__file__).parents[2] / "docs/guides/federated-services.md"

@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from hanse.cli.federated_services import FailedCondition, Holding, build_view, document, findings
+from hanse.cli.doctor.federated import check_federated_services
+from hanse.cli.federated_services import FailedCondition, FederatedObjects, build_view
+from hanse.cli.status.federated import json_document
 from hanse.model.conditions import condition
 from hanse.model.kinds.core import ObjectReference, Service, ServicePort, ServiceSpec, ServiceStatus
 from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointSlice
@@ -45,19 +47,19 @@ def piece(source: str, *ready: bool, by: str = "federated.hanse.dev", **meta: An
 
 def test_a_federated_service_tells_where_it_stands_and_who_is_ready() -> None:
     slices = (piece("lubeck", True, True, False), piece("bergen", True))
-    seen = build_view(
+    view = build_view(
         [
-            Holding("lubeck", (federated(),), slices),
-            Holding("bergen", (federated(),), slices),
-            Holding("hamburg"),
+            FederatedObjects("lubeck", (federated(),), slices),
+            FederatedObjects("bergen", (federated(),), slices),
+            FederatedObjects("hamburg"),
         ]
     )
 
-    [one] = seen.services
+    [one] = view.services
     assert one.stands_in == ("bergen", "lubeck")
     assert one.ready == {"bergen": 1, "lubeck": 2}
     assert one.ports == ("80/TCP http",)
-    assert document(seen)["federatedServices"][0]["ready"] == {"bergen": 1, "lubeck": 2}
+    assert json_document(view)["federatedServices"][0]["ready"] == {"bergen": 1, "lubeck": 2}
 
 
 def test_a_vm_service_tells_its_machines() -> None:
@@ -65,9 +67,9 @@ def test_a_vm_service_tells_its_machines() -> None:
     service = Service(metadata=Meta(name="db", namespace="shop", annotations=marks))
     behind = piece("-", True, True, by="machines.hanse.dev", of="db", namespace="shop")
 
-    seen = build_view([Holding("bergen", (service,), (behind,))])
+    view = build_view([FederatedObjects("bergen", (service,), (behind,))])
 
-    [one] = seen.machines
+    [one] = view.machines
     assert (one.cluster, one.name, one.machines) == ("bergen", "db", 2)
 
 
@@ -77,11 +79,11 @@ def test_what_people_were_told_is_told_here_too() -> None:
         metadata=Meta(name="web", namespace="shop"), status=ServiceStatus(conditions=(bad,))
     )
 
-    seen = build_view([Holding("bergen", (service,))])
+    view = build_view([FederatedObjects("bergen", (service,))])
 
-    [found] = findings(seen)
+    [found] = check_federated_services(view)
     assert found.problem == "Service shop/web: it has no endpoints"
     assert "kubectl --context bergen -n shop describe service web" in found.remedy
-    assert seen.troubles == (
+    assert view.troubles == (
         FailedCondition("bergen", "Service shop/web", "ExternalName", "it has no endpoints"),
     )

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hanse.cli.errors import CommandFailed, InputError
-from hanse.cli.policies.ledgers import Decision, _cluster_decided
+from hanse.cli.policies.ledgers import Decision, _deciding_cluster
 from hanse.features.policies.view import MemberStatus, OverruledVersion, PolicyView
 from hanse.model.plan import Key
 from tests.cli.programs import hanse
@@ -34,10 +34,10 @@ def policy(overruled: tuple[OverruledVersion, ...] = (), **phases: str) -> Polic
         pytest.param(policy(LOST, lubeck="Applied"), "keep", "lubeck", "lubeck", id="kept"),
     ],
 )
-def test_the_cluster_decided_about_is_the_one_that_waits_or_has_it_applied(
+def test_the_deciding_cluster_about_is_the_one_that_waits_or_has_it_applied(
     seen: PolicyView, word: str, where: str, decided: str
 ) -> None:
-    assert _cluster_decided(seen, Decision(KEY, where, word, 1)) == decided
+    assert _deciding_cluster(seen, Decision(KEY, where, word, 1)) == decided
 
 
 @pytest.mark.parametrize(
@@ -66,12 +66,12 @@ def test_a_decision_about_nothing_is_refused_in_one_sentence(
     seen: PolicyView, word: str, where: str, told: str
 ) -> None:
     with pytest.raises(InputError, match=told):
-        _cluster_decided(seen, Decision(KEY, where, word, 1))
+        _deciding_cluster(seen, Decision(KEY, where, word, 1))
 
 
 def test_a_policy_that_stands_nowhere_yet_is_told_apart() -> None:
     with pytest.raises(CommandFailed, match="applied nowhere yet"):
-        _cluster_decided(policy(LOST, lubeck="Pending"), Decision(KEY, "", "keep", 1))
+        _deciding_cluster(policy(LOST, lubeck="Pending"), Decision(KEY, "", "keep", 1))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from hanse.cli.membership_seen import document, parse_membership, show
+from hanse.cli.inventory import parse_membership
+from hanse.cli.status.membership import json_document, print_table
 
 
 def federation(members: list[dict[str, Any]], *bad: str) -> dict[str, Any]:
@@ -26,7 +27,7 @@ SUPERVISES = {
 def test_without_a_federation_there_is_nothing_to_tell() -> None:
     assert parse_membership(None, None) is None
     assert parse_membership({"items": []}, SUPERVISES) is None
-    assert document(None) is None
+    assert json_document(None) is None
 
 
 def test_who_leads_and_who_is_not_reached_is_one_table(capsys: pytest.CaptureFixture[str]) -> None:
@@ -37,7 +38,7 @@ def test_who_leads_and_who_is_not_reached_is_one_table(capsys: pytest.CaptureFix
     assert lubeck is not None
     assert hamburg is not None
 
-    show([("lubeck", lubeck), ("hamburg", hamburg)])
+    print_table([("lubeck", lubeck), ("hamburg", hamburg)])
 
     told = capsys.readouterr().out
     assert "bergen  lubeck  lubeck (not from hamburg)" in told
@@ -48,6 +49,6 @@ def test_a_child_says_who_leads_it() -> None:
     seen = parse_membership(federation([]), {"items": []})
 
     assert seen is not None
-    told = document(seen)
+    told = json_document(seen)
     assert told is not None
     assert (told["supervises"], told["leaders"]) == (False, ["lubeck"])

@@ -40,7 +40,7 @@ async def test_a_network_that_is_made_later_is_answered_its_own_names_too() -> N
         Settings(HERE, "only", replicated=False),
         InProcess(server),
         features=(Networks(),),
-        extra_watches=names.watches_of(HERE),
+        extra_watches=names.watches_for(HERE),
     )
     marks = {TENANT: "acme", NETWORK: "lab"}
 

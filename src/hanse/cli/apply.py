@@ -1,8 +1,8 @@
-"""Putting manifests into a cluster: created, brought up to date, or left; and saying which."""
+"""Apply manifests to a cluster, and report what was created, changed or left."""
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from enum import StrEnum
@@ -12,7 +12,6 @@ import click
 import msgspec
 from msgspec import Struct
 
-from hanse.cli.doctor.clusters import contains
 from hanse.cli.errors import CommandFailed
 from hanse.kube.client import Client
 from hanse.kube.errors import AlreadyExists, NotFound
@@ -22,17 +21,17 @@ from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.manifests import Manifest
 from hanse.model.objects import Wire
 
-PATIENCE = timedelta(seconds=30)
-"""How long a server may take until it serves kinds that it was just taught."""
+SERVE_TIMEOUT = timedelta(seconds=30)
+"""How long a server may take until it serves newly defined kinds."""
 
-_LOOK_AGAIN = timedelta(milliseconds=50)
+_POLL_INTERVAL = timedelta(milliseconds=50)
 _MANAGER = "hanse"
 OUR_CATEGORY = "hanse"
-"""The category that our definitions have; one without it is somebody else's."""
+"""The category of our CustomResourceDefinitions; others are not changed."""
 
 
 class Effect(StrEnum):
-    """What became of a manifest."""
+    """The effect of applying or removing a manifest."""
 
     CREATED = "created"
     CHANGED = "changed"
@@ -42,12 +41,12 @@ class Effect(StrEnum):
     UNSERVED = "skipped"
 
 
-_DONE = (Effect.CREATED, Effect.CHANGED, Effect.DELETED)
-"""What a person is told one by one."""
+_REPORTED = (Effect.CREATED, Effect.CHANGED, Effect.DELETED)
+"""Effects that are printed one by one."""
 
 
 class AppliedManifest(Struct, frozen=True):
-    """A manifest and what became of it, or would."""
+    """A manifest, and the effect that applying it had or would have."""
 
     manifest: Manifest
     effect: Effect
@@ -56,14 +55,14 @@ class AppliedManifest(Struct, frozen=True):
 async def apply(
     client: Client, wanted: Iterable[Manifest], *, dry_run: bool = False
 ) -> list[AppliedManifest]:
-    """Make each stand as written, in order; a dry run only looks."""
+    """Create or patch each manifest in order; a dry run only reads."""
     return [AppliedManifest(one, await _apply(client, one, dry_run=dry_run)) for one in wanted]
 
 
 async def remove(
     client: Client, unwanted: Iterable[Manifest], *, dry_run: bool = False
 ) -> list[AppliedManifest]:
-    """Delete what stands of each, in order; a dry run only looks."""
+    """Delete the object of each manifest in order; a dry run only reads."""
     return [AppliedManifest(one, await _remove(client, one, dry_run=dry_run)) for one in unwanted]
 
 
@@ -79,7 +78,7 @@ async def _remove(client: Client, unwanted: Manifest, *, dry_run: bool) -> Effec
 async def apply_definitions(
     client: Client, wanted: Sequence[Manifest], *, dry_run: bool = False
 ) -> list[AppliedManifest]:
-    """Teach a cluster kinds, and wait until it serves them; others' definitions are left alone."""
+    """Apply CustomResourceDefinitions, and wait until they are served."""
     done = await asyncio.gather(*(_apply(client, one, dry_run=dry_run) for one in wanted))
     if not dry_run:
         await _wait_until_served(client, wanted)
@@ -87,7 +86,7 @@ async def apply_definitions(
 
 
 async def read_existing(client: Client, wanted: Manifest) -> Wire | None:
-    """The object of a manifest's name, if there is one."""
+    """The object with a manifest's name, if there is one."""
     try:
         answer = await client.send(read(wanted.kind, wanted.name, wanted.namespace))
     except NotFound:
@@ -118,7 +117,7 @@ async def _create(client: Client, wanted: Manifest, *, dry_run: bool) -> Effect:
         request = create(wanted.kind, wanted.namespace, wanted.wire, field_manager=_MANAGER)
         try:
             await client.send(request)
-        except AlreadyExists:  # somebody else was faster: bring theirs to ours
+        except AlreadyExists:  # created meanwhile: update it
             return await _apply(client, wanted, dry_run=dry_run)
     return Effect.CREATED
 
@@ -132,7 +131,7 @@ async def _serves(client: Client, wanted: Manifest) -> bool:
 
 
 def _is_foreign(wanted: Manifest, found: Wire) -> bool:
-    """Whether a definition is somebody else's: theirs may have fields that ours would drop."""
+    """Whether a definition is not ours: ours could drop fields of it."""
     if wanted.kind != CustomResourceDefinition.kind:
         return False
     return OUR_CATEGORY not in (found["spec"]["names"].get("categories") or ())
@@ -141,11 +140,11 @@ def _is_foreign(wanted: Manifest, found: Wire) -> bool:
 async def _wait_until_served(client: Client, wanted: Sequence[Manifest]) -> None:
     missing = list(wanted)
     try:
-        async with asyncio.timeout(PATIENCE.total_seconds()):
-            while missing := [one for one in missing if not await _established(client, one)]:  # noqa: ASYNC110 - a server tells nobody
-                await asyncio.sleep(_LOOK_AGAIN.total_seconds())
+        async with asyncio.timeout(SERVE_TIMEOUT.total_seconds()):
+            while missing := [one for one in missing if not await _established(client, one)]:  # noqa: ASYNC110 - there is nothing to watch
+                await asyncio.sleep(_POLL_INTERVAL.total_seconds())
     except TimeoutError:
-        seconds = int(PATIENCE.total_seconds())
+        seconds = int(SERVE_TIMEOUT.total_seconds())
         raise CommandFailed(
             f"{missing[0]} is not served after {seconds} s; see `kubectl describe crd`"
         ) from None
@@ -153,12 +152,27 @@ async def _wait_until_served(client: Client, wanted: Sequence[Manifest]) -> None
 
 async def _established(client: Client, definition: Manifest) -> bool:
     found = await read_existing(client, definition)
-    told: Any = (found or {}).get("status", {}).get("conditions") or ()
-    return any(c["type"] == "Established" and c["status"] == "True" for c in told)
+    conditions: Any = (found or {}).get("status", {}).get("conditions") or ()
+    return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
+
+
+def contains(existing: Any, wanted: Any) -> bool:
+    """Whether an object has all wanted fields; fields that a server adds do not count."""
+    if isinstance(wanted, Mapping):
+        return isinstance(existing, Mapping) and all(
+            key in existing and contains(existing[key], value) for key, value in wanted.items()
+        )
+    if isinstance(wanted, list | tuple):
+        return (
+            isinstance(existing, list)
+            and len(existing) == len(wanted)
+            and all(contains(left, right) for left, right in zip(existing, wanted, strict=True))
+        )
+    return bool(existing == wanted)
 
 
 def report_applied(where: str, done: Sequence[AppliedManifest], *, dry_run: bool) -> None:
-    """Tell a person what became of it: one line for each change, kinds counted."""
+    """Print one line for each change, and the number of changed definitions."""
     if dry_run:
         _show_manifests(where, done)
         return
@@ -168,9 +182,9 @@ def report_applied(where: str, done: Sequence[AppliedManifest], *, dry_run: bool
         if counts[effect]:
             click.echo(f"{where}: {effect} the definitions of {counts[effect]} kinds")
     for one in done:
-        if one not in definitions and one.effect in _DONE:
+        if one not in definitions and one.effect in _REPORTED:
             click.echo(f"{where}: {one.effect} {one.manifest}")
-    if not any(one.effect in _DONE for one in done):
+    if not any(one.effect in _REPORTED for one in done):
         click.echo(f"{where}: nothing to change")
     for one in done:
         if one.effect is Effect.UNSERVED:
@@ -205,7 +219,7 @@ def _would(effect: Effect) -> str:
 
 
 def _public(shown: Manifest) -> Wire:
-    """The object without what is secret in it."""
+    """The object without the data of Secrets."""
     return {
         k: v for k, v in shown.wire.items() if not (shown.kind.name == "Secret" and k == "data")
     }

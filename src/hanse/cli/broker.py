@@ -1,4 +1,4 @@
-"""`hanse broker`: the API server by which clusters share what they export."""
+"""`hanse broker`: set up the API server by which clusters share their exports."""
 
 from typing import Literal
 
@@ -52,11 +52,11 @@ def init(
       hanse broker init --context broker --profile kep-1645
       hanse broker init --context broker --dry-run
     """
+    from hanse.cli.clusters import select_cluster
     from hanse.cli.join.broker import init_broker
     from hanse.cli.process import run_async, start_logging
-    from hanse.cli.reaching import way_to
 
     settings = settings_of(context)
     start_logging(settings)
-    way = way_to(settings)
-    run_async(lambda: init_broker(way, namespace, profile, dry_run=dry_run))
+    cluster = select_cluster(settings)
+    run_async(lambda: init_broker(cluster, namespace, profile, dry_run=dry_run))

@@ -1,58 +1,188 @@
-"""Which clusters a command is about: those of a kubeconfig, or of a local federation that runs."""
+"""The clusters that a command works on: which they are, and how commands read them.
+
+Commands open no connections of their own. `read_clusters` reads many clusters concurrently and
+returns a `ReadFailure` for each that cannot be read; `connect` opens one cluster, and turns its
+errors into the one line that the user sees.
+"""
 
 import asyncio
 import fcntl
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
 from msgspec import Struct
 
+from hanse.cli.errors import CommandFailed, InputError, credentials_error
 from hanse.cli.settings import Settings
 from hanse.kube import credentials
+from hanse.kube.client import Client
 from hanse.kube.client_config import Credentials
-from hanse.kube.errors import BadCredentials
+from hanse.kube.errors import ApiError, BadCredentials, Forbidden, KubeError, Unreachable
+from hanse.kube.transport import Request, Response, Transport
 
 LOCAL_FOLDER = Path(".hanse")
 KUBECONFIG = "kubeconfig"
-CONTROL = "control.sock"
-LOCK = "lock"
-FOLDER = "HANSE_DIR"
-"""The variable that names the folder of a local federation."""
+CONTROL_SOCKET = "control.sock"
+LOCK_FILE = "lock"
+FOLDER_VARIABLE = "HANSE_DIR"
+"""The environment variable that names the folder of a local federation."""
 IN_CLUSTER = "in-cluster"
 
+MAX_CONCURRENT_READS = 8
+"""Clusters that are read at a time: with more, their time-outs include waiting for our own CPU."""
 
-AT_ONCE = 8
-"""Clusters that are asked at a time: more, and they wait for us while we count how long."""
+READ_TIMEOUT = timedelta(seconds=10)
 
 T = TypeVar("T")
 
 
 class ClusterAccess(Struct, frozen=True):
-    """A cluster by the name of its context, and how to get in."""
+    """A cluster by the name of its context, and the credentials for it."""
 
     name: str
     credentials: Credentials
 
 
-async def at_each(
-    ways: Iterable[ClusterAccess], ask: Callable[[ClusterAccess], Awaitable[T]]
-) -> list[T]:
-    """Ask every cluster, some at a time, and give the answers in their order."""
-    turn = asyncio.Semaphore(AT_ONCE)
+class ReadFailure(Struct, frozen=True):
+    """A cluster that could not be read, and the error."""
 
-    async def in_turn(way: ClusterAccess) -> T:
-        async with turn:
-            return await ask(way)
+    cluster: str
+    error: KubeError | TimeoutError
 
-    return list(await asyncio.gather(*(in_turn(way) for way in ways)))
+    def message(self, on_timeout: str) -> str:
+        """The error's text, or the given text where the cluster did not answer in time."""
+        return on_timeout if isinstance(self.error, TimeoutError) else str(self.error)
 
 
-def ways(
+# -- reading
+
+
+async def read_clusters(
+    clusters: Iterable[ClusterAccess],
+    read: Callable[[ClusterAccess, Client], Awaitable[T]],
+    *,
+    timeout: timedelta | None = READ_TIMEOUT,
+) -> list[T | ReadFailure]:
+    """Read every cluster, eight at a time; the results are in the order of the clusters."""
+    turns = asyncio.Semaphore(MAX_CONCURRENT_READS)
+
+    async def read_in_turn(cluster: ClusterAccess) -> T | ReadFailure:
+        async with turns:
+            return await read_cluster(cluster, read, timeout=timeout)
+
+    return list(await asyncio.gather(*(read_in_turn(cluster) for cluster in clusters)))
+
+
+async def read_cluster(
+    cluster: ClusterAccess,
+    read: Callable[[ClusterAccess, Client], Awaitable[T]],
+    *,
+    timeout: timedelta | None = READ_TIMEOUT,
+) -> T | ReadFailure:
+    """Read one cluster within a time limit."""
+    seconds = timeout.total_seconds() if timeout is not None else None
+    try:
+        async with open_client(cluster.credentials) as client, asyncio.timeout(seconds):
+            return await read(cluster, client)
+    except (KubeError, TimeoutError) as error:
+        return ReadFailure(cluster.name, error)
+
+
+@asynccontextmanager
+async def open_client(access: Credentials) -> AsyncIterator[Client]:
+    """A client that is closed at the end of the block; its errors are not translated."""
+    client = Client(_transport(access))
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+@asynccontextmanager
+async def connect(cluster: ClusterAccess) -> AsyncIterator[Client]:
+    """A client for one cluster; `KubeError`s in the block become `InputError` or `CommandFailed`."""
+    client = _NamedClient(cluster)
+    try:
+        yield client
+    except KubeError as error:
+        (name, *_) = getattr(error, "__notes__", [cluster.name])
+        raise _user_error(name, error) from None
+    finally:
+        await client.close()
+
+
+def _transport(access: Credentials) -> Transport:
+    from hanse.kube.http_transport import HttpTransport  # aiohttp, which completion does without
+
+    return HttpTransport(access)
+
+
+class _NamedClient(Client):
+    """A client that notes in each error which cluster it came from: blocks may nest clients."""
+
+    def __init__(self, cluster: ClusterAccess) -> None:
+        super().__init__(_transport(cluster.credentials))
+        self._name = cluster.name
+
+    async def send(self, request: Request) -> Response:
+        try:
+            return await super().send(request)
+        except KubeError as error:
+            error.add_note(self._name)
+            raise
+
+
+def _user_error(name: str, error: KubeError) -> InputError | CommandFailed:
+    match error:
+        case BadCredentials():
+            return InputError(f"{name}: {error}; check the credentials of that context")
+        case Unreachable():
+            text = f"{name} does not answer: {error}; start it, or name another context"
+            return CommandFailed(text)
+        case Forbidden():
+            return CommandFailed(f"{name}: {error}; use the credentials of an administrator")
+        case ApiError():
+            return CommandFailed(f"{name} refused: {error}")
+        case _:
+            return CommandFailed(f"{name}: {error}")
+
+
+# -- selecting
+
+
+def select_clusters(settings: Settings) -> tuple[ClusterAccess, ...]:
+    """The clusters that the settings name; raises `InputError` when the kubeconfig is at fault."""
+    try:
+        return configured_clusters(settings)
+    except BadCredentials as error:
+        raise credentials_error(error) from None
+
+
+def select_cluster(settings: Settings, context: str = "") -> ClusterAccess:
+    """The cluster of a context, or of the current context; raises `InputError`."""
+    try:
+        chosen = context or settings.context or current_context(settings)
+        if chosen == IN_CLUSTER:
+            return configured_clusters(settings)[0]
+        if not chosen:
+            raise InputError("the kubeconfig has no current context; name one with --context")
+        return configured_clusters(msgspec.structs.replace(settings, context=chosen))[0]
+    except BadCredentials as error:
+        raise credentials_error(error) from None
+
+
+def configured_clusters(
     settings: Settings, environment: Mapping[str, str] = os.environ
 ) -> tuple[ClusterAccess, ...]:
-    """The clusters asked for; raises `BadCredentials` when the kubeconfig is at fault."""
+    """The clusters that the settings name; raises `BadCredentials` when the kubeconfig is at fault.
+
+    They are those of the kubeconfig, of a local federation that runs, or the one we run in.
+    """
     files = kubeconfig_files(settings, environment)
     if files is None:
         return (ClusterAccess(IN_CLUSTER, credentials.in_cluster(environment)),)
@@ -74,13 +204,13 @@ def ways(
 
 
 def kubeconfig_files(settings: Settings, environment: Mapping[str, str]) -> tuple[Path, ...] | None:
-    """The files to read; None inside a pod that has nothing but its own account."""
+    """The kubeconfig files; None in a pod that has only its service account."""
     if settings.kubeconfig is not None:
         return (settings.kubeconfig,)
     if environment.get("KUBECONFIG"):
         return credentials.kubeconfig_paths(environment["KUBECONFIG"])
-    folder = _here(environment)
-    if (folder / CONTROL).exists() or environment.get(FOLDER):
+    folder = _default_folder(environment)
+    if (folder / CONTROL_SOCKET).exists() or environment.get(FOLDER_VARIABLE):
         return (folder / KUBECONFIG,)
     home = Path(environment.get("HOME", "~")).expanduser() / ".kube/config"
     if not home.exists() and environment.get("KUBERNETES_SERVICE_HOST"):
@@ -89,37 +219,39 @@ def kubeconfig_files(settings: Settings, environment: Mapping[str, str]) -> tupl
 
 
 def current_context(settings: Settings, environment: Mapping[str, str] = os.environ) -> str:
-    """The context that kubectl would take."""
+    """The context that kubectl would use."""
     files = kubeconfig_files(settings, environment)
     if files is None:
         return IN_CLUSTER
     return credentials.load_kubeconfig(files).current
 
 
+# -- local federations
+
+
 def is_local(settings: Settings, environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether the clusters are those of a local federation."""
-    return (local_folder(settings, environment) / CONTROL).exists()
+    """Whether the clusters are those of a local federation that runs."""
+    return (local_folder(settings, environment) / CONTROL_SOCKET).exists()
 
 
 def local_folder(settings: Settings, environment: Mapping[str, str] = os.environ) -> Path:
-    """Where the local federation runs that a person means: beside the kubeconfig, or here."""
+    """The folder of the local federation: beside the kubeconfig, else the default one."""
     if settings.kubeconfig is None and not environment.get("KUBECONFIG"):
-        return _here(environment)
+        return _default_folder(environment)
     files = kubeconfig_files(settings, environment) or ()
-    beside = (file.parent for file in files if (file.parent / CONTROL).exists())
-    return next(beside, files[0].parent if files else _here(environment))
+    beside = (file.parent for file in files if (file.parent / CONTROL_SOCKET).exists())
+    return next(beside, files[0].parent if files else _default_folder(environment))
 
 
 def has_ended(folder: Path) -> bool:
-    """Whether a local federation has run in a folder and does no more, however it ended."""
+    """Whether a local federation ran in a folder and no longer does, also after a crash."""
     try:
-        with (folder / LOCK).open() as lock:
+        with (folder / LOCK_FILE).open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
-        return False  # there is none, or somebody holds it
+        return False  # there is no lock file, or the running federation holds it
     return (folder / KUBECONFIG).exists()
 
 
-def _here(environment: Mapping[str, str]) -> Path:
-    """The folder of a local federation that nobody names otherwise."""
-    return Path(environment.get(FOLDER) or LOCAL_FOLDER)
+def _default_folder(environment: Mapping[str, str]) -> Path:
+    return Path(environment.get(FOLDER_VARIABLE) or LOCAL_FOLDER)

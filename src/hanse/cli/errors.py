@@ -1,37 +1,38 @@
-"""What a person is told when a command cannot do what it was asked: one line, with the remedy.
+"""Errors that end a command with one line on stderr, and the exit statuses of the program.
 
-Exit statuses: 0 all is well; 1 something is wrong out there; 2 the input is at fault;
-70 the program is; 130 interrupted.
+InputError       the input cannot be used: exit status 2
+CommandFailed    the input is fine, and the operation did not succeed: exit status 1
 """
 
 import click
 
 EXIT_PROBLEM = 1
+"""The command ran, and something that it looked at is wrong."""
 EXIT_BAD_INPUT = 2
 EXIT_INTERNAL_ERROR = 70
 EXIT_INTERRUPTED = 130
 
 
 class InputError(click.ClickException):
-    """The input cannot be used; the message names the thing and the remedy."""
+    """The input cannot be used; the message names the option or object, and the remedy."""
 
     exit_code = EXIT_BAD_INPUT
 
 
 class CommandFailed(click.ClickException):
-    """The input is fine, and what it asks for did not work out."""
+    """The input is valid, but the operation did not succeed."""
 
     exit_code = EXIT_PROBLEM
 
 
 def credentials_error(error: Exception) -> InputError:
-    """What is wrong with a kubeconfig, always with what to do about it."""
+    """The error for a kubeconfig that cannot be used, always with a remedy."""
     text = str(error)
     return InputError(text if ";" in text else f"{text}; name a readable file with --kubeconfig")
 
 
 def format_error(error: click.ClickException) -> str:
-    """An error as a single line, with where to read on if the call itself was wrong."""
+    """An error as a single line; usage errors point at the command's help."""
     text = " ".join(error.format_message().split()).rstrip(".")
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx is not None else "hanse"

@@ -1,49 +1,39 @@
-"""A look at every exported service, from outside, through the API servers of all clusters."""
+"""Exported services, read from the API servers of all clusters."""
 
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-from hanse.cli.clusters import ClusterAccess, at_each
-from hanse.cli.inventory import PATIENCE
+from hanse.cli.clusters import ClusterAccess, ReadFailure, read_clusters
+from hanse.cli.inventory import discover_kinds
 from hanse.features.services.names import DOMAIN, SERVICE_NAME, SERVICE_NAMESPACE
 from hanse.features.services.view import ClusterServices, ServiceView, service_views
 from hanse.kube.client import Client
-from hanse.kube.discovery import refresh
-from hanse.kube.errors import KubeError, NotFound
-from hanse.kube.http_transport import HttpTransport
-from hanse.kube.transport import Request
+from hanse.kube.errors import NotFound
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import MANAGED_BY, EndpointSlice
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
 from hanse.model.objects import Object
 
-_OURS = f"{SERVICE_NAME},{MANAGED_BY}={DOMAIN},!{SERVICE_NAMESPACE}"
-"""Imported slices; those with the namespace as a label are a broker's."""
+_IMPORTED_SLICES = f"{SERVICE_NAME},{MANAGED_BY}={DOMAIN},!{SERVICE_NAMESPACE}"
+"""Selects imported slices; those with the namespace as a label are on a broker."""
 
 K = TypeVar("K", bound=Object)
 
 
-async def read_exported_services(ways: Iterable[ClusterAccess]) -> list[ServiceView]:
-    """The exported services of all clusters that answer."""
-    held = await at_each(ways, _held_by)
-    return service_views([one for one in held if one is not None])
+async def read_exported_services(clusters: Iterable[ClusterAccess]) -> list[ServiceView]:
+    """Read every cluster; those that fail are left out, as the inventory reports them."""
+    results = await read_clusters(clusters, _read_cluster, timeout=None)
+    return service_views([one for one in results if not isinstance(one, ReadFailure)])
 
 
-async def _held_by(way: ClusterAccess) -> ClusterServices | None:
-    client = Client(HttpTransport(way.credentials))
-    try:
-        await client.send(Request("GET", "/version", timeout=PATIENCE))  # a dead one ends it here
-        await refresh(client)
-        return await read_holding(client, way.name)
-    except KubeError:
-        return None  # the look at the cluster itself says why
-    finally:
-        await client.close()
+async def _read_cluster(cluster: ClusterAccess, client: Client) -> ClusterServices:
+    await discover_kinds(client)
+    return await read_cluster_services(client, cluster.name)
 
 
-async def read_holding(client: Client, name: str, namespace: str = "") -> ClusterServices:
-    """What a cluster holds, in all namespaces or in one; the client knows what is served."""
+async def read_cluster_services(client: Client, name: str, namespace: str = "") -> ClusterServices:
+    """The services of one cluster, in all namespaces or in one; kinds were discovered before."""
     return ClusterServices(
         await read_cluster_id(client, name),
         await list_or_empty(client, ServiceExport, namespace),
@@ -52,47 +42,48 @@ async def read_holding(client: Client, name: str, namespace: str = "") -> Cluste
             for one in await list_or_empty(client, ServiceImport, namespace)
             if SERVICE_NAMESPACE not in one.metadata.labels
         ),
-        await list_or_empty(client, EndpointSlice, namespace, _OURS),
+        await list_or_empty(client, EndpointSlice, namespace, _IMPORTED_SLICES),
     )
 
 
-async def read_cluster_id(client: Client, otherwise: str) -> str:
-    """The id by which a cluster is a member: its agent's Lease is held in that name."""
+async def read_cluster_id(client: Client, default: str) -> str:
+    """The cluster id, by the holder of its agent's Lease; a default where no agent ran."""
     try:
         lease = await client.read(Lease, AGENT, SYSTEM_NAMESPACE)
     except NotFound:
-        return otherwise
+        return default
     cluster, parted, _ = lease.spec.holder_identity.partition("_")
-    return cluster if parted else otherwise
+    return cluster if parted else default
 
 
 async def list_or_empty(
     client: Client, kind: type[K], namespace: str = "", labels: str = ""
 ) -> tuple[K, ...]:
-    """Everything of a kind; nothing where a cluster does not know it."""
+    """All objects of a kind; none where the cluster does not serve it."""
     try:
         return (await client.list(kind, namespace=namespace, labels=labels)).objects
     except NotFound:
-        return ()  # the kind itself is not there
+        return ()  # the kind itself is not served
 
 
-def document(seen: ServiceView) -> dict[str, Any]:
-    """The service for other programs."""
+def json_document(service: ServiceView) -> dict[str, Any]:
+    """A service as it is in the JSON output of commands."""
     return {
-        "namespace": seen.namespace,
-        "name": seen.name,
-        "type": seen.type,
+        "namespace": service.namespace,
+        "name": service.name,
+        "type": service.type,
         "ports": [
             {"name": p.name, "port": p.port, "protocol": p.protocol, "appProtocol": p.app_protocol}
-            for p in seen.ports
+            for p in service.ports
         ],
-        "exporters": list(seen.exporters),
-        "importers": list(seen.importers),
+        "exporters": list(service.exporters),
+        "importers": list(service.importers),
         "endpoints": {
             cluster: {"ready": count.ready, "all": count.all}
-            for cluster, count in seen.endpoints.items()
+            for cluster, count in service.endpoints.items()
         },
         "problems": [
-            {"cluster": p.cluster, "reason": p.reason, "message": p.message} for p in seen.problems
+            {"cluster": p.cluster, "reason": p.reason, "message": p.message}
+            for p in service.problems
         ],
     }

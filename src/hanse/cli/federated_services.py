@@ -1,11 +1,12 @@
-"""Federated Services and machines, put together from what clusters hold; pure."""
+"""Federated Services and VM Services of all clusters, as `status` and `doctor` report them."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from msgspec import Struct
 
-from hanse.cli.doctor.clusters import Finding
+from hanse.cli.clusters import ClusterAccess, ReadFailure, read_clusters
+from hanse.cli.exported_services import list_or_empty, read_cluster_id
+from hanse.cli.inventory import discover_kinds
 from hanse.features.federated.names import CLUSTER, FEDERATED
 from hanse.features.federated.names import DOMAIN as FEDERATING
 from hanse.features.federated.status import FEDERATED_CONDITION
@@ -14,17 +15,19 @@ from hanse.features.machines.names import DOMAIN as SERVING_MACHINES
 from hanse.features.machines.names import VM_SERVICE
 from hanse.features.machines.status import NAME_FREE_CONDITION as TAKEN_FROM_MACHINES
 from hanse.features.machines.status import SERVED_CONDITION
-from hanse.model.conditions import find_condition
+from hanse.kube.client import Client
+from hanse.model.conditions import find
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, EndpointSlice
 from hanse.model.kinds.federation import NativeService, VirtualMachine
 from hanse.model.objects import ClusterId
 
-_TROUBLES = (FEDERATED_CONDITION, TAKEN, TAKEN_FROM_MACHINES, SERVED_CONDITION)
+_OUR_SLICES = f"{MANAGED_BY} in ({FEDERATING},{SERVING_MACHINES})"
+_REPORTED_CONDITIONS = (FEDERATED_CONDITION, TAKEN, TAKEN_FROM_MACHINES, SERVED_CONDITION)
 
 
-class Holding(Struct, frozen=True):
-    """What one cluster holds of all this."""
+class FederatedObjects(Struct, frozen=True):
+    """The objects of one cluster that federated Services and VM Services consist of."""
 
     cluster: ClusterId
     services: tuple[Service, ...] = ()
@@ -34,7 +37,7 @@ class Holding(Struct, frozen=True):
 
 
 class FederatedServiceView(Struct, frozen=True):
-    """A federated Service: where it stands, and how many endpoints are ready by their cluster."""
+    """A federated Service: the clusters that have it, and the ready endpoints by their cluster."""
 
     namespace: str
     name: str
@@ -53,7 +56,7 @@ class MachineServiceView(Struct, frozen=True):
 
 
 class FailedCondition(Struct, frozen=True):
-    """Something that people were told on an object of theirs."""
+    """A condition with status False on a user's object."""
 
     cluster: ClusterId
     object: str
@@ -62,140 +65,111 @@ class FailedCondition(Struct, frozen=True):
 
 
 class FederatedView(Struct, frozen=True):
-    """All of it, over all clusters that answer."""
+    """The federated Services and VM Services of all clusters that answer."""
 
     services: tuple[FederatedServiceView, ...] = ()
     machines: tuple[MachineServiceView, ...] = ()
     troubles: tuple[FailedCondition, ...] = ()
 
 
-def build_view(holdings: Iterable[Holding]) -> FederatedView:
-    """What clusters hold, as one picture."""
-    several = sorted(holdings, key=lambda h: h.cluster)
-    names = sorted({name for held in several for name in _federated_in(held)})
+async def read_federated_services(clusters: Iterable[ClusterAccess]) -> FederatedView:
+    """Read every cluster; those that fail are left out, as the inventory reports them."""
+    results = await read_clusters(clusters, _read_objects, timeout=None)
+    return build_view(one for one in results if not isinstance(one, ReadFailure))
+
+
+async def _read_objects(cluster: ClusterAccess, client: Client) -> FederatedObjects:
+    await discover_kinds(client)
+    return FederatedObjects(
+        await read_cluster_id(client, cluster.name),
+        await list_or_empty(client, Service),
+        await list_or_empty(client, EndpointSlice, labels=_OUR_SLICES),
+        await list_or_empty(client, NativeService),
+        await list_or_empty(client, VirtualMachine),
+    )
+
+
+def build_view(objects: Iterable[FederatedObjects]) -> FederatedView:
+    """Merge the objects of several clusters into one view."""
+    clusters = sorted(objects, key=lambda one: one.cluster)
+    names = sorted({name for cluster in clusters for name in _federated_services(cluster)})
     return FederatedView(
-        tuple(_federated(name, several) for name in names),
-        tuple(one for held in several for one in _machines(held)),
-        tuple(one for held in several for one in _troubles(held)),
+        tuple(_federated_view(name, clusters) for name in names),
+        tuple(view for cluster in clusters for view in _machine_views(cluster)),
+        tuple(failed for cluster in clusters for failed in _failed_conditions(cluster)),
     )
 
 
-def findings(seen: FederatedView) -> tuple[Finding, ...]:
-    """What people were told, as something to mend: the message says how."""
-    return tuple(
-        Finding(
-            one.cluster,
-            f"{one.object}: {one.message}",
-            f"do as it says; {_look(one)} shows when it is well again",
-        )
-        for one in seen.troubles
-    )
-
-
-def _look(one: FailedCondition) -> str:
-    kind, _, place = one.object.partition(" ")
-    namespace, _, name = place.partition("/")
-    return f"kubectl --context {one.cluster} -n {namespace} describe {kind.lower()} {name}"
-
-
-def document(seen: FederatedView) -> dict[str, Any]:
-    """The same for other programs."""
-    return {
-        "federatedServices": [
-            {
-                "namespace": one.namespace,
-                "name": one.name,
-                "ports": list(one.ports),
-                "standsIn": list(one.stands_in),
-                "ready": one.ready,
-            }
-            for one in seen.services
-        ],
-        "machineServices": [
-            {
-                "cluster": one.cluster,
-                "namespace": one.namespace,
-                "name": one.name,
-                "machines": one.machines,
-            }
-            for one in seen.machines
-        ],
-        "federationTroubles": [
-            {
-                "cluster": one.cluster,
-                "object": one.object,
-                "reason": one.reason,
-                "message": one.message,
-            }
-            for one in seen.troubles
-        ],
-    }
-
-
-def _federated_in(held: Holding) -> dict[tuple[str, str], Service]:
+def _federated_services(cluster: FederatedObjects) -> dict[tuple[str, str], Service]:
     return {
         (s.metadata.namespace, s.metadata.name): s
-        for s in held.services
+        for s in cluster.services
         if FEDERATED in s.metadata.annotations
     }
 
 
-def _federated(place: tuple[str, str], several: Iterable[Holding]) -> FederatedServiceView:
+def _federated_view(
+    service_key: tuple[str, str], clusters: Iterable[FederatedObjects]
+) -> FederatedServiceView:
     ports: dict[str, None] = {}
     stands_in: list[ClusterId] = []
     ready: dict[ClusterId, int] = {}
-    for held in several:
-        service = _federated_in(held).get(place)
+    for cluster in clusters:
+        service = _federated_services(cluster).get(service_key)
         if service is None:
             continue
-        stands_in.append(held.cluster)
-        ports.update(dict.fromkeys(_port(p.name, p.port, p.protocol) for p in service.spec.ports))
-        for cluster, number in _ready(place, held).items():
-            ready[cluster] = max(ready.get(cluster, 0), number)
-    namespace, name = place
+        stands_in.append(cluster.cluster)
+        ports.update(
+            dict.fromkeys(_port_text(p.name, p.port, p.protocol) for p in service.spec.ports)
+        )
+        for source, number in _ready_endpoints(service_key, cluster).items():
+            ready[source] = max(ready.get(source, 0), number)
+    namespace, name = service_key
     return FederatedServiceView(
         namespace, name, tuple(ports), tuple(stands_in), dict(sorted(ready.items()))
     )
 
 
-def _port(name: str, number: int, protocol: str) -> str:
+def _port_text(name: str, number: int, protocol: str) -> str:
     return f"{number}/{protocol} {name}".rstrip()
 
 
-def _ready(place: tuple[str, str], held: Holding) -> dict[ClusterId, int]:
+def _ready_endpoints(
+    service_key: tuple[str, str], cluster: FederatedObjects
+) -> dict[ClusterId, int]:
     found: dict[ClusterId, int] = {}
-    for piece in held.slices:
-        meta = piece.metadata
-        mine = (meta.namespace, meta.labels.get(KUBE_SERVICE)) == place
-        if mine and meta.labels.get(MANAGED_BY) == FEDERATING and piece.address_type != "FQDN":
+    for slice_ in cluster.slices:
+        meta = slice_.metadata
+        mine = (meta.namespace, meta.labels.get(KUBE_SERVICE)) == service_key
+        if mine and meta.labels.get(MANAGED_BY) == FEDERATING and slice_.address_type != "FQDN":
             source = meta.annotations.get(CLUSTER, "?")
-            number = sum(e.ready for e in piece.endpoints or ())
+            number = sum(e.ready for e in slice_.endpoints or ())
             found[source] = found.get(source, 0) + number
     return found
 
 
-def _machines(held: Holding) -> Iterator[MachineServiceView]:
-    for service in held.services:
+def _machine_views(cluster: FederatedObjects) -> Iterator[MachineServiceView]:
+    for service in cluster.services:
         meta = service.metadata
         if VM_SERVICE in meta.annotations:
             behind = {
                 e.target_ref.name
-                for piece in held.slices
-                if piece.metadata.labels.get(MANAGED_BY) == SERVING_MACHINES
-                and piece.metadata.namespace == meta.namespace
-                and piece.metadata.labels.get(KUBE_SERVICE) == meta.name
-                for e in piece.endpoints or ()
+                for slice_ in cluster.slices
+                if slice_.metadata.labels.get(MANAGED_BY) == SERVING_MACHINES
+                and slice_.metadata.namespace == meta.namespace
+                and slice_.metadata.labels.get(KUBE_SERVICE) == meta.name
+                for e in slice_.endpoints or ()
                 if e.target_ref is not None
             }
-            yield MachineServiceView(held.cluster, meta.namespace, meta.name, len(behind))
+            yield MachineServiceView(cluster.cluster, meta.namespace, meta.name, len(behind))
 
 
-def _troubles(held: Holding) -> Iterator[FailedCondition]:
-    told_on: list[Service | NativeService | VirtualMachine]
-    told_on = [*held.services, *held.native, *held.machines]
-    for obj in told_on:
-        for type_ in _TROUBLES:
-            told = find_condition(obj.status.conditions, type_)
-            if told is not None and told.status == "False":
-                what = f"{type(obj).kind.name} {obj.metadata.namespace}/{obj.metadata.name}"
-                yield FailedCondition(held.cluster, what, told.reason, told.message)
+def _failed_conditions(cluster: FederatedObjects) -> Iterator[FailedCondition]:
+    objects: list[Service | NativeService | VirtualMachine]
+    objects = [*cluster.services, *cluster.native, *cluster.machines]
+    for obj in objects:
+        for type_ in _REPORTED_CONDITIONS:
+            condition = find(obj.status.conditions, type_)
+            if condition is not None and condition.status == "False":
+                name = f"{type(obj).kind.name} {obj.metadata.namespace}/{obj.metadata.name}"
+                yield FailedCondition(cluster.cluster, name, condition.reason, condition.message)

@@ -1,7 +1,8 @@
-"""One look at a cluster from outside: everything that status and doctor tell about it."""
+"""The inventory of a cluster: what `status`, `doctor`, `plan` and `version` read of it first."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal
@@ -9,37 +10,39 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from hanse.cli import membership_seen
-from hanse.cli.clusters import ClusterAccess, at_each
-from hanse.cli.membership_seen import MembershipState, parse_membership
-from hanse.cli.services_seen import ServiceInventory, services_in
+from hanse.cli.clusters import READ_TIMEOUT, ClusterAccess, ReadFailure, read_clusters
+from hanse.cli.errors import CommandFailed
+from hanse.features.federation.claims import SUPERVISOR_MARK
+from hanse.kube.client import Client
 from hanse.kube.client_config import Identity
-from hanse.kube.errors import BadCredentials, KubeError, Unreachable, error_from_response
-from hanse.kube.http_transport import HttpTransport
-from hanse.kube.requests import resource_path
-from hanse.kube.transport import Request, Response, Transport
+from hanse.kube.discovery import refresh
+from hanse.kube.errors import ApiError, BadCredentials, NotFound, Unreachable
+from hanse.kube.requests import path_of
+from hanse.kube.transport import Request, Response
+from hanse.model.kinds.federation import ClusterClaim, Federation, spelled
 from hanse.model.kinds.hanse import ClusterSet
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
 from hanse.model.objects import Wire
-from hanse.model.tokens import parse_claims
+from hanse.model.ownership import OWNER
+from hanse.model.tokens import claims_of
 
-PATIENCE = timedelta(seconds=5)
-
+REQUEST_TIMEOUT = timedelta(seconds=5)
 
 _PATHS = (
     "/api/v1/nodes",
     f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM_NAMESPACE}/leases/{AGENT}",
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-    resource_path(ClusterSet.kind),
-    resource_path(ServiceExport.kind),
-    resource_path(ServiceImport.kind),
-    *membership_seen.PATHS,
+    path_of(ClusterSet.kind),
+    path_of(ServiceExport.kind),
+    path_of(ServiceImport.kind),
+    path_of(Federation.kind),
+    path_of(ClusterClaim.kind),
 )
 
 
 class Permission(Struct, frozen=True):
-    """Something that may be allowed or not."""
+    """A verb on a resource, as a SelfSubjectAccessReview asks for it."""
 
     verb: str
     resource: str
@@ -48,7 +51,7 @@ class Permission(Struct, frozen=True):
 
 
 class AgentLease(Struct, frozen=True):
-    """An agent's lease: whose it is, and for how long it has not been renewed."""
+    """An agent's Lease: its holder, and the time since its last renewal."""
 
     holder: str
     silent: timedelta
@@ -66,8 +69,49 @@ class NodeCounts(Struct, frozen=True):
     ready: int
 
 
+class ExportState(Struct, frozen=True):
+    """A ServiceExport: whether it is Ready, and the message of its failed condition."""
+
+    namespace: str
+    name: str
+    ready: bool
+    trouble: str = ""
+
+
+class ServiceInventory(Struct, frozen=True):
+    """What one cluster exports and imports."""
+
+    exports: tuple[ExportState, ...] = ()
+    imports: int = 0
+    foreign: tuple[tuple[str, str], ...] = ()
+    """Imports that Hanse did not create, by namespace and name."""
+
+    @property
+    def ready(self) -> int:
+        return sum(export.ready for export in self.exports)
+
+
+class MemberState(Struct, frozen=True):
+    """A member of a Federation, from a supervisor's status."""
+
+    cluster: str
+    reachable: bool
+    leader: str
+    since: str
+
+
+class MembershipState(Struct, frozen=True):
+    """A cluster's Federation: its role in it, and its status."""
+
+    name: str
+    supervises: bool
+    leaders: tuple[str, ...]
+    members: tuple[MemberState, ...]
+    troubles: tuple[str, ...]
+
+
 class UnreadCluster(Struct, frozen=True):
-    """The cluster did not let us look: no answer, a refusal, or credentials that are at fault."""
+    """A cluster that could not be read: no answer, a refusal, or unusable credentials."""
 
     name: str
     why: str
@@ -75,13 +119,13 @@ class UnreadCluster(Struct, frozen=True):
 
 
 class ClusterInventory(Struct, frozen=True):
-    """What was seen; None where the cluster would not tell."""
+    """What was read of a cluster; None where it did not allow or does not serve it."""
 
     name: str
     server: str
     version: str
     skew: timedelta
-    """How far its clock is from ours, as far as a header in whole seconds can tell."""
+    """How far its clock is ahead of ours, as far as a Date header in whole seconds can tell."""
     nodes: NodeCounts | None = None
     agent: AgentLease | None = None
     definitions: dict[str, dict[str, Any]] | None = None
@@ -89,7 +133,7 @@ class ClusterInventory(Struct, frozen=True):
     membership: MembershipState | None = None
     is_broker: bool = False
     expires: datetime | None = None
-    """When the credentials by which we looked end, if they say so."""
+    """When the credentials that we used expire, if they say so."""
     denied: tuple[Permission, ...] = ()
 
 
@@ -97,79 +141,120 @@ InventoryResult = ClusterInventory | UnreadCluster
 
 
 async def read_inventories(
-    ways: Iterable[ClusterAccess], rights: Iterable[Permission] = ()
+    clusters: Iterable[ClusterAccess], permissions: Iterable[Permission] = ()
 ) -> list[InventoryResult]:
-    """Look at every cluster; one that does not answer hides no other."""
-    asked = tuple(rights)
-    return await at_each(ways, lambda way: _look(way, asked))
+    """Read every cluster, and check permissions; a cluster that fails is an `UnreadCluster`."""
+    checked = tuple(permissions)
+
+    async def read(cluster: ClusterAccess, client: Client) -> ClusterInventory:
+        return await _read_inventory(cluster, client, checked)
+
+    results = await read_clusters(clusters, read, timeout=None)
+    return [_unread(one) if isinstance(one, ReadFailure) else one for one in results]
 
 
-async def _look(way: ClusterAccess, rights: tuple[Permission, ...]) -> InventoryResult:
-    transport = HttpTransport(way.credentials)
-    try:
-        access = await way.credentials.config()
-        version, answered, began = await _version(transport)
-        now = began + (datetime.now(UTC) - began) / 2
-        documents = [_read(transport, path) for path in _PATHS]
-        denied, read = await asyncio.gather(_denied(transport, rights), asyncio.gather(*documents))
-        nodes, agent, definitions, sets, exports, imports, *membership = read
-        clock = _clock_of(answered, now)
-        return ClusterInventory(
-            name=way.name,
-            server=access.endpoint.url,
-            version=version,
-            skew=clock - now,
-            nodes=_nodes(nodes),
-            agent=parse_agent_lease(agent, clock),
-            definitions=_by_name(definitions),
-            services=services_in(exports, imports),
-            membership=parse_membership(*membership),
-            is_broker=bool(sets and sets.get("items")),
-            expires=credentials_expiry(access.identity),
-            denied=denied,
+def _unread(failure: ReadFailure) -> UnreadCluster:
+    fault: Literal["silence", "refusal", "credentials"] = "refusal"
+    if isinstance(failure.error, BadCredentials):
+        fault = "credentials"
+    elif isinstance(failure.error, Unreachable):
+        fault = "silence"
+    return UnreadCluster(failure.cluster, str(failure.error), fault)
+
+
+async def _read_inventory(
+    cluster: ClusterAccess, client: Client, permissions: tuple[Permission, ...]
+) -> ClusterInventory:
+    access = await cluster.credentials.access()
+    version, response, began = await _version(client)
+    now = began + (datetime.now(UTC) - began) / 2
+    documents = asyncio.gather(*(_get_or_none(client, path) for path in _PATHS))
+    denied, read = await asyncio.gather(_denied(client, permissions), documents)
+    nodes, agent, definitions, sets, exports, imports, federations, claims = read
+    clock = _server_clock(response, now)
+    return ClusterInventory(
+        name=cluster.name,
+        server=access.endpoint.url,
+        version=version,
+        skew=clock - now,
+        nodes=_count_nodes(nodes),
+        agent=parse_agent_lease(agent, clock),
+        definitions=_by_name(definitions),
+        services=parse_services(exports, imports),
+        membership=parse_membership(federations, claims),
+        is_broker=bool(sets and sets.get("items")),
+        expires=credentials_expiry(access.identity),
+        denied=denied,
+    )
+
+
+async def find_broker(clusters: Sequence[ClusterAccess]) -> ClusterAccess:
+    """The cluster that has a ClusterSet; raises `CommandFailed` where none has."""
+    results = list(zip(clusters, await read_clusters(clusters, _is_broker), strict=True))
+    for cluster, result in results:
+        if result is True:
+            return cluster
+    on_timeout = f"nothing within {READ_TIMEOUT.total_seconds():.0f} s"
+    failed = [
+        f"{cluster.name} does not answer ({result.message(on_timeout)})"
+        for cluster, result in results
+        if isinstance(result, ReadFailure)
+    ]
+    if failed:
+        raise CommandFailed(
+            f"no broker was found: {', '.join(failed)}; start it, see `hanse doctor`"
         )
-    except BadCredentials as error:
-        return UnreadCluster(way.name, str(error), "credentials")
-    except Unreachable as error:
-        return UnreadCluster(way.name, str(error), "silence")
-    except KubeError as error:
-        return UnreadCluster(way.name, str(error), "refusal")
-    finally:
-        await transport.close()
+    listed = ", ".join(cluster.name for cluster in clusters)
+    raise CommandFailed(f"none of {listed} is a broker; name its context with --context")
 
 
-async def _version(transport: Transport) -> tuple[str, Response, datetime]:
-    await transport.send(_get("/version"))  # connects, so that the next one tells the time
+async def _is_broker(_: ClusterAccess, client: Client) -> bool:
+    try:
+        return bool((await client.list(ClusterSet)).objects)
+    except NotFound:
+        return False
+
+
+# -- requests
+
+
+async def discover_kinds(client: Client) -> None:
+    """Discover the served kinds; a cluster that does not answer fails within the time-out."""
+    await client.send(_get("/version"))
+    await refresh(client)
+
+
+async def _version(client: Client) -> tuple[str, Response, datetime]:
+    """The server's version, the response it came with, and when that was requested."""
+    with suppress(ApiError):
+        await client.send(_get("/version"))  # connects, so that the next one measures the clock
     began = datetime.now(UTC)
-    answer = await transport.send(_get("/version"))
-    if answer.status != 200:
-        raise error_from_response(answer)
-    return str(msgspec.json.decode(answer.body).get("gitVersion", "")), answer, began
+    response = await client.send(_get("/version"))
+    return str(msgspec.json.decode(response.body).get("gitVersion", "")), response, began
 
 
 def _get(path: str) -> Request:
-    return Request("GET", path, timeout=PATIENCE)
+    return Request("GET", path, timeout=REQUEST_TIMEOUT)
 
 
-async def _read(transport: Transport, path: str) -> dict[str, Any] | None:
-    """A document, or nothing where it is absent or not for us."""
-    answer = await transport.send(_get(path))
-    if answer.status == 401:
-        raise error_from_response(answer)
-    found: dict[str, Any] | None = (
-        msgspec.json.decode(answer.body) if answer.status == 200 else None
-    )
+async def _get_or_none(client: Client, path: str) -> dict[str, Any] | None:
+    """A document; None where it is absent or forbidden. A 401 is raised: it concerns all."""
+    try:
+        response = await client.send(_get(path))
+    except ApiError:
+        return None
+    found: dict[str, Any] = msgspec.json.decode(response.body)
     return found
 
 
-async def _denied(transport: Transport, rights: tuple[Permission, ...]) -> tuple[Permission, ...]:
-    allowed = await asyncio.gather(*(_allowed(transport, right) for right in rights))
-    return tuple(right for right, may in zip(rights, allowed, strict=True) if not may)
+async def _denied(client: Client, permissions: tuple[Permission, ...]) -> tuple[Permission, ...]:
+    allowed = await asyncio.gather(*(_is_allowed(client, one) for one in permissions))
+    return tuple(one for one, may in zip(permissions, allowed, strict=True) if not may)
 
 
-async def _allowed(transport: Transport, right: Permission) -> bool:
-    """Whether we may do something; what the cluster would not tell does not count as allowed."""
-    attributes = {name: value for name, value in msgspec.structs.asdict(right).items() if value}
+async def _is_allowed(client: Client, permission: Permission) -> bool:
+    """Whether we have a permission; a review that fails counts as not allowed."""
+    attributes = {name: v for name, v in msgspec.structs.asdict(permission).items() if v}
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
@@ -177,23 +262,27 @@ async def _allowed(transport: Transport, right: Permission) -> bool:
     }
     path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
     body = msgspec.json.encode(review)
-    answer = await transport.send(Request("POST", path, body=body, timeout=PATIENCE))
-    if answer.status != 201:
-        return False
-    return bool(msgspec.json.decode(answer.body).get("status", {}).get("allowed"))
-
-
-def _clock_of(answer: Response, now: datetime) -> datetime:
-    """The server's time by its Date header, read in our favour: it leaves out the fraction."""
     try:
-        told = parsedate_to_datetime(answer.headers.get("date", ""))
+        response = await client.send(Request("POST", path, body=body, timeout=REQUEST_TIMEOUT))
+    except ApiError:
+        return False
+    return bool(msgspec.json.decode(response.body).get("status", {}).get("allowed"))
+
+
+# -- parsing
+
+
+def _server_clock(response: Response, now: datetime) -> datetime:
+    """The server's time by its Date header, which drops the fraction: the value nearest to ours."""
+    try:
+        date = parsedate_to_datetime(response.headers.get("date", ""))
     except ValueError:
         return now
-    earliest = told if told.tzinfo is not None else told.replace(tzinfo=UTC)
+    earliest = date if date.tzinfo is not None else date.replace(tzinfo=UTC)
     return min(max(now, earliest), earliest + timedelta(seconds=1))
 
 
-def _nodes(listed: dict[str, Any] | None) -> NodeCounts | None:
+def _count_nodes(listed: dict[str, Any] | None) -> NodeCounts | None:
     if listed is None:
         return None
     nodes = listed.get("items") or []
@@ -206,7 +295,7 @@ def _is_ready(node: dict[str, Any]) -> bool:
 
 
 def parse_agent_lease(lease: Wire | None, now: datetime) -> AgentLease | None:
-    """An agent's lease, judged by a clock; None where there is none."""
+    """An agent's Lease as of a time; None where there is none."""
     if lease is None:
         return None
     spec = lease.get("spec") or {}
@@ -225,8 +314,73 @@ def _by_name(listed: dict[str, Any] | None) -> dict[str, dict[str, Any]] | None:
     return {one["metadata"]["name"]: one for one in listed.get("items") or ()}
 
 
+def parse_services(
+    exports: dict[str, Any] | None, imports: dict[str, Any] | None
+) -> ServiceInventory | None:
+    """The services in lists of exports and imports; None where a kind is not served."""
+    if exports is None or imports is None:
+        return None
+    imported = [one["metadata"] for one in imports.get("items") or ()]
+    return ServiceInventory(
+        tuple(_export_state(one) for one in exports.get("items") or ()),
+        len(imported),
+        tuple((m["namespace"], m["name"]) for m in imported if OWNER not in m.get("labels", {})),
+    )
+
+
+def _export_state(export: dict[str, Any]) -> ExportState:
+    conditions = {one["type"]: one for one in export.get("status", {}).get("conditions") or ()}
+    ready = conditions.get("Ready", {}).get("status") == "True"
+    metadata = export["metadata"]
+    return ExportState(metadata["namespace"], metadata["name"], ready, _failure_message(conditions))
+
+
+def _failure_message(conditions: dict[str, dict[str, Any]]) -> str:
+    """The message of the first condition that needs a person; Pending is not one."""
+    invalid, ready, conflict = (conditions.get(name, {}) for name in ("Valid", "Ready", "Conflict"))
+    if invalid.get("status") == "False":
+        return str(invalid.get("message") or invalid.get("reason"))
+    if conflict.get("status") == "True":
+        return str(conflict.get("message") or conflict.get("reason"))
+    if ready.get("status") == "False" and ready.get("reason") != "Pending":
+        return str(ready.get("message") or ready.get("reason"))
+    for name in ("SettingsValid", "AddressesAllowed", "ImportedHere"):
+        if conditions.get(name, {}).get("status") == "False":
+            return str(conditions[name].get("message") or conditions[name].get("reason"))
+    return ""
+
+
+def parse_membership(
+    federations: dict[str, Any] | None, claims: dict[str, Any] | None
+) -> MembershipState | None:
+    """The membership in lists of Federations and ClusterClaims; None without a Federation."""
+    found = (federations or {}).get("items") or []
+    if not found:
+        return None
+    oldest = min(found, key=lambda one: str(one["metadata"].get("creationTimestamp")))
+    status = oldest.get("status") or {}
+    values = {
+        str(one.get("name") or one["metadata"]["name"]).lower(): str(one.get("value"))
+        for one in (claims or {}).get("items") or ()
+    }
+    return MembershipState(
+        name=oldest["metadata"]["name"],
+        supervises=spelled(values, SUPERVISOR_MARK) not in (None, "false"),
+        leaders=tuple(status.get("leaders") or ()),
+        members=tuple(
+            MemberState(m["clusterID"], bool(m.get("reachable")), m.get("leader", ""), m["since"])
+            for m in status.get("members") or ()
+        ),
+        troubles=tuple(
+            f"{one['reason']}: {one.get('message', '')}"
+            for one in status.get("conditions") or ()
+            if one.get("status") == "False"
+        ),
+    )
+
+
 def credentials_expiry(identity: Identity) -> datetime | None:
-    """When credentials end: a certificate's last day, or what a token says of itself."""
+    """When credentials expire, by the certificate or by the token's own claims."""
     if identity.certificate:
         from cryptography import x509
 

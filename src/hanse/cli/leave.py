@@ -1,4 +1,4 @@
-"""`hanse leave`: a cluster is a member no longer."""
+"""`hanse leave`: remove a cluster from a Federation."""
 
 import click
 
@@ -47,15 +47,15 @@ def command(
       hanse leave --federation league --cluster-id bergen --context bergen --supervisor lubeck
       hanse leave --federation league --cluster-id bergen --supervisor lubeck --force
     """
+    from hanse.cli.clusters import select_cluster
     from hanse.cli.join.federation import Membership, leave_federation
     from hanse.cli.process import run_async, start_logging
-    from hanse.cli.reaching import way_to
 
     settings = settings_of(context)
     start_logging(settings)
     if force and not supervisors:
         raise InputError("--force needs --supervisor CONTEXT: somebody has to forget the cluster")
-    ways = tuple(way_to(settings, name) for name in supervisors)
-    member = ways[0] if force else way_to(settings)
-    wish = Membership(federation, cluster_id, member, ways)
-    run_async(lambda: leave_federation(wish, dry_run=dry_run, force=force))
+    supervising = tuple(select_cluster(settings, name) for name in supervisors)
+    member = supervising[0] if force else select_cluster(settings)
+    request = Membership(federation, cluster_id, member, supervising)
+    run_async(lambda: leave_federation(request, dry_run=dry_run, force=force))

@@ -1,8 +1,14 @@
-"""`hanse migrate`: what moves a cluster's federated Services to Antrea Multi-cluster."""
+"""`hanse migrate`: translate a cluster's federated Services for Antrea Multi-cluster."""
+
+from typing import TYPE_CHECKING
 
 import click
 
 from hanse.cli.settings import settings_of
+
+if TYPE_CHECKING:
+    from hanse.cli.clusters import ClusterAccess
+    from hanse.features.federated.antrea import AntreaManifests
 
 
 @click.command("migrate")
@@ -26,18 +32,38 @@ def command(context: click.Context, namespace: str) -> None:
       hanse migrate -n shop --context lubeck
       hanse migrate -n shop --context lubeck | kubectl --context lubeck apply -f -
     """
-    from hanse.cli.migrating import moved
+    from hanse.cli.clusters import select_cluster
     from hanse.cli.process import run_async, start_logging
-    from hanse.cli.reaching import way_to
     from hanse.cli.yaml_text import to_yaml
 
     settings = settings_of(context)
     start_logging(settings)
-    way = way_to(settings)
-    result = run_async(lambda: moved(way, namespace))
+    cluster = select_cluster(settings)
+    result = run_async(lambda: _translate(cluster, namespace))
     for note in result.notes:
         click.echo(f"# {note}")
     if result.objects:
         click.echo(to_yaml(result.objects, width=100), nl=False)
     else:
         click.echo("# no Service here joins a federated Service")
+
+
+async def _translate(cluster: "ClusterAccess", namespace: str) -> "AntreaManifests":
+    """The manifests that replace a cluster's part of federated Services."""
+    from hanse.cli.clusters import connect
+    from hanse.cli.exported_services import list_or_empty
+    from hanse.features.federated.antrea import MigratedObjects, antrea_manifests
+    from hanse.kube.discovery import refresh
+    from hanse.model.kinds.core import Service
+    from hanse.model.kinds.discovery import EndpointSlice
+    from hanse.model.kinds.federation import NativeService, NetworkInterface
+
+    async with connect(cluster) as client:
+        await refresh(client)
+        objects = MigratedObjects(
+            await list_or_empty(client, Service),
+            await list_or_empty(client, EndpointSlice),
+            await list_or_empty(client, NativeService),
+            await list_or_empty(client, NetworkInterface),
+        )
+    return antrea_manifests(objects, namespace)

@@ -1,4 +1,4 @@
-"""What holds for every command: which clusters, how much is told, and in what form."""
+"""The global options: which clusters a command is about, and how it logs."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -35,7 +35,7 @@ def with_global_options(command: C) -> C:
 
 
 def accept_global_options(command: click.Command) -> click.Command:
-    """Let the global options also stand behind a command, where people write them."""
+    """Accept the global options also after the name of a command."""
     taken = {name for param in command.params for name in param.opts}
     if "--debug" not in taken:
         command.params += [o for o in _options(hidden=True) if not taken & set(o.opts)]
@@ -75,13 +75,14 @@ def _options(*, hidden: bool) -> list[click.Option]:
     ]
 
 
-def _contexts(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:  # noqa: ARG001 - click's signature
-    """The clusters that a person can choose from, for his shell; none where that cannot be told."""
-    from hanse.cli.clusters import ways
+def _contexts(context: click.Context, parameter: click.Parameter, prefix: str) -> list[str]:  # noqa: ARG001 - click's signature
+    """The contexts for shell completion; none where the kubeconfig is at fault."""
+    from hanse.cli.clusters import configured_clusters
     from hanse.kube.errors import BadCredentials
 
     try:
-        return [way.name for way in ways(settings_of(context)) if way.name.startswith(begun)]
+        clusters = configured_clusters(settings_of(context))
+        return [one.name for one in clusters if one.name.startswith(prefix)]
     except BadCredentials:
         return []
 

@@ -1,4 +1,4 @@
-"""`hanse version`: which one this is."""
+"""`hanse version`: the version of the program, and of clusters."""
 
 import json
 
@@ -20,27 +20,27 @@ def command(context: click.Context, servers: bool, as_json: bool) -> None:
       hanse version
       hanse version --servers --json
     """
-    told: dict[str, str | None] = _ask(settings_of(context)) if servers else {}
+    servers_versions: dict[str, str | None] = (
+        _server_versions(settings_of(context)) if servers else {}
+    )
     if as_json:
         document: dict[str, object] = {"hanse": __version__}
-        click.echo(json.dumps({**document, "servers": told} if servers else document, indent=2))
+        click.echo(
+            json.dumps({**document, "servers": servers_versions} if servers else document, indent=2)
+        )
         return
     click.echo(f"hanse {__version__}")
-    for name, version in told.items():
+    for name, version in servers_versions.items():
         click.echo(f"{name} {version or 'does not answer'}")
 
 
-def _ask(settings: Settings) -> dict[str, str | None]:
-    from hanse.cli.clusters import ways
-    from hanse.cli.errors import credentials_error
+def _server_versions(settings: Settings) -> dict[str, str | None]:
+    from hanse.cli.clusters import select_clusters
     from hanse.cli.inventory import ClusterInventory, read_inventories
     from hanse.cli.process import run_async, start_logging
-    from hanse.kube.errors import BadCredentials
 
     start_logging(settings)
-    try:
-        chosen = ways(settings)
-    except BadCredentials as error:
-        raise credentials_error(error) from None
-    seen = run_async(lambda: read_inventories(chosen))
-    return {one.name: one.version if isinstance(one, ClusterInventory) else None for one in seen}
+    inventories = run_async(lambda: read_inventories(select_clusters(settings)))
+    return {
+        one.name: one.version if isinstance(one, ClusterInventory) else None for one in inventories
+    }

@@ -102,7 +102,7 @@ async def test_what_a_program_reads_is_told_to_open_pages_all_the_same() -> None
 
 async def test_a_code_opens_the_door_once() -> None:
     async with desk() as at:
-        path = f"/enter/{at.auth.code()}"
+        path = f"/enter/{at.auth.issue_code()}"
         first, second = await at.get(path), await at.get(path)
 
         assert (first.status, first.headers["Location"]) == (303, "/")
@@ -117,7 +117,7 @@ async def test_a_code_opens_the_door_once() -> None:
 def test_a_code_is_good_for_some_minutes_only() -> None:
     now = 0.0
     auth = Authenticator(now=lambda: now)
-    code = auth.code()
+    code = auth.issue_code()
     now = CODE_LIFETIME + 1
 
     assert not auth.redeem(code)

@@ -143,7 +143,7 @@ def test_a_cluster_that_is_reached_twice_is_shown_once() -> None:
 def test_a_cluster_whose_lease_ran_out_is_bad_although_it_answers() -> None:
     seen = multi_snapshot(lubeck=[], bergen=[])
     dead = LeaseLiveness("broker", "hanse-broker", "bergen", "bergen", alive=False, since=NOW)
-    seen.seen["lubeck"]._facts.put(dead)
+    seen.by_agent["lubeck"]._facts.put(dead)
 
     assert shown(Clusters(), "bergen", seen)["reason"] == "its Lease on broker has run out"
     assert shown(Clusters(), "bergen", seen)["state"] == "bad"
@@ -153,12 +153,12 @@ def test_only_what_was_woken_is_told_and_only_if_it_differs() -> None:
     seen = multi_snapshot(lubeck=[export(*GOOD), web("lubeck"), piece("lubeck", True)])
     items = ItemCache([Clusters(), Services()], lambda: seen)
 
-    first, second = items.news(), items.news()
+    first, second = items.refresh(), items.refresh()
     items.on_change(ObjectChange("lubeck", web("lubeck"), web("lubeck", "bergen")))
-    woken_in_vain = items.news()
+    woken_in_vain = items.refresh()
     seen = multi_snapshot(lubeck=[])
     items.on_change(ObjectChange("lubeck", web("lubeck"), None))
-    gone = items.news()
+    gone = items.refresh()
 
     assert set(first.put) == {"clusters", "services"}
     assert not second
@@ -173,11 +173,11 @@ def test_a_long_board_is_read_in_turns() -> None:
 
     turns = 0
     while items.stale:
-        items.news(most=10)
+        items.refresh(limit=10)
         turns += 1
 
     assert turns == 3
-    assert len(items.whole().put["services"]) == 30
+    assert len(items.all_items().put["services"]) == 30
 
 
 def test_the_timeline_tells_what_people_did_and_what_agents_said() -> None:

@@ -17,7 +17,7 @@ from hanse.model.facts import Facts
 from hanse.model.objects import apply_merge_patch
 from hanse.model.plan import Call, Read
 from hanse.model.snapshot import Snapshot
-from hanse.web.webhooks.admission import InvalidReview, answer, json_patch, parse_request
+from hanse.web.webhooks.admission import InvalidReview, encode_response, json_patch, parse_request
 from hanse.web.webhooks.server import serving
 from tinykube.json_patch import apply_json_patch
 from tinykube.virtual_time import EPOCH
@@ -78,7 +78,9 @@ def test_what_is_no_review_is_refused(body: bytes) -> None:
 
 
 def test_a_denial_carries_its_words() -> None:
-    told = response(answer(parse_request(review()), Deny("spec.type: may not change", 422)))
+    told = response(
+        encode_response(parse_request(review()), Deny("spec.type: may not change", 422))
+    )
 
     assert told == {
         "uid": "u-1",
@@ -91,7 +93,7 @@ def test_a_change_travels_as_a_json_patch() -> None:
     question = parse_request(review(object={"metadata": {"labels": {"a/b": "old"}}}))
     verdict = Allow({"metadata": {"labels": {"a/b": "new"}}}, warnings=("mind the label",))
 
-    told = response(answer(question, verdict))
+    told = response(encode_response(question, verdict))
 
     assert told["warnings"] == ["mind the label"]
     assert msgspec.json.decode(base64.b64decode(told["patch"])) == [

@@ -1,4 +1,4 @@
-"""`hanse agent`: the long-running part in each cluster."""
+"""`hanse agent`: the options of one cluster's agent."""
 
 import re
 import socket
@@ -9,20 +9,25 @@ import click
 
 from hanse.cli.addresses import bind_listener
 from hanse.cli.agent.gslb_options import gslb_options, parse_gslb_options
-from hanse.cli.agent.network_options import Told as NetworkFlags
-from hanse.cli.agent.network_options import network_options, parse_network_options
+from hanse.cli.agent.network_options import (
+    NetworkFlags,
+    network_options,
+    parse_network_options,
+)
 from hanse.cli.agent.publishing_options import parse_publishing_options, publishing_options
 from hanse.cli.errors import InputError
-from hanse.cli.federated_options import parse_federated_options
 from hanse.cli.replica_name_options import parse_replica_names, replica_name_options
 from hanse.cli.settings import settings_of
 
 if TYPE_CHECKING:
     from hanse.features.admission.options import AdmissionOptions
+    from hanse.features.federated.options import FederatedOptions
 
-SHORTEST_TOKEN = 16
+MIN_TOKEN_LENGTH = 16
 
 _WEBHOOK_URL = re.compile(r"https://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(:\d{1,5})?(/[^?#\s]*)?")
+
+_HOST = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)+")
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -181,7 +186,12 @@ def command(
         --publish-server 192.0.2.53 --publish-key-file hanse.key
     """
     from hanse import app
-    from hanse.cli.agent.process import AgentCredentials, DashboardSettings, Listeners, run_agent
+    from hanse.cli.agent.process import (
+        AgentCredentials,
+        AgentListeners,
+        DashboardSettings,
+        run_agent,
+    )
     from hanse.cli.process import run_async, start_logging
     from hanse.model.naming import CLUSTER_ID
 
@@ -193,14 +203,14 @@ def command(
             "letters, digits and hyphens, such as lubeck"
         )
     listener = bind_listener("--listen", listen)
-    shows = None
+    dashboard = None
     if dashboard_listen:
-        token = _token(dashboard_token_file)
-        door = bind_listener("--dashboard-listen", dashboard_listen)
-        shows = DashboardSettings(door, token, dashboard_hosts)
-    ways = AgentCredentials(
-        home_file=settings.kubeconfig,
-        home_context=settings.context,
+        token = _read_token(dashboard_token_file)
+        dashboard_listener = bind_listener("--dashboard-listen", dashboard_listen)
+        dashboard = DashboardSettings(dashboard_listener, token, dashboard_hosts)
+    access = AgentCredentials(
+        local_file=settings.kubeconfig,
+        local_context=settings.context,
         broker_file=broker_kubeconfig or (settings.kubeconfig if broker_context else None),
         broker_context=broker_context,
     )
@@ -211,23 +221,27 @@ def command(
         publish_key_file,
         publish_weighted_records,
     )
-    asked = bind_listener("--webhook-listen", webhook_listen) if webhook_listen else None
+    webhooks = bind_listener("--webhook-listen", webhook_listen) if webhook_listen else None
     options = app.Options(
         broker_namespace=broker_namespace,
-        admission=_admission(asked, webhook_url, namespace),
+        admission=_admission_options(webhooks, webhook_url, namespace),
         publishing=publishing,
         statefulsets=parse_replica_names(replica_zone, federation),
         federated=parse_federated_options(federated_hostname),
         networks=parse_network_options(networks, f"system:serviceaccount:{namespace}:hanse-agent"),
         gslb=parse_gslb_options(gslb_providers, gslb_withdraw, gslb_weighted_records),
     )
-    who = app.Settings(cluster_id, identity, namespace, options)
-    heard = Listeners(listener, asked)
-    context.exit(run_async(lambda: run_agent(who, ways, heard, shows), long_running=True))
+    agent = app.Settings(cluster_id, identity, namespace, options)
+    listeners = AgentListeners(listener, webhooks)
+    context.exit(
+        run_async(lambda: run_agent(agent, access, listeners, dashboard), long_running=True)
+    )
 
 
-def _admission(listener: socket.socket | None, url: str, namespace: str) -> "AdmissionOptions":
-    """What API servers are told; raises `InputError` for a URL that none would call."""
+def _admission_options(
+    listener: socket.socket | None, url: str, namespace: str
+) -> "AdmissionOptions":
+    """The options of the webhooks; raises `InputError` for a URL that no API server calls."""
     from hanse.features.admission.options import AdmissionOptions
 
     if listener is None:
@@ -241,8 +255,21 @@ def _admission(listener: socket.socket | None, url: str, namespace: str) -> "Adm
     return AdmissionOptions(True, url.rstrip("/"), namespace, listener.getsockname()[1])
 
 
-def _token(file: Path | None) -> str:
-    """The dashboard's token; one that can be guessed is refused."""
+def parse_federated_options(template: str) -> "FederatedOptions":
+    """The options of federated Services; raises `InputError` unless each Service gets a name."""
+    from hanse.features.federated.options import FederatedOptions
+
+    sample = template.replace("{name}", "web").replace("{namespace}", "shop")
+    if template and ("{name}" not in template or not _HOST.fullmatch(sample)):
+        raise InputError(
+            f"--federated-hostname: {template!r} is no template of host names; "
+            "write it like {name}.{namespace}.example.org"
+        )
+    return FederatedOptions(hostname=template)
+
+
+def _read_token(file: Path | None) -> str:
+    """The dashboard's token from a file; raises `InputError` for a short one."""
     if file is None:
         raise InputError(
             "--dashboard-listen needs --dashboard-token-file: whoever looks has to show it"
@@ -252,9 +279,9 @@ def _token(file: Path | None) -> str:
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not text"
         raise InputError(f"--dashboard-token-file {file}: {why}; name a readable file") from None
-    if len(token) < SHORTEST_TOKEN:
+    if len(token) < MIN_TOKEN_LENGTH:
         raise InputError(
             f"--dashboard-token-file {file}: the token has {len(token)} characters; "
-            f"use at least {SHORTEST_TOKEN}, as of `openssl rand -hex 16`"
+            f"use at least {MIN_TOKEN_LENGTH}, as of `openssl rand -hex 16`"
         )
     return token

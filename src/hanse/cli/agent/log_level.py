@@ -1,4 +1,4 @@
-"""How much an agent logs, as the GSLBConfig of its cluster says while it runs."""
+"""Follows the log level in the GSLBConfig of an agent's cluster."""
 
 import logging
 from collections.abc import Iterator
@@ -13,12 +13,12 @@ from hanse.runtime.reconciler import Reconciler
 log = logging.getLogger(__name__)
 
 _LEVELS = {"DEBUG": logging.DEBUG, "WARN": logging.WARNING, "ERROR": logging.ERROR}
-"""What is said, and what it means; INFO, the default of the kind, leaves the agent's own level."""
+"""Levels by their name in GSLBConfig; INFO, the default there, keeps the agent's own level."""
 
 
 @contextmanager
 def following_log_level(reconciler: Reconciler) -> Iterator[None]:
-    """Log as the configuration says until the block ends, but never less than `--verbose` asks."""
+    """Apply the configured level until the block ends, but never less than `--verbose`."""
     own = logging.getLogger().level
 
     def on_change(change: Change) -> None:

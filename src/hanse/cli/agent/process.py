@@ -1,4 +1,4 @@
-"""The process of an agent: its ways to clusters, and its end by a signal."""
+"""The process of an agent: credentials, listeners, and stopping on a signal."""
 
 import asyncio
 import logging
@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from hanse import app
-from hanse.cli.agent.broker_token import renewing
+from hanse.cli.agent.broker_token import renewing_broker_token
 from hanse.cli.agent.log_level import following_log_level
 from hanse.cli.errors import credentials_error
 from hanse.kube import credentials
@@ -25,14 +25,14 @@ log = logging.getLogger(__name__)
 class AgentCredentials(Struct, frozen=True):
     """The kubeconfigs and contexts of an agent's cluster and of its broker."""
 
-    home_file: Path | None = None
-    home_context: str = ""
+    local_file: Path | None = None
+    local_context: str = ""
     broker_file: Path | None = None
     broker_context: str = ""
 
     @property
-    def home(self) -> Credentials:
-        return credentials.found(self.home_file, context=self.home_context)
+    def local(self) -> Credentials:
+        return credentials.found(self.local_file, context=self.local_context)
 
     @property
     def broker(self) -> Credentials | None:
@@ -42,31 +42,31 @@ class AgentCredentials(Struct, frozen=True):
 
 
 class DashboardSettings(Struct, frozen=True):
-    """Where and to whom an agent shows its dashboard."""
+    """The address, token and host names of an agent's dashboard."""
 
     listener: socket.socket
     token: str
     hosts: tuple[str, ...] = ()
 
     @asynccontextmanager
-    async def showing(self, agent: app.Agent) -> AsyncIterator[None]:
-        """Show what an agent sees until the block ends; nothing can be tried with its rights."""
+    async def serving(self, agent: app.Agent) -> AsyncIterator[None]:
+        """Serve the dashboard until the block ends; dry runs with the agent's rights are not offered."""
         from hanse.cli.dashboard.backend import DashboardBackend
         from hanse.web.dashboard.auth import Authenticator
         from hanse.web.dashboard.server import PageActions, serving
 
-        window = DashboardBackend(lambda _: None)
-        door = Authenticator(self.token)
-        asks = PageActions(resolve=window.resolve)
+        backend = DashboardBackend(lambda _: None)
+        auth = Authenticator(self.token)
+        actions = PageActions(resolve=backend.resolve)
         async with (
-            window.showing(agent),
-            serving(window.live, door, asks, self.listener, self.hosts),
+            backend.showing(agent),
+            serving(backend.updates, auth, actions, self.listener, self.hosts),
         ):
             yield
 
 
-class Listeners(Struct, frozen=True):
-    """Where an agent is asked: about its health, and by API servers."""
+class AgentListeners(Struct, frozen=True):
+    """The sockets of the health endpoints and of the webhooks."""
 
     health: socket.socket
     webhooks: socket.socket | None = None
@@ -74,38 +74,40 @@ class Listeners(Struct, frozen=True):
 
 async def run_agent(
     settings: app.Settings,
-    ways: AgentCredentials,
-    listeners: Listeners,
-    shows: DashboardSettings | None = None,
+    access: AgentCredentials,
+    listeners: AgentListeners,
+    dashboard: DashboardSettings | None = None,
 ) -> int:
-    """Work until a signal says to stop; raises `InputError` if credentials cannot even be read."""
-    home, broker = await _readable(ways.home), ways.broker
+    """Run an agent until a signal; raises `InputError` for credentials that cannot be read."""
+    local, broker = await _check_readable(access.local), access.broker
     agent = app.Agent(
         settings,
-        HttpTransport(home),
-        broker=HttpTransport(await _readable(broker)) if broker is not None else None,
-        external_systems=app.external_systems(settings.options),
+        HttpTransport(local),
+        broker=HttpTransport(await _check_readable(broker)) if broker is not None else None,
+        outside=app.outside(settings.options),
         features=app.features(settings.options),
         hooks=app.hooks(settings.options),
     )
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for which in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(which, stop.set)
+    for signal_number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(signal_number, stop.set)
     try:
         async with AsyncExitStack() as stack:
             stack.enter_context(following_log_level(agent.reconciler))
-            if shows is not None:
-                await stack.enter_async_context(shows.showing(agent))
+            if dashboard is not None:
+                await stack.enter_async_context(dashboard.serving(agent))
             await stack.enter_async_context(agent.running(listeners.health, listeners.webhooks))
             if broker is not None:
-                file, context = ways.broker_file, ways.broker_context
-                await stack.enter_async_context(renewing(settings, home, broker, file, context))
+                file, context = access.broker_file, access.broker_context
+                await stack.enter_async_context(
+                    renewing_broker_token(settings, local, broker, file, context)
+                )
             host, port = listeners.health.getsockname()[:2]
-            where = {"cluster": settings.cluster, "listen": f"{host}:{port}"}
-            if shows is not None:
-                where["dashboard"] = "{}:{}".format(*shows.listener.getsockname()[:2])
-            log.info("agent runs", extra=where)
+            fields = {"cluster": settings.cluster, "listen": f"{host}:{port}"}
+            if dashboard is not None:
+                fields["dashboard"] = "{}:{}".format(*dashboard.listener.getsockname()[:2])
+            log.info("agent runs", extra=fields)
             await stop.wait()
             log.info("agent stops", extra={"cluster": settings.cluster})
     finally:
@@ -113,7 +115,7 @@ async def run_agent(
     return 0
 
 
-async def _readable(found: Credentials) -> Credentials:
+async def _check_readable(found: Credentials) -> Credentials:
     try:
         await found.config()
     except BadCredentials as error:

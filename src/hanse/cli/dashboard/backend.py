@@ -1,4 +1,4 @@
-"""What the dashboard shows of the agents of this process, and what can be asked of them."""
+"""What a dashboard shows of the agents in this process, and the actions that it offers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -25,28 +25,30 @@ from hanse.web.dashboard.server import ActionRefused
 from hanse.web.dashboard.snapshot import MultiClusterSnapshot
 from hanse.web.dashboard.updates import LiveUpdates, LocalStateSource
 
-PATIENCE = 20.0
-"""Seconds in which what is asked by a page must be found out."""
+ACTION_TIMEOUT = 20.0
+"""Seconds that an action of the page may take."""
 
 TransportFor = Callable[[str], Transport | None]
-"""A way to a cluster for a dry run; None where there is no such cluster, or no right to it."""
+"""A transport for dry runs in a cluster; None where there is none, or no right to use it."""
 
 
 class DashboardBackend:
-    """Everything that agents see, side by side."""
+    """The snapshots of all agents as one dashboard, with its actions."""
 
-    def __init__(self, way_to: TransportFor, surroundings: LocalStateSource | None = None) -> None:
+    def __init__(
+        self, transport_for: TransportFor, local_state: LocalStateSource | None = None
+    ) -> None:
         self._agents: dict[str, app.Agent] = {}
-        self._transport_for = way_to
-        self.live = LiveUpdates(ItemCache(sections(), self._sights), surroundings)
+        self._transport_for = transport_for
+        self.updates = LiveUpdates(ItemCache(sections(), self._snapshot), local_state)
 
     @asynccontextmanager
     async def showing(self, agent: app.Agent) -> AsyncIterator[None]:
-        """Show what an agent sees until the block ends."""
+        """Include an agent's snapshot until the block ends."""
         name = agent.settings.cluster
 
         def on_change(change: Change) -> None:
-            self.live.on_change(name, change)
+            self.updates.on_change(name, change)
 
         self._agents[name] = agent
         agent.reconciler.event_handlers.append(on_change)
@@ -57,44 +59,45 @@ class DashboardBackend:
             del self._agents[name]
 
     async def resolve(self, query: Mapping[str, Any]) -> Any:
-        """What each cluster's clients are answered, and why."""
+        """The DNS answer for each cluster's clients, with the reasons."""
         try:
             name = full_name(str(query.get("name", "")), ZONE)
             rtype = record_type(str(query.get("type", "A")))
-        except InputError as oops:
-            raise ActionRefused(oops.message) from None
+        except InputError as error:
+            raise ActionRefused(error.message) from None
         answers = []
         for cluster, agent in self._agents.items():
-            told = explain(name, rtype, View(cluster, local=cluster), agent.reconciler.snapshot())
-            answers.append({"view": cluster, **msgspec.to_builtins(told)})
+            snapshot = agent.reconciler.snapshot()
+            explanation = explain(name, rtype, View(cluster, local=cluster), snapshot)
+            answers.append({"view": cluster, **msgspec.to_builtins(explanation)})
         return {"name": name, "answers": answers}
 
     async def plan(self, query: Mapping[str, Any]) -> Any:
-        """What would change where if something were applied."""
+        """The changes that applying YAML to a cluster would cause."""
         where, text = str(query.get("cluster", "")), str(query.get("yaml", ""))
-        way = self._transport_for(where)
-        if way is None:
+        transport = self._transport_for(where)
+        if transport is None:
             raise ActionRefused(
                 f"nothing can be tried in {where!r} from here; choose another cluster"
             )
-        client = Client(way)
+        client = Client(transport)
         reconcilers = {name: agent.reconciler for name, agent in self._agents.items()}
         try:
-            async with asyncio.timeout(PATIENCE):
-                shown = await plan_changes_in_process(
+            async with asyncio.timeout(ACTION_TIMEOUT):
+                planned = await plan_changes_in_process(
                     reconcilers, client, where, parse_documents(text, "line")
                 )
         except TimeoutError:
-            raise ActionRefused(f"{where} did not answer within {PATIENCE:.0f} s") from None
-        except InputError as oops:
-            raise ActionRefused(oops.message) from None
+            raise ActionRefused(f"{where} did not answer within {ACTION_TIMEOUT:.0f} s") from None
+        except InputError as error:
+            raise ActionRefused(error.message) from None
         except KubeError as error:
             raise ActionRefused(str(error)) from None
         finally:
             await client.close()
-        return {"changes": change_rows(shown)}
+        return {"changes": change_rows(planned)}
 
-    def _sights(self) -> MultiClusterSnapshot:
+    def _snapshot(self) -> MultiClusterSnapshot:
         return MultiClusterSnapshot(
             {name: agent.reconciler.snapshot() for name, agent in self._agents.items()}
         )

@@ -1,4 +1,4 @@
-"""`hanse doctor`: what is wrong, and the command that mends it."""
+"""`hanse doctor`: findings about all clusters, each with a remedy."""
 
 import json
 from typing import TYPE_CHECKING
@@ -11,8 +11,8 @@ from hanse.cli.settings import Settings, settings_of
 if TYPE_CHECKING:
     from hanse.cli.doctor.clusters import Report
     from hanse.cli.doctor.lists import ClusterLists
-    from hanse.cli.federated_services import Seen as Shared
-    from hanse.cli.inventory import Seen
+    from hanse.cli.federated_services import FederatedView
+    from hanse.cli.inventory import InventoryResult
 
 
 @click.command("doctor")
@@ -45,21 +45,22 @@ def command(context: click.Context, as_json: bool) -> None:
 
 
 def _examine(settings: Settings) -> "Report":
+    """Read every cluster, and run all checks."""
     import asyncio
     from datetime import UTC, datetime
 
-    from hanse.cli import federated_services
-    from hanse.cli.clusters import is_local, ways
+    from hanse.cli.clusters import configured_clusters, is_local
     from hanse.cli.doctor.clusters import (
         REQUIRED_PERMISSIONS,
         CheckContext,
         Finding,
         Report,
-        findings,
+        check_clusters,
     )
+    from hanse.cli.doctor.federated import check_federated_services
     from hanse.cli.doctor.lists import read_lists
     from hanse.cli.doctor.objects import check_objects
-    from hanse.cli.federated import read_federated_services
+    from hanse.cli.federated_services import read_federated_services
     from hanse.cli.inventory import read_inventories
     from hanse.cli.process import run_async, start_logging
     from hanse.kube.errors import BadCredentials
@@ -67,28 +68,32 @@ def _examine(settings: Settings) -> "Report":
 
     start_logging(settings)
     try:
-        chosen = ways(settings)
+        clusters = configured_clusters(settings)
     except BadCredentials as error:
         remedy = "name a readable file with --kubeconfig, or start `hanse up`"
         return Report((), (Finding("kubeconfig", str(error), remedy),))
 
-    async def look() -> "tuple[list[Seen], list[ClusterLists], Shared]":
-        shared = read_federated_services(chosen)
+    async def read() -> "tuple[list[InventoryResult], list[ClusterLists], FederatedView]":
         return await asyncio.gather(
-            read_inventories(chosen, REQUIRED_PERMISSIONS), read_lists(chosen), shared
+            read_inventories(clusters, REQUIRED_PERMISSIONS),
+            read_lists(clusters),
+            read_federated_services(clusters),
         )
 
-    seen, clusters, shared = run_async(look)
+    inventories, lists, federated = run_async(read)
     now = datetime.now(UTC)
-    found = findings(seen, CheckContext(now, crds(), is_local(settings)))
-    told = federated_services.findings(shared)
-    return Report(tuple(way.name for way in chosen), (*found, *check_objects(clusters, now), *told))
+    findings = (
+        *check_clusters(inventories, CheckContext(now, crds(), is_local(settings))),
+        *check_objects(lists, now),
+        *check_federated_services(federated),
+    )
+    return Report(tuple(cluster.name for cluster in clusters), findings)
 
 
 def _show(report: "Report") -> None:
-    for one in report.findings:
-        click.echo(f"{click.style('✗', fg='red')} {one.cluster}: {one.problem}")
-        click.echo(f"  mend it: {one.remedy}")
+    for finding in report.findings:
+        click.echo(f"{click.style('✗', fg='red')} {finding.cluster}: {finding.problem}")
+        click.echo(f"  mend it: {finding.remedy}")
     if not report.findings:
         mark = click.style("✓", fg="green")
         click.echo(f"{mark} nothing is wrong in {', '.join(report.clusters)}")

@@ -1,10 +1,10 @@
-"""What is wrong with global load balancing: who leads, what it says, who is down; pure."""
+"""Findings about global load balancing: leaders, stages, configurations, hosts; pure."""
 
 from collections.abc import Iterator, Sequence
 
 from hanse.cli.doctor.clusters import Finding
 from hanse.cli.doctor.lists import ClusterLists
-from hanse.cli.gslb_terms import first_to_demote
+from hanse.cli.gslb.view import first_to_demote
 from hanse.features.gslb.leadership import parse_epoch
 from hanse.features.gslb.names import (
     ALL_CLIENTS,
@@ -16,17 +16,17 @@ from hanse.features.gslb.names import (
 )
 from hanse.model.objects import Wire
 
-FINE = frozenset({VALID, ALL_CLIENTS, ALL_MEMBERS, FEDERATED, NOT_FEDERATING})
-"""What an AMKOCluster says of a stage where all is well."""
+HEALTHY_STAGES = frozenset({VALID, ALL_CLIENTS, ALL_MEMBERS, FEDERATED, NOT_FEDERATING})
+"""The statuses of an AMKOCluster's conditions that are no problem."""
 
 
 def check_gslb(clusters: Sequence[ClusterLists]) -> Iterator[Finding]:
-    """Two leaders or none; and where one leads, all that it says is wrong."""
-    leading = [lists for lists in clusters if _leading(lists)]
+    """Several leaders or none, failed stages, and problems of the leader's objects."""
+    leading = [lists for lists in clusters if _leading_objects(lists)]
     if len(leading) > 1:
-        yield _several(leading)
+        yield _several_leaders(leading)
         return
-    if not leading and _is_whole(clusters):
+    if not leading and _all_candidates_read(clusters):
         first = next(lists for lists in clusters if lists["amko"])
         yield Finding(
             first.name,
@@ -34,18 +34,18 @@ def check_gslb(clusters: Sequence[ClusterLists]) -> Iterator[Finding]:
             "hanse gslb promote CLUSTER",
         )
     for lists in clusters:
-        yield from _stages(lists)
+        yield from _failed_stages(lists)
     for lists in leading:
-        yield from _configurations(lists)
-        yield from _hosts(lists)
+        yield from _failed_configurations(lists)
+        yield from _hosts_down(lists)
 
 
-def _leading(lists: ClusterLists) -> list[Wire]:
+def _leading_objects(lists: ClusterLists) -> list[Wire]:
     return [one for one in lists["amko"] if one.get("spec", {}).get("isLeader")]
 
 
-def _several(leading: Sequence[ClusterLists]) -> Finding:
-    terms = {lists.name: max(map(_term, _leading(lists))) for lists in leading}
+def _several_leaders(leading: Sequence[ClusterLists]) -> Finding:
+    terms = {lists.name: max(map(_epoch, _leading_objects(lists))) for lists in leading}
     return Finding(
         leading[0].name,
         f"{' and '.join(terms)} both lead the GSLB configuration",
@@ -53,29 +53,29 @@ def _several(leading: Sequence[ClusterLists]) -> Finding:
     )
 
 
-def _term(own: Wire) -> int:
+def _epoch(own: Wire) -> int:
     return parse_epoch((own["metadata"].get("annotations") or {}).get(TERM, ""))
 
 
-def _is_whole(clusters: Sequence[ClusterLists]) -> bool:
-    """Whether every cluster that may lead was looked at: one of the others may do so."""
+def _all_candidates_read(clusters: Sequence[ClusterLists]) -> bool:
+    """Whether every cluster that may lead was read: one that was not may be the leader."""
     specs = [one.get("spec") or {} for lists in clusters for one in lists["amko"]]
     seen = {lists.name for lists in clusters} | {spec.get("clusterContext", "") for spec in specs}
     return bool(specs) and all(seen.issuperset(spec.get("clusters") or ()) for spec in specs)
 
 
-def _stages(lists: ClusterLists) -> Iterator[Finding]:
-    told = {
+def _failed_stages(lists: ClusterLists) -> Iterator[Finding]:
+    failed = {
         f"{one.get('type')}: {one.get('reason') or one.get('status')}"
         for own in lists["amko"]
         for one in (own.get("status") or {}).get("conditions") or ()
-        if one.get("status") not in FINE
+        if one.get("status") not in HEALTHY_STAGES
     }
-    for trouble in sorted(told):
+    for trouble in sorted(failed):
         yield Finding(lists.name, trouble, "as it says; `hanse gslb status` shows all clusters")
 
 
-def _configurations(lists: ClusterLists) -> Iterator[Finding]:
+def _failed_configurations(lists: ClusterLists) -> Iterator[Finding]:
     for one in lists["configurations"]:
         state = str((one.get("status") or {}).get("state", ""))
         if state.startswith("error: "):
@@ -87,8 +87,8 @@ def _configurations(lists: ClusterLists) -> Iterator[Finding]:
             )
 
 
-def _hosts(lists: ClusterLists) -> Iterator[Finding]:
-    """Hosts that nobody serves now."""
+def _hosts_down(lists: ClusterLists) -> Iterator[Finding]:
+    """Hosts of which no member is up."""
     for one in lists["hosts"]:
         members = (one.get("status") or {}).get("members") or ()
         if members and not any(member.get("up") for member in members):

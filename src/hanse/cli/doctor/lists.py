@@ -1,4 +1,4 @@
-"""What doctor reads of each cluster beside the first look: lists, as the API server gives them."""
+"""The lists that doctor reads of each cluster beside its inventory, undecoded."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from hanse.cli.clusters import ClusterAccess, at_each
-from hanse.cli.inventory import PATIENCE
-from hanse.kube.errors import BadCredentials, KubeError
-from hanse.kube.http_transport import HttpTransport
-from hanse.kube.requests import resource_path
+from hanse.cli.clusters import ClusterAccess, ReadFailure, read_clusters
+from hanse.cli.inventory import REQUEST_TIMEOUT
+from hanse.kube.client import Client
+from hanse.kube.errors import ApiError
+from hanse.kube.requests import path_of
 from hanse.kube.transport import Request
 from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
 from hanse.model.kinds.coordination import Lease
@@ -60,35 +60,30 @@ PATHS: Mapping[str, str] = {
 
 
 class ClusterLists(Struct, frozen=True):
-    """What one cluster holds; nothing of what it does not serve or tell."""
+    """The lists of one cluster by name; empty for kinds that it does not serve or allow."""
 
     name: str
     lists: dict[str, Items] = {}
 
-    def __getitem__(self, what: str) -> Items:
-        return self.lists.get(what, ())
+    def __getitem__(self, list_name: str) -> Items:
+        return self.lists.get(list_name, ())
 
 
-async def read_lists(ways: Iterable[ClusterAccess]) -> list[ClusterLists]:
-    """Read every cluster that answers at all; the first look tells of those that do not."""
-    found = await at_each(ways, _chart)
-    return [one for one in found if one is not None]
+async def read_lists(clusters: Iterable[ClusterAccess]) -> list[ClusterLists]:
+    """Read every cluster; those that fail are left out, as the inventory reports them."""
+    results = await read_clusters(clusters, _read_lists, timeout=None)
+    return [one for one in results if not isinstance(one, ReadFailure)]
 
 
-async def _chart(way: ClusterAccess) -> ClusterLists | None:
-    transport = HttpTransport(way.credentials)
+async def _read_lists(cluster: ClusterAccess, client: Client) -> ClusterLists:
+    items = await asyncio.gather(*(_items(client, path) for path in PATHS.values()))
+    return ClusterLists(cluster.name, dict(zip(PATHS, items, strict=True)))
+
+
+async def _items(client: Client, path: str) -> Items:
     try:
-        listed = await asyncio.gather(*(_list(transport, path) for path in PATHS.values()))
-    except (BadCredentials, KubeError):
-        return None
-    finally:
-        await transport.close()
-    return ClusterLists(way.name, dict(zip(PATHS, listed, strict=True)))
-
-
-async def _list(transport: HttpTransport, path: str) -> Items:
-    answer = await transport.send(Request("GET", path, timeout=PATIENCE))
-    if answer.status != 200:
+        response = await client.send(Request("GET", path, timeout=REQUEST_TIMEOUT))
+    except ApiError:
         return ()
-    told: dict[str, Any] = msgspec.json.decode(answer.body)
-    return tuple(told.get("items") or ())
+    listed: dict[str, Any] = msgspec.json.decode(response.body)
+    return tuple(listed.get("items") or ())

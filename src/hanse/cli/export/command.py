@@ -1,4 +1,4 @@
-"""`hanse export`: a Service becomes one of all clusters."""
+"""`hanse export`: export a Service to the other clusters."""
 
 import json
 import re
@@ -68,27 +68,27 @@ def command(
       hanse export db -n shop --priority 10           the others answer when it is down
       kubectl -n shop delete serviceexport web        takes it back
     """
+    from hanse.cli.clusters import select_cluster
     from hanse.cli.export import workflow
     from hanse.cli.process import run_async, start_logging
-    from hanse.cli.reaching import way_to
 
     settings = settings_of(context)
     start_logging(settings)
     request = workflow.ExportRequest(
-        way_to(settings),
+        select_cluster(settings),
         service,
         namespace,
-        _clusters(to_clusters) if to_clusters is not None else None,
+        _parse_cluster_ids(to_clusters) if to_clusters is not None else None,
         weight,
         priority,
         timedelta(seconds=timeout) if wait else None,
     )
     result = run_async(lambda: workflow.export(request))
-    click.echo(json.dumps(workflow.document(result), indent=2) if as_json else str(result))
+    click.echo(json.dumps(workflow.json_document(result), indent=2) if as_json else str(result))
     context.exit(EXIT_PROBLEM if result.service.problems else 0)
 
 
-def _clusters(text: str) -> tuple[str, ...]:
+def _parse_cluster_ids(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     for name in names:
         if not _CLUSTER.fullmatch(name):

@@ -1,4 +1,4 @@
-"""Exporting one Service: the ServiceExport is made, and the agent's answer is waited for."""
+"""Export one Service: create the ServiceExport, and wait for the agent's conditions."""
 
 import asyncio
 from collections.abc import Iterator
@@ -10,9 +10,8 @@ import click
 from msgspec import Struct
 
 from hanse.cli import exported_services
-from hanse.cli.clusters import ClusterAccess
+from hanse.cli.clusters import ClusterAccess, connect
 from hanse.cli.errors import CommandFailed, InputError
-from hanse.cli.reaching import reached
 from hanse.features.services.exports import API_SERVER, NEVER_EXPORTED
 from hanse.features.services.names import PRIORITY, TO_CLUSTERS, WEIGHT
 from hanse.features.services.view import ExportProblem, ServiceView, format_port, service_views
@@ -27,45 +26,45 @@ from hanse.model.naming import AGENT, SYSTEM_NAMESPACE, ZONE
 from hanse.model.objects import Meta
 
 AGENT_TIMEOUT = timedelta(seconds=5)
-"""How long an agent that works may say nothing about a new export."""
+"""How long a running agent may leave a new export without conditions."""
 STALE_FAILURE_GRACE = timedelta(seconds=3)
-"""How long a bad word that stood before we came may be about to be taken back."""
+"""How long a failure that was reported before this change may still be replaced."""
 
-_LOOK_AGAIN = timedelta(milliseconds=100)
+_POLL_INTERVAL = timedelta(milliseconds=100)
 
 
 class ExportRequest(Struct, frozen=True):
-    """What is to be exported, and how."""
+    """The Service to export, and the settings of the export."""
 
-    way: ClusterAccess
+    access: ClusterAccess
     service: str
     namespace: str
     to: tuple[str, ...] | None
     weight: int | None
     priority: int | None
-    patience: timedelta | None
+    timeout: timedelta | None
     """How long to wait; None: not at all."""
 
 
 class ExportResult(Struct, frozen=True):
-    """How an export stands."""
+    """The state of an export."""
 
     cluster: str
     service: ServiceView
     waited: bool
 
     def __str__(self) -> str:
-        seen = self.service
+        service = self.service
         lines = [self._headline]
-        if seen.type:
-            ready = ", ".join(f"{c} {count}" for c, count in seen.endpoints.items())
+        if service.type:
+            ready = ", ".join(f"{c} {count}" for c, count in service.endpoints.items())
             lines += [
-                f"  type       {seen.type}",
-                f"  ports      {', '.join(format_port(p) for p in seen.ports) or 'none in common'}",
+                f"  type       {service.type}",
+                f"  ports      {', '.join(format_port(p) for p in service.ports) or 'none in common'}",
                 f"  endpoints  {ready or 'none'} ready",
-                f"  name       {seen.name}.{seen.namespace}.svc.{ZONE}",
+                f"  name       {service.name}.{service.namespace}.svc.{ZONE}",
             ]
-        lines += [f"! {p.reason}: {p.message}" for p in seen.problems]
+        lines += [f"! {p.reason}: {p.message}" for p in service.problems]
         return "\n".join(lines)
 
     @property
@@ -78,33 +77,33 @@ class ExportResult(Struct, frozen=True):
         return f"{name} is not exported by {self.cluster}"
 
 
-def document(result: ExportResult) -> dict[str, Any]:
-    """The result for other programs."""
+def json_document(result: ExportResult) -> dict[str, Any]:
+    """The result as JSON."""
     here = result.cluster in result.service.exporters
     return {
         "cluster": result.cluster,
         "exported": here,
-        **exported_services.document(result.service),
+        **exported_services.json_document(result.service),
     }
 
 
 async def export(request: ExportRequest) -> ExportResult:
-    """Make the export and, if asked to, wait for how it stands; raises what keeps it from that."""
-    async with reached(request.way) as client:
-        access = await request.way.credentials.config()
-        place = (request.service, request.namespace or access.namespace or "default")
+    """Create or update the ServiceExport and, if there is a time-out, wait for its result."""
+    async with connect(request.access) as client:
+        config = await request.access.credentials.access()
+        place = (request.service, request.namespace or config.namespace or "default")
         await _check(client, request, *place)
         fresh = await _create_or_annotate(client, request, *place)
-        if request.patience is None:
-            cluster = await exported_services.read_cluster_id(client, request.way.name)
+        if request.timeout is None:
+            cluster = await exported_services.read_cluster_id(client, request.access.name)
             return ExportResult(cluster, ServiceView(place[1], place[0]), waited=False)
-        return await _ExportWait(client, request.way.name, *place, fresh=fresh).wait(
-            request.patience
+        return await _ExportWait(client, request.access.name, *place, fresh=fresh).wait(
+            request.timeout
         )
 
 
 async def _check(client: Client, request: ExportRequest, name: str, namespace: str) -> None:
-    where = request.way.name
+    where = request.access.name
     if (namespace, name) == API_SERVER:
         raise InputError(f"{NEVER_EXPORTED}; name another than {namespace}/{name}")
     await refresh(client)
@@ -136,7 +135,7 @@ async def _check(client: Client, request: ExportRequest, name: str, namespace: s
 async def _create_or_annotate(
     client: Client, request: ExportRequest, name: str, namespace: str
 ) -> bool:
-    """Create the export or bring its annotations to what is asked; whether it is new."""
+    """Create the export, or update its annotations; whether it is new."""
     annotations = _annotations(request)
     wanted = {key: value for key, value in annotations.items() if value is not None}
     meta = Meta(name=name, namespace=namespace, annotations=wanted)
@@ -151,7 +150,7 @@ async def _create_or_annotate(
 
 
 def _annotations(request: ExportRequest) -> dict[str, str | None]:
-    """The annotations asked for; None takes one away."""
+    """The requested annotations; None removes one."""
     annotations: dict[str, str | None] = {}
     if request.to is not None:
         annotations[TO_CLUSTERS] = ",".join(request.to) or None
@@ -164,7 +163,7 @@ def _annotations(request: ExportRequest) -> dict[str, str | None]:
 
 @contextmanager
 def _progress(text: str) -> Iterator[None]:
-    """Say what is waited for: while it lasts on a terminal, else once."""
+    """Show what is waited for: a spinner on a terminal, else one line."""
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -177,7 +176,7 @@ def _progress(text: str) -> Iterator[None]:
 
 
 class _ExportWait:
-    """The wait for an agent's word on one export."""
+    """Polls one export until its agent has decided."""
 
     def __init__(
         self, client: Client, where: str, name: str, namespace: str, *, fresh: bool
@@ -189,43 +188,45 @@ class _ExportWait:
         self._fresh = fresh
         self._began = asyncio.get_running_loop().time()
 
-    async def wait(self, patience: timedelta) -> ExportResult:
-        """How the export stands in the end, or as far as it got."""
+    async def wait(self, timeout: timedelta) -> ExportResult:
+        """The final state of the export, or the last one before the time-out."""
         result, final = await self._poll()
         if final:
             return result
-        text = f"waiting up to {patience.total_seconds():.0f} s for the agent of {self._where}"
+        text = f"waiting up to {timeout.total_seconds():.0f} s for the agent of {self._where}"
         with _progress(text):
-            while not final and not self._has_waited(patience):
-                await asyncio.sleep(_LOOK_AGAIN.total_seconds())
+            while not final and not self._has_waited(timeout):
+                await asyncio.sleep(_POLL_INTERVAL.total_seconds())
                 result, final = await self._poll()
         return result
 
     async def _poll(self) -> tuple[ExportResult, bool]:
-        """The result as of now, and whether it is the last word."""
-        held = await exported_services.read_holding(self._client, self._where, self._namespace)
-        found = service_views([held])
-        seen = next((one for one in found if one.name == self._name), None)
-        export = next((one for one in held.exports if one.name == self._name), None)
-        if seen is None or export is None:
+        """The current result, and whether it is final."""
+        services = await exported_services.read_cluster_services(
+            self._client, self._where, self._namespace
+        )
+        found = service_views([services])
+        view = next((one for one in found if one.name == self._name), None)
+        export = next((one for one in services.exports if one.name == self._name), None)
+        if view is None or export is None:
             raise CommandFailed(f"somebody deleted ServiceExport {self._namespace}/{self._name}")
         ready = find_condition(export.status.conditions, "Ready")
         if self._has_waited(AGENT_TIMEOUT) and not _is_true(ready):
             await self._check_agent()
-        result = ExportResult(held.cluster, seen, waited=True)
+        result = ExportResult(services.cluster, view, waited=True)
         if _is_true(ready):
             return self._complete(result)
         failed = ready is not None and ready.reason == "Failed"
         return result, failed and (self._fresh or self._has_waited(STALE_FAILURE_GRACE))
 
     def _complete(self, result: ExportResult) -> tuple[ExportResult, bool]:
-        """An export that stands is waited for until its import does, too."""
+        """A Ready export is final once it is also imported."""
         if result.cluster in result.service.exporters:
             return result, True
         text = "it is published, and not imported here yet; see `hanse doctor`"
         problem = ExportProblem(result.cluster, "NotImported", text)
-        seen = ServiceView(self._namespace, self._name, problems=(problem,))
-        return ExportResult(result.cluster, seen, waited=True), False
+        view = ServiceView(self._namespace, self._name, problems=(problem,))
+        return ExportResult(result.cluster, view, waited=True), False
 
     async def _check_agent(self) -> None:
         try:
@@ -247,5 +248,5 @@ class _ExportWait:
         return asyncio.get_running_loop().time() - self._began > limit.total_seconds()
 
 
-def _is_true(told: Condition | None) -> bool:
-    return told is not None and told.status == "True"
+def _is_true(condition: Condition | None) -> bool:
+    return condition is not None and condition.status == "True"

@@ -1,4 +1,4 @@
-"""`hanse gslb`: who leads global load balancing, what is in step, and how to change the leader."""
+"""`hanse gslb`: the state of global load balancing, and changes of the leader."""
 
 import json
 
@@ -36,21 +36,16 @@ def status(context: click.Context, as_json: bool) -> None:
       hanse gslb status
       hanse gslb status --json | jq '.clusters[] | select(.inStep | not)'
     """
-    from hanse.cli.clusters import ways
-    from hanse.cli.errors import credentials_error
-    from hanse.cli.gslb.view import document, format_view, read_gslb
+    from hanse.cli.clusters import select_clusters
+    from hanse.cli.gslb.view import format_view, json_document, read_gslb
     from hanse.cli.process import run_async, start_logging
-    from hanse.kube.errors import BadCredentials
 
     settings = settings_of(context)
     start_logging(settings)
-    try:
-        chosen = ways(settings)
-    except BadCredentials as error:
-        raise credentials_error(error) from None
-    seen = run_async(lambda: read_gslb(chosen))
-    click.echo(json.dumps(document(seen), indent=2) if as_json else format_view(seen))
-    context.exit(EXIT_PROBLEM if seen.problems else 0)
+    clusters = select_clusters(settings)
+    view = run_async(lambda: read_gslb(clusters))
+    click.echo(json.dumps(json_document(view), indent=2) if as_json else format_view(view))
+    context.exit(EXIT_PROBLEM if view.problems else 0)
 
 
 @command.command("promote")
@@ -113,21 +108,16 @@ def _change(
     dry_run: bool,
     timeout: int,
 ) -> None:
-    from hanse.cli.clusters import ways
-    from hanse.cli.errors import credentials_error
+    from hanse.cli.clusters import select_clusters
     from hanse.cli.gslb.leadership import LeaderChange, change_leader
     from hanse.cli.process import run_async, start_logging
-    from hanse.kube.errors import BadCredentials
 
     settings = settings_of(context)
     start_logging(settings)
-    try:
-        chosen = ways(settings)
-    except BadCredentials as error:
-        raise credentials_error(error) from None
+    clusters = select_clusters(settings)
     request = LeaderChange(cluster, leads, controller_ip, dry_run, timeout)
     context.exit(
-        0 if run_async(lambda: change_leader(request, chosen, click.echo)) else EXIT_PROBLEM
+        0 if run_async(lambda: change_leader(request, clusters, click.echo)) else EXIT_PROBLEM
     )
 
 

@@ -1,43 +1,39 @@
-"""Global load balancing as read from every cluster: who leads, who is in step, which hosts."""
+"""The state of global load balancing in all clusters: leaders, followers, hosts, problems."""
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 import msgspec
 from msgspec import Struct
 
-from hanse.cli.clusters import ClusterAccess, at_each
-from hanse.cli.gslb_terms import first_to_demote
+from hanse.cli.clusters import READ_TIMEOUT, ClusterAccess, ReadFailure, read_clusters
 from hanse.cli.tables import table
 from hanse.features.gslb.deletion import REPLICATED_KINDS
 from hanse.features.gslb.leadership import parse_epoch
 from hanse.features.gslb.names import FEDERATED, TERM, VALID
 from hanse.kube.client import Client
-from hanse.kube.errors import BadCredentials, KubeError, NotFound
-from hanse.kube.http_transport import HttpTransport
+from hanse.kube.errors import NotFound
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import NAMESPACE, AMKOCluster, GlobalDeploymentPolicy, StageCondition
 from hanse.model.objects import K, Object
 
-PATIENCE = 10.0
 _GOOD = frozenset(
     {VALID, "all cluster clients fetched", "validated all member clusters", FEDERATED}
 )
 
 
 class GslbCluster(Struct, frozen=True):
-    """One cluster: its word on who leads, and what it holds."""
+    """One cluster's AMKOClusters, replicated objects and hosts, or why it could not be read."""
 
     name: str
     unreachable: str = ""
     clusters: tuple[AMKOCluster, ...] = ()
     copies: dict[str, Any] = {}
-    """Specs of all that is copied, by kind and name."""
+    """Specs of the replicated objects, by kind and name."""
     hosts: tuple[GlobalService, ...] = ()
     warnings: tuple[str, ...] = ()
-    """What its policy chooses and what is not balanced, by its own agent's word."""
+    """The warnings in the status of its GlobalDeploymentPolicies."""
 
     @property
     def leads(self) -> bool:
@@ -53,12 +49,12 @@ class GslbCluster(Struct, frozen=True):
 
     @property
     def troubles(self) -> tuple[StageCondition, ...]:
-        told = [c for one in self.clusters for c in one.status.conditions]
-        return tuple(c for c in told if self.leads and c.status not in _GOOD)
+        conditions = [c for one in self.clusters for c in one.status.conditions]
+        return tuple(c for c in conditions if self.leads and c.status not in _GOOD)
 
 
 class GslbView(Struct, frozen=True):
-    """All clusters, and what is wrong with them together."""
+    """All clusters, and the problems between them."""
 
     sites: tuple[GslbCluster, ...]
 
@@ -67,19 +63,19 @@ class GslbView(Struct, frozen=True):
         return tuple(site for site in self.sites if site.leads)
 
     def in_step(self, site: GslbCluster) -> bool | None:
-        """Whether a follower has what the leader has; None where there is nothing to compare."""
+        """Whether a follower has the leader's objects; None where there is nothing to compare."""
         if len(self.leaders) != 1 or site.leads or site.unreachable:
             return None
         return site.copies == self.leaders[0].copies
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """One sentence for each thing that is wrong, with the remedy."""
+        """One sentence for each problem, most with a remedy."""
         sites = [site for site in self.sites if site.takes_part]
         silent = [f"{s.name} cannot be reached: {s.unreachable}" for s in sites if s.unreachable]
         if not any(site.clusters for site in sites):
-            some = "no cluster that answers" if silent else "no cluster"
-            return (*silent, f"{some} has an AMKOCluster in avi-system; create one in each")
+            none = "no cluster that answers" if silent else "no cluster"
+            return (*silent, f"{none} has an AMKOCluster in avi-system; create one in each")
         found = []
         match [site.name for site in self.leaders]:
             case []:
@@ -101,33 +97,37 @@ class GslbView(Struct, frozen=True):
         return tuple(found)
 
 
-async def read_gslb(ways: Sequence[ClusterAccess]) -> GslbView:
-    """Read every cluster; one that is silent does not hide the others."""
-    sites = await at_each(ways, _read)
-    return GslbView(tuple(sites))
+def first_to_demote(leaders: Mapping[str, int]) -> str:
+    """Of several leaders, by name and epoch, the one of the earliest term.
+
+    What is served now was written in the latest term.
+    """
+    earliest = min(leaders.values())
+    return [name for name, epoch in leaders.items() if epoch == earliest][-1]
 
 
-async def _read(way: ClusterAccess) -> GslbCluster:
-    transport = HttpTransport(way.credentials)
-    client = Client(transport)
-    try:
-        async with asyncio.timeout(PATIENCE):
-            clusters = await _list(client, AMKOCluster)
-            copied = [obj for kind in REPLICATED_KINDS for obj in await _list(client, kind)]
-            copies = {
-                f"{type(obj).kind.name} {obj.metadata.name}": msgspec.to_builtins(_spec(obj))
-                for obj in copied
-            }
-            policies = [obj for obj in copied if isinstance(obj, GlobalDeploymentPolicy)]
-            warnings = tuple(told for policy in policies for told in policy.status.warnings)
-            hosts = await _list(client, GlobalService)
-            return GslbCluster(way.name, "", clusters, copies, hosts, warnings)
-    except TimeoutError:
-        return GslbCluster(way.name, f"no answer within {PATIENCE:.0f} s")
-    except (BadCredentials, KubeError) as error:
-        return GslbCluster(way.name, str(error))
-    finally:
-        await transport.close()
+async def read_gslb(clusters: Sequence[ClusterAccess]) -> GslbView:
+    """Read every cluster; one that fails is a site with a reason."""
+    sites = await read_clusters(clusters, _read_site)
+    return GslbView(tuple(_failed_site(s) if isinstance(s, ReadFailure) else s for s in sites))
+
+
+def _failed_site(failure: ReadFailure) -> GslbCluster:
+    on_timeout = f"no answer within {READ_TIMEOUT.total_seconds():.0f} s"
+    return GslbCluster(failure.cluster, failure.message(on_timeout))
+
+
+async def _read_site(cluster: ClusterAccess, client: Client) -> GslbCluster:
+    own = await _list(client, AMKOCluster)
+    copied = [obj for kind in REPLICATED_KINDS for obj in await _list(client, kind)]
+    copies = {
+        f"{type(obj).kind.name} {obj.metadata.name}": msgspec.to_builtins(_spec(obj))
+        for obj in copied
+    }
+    policies = [obj for obj in copied if isinstance(obj, GlobalDeploymentPolicy)]
+    warnings = tuple(text for policy in policies for text in policy.status.warnings)
+    hosts = await _list(client, GlobalService)
+    return GslbCluster(cluster.name, "", own, copies, hosts, warnings)
 
 
 async def _list(client: Client, kind: type[K]) -> tuple[K, ...]:
@@ -141,43 +141,43 @@ def _spec(obj: Object) -> object:
     return getattr(obj, "spec", None)
 
 
-def format_view(seen: GslbView) -> str:
-    """For a person."""
-    rows = [_row(site, seen) for site in seen.sites if site.takes_part]
+def format_view(view: GslbView) -> str:
+    """The tables of `hanse gslb status`."""
+    rows = [_cluster_row(site, view) for site in view.sites if site.takes_part]
     parts = [table(("CLUSTER", "ROLE", "EPOCH", "VERSION", "IN STEP", "STATUS"), rows)]
-    source = next(iter(seen.leaders), None) or next((s for s in seen.sites if s.hosts), None)
+    source = next(iter(view.leaders), None) or next((s for s in view.sites if s.hosts), None)
     if source is not None and source.hosts:
-        hosts = [_host(service) for service in source.hosts]
+        hosts = [_host_row(service) for service in source.hosts]
         parts += ["", table(("HOST", "UP", "MEMBERS"), hosts)]
-    parts += [f"{click.style('!', fg='red')} {problem}" for problem in seen.problems]
+    parts += [f"{click.style('!', fg='red')} {problem}" for problem in view.problems]
     return "\n".join(parts)
 
 
-def show(seen: GslbView) -> None:
-    """Print the hosts and what is wrong, beside other things; nothing where there is nothing."""
-    if not any(site.clusters for site in seen.sites):
+def print_hosts(view: GslbView) -> None:
+    """Print hosts and problems for `hanse status`; nothing where no cluster has an AMKOCluster."""
+    if not any(site.clusters for site in view.sites):
         return
-    source = next(iter(seen.leaders), None) or next((s for s in seen.sites if s.hosts), None)
+    source = next(iter(view.leaders), None) or next((s for s in view.sites if s.hosts), None)
     if source is not None and source.hosts:
-        rows = [_host(service) for service in source.hosts]
+        rows = [_host_row(service) for service in source.hosts]
         click.echo()
         click.echo(table(("GLOBAL HOST", "UP", "MEMBERS"), rows))
-    for problem in seen.problems:
+    for problem in view.problems:
         click.echo(f"! gslb: {click.style(problem, fg='yellow')}")
 
 
-def _row(site: GslbCluster, seen: GslbView) -> tuple[str, ...]:
+def _cluster_row(site: GslbCluster, view: GslbView) -> tuple[str, ...]:
     if site.unreachable:
         return (site.name, click.style("unreachable", fg="red"), "-", "-", "-", site.unreachable)
     own = site.clusters[0]
     role = click.style("leader", bold=True) if site.leads else "follower"
-    step = {True: "yes", False: click.style("no", fg="red"), None: "-"}[seen.in_step(site)]
+    step = {True: "yes", False: click.style("no", fg="red"), None: "-"}[view.in_step(site)]
     last = own.status.conditions[-1].status if own.status.conditions else "not looked at yet"
     trouble = site.troubles[0].status if site.troubles else last
     return (site.name, role, site.epoch or "-", own.spec.version, step, trouble)
 
 
-def _host(service: GlobalService) -> tuple[str, str, str]:
+def _host_row(service: GlobalService) -> tuple[str, str, str]:
     up = {(h.cluster, h.address): h.up for h in service.status.members}
     members = [
         f"{m.cluster} {m.told} weight {m.weight} priority {m.priority}"
@@ -187,28 +187,28 @@ def _host(service: GlobalService) -> tuple[str, str, str]:
     return (service.spec.host, service.status.up, "; ".join(members))
 
 
-def document(seen: GslbView) -> dict[str, Any]:
-    """For programs."""
+def json_document(view: GslbView) -> dict[str, Any]:
+    """The view as JSON."""
     return {
-        "leaders": [site.name for site in seen.leaders],
-        "problems": list(seen.problems),
+        "leaders": [site.name for site in view.leaders],
+        "problems": list(view.problems),
         "clusters": [
             {
                 "name": site.name,
                 "reachable": not site.unreachable,
                 "leads": site.leads,
                 "epoch": parse_epoch(site.epoch),
-                "inStep": seen.in_step(site),
+                "inStep": view.in_step(site),
                 "conditions": [
                     msgspec.to_builtins(c) for o in site.clusters for c in o.status.conditions
                 ],
             }
-            for site in seen.sites
+            for site in view.sites
             if site.takes_part
         ],
         "hosts": [
             {"host": s.spec.host, "up": s.status.up, "members": _members(s)}
-            for s in (seen.leaders[0].hosts if seen.leaders else ())
+            for s in (view.leaders[0].hosts if view.leaders else ())
         ],
     }
 
@@ -217,7 +217,7 @@ def _members(service: GlobalService) -> list[dict[str, Any]]:
     health = {(h.cluster, h.address): h for h in service.status.members}
     found = []
     for member in service.spec.members:
-        told = health.get((member.cluster, member.address))
+        state = health.get((member.cluster, member.address))
         found.append(
             {
                 "cluster": member.cluster,
@@ -225,8 +225,8 @@ def _members(service: GlobalService) -> list[dict[str, Any]]:
                 "told": member.told,
                 "weight": member.weight,
                 "priority": member.priority,
-                "up": told is not None and told.up,
-                "reason": told.reason if told is not None else "",
+                "up": state is not None and state.up,
+                "reason": state.reason if state is not None else "",
             }
         )
     return found

@@ -1,4 +1,4 @@
-"""The workflows of forming a fleet: a broker is set up, and clusters join it."""
+"""Set up a broker, and join clusters to it."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -9,11 +9,10 @@ from msgspec.structs import replace
 
 from hanse import app
 from hanse.cli.apply import apply, apply_definitions, report_applied
-from hanse.cli.clusters import ClusterAccess
+from hanse.cli.clusters import ClusterAccess, connect, open_client
 from hanse.cli.errors import CommandFailed, InputError
 from hanse.cli.inventory import credentials_expiry
 from hanse.cli.join.claims import check_cluster_id, read_claims
-from hanse.cli.reaching import reached
 from hanse.features.services import manifests
 from hanse.features.services.broker_policies import CLUSTER_UID
 from hanse.features.services.feature import BROKER_NAMESPACE
@@ -23,8 +22,7 @@ from hanse.kube import credentials
 from hanse.kube.client import Client
 from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint, StaticCredentials
 from hanse.kube.errors import BadCredentials, KubeError, NotFound
-from hanse.kube.http_transport import HttpTransport
-from hanse.kube.requests import resource_path
+from hanse.kube.requests import path_of
 from hanse.kube.transport import Request
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, Node, Secret
@@ -34,76 +32,76 @@ from hanse.model.naming import SYSTEM_NAMESPACE
 
 
 class BrokerJoin(Struct, frozen=True):
-    """Who joins whom, and on what terms."""
+    """A cluster that joins a broker, and how its agent reaches it."""
 
     cluster: str
     member: ClusterAccess
     broker: ClusterAccess
-    home: str
+    namespace: str
     server: str
     lifetime: timedelta
 
 
 async def init_broker(
-    way: ClusterAccess, home: str, profile: Profile | None, *, dry_run: bool
+    cluster: ClusterAccess, namespace: str, profile: Profile | None, *, dry_run: bool
 ) -> None:
-    """Make an API server a broker, and tell what was done."""
-    async with reached(way) as client:
+    """Make an API server a broker, and print what was done."""
+    async with connect(cluster) as client:
         known = await _cluster_sets(client)
         for one in known:
             if profile is not None and one.spec.profile != profile:
                 raise InputError(
-                    f"ClusterSet {one.name} on {way.name} follows {one.spec.profile}; to change "
-                    f"the rules of the fleet: kubectl --context {way.name} patch clusterset "
+                    f"ClusterSet {one.name} on {cluster.name} follows {one.spec.profile}; to change "
+                    f"the rules of the fleet: kubectl --context {cluster.name} patch clusterset "
                     f'{one.name} --type merge -p \'{{"spec":{{"profile":"{profile}"}}}}\''
                 )
         rules = () if known else (manifests.cluster_set(profile or "lighthouse"),)
-        done = await apply_definitions(client, crd_manifests(), dry_run=dry_run)
-        made = manifests.broker(app.watches(app.Options(broker_namespace=home)), home)
-        door = await _statefulset_policies(client, home)
-        done += await apply(client, (*made, *door, *rules), dry_run=dry_run)
-    report_applied(way.name, done, dry_run=dry_run)
+        done = await apply_definitions(client, definitions(), dry_run=dry_run)
+        objects = manifests.broker(app.watches(app.Options(broker_namespace=namespace)), namespace)
+        policies = await _statefulset_policies(client, namespace)
+        done += await apply(client, (*objects, *policies, *rules), dry_run=dry_run)
+    report_applied(cluster.name, done, dry_run=dry_run)
     if not dry_run:
-        click.echo(f"{way.name} is a broker; let clusters join it:")
-        click.echo(f"  hanse join --broker {way.name} --cluster-id ID --context CLUSTER")
+        click.echo(f"{cluster.name} is a broker; let clusters join it:")
+        click.echo(f"  hanse join --broker {cluster.name} --cluster-id ID --context CLUSTER")
 
 
-async def _statefulset_policies(client: Client, home: str) -> tuple[Manifest, ...]:
-    """What is refused of StatefulSets; where nodes are, names are the cluster's own affair."""
+async def _statefulset_policies(client: Client, namespace: str) -> tuple[Manifest, ...]:
+    """Admission policies for StatefulSets; the one for names only where no nodes run workloads."""
     nodes = (await client.list(Node)).objects
-    return (*annotation_policy(home), *(() if nodes else name_policy(home)))
+    return (*annotation_policy(namespace), *(() if nodes else name_policy(namespace)))
 
 
-async def join(request: BrokerJoin, *, dry_run: bool) -> None:
-    """Let a cluster join, and tell what was done and how its agent is started."""
-    async with reached(request.member) as member, reached(request.broker) as broker:
+async def join_broker(request: BrokerJoin, *, dry_run: bool) -> None:
+    """Join a cluster to a broker, and print what was done and how to start its agent."""
+    async with connect(request.member) as member, connect(request.broker) as broker:
         await _check_member(member, request)
         uid = (await member.read(Namespace, "kube-system")).metadata.uid
         new = await _is_new(broker, request, uid)
-        watches = app.watches(app.Options(broker_namespace=request.home))
-        made = manifests.member(watches, request.home, request.cluster, uid, new=new)
-        on_broker = await apply(broker, made, dry_run=dry_run)
-        agent_manifests = await apply_definitions(member, crd_manifests(), dry_run=dry_run)
-        agent_manifests += await apply(
+        watches = app.watches(app.Options(broker_namespace=request.namespace))
+        objects = manifests.member(watches, request.namespace, request.cluster, uid, new=new)
+        on_broker = await apply(broker, objects, dry_run=dry_run)
+        on_member = await apply_definitions(member, definitions(), dry_run=dry_run)
+        on_member += await apply(
             member, manifests.agent_manifests(watches, request.cluster), dry_run=dry_run
         )
         secret = await _secret(member, broker, request, dry_run=dry_run)
-        agent_manifests += await apply(member, secret, dry_run=dry_run)
+        on_member += await apply(member, secret, dry_run=dry_run)
     report_applied(request.broker.name, on_broker, dry_run=dry_run)
-    report_applied(request.member.name, agent_manifests, dry_run=dry_run)
+    report_applied(request.member.name, on_member, dry_run=dry_run)
     if not dry_run:
-        click.echo(_what_next(request))
+        click.echo(_next_steps(request))
 
 
 async def _cluster_sets(client: Client) -> tuple[ClusterSet, ...]:
     try:
         return (await client.list(ClusterSet)).objects
     except NotFound:
-        return ()  # the kind itself is not there
+        return ()  # the kind itself is not served
 
 
 async def _check_member(member: Client, request: BrokerJoin) -> None:
-    """Refuse a cluster that goes by another id: two ids for one cluster never end well."""
+    """Refuse a cluster that joined under another id: one cluster cannot have two."""
     check_cluster_id(await read_claims(member), request.member.name, request.cluster)
     try:
         secret = await member.read(Secret, manifests.BROKER_SECRET, SYSTEM_NAMESPACE)
@@ -119,20 +117,20 @@ async def _check_member(member: Client, request: BrokerJoin) -> None:
 
 
 async def _is_new(broker: Client, request: BrokerJoin, uid: str) -> bool:
-    """Whether the id is free; refuses a server that is no broker, and an id of another cluster."""
+    """Whether the id is new; refuses a server that is no broker, and another cluster's id."""
     name = request.broker.name
     try:
-        await broker.read(Namespace, request.home)
+        await broker.read(Namespace, request.namespace)
     except NotFound:
         raise InputError(
-            f"{name} has no namespace {request.home}; run `hanse broker init --context {name}` first"
+            f"{name} has no namespace {request.namespace}; run `hanse broker init --context {name}` first"
         ) from None
     if not await _cluster_sets(broker):
         raise InputError(
             f"{name} has no ClusterSet; run `hanse broker init --context {name}` first"
         )
     try:
-        lease = await broker.read(Lease, request.cluster, request.home)
+        lease = await broker.read(Lease, request.cluster, request.namespace)
     except NotFound:
         return True
     holder = lease.metadata.annotations.get(CLUSTER_UID, uid)
@@ -140,7 +138,7 @@ async def _is_new(broker: Client, request: BrokerJoin, uid: str) -> bool:
         raise InputError(
             f"cluster id {request.cluster!r} is that of another cluster (kube-system uid {holder}); "
             f"choose another --cluster-id, or if that cluster is gone: kubectl --context {name} "
-            f"-n {request.home} delete lease {request.cluster}"
+            f"-n {request.namespace} delete lease {request.cluster}"
         )
     return False
 
@@ -148,65 +146,65 @@ async def _is_new(broker: Client, request: BrokerJoin, uid: str) -> bool:
 async def _secret(
     member: Client, broker: Client, request: BrokerJoin, *, dry_run: bool
 ) -> tuple[Manifest, ...]:
-    """The Secret to write: none where the one that stands will do for long enough."""
-    endpoint = (await request.broker.credentials.config()).endpoint
+    """The Secret to write; none where the existing one is still usable."""
+    endpoint = (await request.broker.credentials.access()).endpoint
     endpoint = replace(endpoint, url=request.server or endpoint.url, proxy="")
-    if await _still_good(member, endpoint, request):
+    if await _is_reusable(member, endpoint, request):
         return ()
-    token = "" if dry_run else await _token(broker, request)
-    way = BrokerCredentials(
+    token = "" if dry_run else await _request_token(broker, request)
+    connection = BrokerCredentials(
         endpoint.url, token, endpoint.ca, endpoint.server_name, insecure=endpoint.insecure
     )
-    return (manifests.broker_secret(request.cluster, request.home, way),)
+    return (manifests.broker_secret(request.cluster, request.namespace, connection),)
 
 
-async def _still_good(member: Client, endpoint: ServerEndpoint, request: BrokerJoin) -> bool:
-    """Whether the agent's way leads to this broker, and its token holds for half its life yet."""
+async def _is_reusable(member: Client, endpoint: Endpoint, request: BrokerJoin) -> bool:
+    """Whether the Secret names this broker, with a token that is valid for half its lifetime."""
     try:
         secret = await member.read(Secret, manifests.BROKER_SECRET, SYSTEM_NAMESPACE)
         text = secret.data.get(manifests.KUBECONFIG, b"")
         access = await credentials.from_secret(text, origin=manifests.BROKER_SECRET).config()
     except (NotFound, BadCredentials):
         return False
-    if access.endpoint != endpoint or access.namespace != request.home:
+    if access.endpoint != endpoint or access.namespace != request.namespace:
         return False
     expires = credentials_expiry(access.identity)
     if expires is not None and expires - datetime.now(UTC) < request.lifetime / 2:
         return False
-    return await _admits(request, access.identity)
+    return await _is_accepted(request, access.identity)
 
 
-async def _admits(request: BrokerJoin, identity: Identity) -> bool:
-    """Whether the broker still knows a token; asked by our own way, as the agent's may differ."""
-    endpoint = (await request.broker.credentials.config()).endpoint
-    client = Client(HttpTransport(StaticCredentials(ClientConfig(endpoint, identity))))
-    try:
-        await client.read(Lease, request.cluster, request.home)
-    except KubeError:
-        return False
-    finally:
-        await client.close()
+async def _is_accepted(request: BrokerJoin, identity: Identity) -> bool:
+    """Whether the broker accepts a token, over our own connection: the agent's may differ."""
+    endpoint = (await request.broker.credentials.access()).endpoint
+    async with open_client(StaticCredentials(ClientConfig(endpoint, identity))) as client:
+        try:
+            await client.read(Lease, request.cluster, request.namespace)
+        except KubeError:
+            return False
     return True
 
 
-async def _token(broker: Client, request: BrokerJoin) -> str:
-    path = resource_path(SERVICE_ACCOUNT, request.home, request.cluster, "token")
-    wanted = {
+async def _request_token(broker: Client, request: BrokerJoin) -> str:
+    path = path_of(SERVICE_ACCOUNT, request.namespace, request.cluster, "token")
+    token_request = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",
         "spec": {"expirationSeconds": int(request.lifetime.total_seconds())},
     }
-    answer = await broker.send(Request("POST", path, body=msgspec.json.encode(wanted)))
-    told = msgspec.json.decode(answer.body)["status"]
-    if not told.get("token"):
+    answer = await broker.send(Request("POST", path, body=msgspec.json.encode(token_request)))
+    status = msgspec.json.decode(answer.body)["status"]
+    if not status.get("token"):
         raise CommandFailed(f"{request.broker.name} issued no token for {request.cluster}")
-    return str(told["token"])
+    return str(status["token"])
 
 
-def _what_next(request: BrokerJoin) -> str:
+def _next_steps(request: BrokerJoin) -> str:
     name, file = request.member.name, f"{request.cluster}-broker.kubeconfig"
     system, secret = SYSTEM_NAMESPACE, manifests.BROKER_SECRET
-    space = f" --broker-namespace {request.home}" if request.home != BROKER_NAMESPACE else ""
+    space = (
+        f" --broker-namespace {request.namespace}" if request.namespace != BROKER_NAMESPACE else ""
+    )
     return (
         f"{name} has joined {request.broker.name} as {request.cluster}; start its agent:\n"
         f"  kubectl --context {name} -n {system} get secret {secret} "

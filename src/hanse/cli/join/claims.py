@@ -1,4 +1,4 @@
-"""What a cluster says about itself, asked before anything is done to it in a name."""
+"""A cluster's ClusterClaims, which are checked before anything is written to it."""
 
 from collections.abc import Mapping
 
@@ -9,15 +9,15 @@ from hanse.model.kinds.federation import CLUSTER_ID, ClusterClaim
 
 
 async def read_claims(client: Client) -> dict[str, str]:
-    """The values of a cluster's claims, by what they are about."""
+    """The values of a cluster's claims, by the property that they are about."""
     try:
         return {c.about: c.value for c in (await client.list(ClusterClaim)).objects}
     except NotFound:
-        return {}  # the kind itself is not there
+        return {}  # the kind itself is not served
 
 
 def check_cluster_id(claims: Mapping[str, str], context: str, cluster: str) -> None:
-    """Refuse an id that is not the one by which the cluster goes; one without a claim has any."""
+    """Raise `InputError` for an id other than the claimed one; without a claim any is fine."""
     known = claims.get(CLUSTER_ID, "")
     if known and known != cluster:
         raise InputError(

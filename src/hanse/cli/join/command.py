@@ -1,4 +1,4 @@
-"""`hanse join`: a cluster becomes a member."""
+"""`hanse join`: add a cluster to a broker or to a Federation."""
 
 import re
 from datetime import timedelta
@@ -102,8 +102,8 @@ def command(
       hanse join --federation league --cluster-id bergen --context bergen --supervisor lubeck
       hanse join --broker broker --cluster-id lubeck --context lubeck --dry-run
     """
+    from hanse.cli.clusters import select_cluster
     from hanse.cli.process import run_async, start_logging
-    from hanse.cli.reaching import way_to
     from hanse.features.services.manifests import cluster_id_error
 
     if why := cluster_id_error(cluster_id):
@@ -114,19 +114,21 @@ def command(
         raise InputError("--supervisor, --supervises and --server go with --federation NAME")
     settings = settings_of(context)
     start_logging(settings)
-    lifetime, member = _lifetime(token_lifetime), way_to(settings)
+    lifetime, member = _lifetime(token_lifetime), select_cluster(settings)
     if broker:
-        from hanse.cli.join.broker import Joining, join
+        from hanse.cli.join.broker import BrokerJoin, join_broker
 
-        way = way_to(settings, broker)
-        wish = Joining(cluster_id, member, way, broker_namespace, broker_server, lifetime)
-        run_async(lambda: join(wish, dry_run=dry_run))
+        access = select_cluster(settings, broker)
+        request = BrokerJoin(cluster_id, member, access, broker_namespace, broker_server, lifetime)
+        run_async(lambda: join_broker(request, dry_run=dry_run))
     if federation:
         from hanse.cli.join.federation import Membership, join_federation
 
-        ways = tuple(way_to(settings, name) for name in supervisors)
-        into = Membership(federation, cluster_id, member, ways, supervises, server, lifetime)
-        run_async(lambda: join_federation(into, dry_run=dry_run))
+        supervising = tuple(select_cluster(settings, name) for name in supervisors)
+        membership = Membership(
+            federation, cluster_id, member, supervising, supervises, server, lifetime
+        )
+        run_async(lambda: join_federation(membership, dry_run=dry_run))
 
 
 def _lifetime(text: str) -> timedelta:

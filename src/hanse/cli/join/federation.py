@@ -1,4 +1,4 @@
-"""The workflows of a federation: a cluster joins it, and leaves it."""
+"""Join a cluster to a Federation, and let it leave."""
 
 import asyncio
 from collections.abc import Sequence
@@ -11,18 +11,16 @@ from msgspec import Struct
 
 from hanse import app
 from hanse.cli.apply import apply, apply_definitions, read_existing, remove, report_applied
-from hanse.cli.clusters import ClusterAccess
+from hanse.cli.clusters import ClusterAccess, connect, open_client
 from hanse.cli.errors import CommandFailed, InputError
 from hanse.cli.inventory import credentials_expiry
 from hanse.cli.join.claims import check_cluster_id, read_claims
-from hanse.cli.reaching import reached
 from hanse.features.federation import manifests
 from hanse.features.federation.claims import SUPERVISOR_MARK
 from hanse.features.federation.members import ABANDONED, CA, TOKEN, server_url_error
 from hanse.kube.client import Client
 from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint, StaticCredentials
 from hanse.kube.errors import KubeError, NotFound
-from hanse.kube.http_transport import HttpTransport
 from hanse.kube.lease import ObservedLease
 from hanse.kube.requests import resource_path
 from hanse.kube.transport import Request
@@ -41,14 +39,14 @@ from hanse.model.manifests import SERVICE_ACCOUNT, Manifest, crd_manifests
 from hanse.model.naming import holder_cluster
 from hanse.model.objects import Wire
 
-PATIENCE = timedelta(seconds=60)
-"""How long supervisors may take to withdraw what they wrote."""
+RELEASE_TIMEOUT = timedelta(seconds=60)
+"""How long supervisors may take to remove what they wrote."""
 
-_LOOK_AGAIN = timedelta(milliseconds=500)
+_POLL_INTERVAL = timedelta(milliseconds=500)
 
 
 class Membership(Struct, frozen=True):
-    """Who joins or leaves which federation, and who supervises it."""
+    """A cluster that joins or leaves a Federation, and its supervisors."""
 
     federation: str
     cluster: str
@@ -60,39 +58,43 @@ class Membership(Struct, frozen=True):
 
 
 class Participant(Struct, frozen=True):
-    """A cluster that takes part, and a client of it."""
+    """A cluster that takes part, and a client for it."""
 
-    way: ClusterAccess
+    access: ClusterAccess
     client: Client
 
     @property
     def name(self) -> str:
-        return self.way.name
+        return self.access.name
 
 
 async def join_federation(request: Membership, *, dry_run: bool) -> None:
-    """Do each step by which a cluster becomes a member, as far as it is not done yet."""
+    """Write everything that makes a cluster a member, as far as it is missing."""
     async with AsyncExitStack() as stack:
         member = Participant(
-            request.member, await stack.enter_async_context(reached(request.member))
+            request.member, await stack.enter_async_context(connect(request.member))
         )
         others = [
-            Participant(way, await stack.enter_async_context(reached(way)))
-            for way in request.supervisors
-            if way.name != request.member.name
+            Participant(cluster, await stack.enter_async_context(connect(cluster)))
+            for cluster in request.supervisors
+            if cluster.name != request.member.name
         ]
         await _check(member, others, request)
         done = await apply_definitions(member.client, crd_manifests(), dry_run=dry_run)
         rules = manifests.rules_for(app.watches(), request.cluster)
-        said = manifests.claims(request.cluster, request.federation, supervisor=request.supervises)
-        done += await apply(member.client, (*manifests.account(rules), *said), dry_run=dry_run)
+        claims = manifests.claims(
+            request.cluster, request.federation, supervisor=request.supervises
+        )
+        done += await apply(member.client, (*manifests.account(rules), *claims), dry_run=dry_run)
         known = await _members(others, request)
         known[request.cluster] = manifests.entry(request.cluster, await _server(request))
         secret = await _credentials(member.client, others, request, dry_run=dry_run)
         for participant in others:
-            told = await apply(participant.client, secret, dry_run=dry_run)
-            told += await apply(participant.client, [_federation(request, known)], dry_run=dry_run)
-            report_applied(participant.name, told, dry_run=dry_run)
+            applied = await apply(participant.client, secret, dry_run=dry_run)
+            applied += await apply(
+                participant.client, [_federation(request, known)], dry_run=dry_run
+            )
+            report_applied(participant.name, applied, dry_run=dry_run)
         if request.supervises:
             copies = [
                 await _copied_credentials(one, others, request, dry_run=dry_run)
@@ -104,16 +106,16 @@ async def join_federation(request: Membership, *, dry_run: bool) -> None:
         done += await apply(member.client, [_federation(request, own)], dry_run=dry_run)
         report_applied(member.name, done, dry_run=dry_run)
     if not dry_run:
-        click.echo(_what_next(request))
+        click.echo(_next_steps(request))
 
 
 async def leave_federation(request: Membership, *, dry_run: bool, force: bool) -> None:
-    """Do each step by which a cluster leaves; by force, without asking the cluster itself."""
+    """Remove a cluster from its Federation; with force, without connecting to it."""
     async with AsyncExitStack() as stack:
         supervisors = [
-            Participant(way, await stack.enter_async_context(reached(way)))
-            for way in request.supervisors
-            if force or way.name != request.member.name
+            Participant(cluster, await stack.enter_async_context(connect(cluster)))
+            for cluster in request.supervisors
+            if force or cluster.name != request.member.name
         ]
         if force:
             await _check_abandoned(supervisors, request)
@@ -125,7 +127,7 @@ async def leave_federation(request: Membership, *, dry_run: bool, force: bool) -
             )
             return
         member = Participant(
-            request.member, await stack.enter_async_context(reached(request.member))
+            request.member, await stack.enter_async_context(connect(request.member))
         )
         await _check_leaving(member, request)
         gone = await remove(member.client, [_federation(request, {})], dry_run=dry_run)
@@ -142,22 +144,22 @@ async def leave_federation(request: Membership, *, dry_run: bool, force: bool) -
                 dry_run=dry_run,
             )
         rules = manifests.rules_for(app.watches(), request.cluster)
-        said = manifests.claims(request.cluster, request.federation, supervisor=True)[1:]
+        claims = manifests.claims(request.cluster, request.federation, supervisor=True)[1:]
         account = [m for m in manifests.account(rules) if m.kind.name != "Namespace"]
-        # the claim that it is a member goes last: until then, leaving can be taken up again
-        left = await remove(member.client, reversed([*said, *account]), dry_run=dry_run)
+        # the claim of membership goes last: until then, leaving can be repeated
+        left = await remove(member.client, reversed([*claims, *account]), dry_run=dry_run)
         report_applied(member.name, left, dry_run=dry_run)
     if not dry_run:
         click.echo(f"{request.cluster} has left federation {request.federation}")
 
 
 async def _check(member: Participant, others: Sequence[Participant], request: Membership) -> None:
-    """Refuse what would end badly, before anything is written."""
+    """Refuse a wrong id, another federation, or a missing supervisor before anything is written."""
     claims = await read_claims(member.client)
     check_cluster_id(claims, member.name, request.cluster)
     if claims.get(CLUSTER_SET, request.federation) != request.federation:
         raise InputError(
-            f"{member.name} belongs to {claims[CLUSTER_SET]!r} (ClusterClaim {CLUSTER_SET}); "
+            f"{member.name} claimed_set to {claims[CLUSTER_SET]!r} (ClusterClaim {CLUSTER_SET}); "
             f"let it leave that first: hanse leave --federation {claims[CLUSTER_SET]}"
         )
     if not others and not request.supervises:
@@ -165,8 +167,8 @@ async def _check(member: Participant, others: Sequence[Participant], request: Me
             "name the supervisors with --supervisor, or let this one be with --supervises"
         )
     for participant in others:
-        said = await read_claims(participant.client)
-        if spelled_value(said, SUPERVISOR_MARK) in (None, "false"):
+        their_claims = await read_claims(participant.client)
+        if spelled(their_claims, SUPERVISOR_MARK) in (None, "false"):
             raise InputError(
                 f"{participant.name} is no supervisor; let it join as one first: hanse join "
                 f"--federation {request.federation} --supervises --context {participant.name}"
@@ -174,23 +176,23 @@ async def _check(member: Participant, others: Sequence[Participant], request: Me
 
 
 async def _check_leaving(member: Participant, request: Membership) -> None:
-    """Refuse to take another cluster, or one that is not in it, for the one that leaves."""
+    """Refuse a cluster with another id, or one that is not in the Federation."""
     claims = await read_claims(member.client)
     check_cluster_id(claims, member.name, request.cluster)
-    belongs = claims.get(CLUSTER_SET, "")
-    if belongs == request.federation:
+    claimed_set = claims.get(CLUSTER_SET, "")
+    if claimed_set == request.federation:
         return
-    if belongs:
+    if claimed_set:
         raise InputError(
-            f"there is no Federation {request.federation!r} in {member.name}, which belongs to "
-            f"{belongs!r} (ClusterClaim {CLUSTER_SET}); use --federation {belongs}"
+            f"there is no Federation {request.federation!r} in {member.name}, which claimed_set to "
+            f"{claimed_set!r} (ClusterClaim {CLUSTER_SET}); use --federation {claimed_set}"
         )
     if await read_existing(member.client, _federation(request, {})) is None:
         raise _no_federation(member, request)
 
 
 async def _check_abandoned(supervisors: Sequence[Participant], request: Membership) -> None:
-    """Refuse to give up what no supervisor knows; one given up before may be so again."""
+    """Refuse to abandon a cluster that no supervisor knows; repeating it is fine."""
     known: set[str] = set()
     for participant in supervisors:
         found = await read_existing(participant.client, _federation(request, {}))
@@ -213,7 +215,7 @@ def _no_federation(participant: Participant, request: Membership) -> InputError:
 
 
 async def _members(others: Sequence[Participant], request: Membership) -> dict[str, Member]:
-    """All members that any supervisor knows; they are to agree from now on."""
+    """All members that any supervisor knows: from now on all know them."""
     known: dict[str, Member] = {}
     for participant in others:
         with suppress(NotFound):
@@ -234,14 +236,14 @@ async def _server(request: Membership) -> str:
 async def _credentials(
     member: Client, others: Sequence[Participant], request: Membership, *, dry_run: bool
 ) -> tuple[Manifest, ...]:
-    """The member's Secret for supervisors: none where theirs will all do for long enough."""
-    endpoint = (await request.member.credentials.config()).endpoint
+    """The member's Secret for supervisors; none where all existing ones are still usable."""
+    endpoint = (await request.member.credentials.access()).endpoint
     name = manifests.secret_name(request.cluster)
     if others and all([await _is_reusable(p.client, name, endpoint, request) for p in others]):
         return ()
     if not others:
         return ()
-    token = "" if dry_run else await _token(member, request)
+    token = "" if dry_run else await _request_token(member, request)
     return (manifests.member_secret(request.cluster, token, endpoint.ca),)
 
 
@@ -258,18 +260,16 @@ async def _is_reusable(
     expires = credentials_expiry(identity)
     if expires is not None and expires - datetime.now(UTC) < request.lifetime / 2:
         return False
-    client = Client(HttpTransport(StaticCredentials(ClientConfig(endpoint, identity))))
-    try:
-        await client.list(ClusterClaim)
-    except KubeError:
-        return False
-    finally:
-        await client.close()
+    async with open_client(StaticCredentials(ClientConfig(endpoint, identity))) as client:
+        try:
+            await client.list(ClusterClaim)
+        except KubeError:
+            return False
     return True
 
 
-async def _token(member: Client, request: Membership) -> str:
-    path = resource_path(SERVICE_ACCOUNT, SYSTEM, manifests.ACCOUNT, "token")
+async def _request_token(member: Client, request: Membership) -> str:
+    path = path_of(SERVICE_ACCOUNT, SYSTEM, manifests.ACCOUNT, "token")
     wanted = manifests.token_request(int(request.lifetime.total_seconds()))
     answer = await member.send(Request("POST", path, body=msgspec.json.encode(wanted)))
     token = msgspec.json.decode(answer.body)["status"].get("token")
@@ -281,9 +281,9 @@ async def _token(member: Client, request: Membership) -> str:
 async def _copied_credentials(
     member: Member, others: Sequence[Participant], request: Membership, *, dry_run: bool
 ) -> tuple[Manifest, ...]:
-    """What a new supervisor needs to reach a member: another's Secret, or a token of its own."""
+    """The Secret by which a new supervisor reaches a member: a copy, or one with a new token."""
     if member.cluster_id == request.cluster:
-        return ()  # home needs none
+        return ()  # its own cluster needs none
     for participant in others:
         with suppress(NotFound):
             found = await participant.client.read(Secret, member.secret, SYSTEM)
@@ -291,8 +291,8 @@ async def _copied_credentials(
             return (manifests.member_secret(member.cluster_id, token, found.data.get(CA, b"")),)
     for participant in others:
         if (await read_claims(participant.client)).get(CLUSTER_ID) == member.cluster_id:
-            ca = (await participant.way.credentials.config()).endpoint.ca
-            token = "" if dry_run else await _token(participant.client, request)
+            ca = (await participant.access.credentials.access()).endpoint.ca
+            token = "" if dry_run else await _request_token(participant.client, request)
             return (manifests.member_secret(member.cluster_id, token, ca),)
     return ()
 
@@ -304,7 +304,7 @@ def _federation(request: Membership, known: dict[str, Member]) -> Manifest:
 async def _remove_member(
     participant: Participant, request: Membership, *, abandon: bool, dry_run: bool
 ) -> None:
-    """Take a member off a supervisor's list."""
+    """Remove a member from a supervisor's Federation."""
     wanted = _federation(request, {})
     found = await read_existing(participant.client, wanted)
     if found is None:
@@ -325,27 +325,31 @@ async def _remove_member(
 
 
 def _abandoned_members(federation: Wire) -> set[str]:
-    marks = federation["metadata"].get("annotations") or {}
-    return {name for name in marks.get(ABANDONED, "").split(",") if name}
+    annotations = federation["metadata"].get("annotations") or {}
+    return {name for name in annotations.get(ABANDONED, "").split(",") if name}
 
 
 async def _wait_until_released(member: Participant, request: Membership) -> None:
-    """Wait until no supervisor leads the cluster any more: then nothing of theirs is left.
+    """Wait until no supervisor leads the cluster: leaders remove what they wrote before that.
 
-    A Lease that is not renewed before our eyes leads nobody: its holder cannot come back for it.
+    A Lease that is not renewed while we watch it counts as released.
     """
     now = asyncio.get_running_loop().time
-    seen = ObservedLease(await _lease(member.client, request), now())
-    began = seen.since
-    while seen.lease is not None and seen.lease.spec.holder_identity and now() < seen.expires:
-        if now() - began > PATIENCE.total_seconds():
-            leader = holder_cluster(seen.lease.spec.holder_identity)
+    sighting = ObservedLease(await _lease(member.client, request), now())
+    began = sighting.since
+    while (
+        sighting.lease is not None
+        and sighting.lease.spec.holder_identity
+        and now() < sighting.expires
+    ):
+        if now() - began > RELEASE_TIMEOUT.total_seconds():
+            leader = cluster_of(sighting.lease.spec.holder_identity)
             raise CommandFailed(
-                f"{leader} still leads {request.cluster} after {int(PATIENCE.total_seconds())} s; "
+                f"{leader} still leads {request.cluster} after {int(RELEASE_TIMEOUT.total_seconds())} s; "
                 "name every supervisor with --supervisor, or see `hanse doctor`"
             )
-        await asyncio.sleep(_LOOK_AGAIN.total_seconds())
-        seen = seen.after(await _lease(member.client, request), now())
+        await asyncio.sleep(_POLL_INTERVAL.total_seconds())
+        sighting = sighting.after(await _lease(member.client, request), now())
 
 
 async def _lease(client: Client, request: Membership) -> Lease | None:
@@ -355,7 +359,7 @@ async def _lease(client: Client, request: Membership) -> Lease | None:
         return None
 
 
-def _what_next(request: Membership) -> str:
+def _next_steps(request: Membership) -> str:
     role = "supervisor" if request.supervises else "member"
     return (
         f"{request.cluster} has joined federation {request.federation} as a {role}; "

@@ -1,4 +1,4 @@
-"""`hanse manifests`: what an agent, its rights and the name server are made of, to be applied."""
+"""`hanse manifests`: print an installation, its values, or write its Helm chart."""
 
 import re
 from pathlib import Path
@@ -61,17 +61,16 @@ def command(
       hanse manifests --chart ./hanse
       helm install hanse ./hanse --set clusterId=lubeck --take-ownership
     """
-    from hanse.cli.manifests.render import chart as files
-    from hanse.cli.manifests.render import plain
+    from hanse.cli.manifests.render import render_chart, render_manifests
     from hanse.cli.manifests.values import Values, values_yaml
 
     if show_values:
         click.echo(values_yaml(Values()), nl=False)
     elif chart is not None:
-        _write(files(), chart)
+        _write(render_chart(), chart)
     else:
-        chosen = _chosen(cluster_id, file, settings)
-        click.echo(plain(chosen, with_crds=not no_crds), nl=False)
+        values = _parse_values(cluster_id, file, settings)
+        click.echo(render_manifests(values, with_crds=not no_crds), nl=False)
 
 
 def _write(files: dict[str, str], folder: Path) -> None:
@@ -84,15 +83,15 @@ def _write(files: dict[str, str], folder: Path) -> None:
     click.echo(f"{len(files)} files are in {folder}", err=True)
 
 
-def _chosen(cluster_id: str, file: Path | None, settings: tuple[str, ...]) -> "Values":
+def _parse_values(cluster_id: str, file: Path | None, settings: tuple[str, ...]) -> "Values":
     import msgspec
 
     from hanse.cli.manifests.values import Values
     from hanse.model.naming import CLUSTER_ID
 
-    tree = _read(file) if file is not None else {}
+    tree = _read_values(file) if file is not None else {}
     for setting in settings:
-        _set(tree, setting)
+        _set_value(tree, setting)
     if cluster_id:
         tree["clusterId"] = cluster_id
     named = tree.get("clusterId")
@@ -106,11 +105,13 @@ def _chosen(cluster_id: str, file: Path | None, settings: tuple[str, ...]) -> "V
     try:
         return msgspec.convert(tree, Values)
     except msgspec.ValidationError as error:
-        raise InputError(f"{_in_words(str(error))}; see `hanse manifests --show-values`") from None
+        raise InputError(
+            f"{_describe_error(str(error))}; see `hanse manifests --show-values`"
+        ) from None
 
 
-def _in_words(error: str) -> str:
-    """What a decoder says of a value, as people say it: the value's name first."""
+def _describe_error(error: str) -> str:
+    """A decoder's error as a sentence that begins with the path of the value."""
     what, _, where = error.partition(" - at `$")
     path = where.rstrip("`").lstrip(".")
     unknown = _UNKNOWN.fullmatch(what)
@@ -119,7 +120,7 @@ def _in_words(error: str) -> str:
     return f"{path}: {what[:1].lower()}{what[1:]}".replace("`", "")
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read_values(file: Path) -> dict[str, Any]:
     import yaml
 
     try:
@@ -132,7 +133,7 @@ def _read(file: Path) -> dict[str, Any]:
     return tree
 
 
-def _set(tree: dict[str, Any], setting: str) -> None:
+def _set_value(tree: dict[str, Any], setting: str) -> None:
     import yaml
 
     path, equals, text = setting.partition("=")

@@ -1,4 +1,4 @@
-"""`hanse networks`: tenants' networks, and who can reach whom by the policies that are written."""
+"""`hanse networks`: tenant networks, and the reachability that policies allow."""
 
 import json
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ from hanse.cli.settings import settings_of
 if TYPE_CHECKING:
     from hanse.features.networks.reachability import ReachabilityMatrix
 
-_MARKS = {"all": "✓", "some": "~", "none": "·"}
+_SYMBOLS = {"all": "✓", "some": "~", "none": "·"}
 
 
 @click.group("networks")
@@ -38,28 +38,29 @@ def list_(context: click.Context, as_json: bool) -> None:
       hanse networks list
       hanse networks list --json | jq '.[] | select(.phase != "Ready")'
     """
+    from hanse.cli.clusters import select_cluster
     from hanse.cli.networks.view import read_networks
     from hanse.cli.process import run_async, start_logging
-    from hanse.cli.reaching import way_to
     from hanse.cli.tables import table
 
     settings = settings_of(context)
     start_logging(settings)
-    way = way_to(settings)
-    found = run_async(lambda: read_networks(way))
+    cluster = select_cluster(settings)
+    networks = run_async(lambda: read_networks(cluster))
     if as_json:
         import msgspec
 
-        click.echo(json.dumps(msgspec.to_builtins(found), indent=2))
-    elif not found:
-        click.echo(f"{way.name} has no networks; create a Tenant, and it gets one")
+        click.echo(json.dumps(msgspec.to_builtins(networks), indent=2))
+    elif not networks:
+        click.echo(f"{cluster.name} has no networks; create a Tenant, and it gets one")
     else:
         head = ("NETWORK", "TYPE", "PHASE", "DNS", "PODS", "SERVICES", "WHY")
         rows = [
-            (n.name, n.type, n.phase, n.dns, str(n.pods), str(n.services), n.message) for n in found
+            (n.name, n.type, n.phase, n.dns, str(n.pods), str(n.services), n.message)
+            for n in networks
         ]
         click.echo(table(head, rows))
-    context.exit(EXIT_PROBLEM if any(n.phase in ("Failed", "Unknown") for n in found) else 0)
+    context.exit(EXIT_PROBLEM if any(n.phase in ("Failed", "Unknown") for n in networks) else 0)
 
 
 @command.command("matrix")
@@ -77,35 +78,35 @@ def matrix(context: click.Context, as_json: bool) -> None:
       hanse networks matrix
       hanse networks matrix --json | jq '.leaks'
     """
+    from hanse.cli.clusters import select_cluster
     from hanse.cli.networks.view import read_reachability
     from hanse.cli.process import run_async, start_logging
-    from hanse.cli.reaching import way_to
 
     settings = settings_of(context)
     start_logging(settings)
-    way = way_to(settings)
-    found = run_async(lambda: read_reachability(way))
-    leaks = [f"{one} -> {other}" for one, other in found.leaks]
+    cluster = select_cluster(settings)
+    view = run_async(lambda: read_reachability(cluster))
+    leaks = [f"{one} -> {other}" for one, other in view.leaks]
     if as_json:
         rows = {
-            one: {o: found.matrix.reach[one, o] for o in found.matrix.names}
-            for one in found.matrix.names
+            one: {o: view.matrix.reach[one, o] for o in view.matrix.names}
+            for one in view.matrix.names
         }
         click.echo(json.dumps({"written": rows, "leaks": leaks}, indent=2))
     else:
-        _show(found.matrix)
+        _print_matrix(view.matrix)
         for leak in leaks:
             click.echo(f"{click.style('✗', fg='red')} {leak}: they are not peered")
     context.exit(EXIT_PROBLEM if leaks else 0)
 
 
-def _show(found: "ReachabilityMatrix") -> None:
+def _print_matrix(matrix: "ReachabilityMatrix") -> None:
     from hanse.cli.tables import table
 
-    numbers = [str(at) for at, _ in enumerate(found.names, 1)]
+    numbers = [str(at) for at, _ in enumerate(matrix.names, 1)]
     rows = [
-        (number, one, *(_MARKS[found.reach[one, other]] for other in found.names))
-        for number, one in zip(numbers, found.names, strict=True)
+        (number, one, *(_SYMBOLS[matrix.reach[one, other]] for other in matrix.names))
+        for number, one in zip(numbers, matrix.names, strict=True)
     ]
     click.echo(table(("", "WRITTEN: FROM", *numbers), rows))
     click.echo("✓ all pods, ~ some pods, · none; the network plugin enforces it, or does not")

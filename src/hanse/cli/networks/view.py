@@ -1,13 +1,12 @@
-"""What the matrix of networks is made of, read from one cluster."""
+"""Tenant networks and their reachability, read from one cluster."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from hanse.cli.clusters import ClusterAccess
+from hanse.cli.clusters import ClusterAccess, connect
 from hanse.cli.errors import CommandFailed
-from hanse.cli.reaching import reached
 from hanse.features.networks.names import DNS, NETWORK, TENANT, is_managed, parse_network_name
 from hanse.features.networks.reachability import ReachabilityMatrix, reachability_matrix
 from hanse.kube.errors import NotFound
@@ -18,14 +17,14 @@ from hanse.model.objects import Object
 
 
 class ReachabilityView(Struct, frozen=True):
-    """The matrix, and what of it nobody agreed to."""
+    """The reachability matrix, and the pairs in it that are not peered."""
 
     matrix: ReachabilityMatrix
     leaks: tuple[tuple[str, str], ...]
 
 
 class NetworkSummary(Struct, frozen=True):
-    """One network at a glance."""
+    """One row of `hanse networks list`."""
 
     name: str
     type: str
@@ -36,13 +35,15 @@ class NetworkSummary(Struct, frozen=True):
     message: str
 
 
-async def read_networks(way: ClusterAccess) -> list[NetworkSummary]:
-    """Read a cluster's networks, and count what is in them."""
-    async with reached(way) as client:
+async def read_networks(cluster: ClusterAccess) -> list[NetworkSummary]:
+    """A cluster's networks, with the number of their pods and Services."""
+    async with connect(cluster) as client:
         try:
             networks = (await client.list(Network)).objects
         except NotFound:
-            raise CommandFailed(f"{way.name} has no tenant networks; see `hanse crds`") from None
+            raise CommandFailed(
+                f"{cluster.name} has no tenant networks; see `hanse crds`"
+            ) from None
         pods = Counter(_networks_of((await client.list(Pod, labels=NETWORK)).objects))
         services = Counter(_networks_of((await client.list(Service, labels=NETWORK)).objects))
     return [
@@ -60,20 +61,22 @@ async def read_networks(way: ClusterAccess) -> list[NetworkSummary]:
 
 
 def _networks_of(members: Iterable[Object]) -> Iterator[str]:
-    """The network of each that is not a network's own part."""
+    """The network of each object that is not part of the network's own DNS."""
     for one in members:
         labels = one.metadata.labels
         if DNS not in labels and not is_managed(labels):
             yield f"{labels.get(TENANT, '')}.{labels[NETWORK]}"
 
 
-async def read_reachability(way: ClusterAccess) -> ReachabilityView:
-    """Read a cluster's tenants, pods and policies, and work out who reaches whom."""
-    async with reached(way) as client:
+async def read_reachability(cluster: ClusterAccess) -> ReachabilityView:
+    """Which networks reach which, by a cluster's tenants, pods and policies."""
+    async with connect(cluster) as client:
         try:
             networks = (await client.list(Network)).objects
         except NotFound:
-            raise CommandFailed(f"{way.name} has no tenant networks; see `hanse crds`") from None
+            raise CommandFailed(
+                f"{cluster.name} has no tenant networks; see `hanse crds`"
+            ) from None
         spaces = (await client.list(Namespace)).objects
         pods = (await client.list(Pod)).objects
         policies = (await client.list(NetworkPolicy)).objects

@@ -1,4 +1,4 @@
-"""What all agents together would write if objects were applied; nothing is written."""
+"""Previews what all agents would write if objects were applied."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -14,18 +14,18 @@ from hanse.runtime.diff import Action, Create, Delete, Update, target_ref
 from hanse.runtime.preview import preview
 from hanse.runtime.reconciler import Reconciler
 
-ROUNDS = 10
-"""How often agents may answer each other's writes."""
+MAX_ROUNDS = 10
+"""How often agents may react to each other's writes."""
 
-PATIENCE = timedelta(seconds=30)
+LIST_TIMEOUT = timedelta(seconds=30)
 
 AppliedObject = tuple[ClusterId, Object]
 
 
 class AgentWrite(Struct, frozen=True):
-    """One write that would follow, and whose agent would make it; or what would prevent it.
+    """One write that an agent would make, or that something would prevent.
 
-    `why` is what prevents it, or what would be said with it for people to look at.
+    `why` is what prevents it, or the warning that the agent would report with it.
     """
 
     place: ClusterObjectRef
@@ -36,9 +36,9 @@ class AgentWrite(Struct, frozen=True):
 
 
 async def wait_until_listed(reconcilers: Mapping[ClusterId, Reconciler]) -> frozenset[ClusterId]:
-    """Wait until every engine has listed all its clusters; gives those that could not be read."""
+    """Wait until every reconciler has listed all its clusters; returns those that were not."""
     try:
-        async with asyncio.timeout(PATIENCE.total_seconds()):
+        async with asyncio.timeout(LIST_TIMEOUT.total_seconds()):
             while any(_unlisted_clusters(reconciler) for reconciler in reconcilers.values()):  # noqa: ASYNC110 - for us alone
                 await asyncio.sleep(0.02)
     except TimeoutError:
@@ -49,46 +49,46 @@ async def wait_until_listed(reconcilers: Mapping[ClusterId, Reconciler]) -> froz
 
 
 def _unlisted_clusters(reconciler: Reconciler) -> list[ClusterId]:
-    """The clusters of which something that is looked at was not read yet."""
-    looked_at = [c for c in reconciler.informers.connections.values() if c.informers]
-    return [one.cluster for one in looked_at if not one.state.listed]
+    """The clusters with a watched kind that is not listed yet."""
+    watched = [c for c in reconciler.informers.connections.values() if c.informers]
+    return [one.cluster for one in watched if not one.state.listed]
 
 
 def preview_agent_writes(
     reconcilers: Mapping[ClusterId, Reconciler], applied: Sequence[AppliedObject]
 ) -> list[AgentWrite]:
-    """Let each agent answer what is applied and what the others would write, until all is said.
+    """Let each agent react to what is applied and what the others would write, until none does.
 
-    Deletions are shown and not answered in turn: a preview lays objects over what was seen.
+    Deletions are reported but cause no reaction: a preview only overlays objects on a snapshot.
     """
     found: dict[ClusterObjectRef, AgentWrite] = {}
-    for _ in range(ROUNDS):
+    for _ in range(MAX_ROUNDS):
         before = dict(found)
         for name, reconciler in reconcilers.items():
-            _answer(name, reconciler, applied, found)
+            _add_writes(name, reconciler, applied, found)
         if found == before:
             break
     return list(found.values())
 
 
-def _answer(
+def _add_writes(
     name: ClusterId,
     reconciler: Reconciler,
     applied: Sequence[AppliedObject],
     found: dict[ClusterObjectRef, AgentWrite],
 ) -> None:
-    """What one agent would write, given all that is not its own."""
+    """Add what one agent would write, given the writes of the others."""
     others = [(c.place.where, c.after) for c in found.values() if c.by != name and c.after]
-    reached = reconciler.informers.connections
-    shown = preview(reconciler, [(w, obj) for w, obj in (*applied, *others) if w in reached])
-    for action in shown.actions:
+    connected = reconciler.informers.connections
+    planned = preview(reconciler, [(w, obj) for w, obj in (*applied, *others) if w in connected])
+    for action in planned.actions:
         place = target_ref(action)
         known = found.get(place)
         if known is None or known.by == name:
             verb = known.verb if known is not None and known.verb == "create" else _verb(action)
-            why = shown.warnings.get(place, "")
+            why = planned.warnings.get(place, "")
             found[place] = AgentWrite(place, verb, name, why, _after(action, known))
-    for obstacle in shown.obstacles:
+    for obstacle in planned.obstacles:
         found.setdefault(
             obstacle.place, AgentWrite(obstacle.place, "refused", name, obstacle.message)
         )

@@ -1,4 +1,4 @@
-"""From files to everything that would change: in the cluster applied to, and after it in all."""
+"""The changes that applying files would cause: dry runs, then what agents would write."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -8,11 +8,11 @@ import msgspec
 from msgspec import Struct
 
 from hanse import app
-from hanse.cli.clusters import ClusterAccess
+from hanse.cli.clusters import ClusterAccess, open_client
 from hanse.cli.errors import CommandFailed, InputError
 from hanse.cli.inventory import ClusterInventory, read_inventories
 from hanse.cli.plan.agent_writes import (
-    PATIENCE,
+    LIST_TIMEOUT,
     AgentWrite,
     AppliedObject,
     preview_agent_writes,
@@ -34,7 +34,7 @@ from hanse.runtime.reconciler import Reconciler
 
 
 class PlannedChanges(Struct, frozen=True):
-    """What would become of the files' objects, and what would follow from that."""
+    """The dry runs of the files' objects, and what agents would write after them."""
 
     where: ClusterId
     dry_runs: tuple[DryRunResult, ...]
@@ -47,30 +47,30 @@ class PlannedChanges(Struct, frozen=True):
 
 
 class PlannedFleet(Struct, frozen=True):
-    """The clusters of a kubeconfig by their ids, the broker under the name that agents give it."""
+    """The clusters of a kubeconfig by cluster id, and the broker."""
 
     members: dict[ClusterId, ClusterAccess]
     broker: ClusterAccess | None
     supervised: dict[ClusterId, tuple[ClusterId, ...]] = {}
-    """By supervisor: the members of its Federation that can be looked at."""
+    """By supervisor: the members of its Federation that are in the kubeconfig."""
     leases: dict[ClusterId, LeaseSpec] = {}
-    """By member: who leads it, and in which epoch."""
+    """By member: the Lease of its leader."""
 
 
 async def plan_changes(
-    documents: Sequence[Document], ways: Sequence[ClusterAccess], target: str
+    documents: Sequence[Document], clusters: Sequence[ClusterAccess], target: str
 ) -> PlannedChanges:
-    """What applying the documents to one context would lead to."""
+    """The changes that applying the documents to one context would cause."""
     features = app.features()
-    fleet = await _read_fleet(ways) if features else PlannedFleet({}, None)
-    home = next(way for way in ways if way.name == target)
-    ids = {way.name: name for name, way in fleet.members.items()}
+    fleet = await _read_fleet(clusters) if features else PlannedFleet({}, None)
+    target_cluster = next(cluster for cluster in clusters if cluster.name == target)
+    ids = {cluster.name: name for name, cluster in fleet.members.items()}
     if fleet.broker is not None:
         ids[fleet.broker.name] = app.BROKER
     where = ids.get(target, target)
-    dry_runs = await _tried(home, documents)
-    applied = _applied(where, dry_runs, features)
-    agent_writes = await _following(fleet, features, applied) if applied else ()
+    dry_runs = await _dry_run(target_cluster, documents)
+    applied = _applied_objects(where, dry_runs, features)
+    agent_writes = await _preview(fleet, features, applied) if applied else ()
     return PlannedChanges(where, tuple(dry_runs), tuple(agent_writes))
 
 
@@ -80,25 +80,25 @@ async def plan_changes_in_process(
     where: ClusterId,
     documents: Sequence[Document],
 ) -> PlannedChanges:
-    """The same where the agents run in this very process."""
+    """The same with the reconcilers of agents that run in this process."""
     dry_runs = await dry_run_all(client, documents, "default")
     features = [one for reconciler in reconcilers.values() for one in reconciler.features.values()]
-    applied = _applied(where, dry_runs, features)
+    applied = _applied_objects(where, dry_runs, features)
     return PlannedChanges(
         where, tuple(dry_runs), tuple(preview_agent_writes(reconcilers, applied) if applied else ())
     )
 
 
-def _applied(
+def _applied_objects(
     where: ClusterId, dry_runs: Sequence[DryRunResult], features: Sequence[Feature]
 ) -> list[AppliedObject]:
-    return [(where, obj) for one in dry_runs for obj in _typed(one, features)]
+    return [(where, obj) for one in dry_runs for obj in _decode(one, features)]
 
 
-def change_rows(shown: PlannedChanges) -> list[dict[str, Any]]:
-    """Every change for other programs: the person's own first, then what follows from them."""
-    own = [(shown.where, one.ref, one.verb, "you", one.why) for one in shown.dry_runs]
-    later = [(c.place.where, c.place.ref, c.verb, c.by, c.why) for c in shown.agent_writes]
+def change_rows(planned: PlannedChanges) -> list[dict[str, Any]]:
+    """Every change as JSON: the user's own first, then those of agents."""
+    own = [(planned.where, one.ref, one.verb, "you", one.why) for one in planned.dry_runs]
+    later = [(c.place.where, c.place.ref, c.verb, c.by, c.why) for c in planned.agent_writes]
     return [
         {
             "cluster": where,
@@ -114,71 +114,64 @@ def change_rows(shown: PlannedChanges) -> list[dict[str, Any]]:
     ]
 
 
-async def _read_fleet(ways: Sequence[ClusterAccess]) -> PlannedFleet:
+async def _read_fleet(clusters: Sequence[ClusterAccess]) -> PlannedFleet:
     members: dict[ClusterId, ClusterAccess] = {}
-    named: dict[ClusterId, list[ClusterId]] = {}
+    members_of: dict[ClusterId, list[ClusterId]] = {}
     broker: ClusterAccess | None = None
-    for way, seen in zip(ways, await read_inventories(ways), strict=True):
-        if not isinstance(seen, ClusterInventory):
-            raise CommandFailed(f"{way.name}: {seen.why}; see `hanse doctor`")
-        if seen.agent is not None and seen.agent.holder:
-            # An agent calls itself by its cluster's id and its own name.
-            name = holder_cluster(seen.agent.holder)
-            members[name] = way
-            if seen.membership is not None and seen.membership.supervises:
-                named[name] = [member.cluster for member in seen.membership.members]
-        elif seen.is_broker:
-            broker = way
-    supervised = {s: tuple(m for m in several if m in members) for s, several in named.items()}
+    for cluster, inventory in zip(clusters, await read_inventories(clusters), strict=True):
+        if not isinstance(inventory, ClusterInventory):
+            raise CommandFailed(f"{cluster.name}: {inventory.why}; see `hanse doctor`")
+        if inventory.agent is not None and inventory.agent.holder:
+            # The holder of an agent's Lease is its cluster id and its identity.
+            name = cluster_of(inventory.agent.holder)
+            members[name] = cluster
+            if inventory.membership is not None and inventory.membership.supervises:
+                members_of[name] = [member.cluster for member in inventory.membership.members]
+        elif inventory.is_broker:
+            broker = cluster
+    supervised = {s: tuple(m for m in several if m in members) for s, several in members_of.items()}
     leases = {m: await _lease(m, members[m]) for several in supervised.values() for m in several}
     return PlannedFleet(members, broker, supervised, leases)
 
 
-async def _lease(member: ClusterId, way: ClusterAccess) -> LeaseSpec:
-    """Who leads a member; nobody where there is no Lease."""
-    client = Client(HttpTransport(way.credentials))
-    try:
-        return (await client.read(Lease, member, SYSTEM)).spec
-    except NotFound:
-        return LeaseSpec()
-    finally:
-        await client.close()
+async def _lease(member: ClusterId, cluster: ClusterAccess) -> LeaseSpec:
+    """The Lease of a member's leader; an empty one where there is none."""
+    async with open_client(cluster.credentials) as client:
+        try:
+            return (await client.read(Lease, member, SYSTEM)).spec
+        except NotFound:
+            return LeaseSpec()
 
 
-async def _tried(home: ClusterAccess, documents: Sequence[Document]) -> list[DryRunResult]:
-    access = await home.credentials.config()
-    client = Client(HttpTransport(home.credentials))
-    try:
+async def _dry_run(cluster: ClusterAccess, documents: Sequence[Document]) -> list[DryRunResult]:
+    access = await cluster.credentials.access()
+    async with open_client(cluster.credentials) as client:
         return await dry_run_all(client, documents, access.namespace or "default")
-    finally:
-        await client.close()
 
 
-def _typed(dry_runs: DryRunResult, features: Sequence[Feature]) -> list[Object]:
-    """The object as features see it, if any of them looks at its kind."""
-    if dry_runs.verb not in ("create", "update"):
+def _decode(dry_run: DryRunResult, features: Sequence[Feature]) -> list[Object]:
+    """The object as the kind that features watch; empty where none watches it."""
+    if dry_run.verb not in ("create", "update"):
         return []
     kinds = {watch.kind for feature in features for watch in feature.watches}
     for kind in kinds:
-        if (kind.kind.group, kind.kind.name) == (dry_runs.ref.kind.group, dry_runs.ref.kind.name):
+        if (kind.kind.group, kind.kind.name) == (dry_run.ref.kind.group, dry_run.ref.kind.name):
             try:
-                return [msgspec.convert(dry_runs.object, kind)]
+                return [msgspec.convert(dry_run.object, kind)]
             except msgspec.ValidationError as error:
-                raise InputError(f"{dry_runs.document.at}: {error}; mend that field") from None
+                raise InputError(f"{dry_run.document.at}: {error}; mend that field") from None
     return []
 
 
-async def _following(
+async def _preview(
     fleet: PlannedFleet, features: Sequence[Feature], applied: Sequence[AppliedObject]
 ) -> list[AgentWrite]:
     async with _reconcilers(fleet, features) as reconcilers:
         unread = await wait_until_listed(reconcilers)
         found = [] if unread else preview_agent_writes(reconcilers, applied)
     if unread:
-        names, patience = ", ".join(sorted(unread)), PATIENCE.total_seconds()
-        raise CommandFailed(
-            f"{names} could not be read within {patience:.0f} s; see `hanse doctor`"
-        )
+        names, seconds = ", ".join(sorted(unread)), LIST_TIMEOUT.total_seconds()
+        raise CommandFailed(f"{names} could not be read within {seconds:.0f} s; see `hanse doctor`")
     return found
 
 
@@ -186,13 +179,13 @@ async def _following(
 async def _reconcilers(
     fleet: PlannedFleet, features: Sequence[Feature]
 ) -> AsyncIterator[Mapping[ClusterId, Reconciler]]:
-    """Every agent's engine over the live fleet, looking and never writing."""
+    """A reconciler for every agent that watches the live clusters and never writes."""
     async with AsyncExitStack() as stack:
         reconcilers: dict[ClusterId, Reconciler] = {}
-        for name, way in fleet.members.items():
+        for name, cluster in fleet.members.items():
             agent = app.Agent(
                 app.Settings(cluster=name, identity="plan", replicated=False),
-                HttpTransport(way.credentials),
+                HttpTransport(cluster.credentials),
                 broker=HttpTransport(fleet.broker.credentials) if fleet.broker else None,
                 features=features,
             )
@@ -204,7 +197,7 @@ async def _reconcilers(
 
 
 def _supervise(reconciler: Reconciler, fleet: PlannedFleet) -> None:
-    """Let a supervisor's engine see its members, and those that its agent leads as their leader."""
+    """Connect a supervisor's reconciler to its members, as leader of those that its agent leads."""
     home = reconciler.informers.local
     for member in fleet.supervised.get(home, ()):
         lease = fleet.leases[member]

@@ -1,4 +1,4 @@
-"""`hanse plan`: what would change where, if a file were applied."""
+"""`hanse plan`: the changes in all clusters that applying a file would cause."""
 
 import json
 from typing import TYPE_CHECKING, Any
@@ -45,18 +45,18 @@ def command(context: click.Context, files: tuple[str, ...], as_json: bool) -> No
       hanse plan -f shop.yaml --context hamburg --json
       kustomize build . | hanse plan -f -
     """
-    shown = _outlook(settings_of(context), files)
+    planned = _plan(settings_of(context), files)
     if as_json:
-        click.echo(json.dumps({"changes": _changes(shown)}, indent=2))
+        click.echo(json.dumps({"changes": _changes(planned)}, indent=2))
     else:
-        _show(shown)
-    context.exit(EXIT_PROBLEM if shown.is_refused else 0)
+        _print(planned)
+    context.exit(EXIT_PROBLEM if planned.is_refused else 0)
 
 
-def _outlook(settings: Settings, files: tuple[str, ...]) -> "PlannedChanges":
+def _plan(settings: Settings, files: tuple[str, ...]) -> "PlannedChanges":
     from msgspec.structs import replace
 
-    from hanse.cli.clusters import current_context, ways
+    from hanse.cli.clusters import configured_clusters, current_context
     from hanse.cli.errors import CommandFailed, credentials_error
     from hanse.cli.plan.changes import plan_changes
     from hanse.cli.plan.documents import read_documents
@@ -67,32 +67,32 @@ def _outlook(settings: Settings, files: tuple[str, ...]) -> "PlannedChanges":
     documents = [document for file in files for document in read_documents(file)]
     try:
         target = settings.context or current_context(settings)
-        chosen = ways(replace(settings, context=""))
-        if target not in {way.name for way in chosen}:
-            ways(settings)  # raises, and says which contexts there are
-        return run_async(lambda: plan_changes(documents, chosen, target))
+        clusters = configured_clusters(replace(settings, context=""))
+        if target not in {cluster.name for cluster in clusters}:
+            configured_clusters(settings)  # raises, and lists the contexts
+        return run_async(lambda: plan_changes(documents, clusters, target))
     except BadCredentials as error:
         raise credentials_error(error) from None
     except KubeError as error:
         raise CommandFailed(str(error)) from None
 
 
-def _changes(shown: "PlannedChanges") -> list[dict[str, Any]]:
+def _changes(planned: "PlannedChanges") -> list[dict[str, Any]]:
     from hanse.cli.plan.changes import change_rows
 
-    return change_rows(shown)
+    return change_rows(planned)
 
 
-def _show(shown: "PlannedChanges") -> None:
+def _print(planned: "PlannedChanges") -> None:
     from hanse.cli.tables import table
 
     rows = []
-    for row in _changes(shown):
+    for row in _changes(planned):
         sign, colour = _SIGNS[row["change"]]
         name = f"{row['namespace']}/{row['name']}" if row["namespace"] else row["name"]
         by = "you" if row["by"] == "you" else f"the agent of {row['by']}"
         change = click.style(f"{sign} {row['change']}", fg=colour)
         rows.append((row["cluster"], change, f"{row['kind']} {name}", by, row["why"]))
     click.echo(table(("CLUSTER", "CHANGE", "OBJECT", "BY", ""), rows))
-    if all(row["change"] == "unchanged" for row in _changes(shown)):
+    if all(row["change"] == "unchanged" for row in _changes(planned)):
         click.echo("\nNothing would change.")

@@ -1,4 +1,4 @@
-"""What a cluster would do with objects if they were applied: asked with dry runs."""
+"""Dry runs of objects against one cluster."""
 
 from collections.abc import Iterable
 from typing import Any, Literal
@@ -16,12 +16,12 @@ from hanse.model.objects import Kind, ObjectRef, Wire
 
 Verb = Literal["create", "update", "delete", "unchanged", "refused"]
 
-_DRY = (("dryRun", "All"), ("fieldManager", "hanse-plan"), ("fieldValidation", "Strict"))
-_SERVERS_OWN = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp")
+_DRY_RUN_QUERY = (("dryRun", "All"), ("fieldManager", "hanse-plan"), ("fieldValidation", "Strict"))
+_SERVER_FIELDS = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp")
 
 
 class DryRunResult(Struct, frozen=True):
-    """What would become of one document: the object as the server would have it, or why not."""
+    """The outcome of one document: the object as the server would store it, or why not."""
 
     document: Document
     verb: Verb
@@ -33,14 +33,14 @@ class DryRunResult(Struct, frozen=True):
 async def dry_run_all(
     client: Client, documents: Iterable[Document], namespace: str
 ) -> list[DryRunResult]:
-    """Ask a cluster about each document in turn; nothing is written."""
+    """Dry run each document in turn; nothing is written."""
     await refresh(client)
     served = client.rest_mapper.served
     kinds = {(one.api_version, one.name): one for one in (served.kinds if served else ())}
-    wanted = tuple(documents)
-    coming = {one.name for one in wanted if one.wire["kind"] == "Namespace"}
-    dry_runs = []
-    for one in wanted:
+    all_documents = tuple(documents)
+    new_namespaces = {one.name for one in all_documents if one.wire["kind"] == "Namespace"}
+    results = []
+    for one in all_documents:
         kind = kinds.get((one.wire["apiVersion"], one.wire["kind"]))
         if kind is None:
             group, _, version = one.wire["apiVersion"].rpartition("/")
@@ -48,14 +48,16 @@ async def dry_run_all(
             why = (
                 f"{one.at}: the cluster does not serve {one.wire['apiVersion']} {unknown.kind.name}"
             )
-            dry_runs.append(DryRunResult(one, "refused", unknown, why=f"{why}; see `hanse crds`"))
+            results.append(DryRunResult(one, "refused", unknown, why=f"{why}; see `hanse crds`"))
         else:
-            dry_runs.append(await _tried(client, one, kind, one.namespace or namespace, coming))
-    return dry_runs
+            results.append(
+                await _dry_run(client, one, kind, one.namespace or namespace, new_namespaces)
+            )
+    return results
 
 
-async def _tried(
-    client: Client, document: Document, kind: Kind, namespace: str, coming: set[str]
+async def _dry_run(
+    client: Client, document: Document, kind: Kind, namespace: str, new_namespaces: set[str]
 ) -> DryRunResult:
     place = namespace if kind.namespaced else ""
     ref = ObjectRef(kind, document.name, place)
@@ -64,33 +66,35 @@ async def _tried(
         wire["metadata"]["namespace"] = place
     path = resource_path(kind, place, document.name)
     try:
-        standing = await _standing(client, path)
-        if standing is None:
-            if place in coming:  # the dry run would miss the namespace
+        existing = await _get_or_none(client, path)
+        if existing is None:
+            if place in new_namespaces:  # the server would refuse for want of the namespace
                 return DryRunResult(document, "create", ref, wire)
-            request = Request("POST", resource_path(kind, place), _DRY, msgspec.json.encode(wire))
-            return DryRunResult(document, "create", ref, await _answer(client, request))
+            request = Request(
+                "POST", path_of(kind, place), _DRY_RUN_QUERY, msgspec.json.encode(wire)
+            )
+            return DryRunResult(document, "create", ref, await _send(client, request))
         body = msgspec.json.encode(wire)
-        request = Request("PATCH", path, _DRY, body, content_type=MERGE_PATCH)
-        after = await _answer(client, request)
+        request = Request("PATCH", path, _DRY_RUN_QUERY, body, content_type=MERGE_PATCH)
+        after = await _send(client, request)
     except ApiError as error:
         return DryRunResult(document, "refused", ref, why=f"{document.at}: {error}")
-    same = _comparable(after) == _comparable(standing)
+    same = _comparable(after) == _comparable(existing)
     return DryRunResult(document, "unchanged" if same else "update", ref, after)
 
 
-async def _standing(client: Client, path: str) -> Wire | None:
+async def _get_or_none(client: Client, path: str) -> Wire | None:
     try:
-        return await _answer(client, Request("GET", path))
+        return await _send(client, Request("GET", path))
     except NotFound:
         return None
 
 
-async def _answer(client: Client, request: Request) -> Wire:
+async def _send(client: Client, request: Request) -> Wire:
     answer: Wire = msgspec.json.decode((await client.send(request)).body)
     return answer
 
 
 def _comparable(obj: Wire) -> dict[str, Any]:
-    metadata = {key: value for key, value in obj["metadata"].items() if key not in _SERVERS_OWN}
+    metadata = {key: value for key, value in obj["metadata"].items() if key not in _SERVER_FIELDS}
     return {**obj, "metadata": metadata}

@@ -1,4 +1,4 @@
-"""`hanse policies`: where each replicated policy is applied, blocked or in conflict, and why."""
+"""`hanse policies`: the state of each replicated policy per cluster, and resolving conflicts."""
 
 from typing import TYPE_CHECKING
 
@@ -40,16 +40,16 @@ def command(context: click.Context, as_json: bool) -> None:
         return
     import msgspec
 
-    from hanse.cli.policies.ledgers import document, read_ledgers
+    from hanse.cli.policies.ledgers import json_document, read_ledgers
     from hanse.cli.process import run_async
 
-    known = _ways(settings_of(context))
-    ledgers = run_async(lambda: read_ledgers(known))
+    clusters = _select_clusters(settings_of(context))
+    ledgers = run_async(lambda: read_ledgers(clusters))
     if as_json:
-        text = msgspec.json.format(msgspec.json.encode(document(ledgers)), indent=2)
+        text = msgspec.json.format(msgspec.json.encode(json_document(ledgers)), indent=2)
         click.echo(text.decode())
     else:
-        _show(ledgers)
+        _print(ledgers)
     context.exit(EXIT_PROBLEM if ledgers.needs_attention else 0)
 
 
@@ -81,45 +81,40 @@ def resolve(
       hanse policies resolve acnp/no-telnet --in bergen --keep
       hanse policies resolve anp/shop/web --in bergen --yield
     """
-    from hanse.cli.policies.ledgers import Decision, decide
+    from hanse.cli.policies.ledgers import Decision, apply_decision
     from hanse.cli.process import run_async
     from hanse.features.policies.view import parse_policy_label
 
     key = parse_policy_label(policy)
     if key is None:
         raise InputError(f"{policy!r} is no policy; say acnp/NAME or anp/NAMESPACE/NAME")
-    said = {"--keep": keep, "--yield": gives_way, f"--take {take}": bool(take)}
-    words = [word for word, meant in said.items() if meant]
-    if not words:
+    options = {"--keep": keep, "--yield": gives_way, f"--take {take}": bool(take)}
+    given = [option for option, is_given in options.items() if is_given]
+    if not given:
         raise InputError("say what counts: one of --keep, --yield or --take CLUSTER")
-    if len(words) > 1:
-        told = f"{', '.join(words[:-1])} and {words[-1]}"
-        raise InputError(f"{told} contradict each other; say one of them")
-    known = _ways(settings_of(context))
-    word = take or words[0].removeprefix("--")
-    decision = Decision(key, cluster, word, timeout)
-    click.echo(run_async(lambda: decide(known, decision)))
+    if len(given) > 1:
+        listed = f"{', '.join(given[:-1])} and {given[-1]}"
+        raise InputError(f"{listed} contradict each other; say one of them")
+    clusters = _select_clusters(settings_of(context))
+    choice = take or given[0].removeprefix("--")
+    decision = Decision(key, cluster, choice, timeout)
+    click.echo(run_async(lambda: apply_decision(clusters, decision)))
 
 
-def _ways(settings: Settings) -> "list[ClusterAccess]":
-    from hanse.cli.clusters import ways
-    from hanse.cli.errors import credentials_error
+def _select_clusters(settings: Settings) -> "tuple[ClusterAccess, ...]":
+    from hanse.cli.clusters import select_clusters
     from hanse.cli.process import start_logging
-    from hanse.kube.errors import BadCredentials
 
     start_logging(settings)
-    try:
-        return list(ways(settings))
-    except BadCredentials as error:
-        raise credentials_error(error) from None
+    return select_clusters(settings)
 
 
-def _show(ledgers: "Ledgers") -> None:
+def _print(ledgers: "Ledgers") -> None:
     from hanse.cli.tables import table
 
     policies = ledgers.policies
     if not policies:
-        where = " in a cluster that answers" if ledgers.silent else ""
+        where = " in a cluster that answers" if ledgers.failures else ""
         click.echo(f"no policy is federated{where}; see docs/guides/policies.md")
     else:
         rows = [(one.label, one.origin, *_cells(one)) for one in policies]
@@ -128,7 +123,7 @@ def _show(ledgers: "Ledgers") -> None:
     for one in policies:
         for line in _troubles(one):
             click.echo(f"{mark} {one.label}: {line}")
-    for cluster, why in sorted(ledgers.silent.items()):
+    for cluster, why in sorted(ledgers.failures.items()):
         click.echo(f"{mark} {cluster}: {why}")
 
 

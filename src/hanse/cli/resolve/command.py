@@ -64,36 +64,38 @@ def command(
       hanse resolve _http._tcp.web.shop.svc.clusterset.local SRV --context lubeck
       hanse resolve web.shop --json | jq '.clusters[].records'
     """
-    whole, rtype = full_name(name, zone), record_type(wanted)
+    fqdn, rtype = full_name(name, zone), record_type(wanted)
     replicas = parse_replica_names(replica_zone, federation)
     settings = settings_of(context)
     view = _view(zone, local_first, global_zones, settings)
-    found = _resolve(whole, rtype, view, replicas, settings)
+    answers = _resolve(fqdn, rtype, view, replicas, settings)
     if as_json:
-        told = {"name": whole, "type": wanted.upper(), "clusters": [_document(f) for f in found]}
-        click.echo(json.dumps(told, indent=2))
+        documents = [_document(answer) for answer in answers]
+        document = {"name": fqdn, "type": wanted.upper(), "clusters": documents}
+        click.echo(json.dumps(document, indent=2))
     else:
-        _show(whole, wanted.upper(), found)
-    context.exit(EXIT_PROBLEM if any(_is_silent(one) for one in found) else 0)
+        _print(fqdn, wanted.upper(), answers)
+    context.exit(EXIT_PROBLEM if any(_is_unanswered(one) for one in answers) else 0)
 
 
 def full_name(name: str, zone: str) -> str:
-    """The full name: `web.shop` is short for a service's."""
-    from hanse.model.dns.names import InvalidName, wire_name
+    """The fully qualified name; `web.shop` is short for a service of the zone."""
+    from hanse.model.dns.names import BadName, wire_name
 
     bare = name.removesuffix(".")
     inside = bare == zone or bare.endswith(f".{zone}")
     short = not inside and len(bare.split(".")) == 2 and not name.endswith(".")
-    whole = f"{bare}.svc.{zone}." if short else f"{bare}."
+    fqdn = f"{bare}.svc.{zone}." if short else f"{bare}."
     try:
         wire_name(zone)
-        wire_name(whole)
-    except InvalidName as error:
+        wire_name(fqdn)
+    except BadName as error:
         raise InputError(f"{error}; give a name such as web.shop.svc.{ZONE}") from None
-    return whole
+    return fqdn
 
 
 def record_type(text: str) -> int:
+    """The number of a record type; raises `InputError` for an unknown one."""
     import dns.exception
     import dns.rdatatype
 
@@ -104,7 +106,7 @@ def record_type(text: str) -> int:
 
 
 def _view(zone: str, local_first: bool, global_zones: Sequence[str], settings: Settings) -> "View":
-    """What a name server would be told; that of a local federation knows its own zone."""
+    """The view of a name server with these options; a local federation has its own global zone."""
     from hanse.cli.clusters import is_local
     from hanse.local.up.sample import GLOBAL_ZONE
     from hanse.model.dns.names import InvalidName, wire_name
@@ -129,70 +131,76 @@ def _resolve(
 ) -> "list[ClusterAnswer | NoAnswer]":
     import msgspec
 
-    from hanse.cli.clusters import ways
-    from hanse.cli.errors import credentials_error
+    from hanse.cli.clusters import configured_clusters, select_clusters
     from hanse.cli.process import run_async, start_logging
-    from hanse.cli.resolve.replicas import Asking, resolve_replicas
+    from hanse.cli.resolve.replicas import resolve_replicas
     from hanse.cli.resolve.services import resolve_services
-    from hanse.dns.explain_replicas import parse_replica_name
-    from hanse.kube.errors import BadCredentials
-    from hanse.model.dns.names import is_subdomain, wire_name
+    from hanse.dns.explain_replicas import asked
+    from hanse.model.dns.names import is_under, wire_name
 
     start_logging(settings)
-    try:
-        chosen = ways(settings)
-    except BadCredentials as error:
-        raise credentials_error(error) from None
-    about = parse_replica_name(name, replicas)
-    if about is not None and not is_subdomain(wire_name(name), wire_name(view.zone)):
-        asking = Asking(tuple(chosen), ways(msgspec.structs.replace(settings, context="")))
-        return run_async(lambda: resolve_replicas(name, rtype, about, asking, replicas))
-    return run_async(lambda: resolve_services(name, rtype, chosen, view))
+    clusters = select_clusters(settings)
+    question = asked(name, replicas)
+    if question is not None and not is_under(wire_name(name), wire_name(view.zone)):
+        candidates = configured_clusters(msgspec.structs.replace(settings, context=""))
+        return run_async(
+            lambda: resolve_replicas(
+                name, rtype, question, clusters, candidates=candidates, options=replicas
+            )
+        )
+    return run_async(lambda: resolve_services(name, rtype, clusters, view))
 
 
-def _is_silent(found: "ClusterAnswer | NoAnswer") -> bool:
+def _is_unanswered(answer: "ClusterAnswer | NoAnswer") -> bool:
     from hanse.cli.resolve.services import NoAnswer
 
-    return isinstance(found, NoAnswer)
+    return isinstance(answer, NoAnswer)
 
 
-def _document(found: "ClusterAnswer | NoAnswer") -> dict[str, Any]:
+def _document(answer: "ClusterAnswer | NoAnswer") -> dict[str, Any]:
     import msgspec
 
     from hanse.cli.resolve.services import ClusterAnswer, NoAnswer
 
-    match found:
+    match answer:
         case NoAnswer(cluster, why):
             return {"cluster": cluster, "reachable": False, "why": why}
         case ClusterAnswer(cluster, explanation):
-            told: dict[str, Any] = msgspec.to_builtins(explanation)
-            return {"cluster": cluster, "reachable": True, **told}
+            reasons: dict[str, Any] = msgspec.to_builtins(explanation)
+            return {"cluster": cluster, "reachable": True, **reasons}
         case _:
-            assert_never(found)
+            assert_never(answer)
 
 
-def _show(name: str, rtype: str, found: "Sequence[ClusterAnswer | NoAnswer]") -> None:
+def _print(name: str, rtype: str, answers: "Sequence[ClusterAnswer | NoAnswer]") -> None:
     from hanse.cli.resolve.services import ClusterAnswer, NoAnswer
     from hanse.cli.tables import table
 
     rows: list[tuple[str, ...]] = []
-    for one in found:
-        match one:
+    for answer in answers:
+        match answer:
             case NoAnswer(cluster, why):
                 rows.append((cluster, click.style("no answer", fg="red"), "-", why))
-            case ClusterAnswer(cluster, told):
-                colour = "green" if told.code == "NOERROR" else "yellow"
+            case ClusterAnswer(cluster, explanation):
+                colour = "green" if explanation.code == "NOERROR" else "yellow"
                 records = [
                     r.value if r.percent == 100 else f"{r.value} ({r.percent} %)"
-                    for r in told.records
+                    for r in explanation.records
                 ] or ["-"]
-                reasons = [told.rule, *(f"without {o.cluster}: {o.why}" for o in told.left_out)]
+                reasons = [
+                    explanation.rule,
+                    *(f"without {o.cluster}: {o.why}" for o in explanation.left_out),
+                ]
                 for line in range(max(len(records), len(reasons))):
-                    front = (cluster, click.style(told.code, fg=colour)) if not line else ("", "")
+                    front = (
+                        (cluster, click.style(explanation.code, fg=colour))
+                        if not line
+                        else ("", "")
+                    )
                     record = records[line] if line < len(records) else ""
                     reason = reasons[line] if line < len(reasons) else ""
                     rows.append((*front, record, reason))
             case _:
-                assert_never(one)
+                assert_never(answer)
     click.echo(f"{name} {rtype}")
     click.echo(table(("CLUSTER", "ANSWER", "RECORDS", "WHY"), rows))

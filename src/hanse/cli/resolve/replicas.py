@@ -1,15 +1,15 @@
-"""What each cluster would answer about replicas of federated sets, from what is read of it now."""
+"""DNS answers of each cluster for replicas of federated StatefulSets."""
 
-import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from msgspec import Struct
 
-from hanse.cli.clusters import ClusterAccess
-from hanse.cli.resolve.services import BROKER, ClusterAnswer, NoAnswer, read_from
-from hanse.cli.statefulsets.replicas import broker_among
-from hanse.dns.explain_replicas import ReplicaQuestion, explain_replica
+from hanse.cli.clusters import ClusterAccess, ReadFailure, read_cluster, read_clusters
+from hanse.cli.inventory import find_broker
+from hanse.cli.resolve.services import BROKER, ClusterAnswer, NoAnswer, no_answer
+from hanse.dns.explain_replicas import Asked, explain_replica
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.features.statefulsets.zone import StatefulSetZone
@@ -25,44 +25,45 @@ from hanse.model.objects import ClusterId, Kind
 from hanse.model.snapshot import Lister, Snapshot
 
 
-class _Shared(Struct, frozen=True):
-    """What the broker has to say about a namespace's sets."""
+class _BrokerRead(Struct, frozen=True):
+    """The objects on the broker that decide an answer."""
 
     shares: Listed[StatefulSetShares]
     parts: Listed[StatefulSetPart]
     leases: Listed[Lease]
 
 
-class Asking(Struct, frozen=True):
-    """The clusters that are asked, and all there are, the broker among them."""
-
-    chosen: tuple[ClusterAccess, ...]
-    everyone: tuple[ClusterAccess, ...]
-
-
 async def resolve_replicas(
-    name: str, rtype: int, about: ReplicaQuestion, asking: Asking, options: StatefulSetOptions
+    name: str,
+    rtype: int,
+    question: Asked,
+    clusters: Sequence[ClusterAccess],
+    *,
+    candidates: Sequence[ClusterAccess],
+    options: StatefulSetOptions,
 ) -> list[ClusterAnswer | NoAnswer]:
-    """Ask every chosen cluster but the broker; one that is silent does not hide the others."""
-    broker = await broker_among(asking.everyone)
-    shared = await read_from(broker, lambda client: _shared(client, about.namespace))
-    if isinstance(shared, NoAnswer):
-        return [shared]
-    members = [way for way in asking.chosen if way.name != broker.name] or [broker]
+    """The answer of every cluster but the broker, which is found among the candidates."""
+    broker = await find_broker(candidates)
+    namespace = question.namespace
+    shared = await read_cluster(broker, lambda _, client: _read_broker(client, namespace))
+    if isinstance(shared, ReadFailure):
+        return [no_answer(shared)]
+    members = [cluster for cluster in clusters if cluster.name != broker.name] or [broker]
+    results = await read_clusters(members, lambda _, client: _slices(client, namespace))
+    answers: list[ClusterAnswer | NoAnswer] = []
+    for member, pods in zip(members, results, strict=True):
+        if isinstance(pods, ReadFailure):
+            answers.append(no_answer(pods))
+            continue
+        zone = StatefulSetZone(View(member.name, local=member.name), BROKER_NAMESPACE, options)
+        snapshot = _snapshot(member.name, pods, shared, zone)
+        explanation = explain_replica(name, rtype, options, zone, snapshot)
+        answers.append(ClusterAnswer(member.name, explanation))
+    return answers
 
-    async def ask(way: ClusterAccess) -> ClusterAnswer | NoAnswer:
-        pods = await read_from(way, lambda client: _slices(client, about.namespace))
-        if isinstance(pods, NoAnswer):
-            return pods
-        zone = StatefulSetZone(View(way.name, local=way.name), BROKER_NAMESPACE, options)
-        seen = _seen(way.name, pods, shared, zone)
-        return ClusterAnswer(way.name, explain_replica(name, rtype, options, zone, seen))
 
-    return list(await asyncio.gather(*(ask(way) for way in members)))
-
-
-async def _shared(client: Client, namespace: str) -> _Shared:
-    return _Shared(
+async def _read_broker(client: Client, namespace: str) -> _BrokerRead:
+    return _BrokerRead(
         await client.list(StatefulSetShares, namespace=namespace),
         await client.list(StatefulSetPart, namespace=BROKER_NAMESPACE),
         await client.list(Lease, namespace=BROKER_NAMESPACE),
@@ -73,15 +74,15 @@ async def _slices(client: Client, namespace: str) -> Listed[EndpointSlice]:
     return await client.list(EndpointSlice, namespace=namespace, labels=KUBE_SERVICE)
 
 
-def _seen(
-    local: ClusterId, pods: Listed[EndpointSlice], shared: _Shared, zone: StatefulSetZone
+def _snapshot(
+    local: ClusterId, pods: Listed[EndpointSlice], shared: _BrokerRead, zone: StatefulSetZone
 ) -> Snapshot:
-    """What was read, as an agent of the cluster would see it."""
+    """The snapshot that an agent of the cluster would have."""
     now, facts = datetime.now(UTC), Facts()
     for name, role in ((local, Role.LOCAL), (BROKER, Role.BROKER)):
         facts.put(ClusterState(name, frozenset({role}), Phase.SYNCED, now, listed=True))
     for lease in shared.leases.objects:
-        facts.put(_pulse(lease, now))
+        facts.put(_liveness(lease, now))
     indexes = {watch.kind: watch.indexes for watch in zone.watches}
     stores: dict[tuple[ClusterId, Kind], list[Lister[Any]]] = {}
     read: tuple[tuple[ClusterId, type[Any], Listed[Any]], ...] = (
@@ -96,8 +97,8 @@ def _seen(
     return Snapshot(stores, facts, now, local)
 
 
-def _pulse(lease: Lease, now: datetime) -> LeaseLiveness:
-    """Whether a cluster is alive, by what its Lease says of itself."""
+def _liveness(lease: Lease, now: datetime) -> LeaseLiveness:
+    """Whether a cluster is alive, by the times in its Lease."""
     renewed = lease.spec.renew_time
     lasts = timedelta(seconds=lease.spec.lease_duration_seconds)
     alive = renewed is None or now - datetime.fromisoformat(renewed) <= lasts

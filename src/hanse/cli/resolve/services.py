@@ -1,22 +1,20 @@
-"""What each cluster would answer to a question, from what is read of it now."""
+"""DNS answers of each cluster for services and global hosts, from what is read of it now."""
 
-import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.cli.clusters import ClusterAccess, at_each
-from hanse.dns.explain import Explanation, explain, parse_service_name
+from hanse.cli.clusters import READ_TIMEOUT, ClusterAccess, ReadFailure, read_clusters
+from hanse.dns.explain import Explanation, asked, explain
 from hanse.features.gslb.zone import GlobalZone
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.services.names import SERVICE_NAME
 from hanse.features.services.zone import ServiceZone
 from hanse.kube.client import Client
-from hanse.kube.errors import BadCredentials, Forbidden, KubeError, NotFound
-from hanse.kube.http_transport import HttpTransport
+from hanse.kube.errors import Forbidden, NotFound
 from hanse.kube.store import Store
 from hanse.kube.watch_events import Listed
 from hanse.model.dns.names import wire_name
@@ -31,27 +29,25 @@ from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.objects import ClusterId, K, Kind, Object
 from hanse.model.snapshot import Lister, Snapshot
 
-T = TypeVar("T")
-PATIENCE = 10.0
 BROKER = "broker"
 
 
 class ClusterAnswer(Struct, frozen=True):
-    """What one cluster would answer."""
+    """The answer of one cluster's DNS, with the reasons."""
 
     cluster: ClusterId
     explanation: Explanation
 
 
 class NoAnswer(Struct, frozen=True):
-    """A cluster that could not be asked, and why."""
+    """A cluster that could not be read, and why."""
 
     cluster: ClusterId
     why: str
 
 
-class _Read(Struct, frozen=True):
-    """What one cluster has to say about a name; None of a kind that it does not serve."""
+class _ClusterRead(Struct, frozen=True):
+    """The objects of one cluster that decide an answer; None for kinds that it does not serve."""
 
     imports: Listed[ServiceImport] | None
     slices: Listed[EndpointSlice] | None
@@ -65,42 +61,35 @@ class _Read(Struct, frozen=True):
 
 
 async def resolve_services(
-    name: str, rtype: int, ways: Sequence[ClusterAccess], view: View
+    name: str, rtype: int, clusters: Sequence[ClusterAccess], view: View
 ) -> list[ClusterAnswer | NoAnswer]:
-    """Ask every cluster but the broker; one that is silent does not hide the others."""
-    about = parse_service_name(wire_name(name), view)
-    namespace = about.key.namespace if about is not None else ""
-    found = await at_each(ways, lambda way: read_from(way, lambda client: _read(client, namespace)))
-    broker = next((r for r in found if isinstance(r, _Read) and r.is_broker), None)
+    """The answer of every cluster but the broker; a broker that is the only one answers, too."""
+    question = asked(wire_name(name), view)
+    namespace = question.key.namespace if question is not None else ""
+
+    async def read(_: ClusterAccess, client: Client) -> _ClusterRead:
+        return await _read(client, namespace)
+
+    results = await read_clusters(clusters, read)
+    broker = next((r for r in results if isinstance(r, _ClusterRead) and r.is_broker), None)
     answers: list[ClusterAnswer | NoAnswer] = []
-    for way, read in zip(ways, found, strict=True):
-        if isinstance(read, NoAnswer):
-            answers.append(read)
-        elif len(ways) == 1 or not read.is_broker:
-            seen = _seen(way.name, read, broker, datetime.now(UTC))
-            own = replace(view, name=way.name, local=way.name)
-            answers.append(ClusterAnswer(way.name, explain(name, rtype, own, seen)))
+    for cluster, result in zip(clusters, results, strict=True):
+        if isinstance(result, ReadFailure):
+            answers.append(no_answer(result))
+        elif len(clusters) == 1 or not result.is_broker:
+            snapshot = _snapshot(cluster.name, result, broker, datetime.now(UTC))
+            own_view = replace(view, name=cluster.name, local=cluster.name)
+            answers.append(ClusterAnswer(cluster.name, explain(name, rtype, own_view, snapshot)))
     return answers
 
 
-async def read_from(
-    way: ClusterAccess, read: Callable[[Client], Coroutine[Any, Any, T]]
-) -> T | NoAnswer:
-    """What is read from a cluster, if it answers in time."""
-    transport = HttpTransport(way.credentials)
-    try:
-        async with asyncio.timeout(PATIENCE):
-            return await read(Client(transport))
-    except TimeoutError:
-        return NoAnswer(way.name, f"no answer within {PATIENCE:.0f} s")
-    except (BadCredentials, KubeError) as error:
-        return NoAnswer(way.name, str(error))
-    finally:
-        await transport.close()
+def no_answer(failure: ReadFailure) -> NoAnswer:
+    on_timeout = f"no answer within {READ_TIMEOUT.total_seconds():.0f} s"
+    return NoAnswer(failure.cluster, failure.message(on_timeout))
 
 
-async def _read(client: Client, namespace: str) -> _Read:
-    return _Read(
+async def _read(client: Client, namespace: str) -> _ClusterRead:
+    return _ClusterRead(
         await _list(client, ServiceImport, namespace),
         await _list(client, EndpointSlice, namespace, SERVICE_NAME),
         await _list(client, ClusterSet),
@@ -119,7 +108,7 @@ async def _list(
 
 
 async def _leases(client: Client) -> Listed[Lease] | None:
-    """The signs of life on a broker; who may not read them cannot tell who is alive."""
+    """The Leases on a broker; None where they may not be read: then no cluster counts as dead."""
     try:
         return await _list(client, Lease, BROKER_NAMESPACE)
     except Forbidden:
@@ -129,8 +118,8 @@ async def _leases(client: Client) -> Listed[Lease] | None:
 def expired_leases(leases: Iterable[Lease], now: datetime) -> list[Lease]:
     """The Leases that were not renewed in time.
 
-    A server sees renewals come or fail to come; one look has only times to go by, told by clocks of
-    others. Where all look late our own clock is as likely to be wrong, and none is taken for dead.
+    A server watches renewals; a single read has only times, written by other machines' clocks.
+    Where all Leases look expired, our own clock is as likely to be wrong, and none is expired.
     """
     held = [lease for lease in leases if lease.spec.holder_identity and lease.spec.renew_time]
     late = [lease for lease in held if _age(lease, now) > lease.spec.lease_duration_seconds]
@@ -141,11 +130,13 @@ def _age(lease: Lease, now: datetime) -> float:
     try:
         return (now - datetime.fromisoformat(lease.spec.renew_time or "")).total_seconds()
     except ValueError:
-        return 0.0  # a time that cannot be read is nobody's death
+        return 0.0  # an unreadable time expires no Lease
 
 
-def _seen(local: ClusterId, read: _Read, broker: _Read | None, now: datetime) -> Snapshot:
-    """What was read, as an agent of the cluster would see it."""
+def _snapshot(
+    local: ClusterId, read: _ClusterRead, broker: _ClusterRead | None, now: datetime
+) -> Snapshot:
+    """The snapshot that an agent of the cluster would have."""
     facts = Facts()
     sets = broker.sets if broker is not None else None
     leases = broker.leases.objects if broker is not None and broker.leases is not None else ()

@@ -1,4 +1,4 @@
-"""`hanse statefulsets`: where each replica is, whether it is ready, and by which names."""
+"""`hanse statefulsets`: each replica with its cluster, state, address and name."""
 
 from typing import TYPE_CHECKING
 
@@ -41,36 +41,31 @@ def command(
     """
     import msgspec
 
-    from hanse.cli.clusters import ways
-    from hanse.cli.errors import credentials_error
+    from hanse.cli.clusters import select_clusters
     from hanse.cli.process import run_async, start_logging
     from hanse.cli.statefulsets.replicas import read_sets
-    from hanse.kube.errors import BadCredentials
 
     settings = settings_of(context)
     start_logging(settings)
-    try:
-        known = ways(settings)
-    except BadCredentials as error:
-        raise credentials_error(error) from None
+    clusters = select_clusters(settings)
     names = parse_replica_names(replica_zone, federation)
-    found = run_async(lambda: read_sets(known, namespace, names))
+    sets = run_async(lambda: read_sets(clusters, namespace, names))
     if as_json:
-        text = msgspec.json.format(msgspec.json.encode(found), indent=2)
+        text = msgspec.json.format(msgspec.json.encode(sets), indent=2)
         click.echo(text.decode())
     else:
-        _show(found, namespace)
-    whole = all(one.ready == len(one.replicas) and not one.trouble for one in found)
-    context.exit(0 if whole else EXIT_PROBLEM)
+        _print(sets, namespace)
+    healthy = all(one.ready == len(one.replicas) and not one.trouble for one in sets)
+    context.exit(0 if healthy else EXIT_PROBLEM)
 
 
-def _show(found: "list[SetView]", namespace: str) -> None:
+def _print(sets: "list[SetView]", namespace: str) -> None:
     from hanse.cli.tables import table
 
-    if not found:
-        some = f"no StatefulSet of namespace {namespace}" if namespace else "no StatefulSet"
-        click.echo(f"{some} is spread over clusters; see docs/guides/statefulsets.md")
-    for at, one in enumerate(found):
+    if not sets:
+        none = f"no StatefulSet of namespace {namespace}" if namespace else "no StatefulSet"
+        click.echo(f"{none} is spread over clusters; see docs/guides/statefulsets.md")
+    for at, one in enumerate(sets):
         head = f"{one.namespace}/{one.name}"
         blank = "\n" if at else ""
         click.echo(f"{blank}{click.style(head, bold=True)}  {one.ready}/{len(one.replicas)} ready")

@@ -1,4 +1,4 @@
-"""`hanse status`: the fleet at a glance."""
+"""`hanse status`: all clusters and what spans them, as tables or JSON."""
 
 import json
 from collections.abc import Sequence
@@ -9,12 +9,15 @@ import click
 from hanse.cli.settings import Settings, settings_of
 
 if TYPE_CHECKING:
-    from hanse.cli.federated_services import Seen as Shared
-    from hanse.cli.gslb.view import Seen as Balanced
-    from hanse.cli.inventory import ClusterInventory, Seen
-    from hanse.cli.services_seen import ServiceInventory
+    from hanse.cli.federated_services import FederatedView
+    from hanse.cli.gslb.view import GslbView
+    from hanse.cli.inventory import ClusterInventory, InventoryResult, ServiceInventory
     from hanse.cli.status.local import ConnectionPhases, LocalFederationState
     from hanse.features.services.view import ServiceView
+
+    Results = tuple[
+        list[InventoryResult], list[ServiceView], FederatedView, GslbView, LocalFederationState
+    ]
 
 
 @click.command("status")
@@ -38,79 +41,71 @@ def command(context: click.Context, as_json: bool) -> None:
       hanse status --json | jq '.clusters[] | select(.reachable | not) | .name'
       hanse status --json | jq '.services[] | select(.problems != [])'
     """
-    from hanse.cli import exported_services, federated, federated_services
-    from hanse.cli.gslb import view
+    from hanse.cli import exported_services
+    from hanse.cli.gslb import view as gslb_view
+    from hanse.cli.status import federated
 
-    seen, services, shared, balanced, told = _look(settings_of(context))
+    clusters, services, federated_view, gslb, local = _read(settings_of(context))
     if as_json:
-        shown = {
-            "clusters": [_whole(one, told) for one in seen],
-            "dns": told.dns_of_nobody,
-            "services": [exported_services.document(one) for one in services],
-            **federated_services.document(shared),
-            "gslb": view.document(balanced),
+        document = {
+            "clusters": [_cluster_document(one, local) for one in clusters],
+            "dns": local.clusterless_dns,
+            "services": [exported_services.json_document(one) for one in services],
+            **federated.json_document(federated_view),
+            "gslb": gslb_view.json_document(gslb),
         }
-        click.echo(json.dumps(shown, indent=2))
+        click.echo(json.dumps(document, indent=2))
     else:
-        _show(seen)
-        _show_blind(told.sees)
-        _show_membership(seen)
-        _show_services(services)
-        federated.show(shared)
-        view.show(balanced)
+        _print_clusters(clusters)
+        _print_unsynced(local.phases)
+        _print_membership(clusters)
+        _print_services(services)
+        federated.print_tables(federated_view)
+        gslb_view.print_hosts(gslb)
 
 
-def _look(
-    settings: Settings,
-) -> "tuple[list[Seen], list[ServiceView], Shared, Balanced, LocalFederationState]":
+def _read(settings: Settings) -> "Results":
     import asyncio
 
-    from hanse.cli.clusters import ways
-    from hanse.cli.errors import credentials_error
+    from hanse.cli.clusters import select_clusters
     from hanse.cli.exported_services import read_exported_services
-    from hanse.cli.federated import read_federated_services
-    from hanse.cli.gslb.view import look as look_at_hosts
+    from hanse.cli.federated_services import read_federated_services
+    from hanse.cli.gslb.view import read_gslb
     from hanse.cli.inventory import read_inventories
     from hanse.cli.process import run_async, start_logging
     from hanse.cli.status.local import read_local_state
-    from hanse.kube.errors import BadCredentials
 
     start_logging(settings)
-    try:
-        chosen = ways(settings)
-    except BadCredentials as error:
-        raise credentials_error(error) from None
+    clusters = select_clusters(settings)
 
-    async def look() -> (
-        "tuple[list[Seen], list[ServiceView], Shared, Balanced, LocalFederationState]"
-    ):
+    async def read() -> "Results":
         return await asyncio.gather(
-            read_inventories(chosen),
-            read_exported_services(chosen),
-            read_federated_services(chosen),
-            look_at_hosts(chosen),
+            read_inventories(clusters),
+            read_exported_services(clusters),
+            read_federated_services(clusters),
+            read_gslb(clusters),
             read_local_state(settings),
         )
 
-    return run_async(look)
+    return run_async(read)
 
 
-def _whole(seen: "Seen", told: "LocalFederationState") -> dict[str, Any]:
-    """What is seen of a cluster, and what its own federation tells of it."""
-    name = seen.name
+def _cluster_document(cluster: "InventoryResult", local: "LocalFederationState") -> dict[str, Any]:
+    """A cluster's inventory, and what a local federation knows about it."""
+    name = cluster.name
     return {
-        **_document(seen),
-        "sees": told.sees.get(name, {}),
-        "dns": told.dns.get(name, ""),
-        "networkDns": told.network_dns.get(name, {}),
+        **_inventory_document(cluster),
+        "sees": local.phases.get(name, {}),
+        "dns": local.dns.get(name, ""),
+        "networkDns": local.network_dns.get(name, {}),
     }
 
 
-def _document(seen: "Seen") -> dict[str, Any]:
-    from hanse.cli import membership_seen
+def _inventory_document(cluster: "InventoryResult") -> dict[str, Any]:
     from hanse.cli.inventory import ClusterInventory, UnreadCluster
+    from hanse.cli.status import membership
 
-    match seen:
+    match cluster:
         case UnreadCluster(name, why):
             return {"name": name, "reachable": False, "why": why}
         case ClusterInventory(name, server, version, nodes=nodes, agent=agent, services=services):
@@ -119,7 +114,7 @@ def _document(seen: "Seen") -> dict[str, Any]:
                 "reachable": True,
                 "server": server,
                 "version": version,
-                "broker": seen.is_broker,
+                "broker": cluster.is_broker,
                 "agent": None
                 if agent is None
                 else {
@@ -128,84 +123,85 @@ def _document(seen: "Seen") -> dict[str, Any]:
                     "silentSeconds": round(agent.silent.total_seconds(), 1),
                 },
                 "nodes": None if nodes is None else {"all": nodes.all, "ready": nodes.ready},
-                "features": {"services": _services(services)} if services is not None else {},
-                "federation": membership_seen.document(seen.membership),
+                "features": {"services": _service_counts(services)} if services is not None else {},
+                "federation": membership.json_document(cluster.membership),
             }
         case _:
-            assert_never(seen)
+            assert_never(cluster)
 
 
-def _services(seen: "ServiceInventory") -> dict[str, Any]:
+def _service_counts(services: "ServiceInventory") -> dict[str, Any]:
     troubles = [
         {"namespace": one.namespace, "name": one.name, "trouble": one.trouble}
-        for one in seen.exports
+        for one in services.exports
         if one.trouble
     ]
     return {
-        "exports": len(seen.exports),
-        "ready": seen.ready,
-        "imports": seen.imports,
+        "exports": len(services.exports),
+        "ready": services.ready,
+        "imports": services.imports,
         "troubles": troubles,
     }
 
 
-def _show(seen: "Sequence[Seen]") -> None:
+def _print_clusters(clusters: "Sequence[InventoryResult]") -> None:
     from hanse.cli.inventory import ClusterInventory
     from hanse.cli.tables import table
 
     rows = []
-    for one in seen:
+    for one in clusters:
         if isinstance(one, ClusterInventory):
             nodes = f"{one.nodes.ready}/{one.nodes.all}" if one.nodes is not None else "?"
             nodes = "-" if one.is_broker and nodes == "0/0" else nodes
             answers = click.style("yes", fg="green")
-            told = (one.version, _agent(one), nodes, _exports(one), _imports(one))
-            rows.append((one.name, answers, *told, one.server))
+            cells = (one.version, _agent_cell(one), nodes, _exports_cell(one), _imports_cell(one))
+            rows.append((one.name, answers, *cells, one.server))
         else:
             rows.append((one.name, click.style("no", fg="red"), *"-----", one.why))
     header = ("CLUSTER", "ANSWERS", "VERSION", "AGENT", "NODES", "EXPORTS", "IMPORTS", "WHERE")
     click.echo(table(header, rows))
 
 
-def _agent(look: "ClusterInventory") -> str:
-    if look.agent is None:
-        return "broker" if look.is_broker else click.style("none", fg="yellow")
-    if look.agent.alive:
+def _agent_cell(cluster: "ClusterInventory") -> str:
+    if cluster.agent is None:
+        return "broker" if cluster.is_broker else click.style("none", fg="yellow")
+    if cluster.agent.alive:
         return click.style("alive", fg="green")
     return click.style("silent", fg="red")
 
 
-def _exports(look: "ClusterInventory") -> str:
+def _exports_cell(cluster: "ClusterInventory") -> str:
     """How many of the exports are ready, in red if something is wrong with one."""
-    if look.services is None or (look.is_broker and not look.services.exports):
+    if cluster.services is None or (cluster.is_broker and not cluster.services.exports):
         return "-"
-    told = f"{look.services.ready}/{len(look.services.exports)}"
-    wrong = any(export.trouble for export in look.services.exports)
-    return click.style(told, fg="red") if wrong else told
+    counts = f"{cluster.services.ready}/{len(cluster.services.exports)}"
+    wrong = any(export.trouble for export in cluster.services.exports)
+    return click.style(counts, fg="red") if wrong else counts
 
 
-def _imports(look: "ClusterInventory") -> str:
-    return "-" if look.services is None or look.is_broker else str(look.services.imports)
+def _imports_cell(cluster: "ClusterInventory") -> str:
+    return "-" if cluster.services is None or cluster.is_broker else str(cluster.services.imports)
 
 
-def _show_membership(seen: "Sequence[Seen]") -> None:
-    from hanse.cli import membership_seen
+def _print_membership(clusters: "Sequence[InventoryResult]") -> None:
     from hanse.cli.inventory import ClusterInventory
+    from hanse.cli.status import membership
 
-    looks = [one for one in seen if isinstance(one, ClusterInventory)]
-    membership_seen.show([(o.name, o.membership) for o in looks if o.membership is not None])
+    read = [one for one in clusters if isinstance(one, ClusterInventory)]
+    membership.print_table([(o.name, o.membership) for o in read if o.membership is not None])
 
 
-def _show_blind(eyes: "ConnectionPhases") -> None:
-    for agent, clusters in eyes.items():
+def _print_unsynced(phases: "ConnectionPhases") -> None:
+    """Print the connections of local agents that are not Synced."""
+    for agent, clusters in phases.items():
         for cluster, phase in clusters.items():
             if phase != "Synced":
                 how = click.style(phase, fg="yellow")
-                what = "its own cluster" if cluster == agent else cluster
-                click.echo(f"! the agent of {agent} does not see {what} as it is now: {how}")
+                name = "its own cluster" if cluster == agent else cluster
+                click.echo(f"! the agent of {agent} does not see {name} as it is now: {how}")
 
 
-def _show_services(services: "Sequence[ServiceView]") -> None:
+def _print_services(services: "Sequence[ServiceView]") -> None:
     from hanse.cli.tables import table
     from hanse.features.services.view import format_port
 
@@ -224,9 +220,11 @@ def _show_services(services: "Sequence[ServiceView]") -> None:
     click.echo()
     click.echo(table(("SERVICE", "TYPE", "PORTS", "EXPORTED BY", "ENDPOINTS READY"), rows))
     for one in services:
-        told: dict[tuple[str, str], list[str]] = {}
-        for problem in one.problems:  # what clusters tell in the same words is shown once
-            told.setdefault((problem.reason, problem.message), []).append(problem.cluster)
-        for (reason, message), clusters in told.items():
+        clusters_by_problem: dict[tuple[str, str], list[str]] = {}
+        for problem in one.problems:  # the same problem in several clusters is printed once
+            clusters_by_problem.setdefault((problem.reason, problem.message), []).append(
+                problem.cluster
+            )
+        for (reason, message), clusters in clusters_by_problem.items():
             where = f"{one.namespace}/{one.name} in {', '.join(clusters)}"
             click.echo(f"! {where}: {click.style(reason, fg='yellow')}: {message}")

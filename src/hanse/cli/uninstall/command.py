@@ -1,4 +1,4 @@
-"""`hanse uninstall`: take Hanse out of a cluster, and leave nothing behind."""
+"""`hanse uninstall`: print or delete everything that Hanse made in a cluster."""
 
 from typing import TYPE_CHECKING
 
@@ -38,55 +38,57 @@ def command(
       hanse uninstall --context bergen --yes
       hanse uninstall --context bergen --kubectl >by-hand.sh
     """
+    from hanse.cli.clusters import connect, select_cluster
     from hanse.cli.process import run_async, start_logging
-    from hanse.cli.reaching import reached, way_to
     from hanse.cli.uninstall.removal import find_installation, kubectl_commands, remove_installation
 
     settings = settings_of(context)
     start_logging(settings)
-    way = way_to(settings)
+    cluster = select_cluster(settings)
 
-    async def work() -> None:
-        async with reached(way) as client:
+    async def uninstall() -> None:
+        async with connect(cluster) as client:
             found = await find_installation(client, definitions=not keep_kinds)
             if by_hand:
-                click.echo("\n".join(kubectl_commands(found, way.name)))
+                click.echo("\n".join(kubectl_commands(found, cluster.name)))
                 return
-            _show(way.name, found)
+            _print(cluster.name, found)
             if not found:
                 return
             if not yes:
                 click.echo("Nothing was deleted; add --yes to do it.")
                 return
-            await _check_agent(client, way.name, found, force=force)
+            await _check_agent(client, cluster.name, found, force=force)
             await remove_installation(
-                client, found, lambda text: click.echo(f"{way.name}: {text}", err=True)
+                client, found, lambda text: click.echo(f"{cluster.name}: {text}", err=True)
             )
             left = await find_installation(client, definitions=not keep_kinds)
             if left:
-                _show(way.name, left)
-                raise CommandFailed(f"{way.name}: something came back; is an agent still running?")
-            click.echo(f"{way.name}: nothing of Hanse is left")
+                _print(cluster.name, left)
+                raise CommandFailed(
+                    f"{cluster.name}: something came back; is an agent still running?"
+                )
+            click.echo(f"{cluster.name}: nothing of Hanse is left")
 
-    run_async(work)
+    run_async(uninstall)
 
 
-def _show(name: str, found: "Installation") -> None:
+def _print(name: str, found: "Installation") -> None:
     if not found:
         click.echo(f"{name}: nothing of Hanse is here")
         return
-    for what, several in found.steps():
-        if several:
-            shown = ", ".join(str(one) for one in several[:3])
-            more = f", and {len(several) - 3} more" if len(several) > 3 else ""
-            click.echo(f"{name}: {what}: {shown}{more}")
+    for title, objects in found.steps():
+        if objects:
+            shown = ", ".join(str(one) for one in objects[:3])
+            more = f", and {len(objects) - 3} more" if len(objects) > 3 else ""
+            click.echo(f"{name}: {title}: {shown}{more}")
     for kind, count in sorted(found.objects.items()):
         if found.definitions:
             click.echo(f"{name}: with them go {count} {kind}")
 
 
 async def _check_agent(client: "Client", name: str, found: "Installation", *, force: bool) -> None:
-    """Refuse while an agent works here that we do not stop by this: it would write all again."""
+    """Refuse while an agent is alive that uninstalling does not stop: it would write again."""
     from datetime import UTC, datetime
 
     from hanse.cli.inventory import parse_agent_lease
@@ -101,9 +103,9 @@ async def _check_agent(client: "Client", name: str, found: "Installation", *, fo
         lease = to_wire(await client.read(Lease, AGENT, SYSTEM_NAMESPACE))
     except NotFound:
         return
-    seen = parse_agent_lease(lease, datetime.now(UTC))
-    if seen is not None and seen.alive:
+    agent = parse_agent_lease(lease, datetime.now(UTC))
+    if agent is not None and agent.alive:
         raise CommandFailed(
-            f"{name}: the agent {seen.holder} is alive and runs elsewhere; "
+            f"{name}: the agent {agent.holder} is alive and runs elsewhere; "
             "stop it first, or add --force"
         )

@@ -1,4 +1,4 @@
-"""Taking Hanse out of a cluster again: in an order in which nothing comes back or gets stuck."""
+"""Find and delete everything of Hanse in a cluster, in an order in which nothing gets stuck."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
@@ -23,16 +23,16 @@ from hanse.model.ownership import OWNER, OWNER_KEY
 
 ADMISSION = "admissionregistration.k8s.io"
 FINALIZERS = (f"{ARKTOS}/", "hanse.dev/")
-PATIENCE = timedelta(seconds=60)
+DELETION_TIMEOUT = timedelta(seconds=60)
 
-_LOOK_AGAIN = timedelta(milliseconds=200)
-_SILENCE = timedelta(seconds=2)
-"""How long a wait needs no word."""
-_UNLISTED = frozenset({"events", "componentstatuses", "bindings"})
+_POLL_INTERVAL = timedelta(milliseconds=200)
+_QUIET_WAIT = timedelta(seconds=2)
+"""How long to wait before the user is told what is waited for."""
+_NOT_LISTED = frozenset({"events", "componentstatuses", "bindings"})
 
 
 class OwnedObject(Struct, frozen=True):
-    """Something of ours in a cluster."""
+    """An object of Hanse in a cluster."""
 
     kind: Kind
     name: str
@@ -45,25 +45,25 @@ class OwnedObject(Struct, frozen=True):
 
 
 class Installation(Struct, frozen=True):
-    """All that there is of ours, in the order in which it goes."""
+    """All objects of Hanse in a cluster, in the order of their deletion."""
 
     workloads: tuple[OwnedObject, ...] = ()
-    """First: whoever could bring the rest back."""
+    """First: they could write the rest again."""
     admission: tuple[OwnedObject, ...] = ()
-    """Then what could refuse the rest; it refuses nobody the going of workloads."""
+    """Then webhooks and policies, which could refuse the other deletions."""
     owned: tuple[OwnedObject, ...] = ()
     held: tuple[OwnedObject, ...] = ()
-    """What people made of our kinds and waits for us to let go."""
+    """Users' objects of our kinds that have our finalizers."""
     prepared: tuple[OwnedObject, ...] = ()
     definitions: tuple[OwnedObject, ...] = ()
     objects: dict[str, int] = {}
-    """How many objects of people's go with each definition."""
+    """How many objects of users each definition takes with it."""
 
     def __bool__(self) -> bool:
         return any((self.admission, self.workloads, self.owned, self.prepared, self.definitions))
 
     def steps(self) -> Iterator[tuple[str, tuple[OwnedObject, ...]]]:
-        """What is deleted, step by step, with a word for each."""
+        """The steps of the deletion, each with the title that is printed."""
         yield "workloads", self.workloads
         yield "admission", self.admission
         yield "what agents wrote", self.owned
@@ -72,7 +72,7 @@ class Installation(Struct, frozen=True):
 
 
 async def find_installation(client: Client, *, definitions: bool) -> Installation:
-    """Look for everything of ours in a cluster."""
+    """Find everything of Hanse in a cluster, by labels, definitions and finalizers."""
     await refresh(client)
     served = client.rest_mapper.served
     assert served is not None, "discovery has just answered"
@@ -80,8 +80,10 @@ async def find_installation(client: Client, *, definitions: bool) -> Installatio
     ours = await _our_definitions(client)
     labelled = await asyncio.gather(*(_labelled(client, kind, OWNER) for kind in kinds))
     owned = {one for found in labelled for one in found}
-    parted = await asyncio.gather(*(_labelled(client, k, f"{PART_OF}=hanse") for k in kinds))
-    prepared = {one for found in parted for one in found} - owned
+    prepared_lists = await asyncio.gather(
+        *(_labelled(client, k, f"{PART_OF}=hanse") for k in kinds)
+    )
+    prepared = {one for found in prepared_lists for one in found} - owned
     own_kinds = [k for k in kinds if k.definition in ours]
     made = await asyncio.gather(*(_listed(client, kind, "") for kind in own_kinds))
     admission = {one for one in owned | prepared if one.kind.group == ADMISSION}
@@ -104,7 +106,7 @@ async def find_installation(client: Client, *, definitions: bool) -> Installatio
 async def remove_installation(
     client: Client, found: Installation, echo: Callable[[str], None]
 ) -> None:
-    """Delete it all, step by step, telling what it waits for; raises `CommandFailed` for what stays."""
+    """Delete everything step by step; raises `CommandFailed` for what is not deleted in time."""
     for one in found.held:
         await _remove_finalizers(client, one)
     for _, several in found.steps():
@@ -113,23 +115,23 @@ async def remove_installation(
 
 
 def kubectl_commands(found: Installation, context: str) -> Iterator[str]:
-    """The same by hand, for a cluster whose agent is dead or for those who look first."""
-    begin = f"kubectl --context {context}"
+    """The kubectl commands that do the same."""
+    prefix = f"kubectl --context {context}"
     for one in found.held:
         place = f" -n {one.namespace}" if one.namespace else ""
         change = '{"metadata":{"finalizers":null}}'
-        yield f"{begin}{place} patch {_resource_name(one.kind)} {one.name} --type merge -p '{change}'"
+        yield f"{prefix}{place} patch {_resource_name(one.kind)} {one.name} --type merge -p '{change}'"
     for _, several in found.steps():
         places: dict[tuple[str, Kind], list[str]] = {}
         for one in several:
             places.setdefault((one.namespace, one.kind), []).append(one.name)
         for (namespace, kind), names in places.items():
             place = f" -n {namespace}" if namespace else ""
-            yield f"{begin}{place} delete {_resource_name(kind)} {' '.join(names)} --ignore-not-found"
+            yield f"{prefix}{place} delete {_resource_name(kind)} {' '.join(names)} --ignore-not-found"
 
 
 def _has_our_finalizer(one: OwnedObject) -> bool:
-    """Whether an object cannot go before we let it."""
+    """Whether an object has a finalizer of ours."""
     return any(finalizer.startswith(FINALIZERS) for finalizer in one.finalizers)
 
 
@@ -138,16 +140,16 @@ def _resource_name(kind: Kind) -> str:
 
 
 def _one_version_each(kinds: Iterable[Kind]) -> list[Kind]:
-    """Each kind in one of its versions."""
+    """Each listable kind in one of its versions."""
     found: dict[tuple[str, str], Kind] = {}
     for kind in sorted(kinds):
-        if kind.plural not in _UNLISTED and "/" not in kind.plural:
+        if kind.plural not in _NOT_LISTED and "/" not in kind.plural:
             found[kind.group, kind.plural] = kind
     return list(found.values())
 
 
 async def _our_definitions(client: Client) -> set[str]:
-    """The names of definitions that are ours; others' are left."""
+    """The names of CustomResourceDefinitions that have our category."""
     listed = await _listed(client, CustomResourceDefinition.kind, "")
     return {
         wire["metadata"]["name"]
@@ -162,14 +164,14 @@ async def _labelled(client: Client, kind: Kind, labels: str) -> list[OwnedObject
 
 
 def _is_owned(wire: Wire) -> bool:
-    """Whether the mark was made for this very object: a copied one is somebody's own."""
+    """Whether the owner annotation names this very object: copied YAML is not ours."""
     meta = wire["metadata"]
     try:
         claim = msgspec.json.decode(meta.get("annotations", {}).get(OWNER_KEY, "{}"))
     except msgspec.DecodeError:
         return False
-    own = (meta.get("namespace", ""), meta["name"])
-    return isinstance(claim, dict) and (claim.get("namespace", ""), claim.get("name")) == own
+    key = (meta.get("namespace", ""), meta["name"])
+    return isinstance(claim, dict) and (claim.get("namespace", ""), claim.get("name")) == key
 
 
 async def _listed(client: Client, kind: Kind, labels: str) -> list[tuple[Kind, Wire]]:
@@ -178,10 +180,10 @@ async def _listed(client: Client, kind: Kind, labels: str) -> list[tuple[Kind, W
         answer = await client.send(Request("GET", resource_path(kind), query))
     except ApiError as error:
         if isinstance(error, NotFound) or error.status.code in (403, 405):
-            return []  # not for listing, or not ours to see
+            return []  # not listable, or not allowed
         raise
-    told: dict[str, Any] = msgspec.json.decode(answer.body)
-    return [(kind, wire) for wire in told.get("items") or ()]
+    listed: dict[str, Any] = msgspec.json.decode(answer.body)
+    return [(kind, wire) for wire in listed.get("items") or ()]
 
 
 def _found(kind: Kind, wire: Wire) -> OwnedObject:
@@ -217,28 +219,30 @@ async def _delete(client: Client, one: OwnedObject) -> None:
 async def _wait_until_gone(
     client: Client, several: tuple[OwnedObject, ...], echo: Callable[[str], None]
 ) -> None:
-    """Wait until nothing of it is there any more; what somebody writes again ends the wait."""
-    left, told = list(several), False
+    """Wait until all objects are gone; raises `CommandFailed` for one that was written again."""
+    left, announced = list(several), False
     clock = asyncio.get_running_loop().time
     began = clock()
-    while left := [one for one in left if await _is_going(client, one)]:
+    while left := [one for one in left if await _is_terminating(client, one)]:
         waited = clock() - began
-        if waited > PATIENCE.total_seconds():
+        if waited > DELETION_TIMEOUT.total_seconds():
             raise CommandFailed(
-                f"{_several(left)} does not go; kubectl get -o yaml shows its finalizers"
+                f"{_first_and_count(left)} does not go; kubectl get -o yaml shows its finalizers"
             )
-        if waited > _SILENCE.total_seconds() and not told:
-            echo(f"waiting for {_several(left)} to go, {PATIENCE.seconds} s at most")
-            told = True
-        await asyncio.sleep(_LOOK_AGAIN.total_seconds())
+        if waited > _QUIET_WAIT.total_seconds() and not announced:
+            echo(
+                f"waiting for {_first_and_count(left)} to go, {DELETION_TIMEOUT.seconds} s at most"
+            )
+            announced = True
+        await asyncio.sleep(_POLL_INTERVAL.total_seconds())
 
 
-def _several(found: list[OwnedObject]) -> str:
+def _first_and_count(found: list[OwnedObject]) -> str:
     return f"{found[0]} (and {len(found) - 1} more)" if len(found) > 1 else str(found[0])
 
 
-async def _is_going(client: Client, one: OwnedObject) -> bool:
-    """Whether something deleted is still there; raises `CommandFailed` where it was made anew."""
+async def _is_terminating(client: Client, one: OwnedObject) -> bool:
+    """Whether a deleted object still exists; raises `CommandFailed` where it was created again."""
     try:
         answer = await client.send(Request("GET", resource_path(one.kind, one.namespace, one.name)))
     except NotFound:

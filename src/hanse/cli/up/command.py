@@ -1,4 +1,4 @@
-"""`hanse up`: a whole federation on this machine."""
+"""`hanse up`: the options of a local federation."""
 
 import time
 from pathlib import Path
@@ -108,11 +108,11 @@ def command(
     from hanse.local.up.folder import Folder
 
     start_logging(settings_of(context))
-    wishes = FederationOptions(
+    options = FederationOptions(
         _members(clusters), engine, profile, sample, rules_for=_rules_for, federation=federation
     )
     place = Folder(folder or _DEFAULT_FOLDER, keep=folder is not None)
-    session = UpSession(wishes, place, script, began, dns_port, dashboard_port)
+    session = UpSession(options, place, script, began, dns_port, dashboard_port)
     context.exit(run_async(session.run, long_running=True))
 
 

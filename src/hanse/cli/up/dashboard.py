@@ -1,4 +1,4 @@
-"""The dashboard of a local federation: all agents side by side, and its faults by click."""
+"""The dashboard of a local federation: all its agents, and fault injection."""
 
 import socket
 from collections.abc import AsyncIterator, Mapping
@@ -21,55 +21,59 @@ LOOPBACK = "127.0.0.1"
 
 
 class LocalDashboard:
-    """One page over everything that runs here."""
+    """The dashboard server over all agents in this process."""
 
     def __init__(self, port: int) -> None:
         self._listener = _bound(port)
-        self._entry = Authenticator()
-        self._whole: LocalFederation | None = None
-        self._window = DashboardBackend(self._transport_for, self._surroundings)
+        self._auth = Authenticator()
+        self._federation: LocalFederation | None = None
+        self._backend = DashboardBackend(self._transport_for, self._local_state)
 
     @property
     def address(self) -> str:
-        """Where the page is."""
+        """The URL of the page."""
         return "http://{}:{}".format(*self._listener.getsockname()[:2])
 
     def login_link(self) -> str:
-        """A link that lets a browser in, once."""
-        return f"{self.address}/enter/{self._entry.code()}"
+        """A link that logs a browser in, once."""
+        return f"{self.address}/enter/{self._auth.issue_code()}"
 
     @property
     def token(self) -> str:
-        """What a program shows to be let in."""
-        return self._entry.token
+        """The bearer token for programs."""
+        return self._auth.token
 
     def showing(self, agent: app.Agent) -> AbstractAsyncContextManager[None]:
-        """Show what an agent sees for as long as it runs."""
-        return self._window.showing(agent)
+        """Include an agent's snapshot until the block ends."""
+        return self._backend.showing(agent)
 
     @asynccontextmanager
-    async def running(self, whole: LocalFederation) -> AsyncIterator[None]:
-        """Show the page until the block ends."""
-        self._whole = whole
-        doors = PageActions(self._window.resolve, self._window.plan, self._order)
-        async with serving(self._window.live, self._entry, doors, self._listener):
+    async def running(self, federation: LocalFederation) -> AsyncIterator[None]:
+        """Serve the page until the block ends."""
+        self._federation = federation
+        actions = PageActions(self._backend.resolve, self._backend.plan, self._execute)
+        async with serving(self._backend.updates, self._auth, actions, self._listener):
             yield
 
     def close(self) -> None:
-        """Let go of the port."""
+        """Close the listening socket."""
         self._listener.close()
 
-    def _surroundings(self) -> Any:
-        return self._whole.status() if self._whole is not None else None
+    def _local_state(self) -> Any:
+        return self._federation.status() if self._federation is not None else None
 
     def _transport_for(self, cluster: str) -> Transport | None:
-        known = self._whole is not None and cluster in self._whole.names
-        return self._whole.transport_to(cluster) if self._whole is not None and known else None
+        known = self._federation is not None and cluster in self._federation.names
+        return (
+            self._federation.transport_to(cluster)
+            if self._federation is not None and known
+            else None
+        )
 
-    async def _order(self, query: Mapping[str, Any]) -> Any:
-        assert self._whole is not None, "orders are taken while the federation runs"
+    async def _execute(self, query: Mapping[str, Any]) -> Any:
+        assert self._federation is not None, "requests come while the federation runs"
         try:
-            return await self._whole.execute(msgspec.convert(query, ControlRequest))
+            return await self._federation.execute(msgspec.convert(query, ControlRequest))
         except msgspec.ValidationError as error:
             raise ActionRefused(f"that is no order: {error}") from None
         except UpError as error:

@@ -1,4 +1,4 @@
-"""The DNS of a local federation: a view for each cluster and network, and one that is nobody's."""
+"""The DNS of a local federation: a view per cluster and per network, and a clusterless one."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -20,16 +20,16 @@ from hanse.model.kinds.networks import Network
 from hanse.model.snapshot import Change, ObjectChange, Watch
 
 CLUSTERLESS_VIEW = "all"
-"""The view of those who ask from no cluster, such as a person with `dig`."""
+"""The view for clients outside all clusters, such as `dig` in a terminal."""
 
 LOOPBACK = "127.0.0.1"
 CLUSTER_DOMAIN = "cluster.local"
 MAX_NETWORKS = 50
-"""Of one cluster, whose names are answered here; each has sockets of its own."""
+"""Networks of one cluster that get a view; each has sockets of its own."""
 
 
 class LocalDns:
-    """One server whose views are told by the agents. Made by `naming`."""
+    """One DNS server whose views the agents feed."""
 
     def __init__(
         self, members: Sequence[Member], port: int, networks: Sequence[NetworkName] = ()
@@ -40,32 +40,30 @@ class LocalDns:
             View(CLUSTERLESS_VIEW, global_zones=zones),
             *(View(name, local=name, global_zones=zones) for name in clusters),
         ]
-        inside = {
+        network_views = {
             View(f"{cluster}/{network}", zone=CLUSTER_DOMAIN): network
             for cluster in clusters
             for network in networks
         }
         self._first = clusters[0]
         self._sources: dict[str, tuple[ZoneSource, ...]] = {v.name: _sources(v) for v in views}
-        self._sources |= {v.name: (NetworkZone(v, inside[v]),) for v in inside}
-        views += inside
+        self._sources |= {v.name: (NetworkZone(v, network_views[v]),) for v in network_views}
+        views += network_views
         self._compilers = {v.name: Compiler(v, self._sources[v.name]) for v in views}
-        self._listeners = {v.name: _bound(port if v.name == CLUSTERLESS_VIEW else 0) for v in views}
-        self.addresses = {name: _at(one) for name, one in self._listeners.items()}
-        """Where each view answers, as ADDRESS:PORT; networks that are made later come to it."""
+        self._listeners = {v.name: _bind(port if v.name == CLUSTERLESS_VIEW else 0) for v in views}
+        self.addresses = {name: _address_text(one) for name, one in self._listeners.items()}
+        """The address of each view, as ADDRESS:PORT; views of new networks are added."""
         self._server: DnsServer | None = None
 
-    def watches_of(self, cluster: str) -> tuple[Watch, ...]:
-        """What an agent has to watch for the views that it tells, and will tell."""
-        zone_sources = [
-            source for view in self._views_of(cluster) for source in self._sources[view]
-        ]
-        return (*(watch for source in zone_sources for watch in source.watches), *watches())
+    def watches_for(self, cluster: str) -> tuple[Watch, ...]:
+        """The watches that an agent needs for the views that it feeds, also later ones."""
+        sources = [source for view in self._views_of(cluster) for source in self._sources[view]]
+        return (*(watch for source in sources for watch in source.watches), *watches())
 
     @asynccontextmanager
     async def feeding_from(self, agent: app.Agent) -> AsyncIterator[None]:
-        """Let an agent tell the views of its cluster; the first one's tells nobody's too."""
-        assert self._server is not None, "views are told while the server runs"
+        """Let an agent feed the views of its cluster; the first agent feeds the clusterless one, too."""
+        assert self._server is not None, "views are fed while the server runs"
         async with AsyncExitStack() as stack:
             for view in self._views_of(agent.settings.cluster):
                 serving_names = agent.serving_names(self._compilers[view], self._server)
@@ -77,51 +75,51 @@ class LocalDns:
             yield
 
     async def _follow_networks(self, agent: app.Agent) -> None:
-        """Answer for networks that are made while all this runs, until it is cancelled."""
-        news = asyncio.Event()
-        news.set()
+        """Add views for networks that are created while this runs, until it is cancelled."""
+        changed = asyncio.Event()
+        changed.set()
 
         def on_change(change: Change) -> None:
             if isinstance(change, ObjectChange) and isinstance(change.after, Network):
-                news.set()
+                changed.set()
 
         agent.reconciler.event_handlers.append(on_change)
         try:
             async with AsyncExitStack() as stack:
                 while True:
-                    await news.wait()
-                    news.clear()
+                    await changed.wait()
+                    changed.clear()
                     for compiler in await self._add_network_views(agent):
-                        assert self._server is not None, "views are told while the server runs"
+                        assert self._server is not None, "views are fed while the server runs"
                         serving_names = agent.serving_names(compiler, self._server)
                         await stack.enter_async_context(serving_names)
         finally:
             agent.reconciler.event_handlers.remove(on_change)
 
     async def _add_network_views(self, agent: app.Agent) -> list[Compiler]:
-        """New views, one for each network of a cluster that has none yet."""
-        assert self._server is not None, "views are told while the server runs"
-        cluster, seen = agent.settings.cluster, agent.reconciler.snapshot()
-        names = [parse_network_name(n.metadata.name) for n in seen.all(cluster, Network)]
+        """Add a view for each network of a cluster that has none; returns their compilers."""
+        assert self._server is not None, "views are fed while the server runs"
+        cluster, snapshot = agent.settings.cluster, agent.reconciler.snapshot()
+        names = [parse_network_name(n.metadata.name) for n in snapshot.all(cluster, Network)]
         wanted = {f"{cluster}/{name}": name for name in sorted(names)}
         new = {view: name for view, name in wanted.items() if view not in self._sources}
         room = max(0, MAX_NETWORKS - len(self._views_of(cluster)))
-        opened: list[ServedView] = []
-        for title, name in list(new.items())[:room]:
-            view = View(title, zone=CLUSTER_DOMAIN)
-            self._sources[title] = (NetworkZone(view, name),)
-            self._compilers[title] = Compiler(view, self._sources[title])
-            self._listeners[title] = _bound(0)
-            self.addresses[title] = _at(self._listeners[title])
-            opened.append(ServedView(self._compilers[title], (self._listeners[title],)))
-        if opened:
-            await self._server.add(opened)
-        return [one.compiler for one in opened]
+        added: list[Served] = []
+        for view_name, name in list(new.items())[:room]:
+            view = View(view_name, zone=CLUSTER_DOMAIN)
+            self._sources[view_name] = (NetworkZone(view, name),)
+            self._compilers[view_name] = Compiler(view, self._sources[view_name])
+            self._listeners[view_name] = _bind(0)
+            self.addresses[view_name] = _address_text(self._listeners[view_name])
+            added.append(Served(self._compilers[view_name], (self._listeners[view_name],)))
+        if added:
+            await self._server.add(added)
+        return [one.compiler for one in added]
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Answer until the block ends, with SERVFAIL until an agent has told."""
-        served = [ServedView(self._compilers[n], (s,)) for n, s in self._listeners.items()]
+        """Serve until the block ends, with SERVFAIL until an agent feeds a view."""
+        served = [Served(self._compilers[n], (s,)) for n, s in self._listeners.items()]
         try:
             async with serving(served) as self._server:
                 yield
@@ -136,17 +134,17 @@ class LocalDns:
 
 
 def _sources(view: View) -> tuple[ZoneSource, ...]:
-    """What everybody answers; a cluster's own clients also find its Services, others what is
-    written for ExternalDNS, which does not run here."""
-    own = ClusterZone(view) if view.local else DnsEndpointZone(view, EXTERNAL_ZONE)
-    return (*app.zone_sources(view), own)
+    """The zones of a view: beside the common ones, a cluster's own Services, or for clients
+    outside what is published for ExternalDNS, which does not run here."""
+    own = ClusterZone(view) if view.local else OutsideZone(view, EXTERNAL_ZONE)
+    return (*app.sources(view), own)
 
 
-def _at(listeners: Listeners) -> str:
+def _address_text(listeners: Listeners) -> str:
     return "{}:{}".format(*listeners.address)
 
 
-def _bound(port: int) -> Listeners:
+def _bind(port: int) -> Listeners:
     try:
         return bind_listeners(LOOPBACK, port, workers=1)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""How a person meets a local federation: progress, a table of what is where, a clean end."""
+"""One run of `hanse up`: progress, the summary, `--exec`, signals and a clean stop."""
 
 import asyncio
 import os
@@ -40,13 +40,13 @@ from hanse.model.facts import ClusterState
 from hanse.runtime.readiness import not_ready_reason
 
 SCRIPT_STOP_TIMEOUT = timedelta(seconds=3)
-"""How long a script that was told to end may take for it."""
+"""How long a script may take to stop after SIGTERM."""
 
 AGENT_START_TIMEOUT = timedelta(seconds=10)
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_KILLED = 128
-"""A shell's status of what a signal ended is this plus the signal's number."""
+_SIGNAL_STATUS = 128
+"""A shell's exit status after a signal is this plus the signal's number."""
 
 
 class UpSession:
@@ -54,68 +54,68 @@ class UpSession:
 
     def __init__(
         self,
-        wishes: FederationOptions,
+        options: FederationOptions,
         folder: Folder,
         script: str | None,
         began: float,
         dns_port: int = 0,
         dashboard_port: int = 0,
     ) -> None:
-        self._wishes = wishes
+        self._options = options
         self._folder = folder
         self._script = script
         self._began = began
         self._dns_port = dns_port
         self._dashboard_port = dashboard_port
         self._ready = False
-        self._caught: signal.Signals | None = None
-        self._apart: int | None = None
-        """The process group of a script that runs apart from us."""
+        self._received: signal.Signals | None = None
+        self._script_group: int | None = None
+        """The process group of a script that runs in a session of its own."""
 
     async def run(self) -> int:
-        """Start, stay or run the script, and end everything; the exit status."""
-        life = asyncio.create_task(self._live(), name="federation")
-        with self._handling_signals(life):
-            await asyncio.wait({life})
-        if self._caught is not None:
+        """Start the federation, stay or run the script, stop everything; returns the exit status."""
+        task = asyncio.create_task(self._run(), name="federation")
+        with self._handling_signals(task):
+            await asyncio.wait({task})
+        if self._received is not None:
             kept = f"; what the clusters held is in {self._folder.path}"
-            self._say(f"ended{kept if self._ready and self._folder.keep else ''}")
-        if not life.cancelled():
-            error = life.exception()
+            self._echo(f"ended{kept if self._ready and self._folder.keep else ''}")
+        if not task.cancelled():
+            error = task.exception()
             if error is not None:
                 raise _user_error(error)
-            return life.result()
+            return task.result()
         stayed = self._ready and self._script is None
-        return 0 if stayed else _KILLED + (self._caught or signal.SIGINT)
+        return 0 if stayed else _SIGNAL_STATUS + (self._received or signal.SIGINT)
 
-    async def _live(self) -> int:
+    async def _run(self) -> int:
         with closing(LocalDashboard(self._dashboard_port)) as page:
-            return await self._live_with(page)
+            return await self._run_with(page)
 
-    async def _live_with(self, page: LocalDashboard) -> int:
-        networks = (NetworkName(SAMPLE_TENANT),) if self._wishes.sample else ()
-        names = LocalDns(self._wishes.members, self._dns_port, networks)
-        wishes = replace(
-            self._wishes, dns=names.addresses, dashboard=page.address, login_link=page.login_link
+    async def _run_with(self, page: LocalDashboard) -> int:
+        networks = (NetworkName(SAMPLE_TENANT),) if self._options.sample else ()
+        dns = LocalDns(self._options.members, self._dns_port, networks)
+        options = replace(
+            self._options, dns=dns.addresses, dashboard=page.address, login_link=page.login_link
         )
-        run_agent = partial(_run_agent, names, page)
+        run_agent = partial(_run_agent, dns, page)
         async with (
-            names.running(),
-            federation(wishes, self._folder, run_agent, self._say) as whole,
-            page.running(whole),
+            dns.running(),
+            federation(options, self._folder, run_agent, self._echo) as running,
+            page.running(running),
         ):
             self._ready = True
             took = time.monotonic() - self._began
-            self._say(f"{_cluster_count(self._wishes)} ready in {took:.1f} s")
+            self._echo(f"{_cluster_count(self._options)} ready in {took:.1f} s")
             if self._script is not None:
-                return await self._run_script(self._script, names.addresses[CLUSTERLESS_VIEW], page)
-            click.echo(self._summary(whole.status(), page.login_link()))
+                return await self._run_script(self._script, dns.addresses[CLUSTERLESS_VIEW], page)
+            click.echo(self._summary(running.status(), page.login_link()))
             await asyncio.get_running_loop().create_future()  # until it is cancelled
             return 0
 
     async def _run_script(self, script: str, dns: str, page: LocalDashboard) -> int:
-        """Run it where a person could type to it, or else apart, so that all of it can be ended."""
-        apart = not sys.stdin.isatty()
+        """Run it in the terminal, or else in a session of its own, so that all of it can be stopped."""
+        own_session = not sys.stdin.isatty()
         environment = {
             **os.environ,
             "KUBECONFIG": str(self._folder.kubeconfig),
@@ -126,33 +126,33 @@ class UpSession:
             "PATH": os.pathsep.join((os.environ.get("PATH", os.defpath), _bin_folder())),
         }
         starting = asyncio.ensure_future(
-            asyncio.create_subprocess_shell(script, env=environment, start_new_session=apart)
+            asyncio.create_subprocess_shell(script, env=environment, start_new_session=own_session)
         )
         try:
-            shell = await asyncio.shield(starting)  # one half started could not be ended whole
-            self._apart = shell.pid if apart else None
+            shell = await asyncio.shield(starting)  # one that is half started could not be stopped
+            self._script_group = shell.pid if own_session else None
             status = await shell.wait()
         finally:
             shell = await starting
-            self._apart = shell.pid if apart else None
-            await _stop_script(shell, everything=apart)
-        return status if status >= 0 else _KILLED - status
+            self._script_group = shell.pid if own_session else None
+            await _stop_script(shell, everything=own_session)
+        return status if status >= 0 else _SIGNAL_STATUS - status
 
     @contextmanager
-    def _handling_signals(self, life: "asyncio.Task[int]") -> Iterator[None]:
+    def _handling_signals(self, task: "asyncio.Task[int]") -> Iterator[None]:
         loop = asyncio.get_running_loop()
 
-        def caught(which: signal.Signals) -> None:
-            if self._caught is not None:
+        def on_signal(which: signal.Signals) -> None:
+            if self._received is not None:
                 self._force()
-            self._caught = which
+            self._received = which
             if sys.stderr.isatty():
                 click.echo(err=True)  # the terminal has written ^C
-            self._say("stopping; once more to force it")
-            life.cancel()
+            self._echo("stopping; once more to force it")
+            task.cancel()
 
         for which in _SIGNALS:
-            loop.add_signal_handler(which, caught, which)
+            loop.add_signal_handler(which, on_signal, which)
         try:
             yield
         finally:
@@ -160,17 +160,17 @@ class UpSession:
                 loop.remove_signal_handler(which)
 
     def _force(self) -> NoReturn:
-        """End at once; servers of ours end with this process, a script does not."""
-        self._say("stopped by force")
-        if self._apart is not None:
+        """Exit at once; our servers end with this process, a script does not."""
+        self._echo("stopped by force")
+        if self._script_group is not None:
             with suppress(ProcessLookupError):
-                os.killpg(self._apart, signal.SIGKILL)
+                os.killpg(self._script_group, signal.SIGKILL)
         os._exit(EXIT_INTERRUPTED)
 
-    def _say(self, text: str) -> None:
+    def _echo(self, text: str) -> None:
         click.echo(text, err=True)
 
-    def _summary(self, told: LocalFederationStatus, entrance: str) -> str:
+    def _summary(self, status: LocalFederationStatus, login_link: str) -> str:
         header = (
             *("CLUSTER", "ROLE", "API SERVER", "DNS", "SERVICES", "PODS", "NODES"),
             "LOAD BALANCERS",
@@ -186,28 +186,28 @@ class UpSession:
                 one.nodes or "-",
                 one.load_balancers or "-",
             )
-            for one in told.clusters
+            for one in status.clusters
         ]
-        first, last = told.clusters[0].name, told.clusters[-2].name
-        host, _, port = told.dns.partition(":")
-        example = "web.shop" if self._wishes.sample else "NAME.NAMESPACE"
-        own = program_name()
+        first, last = status.clusters[0].name, status.clusters[-2].name
+        host, _, port = status.dns.partition(":")
+        example = "web.shop" if self._options.sample else "NAME.NAMESPACE"
+        program = program_name()
         kept = "kept from run to run" if self._folder.keep else "gone when this ends"
         lines = [
             "",
             table(header, rows),
             "",
-            f"Dashboard, once: {click.style(entrance, bold=True)}  (more: `{own} dashboard`)",
+            f"Dashboard, once: {click.style(login_link, bold=True)}  (more: `{program} dashboard`)",
             "",
             f"Each is a context of its name; what they hold is {kept}. In another terminal:",
             "",
             f"  export KUBECONFIG={self._folder.kubeconfig}",
-            *(["  kubectl get deployments,services -n shop"] if self._wishes.sample else []),
+            *(["  kubectl get deployments,services -n shop"] if self._options.sample else []),
             f"  kubectl --context {last} get nodes",
             f"  dig @{host} -p {port} {example}.svc.clusterset.local",
-            *([f"  dig @{host} -p {port} {GLOBAL_HOST}"] if self._wishes.sample else []),
-            f"  {own} status",
-            f"  {own} local cut {first} {BROKER}",
+            *([f"  dig @{host} -p {port} {GLOBAL_HOST}"] if self._options.sample else []),
+            f"  {program} status",
+            f"  {program} local cut {first} {BROKER}",
             "",
             "Ctrl-C ends it.",
         ]
@@ -216,13 +216,13 @@ class UpSession:
 
 @asynccontextmanager
 async def _run_agent(
-    names: LocalDns,
+    dns: LocalDns,
     page: LocalDashboard,
     member: Member,
-    ways: Mapping[str, Transport],
+    transports: Mapping[str, Transport],
     dial: DialCluster,
 ) -> AsyncIterator[ClusterStateReader]:
-    # One federation runs in a folder at a time, so the same name takes an old Lease over at once.
+    # One federation runs in a folder at a time, so the same identity takes over an old Lease.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.bind(("127.0.0.1", 0))
     url = f"https://127.0.0.1:{listener.getsockname()[1]}"
@@ -234,21 +234,21 @@ async def _run_agent(
     settings = app.Settings(cluster=member.name, identity="local", options=options)
     agent = app.Agent(
         settings,
-        ways[member.name],
-        broker=ways[BROKER],
+        transports[member.name],
+        broker=transports[BROKER],
         features=app.features(options),
         hooks=app.hooks(options),
-        extra_watches=names.watches_of(member.name),
-        new_transport=dial,
+        extra_watches=dns.watches_for(member.name),
+        dial=dial,
     )
     try:
-        async with page.showing(agent), agent.running(webhooks=listener), names.feeding_from(agent):
+        async with page.showing(agent), agent.running(webhooks=listener), dns.feeding_from(agent):
             await _wait_until_ready(agent)
             yield lambda: _cluster_phases(agent)
     finally:
         await agent.close()
-        for way in ways.values():
-            await way.close()
+        for transport in transports.values():
+            await transport.close()
 
 
 def _cluster_phases(agent: app.Agent) -> dict[str, str]:
@@ -257,9 +257,9 @@ def _cluster_phases(agent: app.Agent) -> dict[str, str]:
 
 
 async def _wait_until_ready(agent: app.Agent) -> None:
-    """Wait until an agent works and the others see it; one that cannot yet catches up later.
+    """Wait until an agent is ready and has published itself, or until the time-out.
 
-    What is spread over the fleet would pass by a cluster that does not show itself yet.
+    Placement over the fleet would skip a cluster that is not published yet.
     """
     with suppress(TimeoutError):
         async with asyncio.timeout(AGENT_START_TIMEOUT.total_seconds()):
@@ -268,32 +268,32 @@ async def _wait_until_ready(agent: app.Agent) -> None:
 
 
 async def _stop_script(shell: asyncio.subprocess.Process, *, everything: bool) -> None:
-    """End a script and, where it runs apart, all that it left behind."""
-    ways = ((signal.SIGTERM, SCRIPT_STOP_TIMEOUT.total_seconds()), (signal.SIGKILL, None))
-    for sign, patience in ways:
+    """Stop a script and, where it has its own session, everything that it started."""
+    attempts = ((signal.SIGTERM, SCRIPT_STOP_TIMEOUT.total_seconds()), (signal.SIGKILL, None))
+    for sign, seconds in attempts:
         with suppress(ProcessLookupError):
             if everything:
                 os.killpg(shell.pid, sign)
             elif shell.returncode is None:
                 shell.send_signal(sign)
         with suppress(TimeoutError):
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(seconds):
                 await shell.wait()
                 return
 
 
 def _bin_folder() -> str:
-    """Where `hanse` is, which a script may want to call: not everybody activates an environment."""
+    """The folder of `hanse`, for scripts: the environment may not be activated."""
     return str(Path(sys.executable).parent)
 
 
-def _cluster_count(wishes: FederationOptions) -> str:
-    count = len(wishes.members) - 1
+def _cluster_count(options: FederationOptions) -> str:
+    count = len(options.members) - 1
     return f"{count} cluster{'s' if count > 1 else ''} and the broker are"
 
 
 def _user_error(error: BaseException) -> BaseException:
-    """What is foreseen as one line; a group of one is that one."""
+    """The error to print: expected ones as one line, a group of one as its only error."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     if isinstance(error, UpError):

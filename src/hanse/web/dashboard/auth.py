@@ -1,4 +1,4 @@
-"""Who may look: a token kept in a cookie, and codes that get one into a browser once."""
+"""Authentication of the dashboard: a token in a cookie, and one-time codes that set it."""
 
 import hmac
 import secrets
@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 COOKIE = "hanse_dashboard"
 CODE_LIFETIME = 600.0
-"""Seconds in which a code opens the door."""
+"""Seconds in which a code can be redeemed."""
 MAX_CODES = 16
 
 
 class Authenticator:
-    """The token of one dashboard, which no URL ever holds."""
+    """The token of one dashboard, which is never in a URL, and its one-time codes."""
 
     def __init__(self, token: str = "", now: Callable[[], float] = time.monotonic) -> None:
         self._token = token or secrets.token_urlsafe(32)
@@ -23,19 +23,19 @@ class Authenticator:
     def token(self) -> str:
         return self._token
 
-    def code(self) -> str:
-        """A new code, good once and for some minutes; the oldest goes when there are too many."""
+    def issue_code(self) -> str:
+        """A new code, valid once and for some minutes; the oldest is dropped when there are too many."""
         while len(self._codes) >= MAX_CODES:
             del self._codes[next(iter(self._codes))]
-        made = secrets.token_urlsafe(16)
-        self._codes[made] = self._now() + CODE_LIFETIME
-        return made
+        code = secrets.token_urlsafe(16)
+        self._codes[code] = self._now() + CODE_LIFETIME
+        return code
 
     def redeem(self, code: str) -> bool:
-        """Whether a code opens the door; it does so once."""
-        until = self._codes.pop(code, None)
-        return until is not None and self._now() < until
+        """Whether a code is valid; it is used up by this."""
+        expires = self._codes.pop(code, None)
+        return expires is not None and self._now() < expires
 
-    def knows(self, token: str) -> bool:
-        """Whether a token is the one."""
+    def is_valid(self, token: str) -> bool:
+        """Whether a token is this dashboard's."""
         return hmac.compare_digest(token.encode(), self._token.encode())

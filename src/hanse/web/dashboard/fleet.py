@@ -67,7 +67,7 @@ class Clusters:
                 return (where,) if counted and (before is None or after is None) else ()
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> ClusterItem | None:
-        seen = snapshot.of(key)
+        seen = snapshot.for_cluster(key)
         if seen is None or key not in snapshot.clusters:
             return None
         state = seen.fact(ClusterState, key)
@@ -77,7 +77,7 @@ class Clusters:
         return ClusterItem(
             name=key,
             roles=_roles_of(key, snapshot),
-            agent=key in snapshot.seen,
+            agent=key in snapshot.by_agent,
             state="bad" if dead else _STATES[state.phase],
             phase=state.phase,
             since=state.since,
@@ -104,7 +104,7 @@ class Links:
         if key not in snapshot.clusters:
             return None
         found = (
-            _link(source, key, seen) for source, seen in snapshot.seen.items() if source != key
+            _link(source, key, seen) for source, seen in snapshot.by_agent.items() if source != key
         )
         return tuple(link for link in found if link is not None) or None
 
@@ -142,7 +142,7 @@ def _clusters_of(change: Change) -> tuple[ClusterId, ...]:
 def _roles_of(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> tuple[str, ...]:
     found = {
         role
-        for one in snapshot.seen.values()
+        for one in snapshot.by_agent.values()
         if (state := one.fact(ClusterState, cluster)) is not None
         for role in state.roles
         if role is not Role.LED
@@ -151,7 +151,7 @@ def _roles_of(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> tuple[str, 
 
 
 def _leader_of(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
-    known = [s.fact(Leadership, cluster) for s in snapshot.seen.values()]
+    known = [s.fact(Leadership, cluster) for s in snapshot.by_agent.values()]
     told = [one for one in known if one is not None]
     ours = next((one for one in told if one.ours), None)
     chosen = ours or max(told, key=lambda one: one.epoch, default=None)
@@ -161,7 +161,7 @@ def _leader_of(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
 def _says_it_is_dead(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
     """Why everybody takes a cluster for dead, if they do: its sign of life on the broker ended."""
     for broker in snapshot.clusters_with_role(Role.BROKER):
-        seen = snapshot.of(broker)
+        seen = snapshot.for_cluster(broker)
         for pulse in seen.facts(LeaseLiveness) if seen is not None else ():
             if (pulse.where, pulse.lease) == (broker, cluster) and not pulse.alive:
                 return f"its Lease on {broker} has run out"

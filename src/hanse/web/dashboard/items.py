@@ -1,4 +1,4 @@
-"""All that the page shows, kept current by what changed: only woken keys are looked at again."""
+"""The items that the page shows, cached; only keys that a change concerns are rendered again."""
 
 from collections.abc import Callable, Iterable
 
@@ -13,7 +13,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ItemChanges(Struct, frozen=True):
-    """What is shown otherwise than before: items by section and key, and keys that are gone."""
+    """Changed items by section and key, and keys that are gone."""
 
     put: dict[str, dict[str, msgspec.Raw]]
     gone: dict[str, tuple[str, ...]]
@@ -23,45 +23,45 @@ class ItemChanges(Struct, frozen=True):
 
 
 class ItemCache:
-    """The items of all sections as they were last told."""
+    """The items of all sections as they were last sent."""
 
     def __init__(
-        self, sections: Iterable[Section], snapshot: Callable[[], MultiClusterSnapshot]
+        self, sections: Iterable[Section], take_snapshot: Callable[[], MultiClusterSnapshot]
     ) -> None:
         self._sections = {section.name: section for section in sections}
-        self._take_snapshot = snapshot
+        self._take_snapshot = take_snapshot
         self._items: dict[str, dict[str, bytes]] = {name: {} for name in self._sections}
         self._dirty: dict[str, set[str]] = {name: set() for name in self._sections}
         self._unlisted = True
 
     @property
     def snapshot(self) -> MultiClusterSnapshot:
-        """What is seen now."""
+        """The current snapshot."""
         return self._take_snapshot()
 
     @property
     def stale(self) -> bool:
-        """Whether anything may have changed since it was last told."""
+        """Whether anything may have changed since it was last sent."""
         return self._unlisted or any(self._dirty.values())
 
     def on_change(self, change: Change) -> None:
-        """Take in that something changed before an agent's eyes."""
+        """Mark the keys that a change concerns."""
         for name, section in self._sections.items():
             self._dirty[name].update(section.keys_for(change))
 
     def invalidate(self) -> None:
-        """Nobody looks: what changes meanwhile is not followed, and all is read anew later."""
+        """Stop following changes, as nobody is subscribed; everything is rendered again later."""
         self._unlisted = True
-        for dirty in self._dirty.values():
-            dirty.clear()
+        for keys in self._dirty.values():
+            keys.clear()
 
-    def whole(self) -> ItemChanges:
-        """Everything as it was last told."""
+    def all_items(self) -> ItemChanges:
+        """All items as they were last sent."""
         put = {n: {k: msgspec.Raw(i) for k, i in items.items()} for n, items in self._items.items()}
         return ItemChanges(put, {})
 
-    def news(self, most: int = 200) -> ItemChanges:
-        """Look again at some of what was woken, and tell what is shown otherwise now."""
+    def refresh(self, limit: int = 200) -> ItemChanges:
+        """Render some of the marked keys again; returns what changed."""
         snapshot = self._take_snapshot()
         if self._unlisted:
             self._unlisted = False
@@ -71,8 +71,8 @@ class ItemCache:
         gone: dict[str, tuple[str, ...]] = {}
         for name, section in self._sections.items():
             dirty = self._dirty[name]
-            while dirty and most > 0:
-                most -= 1
+            while dirty and limit > 0:
+                limit -= 1
                 self._refresh_item(section, dirty.pop(), snapshot, put, gone)
         return ItemChanges(put, gone)
 
@@ -85,12 +85,12 @@ class ItemCache:
         gone: dict[str, tuple[str, ...]],
     ) -> None:
         known = self._items[section.name]
-        shown = section.render(key, snapshot)
-        if shown is None:
+        rendered = section.render(key, snapshot)
+        if rendered is None:
             if known.pop(key, None) is not None:
                 gone[section.name] = (*gone.get(section.name, ()), key)
             return
-        item = _encode(shown)
+        item = _encode(rendered)
         if known.get(key) != item:
             known[key] = item
             put.setdefault(section.name, {})[key] = msgspec.Raw(item)

@@ -1,4 +1,4 @@
-"""The dashboard over HTTP: one page, its data as they change, and what may be asked or ordered."""
+"""The dashboard over HTTP: the page, its data as server-sent events, and its actions."""
 
 import logging
 import socket
@@ -32,24 +32,24 @@ _HEADERS = {
     "Cache-Control": "no-store",
 }
 
-Ask = Callable[[Mapping[str, Any]], Awaitable[Any]]
+Action = Callable[[Mapping[str, Any]], Awaitable[Any]]
 
 
 class ActionRefused(Exception):
-    """What was asked or ordered cannot be had; the text is for the person who did."""
+    """An action is not possible; the text is for the user."""
 
 
 class PageActions(Struct, frozen=True):
-    """What the page may do beside looking; what is not there is not offered."""
+    """The actions of the page; those that are None are not offered."""
 
-    resolve: Ask | None = None
-    plan: Ask | None = None
-    order: Ask | None = None
+    resolve: Action | None = None
+    plan: Action | None = None
+    order: Action | None = None
 
     @property
-    def available(self) -> dict[str, Ask]:
+    def available(self) -> dict[str, Action]:
         all_ = {"resolve": self.resolve, "plan": self.plan, "order": self.order}
-        return {name: ask for name, ask in all_.items() if ask is not None}
+        return {name: action for name, action in all_.items() if action is not None}
 
 
 @asynccontextmanager
@@ -60,22 +60,22 @@ async def serving(
     listener: socket.socket,
     hosts: tuple[str, ...] = (),
 ) -> AsyncIterator[None]:
-    """Show the page on a socket until the block ends, under the names of hosts that are ours."""
+    """Serve the page on a socket until the block ends, for requests with these host names."""
     port = listener.getsockname()[1]
     names = {f"{host}:{port}" for host in ("127.0.0.1", "localhost", "[::1]")}
     app = web.Application(
         client_max_size=LARGEST_BODY, middlewares=[_guard_middleware(auth, names | set(hosts))]
     )
-    site = _Routes(updates, auth, actions)
-    app.router.add_get("/", site.page)
-    app.router.add_get("/page/{file}", site.file)
-    app.router.add_get("/enter/{code}", site.enter)
-    app.router.add_post("/api/enter", site.log_in)
-    app.router.add_get("/api/may", site.may)
-    app.router.add_get("/api/board", site.items)
-    app.router.add_get("/api/events", site.events)
-    for name, ask in actions.available.items():
-        app.router.add_post(f"/api/{name}", _action_handler(ask))
+    routes = _Routes(updates, auth, actions)
+    app.router.add_get("/", routes.page)
+    app.router.add_get("/page/{file}", routes.file)
+    app.router.add_get("/enter/{code}", routes.enter)
+    app.router.add_post("/api/enter", routes.log_in)
+    app.router.add_get("/api/may", routes.may)
+    app.router.add_get("/api/board", routes.board)
+    app.router.add_get("/api/events", routes.events)
+    for name, action in actions.available.items():
+        app.router.add_post(f"/api/{name}", _action_handler(action))
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
     await runner.setup()
     try:
@@ -86,14 +86,14 @@ async def serving(
         await runner.cleanup()
 
 
-Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def _guard_middleware(auth: Authenticator, hosts: set[str]) -> Any:
-    """Refuse strange hosts (rebound names) and other sites' pages; data only to those who may."""
+    """Refuse unknown hosts (DNS rebinding), other origins, and data without the token."""
 
     @web.middleware
-    async def guard(request: web.Request, handler: Answer) -> web.StreamResponse:
+    async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         if request.host not in hosts:
             text = "this is not the name of this dashboard; see --dashboard-host\n"
             return web.Response(status=421, text=text)
@@ -103,37 +103,37 @@ def _guard_middleware(auth: Authenticator, hosts: set[str]) -> Any:
         needs_token = request.path.startswith("/api/") and request.path != "/api/enter"
         if needs_token and not _is_authorized(request, auth):
             return web.Response(status=401, text="the dashboard's token is missing or wrong\n")
-        answered = await handler(request)
-        if not answered.prepared:
-            answered.headers.extend(_HEADERS)
-        return answered
+        response = await handler(request)
+        if not response.prepared:
+            response.headers.extend(_HEADERS)
+        return response
 
     return guard
 
 
 def _is_authorized(request: web.Request, auth: Authenticator) -> bool:
     kind, _, token = request.headers.get("Authorization", "").partition(" ")
-    if kind.lower() == "bearer" and auth.knows(token.strip()):
+    if kind.lower() == "bearer" and auth.is_valid(token.strip()):
         return True
     cookie = request.cookies.get(COOKIE, "")
-    if not auth.knows(cookie):
+    if not auth.is_valid(cookie):
         return False
-    # A cookie goes along by itself: what changes something must come from our own page.
+    # Browsers send cookies by themselves: a change also needs our own page's header.
     return request.method == "GET" or "X-Hanse" in request.headers
 
 
-def _action_handler(ask: Ask) -> Answer:
+def _action_handler(action: Action) -> Handler:
     async def answer(request: web.Request) -> web.Response:
         try:
-            wish = msgspec.json.decode(await request.read(), type=dict[str, Any])
-            told = await ask(wish)
+            arguments = msgspec.json.decode(await request.read(), type=dict[str, Any])
+            result = await action(arguments)
         except msgspec.DecodeError as error:
             return web.json_response(
                 {"refused": f"that is not what is expected: {error}"}, status=400
             )
         except ActionRefused as refusal:
             return web.json_response({"refused": str(refusal)}, status=422)
-        return web.Response(body=msgspec.json.encode(told), content_type="application/json")
+        return web.Response(body=msgspec.json.encode(result), content_type="application/json")
 
     return answer
 
@@ -173,7 +173,7 @@ class _Routes:
             token = msgspec.json.decode(await request.read(), type=dict[str, str]).get("token", "")
         except msgspec.DecodeError:
             token = ""
-        if not self._auth.knows(token.strip()):
+        if not self._auth.is_valid(token.strip()):
             return web.json_response({"refused": "that is not the dashboard's token"}, status=401)
         answer = web.json_response({})
         self._set_cookie(answer)
@@ -183,16 +183,16 @@ class _Routes:
         answer.set_cookie(COOKIE, self._auth.token, httponly=True, samesite="Strict", path="/")
 
     async def may(self, _: web.Request) -> web.Response:
-        """What the page can ask for, to those who may look at all."""
+        """The available actions."""
         return web.json_response({"may": self._available})
 
-    async def items(self, _: web.Request) -> web.Response:
-        """Everything at once, for those who do not stay."""
+    async def board(self, _: web.Request) -> web.Response:
+        """Everything at once, for clients that do not subscribe."""
         body = msgspec.json.encode({"may": self._available, **await self._updates.full_state()})
         return web.Response(body=body, content_type="application/json")
 
     async def events(self, request: web.Request) -> web.StreamResponse:
-        """Everything, and then what changes, as server-sent events."""
+        """Everything, and then updates, as server-sent events."""
         answer = web.StreamResponse(
             headers={**_HEADERS, "Content-Type": "text/event-stream; charset=utf-8"}
         )
@@ -202,8 +202,8 @@ class _Routes:
             await answer.prepare(request)
             await answer.write(_event("hello", msgspec.json.encode({"may": self._available})))
             try:
-                async for news in subscriber:
-                    await answer.write(_event("news", news))
+                async for update in subscriber:
+                    await answer.write(_event("news", update))
             except ConnectionError:
                 log.debug("a page was closed")
         return answer

@@ -1,4 +1,4 @@
-"""What the agents of one process see, put side by side: each cluster as its own agent sees it."""
+"""The snapshots of all agents in this process, read as one."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
@@ -9,44 +9,47 @@ from hanse.model.snapshot import Index, Snapshot
 
 
 class MultiClusterSnapshot:
-    """Snapshots by the agent whose they are: of one agent, or of all in a local federation.
+    """Snapshots by agent: of one agent, or of all agents of a local federation.
 
-    As a snapshot it is good for one synchronous look: who speaks for whom is found out once.
+    Each cluster is read from its own agent's snapshot first. Like a snapshot, it is valid for one
+    synchronous use.
     """
 
-    def __init__(self, snapshot: Mapping[ClusterId, Snapshot]) -> None:
-        self.seen = dict(snapshot)
+    def __init__(self, snapshots: Mapping[ClusterId, Snapshot]) -> None:
+        self.by_agent = dict(snapshots)
         self._reporters: dict[ClusterId, ClusterId | None] = {}
 
     @property
     def agents(self) -> tuple[ClusterId, ...]:
-        """The clusters whose agents look."""
-        return tuple(self.seen)
+        """The clusters whose agents run here."""
+        return tuple(self.by_agent)
 
     @cached_property
     def clusters(self) -> tuple[ClusterId, ...]:
-        """Every cluster that anybody looks at, those with an agent here first.
+        """Every cluster that an agent connects to, those with an agent here first.
 
-        One that is also reached for another purpose (`gslb/lubeck`) is still one.
+        A second connection for another purpose (`gslb/lubeck`) does not count as a cluster.
         """
-        known = {s.cluster for one in self.seen.values() for s in one.facts(ClusterState)}
+        known = {s.cluster for one in self.by_agent.values() for s in one.facts(ClusterState)}
         plain = {name for name in known if "/" not in name}
         twice = {name for name in known - plain if name.partition("/")[2] in plain}
-        return (*self.seen, *sorted(known - set(self.seen) - twice))
+        return (*self.by_agent, *sorted(known - set(self.by_agent) - twice))
 
     def reporter_for(self, where: ClusterId) -> ClusterId | None:
-        """The agent whose word about a cluster counts: its own, else the first that looks at it."""
-        if where in self.seen:
+        """The agent that reports on a cluster: its own, else the first that is connected to it."""
+        if where in self.by_agent:
             return where
         if where not in self._reporters:
-            looking = (n for n, s in self.seen.items() if s.fact(ClusterState, where) is not None)
-            self._reporters[where] = next(looking, None)
+            connected = (
+                n for n, s in self.by_agent.items() if s.fact(ClusterState, where) is not None
+            )
+            self._reporters[where] = next(connected, None)
         return self._reporters[where]
 
-    def of(self, where: ClusterId) -> Snapshot | None:
-        """The snapshot that tells most of a cluster."""
-        speaker = self.reporter_for(where)
-        return None if speaker is None else self.seen[speaker]
+    def for_cluster(self, where: ClusterId) -> Snapshot | None:
+        """The snapshot of the agent that reports on a cluster."""
+        reporter = self.reporter_for(where)
+        return None if reporter is None else self.by_agent[reporter]
 
     @cached_property
     def members(self) -> tuple[ClusterId, ...]:
@@ -55,32 +58,32 @@ class MultiClusterSnapshot:
         return tuple(where for where in self.clusters if where not in brokers)
 
     def clusters_with_role(self, role: Role) -> tuple[ClusterId, ...]:
-        """The clusters that have a role for anybody."""
-        found = {c: None for one in self.seen.values() for c in one.clusters(role)}
+        """The clusters that have a role for any agent."""
+        found = {c: None for one in self.by_agent.values() for c in one.clusters(role)}
         return tuple(found)
 
     def get(self, where: ClusterId, kind: type[K], name: str, namespace: str = "") -> K | None:
-        """The object of that name, if anybody sees it; the cluster's own agent is asked first."""
-        for seen in self._snapshots_for(where):
-            found = seen.get(where, kind, name, namespace)
+        """The object of that name in the first snapshot that has it."""
+        for snapshot in self._snapshots_for(where):
+            found = snapshot.get(where, kind, name, namespace)
             if found is not None:
                 return found
         return None
 
     def all(self, where: ClusterId, kind: type[K]) -> Iterator[K]:
-        """Every object of a kind that anybody sees in a cluster."""
-        return _unique(seen.all(where, kind) for seen in self._snapshots_for(where))
+        """Every object of a kind in a cluster, from all snapshots."""
+        return _unique(snapshot.all(where, kind) for snapshot in self._snapshots_for(where))
 
     def by(self, where: ClusterId, index: Index[K], value: str) -> Iterator[K]:
         """Every object that an index finds in a cluster."""
-        return _unique(seen.by(where, index, value) for seen in self._snapshots_for(where))
+        return _unique(snapshot.by(where, index, value) for snapshot in self._snapshots_for(where))
 
     def _snapshots_for(self, where: ClusterId) -> Iterator[Snapshot]:
-        """Those who look at a cluster, its own agent first: each watches what its roles need."""
-        speaker = self.reporter_for(where)
-        if speaker is not None:
-            yield self.seen[speaker]
-            yield from (seen for name, seen in self.seen.items() if name != speaker)
+        """The snapshots to read a cluster from, its reporter's first: agents watch different kinds."""
+        reporter = self.reporter_for(where)
+        if reporter is not None:
+            yield self.by_agent[reporter]
+            yield from (snapshot for name, snapshot in self.by_agent.items() if name != reporter)
 
     def everywhere(self, kind: type[K]) -> Iterator[tuple[ClusterId, K]]:
         """Every object of a kind, with its cluster."""
@@ -89,18 +92,18 @@ class MultiClusterSnapshot:
                 yield where, obj
 
     def facts(self, type_: type[F]) -> Iterator[tuple[ClusterId, F]]:
-        """Every fact of a type, with the agent that holds it for true."""
-        for agent, seen in self.seen.items():
-            for fact in seen.facts(type_):
+        """Every fact of a type, with the agent that has it."""
+        for agent, snapshot in self.by_agent.items():
+            for fact in snapshot.facts(type_):
                 yield agent, fact
 
 
 def _unique(found: Iterable[Iterator[K]]) -> Iterator[K]:
-    """Each object once, as it was found first."""
-    told: set[tuple[str, str]] = set()
+    """Each object once, from the first snapshot that has it."""
+    known: set[tuple[str, str]] = set()
     for several in found:
         for obj in several:
             name = (obj.metadata.namespace, obj.metadata.name)
-            if name not in told:
-                told.add(name)
+            if name not in known:
+                known.add(name)
                 yield obj

@@ -1,4 +1,4 @@
-"""What changes while somebody looks: computed once and told to all, and not while nobody does."""
+"""Updates for open pages: computed once for all, and not while none is open."""
 
 import asyncio
 from collections import deque
@@ -17,19 +17,19 @@ from hanse.web.dashboard.items import ItemCache, ItemChanges
 from hanse.web.dashboard.timeline import Timeline, TimelineEntry
 
 UPDATE_INTERVAL = 0.2
-"""Seconds between two tellings; what changes in between is told once."""
+"""Seconds between two updates; what changes in between is sent once."""
 KEEPALIVE_INTERVAL = 15.0
-"""Seconds of silence after which a page is told that we are still there."""
+"""Seconds without updates after which an empty one is sent."""
 MAX_SUBSCRIBERS = 32
 MAX_PENDING = 256
-"""Tellings that a slow page may be behind before it has to begin anew."""
+"""Updates that a slow page may be behind before it is disconnected."""
 
 LocalStateSource = Callable[[], Any]
-"""What is told of the place where this runs: the processes and cuts of a local federation."""
+"""The state of a local federation: its processes, and the connections that are cut."""
 
 
 class LiveUpdates:
-    """The board and the timeline of one process, and everybody who looks at them."""
+    """The items and the timeline of one process, and the subscribed pages."""
 
     def __init__(
         self,
@@ -47,21 +47,21 @@ class LiveUpdates:
         self._reporters: dict[ClusterId, ClusterId | None] = {}
 
     def on_change(self, agent: ClusterId, change: Change) -> None:
-        """Take in that something changed before an agent's eyes."""
+        """Take in a change that an agent observed."""
         if self._subscribers:
             self._items.on_change(change)
         if isinstance(change, FactChange):
             if isinstance(change.fact, ClusterState):
                 self._reporters.clear()
         elif not isinstance(change.object, Event) and self._reporter(change.where) != agent:
-            return  # an Event is heard of from its writer alone
-        happened = self._timeline.on_change(agent, change, datetime.now(UTC))
+            return  # another agent reports on that cluster; Events come from their writer
+        entries = self._timeline.on_change(agent, change, datetime.now(UTC))
         if self._subscribers:
-            self._new_entries += happened
+            self._new_entries += entries
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Tell those who look until the block ends."""
+        """Send updates until the block ends."""
         async with asyncio.TaskGroup() as group:
             task = group.create_task(self._run(), name="dashboard")
             try:
@@ -69,18 +69,18 @@ class LiveUpdates:
             finally:
                 task.cancel()
                 for subscriber in self._subscribers:
-                    subscriber.end()
+                    subscriber.close()
 
     @contextmanager
     def subscribed(self) -> Iterator["Subscriber | None"]:
-        """One more who looks, from everything as it is now; None where there are too many."""
+        """Subscribe a page, which first gets everything; None where there are too many."""
         if len(self._subscribers) >= MAX_SUBSCRIBERS:
             yield None
             return
         subscriber = Subscriber()
         self._subscribers.append(subscriber)
-        subscriber.tell(
-            self._encode_update(self._items.whole(), tuple(self._timeline.kept), first=True)
+        subscriber.send(
+            self._encode_update(self._items.all_items(), tuple(self._timeline.kept), first=True)
         )
         self._has_subscribers.set()
         try:
@@ -92,21 +92,21 @@ class LiveUpdates:
                 self._items.invalidate()
 
     async def full_state(self) -> dict[str, Any]:
-        """All that is shown, computed now."""
+        """All items, the timeline and the local state, computed now."""
         while self._items.stale:
             self._publish()
             await asyncio.sleep(0)
-        whole = self._items.whole()
+        items = self._items.all_items()
         if not self._subscribers:
             self._items.invalidate()
         return {
-            "sections": whole.put,
+            "sections": items.put,
             "timeline": tuple(self._timeline.kept),
             "around": None if self._local_state is None else self._local_state(),
         }
 
     def _reporter(self, where: ClusterId) -> ClusterId | None:
-        """Who is heard about a cluster; nobody where it is shown under another name."""
+        """The agent that reports on a cluster; None where it is shown under another name."""
         if where not in self._reporters:
             snapshot = self._items.snapshot
             shown = where in snapshot.clusters
@@ -120,17 +120,17 @@ class LiveUpdates:
             await asyncio.sleep(0.0 if self._items.stale else UPDATE_INTERVAL)
 
     def _publish(self) -> None:
-        """Look again at what changed, and tell everybody who looks: it is news but once."""
-        news = self._items.news() if self._items.stale else ItemChanges({}, {})
-        happened, self._new_entries = tuple(self._new_entries), []
-        moved = self._local_state_changed()
-        if news or happened or moved:
-            told = self._encode_update(news, happened)
+        """Render what changed, and send it to all subscribers."""
+        changes = self._items.refresh() if self._items.stale else ItemChanges({}, {})
+        entries, self._new_entries = tuple(self._new_entries), []
+        local_state_changed = self._local_state_changed()
+        if changes or entries or local_state_changed:
+            update = self._encode_update(changes, entries)
             for subscriber in self._subscribers:
-                subscriber.tell(told)
+                subscriber.send(update)
 
     def _local_state_changed(self) -> bool:
-        """Whether the surroundings are not what they were."""
+        """Whether the local state differs from the one last sent."""
         if self._local_state is None:
             return False
         before, self._last_local_state = (
@@ -140,42 +140,42 @@ class LiveUpdates:
         return before != self._last_local_state
 
     def _encode_update(
-        self, news: ItemChanges, happened: tuple[TimelineEntry, ...], *, first: bool = False
+        self, changes: ItemChanges, entries: tuple[TimelineEntry, ...], *, first: bool = False
     ) -> bytes:
-        told: dict[str, Any] = {"put": news.put, "gone": news.gone, "timeline": happened}
+        update: dict[str, Any] = {"put": changes.put, "gone": changes.gone, "timeline": entries}
         if self._local_state is not None:
-            told["around"] = self._local_state()
+            update["around"] = self._local_state()
         if first:
-            told["first"] = True
-        return msgspec.json.encode(told)
+            update["first"] = True
+        return msgspec.json.encode(update)
 
 
 class Subscriber:
-    """One page that is open: what it has not been told yet, in order."""
+    """An open page, with the updates that it has not received yet."""
 
     def __init__(self) -> None:
         self._pending: deque[bytes] = deque()
         self._more = asyncio.Event()
-        self._ended = False
+        self._closed = False
 
-    def tell(self, news: bytes) -> None:
-        """Keep something for the page; one that does not listen is let go, to begin anew."""
+    def send(self, update: bytes) -> None:
+        """Queue an update; a page that is too far behind is disconnected, to subscribe again."""
         if len(self._pending) >= MAX_PENDING:
-            self.end()
-        self._pending.append(news)
+            self.close()
+        self._pending.append(update)
         self._more.set()
 
-    def end(self) -> None:
-        """Tell nothing more."""
-        self._ended = True
+    def close(self) -> None:
+        """Send nothing more."""
+        self._closed = True
         self._more.set()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        while not self._ended:
-            while self._pending and not self._ended:
+        while not self._closed:
+            while self._pending and not self._closed:
                 yield self._pending.popleft()
             self._more.clear()
-            if self._pending or self._ended:
+            if self._pending or self._closed:
                 continue
             try:
                 async with asyncio.timeout(KEEPALIVE_INTERVAL):

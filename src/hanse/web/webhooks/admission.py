@@ -1,4 +1,4 @@
-"""AdmissionReview bytes to a review, and a verdict back to bytes. Pure."""
+"""Decodes AdmissionReview requests and encodes the responses; pure."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ class _Envelope(Struct, frozen=True, rename="camel"):
 
 
 class AdmissionRequest(Struct, frozen=True):
-    """A review, and the uid by which it is answered."""
+    """A review, and the uid that the response repeats."""
 
     uid: str
     review: AdmissionRequest
@@ -80,15 +80,15 @@ def parse_request(body: bytes) -> AdmissionRequest:
     return AdmissionRequest(request.uid, review)
 
 
-def answer(question: AdmissionRequest, verdict: Allow | Deny) -> bytes:
-    """The AdmissionReview that carries a verdict back."""
-    response: Wire = {"uid": question.uid}
+def encode_response(request: AdmissionRequest, verdict: Allow | Deny) -> bytes:
+    """The AdmissionReview with a verdict."""
+    response: Wire = {"uid": request.uid}
     match verdict:
         case Allow(change, warnings):
             response["allowed"] = True
             if warnings:
                 response["warnings"] = list(warnings)
-            if operations := list(json_patch(question.review.object, change)):
+            if operations := list(json_patch(request.review.object, change)):
                 response["patchType"] = "JSONPatch"
                 response["patch"] = msgspec.json.encode(operations)
         case Deny(message, code):

@@ -1,4 +1,4 @@
-"""Makes the certificates that webhooks are known by."""
+"""Issues the certificates of webhooks."""
 
 import asyncio
 from datetime import timedelta
@@ -7,7 +7,7 @@ from hanse.kube.clock import Clock
 from hanse.model.objects import Wire
 
 RENEWED_AT = 2 / 3
-"""The part of a certificate's life after which another one is made."""
+"""The part of a certificate's lifetime after which a new one is issued."""
 
 
 class Certificates:

@@ -1,4 +1,4 @@
-"""The HTTPS server that API servers ask; what no store knows is asked for once, within a second."""
+"""The HTTPS server of admission webhooks; a verdict may need one live lookup within a second."""
 
 import asyncio
 import logging
@@ -7,13 +7,16 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from aiohttp import web
 
-from hanse.model.admission import AdmissionHook, AdmissionRequest, Allow, Deny, NeedsAnswer
+from hanse.model.admission import AdmissionHook, Allow, Ask, Deny, Review
+from hanse.model.kinds.core import Secret
 from hanse.model.plan import Call, Read
-from hanse.model.snapshot import Snapshot
-from hanse.web.webhooks.admission import InvalidReview, answer, parse_request
+from hanse.model.snapshot import Change, ObjectChange, Snapshot
+from hanse.web.webhooks.admission import InvalidReview, encode_response, parse_request
 
 log = logging.getLogger(__name__)
 
@@ -22,23 +25,23 @@ LARGEST_BODY = 8 * 1024 * 1024
 """An AdmissionReview holds an object twice, and an object may have 3 MiB."""
 
 LiveLookup = Callable[[Read | Call], Awaitable[Snapshot]]
-"""Finds something out and gives the snapshot that knows it."""
+"""Reads or calls something, and returns a snapshot that includes the result."""
 
 
 async def decide(
     hook: AdmissionHook, review: AdmissionRequest, snapshot: Callable[[], Snapshot], ask: LiveLookup
 ) -> Allow | Deny:
-    """One verdict; what the store does not know is asked for, never taken as absent."""
+    """One verdict; what the stores do not have is looked up, never taken as absent."""
     verdict = hook.review(review, snapshot())
     if not isinstance(verdict, NeedsAnswer):
         return verdict
     try:
         async with asyncio.timeout(LOOKUP_TIMEOUT.total_seconds()):
-            seen = await ask(verdict.question)
+            fresh = await ask(verdict.question)
     except TimeoutError:
         return Deny("Hanse could not find out in time; try again", 503)
-    second = hook.review(review, seen)
-    if isinstance(second, NeedsAnswer):
+    second = hook.review(review, fresh)
+    if isinstance(second, Ask):
         return Deny(f"Hanse could not find out about {second.question.id}; try again", 503)
     return second
 
@@ -51,10 +54,10 @@ async def serving(
     listener: socket.socket,
     tls: ssl.SSLContext,
 ) -> AsyncIterator[None]:
-    """Answer `POST /<hook>` on a socket until the block ends."""
+    """Serve `POST /<hook>` on a socket until the block ends."""
     app = web.Application(client_max_size=LARGEST_BODY)
     for hook in hooks:
-        app.router.add_post(f"/{hook.name}", _answering(hook, snapshot, ask))
+        app.router.add_post(f"/{hook.name}", _handler(hook, snapshot, ask))
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:
@@ -64,27 +67,80 @@ async def serving(
         await runner.cleanup()
 
 
-async def review_response(
+async def respond(
     hook: AdmissionHook, body: bytes, snapshot: Callable[[], Snapshot], ask: LiveLookup
 ) -> bytes:
-    """The answer to an AdmissionReview, whatever happens; raises `InvalidReview`."""
-    question = parse_request(body)
+    """The response to an AdmissionReview, also after a failure; raises `InvalidReview`."""
+    request = parse_request(body)
     try:
-        verdict = await decide(hook, question.review, snapshot, ask)
+        verdict = await decide(hook, request.review, snapshot, ask)
     except Exception:
         log.exception("webhook failed", extra={"hook": hook.name})
         verdict = Deny(f"Hanse failed to decide ({hook.name}); its log says why", 500)
-    return answer(question, verdict)
+    return encode_response(request, verdict)
 
 
-def _answering(
+def _handler(
     hook: AdmissionHook, snapshot: Callable[[], Snapshot], ask: LiveLookup
 ) -> Callable[[web.Request], Awaitable[web.Response]]:
-    async def respond(request: web.Request) -> web.Response:
+    async def handle(request: web.Request) -> web.Response:
         try:
-            body = await review_response(hook, await request.read(), snapshot, ask)
+            body = await respond(hook, await request.read(), snapshot, ask)
         except InvalidReview as error:
             return web.Response(status=400, text=f"{error}\n")
         return web.Response(body=body, content_type="application/json")
 
-    return respond
+    return handle
+
+
+class WebhookServer:
+    """An agent's webhooks over HTTPS, with the certificate of a Secret, reloaded when it changes."""
+
+    def __init__(
+        self,
+        hooks: Sequence[AdmissionHook],
+        snapshot: Callable[[], Snapshot],
+        ask: LiveLookup,
+        *,
+        namespace: str,
+        secret: str,
+    ) -> None:
+        self._hooks = {hook.name: hook for hook in hooks}
+        self._snapshot = snapshot
+        self._ask = ask
+        self._secret = (namespace, secret)
+        self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
+
+    def on_change(self, change: Change) -> None:
+        """Load a changed certificate; it is used from the next connection on."""
+        match change:
+            case ObjectChange(where, _, Secret() as secret):
+                meta = secret.metadata
+                here = where == self._snapshot().local
+                if here and (meta.namespace, meta.name) == self._secret:
+                    self._load_certificate(secret)
+            case _:
+                return
+
+    async def answer(self, hook: str, body: bytes) -> bytes:
+        """The response to one AdmissionReview, for API servers in this process."""
+        return await respond(self._hooks[hook], body, self._snapshot, self._ask)
+
+    @asynccontextmanager
+    async def running(self, listener: socket.socket) -> AsyncIterator[None]:
+        """Serve on a socket until the block ends."""
+        hooks = tuple(self._hooks.values())
+        async with serving(hooks, self._snapshot, self._ask, listener, self._tls):
+            yield
+
+    def _load_certificate(self, secret: Secret) -> None:
+        certificate, key = secret.data.get("tls.crt", b""), secret.data.get("tls.key", b"")
+        # The ssl module reads certificates from files only; the folder is readable by us alone.
+        with TemporaryDirectory(prefix="hanse-tls-") as folder:
+            pem = Path(folder, "pem")
+            pem.write_bytes(certificate + key)
+            try:
+                self._tls.load_cert_chain(pem)
+            except (ssl.SSLError, OSError, ValueError) as error:
+                log.warning("webhook certificate not usable", extra={"error": type(error).__name__})
