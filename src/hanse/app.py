@@ -73,7 +73,7 @@ from hanse.runtime.readiness import serving
 from hanse.runtime.reconciler import Reconciler
 from hanse.runtime.replica_slots import ReplicaSlots
 from hanse.web.webhooks.certificates import Certificates
-from hanse.web.webhooks.webhook_server import WebhookServer
+from hanse.web.webhooks.server import WebhookServer
 
 if TYPE_CHECKING:  # few agents serve or publish names: the others do not import DNS
     from hanse.dns.compiler import Compiler

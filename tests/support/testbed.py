@@ -11,7 +11,7 @@ from hanse.kube.clock import Clock
 from hanse.kube.lease import LeaseTimings
 from hanse.kube.transport import Transport
 from hanse.model.objects import ClusterId
-from hanse.web.webhooks.webhook_server import WebhookServer
+from hanse.web.webhooks.server import WebhookServer
 from tests.support.service_accounts import Account
 
 

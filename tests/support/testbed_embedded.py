@@ -13,7 +13,7 @@ from hanse.kube.transport import Transport
 from hanse.local.in_process import InProcess, Listener, UrlTransport
 from hanse.local.real.fleet import NAMES
 from hanse.model.objects import ClusterId
-from hanse.web.webhooks.webhook_server import WebhookServer
+from hanse.web.webhooks.server import WebhookServer
 from tests.support.service_accounts import Account
 from tests.support.testbed import WebhookEndpoint
 from tinykube.apiserver import ApiServer

@@ -17,7 +17,7 @@ from hanse.kube.transport import Request, Transport
 from hanse.local.real.fleet import RealFleet
 from hanse.local.real.programs import API_SERVER
 from hanse.model.objects import ClusterId
-from hanse.web.webhooks.webhook_server import WebhookServer
+from hanse.web.webhooks.server import WebhookServer
 from tests.support.service_accounts import Account, grant
 from tests.support.testbed import WebhookEndpoint
 
