@@ -165,7 +165,7 @@ async def test_a_cluster_that_fails_or_is_late_hides_no_other(here: Path) -> Non
             await asyncio.sleep(60)
         return "read"
 
-    a, b, c = await read_clusters(clusters, read, timeout=timedelta(milliseconds=10))
+    a, b, c = await read_clusters(clusters, read, limit=timedelta(milliseconds=10))
 
     assert isinstance(a, ReadFailure)
     assert isinstance(b, ReadFailure)

@@ -66,14 +66,14 @@ async def read_clusters(
     clusters: Iterable[ClusterAccess],
     read: Callable[[ClusterAccess, Client], Awaitable[T]],
     *,
-    timeout: timedelta | None = READ_TIMEOUT,
+    limit: timedelta | None = READ_TIMEOUT,
 ) -> list[T | ReadFailure]:
     """Read every cluster, eight at a time; the results are in the order of the clusters."""
     turns = asyncio.Semaphore(MAX_CONCURRENT_READS)
 
     async def read_in_turn(cluster: ClusterAccess) -> T | ReadFailure:
         async with turns:
-            return await read_cluster(cluster, read, timeout=timeout)
+            return await read_cluster(cluster, read, limit=limit)
 
     return list(await asyncio.gather(*(read_in_turn(cluster) for cluster in clusters)))
 
@@ -82,10 +82,10 @@ async def read_cluster(
     cluster: ClusterAccess,
     read: Callable[[ClusterAccess, Client], Awaitable[T]],
     *,
-    timeout: timedelta | None = READ_TIMEOUT,
+    limit: timedelta | None = READ_TIMEOUT,
 ) -> T | ReadFailure:
     """Read one cluster within a time limit."""
-    seconds = timeout.total_seconds() if timeout is not None else None
+    seconds = limit.total_seconds() if limit is not None else None
     try:
         async with open_client(cluster.credentials) as client, asyncio.timeout(seconds):
             return await read(cluster, client)
@@ -105,7 +105,7 @@ async def open_client(access: Credentials) -> AsyncIterator[Client]:
 
 @asynccontextmanager
 async def connect(cluster: ClusterAccess) -> AsyncIterator[Client]:
-    """A client for one cluster; `KubeError`s in the block become `InputError` or `CommandFailed`."""
+    """A client for one cluster; a `KubeError` in the block becomes the error that users see."""
     client = _NamedClient(cluster)
     try:
         yield client

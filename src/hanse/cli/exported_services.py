@@ -23,7 +23,7 @@ K = TypeVar("K", bound=Object)
 
 async def read_exported_services(clusters: Iterable[ClusterAccess]) -> list[ServiceView]:
     """Read every cluster; those that fail are left out, as the inventory reports them."""
-    results = await read_clusters(clusters, _read_cluster, timeout=None)
+    results = await read_clusters(clusters, _read_cluster, limit=None)
     return service_views([one for one in results if not isinstance(one, ReadFailure)])
 
 

@@ -74,7 +74,7 @@ class FederatedView(Struct, frozen=True):
 
 async def read_federated_services(clusters: Iterable[ClusterAccess]) -> FederatedView:
     """Read every cluster; those that fail are left out, as the inventory reports them."""
-    results = await read_clusters(clusters, _read_objects, timeout=None)
+    results = await read_clusters(clusters, _read_objects, limit=None)
     return build_view(one for one in results if not isinstance(one, ReadFailure))
 
 

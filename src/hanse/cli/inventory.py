@@ -149,7 +149,7 @@ async def read_inventories(
     async def read(cluster: ClusterAccess, client: Client) -> ClusterInventory:
         return await _read_inventory(cluster, client, checked)
 
-    results = await read_clusters(clusters, read, timeout=None)
+    results = await read_clusters(clusters, read, limit=None)
     return [_unread(one) if isinstance(one, ReadFailure) else one for one in results]
 
 

@@ -50,7 +50,7 @@ class DashboardSettings(Struct, frozen=True):
 
     @asynccontextmanager
     async def serving(self, agent: app.Agent) -> AsyncIterator[None]:
-        """Serve the dashboard until the block ends; dry runs with the agent's rights are not offered."""
+        """Serve the dashboard until the block ends; dry runs with its rights are not offered."""
         from hanse.cli.dashboard.backend import DashboardBackend
         from hanse.web.dashboard.auth import Authenticator
         from hanse.web.dashboard.server import PageActions, serving

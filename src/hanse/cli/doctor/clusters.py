@@ -136,8 +136,8 @@ def _version(cluster: ClusterInventory, context: CheckContext) -> Iterator[Findi
         yield Finding(
             cluster.name,
             f"Kubernetes {cluster.version or 'of unknown version'} is not one of {span}",
-            f"see what can be done: kubectl --context {cluster.name} version; `kubeadm upgrade plan`, "
-            "or your provider's upgrade",
+            f"see what can be done: kubectl --context {cluster.name} version; "
+            "`kubeadm upgrade plan`, or your provider's upgrade",
         )
 
 

@@ -71,7 +71,7 @@ class ClusterLists(Struct, frozen=True):
 
 async def read_lists(clusters: Iterable[ClusterAccess]) -> list[ClusterLists]:
     """Read every cluster; those that fail are left out, as the inventory reports them."""
-    results = await read_clusters(clusters, _read_lists, timeout=None)
+    results = await read_clusters(clusters, _read_lists, limit=None)
     return [one for one in results if not isinstance(one, ReadFailure)]
 
 

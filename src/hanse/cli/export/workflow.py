@@ -58,9 +58,10 @@ class ExportResult(Struct, frozen=True):
         lines = [self._headline]
         if service.type:
             ready = ", ".join(f"{c} {count}" for c, count in service.endpoints.items())
+            ports = ", ".join(format_port(p) for p in service.ports)
             lines += [
                 f"  type       {service.type}",
-                f"  ports      {', '.join(format_port(p) for p in service.ports) or 'none in common'}",
+                f"  ports      {ports or 'none in common'}",
                 f"  endpoints  {ready or 'none'} ready",
                 f"  name       {service.name}.{service.namespace}.svc.{ZONE}",
             ]
@@ -188,14 +189,14 @@ class _ExportWait:
         self._fresh = fresh
         self._began = asyncio.get_running_loop().time()
 
-    async def wait(self, timeout: timedelta) -> ExportResult:
+    async def wait(self, limit: timedelta) -> ExportResult:
         """The final state of the export, or the last one before the time-out."""
         result, final = await self._poll()
         if final:
             return result
-        text = f"waiting up to {timeout.total_seconds():.0f} s for the agent of {self._where}"
+        text = f"waiting up to {limit.total_seconds():.0f} s for the agent of {self._where}"
         with _progress(text):
-            while not final and not self._has_waited(timeout):
+            while not final and not self._has_waited(limit):
                 await asyncio.sleep(_POLL_INTERVAL.total_seconds())
                 result, final = await self._poll()
         return result

@@ -51,9 +51,9 @@ async def init_broker(
         for one in known:
             if profile is not None and one.spec.profile != profile:
                 raise InputError(
-                    f"ClusterSet {one.name} on {cluster.name} follows {one.spec.profile}; to change "
-                    f"the rules of the fleet: kubectl --context {cluster.name} patch clusterset "
-                    f'{one.name} --type merge -p \'{{"spec":{{"profile":"{profile}"}}}}\''
+                    f"ClusterSet {one.name} on {cluster.name} follows {one.spec.profile}; to "
+                    f"change the rules of the fleet: kubectl --context {cluster.name} patch "
+                    f'clusterset {one.name} --type merge -p \'{{"spec":{{"profile":"{profile}"}}}}\''
                 )
         rules = () if known else (manifests.cluster_set(profile or "lighthouse"),)
         done = await apply_definitions(client, definitions(), dry_run=dry_run)
@@ -123,7 +123,8 @@ async def _is_new(broker: Client, request: BrokerJoin, uid: str) -> bool:
         await broker.read(Namespace, request.namespace)
     except NotFound:
         raise InputError(
-            f"{name} has no namespace {request.namespace}; run `hanse broker init --context {name}` first"
+            f"{name} has no namespace {request.namespace}; "
+            f"run `hanse broker init --context {name}` first"
         ) from None
     if not await _cluster_sets(broker):
         raise InputError(
@@ -136,9 +137,9 @@ async def _is_new(broker: Client, request: BrokerJoin, uid: str) -> bool:
     holder = lease.metadata.annotations.get(CLUSTER_UID, uid)
     if holder != uid:
         raise InputError(
-            f"cluster id {request.cluster!r} is that of another cluster (kube-system uid {holder}); "
-            f"choose another --cluster-id, or if that cluster is gone: kubectl --context {name} "
-            f"-n {request.namespace} delete lease {request.cluster}"
+            f"cluster id {request.cluster!r} is that of another cluster "
+            f"(kube-system uid {holder}); choose another --cluster-id, or if that cluster is gone: "
+            f"kubectl --context {name} -n {request.namespace} delete lease {request.cluster}"
         )
     return False
 

@@ -159,7 +159,7 @@ async def _check(member: Participant, others: Sequence[Participant], request: Me
     check_cluster_id(claims, member.name, request.cluster)
     if claims.get(CLUSTER_SET, request.federation) != request.federation:
         raise InputError(
-            f"{member.name} claimed_set to {claims[CLUSTER_SET]!r} (ClusterClaim {CLUSTER_SET}); "
+            f"{member.name} belongs to {claims[CLUSTER_SET]!r} (ClusterClaim {CLUSTER_SET}); "
             f"let it leave that first: hanse leave --federation {claims[CLUSTER_SET]}"
         )
     if not others and not request.supervises:
@@ -184,7 +184,7 @@ async def _check_leaving(member: Participant, request: Membership) -> None:
         return
     if claimed_set:
         raise InputError(
-            f"there is no Federation {request.federation!r} in {member.name}, which claimed_set to "
+            f"there is no Federation {request.federation!r} in {member.name}, which belongs to "
             f"{claimed_set!r} (ClusterClaim {CLUSTER_SET}); use --federation {claimed_set}"
         )
     if await read_existing(member.client, _federation(request, {})) is None:
@@ -345,7 +345,7 @@ async def _wait_until_released(member: Participant, request: Membership) -> None
         if now() - began > RELEASE_TIMEOUT.total_seconds():
             leader = cluster_of(sighting.lease.spec.holder_identity)
             raise CommandFailed(
-                f"{leader} still leads {request.cluster} after {int(RELEASE_TIMEOUT.total_seconds())} s; "
+                f"{leader} still leads {request.cluster} after {RELEASE_TIMEOUT.seconds} s; "
                 "name every supervisor with --supervisor, or see `hanse doctor`"
             )
         await asyncio.sleep(_POLL_INTERVAL.total_seconds())

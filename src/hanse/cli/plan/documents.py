@@ -1,4 +1,4 @@
-"""Objects in files, as people write them for kubectl: YAML or JSON, several to a file."""
+"""Objects in YAML or JSON files, as for `kubectl apply`."""
 
 import sys
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ class Document(Struct, frozen=True):
 
 
 class _Loader(yaml.SafeLoader):
-    """Leaves dates as the texts that they are in Kubernetes."""
+    """Loads dates as strings, as Kubernetes does."""
 
     yaml_implicit_resolvers = {
         first: [(tag, pattern) for tag, pattern in rules if not tag.endswith(":timestamp")]
@@ -39,7 +39,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def read_documents(file: str) -> list[Document]:
-    """The objects in a file, or in what is piped in; raises `InputError` that names file and line."""
+    """The objects in a file or in stdin; raises an `InputError` that names file and line."""
     if file == STDIN:
         return parse_documents(sys.stdin.read(), "stdin")
     try:
@@ -53,7 +53,7 @@ def read_documents(file: str) -> list[Document]:
 
 
 def parse_documents(text: str, origin: str) -> list[Document]:
-    """The objects in a text; empty documents are passed over, Lists are opened."""
+    """The objects in a text; empty documents are skipped, Lists are expanded."""
     try:
         found = [one for at, value in _parsed(text, origin) for one in _objects(value, at)]
     except yaml.YAMLError as error:

@@ -120,14 +120,16 @@ def kubectl_commands(found: Installation, context: str) -> Iterator[str]:
     for one in found.held:
         place = f" -n {one.namespace}" if one.namespace else ""
         change = '{"metadata":{"finalizers":null}}'
-        yield f"{prefix}{place} patch {_resource_name(one.kind)} {one.name} --type merge -p '{change}'"
+        patch = f"patch {_resource_name(one.kind)} {one.name} --type merge"
+        yield f"{prefix}{place} {patch} -p '{change}'"
     for _, several in found.steps():
         places: dict[tuple[str, Kind], list[str]] = {}
         for one in several:
             places.setdefault((one.namespace, one.kind), []).append(one.name)
         for (namespace, kind), names in places.items():
             place = f" -n {namespace}" if namespace else ""
-            yield f"{prefix}{place} delete {_resource_name(kind)} {' '.join(names)} --ignore-not-found"
+            deletion = f"delete {_resource_name(kind)} {' '.join(names)}"
+            yield f"{prefix}{place} {deletion} --ignore-not-found"
 
 
 def _has_our_finalizer(one: OwnedObject) -> bool:

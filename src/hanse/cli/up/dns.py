@@ -62,7 +62,7 @@ class LocalDns:
 
     @asynccontextmanager
     async def feeding_from(self, agent: app.Agent) -> AsyncIterator[None]:
-        """Let an agent feed the views of its cluster; the first agent feeds the clusterless one, too."""
+        """Let an agent feed its cluster's views; the first agent also feeds the clusterless one."""
         assert self._server is not None, "views are fed while the server runs"
         async with AsyncExitStack() as stack:
             for view in self._views_of(agent.settings.cluster):

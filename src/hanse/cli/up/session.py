@@ -73,7 +73,7 @@ class UpSession:
         """The process group of a script that runs in a session of its own."""
 
     async def run(self) -> int:
-        """Start the federation, stay or run the script, stop everything; returns the exit status."""
+        """Run until a signal or the end of the script; returns the exit status."""
         task = asyncio.create_task(self._run(), name="federation")
         with self._handling_signals(task):
             await asyncio.wait({task})
@@ -114,7 +114,7 @@ class UpSession:
             return 0
 
     async def _run_script(self, script: str, dns: str, page: LocalDashboard) -> int:
-        """Run it in the terminal, or else in a session of its own, so that all of it can be stopped."""
+        """Run it in the terminal, or else in its own session, so that all of it can be stopped."""
         own_session = not sys.stdin.isatty()
         environment = {
             **os.environ,

@@ -24,7 +24,7 @@ class Authenticator:
         return self._token
 
     def issue_code(self) -> str:
-        """A new code, valid once and for some minutes; the oldest is dropped when there are too many."""
+        """A new code, valid once and for ten minutes; there are at most `MAX_CODES`."""
         while len(self._codes) >= MAX_CODES:
             del self._codes[next(iter(self._codes))]
         code = secrets.token_urlsafe(16)

@@ -79,7 +79,7 @@ class MultiClusterSnapshot:
         return _unique(snapshot.by(where, index, value) for snapshot in self._snapshots_for(where))
 
     def _snapshots_for(self, where: ClusterId) -> Iterator[Snapshot]:
-        """The snapshots to read a cluster from, its reporter's first: agents watch different kinds."""
+        """The snapshots that may have a cluster's objects, its reporter's first."""
         reporter = self.reporter_for(where)
         if reporter is not None:
             yield self.by_agent[reporter]

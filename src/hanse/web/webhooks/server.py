@@ -94,7 +94,7 @@ def _handler(
 
 
 class WebhookServer:
-    """An agent's webhooks over HTTPS, with the certificate of a Secret, reloaded when it changes."""
+    """An agent's webhooks over HTTPS, with the current certificate of a Secret."""
 
     def __init__(
         self,
