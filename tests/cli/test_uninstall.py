@@ -113,7 +113,7 @@ async def test_whoever_could_write_it_again_goes_first() -> None:
 async def test_what_takes_its_time_to_go_is_named_while_it_is_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(removal, "_SILENCE", timedelta(0))
+    monkeypatch.setattr(removal, "_QUIET_WAIT", timedelta(0))
     client = await installed()
     slow = {"metadata": {"finalizers": ["example.com/slow"]}}
     await client.patch(ConfigMap, "ours", "shop", slow)

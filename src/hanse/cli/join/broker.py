@@ -53,7 +53,8 @@ async def init_broker(
                 raise InputError(
                     f"ClusterSet {one.name} on {cluster.name} follows {one.spec.profile}; to "
                     f"change the rules of the fleet: kubectl --context {cluster.name} patch "
-                    f'clusterset {one.name} --type merge -p \'{{"spec":{{"profile":"{profile}"}}}}\''
+                    f"clusterset {one.name} --type merge "
+                    f'-p \'{{"spec":{{"profile":"{profile}"}}}}\''
                 )
         rules = () if known else (manifests.cluster_set(profile or "lighthouse"),)
         done = await apply_definitions(client, definitions(), dry_run=dry_run)
