@@ -21,7 +21,7 @@ from hanse.cli.clusters import (
 from hanse.cli.root import hanse
 from hanse.cli.settings import Settings
 from hanse.kube.client import Client
-from hanse.kube.client_config import ClientConfig, Endpoint
+from hanse.kube.client_config import ClientConfig, ServerEndpoint
 from hanse.kube.errors import BadCredentials, Unreachable
 from hanse.local.kubeconfig import Context, write_kubeconfig
 

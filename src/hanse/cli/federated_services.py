@@ -16,7 +16,7 @@ from hanse.features.machines.names import VM_SERVICE
 from hanse.features.machines.status import NAME_FREE_CONDITION as TAKEN_FROM_MACHINES
 from hanse.features.machines.status import SERVED_CONDITION
 from hanse.kube.client import Client
-from hanse.model.conditions import find
+from hanse.model.conditions import find_condition
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, EndpointSlice
 from hanse.model.kinds.federation import NativeService, VirtualMachine
@@ -169,7 +169,7 @@ def _failed_conditions(cluster: FederatedObjects) -> Iterator[FailedCondition]:
     objects = [*cluster.services, *cluster.native, *cluster.machines]
     for obj in objects:
         for type_ in _REPORTED_CONDITIONS:
-            condition = find(obj.status.conditions, type_)
+            condition = find_condition(obj.status.conditions, type_)
             if condition is not None and condition.status == "False":
                 name = f"{type(obj).kind.name} {obj.metadata.namespace}/{obj.metadata.name}"
                 yield FailedCondition(cluster.cluster, name, condition.reason, condition.message)

@@ -17,15 +17,15 @@ from hanse.kube.client import Client
 from hanse.kube.client_config import Identity
 from hanse.kube.discovery import refresh
 from hanse.kube.errors import ApiError, BadCredentials, NotFound, Unreachable
-from hanse.kube.requests import path_of
+from hanse.kube.requests import resource_path
 from hanse.kube.transport import Request, Response
-from hanse.model.kinds.federation import ClusterClaim, Federation, spelled
+from hanse.model.kinds.federation import ClusterClaim, Federation, spelled_value
 from hanse.model.kinds.hanse import ClusterSet
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
 from hanse.model.objects import Wire
 from hanse.model.ownership import OWNER
-from hanse.model.tokens import claims_of
+from hanse.model.tokens import parse_claims
 
 REQUEST_TIMEOUT = timedelta(seconds=5)
 
@@ -33,11 +33,11 @@ _PATHS = (
     "/api/v1/nodes",
     f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM_NAMESPACE}/leases/{AGENT}",
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-    path_of(ClusterSet.kind),
-    path_of(ServiceExport.kind),
-    path_of(ServiceImport.kind),
-    path_of(Federation.kind),
-    path_of(ClusterClaim.kind),
+    resource_path(ClusterSet.kind),
+    resource_path(ServiceExport.kind),
+    resource_path(ServiceImport.kind),
+    resource_path(Federation.kind),
+    resource_path(ClusterClaim.kind),
 )
 
 
@@ -365,7 +365,7 @@ def parse_membership(
     }
     return MembershipState(
         name=oldest["metadata"]["name"],
-        supervises=spelled(values, SUPERVISOR_MARK) not in (None, "false"),
+        supervises=spelled_value(values, SUPERVISOR_MARK) not in (None, "false"),
         leaders=tuple(status.get("leaders") or ()),
         members=tuple(
             MemberState(m["clusterID"], bool(m.get("reachable")), m.get("leader", ""), m["since"])

@@ -10,7 +10,13 @@ from hanse.cli.clusters import open_client
 from hanse.features.services.manifests import BROKER_SECRET, KUBECONFIG
 from hanse.kube.client_config import Credentials
 from hanse.kube.clock import WallClock
-from hanse.kube.token_renewal import Account, InFile, InSecret, Place, TokenRenewer
+from hanse.kube.token_renewal import (
+    FileTokenStore,
+    SecretTokenStore,
+    ServiceAccountName,
+    TokenRenewer,
+    TokenStore,
+)
 
 
 @asynccontextmanager
@@ -19,12 +25,12 @@ async def renewing_broker_token(
 ) -> AsyncIterator[None]:
     """Renew the token for as long as the block runs."""
     async with open_client(local) as local_client, open_client(broker) as broker_client:
-        places: list[Place] = [
-            InSecret(local_client, settings.namespace, BROKER_SECRET, KUBECONFIG)
+        places: list[TokenStore] = [
+            SecretTokenStore(local_client, settings.namespace, BROKER_SECRET, KUBECONFIG)
         ]
         if file is not None:
-            places.append(InFile(file, context))
-        account = Account(settings.options.broker_namespace, settings.cluster)
+            places.append(FileTokenStore(file, context))
+        account = ServiceAccountName(settings.options.broker_namespace, settings.cluster)
         renewer = TokenRenewer(account, broker_client, broker, places, WallClock())
         async with asyncio.TaskGroup() as group:
             task = group.create_task(renewer.run(), name="token renewal")

@@ -84,7 +84,7 @@ async def run_agent(
         settings,
         HttpTransport(local),
         broker=HttpTransport(await _check_readable(broker)) if broker is not None else None,
-        outside=app.outside(settings.options),
+        external_systems=app.external_systems(settings.options),
         features=app.features(settings.options),
         hooks=app.hooks(settings.options),
     )

@@ -11,7 +11,7 @@ from hanse.cli.clusters import ClusterAccess, ReadFailure, read_clusters
 from hanse.cli.inventory import REQUEST_TIMEOUT
 from hanse.kube.client import Client
 from hanse.kube.errors import ApiError
-from hanse.kube.requests import path_of
+from hanse.kube.requests import resource_path
 from hanse.kube.transport import Request
 from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
 from hanse.model.kinds.coordination import Lease

@@ -22,7 +22,7 @@ from hanse.kube import credentials
 from hanse.kube.client import Client
 from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint, StaticCredentials
 from hanse.kube.errors import BadCredentials, KubeError, NotFound
-from hanse.kube.requests import path_of
+from hanse.kube.requests import resource_path
 from hanse.kube.transport import Request
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, Node, Secret
@@ -57,7 +57,7 @@ async def init_broker(
                     f'-p \'{{"spec":{{"profile":"{profile}"}}}}\''
                 )
         rules = () if known else (manifests.cluster_set(profile or "lighthouse"),)
-        done = await apply_definitions(client, definitions(), dry_run=dry_run)
+        done = await apply_definitions(client, crd_manifests(), dry_run=dry_run)
         objects = manifests.broker(app.watches(app.Options(broker_namespace=namespace)), namespace)
         policies = await _statefulset_policies(client, namespace)
         done += await apply(client, (*objects, *policies, *rules), dry_run=dry_run)
@@ -82,7 +82,7 @@ async def join_broker(request: BrokerJoin, *, dry_run: bool) -> None:
         watches = app.watches(app.Options(broker_namespace=request.namespace))
         objects = manifests.member(watches, request.namespace, request.cluster, uid, new=new)
         on_broker = await apply(broker, objects, dry_run=dry_run)
-        on_member = await apply_definitions(member, definitions(), dry_run=dry_run)
+        on_member = await apply_definitions(member, crd_manifests(), dry_run=dry_run)
         on_member += await apply(
             member, manifests.agent_manifests(watches, request.cluster), dry_run=dry_run
         )
@@ -160,7 +160,7 @@ async def _secret(
     return (manifests.broker_secret(request.cluster, request.namespace, connection),)
 
 
-async def _is_reusable(member: Client, endpoint: Endpoint, request: BrokerJoin) -> bool:
+async def _is_reusable(member: Client, endpoint: ServerEndpoint, request: BrokerJoin) -> bool:
     """Whether the Secret names this broker, with a token that is valid for half its lifetime."""
     try:
         secret = await member.read(Secret, manifests.BROKER_SECRET, SYSTEM_NAMESPACE)
@@ -188,7 +188,7 @@ async def _is_accepted(request: BrokerJoin, identity: Identity) -> bool:
 
 
 async def _request_token(broker: Client, request: BrokerJoin) -> str:
-    path = path_of(SERVICE_ACCOUNT, request.namespace, request.cluster, "token")
+    path = resource_path(SERVICE_ACCOUNT, request.namespace, request.cluster, "token")
     token_request = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",

@@ -168,7 +168,7 @@ async def _check(member: Participant, others: Sequence[Participant], request: Me
         )
     for participant in others:
         their_claims = await read_claims(participant.client)
-        if spelled(their_claims, SUPERVISOR_MARK) in (None, "false"):
+        if spelled_value(their_claims, SUPERVISOR_MARK) in (None, "false"):
             raise InputError(
                 f"{participant.name} is no supervisor; let it join as one first: hanse join "
                 f"--federation {request.federation} --supervises --context {participant.name}"
@@ -269,7 +269,7 @@ async def _is_reusable(
 
 
 async def _request_token(member: Client, request: Membership) -> str:
-    path = path_of(SERVICE_ACCOUNT, SYSTEM, manifests.ACCOUNT, "token")
+    path = resource_path(SERVICE_ACCOUNT, SYSTEM, manifests.ACCOUNT, "token")
     wanted = manifests.token_request(int(request.lifetime.total_seconds()))
     answer = await member.send(Request("POST", path, body=msgspec.json.encode(wanted)))
     token = msgspec.json.decode(answer.body)["status"].get("token")
@@ -343,7 +343,7 @@ async def _wait_until_released(member: Participant, request: Membership) -> None
         and now() < sighting.expires
     ):
         if now() - began > RELEASE_TIMEOUT.total_seconds():
-            leader = cluster_of(sighting.lease.spec.holder_identity)
+            leader = holder_cluster(sighting.lease.spec.holder_identity)
             raise CommandFailed(
                 f"{leader} still leads {request.cluster} after {RELEASE_TIMEOUT.seconds} s; "
                 "name every supervisor with --supervisor, or see `hanse doctor`"

@@ -123,7 +123,7 @@ async def _read_fleet(clusters: Sequence[ClusterAccess]) -> PlannedFleet:
             raise CommandFailed(f"{cluster.name}: {inventory.why}; see `hanse doctor`")
         if inventory.agent is not None and inventory.agent.holder:
             # The holder of an agent's Lease is its cluster id and its identity.
-            name = cluster_of(inventory.agent.holder)
+            name = holder_cluster(inventory.agent.holder)
             members[name] = cluster
             if inventory.membership is not None and inventory.membership.supervises:
                 members_of[name] = [member.cluster for member in inventory.membership.members]

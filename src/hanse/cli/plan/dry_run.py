@@ -71,7 +71,7 @@ async def _dry_run(
             if place in new_namespaces:  # the server would refuse for want of the namespace
                 return DryRunResult(document, "create", ref, wire)
             request = Request(
-                "POST", path_of(kind, place), _DRY_RUN_QUERY, msgspec.json.encode(wire)
+                "POST", resource_path(kind, place), _DRY_RUN_QUERY, msgspec.json.encode(wire)
             )
             return DryRunResult(document, "create", ref, await _send(client, request))
         body = msgspec.json.encode(wire)

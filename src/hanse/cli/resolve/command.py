@@ -80,7 +80,7 @@ def command(
 
 def full_name(name: str, zone: str) -> str:
     """The fully qualified name; `web.shop` is short for a service of the zone."""
-    from hanse.model.dns.names import BadName, wire_name
+    from hanse.model.dns.names import InvalidName, wire_name
 
     bare = name.removesuffix(".")
     inside = bare == zone or bare.endswith(f".{zone}")
@@ -89,7 +89,7 @@ def full_name(name: str, zone: str) -> str:
     try:
         wire_name(zone)
         wire_name(fqdn)
-    except BadName as error:
+    except InvalidName as error:
         raise InputError(f"{error}; give a name such as web.shop.svc.{ZONE}") from None
     return fqdn
 
@@ -135,13 +135,13 @@ def _resolve(
     from hanse.cli.process import run_async, start_logging
     from hanse.cli.resolve.replicas import resolve_replicas
     from hanse.cli.resolve.services import resolve_services
-    from hanse.dns.explain_replicas import asked
-    from hanse.model.dns.names import is_under, wire_name
+    from hanse.dns.explain_replicas import parse_replica_name
+    from hanse.model.dns.names import is_subdomain, wire_name
 
     start_logging(settings)
     clusters = select_clusters(settings)
-    question = asked(name, replicas)
-    if question is not None and not is_under(wire_name(name), wire_name(view.zone)):
+    question = parse_replica_name(name, replicas)
+    if question is not None and not is_subdomain(wire_name(name), wire_name(view.zone)):
         candidates = configured_clusters(msgspec.structs.replace(settings, context=""))
         return run_async(
             lambda: resolve_replicas(

@@ -9,7 +9,7 @@ from msgspec import Struct
 from hanse.cli.clusters import ClusterAccess, ReadFailure, read_cluster, read_clusters
 from hanse.cli.inventory import find_broker
 from hanse.cli.resolve.services import BROKER, ClusterAnswer, NoAnswer, no_answer
-from hanse.dns.explain_replicas import Asked, explain_replica
+from hanse.dns.explain_replicas import ReplicaQuestion, explain_replica
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.features.statefulsets.zone import StatefulSetZone
@@ -36,7 +36,7 @@ class _BrokerRead(Struct, frozen=True):
 async def resolve_replicas(
     name: str,
     rtype: int,
-    question: Asked,
+    question: ReplicaQuestion,
     clusters: Sequence[ClusterAccess],
     *,
     candidates: Sequence[ClusterAccess],

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hanse.cli.clusters import READ_TIMEOUT, ClusterAccess, ReadFailure, read_clusters
-from hanse.dns.explain import Explanation, asked, explain
+from hanse.dns.explain import Explanation, explain, parse_service_name
 from hanse.features.gslb.zone import GlobalZone
 from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.services.names import SERVICE_NAME
@@ -64,7 +64,7 @@ async def resolve_services(
     name: str, rtype: int, clusters: Sequence[ClusterAccess], view: View
 ) -> list[ClusterAnswer | NoAnswer]:
     """The answer of every cluster but the broker; a broker that is the only one answers, too."""
-    question = asked(wire_name(name), view)
+    question = parse_service_name(wire_name(name), view)
     namespace = question.key.namespace if question is not None else ""
 
     async def read(_: ClusterAccess, client: Client) -> _ClusterRead:

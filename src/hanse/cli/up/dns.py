@@ -104,14 +104,14 @@ class LocalDns:
         wanted = {f"{cluster}/{name}": name for name in sorted(names)}
         new = {view: name for view, name in wanted.items() if view not in self._sources}
         room = max(0, MAX_NETWORKS - len(self._views_of(cluster)))
-        added: list[Served] = []
+        added: list[ServedView] = []
         for view_name, name in list(new.items())[:room]:
             view = View(view_name, zone=CLUSTER_DOMAIN)
             self._sources[view_name] = (NetworkZone(view, name),)
             self._compilers[view_name] = Compiler(view, self._sources[view_name])
             self._listeners[view_name] = _bind(0)
             self.addresses[view_name] = _address_text(self._listeners[view_name])
-            added.append(Served(self._compilers[view_name], (self._listeners[view_name],)))
+            added.append(ServedView(self._compilers[view_name], (self._listeners[view_name],)))
         if added:
             await self._server.add(added)
         return [one.compiler for one in added]
@@ -119,7 +119,7 @@ class LocalDns:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Serve until the block ends, with SERVFAIL until an agent feeds a view."""
-        served = [Served(self._compilers[n], (s,)) for n, s in self._listeners.items()]
+        served = [ServedView(self._compilers[n], (s,)) for n, s in self._listeners.items()]
         try:
             async with serving(served) as self._server:
                 yield
@@ -136,8 +136,8 @@ class LocalDns:
 def _sources(view: View) -> tuple[ZoneSource, ...]:
     """The zones of a view: beside the common ones, a cluster's own Services, or for clients
     outside what is published for ExternalDNS, which does not run here."""
-    own = ClusterZone(view) if view.local else OutsideZone(view, EXTERNAL_ZONE)
-    return (*app.sources(view), own)
+    own = ClusterZone(view) if view.local else DnsEndpointZone(view, EXTERNAL_ZONE)
+    return (*app.zone_sources(view), own)
 
 
 def _address_text(listeners: Listeners) -> str:

@@ -239,7 +239,7 @@ async def _run_agent(
         features=app.features(options),
         hooks=app.hooks(options),
         extra_watches=dns.watches_for(member.name),
-        dial=dial,
+        new_transport=dial,
     )
     try:
         async with page.showing(agent), agent.running(webhooks=listener), dns.feeding_from(agent):

@@ -39,7 +39,7 @@ class _Envelope(Struct, frozen=True, rename="camel"):
     kind: str = ""
 
 
-class AdmissionRequest(Struct, frozen=True):
+class DecodedReview(Struct, frozen=True):
     """A review, and the uid that the response repeats."""
 
     uid: str
@@ -53,7 +53,7 @@ class InvalidReview(ValueError):
 _decoder = msgspec.json.Decoder(_Envelope)
 
 
-def parse_request(body: bytes) -> AdmissionRequest:
+def parse_request(body: bytes) -> DecodedReview:
     """The review in a request's body."""
     try:
         envelope = _decoder.decode(body)
@@ -77,10 +77,10 @@ def parse_request(body: bytes) -> AdmissionRequest:
         subresource=request.sub_resource,
         uid=request.uid,
     )
-    return AdmissionRequest(request.uid, review)
+    return DecodedReview(request.uid, review)
 
 
-def encode_response(request: AdmissionRequest, verdict: Allow | Deny) -> bytes:
+def encode_response(request: DecodedReview, verdict: Allow | Deny) -> bytes:
     """The AdmissionReview with a verdict."""
     response: Wire = {"uid": request.uid}
     match verdict:

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 from aiohttp import web
 
-from hanse.model.admission import AdmissionHook, Allow, Ask, Deny, Review
+from hanse.model.admission import AdmissionHook, AdmissionRequest, Allow, Deny, NeedsAnswer
 from hanse.model.kinds.core import Secret
 from hanse.model.plan import Call, Read
 from hanse.model.snapshot import Change, ObjectChange, Snapshot
@@ -41,7 +41,7 @@ async def decide(
     except TimeoutError:
         return Deny("Hanse could not find out in time; try again", 503)
     second = hook.review(review, fresh)
-    if isinstance(second, Ask):
+    if isinstance(second, NeedsAnswer):
         return Deny(f"Hanse could not find out about {second.question.id}; try again", 503)
     return second
 
