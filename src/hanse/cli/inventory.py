@@ -165,7 +165,7 @@ def _unread(failure: ReadFailure) -> UnreadCluster:
 async def _read_inventory(
     cluster: ClusterAccess, client: Client, permissions: tuple[Permission, ...]
 ) -> ClusterInventory:
-    access = await cluster.credentials.access()
+    access = await cluster.credentials.config()
     version, response, began = await _version(client)
     now = began + (datetime.now(UTC) - began) / 2
     documents = asyncio.gather(*(_get_or_none(client, path) for path in _PATHS))

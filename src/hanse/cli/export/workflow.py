@@ -91,7 +91,7 @@ def json_document(result: ExportResult) -> dict[str, Any]:
 async def export(request: ExportRequest) -> ExportResult:
     """Create or update the ServiceExport and, if there is a time-out, wait for its result."""
     async with connect(request.access) as client:
-        config = await request.access.credentials.access()
+        config = await request.access.credentials.config()
         place = (request.service, request.namespace or config.namespace or "default")
         await _check(client, request, *place)
         fresh = await _create_or_annotate(client, request, *place)

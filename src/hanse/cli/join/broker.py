@@ -149,7 +149,7 @@ async def _secret(
     member: Client, broker: Client, request: BrokerJoin, *, dry_run: bool
 ) -> tuple[Manifest, ...]:
     """The Secret to write; none where the existing one is still usable."""
-    endpoint = (await request.broker.credentials.access()).endpoint
+    endpoint = (await request.broker.credentials.config()).endpoint
     endpoint = replace(endpoint, url=request.server or endpoint.url, proxy="")
     if await _is_reusable(member, endpoint, request):
         return ()
@@ -178,7 +178,7 @@ async def _is_reusable(member: Client, endpoint: ServerEndpoint, request: Broker
 
 async def _is_accepted(request: BrokerJoin, identity: Identity) -> bool:
     """Whether the broker accepts a token, over our own connection: the agent's may differ."""
-    endpoint = (await request.broker.credentials.access()).endpoint
+    endpoint = (await request.broker.credentials.config()).endpoint
     async with open_client(StaticCredentials(ClientConfig(endpoint, identity))) as client:
         try:
             await client.read(Lease, request.cluster, request.namespace)

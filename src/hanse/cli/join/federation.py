@@ -237,7 +237,7 @@ async def _credentials(
     member: Client, others: Sequence[Participant], request: Membership, *, dry_run: bool
 ) -> tuple[Manifest, ...]:
     """The member's Secret for supervisors; none where all existing ones are still usable."""
-    endpoint = (await request.member.credentials.access()).endpoint
+    endpoint = (await request.member.credentials.config()).endpoint
     name = manifests.secret_name(request.cluster)
     if others and all([await _is_reusable(p.client, name, endpoint, request) for p in others]):
         return ()
@@ -291,7 +291,7 @@ async def _copied_credentials(
             return (manifests.member_secret(member.cluster_id, token, found.data.get(CA, b"")),)
     for participant in others:
         if (await read_claims(participant.client)).get(CLUSTER_ID) == member.cluster_id:
-            ca = (await participant.access.credentials.access()).endpoint.ca
+            ca = (await participant.access.credentials.config()).endpoint.ca
             token = "" if dry_run else await _request_token(participant.client, request)
             return (manifests.member_secret(member.cluster_id, token, ca),)
     return ()
