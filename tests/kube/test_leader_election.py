@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from hanse.kube.client import Client
-from hanse.kube.leader_election import STEADY, Leader, LeaderElector, LeaderState, Standby
+from hanse.kube.leader_election import REQUEST_AFTER, Leader, LeaderElector, LeaderState, Standby
 from hanse.kube.lease import PREFERRED_HOLDER, preferred_holder
 from hanse.local.in_process import InProcess
 from hanse.model.kinds.coordination import Lease
@@ -69,7 +69,7 @@ class Candidate:
 
     @property
     def leads(self) -> bool:
-        return isinstance(self.elector.standing, Leader)
+        return isinstance(self.elector.state, Leader)
 
     def _tell(self, standing: LeaderState) -> None:
         self.told.append((asyncio.get_running_loop().time(), standing))
@@ -216,7 +216,7 @@ async def test_a_partition_that_heals_leaves_one_leader_and_higher_epochs() -> N
         held.network.heal("a", "member")
         await asyncio.sleep(120)
         leaders = held.leaders
-        standing = held.candidates[0].elector.standing
+        standing = held.candidates[0].elector.state
 
     assert leaders == ["b"]
     assert standing == Standby("b")
@@ -259,7 +259,7 @@ async def test_of_many_candidates_exactly_one_leads() -> None:
         await asyncio.sleep(60)
 
         assert len(held.leaders) == 1
-        assert len({c.elector.standing for c in held.candidates}) == 2
+        assert len({c.elector.state for c in held.candidates}) == 2
 
 
 async def test_who_hesitates_leaves_a_free_lease_to_others() -> None:
@@ -358,7 +358,7 @@ async def test_a_namespace_that_is_missing_is_named_and_not_asked_for_without_en
 
 
 SECOND = timedelta(seconds=1)
-A_WHILE = STEADY.total_seconds()
+A_WHILE = REQUEST_AFTER.total_seconds()
 
 
 async def test_who_goes_before_others_asks_for_the_lease_after_a_while_and_gets_it() -> None:

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from hanse.kube.leader_election import STEADY
+from hanse.kube.leader_election import REQUEST_AFTER
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId
@@ -51,7 +51,7 @@ def best(world: SupervisedWorld) -> dict[ClusterId, ClusterId]:
 
 async def converged(world: SupervisedWorld) -> dict[ClusterId, tuple[str, int]]:
     moves = len(world.names) * REQUEST_INTERVAL.total_seconds()
-    await asyncio.sleep(2 * STEADY.total_seconds() + moves + 30)
+    await asyncio.sleep(2 * REQUEST_AFTER.total_seconds() + moves + 30)
     found = await holders(world)
     assert {name: holder for name, (holder, _) in found.items()} == best(world)
     return found
@@ -68,7 +68,7 @@ async def test_who_comes_back_gets_its_members_one_after_the_other_and_then_nobo
         assert "lubeck" not in {holder for holder, _ in (await holders(world)).values()}
 
         world.start("lubeck")
-        await asyncio.sleep(STEADY.total_seconds() - 5)
+        await asyncio.sleep(REQUEST_AFTER.total_seconds() - 5)
         assert not world.supervisors["lubeck"].leads, "it has to stand by for a while"
         await asyncio.sleep(5 + REQUEST_INTERVAL.total_seconds() / 2)
         assert len(world.supervisors["lubeck"].leads) == 1, "one at a time"
@@ -76,7 +76,7 @@ async def test_who_comes_back_gets_its_members_one_after_the_other_and_then_nobo
         after = await converged(world)
         assert {n: h for n, (h, _) in after.items()} == {n: h for n, (h, _) in before.items()}
         assert Counter(h for h, _ in after.values()) == {"lubeck": 2, "hamburg": 1, "bergen": 1}
-        await asyncio.sleep(2 * STEADY.total_seconds())
+        await asyncio.sleep(2 * REQUEST_AFTER.total_seconds())
         assert await holders(world) == after
 
 
@@ -87,13 +87,13 @@ async def test_whatever_happened_leaders_are_spread_in_the_end_and_stay(seed: in
     await world.open()
     async with world.running():
         for _ in range(5):
-            await asyncio.sleep(random.uniform(1, 1.2 * STEADY.total_seconds()))
+            await asyncio.sleep(random.uniform(1, 1.2 * REQUEST_AFTER.total_seconds()))
             name = random.choice(world.supervisor_names)
             if name not in world.supervisors:
                 world.start(name)
             elif len(world.supervisors) > 1:
                 await world.kill(name)
         after = await converged(world)
-        await asyncio.sleep(1.5 * STEADY.total_seconds())
+        await asyncio.sleep(1.5 * REQUEST_AFTER.total_seconds())
 
         assert await holders(world) == after

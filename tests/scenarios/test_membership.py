@@ -3,7 +3,7 @@
 import pytest
 
 from hanse.features.federation.feature import Membership
-from hanse.kube.leader_election import STEADY
+from hanse.kube.leader_election import REQUEST_AFTER
 from hanse.model.facts import Phase
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.objects import ClusterId, Meta
@@ -141,14 +141,14 @@ async def test_a_supervisor_that_is_back_gets_its_members_back_after_a_while(
     )
 
     await scenario.start_agent(leader)
-    await scenario.always(membership.is_led("bergen", successor), STEADY / 2)
+    await scenario.always(membership.is_led("bergen", successor), REQUEST_AFTER / 2)
 
     for member in (leader, "bergen"):
-        await scenario.eventually(membership.is_led(member, leader), 2 * STEADY)
+        await scenario.eventually(membership.is_led(member, leader), 2 * REQUEST_AFTER)
     await scenario.settled()
     assert await membership.all_led()() == before
     start = len(scenario.network.sent)
-    await scenario.always(membership.all_led(), 2 * STEADY)
+    await scenario.always(membership.all_led(), 2 * REQUEST_AFTER)
     assert (await membership.all_led()(), describe_writes(scenario.writes_since(start))) == (
         before,
         [],

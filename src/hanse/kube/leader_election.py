@@ -1,4 +1,4 @@
-"""A candidate for one Lease: watches it, takes it when it lapses, renews it, gives it back."""
+"""Leader election on one Lease: a candidate watches it, acquires, renews and releases it."""
 
 import asyncio
 import logging
@@ -36,21 +36,21 @@ from hanse.model.kinds.coordination import Lease, LeaseSpec
 
 log = logging.getLogger(__name__)
 
-STEADY = timedelta(minutes=2)
-"""How long a candidate stands by before it asks for a lease that it should rather hold."""
+REQUEST_AFTER = timedelta(minutes=2)
+"""How long a preferred candidate waits before it requests the lease from its holder."""
 
-RELEASE = timedelta(seconds=3)
-"""What giving a lease back may take when we are asked to stop."""
+RELEASE_TIMEOUT = timedelta(seconds=3)
+"""The time limit for releasing the lease when the elector stops."""
 
 
 class Leader(Struct, frozen=True):
-    """We hold the lease; epochs of one lease only grow."""
+    """This candidate holds the lease; `epoch` is the number of transitions and only grows."""
 
     epoch: int
 
 
 class Standby(Struct, frozen=True):
-    """Somebody else holds the lease, or nobody that we know of."""
+    """Another candidate holds the lease; `holder` is empty where none is known."""
 
     holder: str = ""
 
@@ -59,23 +59,23 @@ LeaderState = Leader | Standby
 
 
 class HolderPreference(Protocol):
-    """Who of several candidates should rather hold a lease."""
+    """Which of several candidates should hold a lease."""
 
     def acquire_delay(self) -> timedelta:
-        """How long to leave a free lease to others first, at most `terms.retry`."""
+        """How long to leave a free lease to preferred candidates, at most `terms.retry`."""
         ...
 
     def prefers(self, candidate: str) -> bool:
-        """Whether somebody else should rather hold it than we."""
+        """Whether another candidate is preferred to this one."""
         ...
 
     def may_request(self) -> bool:
-        """Whether a lease that we should rather hold may be asked for now; once for each yes."""
+        """Whether this candidate may request the lease now; each yes allows one request."""
         ...
 
 
 class NoPreference:
-    """Whoever holds a lease keeps it."""
+    """No candidate is preferred: the holder keeps the lease."""
 
     def acquire_delay(self) -> timedelta:
         return timedelta(0)
@@ -88,7 +88,7 @@ class NoPreference:
 
 
 class LeaderElector:
-    """Stands for election under one identity.
+    """Takes part in the election of one Lease under one identity.
 
     With a `HolderPreference`, the leaders of several members spread over their supervisors: a
     candidate leaves a free lease to a preferred one first, and a leader releases its lease when a
@@ -109,203 +109,210 @@ class LeaderElector:
         order: HolderPreference | None = None,
     ) -> None:
         self.renewed_at: float | None = None
-        """The loop's time when the last good renewal began; None while we do not lead."""
+        """The loop's time when the last successful renewal began; None while not the leader."""
         self._client = client.with_own_limit()
         self._namespace = namespace
         self._name = name
-        self._me = identity
+        self._identity = identity
         self._clock = clock
         self._random = random
         self._terms = terms
         self._order = order or NoPreference()
-        self._steady = ("", 0.0)
-        """Who holds it, and since when we have seen nobody else do so."""
-        self._seen = ObservedLease(None, 0.0)
+        self._holder_since = ("", 0.0)
+        """The observed holder, and since when there was no other."""
+        self._observed = ObservedLease(None, 0.0)
         self._known_transitions = -1
-        self._news = asyncio.Event()
-        self._standing: LeaderState | None = None
-        self._trouble = ""
+        self._updated = asyncio.Event()
+        self._state: LeaderState | None = None
+        self._last_error = ""
 
     @property
-    def standing(self) -> LeaderState:
-        """How we stand by what was told last; before a write, ask `may_write` instead."""
-        return self._standing or Standby()
+    def state(self) -> LeaderState:
+        """The last reported state; before a write, check `may_write` instead."""
+        return self._state or Standby()
 
     def may_write(self) -> bool:
-        """Whether our last renewal is young enough for a write that is sent now."""
+        """Whether the last renewal is recent enough for a write that is sent now."""
         if self.renewed_at is None:
             return False
         until = self.renewed_at + self._terms.deadline.total_seconds()
         return asyncio.get_running_loop().time() < until
 
-    async def run(self, tell: Callable[[LeaderState], None]) -> None:
-        """Stand for election until cancelled, then give the lease back; tells every change."""
+    async def run(self, on_change: Callable[[LeaderState], None]) -> None:
+        """Run until cancelled, then release the lease; `on_change` gets every change of state."""
         async with asyncio.TaskGroup() as group:
-            watching = group.create_task(self._watch(), name=f"watch lease {self._name}")
+            watch = group.create_task(self._watch(), name=f"watch lease {self._name}")
             try:
                 while True:
-                    await self._follow(tell)
-                    await self._lead(tell)
+                    await self._stand_by(on_change)
+                    await self._hold(on_change)
             finally:
-                watching.cancel()
-                await self._step_down(tell)
+                watch.cancel()
+                await self._release(on_change)
 
-    async def _follow(self, tell: Callable[[LeaderState], None]) -> None:
-        """Wait for the lease to be free, and take it; returns when we lead."""
-        await self._look()
+    async def _stand_by(self, on_change: Callable[[LeaderState], None]) -> None:
+        """Wait until the lease is free and acquire it; returns once this candidate leads."""
+        await self._read_lease()
         while self.renewed_at is None:
             now = asyncio.get_running_loop().time()
-            match self._next_step(now):
+            match self._next_action(now):
                 case Wait(holder, until):
-                    self._tell(tell, Standby(holder))
-                    await self._ask_for_it(holder, now)
-                    await self._news_until(until)
+                    self._set_state(on_change, Standby(holder))
+                    await self._request_lease(holder, now)
+                    await self._wait_for_update(until)
                 case Acquire():
-                    self._steady = ("", 0.0)
-                    self._tell(tell, Standby())
-                    await self._take()
+                    self._holder_since = ("", 0.0)
+                    self._set_state(on_change, Standby())
+                    await self._acquire()
                 case Renew():
-                    await self._take()
+                    await self._acquire()
                 case Lost():
                     raise AssertionError("only a leader loses a lease")
 
-    async def _take(self) -> None:
-        """Take a free lease: let others go first if we should, look at it as it is now, write."""
+    async def _acquire(self) -> None:
+        """Acquire a free lease: after the delay for preferred candidates and a live read."""
         pause = min(self._order.acquire_delay(), self._terms.retry)
         if pause:
             await asyncio.sleep(pause.total_seconds())
-        if not await self._look():
+        if not await self._read_lease():
             return
-        match self._next_step(asyncio.get_running_loop().time()):
-            case Acquire() | Renew() as step:
-                await self._attempt(step)
+        match self._next_action(asyncio.get_running_loop().time()):
+            case Acquire() | Renew() as action:
+                await self._try_write(action)
             case _:
                 return
 
-    async def _lead(self, tell: Callable[[LeaderState], None]) -> None:
-        """Renew until that fails for too long, or somebody else is seen to hold it."""
-        assert self._seen.lease is not None, "what we lead was written by us"
-        self._tell(tell, Leader(self._seen.lease.spec.lease_transitions))
+    async def _hold(self, on_change: Callable[[LeaderState], None]) -> None:
+        """Renew until the renew deadline passes, or another holder is observed."""
+        assert self._observed.lease is not None, "a leader has written its lease"
+        self._set_state(on_change, Leader(self._observed.lease.spec.lease_transitions))
         while self.renewed_at is not None:
             loop = asyncio.get_running_loop()
-            match self._next_step(loop.time()):
-                case Renew() if self._gives_way():
-                    await self._step_down(tell)
-                case Renew() as step:
-                    await self._renew_in_time(step, self.renewed_at)
+            match self._next_action(loop.time()):
+                case Renew() if self._should_yield():
+                    await self._release(on_change)
+                case Renew() as action:
+                    await self._renew_in_time(action, self.renewed_at)
                 case Lost(holder):
                     self.renewed_at = None
-                    self._tell(tell, Standby(holder))
+                    self._set_state(on_change, Standby(holder))
                 case Acquire() | Wait():
                     raise AssertionError("a leader renews or loses")
 
-    async def _renew_in_time(self, step: Renew, renewed_at: float) -> None:
-        """Renew when it is due; never busy with it for longer than our leadership holds."""
+    async def _renew_in_time(self, action: Renew, renewed_at: float) -> None:
+        """Renew when due, giving up at the renew deadline."""
         loop = asyncio.get_running_loop()
         due = renewed_at + self._terms.retry.total_seconds()
-        while loop.time() < due and self._still_ours() and not self._gives_way():
-            await self._news_until(due)
-        if not self._still_ours() or self._gives_way():
+        while loop.time() < due and self._is_ours() and not self._should_yield():
+            await self._wait_for_update(due)
+        if not self._is_ours() or self._should_yield():
             return
         try:
             async with asyncio.timeout_at(renewed_at + self._terms.deadline.total_seconds()):
-                while self._still_ours() and self.renewed_at == renewed_at:
-                    await self._attempt(step)
+                while self._is_ours() and self.renewed_at == renewed_at:
+                    await self._try_write(action)
         except TimeoutError:
-            return  # the next step finds that the deadline has passed
+            return  # the next action is Lost: the deadline has passed
 
-    def _still_ours(self) -> bool:
-        lease = self._seen.lease
-        return lease is not None and lease.spec.holder_identity == self._me
+    def _is_ours(self) -> bool:
+        lease = self._observed.lease
+        return lease is not None and lease.spec.holder_identity == self._identity
 
-    def _gives_way(self) -> bool:
-        wanted = preferred_holder(self._seen.lease)
+    def _should_yield(self) -> bool:
+        wanted = preferred_holder(self._observed.lease)
         return bool(wanted) and self._order.prefers(wanted)
 
-    async def _ask_for_it(self, holder: str, now: float) -> None:
-        """Ask for a lease that is rather ours, once we have stood by steadily; at most once."""
-        if self._steady[0] != holder:
-            self._steady = (holder, now)
-        lease = self._seen.lease
+    async def _request_lease(self, holder: str, now: float) -> None:
+        """Request the lease as preferred candidate, at most once per holder, after a while."""
+        if self._holder_since[0] != holder:
+            self._holder_since = (holder, now)
+        lease = self._observed.lease
         if lease is None or preferred_holder(lease) or self._order.prefers(holder):
             return
-        if now < self._steady[1] + STEADY.total_seconds() or not self._order.may_request():
+        if (
+            now < self._holder_since[1] + REQUEST_AFTER.total_seconds()
+            or not self._order.may_request()
+        ):
             return
-        with suppress(KubeError, TimeoutError):  # it was renewed meanwhile: at the next chance
+        with suppress(KubeError, TimeoutError):  # renewed meanwhile: requested later
             async with asyncio.timeout(self._terms.retry.total_seconds()):
-                change = lease_request_patch(lease, self._me)
-                self._see(await self._client.patch(Lease, self._name, self._namespace, change))
+                change = lease_request_patch(lease, self._identity)
+                self._observe(await self._client.patch(Lease, self._name, self._namespace, change))
 
-    async def _attempt(self, step: Acquire | Renew) -> None:
-        """One write; after a refusal the lease is looked at again, after a failure we wait."""
+    async def _try_write(self, action: Acquire | Renew) -> None:
+        """Write once; after a conflict read the lease again, after a failure wait."""
         loop = asyncio.get_running_loop()
         started = loop.time()
         try:
             async with asyncio.timeout(self._terms.deadline.total_seconds() / 2):
-                lease = await self._write(step)
+                lease = await self._write(action)
         except (Conflict, AlreadyExists):
-            await self._look()
+            await self._read_lease()
         except NotFound as error:
-            if self._seen.lease is not None:
-                await self._look()  # somebody deleted it
+            if self._observed.lease is not None:
+                await self._read_lease()  # it was deleted
             else:
-                self._complain(f"{error}; create the namespace {self._namespace}")
-                await self._pause()
+                self._log_once(f"{error}; create the namespace {self._namespace}")
+                await self._wait_before_retry()
         except KubeError as error:
-            self._complain(str(error))
-            await self._pause()
+            self._log_once(str(error))
+            await self._wait_before_retry()
         except TimeoutError:
-            await self._pause()
+            await self._wait_before_retry()
         else:
-            self._trouble = ""
-            self._see(lease)
+            self._last_error = ""
+            self._observe(lease)
             self.renewed_at = started
 
-    async def _write(self, step: Acquire | Renew) -> Lease:
-        held = self._seen.lease
+    async def _write(self, action: Acquire | Renew) -> Lease:
+        held = self._observed.lease
         spec = next_spec(
-            step, held.spec if held else LeaseSpec(), self._me, self._clock.now(), self._terms
+            action,
+            held.spec if held else LeaseSpec(),
+            self._identity,
+            self._clock.now(),
+            self._terms,
         )
         if held is None:
             return await self._client.create(new_lease(self._namespace, self._name, spec))
         change = lease_patch(held, spec)
         return await self._client.patch(Lease, self._name, self._namespace, change)
 
-    async def _look(self) -> bool:
-        """Read the lease live; whether that worked. After a failure we wait."""
+    async def _read_lease(self) -> bool:
+        """Read the lease live and return whether that worked; after a failure wait."""
         try:
-            self._see(await self._client.read(Lease, self._name, self._namespace))
+            self._observe(await self._client.read(Lease, self._name, self._namespace))
         except NotFound:
-            self._see(None)
+            self._observe(None)
         except KubeError as error:
-            self._complain(str(error))
-            await self._pause()
+            self._log_once(str(error))
+            await self._wait_before_retry()
             return False
         return True
 
-    def _complain(self, why: str) -> None:
-        """Say what keeps us from the lease, each reason once until it was written again."""
-        if why != self._trouble:
-            self._trouble = why
+    def _log_once(self, why: str) -> None:
+        """Log why the lease cannot be written, each reason once until a write succeeds."""
+        if why != self._last_error:
+            self._last_error = why
             log.info("no lease", extra={"lease": f"{self._namespace}/{self._name}", "why": why})
 
-    def _see(self, lease: Lease | None) -> None:
-        self._seen = self._seen.after(lease, asyncio.get_running_loop().time())
+    def _observe(self, lease: Lease | None) -> None:
+        self._observed = self._observed.after(lease, asyncio.get_running_loop().time())
         if lease is not None:
             self._known_transitions = max(self._known_transitions, lease.spec.lease_transitions)
 
-    def _next_step(self, now: float) -> Acquire | Renew | Wait | Lost:
+    def _next_action(self, now: float) -> Acquire | Renew | Wait | Lost:
         return next_action(
-            self._seen,
+            self._observed,
             now,
-            self._me,
+            self._identity,
             renewed_at=self.renewed_at,
             known_transitions=self._known_transitions,
             deadline=self._terms.deadline,
         )
 
     async def _watch(self) -> None:
-        """Take in what the watch tells; it may lag behind our own reads and writes."""
+        """Observe the lease by a watch, which may lag behind our own reads and writes."""
         only = f"metadata.name={self._name}"
         stream = list_and_watch(
             self._client, Lease, namespace=self._namespace, fields=only, random=self._random
@@ -314,57 +321,57 @@ class LeaderElector:
             async for event in events:
                 match event:
                     case Listed((lease, *_)) | Applied(lease):
-                        self._hear(lease)
+                        self._on_lease(lease)
                     case Listed((), resource_version):
-                        self._hear_absence(resource_version)
+                        self._on_deleted(resource_version)
                     case Deleted(lease):
-                        self._hear_absence(lease.metadata.resource_version)
+                        self._on_deleted(lease.metadata.resource_version)
                     case _:
                         continue
 
-    def _hear(self, lease: Lease) -> None:
+    def _on_lease(self, lease: Lease) -> None:
         if object_version(lease) > self._known_version():
-            self._see(lease)
-            self._news.set()
+            self._observe(lease)
+            self._updated.set()
 
-    def _hear_absence(self, as_of: str) -> None:
+    def _on_deleted(self, as_of: str) -> None:
         if parse_version(as_of) > self._known_version():
-            self._see(None)
-            self._news.set()
+            self._observe(None)
+            self._updated.set()
 
     def _known_version(self) -> int:
-        return object_version(self._seen.lease) if self._seen.lease is not None else -1
+        return object_version(self._observed.lease) if self._observed.lease is not None else -1
 
-    async def _news_until(self, moment: float) -> None:
-        """Wait for the watch to tell something, at most until then."""
-        self._news.clear()
+    async def _wait_for_update(self, moment: float) -> None:
+        """Wait for the watch to report a newer lease, at most until that time."""
+        self._updated.clear()
         try:
             async with asyncio.timeout_at(moment):
-                await self._news.wait()
+                await self._updated.wait()
         except TimeoutError:
             return
 
-    async def _pause(self) -> None:
-        """The wait between attempts; candidates keep out of each other's way."""
+    async def _wait_before_retry(self) -> None:
+        """Wait the retry period, with jitter for candidates so that they do not collide."""
         leading = self.renewed_at is not None
         spread = 1.0 if leading else 1 + self._terms.jitter * self._random.random()
         await asyncio.sleep(self._terms.retry.total_seconds() * spread)
 
-    async def _step_down(self, tell: Callable[[LeaderState], None]) -> None:
-        """Stop leading, and only then give the lease back, as far as the server can be reached."""
+    async def _release(self, on_change: Callable[[LeaderState], None]) -> None:
+        """Stop leading first, then release the lease if the server can be reached."""
         leading, self.renewed_at = self.renewed_at is not None, None
-        self._tell(tell, Standby())
-        held = self._seen.lease
+        self._set_state(on_change, Standby())
+        held = self._observed.lease
         if not leading or held is None:
             return
         change = lease_patch(held, released_spec(held.spec, self._clock.now()))
         try:
-            async with asyncio.timeout(RELEASE.total_seconds()):
+            async with asyncio.timeout(RELEASE_TIMEOUT.total_seconds()):
                 await self._client.patch(Lease, self._name, self._namespace, change)
         except (KubeError, TimeoutError):
-            return  # it lapses by itself
+            return  # it expires by itself
 
-    def _tell(self, tell: Callable[[LeaderState], None], standing: LeaderState) -> None:
-        if standing != self._standing:
-            self._standing = standing
-            tell(standing)
+    def _set_state(self, on_change: Callable[[LeaderState], None], state: LeaderState) -> None:
+        if state != self._state:
+            self._state = state
+            on_change(state)

@@ -1,4 +1,4 @@
-"""Leases as client-go keeps them: what a record says, and what a candidate does about it; pure."""
+"""Lease records as in client-go leader election, and the next action of a candidate; pure."""
 
 from datetime import UTC, datetime, timedelta
 from typing import assert_never
@@ -10,7 +10,7 @@ from hanse.model.objects import Meta, Wire
 
 
 class LeaseTimings(Struct, frozen=True):
-    """How long a lease holds, how long its holder trusts an old renewal, and how often it tries."""
+    """Lease duration, renew deadline, retry period and jitter factor, as in client-go."""
 
     lease: timedelta = timedelta(seconds=15)
     deadline: timedelta = timedelta(seconds=10)
@@ -19,51 +19,51 @@ class LeaseTimings(Struct, frozen=True):
 
 
 PREFERRED_HOLDER = "hanse.dev/wanted-by"
-"""Annotation of a Lease: a candidate that should rather hold it, and asks for it."""
+"""Annotation of a Lease: the preferred candidate that requests it."""
 
 DEFAULT_TIMINGS = LeaseTimings()
-"""What client-go takes by default, and everyone who shares a lease with us."""
+"""The defaults of client-go, which peers that share a lease use too."""
 
 
 class ObservedLease(Struct, frozen=True):
-    """A lease as it is known, and since when, by our own time, its record is as it is."""
+    """A lease as last observed, and since when, on the local clock, its record is unchanged."""
 
     lease: Lease | None
     since: float
 
     def after(self, lease: Lease | None, now: float) -> "ObservedLease":
-        """What is known once the lease was seen again: only a changed record counts as news."""
+        """The observation after the lease was read again; an unchanged record keeps its time."""
         if lease is not None and self.lease is not None and lease.spec == self.lease.spec:
             return ObservedLease(lease, self.since)
         return ObservedLease(lease, now)
 
     @property
     def expires(self) -> float:
-        """When the record lapses unless it changes, by its own duration."""
+        """When the record expires unless it is renewed, by its own lease duration."""
         if self.lease is None:
             return self.since
         return self.since + self.lease.spec.lease_duration_seconds
 
 
 class Acquire(Struct, frozen=True):
-    """Nobody holds it: take it, with this many changes of holder so far."""
+    """The lease is free: acquire it, with this number of transitions."""
 
     transitions: int
 
 
 class Renew(Struct, frozen=True):
-    """We hold it: go on doing so."""
+    """This candidate holds the lease: renew it."""
 
 
 class Wait(Struct, frozen=True):
-    """Somebody else holds it; look again at that time, unless the record changes before."""
+    """Another candidate holds the lease: check again when it expires, or when it changes."""
 
     holder: str
     until: float
 
 
 class Lost(Struct, frozen=True):
-    """We led and may not any more."""
+    """This candidate was the leader and no longer is."""
 
     holder: str
 
@@ -72,45 +72,45 @@ LeaseAction = Acquire | Renew | Wait | Lost
 
 
 def next_action(
-    seen: ObservedLease,
+    observed: ObservedLease,
     now: float,
-    me: str,
+    identity: str,
     *,
     renewed_at: float | None = None,
     known_transitions: int = -1,
     deadline: timedelta = DEFAULT_TIMINGS.deadline,
 ) -> LeaseAction:
-    """What a candidate does next; `renewed_at` is when its last good renewal began, if it leads.
+    """The next action of a candidate; `renewed_at` is when a leader's last renewal began.
 
-    A lease that was deleted goes on from the number of transitions we know of, so that whoever
-    compares epochs is not stuck with those of the old one.
+    A deleted lease continues from the highest known number of transitions, so that epochs that
+    were derived from it never decrease.
     """
-    spec = seen.lease.spec if seen.lease is not None else LeaseSpec()
+    spec = observed.lease.spec if observed.lease is not None else LeaseSpec()
     if renewed_at is not None:
-        if spec.holder_identity != me:
+        if spec.holder_identity != identity:
             return Lost(spec.holder_identity)
         if now >= renewed_at + deadline.total_seconds():
             return Lost("")
         return Renew()
-    if seen.lease is None:
+    if observed.lease is None:
         return Acquire(known_transitions + 1)
-    if spec.holder_identity == me:
+    if spec.holder_identity == identity:
         return Renew()
-    if not spec.holder_identity or now >= seen.expires:
+    if not spec.holder_identity or now >= observed.expires:
         return Acquire(max(spec.lease_transitions, known_transitions) + 1)
-    return Wait(spec.holder_identity, seen.expires)
+    return Wait(spec.holder_identity, observed.expires)
 
 
 def next_spec(
-    step: Acquire | Renew, held: LeaseSpec, me: str, now: datetime, terms: LeaseTimings
+    step: Acquire | Renew, held: LeaseSpec, identity: str, now: datetime, terms: LeaseTimings
 ) -> LeaseSpec:
-    """The record that a step leads to; a renewal keeps when it was acquired."""
+    """The record to write for an action; a renewal keeps the acquire time."""
     duration = int(terms.lease.total_seconds())
     match step:
         case Acquire(transitions):
             at = format_micro_time(now)
             return LeaseSpec(
-                holder_identity=me,
+                holder_identity=identity,
                 lease_duration_seconds=duration,
                 acquire_time=at,
                 renew_time=at,
@@ -118,7 +118,7 @@ def next_spec(
             )
         case Renew():
             return LeaseSpec(
-                holder_identity=me,
+                holder_identity=identity,
                 lease_duration_seconds=duration,
                 acquire_time=held.acquire_time,
                 renew_time=format_micro_time(now),
@@ -129,7 +129,7 @@ def next_spec(
 
 
 def released_spec(held: LeaseSpec, now: datetime) -> LeaseSpec:
-    """The record of a lease given back: nobody's, and lapsed within a second in any case."""
+    """The record of a released lease: without holder, expiring within a second."""
     at = format_micro_time(now)
     return LeaseSpec(
         lease_duration_seconds=1,
@@ -140,28 +140,28 @@ def released_spec(held: LeaseSpec, now: datetime) -> LeaseSpec:
 
 
 def preferred_holder(lease: Lease | None) -> str:
-    """The candidate that asks for a lease; empty where none does."""
+    """The candidate that requests the lease; empty where none does."""
     return lease.metadata.annotations.get(PREFERRED_HOLDER, "") if lease is not None else ""
 
 
-def lease_request_patch(lease: Lease, me: str) -> Wire:
-    """The merge patch by which a candidate asks for a lease that somebody else holds."""
-    return {"metadata": {**_as_seen(lease), "annotations": {PREFERRED_HOLDER: me}}}
+def lease_request_patch(lease: Lease, identity: str) -> Wire:
+    """The merge patch by which a preferred candidate requests a held lease."""
+    return {"metadata": {**_preconditions(lease), "annotations": {PREFERRED_HOLDER: identity}}}
 
 
-def _as_seen(lease: Lease) -> Wire:
+def _preconditions(lease: Lease) -> Wire:
     return {"uid": lease.metadata.uid, "resourceVersion": lease.metadata.resource_version}
 
 
 def lease_patch(lease: Lease, spec: LeaseSpec) -> Wire:
-    """The merge patch that makes a lease say so, if it is still the one that we saw.
+    """The merge patch to a spec, with the observed uid and resourceVersion as preconditions.
 
-    With a change of holder nobody wants it any more.
+    A change of holder removes the request of a preferred candidate.
     """
     kept = spec.holder_identity == lease.spec.holder_identity or not preferred_holder(lease)
-    wishes: Wire = {} if kept else {"annotations": {PREFERRED_HOLDER: None}}
+    annotations: Wire = {} if kept else {"annotations": {PREFERRED_HOLDER: None}}
     return {
-        "metadata": {**_as_seen(lease), **wishes},
+        "metadata": {**_preconditions(lease), **annotations},
         "spec": {
             "holderIdentity": spec.holder_identity,
             "leaseDurationSeconds": spec.lease_duration_seconds,

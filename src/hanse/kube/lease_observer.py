@@ -1,4 +1,4 @@
-"""Whether the parties that renew Leases are alive, by our own observation; pure."""
+"""Whether the holders of Leases are alive, judged by observed renewals; pure."""
 
 from enum import StrEnum
 
@@ -11,7 +11,7 @@ Name = tuple[str, str]
 
 
 class HolderLiveness(StrEnum):
-    """What we know of a party; unknown until its record changes or lapses before our eyes."""
+    """The liveness of a holder; unknown until its record is seen to change or to expire."""
 
     UNKNOWN = "Unknown"
     ALIVE = "Alive"
@@ -19,78 +19,88 @@ class HolderLiveness(StrEnum):
 
 
 class LeaseRecord(Struct, frozen=True):
-    """One lease as it stands."""
+    """One observed lease and the liveness of its holder."""
 
-    seen: ObservedLease
-    pulse: HolderLiveness
+    observed: ObservedLease
+    liveness: HolderLiveness
 
 
 class LeaseObserver:
     """The leases of one cluster; times are the event loop's.
 
-    While the cluster cannot be seen nothing lapses, and afterwards everybody has a full duration
-    again: silence is only held against those we could have heard.
+    While the cluster is unreachable nothing expires, and afterwards every holder has a full lease
+    duration again: renewals may have been missed.
     """
 
     def __init__(self) -> None:
-        self._beats: dict[Name, LeaseRecord] = {}
-        self._blind = False
+        self._records: dict[Name, LeaseRecord] = {}
+        self._unreachable = False
 
     def observe(self, lease: Lease, now: float) -> None:
-        """Take in a lease; a changed record is a sign of life, unless nobody holds it."""
+        """Record a lease; a changed record with a holder proves that the holder is alive."""
         name = (lease.metadata.namespace, lease.metadata.name)
-        known = self._beats.get(name)
+        known = self._records.get(name)
         if known is None:
-            self._beats[name] = LeaseRecord(ObservedLease(lease, now), HolderLiveness.UNKNOWN)
+            self._records[name] = LeaseRecord(ObservedLease(lease, now), HolderLiveness.UNKNOWN)
             return
-        seen = known.seen.after(lease, now)
-        changed = seen.since != known.seen.since
+        observed = known.observed.after(lease, now)
+        changed = observed.since != known.observed.since
         alive = changed and bool(lease.spec.holder_identity)
-        self._beats[name] = LeaseRecord(seen, HolderLiveness.ALIVE if alive else known.pulse)
+        self._records[name] = LeaseRecord(
+            observed, HolderLiveness.ALIVE if alive else known.liveness
+        )
 
     def forget(self, namespace: str, name: str) -> None:
-        """A lease is gone: nothing is known of its party any more."""
-        self._beats.pop((namespace, name), None)
+        """Forget a deleted lease."""
+        self._records.pop((namespace, name), None)
 
     def mark_unreachable(self) -> None:
-        """The cluster cannot be seen."""
-        self._blind = True
+        """Stop expiring leases: renewals cannot be observed."""
+        self._unreachable = True
 
     def mark_reachable(self, now: float) -> None:
-        """The cluster can be seen again."""
-        if not self._blind:
+        """Expire leases again, each after a full duration from now."""
+        if not self._unreachable:
             return
-        self._blind = False
-        for name, beat in self._beats.items():
-            self._beats[name] = LeaseRecord(ObservedLease(beat.seen.lease, now), beat.pulse)
+        self._unreachable = False
+        for name, record in self._records.items():
+            self._records[name] = LeaseRecord(
+                ObservedLease(record.observed.lease, now), record.liveness
+            )
 
     def expire(self, now: float) -> tuple[Name, ...]:
-        """Note what has lapsed by now, and say whose leases those are."""
-        if self._blind:
+        """Mark the leases that have expired by now, and return their names."""
+        if self._unreachable:
             return ()
-        lapsed = tuple(
+        expired = tuple(
             name
-            for name, beat in self._beats.items()
-            if beat.pulse is not HolderLiveness.EXPIRED and now >= beat.seen.expires
+            for name, record in self._records.items()
+            if record.liveness is not HolderLiveness.EXPIRED and now >= record.observed.expires
         )
-        for name in lapsed:
-            self._beats[name] = LeaseRecord(self._beats[name].seen, HolderLiveness.EXPIRED)
-        return lapsed
+        for name in expired:
+            self._records[name] = LeaseRecord(self._records[name].observed, HolderLiveness.EXPIRED)
+        return expired
 
     @property
     def next_expiry(self) -> float | None:
-        """When to look again, if nothing is heard before; None where nothing can lapse."""
-        if self._blind:
+        """When the next lease expires unless it is renewed; None if none can expire."""
+        if self._unreachable:
             return None
         return min(
-            (b.seen.expires for b in self._beats.values() if b.pulse is not HolderLiveness.EXPIRED),
+            (
+                b.observed.expires
+                for b in self._records.values()
+                if b.liveness is not HolderLiveness.EXPIRED
+            ),
             default=None,
         )
 
     def liveness(self, namespace: str, name: str) -> HolderLiveness:
-        beat = self._beats.get((namespace, name))
-        return beat.pulse if beat is not None else HolderLiveness.UNKNOWN
+        record = self._records.get((namespace, name))
+        return record.liveness if record is not None else HolderLiveness.UNKNOWN
 
     def holder(self, namespace: str, name: str) -> str:
-        beat = self._beats.get((namespace, name))
-        return beat.seen.lease.spec.holder_identity if beat and beat.seen.lease else ""
+        record = self._records.get((namespace, name))
+        return (
+            record.observed.lease.spec.holder_identity if record and record.observed.lease else ""
+        )
