@@ -18,7 +18,7 @@ class Field(Struct, frozen=True, gc=False):
     shape: Shape = "one"
     pointer: bool = False
     required: bool = False
-    kept: bool = False
+    written_when_zero: bool = False
     """Go writes it even when it is zero."""
     patch: str = ""
     merge_key: str = ""
@@ -86,10 +86,10 @@ def _kind_names() -> frozenset[str]:
 
 def _parse_field(words: list[str]) -> Field:
     """A field from its line: number, name, type with prefixes, tags."""
-    number, name, kind, *tags_given = words
+    number, name, kind, *tags_text = words
     bare = kind.lstrip("*[]{}")
     prefix = kind[: len(kind) - len(bare)]
-    tags = dict(note.partition("=")[::2] for note in tags_given)
+    tags = dict(tag.partition("=")[::2] for tag in tags_text)
     return Field(
         number=int(number),
         name=name.rstrip("!+"),
@@ -97,7 +97,7 @@ def _parse_field(words: list[str]) -> Field:
         shape="list" if "[]" in prefix else "map" if "{}" in prefix else "one",
         pointer="*" in prefix,
         required=name.endswith("!"),
-        kept="kept" in tags or (name.endswith("!") and "omitted" not in tags),
+        written_when_zero="kept" in tags or (name.endswith("!") and "omitted" not in tags),
         patch=tags.get("patch", ""),
         merge_key=tags.get("key", ""),
     )

@@ -10,7 +10,6 @@ import msgspec
 from tinykube.builtin_types import Field, fields_of, type_of
 
 MAGIC = b"k8s\0"
-CONTENT_TYPE = "application/vnd.kubernetes.protobuf"
 
 Wire = int | bytes
 """A varint or fixed number, or the bytes of a length-delimited field."""
@@ -63,7 +62,7 @@ def _is_left_out(field: Field, value: Any) -> bool:
     """Whether Go omits the value from JSON: on the wire unset fields are present."""
     if value is None:
         return True
-    return not (field.pointer or field.kept or field.is_message) and value in ("", 0)
+    return not (field.pointer or field.written_when_zero or field.is_message) and value in ("", 0)
 
 
 def _decode_map_entry(field: Field, wire: Wire) -> tuple[str, Any]:

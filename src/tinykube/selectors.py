@@ -62,13 +62,6 @@ class Selector(Struct, frozen=True):
         """Whether it selects every object."""
         return not self.labels and not self.fields
 
-    @property
-    def name(self) -> str:
-        """The name that it selects, or empty."""
-        return next(
-            (term.value for term in self.fields if term.equal and term.path == "metadata.name"), ""
-        )
-
     def matches(self, obj: Object) -> bool:
         """Whether it selects an object."""
         if self.labels:

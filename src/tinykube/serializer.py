@@ -66,7 +66,7 @@ def _decode_struct(type_name: str, value: Any, path: str, place: str, unknown: l
 
 
 def _written_when_empty(field: Field) -> bool:
-    if field.kept or field.pointer:
+    if field.written_when_zero or field.pointer:
         return True
     return field.shape == "one" and (field.is_message or field.type in ("any", "intorstring"))
 
@@ -205,7 +205,7 @@ def _zero(type_name: str) -> Object:
             zero |= _zero(field.type)
         elif field.is_message and field.shape == "one" and not field.pointer:
             zero[field.name] = _zero(field.type)
-        elif field.kept or _always_written(field):
+        elif field.written_when_zero or _always_written(field):
             zero[field.name] = _zero_value(field)
     return zero
 

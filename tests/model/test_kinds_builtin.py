@@ -100,4 +100,4 @@ def may_be_null(field: Field) -> bool:
     """Times are null when they are not set; lists and pointers when they are not left out."""
     if field.type in ("time", "microtime") and field.shape == "one":
         return True
-    return field.kept and (field.pointer or field.shape != "one")
+    return field.written_when_zero and (field.pointer or field.shape != "one")

@@ -368,12 +368,6 @@ def test_rows_carry_what_the_client_asked_for() -> None:
     }
 
 
-def test_later_events_of_a_watch_come_without_headers() -> None:
-    shown = table(builtin("v1", "ConfigMap"), [named("c")], "Object", NOW, headers=False)
-
-    assert shown["columnDefinitions"] is None
-
-
 def test_a_scale_is_shown_as_such() -> None:
     scale = {"kind": "Scale", **named("web", spec={"replicas": 3}, status={"replicas": 2})}
 

@@ -97,10 +97,6 @@ class Call:
         if text not in self.warnings:
             self.warnings.append(text)
 
-    def header(self, name: str) -> tuple[str, ...]:
-        """The values of a request header, given in lower case."""
-        return tuple(value for key, value in self.request.headers if key.lower() == name)
-
     def options_object(self) -> dict[str, Any]:
         """The options as an AdmissionReview shows them."""
         options: dict[str, Any] = {

@@ -27,13 +27,10 @@ def table(
     objects: Iterable[Object],
     include_object: str,
     now: datetime,
-    *,
-    headers: bool = True,
 ) -> Object:
     """A meta.k8s.io/v1 Table; the caller adds the list's metadata.
 
     `include_object` is the query parameter: Object, None, or anything else for the metadata alone.
-    A watch sends headers with its first event only.
     """
     shown = list(objects)
     printer = _printer(resource, shown)
@@ -42,9 +39,7 @@ def table(
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
         "metadata": {},
-        "columnDefinitions": [_definition(column) for column in printer.columns]
-        if headers
-        else None,
+        "columnDefinitions": [_definition(column) for column in printer.columns],
         # Kinds that the API server shows in its general way have null for no rows.
         "rows": None if printer is _CREATED_AT and not shown else rows,
     }
