@@ -1,4 +1,4 @@
-"""The JSONPath of additionalPrinterColumns: fields, indexes, slices, filters."""
+"""The JSONPath of additionalPrinterColumns: fields, indexes, wildcards, filters by equality."""
 
 import re
 from collections.abc import Iterator
@@ -20,13 +20,6 @@ class Index(Struct, frozen=True):
     at: int
 
 
-class Slice(Struct, frozen=True):
-    """Elements of a list from one index up to another."""
-
-    start: int | None
-    stop: int | None
-
-
 class Everything(Struct, frozen=True):
     """All elements of a list or all values of an object."""
 
@@ -35,11 +28,11 @@ class Filter(Struct, frozen=True):
     """The elements of which a field compares so with a constant."""
 
     path: tuple["Step", ...]
-    operator: Literal["==", "!=", "<", "<=", ">", ">=", "exists"]
+    operator: Literal["==", "!=", "exists"]
     value: Any = None
 
 
-Step = Child | Index | Slice | Everything | Filter
+Step = Child | Index | Everything | Filter
 
 _TOKEN = re.compile(
     r"""
@@ -47,15 +40,12 @@ _TOKEN = re.compile(
     | \.?\["(?P<doubly>(?:[^"\\]|\\.)*)"\]
     | \.?\[\?\((?P<filter>.*?)\)\]
     | \.?\[(?P<index>-?\d+)\]
-    | \.?\[(?P<start>-?\d*):(?P<stop>-?\d*)\]
     | \.?\[\*\] | (?P<star>\.\*)
     | \.(?P<name>(?:[^.\[\]\\'"(){}\s]|\\.)+)
     """,
     re.VERBOSE,
 )
-_COMPARISON = re.compile(
-    r"""\s*@(?P<path>.*?)\s*(?:(?P<operator>==|!=|<=|>=|<|>)\s*(?P<value>.+?)\s*)?$"""
-)
+_COMPARISON = re.compile(r"""\s*@(?P<path>.*?)\s*(?:(?P<operator>==|!=)\s*(?P<value>.+?)\s*)?$""")
 _ESCAPE = re.compile(r"\\(.)")
 
 
@@ -94,9 +84,6 @@ def _parse_step(token: re.Match[str]) -> Step:
         return _parse_filter(groups["filter"])
     if groups["index"] is not None:
         return Index(int(groups["index"]))
-    if groups["start"] is not None:
-        start, stop = (int(groups[key]) if groups[key] else None for key in ("start", "stop"))
-        return Slice(start, stop)
     return Everything()
 
 
@@ -129,8 +116,6 @@ def _apply_step(step: Step, value: Any) -> Iterator[Any]:
         case Index(at):
             if isinstance(value, list) and -len(value) <= at < len(value):
                 yield value[at]
-        case Slice(start, stop):
-            yield from value[start:stop] if isinstance(value, list) else ()
         case Everything():
             yield from _children(value)
         case Filter():
@@ -151,22 +136,4 @@ def _filter_matches(wanted: Filter, element: Any) -> bool:
         found = [inner for outer in found for inner in _apply_step(step, outer)]
     if wanted.operator == "exists" or not found:
         return bool(found)
-    left, right = found[0], wanted.value
-    if wanted.operator in ("==", "!="):
-        return bool(left == right) == (wanted.operator == "==")
-    try:
-        return _compare(wanted.operator, left, right)
-    except TypeError:
-        return False
-
-
-def _compare(operator: str, left: Any, right: Any) -> bool:
-    match operator:
-        case "<":
-            return bool(left < right)
-        case "<=":
-            return bool(left <= right)
-        case ">":
-            return bool(left > right)
-        case _:
-            return bool(left >= right)
+    return bool(found[0] == wanted.value) == (wanted.operator == "==")
