@@ -42,9 +42,9 @@ def written(
             IsolationInputs(
                 tenant=tenant,
                 networks=NETWORKS[tenant],
-                api=(API,),
+                apiservers=(API,),
                 peers=tuple((mine, other) for of, mine, other in peers if of == tenant),
-                users=tuple(u for u in users if u.metadata.namespace == space),
+                user_policies=tuple(u for u in users if u.metadata.namespace == space),
             ),
         )
     ] + list(users)

@@ -1,8 +1,8 @@
-"""Addresses given out while Services are admitted: each at once, and never one twice.
+"""Pools that allocate addresses for Services during admission.
 
-An address is free where no IPAddress object has it and nobody was promised it within the last
-half minute. Replicas keep to residues of their own, so that they seldom promise the same one; what
-really decides is the API server, which takes an address for one Service only.
+An address is free if no IPAddress object has it and it was not reserved within the last 30 seconds.
+Each replica allocates from a residue class of its own, so that two replicas rarely reserve the same
+address; in the end the API server accepts an address for one Service only.
 """
 
 from collections import deque
@@ -17,25 +17,25 @@ from hanse.model.naming import SLOT_LEASES
 
 RESERVATION_TTL = timedelta(seconds=30)
 RESCAN_INTERVAL = timedelta(seconds=5)
-"""How often an exhausted pool is searched from its beginning for what was given back."""
+"""How often an exhausted pool is searched again for released addresses."""
 
 SLOTS = len(SLOT_LEASES)
-"""Residues of a pool; more replicas than that share them."""
+"""Number of residue classes; with more replicas they are shared."""
 
 
 class PoolSlot(Struct, frozen=True):
-    """Which residue of every pool is this replica's own, among how many."""
+    """The residue class of a replica: its number, and how many there are."""
 
     number: int = 0
-    of: int = 1
+    count: int = 1
 
 
 IsUsed = Callable[[str], bool]
-"""Whether an address is known to be in use."""
+"""Tells whether an address is in use."""
 
 
 class _Cursor:
-    """What is left of one residue of a range: what was never looked at, and what came back."""
+    """Allocates from one residue class of a range: unvisited addresses, then released ones."""
 
     def __init__(self, range_: Range, first: int, step: int) -> None:
         self._start = int(range_.network_address)
@@ -44,31 +44,32 @@ class _Cursor:
         self._step = step
         self._next = first
         self._last = range_.num_addresses - (1 if range_.version == 4 else 0)
-        self._back: deque[str] = deque()
-        self._searched: datetime | None = None
+        self._released: deque[str] = deque()
+        self._searched_at: datetime | None = None
 
-    def give_back(self, address: str) -> None:
-        self._back.append(address)
+    def release(self, address: str) -> None:
+        """Make an address available again."""
+        self._released.append(address)
 
     def take(self, is_free: Callable[[str], bool], now: datetime) -> str | None:
-        """A free address; looks at each place once, and then at what came back."""
+        """A free address, or None; each address is visited once before released ones."""
         while self._next < self._last:
             address = self._text(self._start + self._next)
             self._next += self._step
             if is_free(address):
                 return address
-        while self._back:
-            address = self._back.popleft()
+        while self._released:
+            address = self._released.popleft()
             if is_free(address):
                 return address
-        if self._searched is None or now - self._searched >= RESCAN_INTERVAL:
-            self._searched, self._next = now, self._first
+        if self._searched_at is None or now - self._searched_at >= RESCAN_INTERVAL:
+            self._searched_at, self._next = now, self._first
             return self.take(is_free, now) if self._first < self._last else None
         return None
 
 
 def _v4(address: int) -> str:
-    """As `ipaddress` writes it, but not for much longer than it takes to look at it."""
+    """The text of an IPv4 address, faster than `ipaddress`."""
     one, two, three, four = address.to_bytes(4, "big")
     return f"{one}.{two}.{three}.{four}"
 
@@ -80,33 +81,37 @@ def _v6(address: int) -> str:
 class Pool:
     """The addresses of one network, or of the cluster's own range."""
 
-    def __init__(self, ranges: tuple[Range, ...], kept: frozenset[str], lowest: int = 1) -> None:
+    def __init__(
+        self, ranges: tuple[Range, ...], excluded: frozenset[str], first_offset: int = 1
+    ) -> None:
         self.ranges = ranges
-        self.kept = kept
-        self._lowest = lowest
-        self._promised: dict[str, tuple[datetime, _Cursor | None]] = {}
+        self.excluded = excluded
+        self._first_offset = first_offset
+        self._reservations: dict[str, tuple[datetime, _Cursor | None]] = {}
         self._cursors: dict[tuple[int, PoolSlot, int], _Cursor] = {}
 
     @property
     def reserved(self) -> frozenset[str]:
-        """What is promised and not known to be used yet."""
-        return frozenset(self._promised)
+        """Addresses that are reserved and not known to be in use."""
+        return frozenset(self._reservations)
 
     def take(
         self, slot: PoolSlot, version: int, is_used: IsUsed, now: datetime, *, reserve: bool = True
     ) -> str | None:
-        """A free address of a family, from our own residue if it has one; None where all are used.
+        """A free address of an IP version, preferably of the replica's residue; None if exhausted.
 
-        Without a promise (a dry run) the same address may be given again.
+        Without a reservation (dry run) the same address may be returned again.
         """
         self._expire(now)
 
         def is_free(address: str) -> bool:
             return (
-                address not in self._promised and address not in self.kept and not is_used(address)
+                address not in self._reservations
+                and address not in self.excluded
+                and not is_used(address)
             )
 
-        residues = [(slot.number + more) % slot.of for more in range(slot.of)]
+        residues = [(slot.number + more) % slot.count for more in range(slot.count)]
         for residue in residues:
             for at, range_ in enumerate(self.ranges):
                 if range_.version != version:
@@ -116,34 +121,36 @@ class Pool:
                 if address is None:
                     continue
                 if reserve:
-                    self._promised[address] = (now + RESERVATION_TTL, cursor)
+                    self._reservations[address] = (now + RESERVATION_TTL, cursor)
                 else:
-                    cursor.give_back(address)
+                    cursor.release(address)
                 return address
         return None
 
     def reserve(self, address: str, now: datetime) -> bool:
-        """Promise an address that somebody asks for by itself; whether it was free to promise."""
+        """Reserve a requested address; returns False if it is reserved already."""
         self._expire(now)
-        if address in self._promised:
+        if address in self._reservations:
             return False
-        self._promised[address] = (now + RESERVATION_TTL, None)
+        self._reservations[address] = (now + RESERVATION_TTL, None)
         return True
 
     def _cursor(self, at: int, slot: PoolSlot, residue: int) -> _Cursor:
         key = (at, slot, residue)
         if key not in self._cursors:
-            lowest = self._lowest if self.ranges[at].num_addresses > 2 * self._lowest else 1
-            first = lowest + (residue - lowest) % slot.of
-            self._cursors[key] = _Cursor(self.ranges[at], first, slot.of)
+            first_offset = (
+                self._first_offset if self.ranges[at].num_addresses > 2 * self._first_offset else 1
+            )
+            first = first_offset + (residue - first_offset) % slot.count
+            self._cursors[key] = _Cursor(self.ranges[at], first, slot.count)
         return self._cursors[key]
 
     def _expire(self, now: datetime) -> None:
-        """Forget promises that are too old; the oldest stand first."""
-        while self._promised:
-            address, (until, cursor) = next(iter(self._promised.items()))
+        """Drop expired reservations; the oldest come first."""
+        while self._reservations:
+            address, (until, cursor) = next(iter(self._reservations.items()))
             if until > now:
                 return
-            del self._promised[address]
+            del self._reservations[address]
             if cursor is not None:
-                cursor.give_back(address)
+                cursor.release(address)

@@ -1,4 +1,4 @@
-"""The addresses that a network keeps for itself, and the ranges it gives Services theirs from."""
+"""Service addresses: parsing, the ranges of networks, and the addresses they reserve."""
 
 from hashlib import blake2b
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -13,16 +13,16 @@ from hanse.model.snapshot import Snapshot
 Address = IPv4Address | IPv6Address
 
 DEFAULT_SERVICE_CIDR = "kubernetes"
-"""The ServiceCIDR that a cluster has from its start."""
+"""The ServiceCIDR that every cluster has from the start."""
 KUBERNETES_OFFSET = 1
 DNS_OFFSET = 10
-"""Places within a network's first range, as clusters have them in theirs."""
+"""Offsets within the first range of a network, as in the range of a cluster."""
 
-_TRIES = 1000
+_MAX_TRIES = 1000
 
 
 def parse_address(text: str) -> Address | None:
-    """The address that a text tells; None where it is none."""
+    """Parse an address; None if it is invalid."""
     try:
         return ip_address(text)
     except ValueError:
@@ -30,12 +30,12 @@ def parse_address(text: str) -> Address | None:
 
 
 def is_in_ranges(address: Address, ranges: tuple[Range, ...]) -> bool:
-    """Whether one of the ranges has the address."""
+    """Whether an address is in one of the ranges."""
     return any(address in r for r in ranges if r.version == address.version)
 
 
 def is_network_or_broadcast(address: Address, ranges: tuple[Range, ...]) -> bool:
-    """Whether it is a range's own address, or the one of all hosts in it; nobody can have those."""
+    """Whether it is the network or broadcast address of a range, which hosts cannot have."""
     return any(
         address == r.network_address or (r.version == 4 and address == r.broadcast_address)
         for r in ranges
@@ -44,64 +44,65 @@ def is_network_or_broadcast(address: Address, ranges: tuple[Range, ...]) -> bool
 
 
 def gateway_address(range_: Range) -> Address:
-    """The address by which pods of a subnet leave it."""
+    """The gateway of a subnet: its first address."""
     return range_[1]
 
 
 def service_ranges(network: Network) -> tuple[Range, ...]:
-    """The ranges of a network's Services, in order; malformed ones are left out."""
+    """The service ranges of a network, in order, without malformed ones."""
     return tuple(r for text in network.spec.service.cidrs if (r := parse_range(text)) is not None)
 
 
 def cluster_ranges(snapshot: Snapshot) -> tuple[Range, ...]:
-    """The cluster's own ranges; none where it does not tell them."""
+    """The ranges of the cluster's default ServiceCIDR; none if it is unknown."""
     own = snapshot.get(snapshot.local, ServiceCIDR, DEFAULT_SERVICE_CIDR)
     found = own.spec.cidrs if own is not None else ()
     return tuple(r for text in found if (r := parse_range(text)) is not None)
 
 
 def static_band_size(range_: Range) -> int:
-    """Addresses at the start of a range that people choose by hand, as API servers leave them."""
+    """Size of the static band: addresses that API servers do not allocate dynamically."""
     return min(max(16, range_.num_addresses // 16), 256)
 
 
 def pick_cluster_address(service: ObjectRef, snapshot: Snapshot) -> str:
-    """An address of the cluster's own range that nobody has; empty: let the API server choose.
+    """A free address of the cluster's own range; empty: let the API server allocate one.
 
-    Left to choose it takes one of any range, and a network whose range it is could not end.
+    The API server allocates from any ServiceCIDR, and an address would block the deletion of the
+    network that owns the range.
     """
     for range_ in cluster_ranges(snapshot)[:1]:
         first = static_band_size(range_)
-        places = range_.num_addresses - 1 - first
+        count = range_.num_addresses - 1 - first
         start = int.from_bytes(blake2b(str(service).encode(), digest_size=8).digest())
-        for step in range(min(places, _TRIES)):
-            address = str(range_[first + (start + step) % places])
-            taken = snapshot.get(snapshot.local, IPAddress, address)
-            if taken is None or _is_of(taken, service):
+        for step in range(min(count, _MAX_TRIES)):
+            address = str(range_[first + (start + step) % count])
+            holder = snapshot.get(snapshot.local, IPAddress, address)
+            if holder is None or _is_held_by(holder, service):
                 return address
     return ""
 
 
-def _is_of(address: IPAddress, service: ObjectRef) -> bool:
+def _is_held_by(address: IPAddress, service: ObjectRef) -> bool:
     by = address.spec.parent_ref
     return by is not None and (by.namespace, by.name) == (service.namespace, service.name)
 
 
-def reserved_address(range_: Range, place: int) -> str:
-    """An address that a network keeps for itself; in a small range it is nearer."""
-    return str(range_[min(place, range_.num_addresses - 2)])
+def reserved_address(range_: Range, offset: int) -> str:
+    """The reserved address at an offset, or the last one of a small range."""
+    return str(range_[min(offset, range_.num_addresses - 2)])
 
 
 def reserved_addresses(network: Network) -> frozenset[str]:
-    """What is never given to a Service of the tenant's."""
+    """The addresses of a network that tenants' Services never get."""
     first = service_ranges(network)[:1]
     return frozenset(
-        reserved_address(r, place) for r in first for place in (KUBERNETES_OFFSET, DNS_OFFSET)
+        reserved_address(r, offset) for r in first for offset in (KUBERNETES_OFFSET, DNS_OFFSET)
     )
 
 
 def service_cidrs(name: NetworkName, ranges: tuple[Range, ...]) -> list[ServiceCIDR]:
-    """Each range as an object of the cluster, which then takes addresses in it for good."""
+    """A ServiceCIDR for each range, so that the API server accepts its addresses."""
     return [
         ServiceCIDR(
             metadata=Meta(

@@ -1,4 +1,4 @@
-"""What all admission decisions have in common: whose it is, who asks, and what is not known."""
+"""Shared parts of the webhooks: the network of an object, trusted users, and live reads."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -23,13 +23,13 @@ O = TypeVar("O", bound=Object)  # noqa: E741 - an object
 TENANT_NAMESPACES: Wire = {"matchExpressions": [{"key": TENANT, "operator": "Exists"}]}
 OTHER_NAMESPACES: Wire = {"matchExpressions": [{"key": TENANT, "operator": "DoesNotExist"}]}
 READ_MAX_AGE = timedelta(seconds=2)
-"""How long an answer to a live read may be relied on."""
+"""How long the answer to a live read is used."""
 
 SYSTEM_USERS = ("system:kube-controller-manager", "system:kube-scheduler", "system:apiserver")
 
 
 class ReadRequired(Exception):
-    """Something that must be asked for before there can be a verdict."""
+    """Raised if an object must be read live before there can be a verdict."""
 
     def __init__(self, ask: NeedsAnswer) -> None:
         super().__init__(ask)
@@ -37,7 +37,7 @@ class ReadRequired(Exception):
 
 
 class RequestDenied(Exception):
-    """A verdict of no, from wherever it becomes clear."""
+    """Raised to deny a request from nested functions."""
 
     def __init__(self, message: str, code: int = 403) -> None:
         super().__init__(message)
@@ -49,7 +49,7 @@ def evaluate(
     review: AdmissionRequest,
     snapshot: Snapshot,
 ) -> AdmissionDecision:
-    """The verdict of a decision, also where it ended early: with a question or a refusal."""
+    """Call a decision, and turn `ReadRequired` and `RequestDenied` into verdicts."""
     try:
         return admit(review, snapshot)
     except ReadRequired as missing:
@@ -59,7 +59,7 @@ def evaluate(
 
 
 class NetworkMembership(Struct, frozen=True):
-    """Where an object of a tenant belongs."""
+    """The tenant and network of an object."""
 
     tenant: str
     name: NetworkName
@@ -67,7 +67,7 @@ class NetworkMembership(Struct, frozen=True):
 
 
 def is_trusted(review: AdmissionRequest, options: NetworksOptions) -> bool:
-    """Whether Hanse, the cluster itself or an administrator asks."""
+    """Whether the user is an agent, a component of the cluster or an administrator."""
     return (
         review.user in options.agents
         or review.user in SYSTEM_USERS
@@ -76,7 +76,7 @@ def is_trusted(review: AdmissionRequest, options: NetworksOptions) -> bool:
 
 
 def is_own_write(review: AdmissionRequest, options: NetworksOptions) -> bool:
-    """Whether it is a part of a network that this feature itself writes, as it has to be."""
+    """Whether an agent writes an object that this feature owns."""
     return is_managed(labels_of(review.object)) and is_trusted(review, options)
 
 
@@ -91,7 +91,7 @@ def annotations_of(wire: Wire) -> dict[str, str]:
 
 
 def get_or_read(kind: type[O], name: str, snapshot: Snapshot) -> O | None:
-    """A cluster-scoped object; what the store lacks is read, and never taken as absent."""
+    """A cluster-scoped object; if the store lacks it, it is read live."""
     found = snapshot.get(snapshot.local, kind, name)
     if found is not None:
         return found
@@ -105,15 +105,15 @@ def get_or_read(kind: type[O], name: str, snapshot: Snapshot) -> O | None:
 
 
 def read_tenant(namespace: str, snapshot: Snapshot) -> str:
-    """Whose a namespace is that an API server says is a tenant's."""
+    """The tenant of a namespace; read live if the store does not have the label."""
     found = snapshot.get(snapshot.local, Namespace, namespace)
     if found is None or TENANT not in found.metadata.labels:
-        found = _read_again(namespace, snapshot)
+        found = _read_namespace(namespace, snapshot)
     return found.metadata.labels.get(TENANT, "") if found is not None else ""
 
 
-def _read_again(namespace: str, snapshot: Snapshot) -> Namespace | None:
-    """The namespace as it is now: its label may be newer than what was watched."""
+def _read_namespace(namespace: str, snapshot: Snapshot) -> Namespace | None:
+    """The namespace, read live: the label may be newer than the watch."""
     question = Read(ClusterObjectRef(snapshot.local, ObjectRef(Namespace.kind, namespace)))
     answer = snapshot.fact(Answer, question.id)
     if answer is None or snapshot.now - answer.at > READ_MAX_AGE:
@@ -126,13 +126,13 @@ def _read_again(namespace: str, snapshot: Snapshot) -> Namespace | None:
 def resolve_network(
     labels: dict[str, str], namespace: str, snapshot: Snapshot, field: str
 ) -> NetworkMembership:
-    """The network that labels mean; raises what there is to say where they mean none."""
+    """The network that labels select; raises `RequestDenied` if there is none."""
     tenant = read_tenant(namespace, snapshot)
-    told = labels.get(TENANT, tenant)
-    if told != tenant:
+    labelled = labels.get(TENANT, tenant)
+    if labelled != tenant:
         raise RequestDenied(
             f"{field}[{TENANT}]: namespace {namespace} belongs to tenant {tenant}, "
-            f"not to {told[:63]}; remove the label"
+            f"not to {labelled[:63]}; remove the label"
         )
     name = labelled_network(labels, tenant)
     network = get_or_read(Network, str(name), snapshot)

@@ -1,4 +1,4 @@
-"""What the API server itself refuses to tenants, also while no agent answers."""
+"""ValidatingAdmissionPolicies: restrictions of tenants that hold without a running agent."""
 
 from collections.abc import Iterable, Iterator
 
@@ -21,25 +21,25 @@ MANAGED_RESOURCES = (
     ("policy", ("poddisruptionbudgets",)),
     ("rbac.authorization.k8s.io", ("roles", "rolebindings")),
 )
-"""What Hanse keeps in tenants' namespaces."""
+"""Resources that Hanse writes in namespaces of tenants."""
 
 GUARD_LABELS = {f"{FEATURE_DOMAIN}/guard": "true"}
-"""Label of our policies, by which they are watched."""
+"""Label of these policies, by which they are watched."""
 
 _TENANT = f"metadata.?labels[?'{TENANT}'].orValue('')"
 
 
 def tenant_admission_policies(options: NetworksOptions) -> Iterator[Object]:
-    """The policies that hold for all tenants."""
+    """The policies for all tenants."""
     trusted = _trusted(options)
     changed = f"object.{_TENANT} != (request.operation == 'CREATE' ? '' : oldObject.{_TENANT})"
-    yield from _guard(
+    yield from _policy_and_binding(
         f"{FEATURE_DOMAIN}-tenants",
         {"resourceRules": [_rule("", ("namespaces",), ("CREATE", "UPDATE"))]},
         f"!({changed}) || {trusted}",
         f"'label {TENANT}: only administrators say whose a namespace is'",
     )
-    yield from _guard(
+    yield from _policy_and_binding(
         f"{FEATURE_DOMAIN}-kept",
         {
             "resourceRules": [
@@ -58,20 +58,21 @@ def tenant_admission_policies(options: NetworksOptions) -> Iterator[Object]:
 def address_pool_policy(
     name: NetworkName, ranges: Iterable[Range], namespaces: Iterable[str]
 ) -> Iterator[Object]:
-    """A network's addresses are for Services in its tenant's namespaces, whoever chose them."""
+    """Only Services in the tenant's namespaces get addresses of a network's ranges."""
     inside = " || ".join(f"cidr('{r}').containsIP(object.metadata.name)" for r in ranges)
-    spaces = ", ".join(f"'{space}'" for space in sorted(namespaces))
+    names = ", ".join(f"'{space}'" for space in sorted(namespaces))
     parent = "object.spec.?parentRef.?namespace.orValue('')"
-    yield from _guard(
+    yield from _policy_and_binding(
         shorten_name(f"{FEATURE_DOMAIN}-pool-{name}"),
         {"resourceRules": [_rule("networking.k8s.io", ("ipaddresses",), ("CREATE",))]},
-        f"!({inside}) || {parent} in [{spaces}]",
+        f"!({inside}) || {parent} in [{names}]",
         f"'address ' + object.metadata.name + ' is of network {name}: only Services of "
         f"{name.tenant} have it; try again without a clusterIP'",
     )
 
 
 def _trusted(options: NetworksOptions) -> str:
+    """A CEL expression: whether the user is trusted."""
     users = ", ".join(f"'{user}'" for user in (*options.agents, *SYSTEM_USERS))
     groups = ", ".join(f"'{group}'" for group in options.admins)
     return (
@@ -89,7 +90,10 @@ def _rule(group: str, resources: tuple[str, ...], operations: tuple[str, ...]) -
     }
 
 
-def _guard(name: str, matches: Wire, expression: str, message: str) -> Iterator[Object]:
+def _policy_and_binding(
+    name: str, matches: Wire, expression: str, message: str
+) -> Iterator[Object]:
+    """A policy with one validation, and its binding."""
     validation = {"expression": expression, "messageExpression": message, "reason": "Forbidden"}
     yield ValidatingAdmissionPolicy(
         metadata=Meta(name=name, labels=GUARD_LABELS),

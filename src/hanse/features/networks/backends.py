@@ -1,4 +1,4 @@
-"""Services of networks that no proxy on the nodes serves: their provider is told the backends."""
+"""Services whose load balancing the network's provider does instead of kube-proxy."""
 
 from typing import Protocol, runtime_checkable
 
@@ -15,7 +15,7 @@ from hanse.model.snapshot import Snapshot
 
 
 class PortBackends(Struct, frozen=True, order=True):
-    """One port of a Service, and where it leads."""
+    """One port of a Service with its ready endpoint addresses."""
 
     name: str
     protocol: str
@@ -26,19 +26,19 @@ class PortBackends(Struct, frozen=True, order=True):
 
 @runtime_checkable
 class ServiceProvider(Protocol):
-    """A provider that serves Services within its networks."""
+    """A provider that load-balances Services in its networks."""
 
     def service(
         self, service: Service, backends: tuple[PortBackends, ...], network: Network
     ) -> tuple[Object, ...]:
-        """What makes a Service's address lead to its backends; without it that is undone."""
+        """The objects that load-balance a Service."""
         ...
 
 
 def plan_service(
     service: Service | None, network: Network | None, provider: Provider, snapshot: Snapshot
 ) -> Plan:
-    """A Service for as long as it has an address and its network is there."""
+    """The provider's objects for a Service with a cluster IP in an existing network."""
     if service is None or network is None or not isinstance(provider, ServiceProvider):
         return Plan()
     if parse_address(service.spec.cluster_ip) is None:
@@ -48,20 +48,20 @@ def plan_service(
 
 
 def port_backends(service: Service, snapshot: Snapshot) -> tuple[PortBackends, ...]:
-    """The ready endpoints of each port, from all slices of a Service."""
-    place = f"{service.metadata.namespace}/{service.metadata.name}"
-    pieces = sorted(
-        snapshot.by(snapshot.local, SLICES_BY_SERVICE, place), key=lambda s: s.metadata.name
+    """The ready endpoints of each port, merged over all slices of a Service."""
+    service_key = f"{service.metadata.namespace}/{service.metadata.name}"
+    slices = sorted(
+        snapshot.by(snapshot.local, SLICES_BY_SERVICE, service_key), key=lambda s: s.metadata.name
     )
     found: list[PortBackends] = []
     for port in service.spec.ports:
         targets: dict[int, set[str]] = {}
-        for piece in pieces:
-            for served in piece.ports or ():
+        for endpoint_slice in slices:
+            for served in endpoint_slice.ports or ():
                 if (served.name, served.protocol) == (port.name, port.protocol) and served.port:
-                    ready = (e.addresses[0] for e in piece.endpoints or () if e.ready)
-                    targets.setdefault(served.port, set()).update(ready)
+                    endpoints = [e.addresses[0] for e in endpoint_slice.endpoints or () if e.ready]
+                    targets.setdefault(served.port, set()).update(endpoints)
         for target, addresses in sorted(targets.items()):
-            told = tuple(sorted(addresses))
-            found.append(PortBackends(port.name, port.protocol, port.port, target, told))
+            ready = tuple(sorted(addresses))
+            found.append(PortBackends(port.name, port.protocol, port.port, target, ready))
     return tuple(found)

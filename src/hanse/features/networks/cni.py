@@ -1,4 +1,4 @@
-"""The wrapper plugin's part of the CNI protocol: what it is told, and what its delegate is told."""
+"""The CNI wrapper plugin: parses the input of the runtime and builds that of the delegate."""
 
 from typing import Any
 
@@ -9,14 +9,14 @@ from hanse.features.networks.interfaces import format_cni_args, parse_cni_args
 
 VERSIONS = ("0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0")
 INCOMPATIBLE, BAD_ENVIRONMENT, BAD_CONFIG, TRY_AGAIN = 1, 4, 7, 11
-"""Error codes of the protocol."""
+"""Error codes of the CNI specification."""
 
-_RUNTIMES = ("K8S", "IgnoreUnknown")
-"""What only a runtime says of a pod."""
+_RUNTIME_PREFIXES = ("K8S", "IgnoreUnknown")
+"""Prefixes of CNI_ARGS that only the runtime may set."""
 
 
 class CniError(Exception):
-    """What a runtime is told instead of a result."""
+    """An error that the plugin returns to the runtime."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -24,7 +24,7 @@ class CniError(Exception):
 
 
 class CniConfig(Struct, frozen=True):
-    """The wrapper's own configuration, and all of it as the delegate will see parts of it."""
+    """The parsed network configuration, with the delegate's part."""
 
     delegate: dict[str, Any]
     plugin: str
@@ -34,7 +34,7 @@ class CniConfig(Struct, frozen=True):
 
 
 class PodRef(Struct, frozen=True):
-    """The pod that a runtime sets up."""
+    """The pod that the runtime sets up."""
 
     namespace: str
     name: str
@@ -42,17 +42,17 @@ class PodRef(Struct, frozen=True):
 
 
 def parse_config(text: bytes) -> CniConfig:
-    """The configuration on standard input; raises `CniError` where it is none."""
+    """Parse the network configuration; raises `CniError` if it is invalid."""
     try:
-        told = msgspec.json.decode(text, type=dict[str, Any])
+        config = msgspec.json.decode(text, type=dict[str, Any])
     except msgspec.DecodeError as error:
         raise CniError(BAD_CONFIG, f"the network configuration is not JSON: {error}") from None
-    version = str(told.get("cniVersion") or "0.4.0")
+    version = str(config.get("cniVersion") or "0.4.0")
     if version not in VERSIONS:
         raise CniError(
             INCOMPATIBLE, f"cniVersion {version} is not known; use one of {', '.join(VERSIONS)}"
         )
-    delegate = told.get("delegate")
+    delegate = config.get("delegate")
     if not isinstance(delegate, dict) or not isinstance(delegate.get("type"), str):
         raise CniError(
             BAD_CONFIG, 'the network configuration needs "delegate" with the "type" of a plugin'
@@ -61,43 +61,43 @@ def parse_config(text: bytes) -> CniConfig:
     if not plugin or "/" in plugin or plugin in (".", ".."):
         raise CniError(BAD_CONFIG, f"delegate.type {plugin!r} is not the name of a plugin")
     inherited: dict[str, Any] = {
-        n: told[n] for n in ("name", "prevResult", "runtimeConfig") if n in told
+        n: config[n] for n in ("name", "prevResult", "runtimeConfig") if n in config
     }
     return CniConfig(
         {"cniVersion": version, **inherited, **delegate},
         plugin,
         version,
-        str(told.get("kubeconfig") or ""),
-        str(told.get("context") or ""),
+        str(config.get("kubeconfig") or ""),
+        str(config.get("context") or ""),
     )
 
 
 def parse_pod(args: str) -> PodRef | None:
-    """The pod that a runtime names in CNI_ARGS; None where it names none."""
-    told = _pairs(args)
-    namespace, name = told.get("K8S_POD_NAMESPACE", ""), told.get("K8S_POD_NAME", "")
-    return PodRef(namespace, name, told.get("K8S_POD_UID", "")) if namespace and name else None
+    """Parse the pod from CNI_ARGS; None if it is missing."""
+    pairs = _parse_pairs(args)
+    namespace, name = pairs.get("K8S_POD_NAMESPACE", ""), pairs.get("K8S_POD_NAME", "")
+    return PodRef(namespace, name, pairs.get("K8S_POD_UID", "")) if namespace and name else None
 
 
 def merge_cni_args(args: str, annotation: str) -> str:
-    """CNI_ARGS with a pod's own added; what runtimes say of it stays theirs to say."""
+    """CNI_ARGS with the pod's annotation added; keys of the runtime cannot be overridden."""
     try:
         more = parse_cni_args(annotation)
     except ValueError as error:
         raise CniError(BAD_CONFIG, f"the pod's cni-args annotation: {error}") from None
-    added = {n: v for n, v in more.items() if not n.startswith(_RUNTIMES)}
+    added = {n: v for n, v in more.items() if not n.startswith(_RUNTIME_PREFIXES)}
     return ";".join(part for part in (args, format_cni_args(added)) if part)
 
 
 def render_error(version: str, error: CniError) -> bytes:
-    """An error as runtimes read it."""
+    """The JSON of an error."""
     return msgspec.json.encode({"cniVersion": version, "code": error.code, "msg": str(error)})
 
 
 def render_versions(version: str) -> bytes:
-    """The versions that are understood."""
+    """The JSON of the supported versions."""
     return msgspec.json.encode({"cniVersion": version, "supportedVersions": VERSIONS})
 
 
-def _pairs(args: str) -> dict[str, str]:
+def _parse_pairs(args: str) -> dict[str, str]:
     return dict(part.split("=", 1) for part in args.split(";") if "=" in part)

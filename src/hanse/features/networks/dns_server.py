@@ -1,4 +1,4 @@
-"""What answers a network's names: its Service, and the workload behind it."""
+"""The DNS server of a network: its Service, its Deployment and its permissions."""
 
 from collections.abc import Iterable, Iterator
 
@@ -13,22 +13,22 @@ from hanse.model.objects import Meta, Object, Wire
 
 PORT = 53
 REPLICAS = 2
-_PORTS_FOR_ALL = {"name": "net.ipv4.ip_unprivileged_port_start", "value": "0"}
-"""Lets who is not root listen on the port of DNS, in the pod's own network alone."""
+_UNPRIVILEGED_PORTS = {"name": "net.ipv4.ip_unprivileged_port_start", "value": "0"}
+"""Lets a non-root process bind port 53, within the pod's network namespace."""
 READABLE_RESOURCES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("", ("services", "pods")),
     ("discovery.k8s.io", ("endpointslices",)),
 )
-"""What a network's DNS looks at, in each namespace of its tenant and nowhere else."""
+"""API group and resources that the DNS server may read in the tenant's namespaces."""
 
 
 def network_labels(name: NetworkName) -> dict[str, str]:
-    """The labels of what belongs to a network."""
+    """The labels of the objects of a network."""
     return {TENANT: name.tenant, NETWORK: name.network}
 
 
 def dns_service(name: NetworkName, address: str) -> Service:
-    """The Service that pods ask; without an address the cluster chooses one."""
+    """The DNS Service; with an empty address the API server allocates one."""
     meta = Meta(
         name=name.kube_dns,
         namespace=name.dns_namespace,
@@ -47,26 +47,26 @@ def dns_service(name: NetworkName, address: str) -> Service:
 def dns_workload(
     name: NetworkName, namespaces: Iterable[str], options: NetworksOptions
 ) -> Iterator[Object]:
-    """Two replicas with an account that reads the tenant's namespaces and nothing else."""
-    home, called = name.dns_namespace, name.kube_dns
-    marks = network_labels(name)
+    """The Deployment with its PDB, and an account that may read only the tenant's namespaces."""
+    namespace, object_name = name.dns_namespace, name.kube_dns
+    labels = network_labels(name)
     spaces = tuple(sorted(namespaces))
-    yield ServiceAccount(metadata=Meta(name=called, namespace=home, labels=marks))
+    yield ServiceAccount(metadata=Meta(name=object_name, namespace=namespace, labels=labels))
     for space in spaces:
-        meta = Meta(name=called, namespace=space, labels=marks)
+        meta = Meta(name=object_name, namespace=space, labels=labels)
         yield Role(metadata=meta, rules=_rules())
         yield RoleBinding(
             metadata=meta,
-            role_ref=RoleRef(kind="Role", name=called),
-            subjects=(BoundSubject(kind="ServiceAccount", name=called, namespace=home),),
+            role_ref=RoleRef(kind="Role", name=object_name),
+            subjects=(BoundSubject(kind="ServiceAccount", name=object_name, namespace=namespace),),
         )
     if options.dns_workload == "coredns":
         text = render_corefile(name, options.domain, spaces)
-        meta = Meta(name=called, namespace=home, labels=marks)
+        meta = Meta(name=object_name, namespace=namespace, labels=labels)
         yield ConfigMap(metadata=meta, data={"Corefile": text})
     yield _deployment(name, spaces, options)
     yield PodDisruptionBudget(
-        metadata=Meta(name=called, namespace=home, labels=marks),
+        metadata=Meta(name=object_name, namespace=namespace, labels=labels),
         spec=PodDisruptionBudgetSpec(
             min_available=1, selector=LabelSelector(match_labels=_selector(name))
         ),
@@ -91,7 +91,7 @@ def _deployment(name: NetworkName, spaces: tuple[str, ...], options: NetworksOpt
         "spec": {
             "serviceAccountName": name.kube_dns,
             "dnsPolicy": "Default",
-            "securityContext": {"sysctls": [_PORTS_FOR_ALL]},
+            "securityContext": {"sysctls": [_UNPRIVILEGED_PORTS]},
             "containers": [_container(name, spaces, options)],
             "volumes": _volumes(name, options),
         },
@@ -139,10 +139,10 @@ def _volumes(name: NetworkName, options: NetworksOptions) -> list[Wire]:
 
 
 def render_corefile(name: NetworkName, domain: str, namespaces: Iterable[str]) -> str:
-    """A Corefile that answers one network's Services and pods, and the two aliases.
+    """A Corefile that serves the Services and pods of one network, by their labels.
 
-    CoreDNS reads whole clusters, so its account needs to; only what has the network's labels is
-    told. Aliases are rewritten on the way in and back on the way out.
+    CoreDNS watches whole clusters, so its account needs that permission. The well-known names
+    `kubernetes` and `kube-dns` are rewritten to the network's Services and back.
     """
     spaces = " ".join(sorted(namespaces))
     kubernetes = f"{name.kubernetes}.{name.alias_namespace}.svc.{domain}"

@@ -1,4 +1,4 @@
-"""The feature: what it watches, what wakes which decision, and the decisions."""
+"""The feature: its watches, the keys that changes enqueue, and the plans by topic."""
 
 from collections.abc import Iterable, Iterator
 
@@ -58,15 +58,15 @@ from hanse.model.plan import Desired, Key, Plan
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
 
 _ALL = Writes.OBJECTS
-_MARKED = f"{TENANT}"
-_GUARDING = next(iter(GUARD_LABELS))
-GUARDS = Key("guards")
-_API = ("default", "kubernetes")
-_SERVED = (ServiceCIDR.kind, ValidatingAdmissionPolicy.kind, ClusterNetworkPolicy.kind)
+_TENANT_LABEL = f"{TENANT}"
+_GUARD_LABEL = next(iter(GUARD_LABELS))
+GUARDS_KEY = Key("guards")
+_KUBERNETES_SERVICE = ("default", "kubernetes")
+_OPTIONAL_KINDS = (ServiceCIDR.kind, ValidatingAdmissionPolicy.kind, ClusterNetworkPolicy.kind)
 
 
 class Networks:
-    """Networks of tenants in one cluster."""
+    """Tenant networks of one cluster."""
 
     name = "networks"
 
@@ -99,20 +99,20 @@ class Networks:
             Watch(Role.LOCAL, NetworkPolicy, writes=_ALL),
             Watch(Role.LOCAL, ServiceCIDR, writes=_ALL),
             Watch(Role.LOCAL, IPAddress),
-            Watch(Role.LOCAL, Deployment, labels=_MARKED, writes=_ALL),
-            Watch(Role.LOCAL, PodDisruptionBudget, labels=_MARKED, writes=_ALL),
-            Watch(Role.LOCAL, ServiceAccount, labels=_MARKED, writes=_ALL),
-            Watch(Role.LOCAL, RbacRole, labels=_MARKED, writes=_ALL),
-            Watch(Role.LOCAL, RoleBinding, labels=_MARKED, writes=_ALL),
-            Watch(Role.LOCAL, ConfigMap, labels=_MARKED, writes=_ALL),
-            Watch(Role.LOCAL, ValidatingAdmissionPolicy, labels=_GUARDING, writes=_ALL),
-            Watch(Role.LOCAL, ValidatingAdmissionPolicyBinding, labels=_GUARDING, writes=_ALL),
+            Watch(Role.LOCAL, Deployment, labels=_TENANT_LABEL, writes=_ALL),
+            Watch(Role.LOCAL, PodDisruptionBudget, labels=_TENANT_LABEL, writes=_ALL),
+            Watch(Role.LOCAL, ServiceAccount, labels=_TENANT_LABEL, writes=_ALL),
+            Watch(Role.LOCAL, RbacRole, labels=_TENANT_LABEL, writes=_ALL),
+            Watch(Role.LOCAL, RoleBinding, labels=_TENANT_LABEL, writes=_ALL),
+            Watch(Role.LOCAL, ConfigMap, labels=_TENANT_LABEL, writes=_ALL),
+            Watch(Role.LOCAL, ValidatingAdmissionPolicy, labels=_GUARD_LABEL, writes=_ALL),
+            Watch(Role.LOCAL, ValidatingAdmissionPolicyBinding, labels=_GUARD_LABEL, writes=_ALL),
             Watch(Role.LOCAL, ClusterNetworkPolicy, writes=_ALL),
             *(watch for provider in self.providers.values() for watch in provider.watches),
         )
 
     def provider_of(self, network: Network) -> Provider:
-        """Who provides a network of its type."""
+        """The provider of a network's type."""
         return self.providers.get(network.spec.type) or ExternalProvider(network.spec.type)
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
@@ -124,64 +124,66 @@ class Networks:
                 provider = None if network is None else self.provider_of(network)
                 return plan_network(key, snapshot, self.options, provider)
             case "isolation":
-                return self._isolation(key, snapshot)
+                return self._isolation_plan(key, snapshot)
             case "peering":
                 return plan_peering(key, snapshot)
             case "port":
-                return self._port(key, snapshot)
+                return self._port_plan(key, snapshot)
             case "service":
-                return self._service(key, snapshot)
+                return self._service_plan(key, snapshot)
             case "guards":
-                return self._guards(snapshot)
+                return self._admission_policies(snapshot)
             case _:
                 return Plan()
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         match change:
             case ObjectChange(where) if where == snapshot.local:
-                return self._woken(change, snapshot)
+                return self._keys_for_object(change, snapshot)
             case ObjectChange():
                 return ()
             case FactChange():
-                return self._woken_by_fact(change, snapshot)
+                return self._keys_for_fact(change, snapshot)
 
-    def _isolation(self, key: Key, snapshot: Snapshot) -> Plan:
-        """The policies of one namespace, for as long as it is a tenant's."""
+    def _isolation_plan(self, key: Key, snapshot: Snapshot) -> Plan:
+        """The policies of one namespace while it has a tenant."""
         tenant = namespace_tenant(key.name, snapshot)
-        space = snapshot.get(snapshot.local, Namespace, key.name)
-        if not tenant or space is None or space.terminating:
+        namespace = snapshot.get(snapshot.local, Namespace, key.name)
+        if not tenant or namespace is None or namespace.terminating:
             return Plan()
         networks = [n for n in tenant_networks(tenant, snapshot) if not is_drained(n)]
-        own = snapshot.in_namespace(snapshot.local, NetworkPolicy, key.name)
-        around = IsolationInputs(
+        policies = snapshot.in_namespace(snapshot.local, NetworkPolicy, key.name)
+        inputs = IsolationInputs(
             tenant=tenant,
             networks=tuple(parse_network_name(n.metadata.name).network for n in networks),
-            api=tuple(apiserver_endpoints(snapshot)),
+            apiservers=tuple(apiserver_endpoints(snapshot)),
             peers=tuple(agreed_peers(tenant, snapshot)),
-            users=tuple(
+            user_policies=tuple(
                 sorted(
-                    (p for p in own if not is_managed(p.metadata.labels)),
+                    (p for p in policies if not is_managed(p.metadata.labels)),
                     key=lambda p: p.metadata.name,
                 )
             ),
         )
-        return Plan(tuple(Desired(p, snapshot.local) for p in isolation_policies(key.name, around)))
+        return Plan(tuple(Desired(p, snapshot.local) for p in isolation_policies(key.name, inputs)))
 
-    def _port(self, key: Key, snapshot: Snapshot) -> Plan:
+    def _port_plan(self, key: Key, snapshot: Snapshot) -> Plan:
         pod = snapshot.get(snapshot.local, Pod, key.name, key.namespace)
-        name = _network_told(pod) if pod is not None else None
+        name = _network_of_labels(pod) if pod is not None else None
         network = find_network(name, snapshot) if name is not None else None
         provider = self.provider_of(network) if network is not None else self.providers["flat"]
         return plan_port(pod, network, provider, snapshot)
 
-    def _service(self, key: Key, snapshot: Snapshot) -> Plan:
+    def _service_plan(self, key: Key, snapshot: Snapshot) -> Plan:
         service = snapshot.get(snapshot.local, Service, key.name, key.namespace)
-        network = find_network(_network_told(service), snapshot) if service is not None else None
+        network = (
+            find_network(_network_of_labels(service), snapshot) if service is not None else None
+        )
         provider = self.provider_of(network) if network is not None else self.providers["flat"]
         return plan_service(service, network, provider, snapshot)
 
-    def _guards(self, snapshot: Snapshot) -> Plan:
-        """What the API server refuses by itself, once there is a tenant to guard."""
+    def _admission_policies(self, snapshot: Snapshot) -> Plan:
+        """The ValidatingAdmissionPolicies, once there is a tenant."""
         if not is_served(ValidatingAdmissionPolicy, snapshot) or not any(
             snapshot.all(snapshot.local, Tenant)
         ):
@@ -190,41 +192,44 @@ class Networks:
             tuple(Desired(g, snapshot.local) for g in tenant_admission_policies(self.options))
         )
 
-    def _woken(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:  # noqa: C901 - one case for each kind
+    def _keys_for_object(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:  # noqa: C901 - one case for each kind
         obj = change.object
         meta = obj.metadata
         match obj:
             case Tenant():
-                yield GUARDS
+                yield GUARDS_KEY
                 yield Key("tenant", meta.name)
                 yield from self._network_keys(meta.name, snapshot)
             case Network():
-                yield from self._by_network(obj, snapshot)
+                yield from self._keys_for_network(obj, snapshot)
             case Namespace():
-                for tenant in _tenants_told(change):
+                for tenant in _changed_tenants(change):
                     yield Key("tenant", tenant)
                     yield from self._network_keys(tenant, snapshot)
                     yield Key("isolation", meta.name)
             case Pod() | Service() if NETWORK in meta.labels:
-                yield from self._by_member(obj, snapshot)
+                yield from self._keys_for_member(obj, snapshot)
             case NetworkPort() if change.after is None:
-                yield from self._by_freed(obj.spec.network, snapshot)
+                yield from self._keys_for_released_port(obj.spec.network, snapshot)
             case EndpointSlice() if NETWORK in meta.labels:
-                yield from self._by_member(obj, snapshot)
-            case EndpointSlice() if (meta.namespace, meta.labels.get(KUBE_SERVICE)) == _API:
-                yield from self._everything(snapshot)
+                yield from self._keys_for_member(obj, snapshot)
+            case EndpointSlice() if (
+                meta.namespace,
+                meta.labels.get(KUBE_SERVICE),
+            ) == _KUBERNETES_SERVICE:
+                yield from self._all_keys(snapshot)
             case NetworkPolicy() if not is_managed(meta.labels):
                 if namespace_tenant(meta.namespace, snapshot):
                     yield Key("isolation", meta.namespace)
             case ServiceCIDR():
-                yield from self._by_range(obj, snapshot)
+                yield from self._keys_for_range(obj, snapshot)
             case NetworkPeering():
-                yield from self._by_peering(obj, snapshot)
+                yield from self._keys_for_peering(obj, snapshot)
             case _:
                 return
 
-    def _by_member(self, member: Object, snapshot: Snapshot) -> Iterator[Key]:
-        name = _network_told(member)
+    def _keys_for_member(self, member: Object, snapshot: Snapshot) -> Iterator[Key]:
+        name = _network_of_labels(member)
         network = snapshot.get(snapshot.local, Network, str(name))
         if network is None:
             return
@@ -237,46 +242,46 @@ class Networks:
             service = meta.labels.get(KUBE_SERVICE, meta.name)
             yield Key("service", service, meta.namespace)
 
-    def _by_freed(self, name: str, snapshot: Snapshot) -> Iterator[Key]:
-        """Who may go on now that a port is free: pods that wait, and a network at its end."""
+    def _keys_for_released_port(self, name: str, snapshot: Snapshot) -> Iterator[Key]:
+        """Pods that wait for a port, and a network whose deletion waits for it."""
         network = snapshot.get(snapshot.local, Network, name)
         if network is not None and network.metadata.deletion_timestamp is not None:
             yield Key("network", name)
-        yield from self._waiting_for(name, snapshot)
+        yield from self._waiting_pod_keys(name, snapshot)
 
-    def _waiting_for(self, network: str, snapshot: Snapshot) -> Iterator[Key]:
+    def _waiting_pod_keys(self, network: str, snapshot: Snapshot) -> Iterator[Key]:
         for pod in snapshot.by(snapshot.local, WAITING_PODS_BY_NETWORK, network):
             yield Key("port", pod.metadata.name, pod.metadata.namespace)
 
-    def _by_network(self, network: Network, snapshot: Snapshot) -> Iterator[Key]:
+    def _keys_for_network(self, network: Network, snapshot: Snapshot) -> Iterator[Key]:
         yield Key("network", network.metadata.name)
         tenant = parse_network_name(network.metadata.name).tenant
         yield Key("tenant", tenant)
         yield from self._isolation_keys(tenant, snapshot)
-        yield from self._failed(snapshot)
-        yield from self._waiting_for(network.metadata.name, snapshot)
+        yield from self._failed_network_keys(snapshot)
+        yield from self._waiting_pod_keys(network.metadata.name, snapshot)
         for peering in snapshot.by(snapshot.local, PEERINGS_BY_PEER, network.metadata.name):
-            yield from self._by_peering(peering, snapshot)
+            yield from self._keys_for_peering(peering, snapshot)
 
-    def _by_range(self, cidr: ServiceCIDR, snapshot: Snapshot) -> Iterator[Key]:
-        whose = cidr.metadata.labels.get(RANGE_OF)
-        if whose is None:
-            yield from self._failed(snapshot)
-        for network in snapshot.all(snapshot.local, Network) if whose else ():
-            if shorten_name(network.metadata.name) == whose:
+    def _keys_for_range(self, cidr: ServiceCIDR, snapshot: Snapshot) -> Iterator[Key]:
+        owner = cidr.metadata.labels.get(RANGE_OF)
+        if owner is None:
+            yield from self._failed_network_keys(snapshot)
+        for network in snapshot.all(snapshot.local, Network) if owner else ():
+            if shorten_name(network.metadata.name) == owner:
                 yield Key("network", network.metadata.name)
 
-    def _by_peering(self, peering: NetworkPeering, snapshot: Snapshot) -> Iterator[Key]:
-        mine, theirs = own_network(peering, snapshot), parse_network_name(peering.spec.peer)
+    def _keys_for_peering(self, peering: NetworkPeering, snapshot: Snapshot) -> Iterator[Key]:
+        own, peer_network = own_network(peering, snapshot), parse_network_name(peering.spec.peer)
         yield Key("peering", peering.metadata.name, peering.metadata.namespace)
-        for other in snapshot.by(snapshot.local, PEERINGS_BY_PEER, str(mine)):
+        for other in snapshot.by(snapshot.local, PEERINGS_BY_PEER, str(own)):
             yield Key("peering", other.metadata.name, other.metadata.namespace)
-        yield from (Key("network", str(side)) for side in (mine, theirs))
-        for tenant in {mine.tenant, theirs.tenant}:
+        yield from (Key("network", str(side)) for side in (own, peer_network))
+        for tenant in {own.tenant, peer_network.tenant}:
             yield from self._isolation_keys(tenant, snapshot)
 
-    def _failed(self, snapshot: Snapshot) -> Iterator[Key]:
-        """Networks that may be mended by somebody else's end."""
+    def _failed_network_keys(self, snapshot: Snapshot) -> Iterator[Key]:
+        """Failed networks: a range that they conflicted with may be free now."""
         for network in snapshot.all(snapshot.local, Network):
             if network.status.phase == "Failed":
                 yield Key("network", network.metadata.name)
@@ -286,29 +291,29 @@ class Networks:
             yield Key("network", network.metadata.name)
 
     def _isolation_keys(self, tenant: str, snapshot: Snapshot) -> Iterator[Key]:
-        for space in tenant_namespaces(tenant, snapshot):
-            yield Key("isolation", space.metadata.name)
+        for namespace in tenant_namespaces(tenant, snapshot):
+            yield Key("isolation", namespace.metadata.name)
 
-    def _everything(self, snapshot: Snapshot) -> Iterator[Key]:
+    def _all_keys(self, snapshot: Snapshot) -> Iterator[Key]:
         for network in snapshot.all(snapshot.local, Network):
             yield Key("network", network.metadata.name)
-        for space in snapshot.all(snapshot.local, Namespace):
-            if TENANT in space.metadata.labels:
-                yield Key("isolation", space.metadata.name)
+        for namespace in snapshot.all(snapshot.local, Namespace):
+            if TENANT in namespace.metadata.labels:
+                yield Key("isolation", namespace.metadata.name)
 
-    def _woken_by_fact(self, change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
+    def _keys_for_fact(self, change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
         match change.fact:
-            case KindServed(where, kind) if where == snapshot.local and kind in _SERVED:
-                yield GUARDS
-                yield from self._everything(snapshot)
+            case KindServed(where, kind) if where == snapshot.local and kind in _OPTIONAL_KINDS:
+                yield GUARDS_KEY
+                yield from self._all_keys(snapshot)
             case WriteOutcome(place) if place.where == snapshot.local:
-                yield from self._by_outcome(
+                yield from self._keys_for_outcome(
                     place.ref.kind, place.ref.name, place.ref.namespace, snapshot
                 )
             case _:
                 return
 
-    def _by_outcome(
+    def _keys_for_outcome(
         self, kind: object, name: str, namespace: str, snapshot: Snapshot
     ) -> Iterator[Key]:
         if kind == Network.kind:
@@ -324,12 +329,14 @@ class Networks:
             yield from self._network_keys(namespace_tenant(namespace, snapshot), snapshot)
 
 
-def _network_told(member: Object) -> NetworkName:
+def _network_of_labels(member: Object) -> NetworkName:
+    """The network of an object's labels."""
     labels = member.metadata.labels
     return NetworkName(labels.get(TENANT, ""), labels.get(NETWORK, DEFAULT))
 
 
-def _tenants_told(change: ObjectChange) -> set[str]:
-    sides: tuple[Object | None, ...] = (change.before, change.after)
-    told = {side.metadata.labels.get(TENANT, "") for side in sides if side is not None}
-    return told - {""}
+def _changed_tenants(change: ObjectChange) -> set[str]:
+    """The tenant labels of an object before and after a change."""
+    versions: tuple[Object | None, ...] = (change.before, change.after)
+    tenants = {v.metadata.labels.get(TENANT, "") for v in versions if v is not None}
+    return tenants - {""}

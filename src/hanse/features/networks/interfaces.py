@@ -1,4 +1,4 @@
-"""What a pod says about its network interface, by annotation."""
+"""The network interface that a pod requests by annotation, and CNI arguments."""
 
 import re
 from ipaddress import ip_network
@@ -16,25 +16,25 @@ from hanse.model.kinds.networks import Network, Subnet
 
 
 class InterfaceRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The interface that a pod asks for; all of it is optional."""
+    """The interface that a pod requests; all fields are optional."""
 
     name: str = ""
     subnet: str = ""
     ip: str = ""
 
 
-_INTERFACE = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]{1,15}")
+_INTERFACE_NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]{1,15}")
 
 DEFAULT_SUBNET = Subnet(name="default", cidr="10.0.0.0/16")
-"""What a network has that names no subnets."""
+"""The subnet of a network without subnets in its spec."""
 
 
 class InvalidInterface(ValueError):
-    """An interface that cannot be had; the text names the annotation and the remedy."""
+    """A request that cannot be met; the message names the annotation and the remedy."""
 
 
 def parse_interface(annotations: dict[str, str]) -> InterfaceRequest:
-    """The interface asked for; raises `InvalidInterface` where it is not one."""
+    """Parse the annotation; raises `InvalidInterface` if it is invalid."""
     text = annotations.get(NIC)
     if text is None:
         return InterfaceRequest()
@@ -45,7 +45,7 @@ def parse_interface(annotations: dict[str, str]) -> InterfaceRequest:
             f"metadata.annotations[{NIC}]: {error}; "
             'write JSON such as {"name": "eth0", "subnet": "front", "ip": "10.0.0.5"}'
         ) from None
-    if nic.name and _INTERFACE.fullmatch(nic.name) is None:
+    if nic.name and _INTERFACE_NAME.fullmatch(nic.name) is None:
         raise InvalidInterface(
             f"metadata.annotations[{NIC}]: name {nic.name[:50]!r} is no name of an interface; "
             "write up to 15 letters, digits and any of -_. such as eth0"
@@ -56,15 +56,17 @@ def parse_interface(annotations: dict[str, str]) -> InterfaceRequest:
 
 
 def candidate_subnets(network: Network, nic: InterfaceRequest) -> tuple[Subnet, ...]:
-    """The subnets that an interface may be in; raises `InvalidInterface` where there are none."""
+    """The subnets that match a request; raises `InvalidInterface` if there are none."""
     subnets: tuple[Subnet, ...] = network.spec.subnets or (DEFAULT_SUBNET,)
-    told = ", ".join(f"{s.name} ({s.cidr})" for s in subnets) or "none"
+    names = ", ".join(f"{s.name} ({s.cidr})" for s in subnets) or "none"
     if nic.subnet:
-        subnets = tuple(s for s in subnets if nic.subnet == s.name or _is_in(nic.subnet, s.cidr))
+        subnets = tuple(
+            s for s in subnets if nic.subnet == s.name or _is_cidr_within(nic.subnet, s.cidr)
+        )
         if not subnets:
             raise InvalidInterface(
                 f"metadata.annotations[{NIC}]: network {network.metadata.name} has no subnet "
-                f"{nic.subnet[:50]}; it has {told}"
+                f"{nic.subnet[:50]}; it has {names}"
             )
     address = parse_address(nic.ip) if nic.ip else None
     if address is not None:
@@ -76,17 +78,17 @@ def candidate_subnets(network: Network, nic: InterfaceRequest) -> tuple[Subnet, 
             and address in r
         )
         if not subnets:
-            where = f"subnet {nic.subnet}" if nic.subnet else f"the subnets {told}"
+            where = f"subnet {nic.subnet}" if nic.subnet else f"the subnets {names}"
             raise InvalidInterface(
                 f"metadata.annotations[{NIC}]: ip {nic.ip} is outside of {where}; choose one inside"
             )
-        _refuse_edges(nic, subnets[0])
+        _reject_network_and_broadcast(nic, subnets[0])
     return subnets
 
 
 def requested_range(subnet: Subnet, nic: InterfaceRequest) -> Range | None:
-    """The part of a subnet that an interface is asked for in: all of it, or a range inside."""
-    return parse_range(nic.subnet if _is_in(nic.subnet, subnet.cidr) else subnet.cidr)
+    """The requested range of a subnet: all of it, or a CIDR within it."""
+    return parse_range(nic.subnet if _is_cidr_within(nic.subnet, subnet.cidr) else subnet.cidr)
 
 
 def reject_gateway(nic: InterfaceRequest, subnet: Subnet) -> None:
@@ -99,7 +101,8 @@ def reject_gateway(nic: InterfaceRequest, subnet: Subnet) -> None:
         )
 
 
-def _refuse_edges(nic: InterfaceRequest, subnet: Subnet) -> None:
+def _reject_network_and_broadcast(nic: InterfaceRequest, subnet: Subnet) -> None:
+    """Raise `InvalidInterface` if the address is the network or broadcast address."""
     address, range_ = parse_address(nic.ip), parse_range(subnet.cidr)
     if address is not None and range_ is not None and is_network_or_broadcast(address, (range_,)):
         raise InvalidInterface(
@@ -108,18 +111,18 @@ def _refuse_edges(nic: InterfaceRequest, subnet: Subnet) -> None:
         )
 
 
-def _is_in(text: str, cidr: str) -> bool:
-    """Whether a range that is written out is a subnet's, or a part of it."""
+def _is_cidr_within(text: str, cidr: str) -> bool:
+    """Whether a text is a CIDR within a subnet."""
     own = parse_range(cidr)
     try:
-        asked = ip_network(text)
+        requested = ip_network(text)
     except ValueError:
         return False
-    return own is not None and own.version == asked.version and asked.subnet_of(own)  # type: ignore[arg-type]  # of one version
+    return own is not None and own.version == requested.version and requested.subnet_of(own)  # type: ignore[arg-type]  # of one version
 
 
 def parse_cni_args(text: str) -> dict[str, str]:
-    """The pairs of a cni-args annotation; raises ValueError where it is none."""
+    """Parse a cni-args annotation; raises ValueError if it is invalid."""
     pairs: dict[str, str] = {}
     for part in text.split(";") if text else ():
         key, equals, value = part.partition("=")
@@ -130,7 +133,7 @@ def parse_cni_args(text: str) -> dict[str, str]:
 
 
 def format_cni_args(pairs: dict[str, str]) -> str:
-    """Pairs as CNI_ARGS has them; raises ValueError for what cannot be written so."""
+    """Format pairs as CNI_ARGS; raises ValueError for invalid keys or values."""
     for key, value in pairs.items():
         if not (key.isalnum() and key.isascii()) or set(value) & {";", "="}:
             raise ValueError(f"{key}={value} cannot be a CNI argument")

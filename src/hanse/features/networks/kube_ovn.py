@@ -1,4 +1,4 @@
-"""Networks by kube-ovn, in clusters that have it: its Vpc and Subnets, and its words for pods."""
+"""The kube-ovn provider: Vpc, Subnets, SwitchLBRules and pod annotations."""
 
 from hanse.features.networks.addresses import gateway_address, parse_address
 from hanse.features.networks.backends import PortBackends
@@ -36,7 +36,7 @@ IP_ADDRESS = "ovn.kubernetes.io/ip_address"
 
 
 class KubeOvnProvider:
-    """Each network is a Vpc of kube-ovn's, each subnet one of its Subnets."""
+    """A network becomes a Vpc of kube-ovn, a subnet one of its Subnets."""
 
     name = "kube-ovn"
     has_ports = True
@@ -47,59 +47,67 @@ class KubeOvnProvider:
     )
 
     def check(self, network: Network, annotations: dict[str, str], snapshot: Snapshot) -> None:  # noqa: ARG002 - the contract
-        _asked(network, annotations)
+        _parse_supported_interface(network, annotations)
 
     def provision(self, network: Network, snapshot: Snapshot) -> ProvisionResult:
         if not is_served(Vpc, snapshot) or not is_served(OvnSubnet, snapshot):
             return ProvisionResult(
                 "Failed", "this cluster has no kube-ovn: kubeovn.io is not served"
             )
-        if faults := list(malformed_ranges(network)):
-            return ProvisionResult("Failed", "; ".join(faults))
-        vpc = _whole(network, snapshot)
-        subnets = tuple(_subnet(network, s) for s in network.spec.subnets or (DEFAULT_SUBNET,))
+        if errors := list(malformed_ranges(network)):
+            return ProvisionResult("Failed", "; ".join(errors))
+        vpc = _desired_vpc(network, snapshot)
+        subnets = tuple(
+            _desired_subnet(network, s) for s in network.spec.subnets or (DEFAULT_SUBNET,)
+        )
         waiting = [s.metadata.name for s in subnets if not _is_ready(s.metadata.name, snapshot)]
         if waiting:
-            told = f"waiting for Subnet {', '.join(waiting[:3])} of kube-ovn"
-            return ProvisionResult("Pending", told, (vpc, *subnets))
+            message = f"waiting for Subnet {', '.join(waiting[:3])} of kube-ovn"
+            return ProvisionResult("Pending", message, (vpc, *subnets))
         return ProvisionResult("Ready", "", (vpc, *subnets))
 
     def deprovision(self, network: Network, snapshot: Snapshot) -> ProvisionResult:
-        """Subnets first: kube-ovn does not take down a Vpc that has any."""
+        """Delete the Subnets first: kube-ovn does not delete a Vpc with Subnets."""
         subnets = sorted(
             s.metadata.name
             for s in snapshot.all(snapshot.local, OvnSubnet)
-            if s.spec.vpc == _vpc(network)
+            if s.spec.vpc == _vpc_name(network)
         )
         if subnets:
-            told = f"kube-ovn removes {', '.join(subnets[:3])}"
-            return ProvisionResult("Pending", told, (_whole(network, snapshot),), gone=False)
-        left = snapshot.get(snapshot.local, Vpc, _vpc(network)) is not None
-        return ProvisionResult("Pending", f"kube-ovn removes {_vpc(network)}", gone=not left)
+            message = f"kube-ovn removes {', '.join(subnets[:3])}"
+            return ProvisionResult(
+                "Pending", message, (_desired_vpc(network, snapshot),), gone=False
+            )
+        remaining = snapshot.get(snapshot.local, Vpc, _vpc_name(network)) is not None
+        return ProvisionResult(
+            "Pending", f"kube-ovn removes {_vpc_name(network)}", gone=not remaining
+        )
 
     def port(self, pod: Pod, network: Network, snapshot: Snapshot) -> PortPlan:  # noqa: ARG002 - the contract
-        nic, subnet = _asked(network, pod.metadata.annotations)
-        told = {SWITCH: _switch(network, subnet)}
+        nic, subnet = _parse_supported_interface(network, pod.metadata.annotations)
+        annotations = {SWITCH: _subnet_name(network, subnet)}
         if nic.ip:
-            told[IP_ADDRESS] = str(parse_address(nic.ip))
-        return PortPlan(ready=True, annotations=told)
+            annotations[IP_ADDRESS] = str(parse_address(nic.ip))
+        return PortPlan(ready=True, annotations=annotations)
 
     def service(
         self, service: Service, backends: tuple[PortBackends, ...], network: Network
     ) -> tuple[Object, ...]:
-        """One rule for each set of endpoints: those of a port may differ from another's."""
+        """One SwitchLBRule for each distinct set of endpoints: ports may differ in them."""
         rules: dict[tuple[str, ...], list[PortBackends]] = {}
         for backend in backends:
             if backend.addresses:
                 rules.setdefault(backend.addresses, []).append(backend)
         return tuple(
-            _rule(service, network, number, endpoints, several)
-            for number, (endpoints, several) in enumerate(sorted(rules.items()))
+            _load_balancer_rule(service, network, number, endpoints, port_backends)
+            for number, (endpoints, port_backends) in enumerate(sorted(rules.items()))
         )
 
 
-def _asked(network: Network, annotations: dict[str, str]) -> tuple[InterfaceRequest, Subnet]:
-    """The interface and its subnet; raises `InvalidInterface` for what kube-ovn cannot give."""
+def _parse_supported_interface(
+    network: Network, annotations: dict[str, str]
+) -> tuple[InterfaceRequest, Subnet]:
+    """The requested interface and its subnet; raises `InvalidInterface` if not supported."""
     nic = parse_interface(annotations)
     subnet = candidate_subnets(network, nic)[0]
     reject_gateway(nic, subnet)
@@ -111,12 +119,12 @@ def _asked(network: Network, annotations: dict[str, str]) -> tuple[InterfaceRequ
     return nic, subnet
 
 
-def _rule(
+def _load_balancer_rule(
     service: Service,
     network: Network,
     number: int,
     endpoints: tuple[str, ...],
-    several: list[PortBackends],
+    port_backends: list[PortBackends],
 ) -> SwitchLBRule:
     meta = service.metadata
     name = f"{network.metadata.name}-{meta.namespace}-{meta.name}-{number}".replace(".", "-")
@@ -130,37 +138,37 @@ def _rule(
             session_affinity=affinity,
             ports=tuple(
                 SwitchPort(name=b.name, port=b.port, target_port=b.target, protocol=b.protocol)
-                for b in several
+                for b in port_backends
             ),
         ),
     )
 
 
-def _whole(network: Network, snapshot: Snapshot) -> Vpc:
-    """A network as a Vpc, for all namespaces of its tenant."""
+def _desired_vpc(network: Network, snapshot: Snapshot) -> Vpc:
+    """The Vpc of a network, for all namespaces of its tenant."""
     tenant = parse_network_name(network.metadata.name).tenant
-    spaces = tuple(n.metadata.name for n in tenant_namespaces(tenant, snapshot))
-    return Vpc(metadata=Meta(name=_vpc(network)), spec=VpcSpec(namespaces=spaces))
+    namespaces = tuple(n.metadata.name for n in tenant_namespaces(tenant, snapshot))
+    return Vpc(metadata=Meta(name=_vpc_name(network)), spec=VpcSpec(namespaces=namespaces))
 
 
-def _vpc(network: Network) -> str:
+def _vpc_name(network: Network) -> str:
     return shorten_name(network.metadata.name.replace(".", "-"))
 
 
-def _switch(network: Network, subnet: Subnet) -> str:
+def _subnet_name(network: Network, subnet: Subnet) -> str:
     return shorten_name(f"{network.metadata.name.replace('.', '-')}-{subnet.name}")
 
 
-def _subnet(network: Network, subnet: Subnet) -> OvnSubnet:
+def _desired_subnet(network: Network, subnet: Subnet) -> OvnSubnet:
     range_ = parse_range(subnet.cidr)
     gateway = str(gateway_address(range_)) if range_ is not None else ""
     return OvnSubnet(
-        metadata=Meta(name=_switch(network, subnet)),
-        spec=OvnSubnetSpec(vpc=_vpc(network), cidr_block=subnet.cidr, gateway=gateway),
+        metadata=Meta(name=_subnet_name(network, subnet)),
+        spec=OvnSubnetSpec(vpc=_vpc_name(network), cidr_block=subnet.cidr, gateway=gateway),
     )
 
 
 def _is_ready(name: str, snapshot: Snapshot) -> bool:
-    standing = snapshot.get(snapshot.local, OvnSubnet, name)
-    conditions = (standing.status.conditions if standing is not None else None) or ()
+    current = snapshot.get(snapshot.local, OvnSubnet, name)
+    conditions = (current.status.conditions if current is not None else None) or ()
     return any(c.type == "Ready" and c.status == "True" for c in conditions)

@@ -1,4 +1,4 @@
-"""`kubernetes` as a network sees it: a Service of its own that follows the cluster's endpoints."""
+"""The `kubernetes` Service of a network, with the endpoints of the cluster's API servers."""
 
 from collections.abc import Iterator
 
@@ -12,31 +12,31 @@ from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, EndpointSlice
 from hanse.model.objects import Meta
 from hanse.model.snapshot import Snapshot
 
-CLUSTER_API = "default/kubernetes"
+KUBERNETES_SERVICE = "default/kubernetes"
 
 
 def apiserver_slices(snapshot: Snapshot) -> list[EndpointSlice]:
-    """Where the cluster's API server is, by its own word."""
-    found = snapshot.by(snapshot.local, SLICES_BY_SERVICE, CLUSTER_API)
+    """The EndpointSlices of `default/kubernetes`, sorted by name."""
+    found = snapshot.by(snapshot.local, SLICES_BY_SERVICE, KUBERNETES_SERVICE)
     return sorted(found, key=lambda s: s.metadata.name)
 
 
 def apiserver_endpoints(snapshot: Snapshot) -> list[tuple[str, int]]:
-    """Address and port of every API server, in one order."""
+    """Address and port of every API server, sorted."""
     return sorted(
         {
             (address, port.port)
-            for piece in apiserver_slices(snapshot)
-            for endpoint in piece.endpoints or ()
+            for endpoint_slice in apiserver_slices(snapshot)
+            for endpoint in endpoint_slice.endpoints or ()
             for address in endpoint.addresses
-            for port in piece.ports or ()
+            for port in endpoint_slice.ports or ()
             if port.port is not None
         }
     )
 
 
 def kubernetes_service(name: NetworkName, address: str, snapshot: Snapshot) -> Service:
-    """The network's `kubernetes`, with the ports of the cluster's own."""
+    """The network's `kubernetes` Service, with the ports of the cluster's own."""
     own = snapshot.get(snapshot.local, Service, "kubernetes", "default")
     ports = own.spec.ports if own is not None else (ServicePort(name="https", port=443),)
     meta = Meta(name=name.kubernetes, namespace=name.alias_namespace, labels=network_labels(name))
@@ -44,9 +44,9 @@ def kubernetes_service(name: NetworkName, address: str, snapshot: Snapshot) -> S
 
 
 def kubernetes_slices(name: NetworkName, snapshot: Snapshot) -> Iterator[EndpointSlice]:
-    """The cluster's own endpoints, once more under the network's name."""
-    for piece in apiserver_slices(snapshot):
+    """Copies of the API servers' EndpointSlices for the network's Service."""
+    for endpoint_slice in apiserver_slices(snapshot):
         labels = {**network_labels(name), KUBE_SERVICE: name.kubernetes, MANAGED_BY: FEATURE_DOMAIN}
-        called = shorten_name(f"{name.kubernetes}-{piece.metadata.name}", 253)
-        meta = Meta(name=called, namespace=name.alias_namespace, labels=labels)
-        yield replace(piece, metadata=meta)
+        slice_name = shorten_name(f"{name.kubernetes}-{endpoint_slice.metadata.name}", 253)
+        meta = Meta(name=slice_name, namespace=name.alias_namespace, labels=labels)
+        yield replace(endpoint_slice, metadata=meta)

@@ -1,4 +1,4 @@
-"""The life of one network: what exists for it, what phase it is in, and how it ends."""
+"""The lifecycle of a network: its objects, its phase, and its finalization."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -53,11 +53,11 @@ from hanse.model.plan import Desired, EventRequest, Key, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
 DRAINED = "Drained"
-_TROUBLE = ("Foreign", "Refused", "Forbidden")
+_FAILED_RESULTS = ("Foreign", "Refused", "Forbidden")
 
 
 class NetworkPhase(Struct, frozen=True):
-    """Where a network is in its life, and why."""
+    """The phase of a network with its reason."""
 
     phase: Phase
     reason: str
@@ -67,33 +67,33 @@ class NetworkPhase(Struct, frozen=True):
 def plan_network(
     key: Key, snapshot: Snapshot, options: NetworksOptions, provider: Provider | None
 ) -> Plan:
-    """Everything of one network but what is in its tenant's namespaces."""
+    """Plan one network, apart from the policies in its tenant's namespaces."""
     network = snapshot.get(snapshot.local, Network, key.name)
     if network is None or provider is None:
         return Plan()
     if network.metadata.deletion_timestamp is not None:
-        return _ending(network, snapshot, options, provider)
+        return _finalize(network, snapshot, options, provider)
     if FINALIZER not in network.metadata.finalizers:
-        return _held(network, snapshot)
-    faults = tuple(_faults(network, snapshot))
+        return _add_finalizer(network, snapshot)
+    errors = tuple(_validate(network, snapshot))
     provision = provider.provision(network, snapshot)
     desired = (
-        *_provided(provision.objects, snapshot),
+        *_desired_from_provider(provision.objects, snapshot),
         *desired_objects(network, snapshot, options),
     )
-    stand = NetworkPhase("Failed", "Invalid", "; ".join(faults)[:4000])
-    if not faults:
-        stand = (
+    state = NetworkPhase("Failed", "Invalid", "; ".join(errors)[:4000])
+    if not errors:
+        state = (
             NetworkPhase(provision.state, "Provider", provision.message)
             if provision.state != "Ready"
-            else _standing(network, desired, snapshot)
+            else _observed_phase(network, desired, snapshot)
         )
-    return _told(network, stand, desired, snapshot)
+    return _status_plan(network, state, desired, snapshot)
 
 
 def is_drained(network: Network) -> bool:
-    """Whether nobody uses a network any more that is to go."""
-    drained = find_condition(network.status.conditions, DRAINED)
+    """Whether a network is being deleted and has no pods and Services left."""
+    drained = find(network.status.conditions, DRAINED)
     gone = network.metadata.deletion_timestamp is not None
     return gone and drained is not None and drained.status == "True"
 
@@ -101,14 +101,14 @@ def is_drained(network: Network) -> bool:
 def desired_objects(
     network: Network, snapshot: Snapshot, options: NetworksOptions
 ) -> Iterator[Desired]:
-    """A network's ranges, its DNS and its `kubernetes`."""
+    """The ranges, the DNS and the `kubernetes` Service of a network."""
     name = parse_network_name(network.metadata.name)
     pool = allocated_ranges(network, snapshot)
-    spaces = [n.metadata.name for n in tenant_namespaces(name.tenant, snapshot)]
+    namespaces = [n.metadata.name for n in tenant_namespaces(name.tenant, snapshot)]
     cidrs = service_cidrs(name, pool)
     if pool and is_served(ValidatingAdmissionPolicy, snapshot):
         yield from (
-            Desired(guard, snapshot.local) for guard in address_pool_policy(name, pool, spaces)
+            Desired(guard, snapshot.local) for guard in address_pool_policy(name, pool, namespaces)
         )
     yield from (Desired(cidr, snapshot.local) for cidr in cidrs)
     if options.guard and is_served(ClusterNetworkPolicy, snapshot):
@@ -116,42 +116,42 @@ def desired_objects(
         yield from (
             Desired(guard, snapshot.local) for guard in cluster_network_policies(name, peers)
         )
-    if cidrs and not _ready(cidrs[0], snapshot):
+    if cidrs and not _is_ready(cidrs[0], snapshot):
         return
-    if name.dns_namespace in spaces:
-        yield from _names(network, pool, spaces, options, snapshot)
-    if name.alias_namespace in spaces:
-        address = _own_address(
+    if name.dns_namespace in namespaces:
+        yield from _dns_objects(network, pool, namespaces, options, snapshot)
+    if name.alias_namespace in namespaces:
+        address = _service_address(
             name.kubernetes, name.alias_namespace, pool, KUBERNETES_OFFSET, snapshot
         )
         yield Desired(kubernetes_service(name, address, snapshot), snapshot.local, step=1)
-        pieces = kubernetes_slices(name, snapshot)
-        yield from (Desired(piece, snapshot.local, step=2) for piece in pieces)
+        slices = kubernetes_slices(name, snapshot)
+        yield from (Desired(endpoint_slice, snapshot.local, step=2) for endpoint_slice in slices)
 
 
-def _names(
+def _dns_objects(
     network: Network,
     pool: tuple[Range, ...],
-    spaces: list[str],
+    namespaces: list[str],
     options: NetworksOptions,
     snapshot: Snapshot,
 ) -> Iterator[Desired]:
-    """What answers a network's names, once its address is known."""
+    """The DNS of a network, once its address is known."""
     name = parse_network_name(network.metadata.name)
     address = dns_service_address(network, pool, snapshot)
     if address is not None:
         yield Desired(dns_service(name, address), snapshot.local, step=1)
-        objects = dns_workload(name, spaces, options)
+        objects = dns_workload(name, namespaces, options)
         yield from (Desired(obj, snapshot.local, step=2) for obj in objects)
 
 
 def allocated_ranges(network: Network, snapshot: Snapshot) -> tuple[Range, ...]:
-    """The ranges that are the network's to use: those that clash with nobody's before it."""
+    """The service ranges of a network that do not overlap an older owner's."""
     if ipam_mode(network) == "Kubernetes" or not is_served(ServiceCIDR, snapshot):
         return ()
     if not any(validate_ranges(network, snapshot, include_newer=False)):
         return service_ranges(network)
-    standing = [
+    current = [
         r
         for c in snapshot.all(snapshot.local, ServiceCIDR)
         if c.metadata.labels.get(RANGE_OF) == shorten_name(network.metadata.name)
@@ -159,43 +159,43 @@ def allocated_ranges(network: Network, snapshot: Snapshot) -> tuple[Range, ...]:
         if (r := parse_range(text)) is not None
     ]
     return tuple(
-        r for r in service_ranges(network) if any(r == s or overlaps(r, s) for s in standing)
+        r for r in service_ranges(network) if any(r == s or overlaps(r, s) for s in current)
     )
 
 
 def dns_service_address(
     network: Network, pool: tuple[Range, ...], snapshot: Snapshot
 ) -> str | None:
-    """The address of a network's DNS; empty: the cluster chooses; None: not known yet."""
+    """The address of a network's DNS; empty: the API server allocates; None: not known yet."""
     name = parse_network_name(network.metadata.name)
     if ipam_mode(network) == "External":
         return network.status.dns_service_ip or None
-    return _own_address(name.kube_dns, name.dns_namespace, pool, DNS_OFFSET, snapshot)
+    return _service_address(name.kube_dns, name.dns_namespace, pool, DNS_OFFSET, snapshot)
 
 
-def _own_address(
-    service: str, namespace: str, pool: tuple[Range, ...], place: int, snapshot: Snapshot
+def _service_address(
+    service: str, namespace: str, pool: tuple[Range, ...], offset: int, snapshot: Snapshot
 ) -> str:
-    standing = snapshot.get(snapshot.local, Service, service, namespace)
-    held = parse_address(standing.spec.cluster_ip) if standing is not None else None
+    current = snapshot.get(snapshot.local, Service, service, namespace)
+    held_address = parse_address(current.spec.cluster_ip) if current is not None else None
     if pool:
-        inside = held is not None and is_in_ranges(held, pool)
-        return str(held) if inside else reserved_address(pool[0], place)
-    return str(held or "") or pick_cluster_address(
+        inside = held_address is not None and is_in_ranges(held_address, pool)
+        return str(held_address) if inside else reserved_address(pool[0], offset)
+    return str(held_address or "") or pick_cluster_address(
         ObjectRef(Service.kind, service, namespace), snapshot
     )
 
 
-def _ready(cidr: ServiceCIDR, snapshot: Snapshot) -> bool:
-    """Whether the API server gives out addresses of a range; a server that does not say does."""
-    standing = snapshot.get(snapshot.local, ServiceCIDR, cidr.metadata.name)
-    if standing is None:
+def _is_ready(cidr: ServiceCIDR, snapshot: Snapshot) -> bool:
+    """Whether the API server reports the ServiceCIDR as Ready."""
+    current = snapshot.get(snapshot.local, ServiceCIDR, cidr.metadata.name)
+    if current is None:
         return False
-    told = [c for c in standing.status.conditions if c.type == "Ready"]
-    return bool(told) and told[0].status == "True"
+    ready = [c for c in current.status.conditions if c.type == "Ready"]
+    return bool(ready) and ready[0].status == "True"
 
 
-def _faults(network: Network, snapshot: Snapshot) -> Iterator[str]:
+def _validate(network: Network, snapshot: Snapshot) -> Iterator[str]:
     name = parse_network_name(network.metadata.name)
     if network.spec.tenant != name.tenant or not name.network:
         yield (
@@ -217,27 +217,29 @@ def _faults(network: Network, snapshot: Snapshot) -> Iterator[str]:
     yield from validate_ranges(network, snapshot, include_newer=False)
 
 
-def _provided(objects: tuple[Object, ...], snapshot: Snapshot) -> Iterator[Desired]:
+def _desired_from_provider(objects: tuple[Object, ...], snapshot: Snapshot) -> Iterator[Desired]:
     return (Desired(obj, snapshot.local) for obj in objects)
 
 
-def _standing(network: Network, desired: tuple[Desired, ...], snapshot: Snapshot) -> NetworkPhase:
-    """How far a network has come whose provider is done."""
-    for one in desired:
-        outcome = snapshot.fact(WriteOutcome, ClusterObjectRef(one.where, object_ref(one.object)))
-        if outcome is not None and outcome.result in _TROUBLE:
+def _observed_phase(
+    network: Network, desired: tuple[Desired, ...], snapshot: Snapshot
+) -> NetworkPhase:
+    """The phase of a network whose provider is ready."""
+    for item in desired:
+        outcome = snapshot.fact(WriteOutcome, ClusterObjectRef(item.where, object_ref(item.object)))
+        if outcome is not None and outcome.result in _FAILED_RESULTS:
             return NetworkPhase("Failed", outcome.result, outcome.message)
     if ipam_mode(network) == "External" and not network.status.dns_service_ip:
         return NetworkPhase(
             "Pending", "NoAddress", "waiting for the provider to set status.dnsServiceIP"
         )
-    if not dns_ip(network, snapshot):
+    if not dns_cluster_ip(network, snapshot):
         return NetworkPhase("Pending", "NoAddress", "waiting for the address of the network's DNS")
     return NetworkPhase("Ready", "Ready")
 
 
-def dns_ip(network: Network, snapshot: Snapshot) -> str:
-    """The address where a network's names are answered; empty until it is reserved."""
+def dns_cluster_ip(network: Network, snapshot: Snapshot) -> str:
+    """The cluster IP of a network's DNS Service; empty until it exists."""
     name = parse_network_name(network.metadata.name)
     service = snapshot.get(snapshot.local, Service, name.kube_dns, name.dns_namespace)
     return (
@@ -247,28 +249,28 @@ def dns_ip(network: Network, snapshot: Snapshot) -> str:
     )
 
 
-def _told(
-    network: Network, stand: NetworkPhase, desired: tuple[Desired, ...], snapshot: Snapshot
+def _status_plan(
+    network: Network, state: NetworkPhase, desired: tuple[Desired, ...], snapshot: Snapshot
 ) -> Plan:
-    place = ClusterObjectRef(snapshot.local, object_ref(network))
-    ready = condition("Ready", stand.phase == "Ready", stand.reason, stand.message)
+    ref = ClusterObjectRef(snapshot.local, object_ref(network))
+    ready = condition("Ready", state.phase == "Ready", state.reason, state.message)
     status: Wire = {
-        "phase": stand.phase,
-        "message": stand.message or None,
+        "phase": state.phase,
+        "message": state.message or None,
         "conditions": _conditions(network, [ready], snapshot),
     }
     if ipam_mode(network) != "External":
-        status["dnsServiceIP"] = dns_ip(network, snapshot) or None
+        status["dnsServiceIP"] = dns_cluster_ip(network, snapshot) or None
     events: tuple[EventRequest, ...] = ()
-    if stand.phase != network.status.phase and stand.phase in ("Failed", "Unknown"):
-        events = (EventRequest(place, stand.phase, stand.message, "Warning"),)
-    again = timedelta(seconds=5) if stand.phase == "Unknown" else None
-    patch = Patch(place, {"status": status}, "status")
+    if state.phase != network.status.phase and state.phase in ("Failed", "Unknown"):
+        events = (EventRequest(ref, state.phase, state.message, "Warning"),)
+    again = timedelta(seconds=5) if state.phase == "Unknown" else None
+    patch = Patch(ref, {"status": status}, "status")
     return Plan(desired, patches=(patch,), events=events, requeue_after=again)
 
 
-def _held(network: Network, snapshot: Snapshot) -> Plan:
-    """The finalizer first: what is provided must be taken down again."""
+def _add_finalizer(network: Network, snapshot: Snapshot) -> Plan:
+    """Add the finalizer, before anything is provisioned."""
     finalizers = [*network.metadata.finalizers, FINALIZER]
     patch = Patch(
         ClusterObjectRef(snapshot.local, object_ref(network)),
@@ -278,7 +280,7 @@ def _held(network: Network, snapshot: Snapshot) -> Plan:
 
 
 def network_consumers(name: NetworkName, snapshot: Snapshot) -> list[Object]:
-    """Pods and Services that are in a network, other than our own."""
+    """Pods and Services of users in a network."""
     pods = [
         p
         for p in snapshot.by(snapshot.local, PODS_BY_NETWORK, str(name))
@@ -292,41 +294,41 @@ def network_consumers(name: NetworkName, snapshot: Snapshot) -> list[Object]:
     return [*pods, *services]
 
 
-def _ending(
+def _finalize(
     network: Network, snapshot: Snapshot, options: NetworksOptions, provider: Provider
 ) -> Plan:
-    """Wait for those who use it, then take everything down, then let it go."""
+    """Wait until the network is unused, delete its objects, then remove the finalizer."""
     if FINALIZER not in network.metadata.finalizers:
         return Plan()
     users = network_consumers(parse_network_name(network.metadata.name), snapshot)
     if users and not is_drained(network):
         message = f"waiting for {summarize_objects(users)} to be deleted"
         desired = (
-            *_provided(provider.provision(network, snapshot).objects, snapshot),
+            *_desired_from_provider(provider.provision(network, snapshot).objects, snapshot),
             *desired_objects(network, snapshot, options),
         )
-        told = condition(DRAINED, False, "InUse", message)
-        return Plan(desired, patches=(_ends(network, message, told, snapshot),))
-    left = list(_left(network, snapshot))
+        drained = condition(DRAINED, False, "InUse", message)
+        return Plan(desired, patches=(_terminating_patch(network, message, drained, snapshot),))
+    remaining = list(_remaining_objects(network, snapshot))
     provision = provider.deprovision(network, snapshot)
-    if is_drained(network) and not left and provision.gone:
+    if is_drained(network) and not remaining and provision.gone:
         finalizers = [f for f in network.metadata.finalizers if f != FINALIZER]
-        place = ClusterObjectRef(snapshot.local, object_ref(network))
-        return Plan(patches=(Patch(place, {"metadata": {"finalizers": finalizers or None}}),))
-    message = _removing(network, left, snapshot) if left else provision.message
-    told = condition(DRAINED, True, "Unused")
+        ref = ClusterObjectRef(snapshot.local, object_ref(network))
+        return Plan(patches=(Patch(ref, {"metadata": {"finalizers": finalizers or None}}),))
+    message = _removal_message(network, remaining, snapshot) if remaining else provision.message
+    drained = condition(DRAINED, True, "Unused")
     return Plan(
-        tuple(_provided(provision.objects, snapshot)),
-        patches=(_ends(network, message, told, snapshot),),
+        tuple(_desired_from_provider(provision.objects, snapshot)),
+        patches=(_terminating_patch(network, message, drained, snapshot),),
     )
 
 
-def _removing(network: Network, left: list[Object], snapshot: Snapshot) -> str:
-    """What goes, and whose addresses keep ranges from going: an API server waits for them."""
-    message = f"removing {summarize_objects(left)}"
-    if not all(isinstance(one, ServiceCIDR) for one in left):
+def _removal_message(network: Network, remaining: list[Object], snapshot: Snapshot) -> str:
+    """The message about remaining objects, with Services whose addresses block a ServiceCIDR."""
+    message = f"removing {summarize_objects(remaining)}"
+    if not all(isinstance(item, ServiceCIDR) for item in remaining):
         return message
-    own = set(
+    network_services = set(
         map(object_ref, snapshot.by(snapshot.local, SERVICES_BY_NETWORK, network.metadata.name))
     )
     ranges = service_ranges(network)
@@ -336,7 +338,7 @@ def _removing(network: Network, left: list[Object], snapshot: Snapshot) -> str:
         if (at := parse_address(address.metadata.name)) is not None and is_in_ranges(at, ranges)
         if (by := address.spec.parent_ref) is not None
         if (service := snapshot.get(snapshot.local, Service, by.name, by.namespace)) is not None
-        if object_ref(service) not in own
+        if object_ref(service) not in network_services
     ]
     return (
         f"{message}; delete {summarize_objects(holders)}, whose addresses are in it"
@@ -345,8 +347,8 @@ def _removing(network: Network, left: list[Object], snapshot: Snapshot) -> str:
     )
 
 
-def _left(network: Network, snapshot: Snapshot) -> Iterator[Object]:
-    """What of ours still stands for a network."""
+def _remaining_objects(network: Network, snapshot: Snapshot) -> Iterator[Object]:
+    """Objects of a network that are not deleted yet."""
     name = parse_network_name(network.metadata.name)
     for service in snapshot.by(snapshot.local, SERVICES_BY_NETWORK, str(name)):
         if is_managed(service.metadata.labels):
@@ -359,20 +361,21 @@ def _left(network: Network, snapshot: Snapshot) -> Iterator[Object]:
             yield cidr
 
 
-def _ends(network: Network, message: str, told: Condition, snapshot: Snapshot) -> Patch:
+def _terminating_patch(
+    network: Network, message: str, drained: Condition, snapshot: Snapshot
+) -> Patch:
     ready = condition("Ready", False, "Terminating", message)
     status: Wire = {
         "phase": "Terminating",
         "message": message or None,
-        "conditions": _conditions(network, [ready, told], snapshot),
+        "conditions": _conditions(network, [ready, drained], snapshot),
     }
     return Patch(
         ClusterObjectRef(snapshot.local, object_ref(network)), {"status": status}, "status"
     )
 
 
-def _conditions(network: Network, desired_objects: list[Condition], snapshot: Snapshot) -> object:
-    after = merge_conditions(
-        network.status.conditions, desired_objects, snapshot.now, network.metadata.generation
-    )
+def _conditions(network: Network, conditions: list[Condition], snapshot: Snapshot) -> object:
+    """The conditions of a network after an update, as wire values."""
+    after = merged(network.status.conditions, conditions, snapshot.now, network.metadata.generation)
     return msgspec.to_builtins(after)

@@ -1,4 +1,4 @@
-"""What the feature knows of a cluster's tenants: whose is what, and which network it is in."""
+"""Indexes and lookups: tenants, their namespaces and networks."""
 
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
@@ -20,26 +20,30 @@ from hanse.model.snapshot import Index, Snapshot
 L = TypeVar("L", Pod, Service)
 
 
-def _labelled(obj: Object) -> Iterator[str]:
+def _network_key(obj: Object) -> Iterator[str]:
+    """Index key: the full name of an object's network."""
     labels = obj.metadata.labels
     if NETWORK in labels and TENANT in labels:
         yield f"{labels[TENANT]}.{labels[NETWORK]}"
 
 
-def _tenant(obj: Object) -> Iterator[str]:
+def _tenant_key(obj: Object) -> Iterator[str]:
+    """Index key: the tenant label."""
     if tenant := obj.metadata.labels.get(TENANT, ""):
         yield tenant
 
 
-PODS_BY_NETWORK = Index(Pod, "networks-pods", _labelled)
+PODS_BY_NETWORK = Index(Pod, "networks-pods", _network_key)
 WAITING_PODS_BY_NETWORK = Index(
-    Pod, "networks-waiting", lambda p: _labelled(p) if READINESS in p.metadata.annotations else ()
+    Pod,
+    "networks-waiting",
+    lambda p: _network_key(p) if READINESS in p.metadata.annotations else (),
 )
 PODS_BY_ADDRESS = Index(
     Pod, "networks-pod-addresses", lambda p: [one.ip for one in p.status.pod_ips if one.ip]
 )
-SERVICES_BY_NETWORK = Index(Service, "networks-services", _labelled)
-NAMESPACES_BY_TENANT = Index(Namespace, "networks-namespaces", _tenant)
+SERVICES_BY_NETWORK = Index(Service, "networks-services", _network_key)
+NAMESPACES_BY_TENANT = Index(Namespace, "networks-namespaces", _tenant_key)
 NETWORKS_BY_TENANT = Index(
     Network, "networks-networks", lambda n: [parse_network_name(n.metadata.name).tenant]
 )
@@ -52,24 +56,24 @@ PEERINGS_BY_PEER = Index(NetworkPeering, "networks-peerings", lambda p: [p.spec.
 
 
 def namespace_tenant(namespace: str, snapshot: Snapshot) -> str:
-    """Whose a namespace is; empty where it is no tenant's."""
+    """The tenant of a namespace; empty if it has none."""
     found = snapshot.get(snapshot.local, Namespace, namespace)
     return found.metadata.labels.get(TENANT, "") if found is not None else ""
 
 
 def labelled_network(labels: dict[str, str], tenant: str) -> NetworkName:
-    """The network of what has these labels in a tenant's namespace."""
+    """The network of an object with these labels."""
     return NetworkName(tenant, labels.get(NETWORK) or DEFAULT)
 
 
 def tenant_namespaces(tenant: str, snapshot: Snapshot) -> list[Namespace]:
-    """A tenant's namespaces that take objects, by name."""
+    """A tenant's namespaces that are not terminating, sorted by name."""
     found = snapshot.by(snapshot.local, NAMESPACES_BY_TENANT, tenant)
     return sorted((n for n in found if not n.terminating), key=lambda n: n.metadata.name)
 
 
 def tenant_networks(tenant: str, snapshot: Snapshot) -> list[Network]:
-    """A tenant's networks, by name."""
+    """A tenant's networks, sorted by name."""
     found = (
         n
         for n in snapshot.by(snapshot.local, NETWORKS_BY_TENANT, tenant)
@@ -79,13 +83,13 @@ def tenant_networks(tenant: str, snapshot: Snapshot) -> list[Network]:
 
 
 def find_network(name: NetworkName, snapshot: Snapshot) -> Network | None:
-    """The network of that name, if its tenant has it."""
+    """The Network of that name, if its spec names the same tenant."""
     found = snapshot.get(snapshot.local, Network, str(name))
     return found if found is not None and found.spec.tenant == name.tenant else None
 
 
 def ipam_mode(network: Network) -> IPAM:
-    """Who gives out the addresses of a network's Services."""
+    """Who allocates the addresses of a network's Services."""
     service = network.spec.service
     return service.ipam or ("Arktos" if service.cidrs else "Kubernetes")
 
@@ -97,12 +101,13 @@ def is_served(kind: type[Object], snapshot: Snapshot) -> bool:
 
 
 def _path(object_: Object) -> str:
+    """`namespace/name`, or the name of a cluster-scoped object."""
     meta = object_.metadata
     return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
 
 
-def summarize_objects(objects: Iterable[Object], most: int = 3) -> str:
-    """A few objects by name, and how many more there are."""
+def summarize_objects(objects: Iterable[Object], limit: int = 3) -> str:
+    """A few objects by kind and name, and how many more there are."""
     several = sorted(f"{type(o).kind.name} {_path(o)}" for o in objects)
-    more = len(several) - most
-    return ", ".join(several[:most]) + (f" and {more} more" if more > 0 else "")
+    more = len(several) - limit
+    return ", ".join(several[:limit]) + (f" and {more} more" if more > 0 else "")

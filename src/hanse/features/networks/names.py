@@ -1,4 +1,4 @@
-"""Labels, annotations and derived names of tenant networks."""
+"""Labels, annotations and generated names of tenant networks."""
 
 from hashlib import blake2b
 
@@ -8,30 +8,30 @@ from hanse.model.ownership import OWNER
 
 GROUP = "arktos.futurewei.com"
 TENANT = f"{GROUP}/tenant"
-"""Label of a namespace, and of what is in it: whose it is."""
+"""Label of a namespace and its objects: the tenant."""
 NETWORK = f"{GROUP}/network"
-"""Label of pods, Services and slices: their network, by the name it has within its tenant."""
+"""Label of pods, Services and slices: the network, by its name within the tenant."""
 DNS = f"{GROUP}/dns"
-"""Label of the pods that answer a network's names."""
+"""Label of the DNS pods of a network."""
 FINALIZER = f"{GROUP}/network"
 READINESS = f"{GROUP}/network-readiness"
-"""Annotation of a pod, and its scheduling gate: whether its port is prepared."""
+"""Annotation and scheduling gate of a pod that waits for its port."""
 NIC = f"{GROUP}/nic"
 CNI_ARGS = f"{GROUP}/cni-args"
 
 DEFAULT = "default"
-"""The network of what names none."""
+"""The network of objects without a network label."""
 
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 FEATURE_DOMAIN = "networks.hanse.dev"
 RANGE_OF = f"{FEATURE_DOMAIN}/network"
-"""Label of a ServiceCIDR: the network whose range it is."""
+"""Label of a ServiceCIDR: the network that owns the range."""
 
 MAX_NAME_LENGTH = 63
 
 
 class NetworkName(Struct, frozen=True, order=True):
-    """A network: whose, and which of theirs."""
+    """The name of a network: its tenant, and its name within the tenant."""
 
     tenant: str
     network: str = DEFAULT
@@ -41,42 +41,44 @@ class NetworkName(Struct, frozen=True, order=True):
 
     @property
     def alias_namespace(self) -> str:
-        """Where the network's `kubernetes` stands."""
+        """The namespace of the network's `kubernetes` Service."""
         return namespace_name(self.tenant, "default")
 
     @property
     def dns_namespace(self) -> str:
-        """Where the network's DNS stands."""
+        """The namespace of the network's DNS."""
         return namespace_name(self.tenant, "kube-system")
 
     @property
     def kubernetes(self) -> str:
+        """The name of the network's `kubernetes` Service."""
         return shorten_name(f"kubernetes-{self.network}")
 
     @property
     def kube_dns(self) -> str:
+        """The name of the network's DNS objects."""
         return shorten_name(f"kube-dns-{self.network}")
 
 
 def parse_network_name(name: str) -> NetworkName:
-    """The network that an object's name tells; a tenant without a dot has no network."""
+    """Parse `<tenant>.<network>`; without a dot the network is empty."""
     tenant, _, network = name.partition(".")
     return NetworkName(tenant, network)
 
 
-def namespace_name(tenant: str, what: str) -> str:
-    """A namespace of the tenant's that stands for one which every cluster has."""
-    return shorten_name(f"{tenant}-{what}")
+def namespace_name(tenant: str, short: str) -> str:
+    """The name of a tenant's namespace: `<tenant>-<short name>`."""
+    return shorten_name(f"{tenant}-{short}")
 
 
-def shorten_name(name: str, most: int = MAX_NAME_LENGTH) -> str:
-    """The name, or where it is too long a shorter one that is still nobody else's."""
-    if len(name) <= most:
+def shorten_name(name: str, limit: int = MAX_NAME_LENGTH) -> str:
+    """The name, or a shorter unique one if it is too long."""
+    if len(name) <= limit:
         return name
     digest = blake2b(name.encode(), digest_size=5).hexdigest()
-    return f"{name[: most - len(digest) - 1].rstrip('-.')}-{digest}"
+    return f"{name[: limit - len(digest) - 1].rstrip('-.')}-{digest}"
 
 
 def is_managed(labels: dict[str, str]) -> bool:
-    """Whether labels are of something that this feature made; others of Hanse's have theirs."""
+    """Whether labels are those of an object that this feature owns."""
     return labels.get(OWNER, "").startswith("networks-")

@@ -1,4 +1,4 @@
-"""What an installation chooses for tenant networks."""
+"""The options of tenant networks."""
 
 from msgspec import Struct
 
@@ -8,25 +8,25 @@ BUILT_IN_TEMPLATE = '{"metadata": {"name": "default"}, "spec": {"type": "flat"}}
 
 
 class NetworksOptions(Struct, frozen=True):
-    """Settings that hold for all tenants of a cluster."""
+    """Settings for all tenants of a cluster."""
 
     template: str = BUILT_IN_TEMPLATE
     """The default network of a new tenant, as JSON or YAML; empty: tenants get none."""
     domain: str = "cluster.local"
     dns_image: str = "hanse"
     dns_workload: str = "hanse"
-    """What answers a network's names: `hanse`, or `coredns` with a generated Corefile."""
+    """The DNS server of networks: `hanse`, or `coredns` with a generated Corefile."""
     agents: tuple[str, ...] = ("system:serviceaccount:hanse-system:hanse-agent",)
-    """Users that are Hanse itself."""
+    """User names of Hanse's agents."""
     admins: tuple[str, ...] = (
         "system:masters",
         "system:nodes",
         "system:serviceaccounts:kube-system",
         "system:serviceaccounts:hanse-system",
-        f"system:serviceaccounts:{SYSTEM}",  # supervisors, who write here as leaders
+        f"system:serviceaccounts:{SYSTEM}",  # supervisors, which write here as leaders
     )
-    """Groups whose members may do to a tenant's network what tenants may not."""
+    """Groups that are exempt from the restrictions of tenants."""
     guard: bool = False
-    """Whether a ClusterNetworkPolicy that tenants cannot open stands beside their policies."""
+    """Whether ClusterNetworkPolicies, which tenants cannot override, isolate networks, too."""
     providers: tuple[tuple[str, str], ...] = ()
-    """Types of networks with ipam External, and the URL where their provider gives addresses."""
+    """Network types with ipam External, and the URL of their provider's address service."""

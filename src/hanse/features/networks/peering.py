@@ -1,4 +1,4 @@
-"""Two networks that reach each other because the owners of both say so."""
+"""Peering: two networks reach each other if the owners of both agree."""
 
 from collections.abc import Iterator
 
@@ -19,25 +19,25 @@ from hanse.model.snapshot import Snapshot
 
 
 def own_network(peering: NetworkPeering, snapshot: Snapshot) -> NetworkName:
-    """The network that a consent is given for: one of the namespace's tenant."""
+    """The network of the tenant that a NetworkPeering is for."""
     return NetworkName(namespace_tenant(peering.metadata.namespace, snapshot), peering.spec.network)
 
 
 def is_agreed(peering: NetworkPeering, snapshot: Snapshot) -> bool:
-    """Whether the other side consents too, and both networks exist."""
-    mine, theirs = own_network(peering, snapshot), parse_network_name(peering.spec.peer)
-    if not mine.tenant or mine == theirs or _is_leaving(peering):
+    """Whether the other side has a matching NetworkPeering, and both networks exist."""
+    own, theirs = own_network(peering, snapshot), parse_network_name(peering.spec.peer)
+    if not own.tenant or own == theirs or _is_deleting(peering):
         return False
-    if find_network(mine, snapshot) is None or find_network(theirs, snapshot) is None:
+    if find_network(own, snapshot) is None or find_network(theirs, snapshot) is None:
         return False
     return any(
-        own_network(other, snapshot) == theirs and not _is_leaving(other)
-        for other in snapshot.by(snapshot.local, PEERINGS_BY_PEER, str(mine))
+        own_network(other, snapshot) == theirs and not _is_deleting(other)
+        for other in snapshot.by(snapshot.local, PEERINGS_BY_PEER, str(own))
     )
 
 
 def agreed_peers(tenant: str, snapshot: Snapshot) -> list[tuple[str, NetworkName]]:
-    """A tenant's networks, each with one that both sides agree to reach."""
+    """A tenant's networks, each with a peer that both sides agreed on."""
     return sorted(
         {
             (peering.spec.network, parse_network_name(peering.spec.peer))
@@ -51,19 +51,19 @@ def agreed_peers(tenant: str, snapshot: Snapshot) -> list[tuple[str, NetworkName
 
 
 def plan_peering(key: Key, snapshot: Snapshot) -> Plan:
-    """What a consent is told: whether it holds, or what it still takes."""
+    """The status of a NetworkPeering: agreed, one-sided or invalid."""
     peering = snapshot.get(snapshot.local, NetworkPeering, key.name, key.namespace)
     if peering is None:
         return Plan()
-    faults = list(_faults(peering, snapshot))
+    errors = list(_validate(peering, snapshot))
     agreed = is_agreed(peering, snapshot)
     waiting = (
         f"waiting for a NetworkPeering of {peering.spec.peer} with {own_network(peering, snapshot)}"
     )
-    phase = "Failed" if faults else "Ready" if agreed else "Pending"
-    message = "; ".join(faults) if faults else "" if agreed else waiting
-    ready = condition("Ready", agreed and not faults, _REASONS[phase], message)
-    conditions = merge_conditions(
+    phase = "Failed" if errors else "Ready" if agreed else "Pending"
+    message = "; ".join(errors) if errors else "" if agreed else waiting
+    ready = condition("Ready", agreed and not errors, _REASONS[phase], message)
+    conditions = merged(
         peering.status.conditions, [ready], snapshot.now, peering.metadata.generation
     )
     status: Wire = {"phase": phase, "conditions": msgspec.to_builtins(conditions)}
@@ -79,16 +79,16 @@ def plan_peering(key: Key, snapshot: Snapshot) -> Plan:
 _REASONS = {"Failed": "Invalid", "Ready": "Agreed", "Pending": "OneSided"}
 
 
-def _faults(peering: NetworkPeering, snapshot: Snapshot) -> Iterator[str]:
-    mine, theirs = own_network(peering, snapshot), parse_network_name(peering.spec.peer)
-    if not mine.tenant:
+def _validate(peering: NetworkPeering, snapshot: Snapshot) -> Iterator[str]:
+    own, theirs = own_network(peering, snapshot), parse_network_name(peering.spec.peer)
+    if not own.tenant:
         yield f"namespace {peering.metadata.namespace} is no tenant's; create it in one of yours"
         return
-    if find_network(mine, snapshot) is None:
-        yield f"spec.network: {mine.tenant} has no network {mine.network}; create Network {mine}"
-    if mine == theirs:
+    if find_network(own, snapshot) is None:
+        yield f"spec.network: {own.tenant} has no network {own.network}; create Network {own}"
+    if own == theirs:
         yield "spec.peer: a network reaches itself anyway; name another"
 
 
-def _is_leaving(peering: NetworkPeering) -> bool:
+def _is_deleting(peering: NetworkPeering) -> bool:
     return peering.metadata.deletion_timestamp is not None

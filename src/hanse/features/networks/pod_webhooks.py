@@ -1,4 +1,4 @@
-"""Pods of tenants, as they are admitted: their network, its DNS, and the wait for a port."""
+"""Admission of tenants' pods: network labels, DNS settings and the gate for a port."""
 
 from hanse.features.networks.admission import (
     TENANT_NAMESPACES,
@@ -12,19 +12,19 @@ from hanse.features.networks.admission import (
 )
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.interfaces import InvalidInterface
-from hanse.features.networks.lifecycle import dns_ip
+from hanse.features.networks.lifecycle import dns_cluster_ip
 from hanse.features.networks.names import CNI_ARGS, DNS, NETWORK, READINESS, TENANT
 from hanse.model.admission import AdmissionDecision, AdmissionRequest, Allow, WebhookRule
 from hanse.model.objects import Wire
 from hanse.model.snapshot import Snapshot
 
-MIRROR = "kubernetes.io/config.mirror"
-NODES = "system:nodes"
+MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+NODES_GROUP = "system:nodes"
 NDOTS = {"name": "ndots", "value": "5"}
 
 
 class PodsHook:
-    """Stamps tenant and network on every pod of a tenant's, and points it at its DNS."""
+    """Labels pods with tenant and network, and configures the network's DNS."""
 
     name = "networks-pods"
     asks = (
@@ -37,9 +37,9 @@ class PodsHook:
         self._feature = feature
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
-        return evaluate(self._admitted, review, snapshot)
+        return evaluate(self._admit, review, snapshot)
 
-    def _admitted(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
+    def _admit(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         pod = review.object
         spec: Wire = pod.get("spec") or {}
         if spec.get("hostNetwork") or _is_mirror(review):
@@ -49,32 +49,36 @@ class PodsHook:
             raise RequestDenied(
                 f"metadata.annotations[{CNI_ARGS}]: the network's provider sets it; remove it"
             )
-        at = resolve_network(labels, review.namespace, snapshot, "metadata.labels")
-        if at.network.metadata.deletion_timestamp is not None:
-            raise RequestDenied(f"metadata.labels[{NETWORK}]: network {at.name} is being deleted")
+        membership = resolve_network(labels, review.namespace, snapshot, "metadata.labels")
+        if membership.network.metadata.deletion_timestamp is not None:
+            raise RequestDenied(
+                f"metadata.labels[{NETWORK}]: network {membership.name} is being deleted"
+            )
         if labels.get(DNS) and not trusted:
             raise RequestDenied(f"metadata.labels[{DNS}]: it marks a network's DNS; remove it")
         change: Wire = {
-            "metadata": {"labels": {TENANT: at.tenant, NETWORK: at.name.network}},
+            "metadata": {"labels": {TENANT: membership.tenant, NETWORK: membership.name.network}},
         }
-        change["spec"] = self._resolver(spec, at, review.namespace, snapshot)
-        _merge(change, self._gated(pod, at, snapshot))
+        change["spec"] = self._dns_settings(spec, membership, review.namespace, snapshot)
+        _merge(change, self._scheduling_gate(pod, membership, snapshot))
         return Allow(change)
 
-    def _resolver(
-        self, spec: Wire, at: NetworkMembership, namespace: str, snapshot: Snapshot
+    def _dns_settings(
+        self, spec: Wire, membership: NetworkMembership, namespace: str, snapshot: Snapshot
     ) -> Wire:
-        """The resolver settings of a pod that asks for the cluster's."""
+        """The DNS settings of a pod with policy ClusterFirst."""
         if spec.get("dnsPolicy", "ClusterFirst") != "ClusterFirst":
             return {}
-        address = at.network.status.dns_service_ip or dns_ip(at.network, snapshot)
+        address = membership.network.status.dns_service_ip or dns_cluster_ip(
+            membership.network, snapshot
+        )
         if not address:
-            raise RequestDenied(f"network {at.name} has no DNS address yet; try again", 503)
+            raise RequestDenied(f"network {membership.name} has no DNS address yet; try again", 503)
         domain = self._feature.options.domain
         own: Wire = spec.get("dnsConfig") or {}
         searches = [f"{namespace}.svc.{domain}", f"svc.{domain}", domain]
         options = list(own.get("options") or ())
-        if not any(one.get("name") == "ndots" for one in options):
+        if not any(option.get("name") == "ndots" for option in options):
             options.append(NDOTS)
         return {
             "dnsPolicy": "None",
@@ -85,29 +89,32 @@ class PodsHook:
             },
         }
 
-    def _gated(self, pod: Wire, at: NetworkMembership, snapshot: Snapshot) -> Wire:
-        """The wait for a port, where the provider has any."""
-        provider = self._feature.provider_of(at.network)
+    def _scheduling_gate(
+        self, pod: Wire, membership: NetworkMembership, snapshot: Snapshot
+    ) -> Wire:
+        """The scheduling gate for a port, if the provider has ports."""
+        provider = self._feature.provider_of(membership.network)
         if not provider.has_ports:
             return {}
         try:
-            provider.check(at.network, annotations_of(pod), snapshot)
-        except InvalidInterface as bad:
-            raise RequestDenied(str(bad), 422) from None
+            provider.check(membership.network, annotations_of(pod), snapshot)
+        except InvalidInterface as error:
+            raise RequestDenied(str(error), 422) from None
         spec: Wire = pod.get("spec") or {}
-        marked: Wire = {"metadata": {"annotations": {READINESS: "false"}}}
+        annotated: Wire = {"metadata": {"annotations": {READINESS: "false"}}}
         if spec.get("nodeName"):
-            return marked  # an API server refuses a gate on a pod that has its node
+            return annotated  # the API server refuses a gate on a pod with a node
         gates = [g for g in spec.get("schedulingGates") or () if g.get("name") != READINESS]
-        return {**marked, "spec": {"schedulingGates": [*gates, {"name": READINESS}]}}
+        return {**annotated, "spec": {"schedulingGates": [*gates, {"name": READINESS}]}}
 
 
 def _is_mirror(review: AdmissionRequest) -> bool:
-    """Whether a node shows a pod of its own; others cannot say so of theirs."""
-    return MIRROR in annotations_of(review.object) and NODES in review.groups
+    """Whether it is a mirror pod of a kubelet; other users cannot create those."""
+    return MIRROR_ANNOTATION in annotations_of(review.object) and NODES_GROUP in review.groups
 
 
 def _merge(change: Wire, more: Wire) -> None:
+    """Merge a patch into another, two levels deep."""
     for part, fields in more.items():
         target = change.setdefault(part, {})
         for name, value in fields.items():

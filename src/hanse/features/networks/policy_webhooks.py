@@ -1,4 +1,4 @@
-"""NetworkPolicies of tenants: they narrow their networks, and open none towards other tenants."""
+"""Admission of tenants' NetworkPolicies: they must not allow traffic with other tenants."""
 
 from collections.abc import Iterator, Sequence
 
@@ -19,7 +19,7 @@ from hanse.model.snapshot import Snapshot
 
 
 class PoliciesHook:
-    """Refuses what would open a tenant's pods to other tenants."""
+    """Denies NetworkPolicies that could select pods of other tenants."""
 
     name = "networks-policies"
     asks = (
@@ -37,26 +37,27 @@ class PoliciesHook:
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         if is_trusted(review, self._feature.options):
             return Allow()
-        return evaluate(_admitted, review, snapshot)
+        return evaluate(_admit, review, snapshot)
 
 
-def _admitted(review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
+def _admit(review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
     try:
         policy = msgspec.convert(review.object, NetworkPolicy, strict=False)
     except msgspec.ValidationError as error:
         return Deny(f"it is not a NetworkPolicy: {error}", 422)
-    faults = list(_openings(policy, read_tenant(review.namespace, snapshot), snapshot))
-    if faults:
-        return Deny("; ".join(faults))
-    return Allow(warnings=tuple(_doubts(policy)))
+    errors = list(_cross_tenant_rules(policy, read_tenant(review.namespace, snapshot), snapshot))
+    if errors:
+        return Deny("; ".join(errors))
+    return Allow(warnings=tuple(_ip_block_warnings(policy)))
 
 
-def _openings(policy: NetworkPolicy, tenant: str, snapshot: Snapshot) -> Iterator[str]:
-    sides: Sequence[tuple[str, Sequence[tuple[PolicyPeer, ...]]]] = (
+def _cross_tenant_rules(policy: NetworkPolicy, tenant: str, snapshot: Snapshot) -> Iterator[str]:
+    """Yield a message for each rule that may select pods of other tenants."""
+    directions: Sequence[tuple[str, Sequence[tuple[PolicyPeer, ...]]]] = (
         ("spec.ingress[{}].from", [rule.from_ for rule in policy.spec.ingress or ()]),
         ("spec.egress[{}].to", [rule.to for rule in policy.spec.egress or ()]),
     )
-    for field, rules in sides:
+    for field, rules in directions:
         for at, peers in enumerate(rules):
             where = field.format(at)
             if not peers:
@@ -65,16 +66,16 @@ def _openings(policy: NetworkPolicy, tenant: str, snapshot: Snapshot) -> Iterato
                     "or an ipBlock for the world outside"
                 )
             for number, peer in enumerate(peers):
-                chosen = peer.namespace_selector
-                if chosen is not None and not _stays(chosen, tenant, snapshot):
+                selector = peer.namespace_selector
+                if selector is not None and not _selects_only_tenant(selector, tenant, snapshot):
                     yield (
                         f"{where}[{number}].namespaceSelector: it may select namespaces of other "
                         f"tenants; add matchLabels {TENANT}: {tenant}"
                     )
 
 
-def _stays(selector: LabelSelector, tenant: str, snapshot: Snapshot) -> bool:
-    """Whether a selector can never select a namespace of another tenant."""
+def _selects_only_tenant(selector: LabelSelector, tenant: str, snapshot: Snapshot) -> bool:
+    """Whether a selector can only select namespaces of one tenant."""
     if selector.match_labels.get(TENANT) == tenant:
         return True
     named: list[tuple[str, ...]] = []
@@ -90,7 +91,8 @@ def _stays(selector: LabelSelector, tenant: str, snapshot: Snapshot) -> bool:
     return any(all(namespace_tenant(name, snapshot) == tenant for name in names) for names in named)
 
 
-def _doubts(policy: NetworkPolicy) -> Iterator[str]:
+def _ip_block_warnings(policy: NetworkPolicy) -> Iterator[str]:
+    """Yield warnings about IP blocks, which may contain pods of other tenants."""
     blocks = [
         peer.ip_block.cidr
         for peers in (

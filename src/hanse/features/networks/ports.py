@@ -1,4 +1,4 @@
-"""A pod's way onto a provider's network: its port, and the end of its wait."""
+"""Ports of pods on a provider's network, and the removal of the scheduling gate."""
 
 from datetime import timedelta
 from typing import Protocol, runtime_checkable
@@ -15,12 +15,12 @@ from hanse.model.plan import Desired, EventRequest, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
 PORT_MESSAGE = f"{FEATURE_DOMAIN}/port"
-"""Annotation of a pod that waits: why it has no port."""
-_ENDED = ("Succeeded", "Failed")
+"""Annotation of a waiting pod: why it has no port."""
+_FINAL_PHASES = ("Succeeded", "Failed")
 
 
 class PortPlan(Struct, frozen=True):
-    """What a provider wants for one pod, and what the pod is told once that is there."""
+    """The objects of a pod's port, and the annotations of the pod once it is ready."""
 
     objects: tuple[Object, ...] = ()
     ready: bool = False
@@ -30,7 +30,7 @@ class PortPlan(Struct, frozen=True):
 
 @runtime_checkable
 class PortProvider(Protocol):
-    """A provider that prepares ports by itself; of others somebody else does."""
+    """A provider that creates ports; for other providers an external controller does."""
 
     def port(self, pod: Pod, network: Network, snapshot: Snapshot) -> PortPlan:
         """The port of one pod; `InvalidInterface` if it cannot have the one it asks for."""
@@ -40,33 +40,33 @@ class PortProvider(Protocol):
 def plan_port(
     pod: Pod | None, network: Network | None, provider: Provider, snapshot: Snapshot
 ) -> Plan:
-    """A port for as long as the pod lives; without it the engine takes the port back, once."""
-    if pod is None or network is None or pod.status.phase in _ENDED or pod.spec.host_network:
+    """The port of a running pod; once the pod has ended, the port is deleted by omission."""
+    if pod is None or network is None or pod.status.phase in _FINAL_PHASES or pod.spec.host_network:
         return Plan()
     if not isinstance(provider, PortProvider):
         return Plan()
     try:
         port = provider.port(pod, network, snapshot)
-    except InvalidInterface as bad:
-        return _waiting(pod, str(bad), snapshot)
+    except InvalidInterface as error:
+        return _waiting_plan(pod, str(error), snapshot)
     desired = tuple(Desired(obj, snapshot.local) for obj in port.objects)
     if not port.ready:
-        waiting = _waiting(pod, port.message, snapshot) if port.message else Plan()
+        waiting = _waiting_plan(pod, port.message, snapshot) if port.message else Plan()
         return Plan(desired, patches=waiting.patches, events=waiting.events)
-    return Plan(desired, patches=tuple(_released(pod, port, snapshot)))
+    return Plan(desired, patches=tuple(_release(pod, port, snapshot)))
 
 
 def is_waiting(pod: Pod) -> bool:
-    """Whether a pod still waits for its port."""
+    """Whether a pod waits for its port."""
     return READINESS in pod.metadata.annotations or any(
         gate.name == READINESS for gate in pod.spec.scheduling_gates
     )
 
 
-def _released(pod: Pod, port: PortPlan, snapshot: Snapshot) -> list[Patch]:
-    """Let a pod be scheduled, with what its network plugin needs to know."""
-    told = pod.metadata.annotations
-    if not is_waiting(pod) and all(told.get(n) == v for n, v in port.annotations.items()):
+def _release(pod: Pod, port: PortPlan, snapshot: Snapshot) -> list[Patch]:
+    """Remove the scheduling gate, and set the annotations for the CNI plugin."""
+    current = pod.metadata.annotations
+    if not is_waiting(pod) and all(current.get(n) == v for n, v in port.annotations.items()):
         return []
     annotations: Wire = {READINESS: None, PORT_MESSAGE: None, **port.annotations}
     change: Wire = {"metadata": {"annotations": annotations}}
@@ -76,9 +76,9 @@ def _released(pod: Pod, port: PortPlan, snapshot: Snapshot) -> list[Patch]:
     return [Patch(ClusterObjectRef(snapshot.local, object_ref(pod)), change)]
 
 
-def _waiting(pod: Pod, message: str, snapshot: Snapshot) -> Plan:
-    """Tell why a pod waits; what is in its way may go, and then it is looked at again."""
-    place = ClusterObjectRef(snapshot.local, object_ref(pod))
-    patch = Patch(place, {"metadata": {"annotations": {PORT_MESSAGE: message[:1000]}}})
-    notice = EventRequest(place, "NoPort", message, "Warning")
-    return Plan(patches=(patch,), events=(notice,), requeue_after=timedelta(minutes=1))
+def _waiting_plan(pod: Pod, message: str, snapshot: Snapshot) -> Plan:
+    """Annotate why a pod waits, and check again later."""
+    ref = ClusterObjectRef(snapshot.local, object_ref(pod))
+    patch = Patch(ref, {"metadata": {"annotations": {PORT_MESSAGE: message[:1000]}}})
+    event = EventRequest(ref, "NoPort", message, "Warning")
+    return Plan(patches=(patch,), events=(event,), requeue_after=timedelta(minutes=1))

@@ -1,4 +1,4 @@
-"""Who makes a network: what a provider wants for it, and how far that has come."""
+"""Providers of networks: the contract, the flat network, and external providers."""
 
 from typing import Literal, Protocol
 
@@ -11,23 +11,23 @@ from hanse.model.objects import Object
 from hanse.model.snapshot import Snapshot, Watch
 
 PROVISIONED = "Provisioned"
-"""The condition by which a provider outside of Hanse says how far it has come."""
+"""The condition by which an external provider reports its progress."""
 
 State = Literal["Ready", "Pending", "Failed", "Unknown"]
 
 
 class ProvisionResult(Struct, frozen=True):
-    """What a provider wants to exist for a network, and how far it has come."""
+    """The objects that a provider needs for a network, and its progress."""
 
     state: State = "Ready"
     message: str = ""
     objects: tuple[Object, ...] = ()
     gone: bool = True
-    """Whether nothing of an earlier network is left at the provider."""
+    """Whether nothing of the network is left at the provider."""
 
 
 class Provider(Protocol):
-    """A kind of network. Everything is pure: calls are objects that the engine writes."""
+    """A type of network, as pure functions: what the provider needs is written as objects."""
 
     @property
     def name(self) -> str: ...
@@ -37,31 +37,31 @@ class Provider(Protocol):
 
     @property
     def has_ports(self) -> bool:
-        """Whether pods wait for a port of their own before they are scheduled."""
+        """Whether pods wait for a port before they are scheduled."""
         ...
 
     def check(self, network: Network, annotations: dict[str, str], snapshot: Snapshot) -> None:
-        """Raises `InvalidInterface` where a pod asks for an interface that it cannot have."""
+        """Raise `InvalidInterface` if a pod requests an interface that it cannot have."""
         ...
 
     def provision(self, network: Network, snapshot: Snapshot) -> ProvisionResult:
-        """The network, as it should be."""
+        """The desired objects of a network."""
         ...
 
     def deprovision(self, network: Network, snapshot: Snapshot) -> ProvisionResult:
-        """What is left of the network at its end."""
+        """What remains of a network that is being deleted."""
         ...
 
 
 class FlatProvider:
-    """The cluster's own network: there is nothing to provide."""
+    """The cluster's own network: there is nothing to provision."""
 
     name = "flat"
     watches: tuple[Watch, ...] = ()
     has_ports = False
 
     def check(self, network: Network, annotations: dict[str, str], snapshot: Snapshot) -> None:
-        """Nothing: what pods say about their interface is ignored here."""
+        """Accept all: interface annotations are ignored."""
 
     def provision(self, network: Network, snapshot: Snapshot) -> ProvisionResult:  # noqa: ARG002 - the contract
         return ProvisionResult()
@@ -71,7 +71,7 @@ class FlatProvider:
 
 
 class ExternalProvider:
-    """A provider that is no part of Hanse: it says on the network itself how far it has come."""
+    """A provider outside of Hanse, which reports by a condition of the Network."""
 
     watches: tuple[Watch, ...] = ()
     has_ports = True
@@ -86,21 +86,23 @@ class ExternalProvider:
             parse_interface(annotations)
 
     def provision(self, network: Network, snapshot: Snapshot) -> ProvisionResult:  # noqa: ARG002 - the contract
-        told = find_condition(network.status.conditions, PROVISIONED)
-        if told is None:
+        reported = find(network.status.conditions, PROVISIONED)
+        if reported is None:
             return ProvisionResult(
                 "Pending",
                 f"waiting for provider {self.name} to set condition {PROVISIONED}",
             )
-        match told.status:
+        match reported.status:
             case "True":
                 return ProvisionResult()
             case "False":
-                return ProvisionResult("Failed", told.message or told.reason)
+                return ProvisionResult("Failed", reported.message or reported.reason)
             case _:
-                return ProvisionResult("Unknown", told.message or f"{self.name} does not answer")
+                return ProvisionResult(
+                    "Unknown", reported.message or f"{self.name} does not answer"
+                )
 
     def deprovision(self, network: Network, snapshot: Snapshot) -> ProvisionResult:  # noqa: ARG002 - the contract
         own = f"{self.name}.{network.metadata.name}"
-        left = [f for f in network.metadata.finalizers if f.endswith(f"/{self.name}")]
-        return ProvisionResult("Pending", f"{own} is being removed", gone=not left)
+        remaining = [f for f in network.metadata.finalizers if f.endswith(f"/{self.name}")]
+        return ProvisionResult("Pending", f"{own} is being removed", gone=not remaining)

@@ -1,4 +1,4 @@
-"""Ranges of addresses: whether they are ones, and whether they keep apart."""
+"""Parsing and validation of CIDRs of networks: format, size and overlaps."""
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -11,7 +11,7 @@ from hanse.model.snapshot import Snapshot
 
 Range = IPv4Network | IPv6Network
 
-_UNFIT = {
+_SPECIAL_PURPOSE = {
     ip_network("0.0.0.0/8"): "hosts that have no address yet",
     ip_network("127.0.0.0/8"): "each host itself",
     ip_network("169.254.0.0/16"): "single links",
@@ -20,15 +20,15 @@ _UNFIT = {
     ip_network("fe80::/10"): "single links",
     ip_network("ff00::/8"): "multicast",
 }
-"""Ranges whose addresses no Service can have, and whom they are for."""
+"""Special-purpose ranges that Services cannot use, with their purpose."""
 
 MIN_ADDRESSES = 8
-"""Addresses that a range must have: two are the network's own, and people want some."""
+"""Minimum size of a service range: two addresses are reserved by the network."""
 
 
 @lru_cache(maxsize=16384)
 def parse_range(text: str) -> Range | None:
-    """The range that a text tells; None where it is none, or has bits set beside its prefix."""
+    """Parse a CIDR; None if it is invalid or has host bits set."""
     try:
         return ip_network(text)
     except ValueError:
@@ -36,7 +36,7 @@ def parse_range(text: str) -> Range | None:
 
 
 def usable_addresses(range_: Range) -> int:
-    """How many addresses of a range can be given out: its own and that of all hosts never are."""
+    """Number of usable addresses: without the network and broadcast address."""
     return range_.num_addresses - (2 if range_.version == 4 else 1)
 
 
@@ -56,43 +56,44 @@ def validate_ranges(
     (`include_newer`).
     """
     yield from malformed_ranges(network)
-    yield from _with_each_other("spec.service.cidrs", network.spec.service.cidrs)
-    yield from _with_each_other("spec.subnets", [s.cidr for s in network.spec.subnets])
+    yield from _overlaps_within("spec.service.cidrs", network.spec.service.cidrs)
+    yield from _overlaps_within("spec.subnets", [s.cidr for s in network.spec.subnets])
     own = {text: range_ for text in network.spec.service.cidrs if (range_ := parse_range(text))}
     if not own:
         return
-    for whose, text in _taken(network, snapshot, include_newer=include_newer):
+    for owner, text in _ranges_of_others(network, snapshot, include_newer=include_newer):
         other = parse_range(text)
         for mine, range_ in own.items():
             if other is not None and overlaps(range_, other):
-                yield f"spec.service.cidrs: {mine} overlaps {text} of {whose}; choose another range"
+                yield f"spec.service.cidrs: {mine} overlaps {text} of {owner}; choose another range"
 
 
 def malformed_ranges(network: Network) -> Iterator[str]:
-    """Ranges that are none, by field."""
-    told = [("spec.service.cidrs", text, MIN_ADDRESSES) for text in network.spec.service.cidrs]
-    told += [(f"spec.subnets[{s.name}].cidr", s.cidr, 4) for s in network.spec.subnets]
-    for field, text, least in told:
+    """Yield a message for each CIDR that is invalid, too small or special-purpose."""
+    fields = [("spec.service.cidrs", text, MIN_ADDRESSES) for text in network.spec.service.cidrs]
+    fields += [(f"spec.subnets[{s.name}].cidr", s.cidr, 4) for s in network.spec.subnets]
+    for field, text, least in fields:
         range_ = parse_range(text)
         if range_ is None:
-            yield f"{field}: {text[:50]!r} is not a CIDR; write one such as {_meant(text)}"
+            yield f"{field}: {text[:50]!r} is not a CIDR; write one such as {_suggest_cidr(text)}"
         elif range_.num_addresses < least:
             yield f"{field}: {text} has fewer than {least} addresses; choose a larger range"
         else:
-            for unfit, whose in _UNFIT.items():
-                if overlaps(range_, unfit):
-                    yield f"{field}: {text} overlaps {unfit}, which is for {whose}; choose another"
+            for special, use in _SPECIAL_PURPOSE.items():
+                if overlaps(range_, special):
+                    yield f"{field}: {text} overlaps {special}, which is for {use}; choose another"
 
 
-def _meant(text: str) -> str:
-    """The range that somebody may have meant who set bits beside its prefix."""
+def _suggest_cidr(text: str) -> str:
+    """A suggestion for an invalid CIDR: the same without host bits."""
     try:
         return str(ip_network(text, strict=False))
     except ValueError:
         return "10.0.0.0/16"
 
 
-def _with_each_other(field: str, texts: Iterable[str]) -> Iterator[str]:
+def _overlaps_within(field: str, texts: Iterable[str]) -> Iterator[str]:
+    """Yield a message for each pair of overlapping CIDRs of one field."""
     ranges = [range_ for text in texts if (range_ := parse_range(text)) is not None]
     for at, one in enumerate(ranges):
         for other in ranges[at + 1 :]:
@@ -100,10 +101,10 @@ def _with_each_other(field: str, texts: Iterable[str]) -> Iterator[str]:
                 yield f"{field}: {one} overlaps {other}; keep ranges apart"
 
 
-def _taken(
+def _ranges_of_others(
     network: Network, snapshot: Snapshot, *, include_newer: bool
 ) -> Iterator[tuple[str, str]]:
-    """Ranges that are others': the cluster's own, and those of other networks."""
+    """Owner and CIDR of the ranges of the cluster and of other networks."""
     for cidr in snapshot.all(snapshot.local, ServiceCIDR):
         if RANGE_OF not in cidr.metadata.labels:
             for text in cidr.spec.cidrs:
@@ -117,6 +118,6 @@ def _taken(
 
 
 def _age(network: Network) -> tuple[str, str]:
-    """What sorts networks by who was first."""
+    """Sort key: creation time, then name."""
     made = network.metadata.creation_timestamp
     return (made.isoformat() if made is not None else "~", network.metadata.name)

@@ -1,8 +1,8 @@
-"""Who can reach whom by NetworkPolicies: their published semantics, evaluated.
+"""Evaluates NetworkPolicies by their specification: which connections they allow.
 
-Policies add up. A pod that no policy selects for a direction takes or sends anything in it; one
-that some policy selects only what a rule of those policies allows. A connection needs the word of
-both ends. Nothing here knows how our own policies are made.
+Policies are additive. A pod that no policy selects for a direction is not restricted in it; a
+selected pod may only do what a rule of these policies allows. Both ends must allow a connection.
+Nothing here depends on how `isolation` builds its policies.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,13 +12,13 @@ from typing import Literal
 from msgspec import Struct
 
 from hanse.features.networks.names import DEFAULT, DNS, NETWORK, TENANT, NetworkName
-from hanse.features.networks.selectors import selects
+from hanse.features.networks.selectors import policy_types, selects
 from hanse.model.kinds.core import Namespace, Pod, Protocol
 from hanse.model.kinds.networking import IPBlock, NetworkPolicy, PolicyPeer, PolicyPort
 
 
 class TrafficEndpoint(Struct, frozen=True):
-    """One end of a connection: a pod, or an address outside where there is no namespace."""
+    """One end of a connection: a pod, or without a namespace an external address."""
 
     name: str
     namespace: str = ""
@@ -34,7 +34,7 @@ class TrafficEndpoint(Struct, frozen=True):
 
 
 class TrafficPort(Struct, frozen=True):
-    """What is tried: a port of the other end, by protocol."""
+    """The destination port and protocol of a connection."""
 
     port: int
     protocol: Protocol = "TCP"
@@ -46,13 +46,13 @@ def can_reach(
     traffic_port: TrafficPort,
     policies: Sequence[NetworkPolicy],
 ) -> bool:
-    """Whether policies let a connection through; replies to it always pass."""
-    return _may_send(source, target, traffic_port, policies) and _may_take(
+    """Whether policies allow a connection; replies are always allowed."""
+    return _egress_allowed(source, target, traffic_port, policies) and _ingress_allowed(
         source, target, traffic_port, policies
     )
 
 
-def _may_send(
+def _egress_allowed(
     source: TrafficEndpoint,
     target: TrafficEndpoint,
     traffic_port: TrafficPort,
@@ -60,15 +60,15 @@ def _may_send(
 ) -> bool:
     if not source.is_pod:
         return True
-    chosen = [p for p in policies if _selected(p, source) and "Egress" in _types(p)]
-    return not chosen or any(
+    selecting = [p for p in policies if _selects(p, source) and "Egress" in policy_types(p)]
+    return not selecting or any(
         _peers_match(rule.to, p, target) and _ports_match(rule.ports, target, traffic_port)
-        for p in chosen
+        for p in selecting
         for rule in p.spec.egress or ()
     )
 
 
-def _may_take(
+def _ingress_allowed(
     source: TrafficEndpoint,
     target: TrafficEndpoint,
     traffic_port: TrafficPort,
@@ -76,59 +76,53 @@ def _may_take(
 ) -> bool:
     if not target.is_pod:
         return True
-    chosen = [p for p in policies if _selected(p, target) and "Ingress" in _types(p)]
-    return not chosen or any(
+    selecting = [p for p in policies if _selects(p, target) and "Ingress" in policy_types(p)]
+    return not selecting or any(
         _peers_match(rule.from_, p, source) and _ports_match(rule.ports, target, traffic_port)
-        for p in chosen
+        for p in selecting
         for rule in p.spec.ingress or ()
     )
 
 
-def _types(policy: NetworkPolicy) -> frozenset[str]:
-    """Without policyTypes a policy is about ingress, and about egress where it has such rules."""
-    told = policy.spec.policy_types
-    if told:
-        return frozenset(told)
-    return frozenset(("Ingress", "Egress") if policy.spec.egress else ("Ingress",))
-
-
-def _selected(policy: NetworkPolicy, spot: TrafficEndpoint) -> bool:
-    return policy.metadata.namespace == spot.namespace and selects(
-        policy.spec.pod_selector, spot.labels
+def _selects(policy: NetworkPolicy, endpoint: TrafficEndpoint) -> bool:
+    return policy.metadata.namespace == endpoint.namespace and selects(
+        policy.spec.pod_selector, endpoint.labels
     )
 
 
-def _peers_match(peers: Sequence[PolicyPeer], policy: NetworkPolicy, spot: TrafficEndpoint) -> bool:
-    """Any peer will do; no peers at all is everybody."""
-    return not peers or any(_peer_matches(peer, policy, spot) for peer in peers)
+def _peers_match(
+    peers: Sequence[PolicyPeer], policy: NetworkPolicy, endpoint: TrafficEndpoint
+) -> bool:
+    """Whether a peer matches; an empty list matches all."""
+    return not peers or any(_peer_matches(peer, policy, endpoint) for peer in peers)
 
 
-def _peer_matches(peer: PolicyPeer, policy: NetworkPolicy, spot: TrafficEndpoint) -> bool:
+def _peer_matches(peer: PolicyPeer, policy: NetworkPolicy, endpoint: TrafficEndpoint) -> bool:
     if peer.ip_block is not None:
-        return any(_in_block(peer.ip_block, address) for address in spot.addresses)
-    if not spot.is_pod:
+        return any(_in_block(peer.ip_block, address) for address in endpoint.addresses)
+    if not endpoint.is_pod:
         return False
     if peer.namespace_selector is None:
-        in_space = spot.namespace == policy.metadata.namespace
+        in_space = endpoint.namespace == policy.metadata.namespace
     else:
-        in_space = selects(peer.namespace_selector, spot.namespace_labels)
-    return in_space and (peer.pod_selector is None or selects(peer.pod_selector, spot.labels))
+        in_space = selects(peer.namespace_selector, endpoint.namespace_labels)
+    return in_space and (peer.pod_selector is None or selects(peer.pod_selector, endpoint.labels))
 
 
 def _in_block(block: IPBlock, address: str) -> bool:
-    at = ip_address(address)
+    parsed_address = ip_address(address)
 
     def has(cidr: str) -> bool:
         network = ip_network(cidr, strict=False)
-        return network.version == at.version and at in network
+        return network.version == parsed_address.version and parsed_address in network
 
-    return has(block.cidr) and not any(has(hole) for hole in block.except_)
+    return has(block.cidr) and not any(has(exception) for exception in block.except_)
 
 
 def _ports_match(
     ports: Sequence[PolicyPort], target: TrafficEndpoint, traffic_port: TrafficPort
 ) -> bool:
-    """Any port will do; no ports at all is every port of every protocol."""
+    """Whether a port matches; an empty list matches all ports."""
     return not ports or any(_port_matches(port, target, traffic_port) for port in ports)
 
 
@@ -146,20 +140,20 @@ def _port_matches(port: PolicyPort, target: TrafficEndpoint, traffic_port: Traff
 
 Reachability = Literal["all", "some", "none"]
 OUTSIDE = "outside"
-"""Everything that is no tenant's: other pods of the cluster, and the world."""
+"""The name for pods without a tenant and external addresses."""
 
 SAMPLE_PORT = TrafficPort(8080)
-_WORLD = TrafficEndpoint(OUTSIDE, addresses=("198.51.100.1",))
+_EXTERNAL = TrafficEndpoint(OUTSIDE, addresses=("198.51.100.1",))
 
 
 class ReachabilityMatrix(Struct, frozen=True):
-    """For each pair of networks whether pods of the first can open connections to the second."""
+    """For each pair of networks whether pods of the first can connect to the second."""
 
     names: tuple[str, ...]
     reach: dict[tuple[str, str], Reachability]
 
     def leaks(self) -> list[tuple[str, str]]:
-        """Pairs of different networks of which one reaches the other."""
+        """Pairs of different networks of which the first reaches the second."""
         return [
             (one, other)
             for (one, other), how in self.reach.items()
@@ -173,9 +167,9 @@ def reachability_matrix(
     policies: Sequence[NetworkPolicy],
     networks: Iterable[NetworkName],
 ) -> ReachabilityMatrix:
-    """The whole matrix: of the pods there are, and of one more in each namespace of a tenant.
+    """The matrix over existing pods, and one hypothetical pod in each namespace of a tenant.
 
-    Pods that policies cannot tell apart are looked at once.
+    Pods with equal labels are evaluated once.
     """
     groups = endpoint_groups(namespaces, pods, networks)
     by_space: dict[str, list[NetworkPolicy]] = {}
@@ -192,7 +186,7 @@ def reachability_matrix(
     return ReachabilityMatrix(
         names,
         {
-            (one, other): _summed([reaches(a, b) for a in groups[one] for b in groups[other]])
+            (one, other): _summarize([reaches(a, b) for a in groups[one] for b in groups[other]])
             for one in names
             for other in names
         },
@@ -202,23 +196,23 @@ def reachability_matrix(
 def endpoint_groups(
     namespaces: Iterable[Namespace], pods: Iterable[Pod], networks: Iterable[NetworkName]
 ) -> dict[str, list[TrafficEndpoint]]:
-    """The ends of connections by the network they are in, one for all that look alike."""
+    """The endpoints of each network, one for all pods with equal namespace and labels."""
     spaces = {n.metadata.name: n for n in namespaces}
-    found: dict[str, dict[object, TrafficEndpoint]] = {OUTSIDE: {"world": _WORLD}}
+    found: dict[str, dict[object, TrafficEndpoint]] = {OUTSIDE: {"world": _EXTERNAL}}
     for pod in pods:
         space = spaces.get(pod.metadata.namespace)
         if space is not None and not pod.spec.host_network and DNS not in pod.metadata.labels:
-            _put(found, _spot(space, pod.metadata.name, pod.metadata.labels, pod))
+            _add_endpoint(found, _endpoint(space, pod.metadata.name, pod.metadata.labels, pod))
     for name in networks:
         found.setdefault(str(name), {})
         for space in spaces.values():
             if space.metadata.labels.get(TENANT) == name.tenant:
                 labels = {TENANT: name.tenant, NETWORK: name.network}
-                _put(found, _spot(space, "(a new pod)", labels))
+                _add_endpoint(found, _endpoint(space, "(a new pod)", labels))
     return {name: list(several.values()) for name, several in found.items()}
 
 
-def _spot(
+def _endpoint(
     space: Namespace, name: str, labels: dict[str, str], pod: Pod | None = None
 ) -> TrafficEndpoint:
     addresses = (pod.status.pod_ip,) if pod is not None and pod.status.pod_ip else ()
@@ -231,14 +225,16 @@ def _spot(
     )
 
 
-def _put(found: dict[str, dict[object, TrafficEndpoint]], spot: TrafficEndpoint) -> None:
-    tenant = spot.namespace_labels.get(TENANT, "")
-    name = f"{tenant}.{spot.labels.get(NETWORK, DEFAULT)}" if tenant else OUTSIDE
-    alike = (spot.namespace, tuple(sorted(spot.labels.items())))
-    found.setdefault(name, {}).setdefault(alike, spot)
+def _add_endpoint(
+    found: dict[str, dict[object, TrafficEndpoint]], endpoint: TrafficEndpoint
+) -> None:
+    tenant = endpoint.namespace_labels.get(TENANT, "")
+    name = f"{tenant}.{endpoint.labels.get(NETWORK, DEFAULT)}" if tenant else OUTSIDE
+    identity = (endpoint.namespace, tuple(sorted(endpoint.labels.items())))
+    found.setdefault(name, {}).setdefault(identity, endpoint)
 
 
-def _summed(answers: Sequence[bool]) -> Reachability:
+def _summarize(answers: Sequence[bool]) -> Reachability:
     if not any(answers):
         return "none"
     return "all" if all(answers) else "some"

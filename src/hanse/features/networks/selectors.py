@@ -1,26 +1,26 @@
-"""Label selectors: whom they select, and whom several of them leave out."""
+"""Label selectors: matching, conjunction and complement; types of NetworkPolicies."""
 
 from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import assert_never
 
-from hanse.model.kinds.networking import LabelRequirement, LabelSelector
+from hanse.model.kinds.networking import LabelRequirement, LabelSelector, NetworkPolicy
 
-MOST_TERMS = 64
-"""Selectors that one complement may take: beyond it nobody could read them either."""
+MAX_TERMS = 64
+"""Maximum number of selectors in a complement, so that policies stay readable."""
 
 
 def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
     """Whether a selector matches labels; an empty one matches everything."""
     return all(labels.get(k) == v for k, v in selector.match_labels.items()) and all(
-        _holds(requirement, labels) for requirement in selector.match_expressions
+        _matches(requirement, labels) for requirement in selector.match_expressions
     )
 
 
 def with_requirements(
     one: LabelSelector, requirements: Sequence[LabelRequirement]
 ) -> LabelSelector:
-    """The selector of what one selects and also fulfils requirements."""
+    """The selector with additional requirements."""
     return LabelSelector(
         match_labels=one.match_labels,
         match_expressions=(*one.match_expressions, *requirements),
@@ -28,18 +28,25 @@ def with_requirements(
 
 
 def complement(selectors: Sequence[LabelSelector]) -> list[tuple[LabelRequirement, ...]] | None:
-    """Requirements that together select whatever none of the selectors does.
+    """Alternative requirements that together select what none of the selectors matches.
 
-    Each entry selects some of it, and all entries all of it. None where it would take too many.
+    None if there would be more than `MAX_TERMS` alternatives.
     """
     terms: list[tuple[LabelRequirement, ...]] = [()]
     for selector in selectors:
-        others = tuple(dict.fromkeys(_opposite(r) for r in _requirements(selector)))
-        grown = [(*term, other) for term, other in product(terms, others)]
-        terms = list(dict.fromkeys(tuple(dict.fromkeys(term)) for term in grown))
-        if len(terms) > MOST_TERMS:
+        negations = tuple(dict.fromkeys(_negate(r) for r in _requirements(selector)))
+        combined = [(*term, other) for term, other in product(terms, negations)]
+        terms = list(dict.fromkeys(tuple(dict.fromkeys(term)) for term in combined))
+        if len(terms) > MAX_TERMS:
             return None
     return terms
+
+
+def policy_types(policy: NetworkPolicy) -> frozenset[str]:
+    """The policy types of a NetworkPolicy, with the defaults of the API."""
+    if policy.spec.policy_types:
+        return frozenset(policy.spec.policy_types)
+    return frozenset({"Ingress", "Egress"} if policy.spec.egress else {"Ingress"})
 
 
 def _requirements(selector: LabelSelector) -> list[LabelRequirement]:
@@ -48,7 +55,7 @@ def _requirements(selector: LabelSelector) -> list[LabelRequirement]:
     return [*equal, *selector.match_expressions]
 
 
-def _opposite(requirement: LabelRequirement) -> LabelRequirement:
+def _negate(requirement: LabelRequirement) -> LabelRequirement:
     key, values = requirement.key, requirement.values
     match requirement.operator:
         case "In":
@@ -63,7 +70,7 @@ def _opposite(requirement: LabelRequirement) -> LabelRequirement:
             assert_never(requirement.operator)
 
 
-def _holds(requirement: LabelRequirement, labels: Mapping[str, str]) -> bool:
+def _matches(requirement: LabelRequirement, labels: Mapping[str, str]) -> bool:
     value = labels.get(requirement.key)
     match requirement.operator:
         case "In":

@@ -1,4 +1,4 @@
-"""The addresses of Services: of their network's pool, of the cluster's range, or a provider's."""
+"""Allocates addresses for Services: from their network, the cluster's range or a provider."""
 
 from collections.abc import Iterator
 
@@ -30,7 +30,7 @@ FAMILIES = {4: "IPv4", 6: "IPv6"}
 
 
 class AssignedSlot(Fact, frozen=True):
-    """Which residue of every pool this replica gives addresses out of."""
+    """The residue class that this replica allocates addresses from."""
 
     cluster: ClusterId
     slot: PoolSlot
@@ -41,91 +41,103 @@ class AssignedSlot(Fact, frozen=True):
 
 
 class AddressRequest(Struct, frozen=True):
-    """What a Service asks for: addresses by family, in order."""
+    """The IP versions that a Service needs, in order, and the addresses it requests."""
 
     versions: tuple[int, ...]
     given: tuple[str, ...] = ()
 
 
 class ServiceAddresses:
-    """Gives Services their addresses.
+    """Allocates addresses for Services during admission.
 
-    It remembers what it promised and nothing else: all of it is lost without harm.
+    Its only state is reservations, which may be lost without harm.
     """
 
     def __init__(self) -> None:
         self._pools: dict[str, Pool] = {}
 
     def allocate_for_tenant(
-        self, review: AdmissionRequest, at: NetworkMembership, snapshot: Snapshot
+        self, review: AdmissionRequest, membership: NetworkMembership, snapshot: Snapshot
     ) -> Wire:
-        """The part of a Service's spec that gives it an address of its network."""
+        """The spec fields with an address of the Service's network."""
         spec: Wire = review.object.get("spec") or {}
         if is_addressless(spec):
             return {}
-        match ipam_mode(at.network):
+        match ipam_mode(membership.network):
             case "External":
-                return self._from_provider(review, at, snapshot)
+                return self._from_provider(review, membership, snapshot)
             case "Arktos":
-                return self._from_network(review, spec, at, snapshot)
+                return self._from_network(review, spec, membership, snapshot)
             case _:
                 return self._from_cluster(review, spec, snapshot)
 
     def allocate_for_cluster(self, review: AdmissionRequest, snapshot: Snapshot) -> Wire:
-        """The part of a Service's spec that gives it an address which is no network's."""
+        """The spec fields with an address that belongs to no network."""
         spec: Wire = review.object.get("spec") or {}
         return {} if is_addressless(spec) else self._from_cluster(review, spec, snapshot)
 
     def _from_network(
-        self, review: AdmissionRequest, spec: Wire, at: NetworkMembership, snapshot: Snapshot
+        self,
+        review: AdmissionRequest,
+        spec: Wire,
+        membership: NetworkMembership,
+        snapshot: Snapshot,
     ) -> Wire:
-        ranges = service_ranges(at.network)
-        pool = self._pool(str(at.name), ranges, reserved_addresses(at.network))
-        wanted = _wanted(spec, ranges)
-        for text in wanted.given:
+        ranges = service_ranges(membership.network)
+        pool = self._pool(str(membership.name), ranges, reserved_addresses(membership.network))
+        request = _parse_request(spec, ranges)
+        for text in request.given:
             address = parse_address(text)
             if address is None or not is_in_ranges(address, ranges):
-                told = ", ".join(str(r) for r in ranges)
+                texts = ", ".join(str(r) for r in ranges)
                 raise RequestDenied(
-                    f"spec.clusterIP: {text[:50]} is outside of network {at.name} ({told}); "
-                    "leave it out, or choose one inside",
+                    f"spec.clusterIP: {text[:50]} is outside of network {membership.name} "
+                    f"({texts}); leave it out, or choose one inside",
                     422,
                 )
-            if str(address) in pool.kept or is_network_or_broadcast(address, ranges):
+            if str(address) in pool.excluded or is_network_or_broadcast(address, ranges):
                 raise RequestDenied(
-                    f"spec.clusterIP: {text} is kept for network {at.name} itself; choose another",
+                    f"spec.clusterIP: {text} is kept for network {membership.name} itself; "
+                    "choose another",
                     422,
                 )
-        if wanted.given:
+        if request.given:
             return {}
-        return self._taken(review, pool, wanted, f"network {at.name}", snapshot)
+        return self._allocate(review, pool, request, f"network {membership.name}", snapshot)
 
     def _from_cluster(self, review: AdmissionRequest, spec: Wire, snapshot: Snapshot) -> Wire:
-        """An address of the cluster's own range, where it has others beside it."""
+        """An address of the cluster's own range, if networks have ranges, too."""
         own = cluster_ranges(snapshot)
-        wanted = _wanted(spec, own)
-        for text in wanted.given:
+        request = _parse_request(spec, own)
+        for text in request.given:
             address = parse_address(text)
-            whose = next(
-                (n for n, r in _others(snapshot) if address and is_in_ranges(address, (r,))), ""
+            owner = next(
+                (
+                    n
+                    for n, r in _network_ranges(snapshot)
+                    if address and is_in_ranges(address, (r,))
+                ),
+                "",
             )
-            if whose:
+            if owner:
                 raise RequestDenied(
-                    f"spec.clusterIP: {text[:50]} is in a range of network {whose}; "
+                    f"spec.clusterIP: {text[:50]} is in a range of network {owner}; "
                     "leave it out, or choose another",
                     422,
                 )
-        if wanted.given or not own or next(_others(snapshot), None) is None:
+        if request.given or not own or next(_network_ranges(snapshot), None) is None:
             return {}
-        pool = self._pool(DEFAULT_SERVICE_CIDR, own, frozenset(), lowest=static_band_size(own[0]))
-        return self._taken(review, pool, wanted, "the cluster's own range", snapshot)
+        pool = self._pool(
+            DEFAULT_SERVICE_CIDR, own, frozenset(), first_offset=static_band_size(own[0])
+        )
+        return self._allocate(review, pool, request, "the cluster's own range", snapshot)
 
-    def _taken(
+    def _allocate(
         self,
         review: AdmissionRequest,
         pool: Pool,
-        wanted: AddressRequest,
-        whose: str,
+        request: AddressRequest,
+        owner: str,
         snapshot: Snapshot,
     ) -> Wire:
         slot = snapshot.fact(AssignedSlot, snapshot.local)
@@ -133,8 +145,8 @@ class ServiceAddresses:
         def is_used(address: str) -> bool:
             return snapshot.get(snapshot.local, IPAddress, address) is not None
 
-        taken: list[str] = []
-        for version in wanted.versions:
+        addresses: list[str] = []
+        for version in request.versions:
             address = pool.take(
                 slot.slot if slot is not None else PoolSlot(),
                 version,
@@ -143,23 +155,23 @@ class ServiceAddresses:
                 reserve=not review.dry_run,
             )
             if address is None:
-                raise RequestDenied(_exhausted(version, pool, whose), 507)
-            taken.append(address)
-        return _given(review.object.get("spec") or {}, taken, wanted)
+                raise RequestDenied(_exhausted_message(version, pool, owner), 507)
+            addresses.append(address)
+        return _address_fields(review.object.get("spec") or {}, addresses, request)
 
     def _from_provider(
-        self, review: AdmissionRequest, at: NetworkMembership, snapshot: Snapshot
+        self, review: AdmissionRequest, membership: NetworkMembership, snapshot: Snapshot
     ) -> Wire:
-        """An address by a provider's word, asked for now: a headless Service gets none later."""
+        """An address from the provider, requested now: it cannot be set later."""
         spec: Wire = review.object.get("spec") or {}
-        asked = str(spec.get("clusterIP") or "")
+        requested_address = str(spec.get("clusterIP") or "")
         call = Call(
-            f"network-{at.network.spec.type}",
+            f"network-{membership.network.spec.type}",
             (
-                ("network", str(at.name)),
+                ("network", str(membership.name)),
                 ("namespace", review.namespace),
                 ("service", review.name or str((review.object.get("metadata") or {}).get("name"))),
-                ("address", asked),
+                ("address", requested_address),
                 ("dry_run", review.dry_run),
                 ("request", review.uid),
             ),
@@ -169,30 +181,30 @@ class ServiceAddresses:
             raise ReadRequired(NeedsAnswer(call))
         address = parse_address(str((answer.value or {}).get("address", "")))
         if address is None:
-            why = answer.error or "it gave no address"
+            reason = answer.error or "it gave no address"
             raise RequestDenied(
-                f"provider {at.network.spec.type} did not answer for network {at.name} ({why}); "
-                "try again",
+                f"provider {membership.network.spec.type} did not answer for network "
+                f"{membership.name} ({reason}); try again",
                 503,
             )
         return {"clusterIP": str(address), "clusterIPs": [str(address)]}
 
     def _pool(
-        self, name: str, ranges: tuple[Range, ...], kept: frozenset[str], lowest: int = 1
+        self, name: str, ranges: tuple[Range, ...], excluded: frozenset[str], first_offset: int = 1
     ) -> Pool:
         pool = self._pools.get(name)
-        if pool is None or pool.ranges != ranges or pool.kept != kept:
-            pool = self._pools[name] = Pool(ranges, kept, lowest)
+        if pool is None or pool.ranges != ranges or pool.excluded != excluded:
+            pool = self._pools[name] = Pool(ranges, excluded, first_offset)
         return pool
 
 
 def is_addressless(spec: Wire) -> bool:
-    """Whether a Service never has an address of its own."""
+    """Whether a Service never has a cluster IP."""
     return spec.get("type") == "ExternalName" or spec.get("clusterIP") == "None"
 
 
 def needs_address(review: AdmissionRequest) -> bool:
-    """Whether a Service is new, or a change makes one that had no address want one."""
+    """Whether a Service is created, or is changed from ExternalName to another type."""
     if review.operation == "CREATE":
         return True
     before: Wire = review.before.get("spec") or {}
@@ -200,43 +212,45 @@ def needs_address(review: AdmissionRequest) -> bool:
     return before.get("type") == "ExternalName" and after.get("type") != "ExternalName"
 
 
-def _wanted(spec: Wire, ranges: tuple[Range, ...]) -> AddressRequest:
+def _parse_request(spec: Wire, ranges: tuple[Range, ...]) -> AddressRequest:
+    """Parse the address fields of a Service's spec."""
     given = [text for text in (spec.get("clusterIPs") or ()) if text]
     if not given and spec.get("clusterIP"):
         given = [str(spec["clusterIP"])]
-    here = list(dict.fromkeys(r.version for r in ranges)) or [4]
-    told = [6 if family == "IPv6" else 4 for family in spec.get("ipFamilies") or ()]
-    versions = told or here[:1]
+    available = list(dict.fromkeys(r.version for r in ranges)) or [4]
+    requested = [6 if family == "IPv6" else 4 for family in spec.get("ipFamilies") or ()]
+    versions = requested or available[:1]
     if spec.get("ipFamilyPolicy") == "RequireDualStack" and len(versions) == 1:
         versions = [*versions, 4 if versions[0] == 6 else 6]
     elif spec.get("ipFamilyPolicy") == "PreferDualStack":
-        versions = list(dict.fromkeys([*versions, *here]))
+        versions = list(dict.fromkeys([*versions, *available]))
     return AddressRequest(tuple(versions), tuple(given))
 
 
-def _exhausted(version: int, pool: Pool, whose: str) -> str:
-    """Why there is no address: all are used, or there never was one of the family."""
+def _exhausted_message(version: int, pool: Pool, owner: str) -> str:
+    """The message for a pool without a free address of an IP version."""
     family = FAMILIES[version]
     if all(range_.version != version for range_ in pool.ranges):
         return (
-            f"spec.ipFamilies: {whose} has no {family} range; leave {family} out, or have an "
+            f"spec.ipFamilies: {owner} has no {family} range; leave {family} out, or have an "
             "administrator add one"
         )
     return (
-        f"spec.clusterIP: no {family} address of {whose} is free; delete a Service of it, or "
+        f"spec.clusterIP: no {family} address of {owner} is free; delete a Service of it, or "
         "have an administrator add a range"
     )
 
 
-def _given(spec: Wire, taken: list[str], wanted: AddressRequest) -> Wire:
-    given: Wire = {"clusterIP": taken[0], "clusterIPs": taken}
-    if spec.get("ipFamilyPolicy") == "PreferDualStack" and len(wanted.versions) == 1:
-        given["ipFamilyPolicy"] = "SingleStack"  # or a second address would come from anywhere
+def _address_fields(spec: Wire, addresses: list[str], request: AddressRequest) -> Wire:
+    given: Wire = {"clusterIP": addresses[0], "clusterIPs": addresses}
+    if spec.get("ipFamilyPolicy") == "PreferDualStack" and len(request.versions) == 1:
+        # else the API server adds a second address, from any range
+        given["ipFamilyPolicy"] = "SingleStack"
     return given
 
 
-def _others(snapshot: Snapshot) -> Iterator[tuple[str, Range]]:
-    """The ranges of networks, by whose they are: there may be thousands."""
+def _network_ranges(snapshot: Snapshot) -> Iterator[tuple[str, Range]]:
+    """Network and range of each ServiceCIDR of networks; there may be thousands."""
     for cidr in snapshot.all(snapshot.local, ServiceCIDR):
         if RANGE_OF in cidr.metadata.labels:
             for text in cidr.spec.cidrs:

@@ -1,4 +1,4 @@
-"""Services, as they are admitted: their network, and an address of the range they belong to."""
+"""Admission of Services and their endpoints: network labels and addresses."""
 
 from collections.abc import Iterator
 
@@ -27,7 +27,7 @@ from hanse.model.snapshot import Snapshot
 
 
 class ServicesHook:
-    """Stamps Services of tenants, and gives each an address of its own network."""
+    """Labels Services of tenants, and allocates addresses of their network."""
 
     name = "networks-services"
     asks = (
@@ -46,46 +46,52 @@ class ServicesHook:
         self._addresses = addresses
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
-        if review.operation == "UPDATE" and not (needs_address(review) or _outer(review)):
+        if review.operation == "UPDATE" and not (
+            needs_address(review) or _added_external_ips(review)
+        ):
             return Allow()
-        return evaluate(self._admitted, review, snapshot)
+        return evaluate(self._admit, review, snapshot)
 
-    def _admitted(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
+    def _admit(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         labels = labels_of(review.object)
         if is_own_write(review, self._feature.options):
             return Allow()
-        at = resolve_network(labels, review.namespace, snapshot, "metadata.labels")
-        if at.network.metadata.deletion_timestamp is not None:
-            raise RequestDenied(f"metadata.labels[{NETWORK}]: network {at.name} is being deleted")
+        membership = resolve_network(labels, review.namespace, snapshot, "metadata.labels")
+        if membership.network.metadata.deletion_timestamp is not None:
+            raise RequestDenied(
+                f"metadata.labels[{NETWORK}]: network {membership.name} is being deleted"
+            )
         if not is_trusted(review, self._feature.options):
-            _refuse_others_addresses(review, at.name, snapshot)
-        change: Wire = {"metadata": {"labels": {TENANT: at.tenant, NETWORK: at.name.network}}}
+            _deny_foreign_external_ips(review, membership.name, snapshot)
+        change: Wire = {
+            "metadata": {"labels": {TENANT: membership.tenant, NETWORK: membership.name.network}}
+        }
         if not needs_address(review):
             return Allow(change)
-        given = self._addresses.allocate_for_tenant(review, at, snapshot)
-        return Allow({**change, "spec": given} if given else change)
+        fields = self._addresses.allocate_for_tenant(review, membership, snapshot)
+        return Allow({**change, "spec": fields} if fields else change)
 
 
-def _outer(review: AdmissionRequest) -> list[str]:
-    """Addresses from outside that a Service wants to be reached at and was not before."""
+def _added_external_ips(review: AdmissionRequest) -> list[str]:
+    """The external IPs that a request adds to a Service."""
     before = (review.before.get("spec") or {}).get("externalIPs") or ()
     after = (review.object.get("spec") or {}).get("externalIPs") or ()
     return [str(text) for text in after if text not in before]
 
 
-def _refuse_others_addresses(
+def _deny_foreign_external_ips(
     review: AdmissionRequest, name: NetworkName, snapshot: Snapshot
 ) -> None:
-    """A Service that could be reached at another's address would get what is meant for it."""
-    for text in _outer(review):
+    """Deny external IPs that belong to the cluster or to another network's pods."""
+    for text in _added_external_ips(review):
         address = parse_address(text)
-        taken = address is not None and any(
+        is_service_address = address is not None and any(
             is_in_ranges(address, (range_,))
             for cidr in snapshot.all(snapshot.local, ServiceCIDR)
-            for told in cidr.spec.cidrs
-            if (range_ := parse_range(told)) is not None
+            for cidr_text in cidr.spec.cidrs
+            if (range_ := parse_range(cidr_text)) is not None
         )
-        if taken or is_foreign(text, name, snapshot):
+        if is_service_address or is_foreign_pod_address(text, name, snapshot):
             raise RequestDenied(
                 f"spec.externalIPs: {text[:50]} is an address of the cluster or of another "
                 "network; remove it"
@@ -93,7 +99,7 @@ def _refuse_others_addresses(
 
 
 class ClusterServicesHook:
-    """Gives every other Service an address that is no network's."""
+    """Allocates addresses for Services outside of tenants' namespaces."""
 
     name = "networks-addresses"
     asks = (
@@ -113,15 +119,15 @@ class ClusterServicesHook:
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         if not needs_address(review):
             return Allow()
-        return evaluate(self._admitted, review, snapshot)
+        return evaluate(self._admit, review, snapshot)
 
-    def _admitted(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
-        given = self._addresses.allocate_for_cluster(review, snapshot)
-        return Allow({"spec": given} if given else {})
+    def _admit(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
+        fields = self._addresses.allocate_for_cluster(review, snapshot)
+        return Allow({"spec": fields} if fields else {})
 
 
 class SlicesHook:
-    """Endpoints written by hand get their Service's network, and lead nowhere else."""
+    """Labels EndpointSlices and Endpoints, and denies addresses of other networks' pods."""
 
     name = "networks-slices"
     asks = tuple(
@@ -138,50 +144,53 @@ class SlicesHook:
         self._feature = feature
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
-        return evaluate(self._admitted, review, snapshot)
+        return evaluate(self._admit, review, snapshot)
 
-    def _admitted(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
+    def _admit(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         labels = labels_of(review.object)
         if is_own_write(review, self._feature.options):
             return Allow()
-        called = review.name if review.kind == "Endpoints" else labels.get(KUBE_SERVICE, "")
-        service = snapshot.get(snapshot.local, Service, called, review.namespace)
-        told = dict(labels)
+        service_name = review.name if review.kind == "Endpoints" else labels.get(KUBE_SERVICE, "")
+        service = snapshot.get(snapshot.local, Service, service_name, review.namespace)
+        desired = dict(labels)
         if service is not None and NETWORK in service.metadata.labels:
             wanted = service.metadata.labels[NETWORK]
-            if told.setdefault(NETWORK, wanted) != wanted:
+            if desired.setdefault(NETWORK, wanted) != wanted:
                 raise RequestDenied(
                     f"metadata.labels[{NETWORK}]: Service {service.metadata.name} is in network "
                     f"{wanted}; remove the label"
                 )
-        at = resolve_network(told, review.namespace, snapshot, "metadata.labels")
+        membership = resolve_network(desired, review.namespace, snapshot, "metadata.labels")
         if not is_trusted(review, self._feature.options):
-            _lead_home(review, at.name, snapshot)
-        stamp = {TENANT: at.tenant, NETWORK: at.name.network}
-        return Allow({"metadata": {"labels": stamp}})
+            _deny_foreign_endpoints(review, membership.name, snapshot)
+        network_labels = {TENANT: membership.tenant, NETWORK: membership.name.network}
+        return Allow({"metadata": {"labels": network_labels}})
 
 
-def _lead_home(review: AdmissionRequest, name: NetworkName, snapshot: Snapshot) -> None:
-    """Refuse endpoints that are pods of another network."""
+def _deny_foreign_endpoints(
+    review: AdmissionRequest, name: NetworkName, snapshot: Snapshot
+) -> None:
+    """Deny endpoints that are pods of another network."""
     for field, text in _addresses(review.object):
-        if is_foreign(text, name, snapshot):
+        if is_foreign_pod_address(text, name, snapshot):
             raise RequestDenied(
                 f"{field}: {text} is a pod of another network than {name}; remove it"
             )
 
 
 def _addresses(wire: Wire) -> Iterator[tuple[str, str]]:
+    """Field path and text of each address of an EndpointSlice or Endpoints."""
     for number, endpoint in enumerate(wire.get("endpoints") or ()):
         for text in endpoint.get("addresses") or ():
             yield f"endpoints[{number}].addresses", str(text)
     for number, subset in enumerate(wire.get("subsets") or ()):
         for part in ("addresses", "notReadyAddresses"):
-            for one in subset.get(part) or ():
-                yield f"subsets[{number}].{part}", str(one.get("ip", ""))
+            for address_entry in subset.get(part) or ():
+                yield f"subsets[{number}].{part}", str(address_entry.get("ip", ""))
 
 
-def is_foreign(text: str, name: NetworkName, snapshot: Snapshot) -> bool:
-    """Whether an address is known to be a pod's of another network."""
+def is_foreign_pod_address(text: str, name: NetworkName, snapshot: Snapshot) -> bool:
+    """Whether an address is that of a pod in another network."""
     pods = snapshot.by(snapshot.local, PODS_BY_ADDRESS, str(parse_address(text) or ""))
     own = (name.tenant, name.network)
     return any((p.metadata.labels.get(TENANT), p.metadata.labels.get(NETWORK)) != own for p in pods)

@@ -1,4 +1,4 @@
-"""What a tenant is given: a default network, and namespaces in place of the cluster's own."""
+"""Tenants: their namespaces, and their default network from a template."""
 
 import re
 from collections.abc import Iterator
@@ -29,64 +29,65 @@ SYSTEM_NAMESPACES = ("default", "kube-system")
 
 
 def plan_tenant(key: Key, snapshot: Snapshot, options: NetworksOptions) -> Plan:
-    """A tenant's namespaces, which outlive it, and its default network, which does not."""
+    """Plan the namespaces of a tenant, which outlive it, and its default network."""
     tenant = snapshot.get(snapshot.local, Tenant, key.name)
     if tenant is None or tenant.metadata.deletion_timestamp is not None:
         return Plan()
-    trouble = ""
+    error_message = ""
     network: Network | None = None
     try:
         network = default_network(options.template, key.name)
     except InvalidTemplate as error:
-        trouble = str(error)
-    spaces = _wanted(tenant, network, snapshot)
-    trouble = trouble or "; ".join(_foreign(spaces, key.name, snapshot))
-    desired = list(_namespaces(spaces, key.name, snapshot))
+        error_message = str(error)
+    namespaces = _namespace_names(tenant, network, snapshot)
+    error_message = error_message or "; ".join(_foreign_namespaces(namespaces, key.name, snapshot))
+    desired = list(_namespaces(namespaces, key.name, snapshot))
     if network is not None:
-        desired.append(Desired(_as_it_stands(network, snapshot), snapshot.local, step=1))
+        desired.append(Desired(_with_current_spec(network, snapshot), snapshot.local, step=1))
     return Plan(
         tuple(desired),
-        patches=(_told(tenant, network, trouble, desired, snapshot),),
-        events=_notices(tenant, trouble, snapshot),
+        patches=(_status_patch(tenant, network, error_message, desired, snapshot),),
+        events=_events(tenant, error_message, snapshot),
     )
 
 
-def _as_it_stands(network: Network, snapshot: Snapshot) -> Network:
-    """The default network is the tenant's to change once it is made."""
-    standing = snapshot.get(snapshot.local, Network, network.metadata.name)
-    if standing is None:
+def _with_current_spec(network: Network, snapshot: Snapshot) -> Network:
+    """The default network with its current spec: the tenant may change it."""
+    current = snapshot.get(snapshot.local, Network, network.metadata.name)
+    if current is None:
         return network
     meta = replace(network.metadata, finalizers=())
-    return replace(network, metadata=meta, spec=standing.spec)
+    return replace(network, metadata=meta, spec=current.spec)
 
 
-def _wanted(tenant: Tenant, network: Network | None, snapshot: Snapshot) -> set[str]:
+def _namespace_names(tenant: Tenant, network: Network | None, snapshot: Snapshot) -> set[str]:
+    """The names of the namespaces that a tenant needs."""
     name = tenant.metadata.name
-    asked = {namespace_name(name, short) for short in tenant.spec.namespaces}
+    names = {namespace_name(name, short_name) for short_name in tenant.spec.namespaces}
     if network is not None or tenant_networks(name, snapshot):
-        asked |= {namespace_name(name, short) for short in SYSTEM_NAMESPACES}
-    return asked
+        names |= {namespace_name(name, short_name) for short_name in SYSTEM_NAMESPACES}
+    return names
 
 
 def _namespaces(names: set[str], tenant: str, snapshot: Snapshot) -> Iterator[Desired]:
-    """Made where they are missing and left alone from then on: people's work is in them."""
+    """Namespaces are created if they are missing, and never owned or deleted."""
     for name in sorted(names):
         meta = Meta(name=name, labels={TENANT: tenant})
         yield Desired(Namespace(metadata=meta), snapshot.local, unowned=True)
 
 
-def _foreign(names: set[str], tenant: str, snapshot: Snapshot) -> Iterator[str]:
-    """Namespaces of the wanted names that are not this tenant's."""
+def _foreign_namespaces(names: set[str], tenant: str, snapshot: Snapshot) -> Iterator[str]:
+    """Yield a message for each namespace that exists without the tenant's label."""
     for name in sorted(names):
-        standing = snapshot.get(snapshot.local, Namespace, name)
-        if standing is not None and standing.metadata.labels.get(TENANT, "") != tenant:
+        current = snapshot.get(snapshot.local, Namespace, name)
+        if current is not None and current.metadata.labels.get(TENANT, "") != tenant:
             yield f"namespace {name} has no label {TENANT}={tenant}; an administrator can set it"
 
 
-def _told(
+def _status_patch(
     tenant: Tenant,
     network: Network | None,
-    trouble: str,
+    error_message: str,
     desired: list[Desired],
     snapshot: Snapshot,
 ) -> Patch:
@@ -97,57 +98,58 @@ def _told(
     failed = [
         o.message for o in outcomes if o is not None and o.result in ("Foreign", "RequestDenied")
     ]
-    why = trouble or "; ".join(failed)[:4000]
-    ready = condition("Ready", not why, "Invalid" if why else "Ready", why)
-    conditions = merge_conditions(
-        tenant.status.conditions, [ready], snapshot.now, tenant.metadata.generation
-    )
-    known = (
+    message = error_message or "; ".join(failed)[:4000]
+    ready = condition("Ready", not message, "Invalid" if message else "Ready", message)
+    conditions = merged(tenant.status.conditions, [ready], snapshot.now, tenant.metadata.generation)
+    exists = (
         network is not None
         and find_network(parse_network_name(network.metadata.name), snapshot) is not None
     )
     status: Wire = {
-        "defaultNetwork": network.metadata.name if network is not None and known else None,
+        "defaultNetwork": network.metadata.name if network is not None and exists else None,
         "conditions": msgspec.to_builtins(conditions),
     }
     return Patch(ClusterObjectRef(snapshot.local, object_ref(tenant)), {"status": status}, "status")
 
 
-def _notices(tenant: Tenant, trouble: str, snapshot: Snapshot) -> tuple[EventRequest, ...]:
-    if not trouble:
+def _events(tenant: Tenant, error_message: str, snapshot: Snapshot) -> tuple[EventRequest, ...]:
+    if not error_message:
         return ()
     return (
         EventRequest(
-            ClusterObjectRef(snapshot.local, object_ref(tenant)), "Invalid", trouble, "Warning"
+            ClusterObjectRef(snapshot.local, object_ref(tenant)),
+            "Invalid",
+            error_message,
+            "Warning",
         ),
     )
 
 
-TENANT_HERE = "{{.}}"
-_OTHER = re.compile(r"\{\{(?!\.\}\}).*?(\}\}|$)", re.DOTALL)
+TENANT_PLACEHOLDER = "{{.}}"
+_OTHER_PLACEHOLDER = re.compile(r"\{\{(?!\.\}\}).*?(\}\}|$)", re.DOTALL)
 
 
 class InvalidTemplate(ValueError):
-    """A default-network template that no network can be made of; the text says what to change."""
+    """A default-network template that is not a valid Network; the message says why."""
 
 
 def default_network(template: str, tenant: str) -> Network | None:
-    """The network that a tenant is given; None where the template is empty."""
+    """The default network of a tenant; None if the template is empty."""
     if not template.strip():
         return None
-    if (other := _OTHER.search(template)) is not None:
+    if (other := _OTHER_PLACEHOLDER.search(template)) is not None:
         raise InvalidTemplate(
             f"the default-network template uses {other.group()[:40]!r}; "
-            f"{TENANT_HERE} (the tenant's name) is the only substitution"
+            f"{TENANT_PLACEHOLDER} (the tenant's name) is the only substitution"
         )
-    told = _document(template.replace(TENANT_HERE, tenant))
-    metadata, spec = told.get("metadata") or {}, told.get("spec")
+    document = _parse_template(template.replace(TENANT_PLACEHOLDER, tenant))
+    metadata, spec = document.get("metadata") or {}, document.get("spec")
     if not isinstance(spec, dict) or not isinstance(metadata, dict):
         raise InvalidTemplate("the default-network template needs metadata and spec as objects")
-    short = metadata.get("name")
-    if not isinstance(short, str) or not short:
+    short_name = metadata.get("name")
+    if not isinstance(short_name, str) or not short_name:
         raise InvalidTemplate("the default-network template needs metadata.name, such as default")
-    name = NetworkName(tenant, short.removeprefix(f"{tenant}."))
+    name = NetworkName(tenant, short_name.removeprefix(f"{tenant}."))
     wire = {
         "metadata": {"name": str(name), "finalizers": [FINALIZER]},
         "spec": {**spec, "tenant": tenant},
@@ -158,19 +160,19 @@ def default_network(template: str, tenant: str) -> Network | None:
         raise InvalidTemplate(f"the default-network template is not a Network: {error}") from None
     if network.spec.type == "vpc" and not network.spec.vpc_id:
         raise InvalidTemplate("the default-network template needs spec.vpcID for type vpc")
-    marks = {n: v for n, v in (metadata.get("labels") or {}).items() if isinstance(v, str)}
-    meta = Meta(name=str(name), labels=marks, finalizers=(FINALIZER,))
+    labels = {n: v for n, v in (metadata.get("labels") or {}).items() if isinstance(v, str)}
+    meta = Meta(name=str(name), labels=labels, finalizers=(FINALIZER,))
     return Network(metadata=meta, spec=network.spec)
 
 
-def _document(text: str) -> dict[str, Any]:
+def _parse_template(text: str) -> dict[str, Any]:
     try:
-        told = yaml.safe_load(text)  # JSON is YAML
+        parsed = yaml.safe_load(text)  # JSON is YAML
     except yaml.YAMLError as error:
         where = " ".join(str(error).split())[:120]
         raise InvalidTemplate(
             f"the default-network template is neither JSON nor YAML: {where}"
         ) from None
-    if not isinstance(told, dict):
+    if not isinstance(parsed, dict):
         raise InvalidTemplate("the default-network template must be one object")
-    return told
+    return parsed

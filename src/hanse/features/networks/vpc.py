@@ -1,4 +1,4 @@
-"""The built-in provider of virtual networks: subnets, addresses and MACs, kept in objects."""
+"""The built-in VPC provider: subnets, addresses and MACs as NetworkPort objects."""
 
 from collections.abc import Iterator
 from hashlib import blake2b
@@ -25,21 +25,23 @@ from hanse.model.objects import Meta
 from hanse.model.snapshot import Index, Snapshot, Watch, Writes
 
 MAX_PROBES = 4096
-"""Places of a subnet that are tried for one pod; more are full than not by then."""
+"""Addresses of a subnet that are tried for one pod."""
 
-PORTS_OF = Index(NetworkPort, "networks-ports", lambda p: [p.spec.network])
-PORTS_FOR = Index(
+PORTS_BY_NETWORK = Index(NetworkPort, "networks-ports", lambda p: [p.spec.network])
+PORTS_BY_POD = Index(
     NetworkPort, "networks-ports-for", lambda p: [f"{p.spec.pod.namespace}/{p.spec.pod.name}"]
 )
 
 
 class VpcProvider:
-    """Networks whose addresses are their own: they may be those of other networks too."""
+    """Networks with address spaces of their own, which may overlap those of other networks."""
 
     name = "vpc"
     has_ports = True
     watches: tuple[Watch, ...] = (
-        Watch(Role.LOCAL, NetworkPort, indexes=(PORTS_OF, PORTS_FOR), writes=Writes.OBJECTS),
+        Watch(
+            Role.LOCAL, NetworkPort, indexes=(PORTS_BY_NETWORK, PORTS_BY_POD), writes=Writes.OBJECTS
+        ),
     )
 
     def check(self, network: Network, annotations: dict[str, str], snapshot: Snapshot) -> None:
@@ -47,39 +49,43 @@ class VpcProvider:
         subnets = candidate_subnets(network, nic)
         if nic.ip:
             reject_gateway(nic, subnets[0])
-            _refuse_taken(network, str(parse_address(nic.ip)), "", snapshot)
+            _reject_used_address(network, str(parse_address(nic.ip)), "", snapshot)
 
     def provision(self, network: Network, snapshot: Snapshot) -> ProvisionResult:  # noqa: ARG002 - the contract
-        faults = list(malformed_ranges(network))
-        return ProvisionResult("Failed", "; ".join(faults)) if faults else ProvisionResult()
+        errors = list(malformed_ranges(network))
+        return ProvisionResult("Failed", "; ".join(errors)) if errors else ProvisionResult()
 
     def deprovision(self, network: Network, snapshot: Snapshot) -> ProvisionResult:
-        left = list(snapshot.by(snapshot.local, PORTS_OF, network.metadata.name))
-        return ProvisionResult("Pending", f"{len(left)} ports are being released", gone=not left)
+        remaining = list(snapshot.by(snapshot.local, PORTS_BY_NETWORK, network.metadata.name))
+        return ProvisionResult(
+            "Pending", f"{len(remaining)} ports are being released", gone=not remaining
+        )
 
     def port(self, pod: Pod, network: Network, snapshot: Snapshot) -> PortPlan:
-        standing = find_port(pod, snapshot)
-        if standing is not None:
-            args = format_cni_args(dict(_arguments(standing, network, pod)))
-            return PortPlan((_fresh(standing),), ready=True, annotations={CNI_ARGS: args})
+        current = find_port(pod, snapshot)
+        if current is not None:
+            args = format_cni_args(dict(_cni_arguments(current, network, pod)))
+            return PortPlan((_desired_port(current),), ready=True, annotations={CNI_ARGS: args})
         nic = parse_interface(pod.metadata.annotations)
         subnets = candidate_subnets(network, nic)
         if nic.ip:
             address = str(parse_address(nic.ip))
             reject_gateway(nic, subnets[0])
-            _refuse_taken(network, address, pod.metadata.uid, snapshot)
+            _reject_used_address(network, address, pod.metadata.uid, snapshot)
             return PortPlan((_port(network, subnets[0], address, pod),))
         for subnet in subnets:
-            chosen = _free(network, subnet, nic, pod, snapshot)
-            if chosen is not None:
-                return PortPlan((_port(network, subnet, chosen, pod),))
+            free = _find_free_address(network, subnet, nic, pod, snapshot)
+            if free is not None:
+                return PortPlan((_port(network, subnet, free, pod),))
         names = ", ".join(f"{s.name} ({requested_range(s, nic)})" for s in subnets)
         return PortPlan(message=f"no address of network {network.metadata.name} is free in {names}")
 
 
 def find_port(pod: Pod, snapshot: Snapshot) -> NetworkPort | None:
-    """The port of that very pod."""
-    found = snapshot.by(snapshot.local, PORTS_FOR, f"{pod.metadata.namespace}/{pod.metadata.name}")
+    """The port of a pod, by its uid."""
+    found = snapshot.by(
+        snapshot.local, PORTS_BY_POD, f"{pod.metadata.namespace}/{pod.metadata.name}"
+    )
     return next(
         (
             p
@@ -91,29 +97,29 @@ def find_port(pod: Pod, snapshot: Snapshot) -> NetworkPort | None:
 
 
 def port_name(network: str, address: str) -> str:
-    """The name that the port of an address has, so that there is never a second one."""
+    """The name of the port of an address, so that an address never has two ports."""
     dashed = address.replace(":", "-").replace(".", "-").strip("-")
     digest = blake2b(address.encode(), digest_size=3).hexdigest() if ":" in address else ""
     return shorten_name("-".join(part for part in (network, dashed, digest) if part), 253)
 
 
 def mac_address(network: str, address: str) -> str:
-    """A hardware address that is locally administered and the same whenever it is asked for."""
+    """A stable, locally administered MAC address."""
     digest = blake2b(f"{network}/{address}".encode(), digest_size=5).digest()
     return ":".join(f"{byte:02x}" for byte in b"\x02" + digest)
 
 
-def _free(
+def _find_free_address(
     network: Network, subnet: Subnet, nic: InterfaceRequest, pod: Pod, snapshot: Snapshot
 ) -> str | None:
-    """A free address; where to begin depends on the pod, so that few look at the same place."""
+    """A free address; the search starts at a hash of the pod, so that pods rarely collide."""
     range_, part = parse_range(subnet.cidr), requested_range(subnet, nic)
     if range_ is None or part is None:
         return None
-    begins = int(part.network_address) - int(range_.network_address)
-    first = max(2, begins)
+    range_offset = int(part.network_address) - int(range_.network_address)
+    first = max(2, range_offset)
     last = min(
-        range_.num_addresses - (1 if range_.version == 4 else 0), begins + part.num_addresses
+        range_.num_addresses - (1 if range_.version == 4 else 0), range_offset + part.num_addresses
     )
     count = last - first
     if count <= 0:
@@ -130,12 +136,13 @@ def _free(
     return None
 
 
-def _refuse_taken(network: Network, address: str, uid: str, snapshot: Snapshot) -> None:
+def _reject_used_address(network: Network, address: str, uid: str, snapshot: Snapshot) -> None:
+    """Raise `InvalidInterface` if another pod has the address."""
     holder = snapshot.get(snapshot.local, NetworkPort, port_name(network.metadata.name, address))
     if holder is not None and holder.spec.pod.uid != uid:
-        who = f"{holder.spec.pod.namespace}/{holder.spec.pod.name}"
+        holder_name = f"{holder.spec.pod.namespace}/{holder.spec.pod.name}"
         raise InvalidInterface(
-            f"metadata.annotations[{NIC}]: ip {address} is in use by pod {who}; "
+            f"metadata.annotations[{NIC}]: ip {address} is in use by pod {holder_name}; "
             "choose another, or leave it out"
         )
 
@@ -156,16 +163,17 @@ def _port(network: Network, subnet: Subnet, address: str, pod: Pod) -> NetworkPo
     )
 
 
-def _fresh(port: NetworkPort) -> NetworkPort:
-    """The port as it is desired, without what the server and the engine put on it."""
+def _desired_port(port: NetworkPort) -> NetworkPort:
+    """The desired port, without the metadata of the API server and the runtime."""
     return NetworkPort(metadata=Meta(name=port.metadata.name), spec=port.spec)
 
 
-def _arguments(port: NetworkPort, network: Network, pod: Pod) -> Iterator[tuple[str, str]]:
+def _cni_arguments(port: NetworkPort, network: Network, pod: Pod) -> Iterator[tuple[str, str]]:
+    """The CNI arguments of a port."""
     try:
         name = parse_interface(pod.metadata.annotations).name
     except InvalidInterface:
-        name = ""  # it has its port, however it is annotated since
+        name = ""  # it has its port, even if the annotation is invalid now
     if name:
         yield "IFNAME", name
     family = "IPV6" if ":" in port.spec.address else "IPV4"

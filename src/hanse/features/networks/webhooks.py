@@ -1,4 +1,4 @@
-"""Every admission decision about tenant networks."""
+"""The webhooks of tenant networks, and those that protect labels and owned objects."""
 
 from collections.abc import Iterator
 
@@ -45,8 +45,8 @@ from hanse.model.objects import Wire
 from hanse.model.ownership import OWNER
 from hanse.model.snapshot import Snapshot
 
-KEPT_LABELS = (TENANT, NETWORK, DNS)
-KEPT_ANNOTATIONS = (CNI_ARGS, READINESS)
+IMMUTABLE_LABELS = (TENANT, NETWORK, DNS)
+IMMUTABLE_ANNOTATIONS = (CNI_ARGS, READINESS)
 WORKLOADS = (
     ("apps", ("deployments", "statefulsets", "daemonsets", "replicasets")),
     ("batch", ("jobs", "cronjobs")),
@@ -55,7 +55,7 @@ WORKLOADS = (
 
 
 class LabelsHook:
-    """The labels of pods, Services and slices stay as they were stamped."""
+    """Denies changes of the labels that admission set on pods, Services and slices."""
 
     name = "networks-labels"
     asks = (
@@ -70,42 +70,44 @@ class LabelsHook:
     def __init__(self, feature: Networks) -> None:
         self._feature = feature
 
-    def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:  # noqa: ARG002 - a hook's
+    def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:  # noqa: ARG002 - the contract
         if is_trusted(review, self._feature.options):
             return Allow()
-        faults = list(_changes(review) if review.operation == "UPDATE" else _forgeries(review))
-        return Deny("; ".join(faults)) if faults else Allow()
+        errors = list(
+            _immutable_changes(review) if review.operation == "UPDATE" else _forged_labels(review)
+        )
+        return Deny("; ".join(errors)) if errors else Allow()
 
 
-def _changes(review: AdmissionRequest) -> Iterator[str]:
-    """What was changed that cannot be."""
-    for field, names, of in (
-        ("labels", (*KEPT_LABELS, OWNER), labels_of),
-        ("annotations", KEPT_ANNOTATIONS if review.kind == "Pod" else (), annotations_of),
+def _immutable_changes(review: AdmissionRequest) -> Iterator[str]:
+    """Yield a message for each immutable label, annotation or gate that was changed."""
+    for field, names, get_map in (
+        ("labels", (*IMMUTABLE_LABELS, OWNER), labels_of),
+        ("annotations", IMMUTABLE_ANNOTATIONS if review.kind == "Pod" else (), annotations_of),
     ):
-        before, after = of(review.before), of(review.object)
+        before, after = get_map(review.before), get_map(review.object)
         for name in names:
             if before.get(name) != after.get(name):
                 yield (
                     f"metadata.{field}[{name}]: it was stamped when {review.name} was created "
                     "and cannot be changed; create it anew"
                 )
-    if _gates(review.before) - _gates(review.object):
+    if _readiness_gates(review.before) - _readiness_gates(review.object):
         yield f"spec.schedulingGates: {READINESS} goes when the network has prepared a port"
 
 
-def _forgeries(review: AdmissionRequest) -> Iterator[str]:
+def _forged_labels(review: AdmissionRequest) -> Iterator[str]:
     if OWNER in labels_of(review.object):
         yield f"metadata.labels[{OWNER}]: it marks what Hanse keeps; remove it"
 
 
-def _gates(pod: Wire) -> set[str]:
+def _readiness_gates(pod: Wire) -> set[str]:
     gates = (pod.get("spec") or {}).get("schedulingGates") or ()
     return {str(g.get("name")) for g in gates} & {READINESS}
 
 
 class ManagedObjectsHook:
-    """What Hanse keeps in a tenant's namespaces is not the tenant's to change."""
+    """Denies changes of objects that Hanse owns in tenants' namespaces."""
 
     name = "networks-kept"
     asks = tuple(
@@ -122,7 +124,7 @@ class ManagedObjectsHook:
     def __init__(self, feature: Networks) -> None:
         self._feature = feature
 
-    def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:  # noqa: ARG002 - a hook's
+    def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:  # noqa: ARG002 - the contract
         if OWNER not in labels_of(review.before) or is_trusted(review, self._feature.options):
             return Allow()
         verb = "deleted" if review.operation == "DELETE" else "changed"
@@ -133,7 +135,7 @@ class ManagedObjectsHook:
 
 
 class TemplatesHook:
-    """Workloads whose pods would be refused are refused themselves."""
+    """Denies workloads whose pods would be denied."""
 
     name = "networks-templates"
     asks = tuple(
@@ -147,11 +149,11 @@ class TemplatesHook:
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         if is_trusted(review, self._feature.options):
             return Allow()
-        return evaluate(self._admitted, review, snapshot)
+        return evaluate(self._admit, review, snapshot)
 
-    def _admitted(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
+    def _admit(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         path, template = _template(review)
-        before = _template_in(review.kind, review.before)
+        before = _pod_template(review.kind, review.before)
         if (template.get("spec") or {}).get("hostNetwork") or template == before:
             return Allow()
         labels = labels_of(template)
@@ -164,23 +166,23 @@ class TemplatesHook:
             raise RequestDenied(
                 f"{path}.metadata.annotations[{CNI_ARGS}]: the provider sets it; remove it"
             )
-        at = resolve_network(labels, review.namespace, snapshot, f"{path}.metadata.labels")
+        membership = resolve_network(labels, review.namespace, snapshot, f"{path}.metadata.labels")
         try:
-            self._feature.provider_of(at.network).check(
-                at.network, annotations_of(template), snapshot
+            self._feature.provider_of(membership.network).check(
+                membership.network, annotations_of(template), snapshot
             )
-        except InvalidInterface as bad:
-            raise RequestDenied(f"{path}.{bad}", 422) from None
+        except InvalidInterface as error:
+            raise RequestDenied(f"{path}.{error}", 422) from None
         return Allow()
 
 
 def _template(review: AdmissionRequest) -> tuple[str, Wire]:
-    deep = review.kind == "CronJob"
-    path = "spec.jobTemplate.spec.template" if deep else "spec.template"
-    return path, _template_in(review.kind, review.object)
+    is_cron_job = review.kind == "CronJob"
+    path = "spec.jobTemplate.spec.template" if is_cron_job else "spec.template"
+    return path, _pod_template(review.kind, review.object)
 
 
-def _template_in(kind: str, wire: Wire) -> Wire:
+def _pod_template(kind: str, wire: Wire) -> Wire:
     spec: Wire = wire.get("spec") or {}
     if kind == "CronJob":
         spec = (spec.get("jobTemplate") or {}).get("spec") or {}
@@ -189,7 +191,7 @@ def _template_in(kind: str, wire: Wire) -> Wire:
 
 
 class NamespacesHook:
-    """Only Hanse and administrators say whose a namespace is; a VAP says so where this is down."""
+    """Denies changes of the tenant label of namespaces; a VAP does so without an agent."""
 
     name = "networks-namespaces"
     asks = (
@@ -205,7 +207,7 @@ class NamespacesHook:
     def __init__(self, feature: Networks) -> None:
         self._feature = feature
 
-    def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:  # noqa: ARG002 - a hook's
+    def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:  # noqa: ARG002 - the contract
         before, after = labels_of(review.before).get(TENANT), labels_of(review.object).get(TENANT)
         if before == after or is_trusted(review, self._feature.options):
             return Allow()
@@ -216,7 +218,7 @@ class NamespacesHook:
 
 
 class NetworksHook:
-    """Networks that could never be provisioned are refused when they are written."""
+    """Denies invalid Networks."""
 
     name = "networks-networks"
     asks = (WebhookRule((Network.kind.group,), ("networks",), ("CREATE", "UPDATE")),)
@@ -234,12 +236,12 @@ class NetworksHook:
         before = review.before.get("spec") or {}
         if review.operation == "UPDATE" and before == review.object.get("spec"):
             return Allow()
-        faults = list(validate_network(network, before, snapshot))
-        return Deny("; ".join(faults), 422) if faults else Allow()
+        errors = list(validate_network(network, before, snapshot))
+        return Deny("; ".join(errors), 422) if errors else Allow()
 
 
 class PeeringsHook:
-    """Consent is given from a namespace of the tenant whose network it is."""
+    """Denies NetworkPeerings outside of tenants' namespaces."""
 
     name = "networks-peerings"
     asks = (WebhookRule((Network.kind.group,), ("networkpeerings",), ("CREATE", "UPDATE")),)
@@ -262,7 +264,7 @@ _IMMUTABLE = ("type", "tenant")
 
 
 def validate_network(network: Network, before: Wire, snapshot: Snapshot) -> Iterator[str]:
-    """Everything that keeps a network from ever being Ready."""
+    """Yield a message for each fault that keeps a network from becoming Ready."""
     name = parse_network_name(network.metadata.name)
     for field in _IMMUTABLE:
         if before and before.get(field) != getattr(network.spec, field):
@@ -282,7 +284,7 @@ def validate_network(network: Network, before: Wire, snapshot: Snapshot) -> Iter
 
 
 def network_hooks(feature: Networks) -> tuple[AdmissionHook, ...]:
-    """The hooks of one agent; those that give out addresses share what they promised."""
+    """The webhooks of one agent; those that allocate addresses share their reservations."""
     addresses = ServiceAddresses()
     return (
         PodsHook(feature),
