@@ -93,7 +93,7 @@ def plan_network(
 
 def is_drained(network: Network) -> bool:
     """Whether a network is being deleted and has no pods and Services left."""
-    drained = find(network.status.conditions, DRAINED)
+    drained = find_condition(network.status.conditions, DRAINED)
     gone = network.metadata.deletion_timestamp is not None
     return gone and drained is not None and drained.status == "True"
 
@@ -377,5 +377,7 @@ def _terminating_patch(
 
 def _conditions(network: Network, conditions: list[Condition], snapshot: Snapshot) -> object:
     """The conditions of a network after an update, as wire values."""
-    after = merged(network.status.conditions, conditions, snapshot.now, network.metadata.generation)
+    after = merge_conditions(
+        network.status.conditions, conditions, snapshot.now, network.metadata.generation
+    )
     return msgspec.to_builtins(after)

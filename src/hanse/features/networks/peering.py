@@ -63,7 +63,7 @@ def plan_peering(key: Key, snapshot: Snapshot) -> Plan:
     phase = "Failed" if errors else "Ready" if agreed else "Pending"
     message = "; ".join(errors) if errors else "" if agreed else waiting
     ready = condition("Ready", agreed and not errors, _REASONS[phase], message)
-    conditions = merged(
+    conditions = merge_conditions(
         peering.status.conditions, [ready], snapshot.now, peering.metadata.generation
     )
     status: Wire = {"phase": phase, "conditions": msgspec.to_builtins(conditions)}

@@ -86,7 +86,7 @@ class ExternalProvider:
             parse_interface(annotations)
 
     def provision(self, network: Network, snapshot: Snapshot) -> ProvisionResult:  # noqa: ARG002 - the contract
-        reported = find(network.status.conditions, PROVISIONED)
+        reported = find_condition(network.status.conditions, PROVISIONED)
         if reported is None:
             return ProvisionResult(
                 "Pending",

@@ -100,7 +100,9 @@ def _status_patch(
     ]
     message = error_message or "; ".join(failed)[:4000]
     ready = condition("Ready", not message, "Invalid" if message else "Ready", message)
-    conditions = merged(tenant.status.conditions, [ready], snapshot.now, tenant.metadata.generation)
+    conditions = merge_conditions(
+        tenant.status.conditions, [ready], snapshot.now, tenant.metadata.generation
+    )
     exists = (
         network is not None
         and find_network(parse_network_name(network.metadata.name), snapshot) is not None
