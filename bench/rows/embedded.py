@@ -14,9 +14,9 @@ from bench.processes import apart, resident
 from bench.row import Effort, Row, unprepared
 from hanse.kube.clock import WallClock
 from hanse.kube.transport import Request, Transport
-from hanse.local.in_process import InProcess
+from hanse.local.in_process import InProcessTransport
 from tinykube.apiserver import ApiServer
-from tinykube.controllers.controller_manager import ALL, ControllerManager
+from tinykube.controllers.controller_manager import ALL_CONTROLLERS, ControllerManager
 
 IDLE = 100
 NODES = 3
@@ -37,7 +37,7 @@ def creating(count: int) -> dict[str, float]:
 
 
 async def _created(resource: str, bodies: list[bytes]) -> float:
-    way = InProcess(ApiServer("bench", clock=WallClock()))
+    way = InProcessTransport(ApiServer("bench", clock=WallClock()))
     started = time.perf_counter()
     await create_all(way, f"/api/v1/namespaces/default/{resource}", bodies)
     return len(bodies) / (time.perf_counter() - started)
@@ -64,7 +64,7 @@ async def _idle_clusters() -> float:
     async with AsyncExitStack() as stack:
         clusters = [ApiServer(f"c{number}", clock=WallClock()) for number in range(IDLE)]
         for api in clusters:
-            controllers = ControllerManager(api, enabled=ALL)
+            controllers = ControllerManager(api, enabled=ALL_CONTROLLERS)
             task = asyncio.create_task(controllers.run(), name=f"cluster {api.name}")
             stack.callback(task.cancel)
             await controllers.idle()

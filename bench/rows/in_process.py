@@ -26,7 +26,7 @@ from bench.toy_load import (
 from hanse.app import Agent, Settings
 from hanse.kube.clock import WallClock
 from hanse.kube.transport import Transport
-from hanse.local.in_process import InProcess
+from hanse.local.in_process import InProcessTransport
 from hanse.local.real.fleet import BROKER, NAMES
 from tinykube.apiserver import ApiServer
 
@@ -37,7 +37,9 @@ class AgentHere:
     """An agent in this process, on embedded clusters of this process."""
 
     def __init__(self, name: str, clusters: Mapping[str, ApiServer]) -> None:
-        self._ways = [CountingTransport(InProcess(clusters[cluster])) for cluster in (name, BROKER)]
+        self._ways = [
+            CountingTransport(InProcessTransport(clusters[cluster])) for cluster in (name, BROKER)
+        ]
         settings = Settings(cluster=name, identity="bench", replicated=False)
         home, broker = self._ways
         self.agent = Agent(settings, home, broker=broker, features=(Toy(),))
@@ -61,7 +63,9 @@ def sharing_in_process(count: int) -> dict[str, float]:
 
 async def _shared_in_process(names: Sequence[str]) -> dict[str, float]:
     clusters = {name: ApiServer(name, clock=WallClock()) for name in (*NAMES, BROKER)}
-    transports: dict[str, Transport] = {name: InProcess(api) for name, api in clusters.items()}
+    transports: dict[str, Transport] = {
+        name: InProcessTransport(api) for name, api in clusters.items()
+    }
     await prepare(transports)
     load = Load(
         [write for name in NAMES for write in offers(name, names)],

@@ -11,7 +11,7 @@ import msgspec
 
 from tinykube.apiserver import ApiServer
 from tinykube.clock import Clock, WallClock
-from tinykube.controllers.controller_manager import ALL, ControllerManager, Simulation
+from tinykube.controllers.controller_manager import ALL_CONTROLLERS, ControllerManager, Simulation
 from tinykube.errors import StatusError, bad_request
 from tinykube.http import serve
 from tinykube.request import JSON, Request
@@ -31,7 +31,7 @@ class Cluster:
         name: str = "tinykube",
         *,
         clock: Clock | None = None,
-        controllers: frozenset[str] = ALL,
+        controllers: frozenset[str] = ALL_CONTROLLERS,
         simulation: Simulation | None = None,
         seed: int | None = None,
     ) -> None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from hanse.cli.agent.log_level import following_log_level
 from hanse.features.gslb.feature import Gslb
 from hanse.kube.watch_events import Deleted
-from hanse.local.in_process import InProcess
+from hanse.local.in_process import InProcessTransport
 from hanse.model.facts import Role
 from hanse.model.kinds.gslb import GSLBConfig
 from hanse.model.snapshot import ObjectChange
@@ -45,7 +45,9 @@ class Told:
     def __init__(self) -> None:
         self.reconciler = Reconciler([Gslb()], "lubeck", clock=LoopClock(), random=Random(0))
         server = ApiServer("lubeck", clock=LoopClock())
-        self.reconciler.informers.join("lubeck", {Role.LOCAL}, ClusterClient(InProcess(server)))
+        self.reconciler.informers.join(
+            "lubeck", {Role.LOCAL}, ClusterClient(InProcessTransport(server))
+        )
         self._version = 0
 
     def said(self, level: Literal["DEBUG", "INFO", "WARN", "ERROR"]) -> GSLBConfig:

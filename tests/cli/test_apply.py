@@ -7,7 +7,7 @@ from hanse.features.services.broker_policies import policies
 from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
 from hanse.kube.transport import Request, Response
-from hanse.local.in_process import InProcess
+from hanse.local.in_process import InProcessTransport
 from hanse.model.kinds.core import Namespace
 from hanse.model.manifests import SERVICE_ACCOUNT, Manifest, manifest, namespace
 from hanse.model.objects import Wire
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 ACCOUNT = manifest(SERVICE_ACCOUNT, "rome", "league", labels={"a": "b"})
 
 
-class _Older(InProcess):
+class _Older(InProcessTransport):
     """A server from before admission policies."""
 
     async def send(self, request: Request) -> Response:
@@ -27,7 +27,7 @@ class _Older(InProcess):
         return await super().send(request)
 
 
-def _client(transport: type[InProcess] = InProcess) -> Client:
+def _client(transport: type[InProcessTransport] = InProcessTransport) -> Client:
     return Client(transport(ApiServer("rome", clock=WallClock())))
 
 

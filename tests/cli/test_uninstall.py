@@ -21,7 +21,7 @@ from hanse.features.services.manifests import agent_manifests
 from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
 from hanse.kube.errors import NotFound
-from hanse.local.in_process import InProcess
+from hanse.local.in_process import InProcessTransport
 from hanse.model.kinds.admission import ValidatingAdmissionPolicy
 from hanse.model.kinds.apps import Deployment
 from hanse.model.kinds.core import ConfigMap, Namespace
@@ -40,7 +40,7 @@ OWNER = Owner("toy", Key("offer", "bread", "shop"), "rome")
 
 async def installed() -> Client:
     """A cluster with all of ours in it, beside what is somebody else's."""
-    client = Client(InProcess(ApiServer("rome", clock=WallClock())))
+    client = Client(InProcessTransport(ApiServer("rome", clock=WallClock())))
     await apply_definitions(client, crd_manifests())
     await apply(client, agent_manifests(app.watches(), "rome"))
     await client.create(Namespace(metadata=Meta(name="shop")))

@@ -15,7 +15,7 @@ from hanse.features.networks.names import NETWORK, TENANT
 from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
 from hanse.kube.transport import Request
-from hanse.local.in_process import InProcess
+from hanse.local.in_process import InProcessTransport
 from hanse.local.up.topology import plan_members
 from hanse.model.crds import crd_of
 from hanse.model.kinds.core import Service
@@ -32,13 +32,13 @@ PATIENCE = 120
 
 async def test_a_network_that_is_made_later_is_answered_its_own_names_too() -> None:
     server = ApiServer(HERE, clock=WallClock())
-    admin = Client(InProcess(server))
+    admin = Client(InProcessTransport(server))
     for kind in (Tenant, Network, NetworkPeering, NetworkPort):
         await admin.send(Request("POST", CRDS, body=msgspec.json.encode(crd_of(kind))))
     names = LocalDns(plan_members((HERE,)), 0)
     agent = Agent(
         Settings(HERE, "only", replicated=False),
-        InProcess(server),
+        InProcessTransport(server),
         features=(Networks(),),
         extra_watches=names.watches_for(HERE),
     )

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from hanse.local.in_process import InProcess
+from hanse.local.in_process import InProcessTransport
 from tests.differential.all_cases import CASES
 from tests.differential.allowed import ALLOWED
 from tests.differential.cases import Case
@@ -29,7 +29,7 @@ async def call_webhook(call: WebhookCall) -> bytes:
 
 async def embedded(case: Case) -> list[NormalizedAnswer]:
     api = ApiServer("lubeck", clock=LoopClock(), service_range=SERVICES, call_webhook=call_webhook)
-    server = Server(InProcess(api), SERVICES, bundle="TQ==")  # nobody verifies in process
+    server = Server(InProcessTransport(api), SERVICES, bundle="TQ==")  # nobody verifies in process
     return await run_case(server, case, "differential")
 
 

@@ -14,7 +14,7 @@ from hanse.kube.client import Client
 from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint
 from hanse.kube.clock import WallClock
 from hanse.kube.transport import Request
-from hanse.local.in_process import InProcess
+from hanse.local.in_process import InProcessTransport
 from hanse.local.kubeconfig import Context, write_kubeconfig
 from hanse.model.crds import crd_of
 from hanse.model.dns.zones import View
@@ -97,7 +97,7 @@ async def a_cluster(folder: Path) -> AsyncIterator[Path]:
     sock = socket(AF_INET, SOCK_STREAM)
     sock.bind(("127.0.0.1", 0))
     authority, api = CertificateAuthority.create("lubeck"), ApiServer("lubeck", clock=WallClock())
-    client = Client(InProcess(api))
+    client = Client(InProcessTransport(api))
     await client.send(Request("POST", CRDS, body=msgspec.json.encode(crd_of(ServiceImport))))
     for space in ("shop", "hanse-system"):
         await client.create(namespace(space))

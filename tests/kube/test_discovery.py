@@ -14,7 +14,7 @@ from hanse.kube.errors import Unreachable
 from hanse.kube.transport import JSON, Request, Response, Transport
 from hanse.kube.watch_events import Listed, NotServed
 from hanse.kube.watcher import list_and_watch
-from hanse.local.in_process import InProcess
+from hanse.local.in_process import InProcessTransport
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Node, Service
 from hanse.model.kinds.multicluster import ServiceExport
@@ -78,8 +78,8 @@ class Older:
         await self._inner.close()
 
 
-def cluster() -> InProcess:
-    return InProcess(ApiServer("lubeck", clock=LoopClock()))
+def cluster() -> InProcessTransport:
+    return InProcessTransport(ApiServer("lubeck", clock=LoopClock()))
 
 
 async def define(client: Client, *versions: str) -> None:

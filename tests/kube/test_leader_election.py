@@ -11,7 +11,7 @@ import pytest
 from hanse.kube.client import Client
 from hanse.kube.leader_election import REQUEST_AFTER, Leader, LeaderElector, LeaderState, Standby
 from hanse.kube.lease import PREFERRED_HOLDER, preferred_holder
-from hanse.local.in_process import InProcess
+from hanse.local.in_process import InProcessTransport
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace
 from hanse.model.objects import Meta
@@ -57,7 +57,7 @@ class Candidate:
         self.name = name
         self.told: list[tuple[float, LeaderState]] = []
         self.elector = LeaderElector(
-            Client(election.network.transport(name, "member", InProcess(election.server))),
+            Client(election.network.transport(name, "member", InProcessTransport(election.server))),
             election.namespace,
             "member",
             name,
@@ -99,7 +99,7 @@ class Election:
         return candidate
 
     async def lease(self) -> Lease:
-        return await Client(InProcess(self.server)).read(Lease, "member", "kube-system")
+        return await Client(InProcessTransport(self.server)).read(Lease, "member", "kube-system")
 
     @property
     def leaders(self) -> list[str]:
@@ -275,7 +275,7 @@ async def test_a_deleted_lease_is_made_again_with_a_higher_epoch() -> None:
     async with election() as held:
         a = held.stand("a")
         await asyncio.sleep(1)
-        await Client(InProcess(held.server)).delete(Lease, "member", "kube-system")
+        await Client(InProcessTransport(held.server)).delete(Lease, "member", "kube-system")
         await asyncio.sleep(10)
         lease = await held.lease()
 
@@ -291,7 +291,7 @@ async def test_a_lease_taken_by_hand_is_lost() -> None:
         a = held.stand("a")
         await asyncio.sleep(1)
         change = {"spec": {"holderIdentity": "somebody", "leaseTransitions": 9}}
-        await Client(InProcess(held.server)).patch(Lease, "member", "kube-system", change)
+        await Client(InProcessTransport(held.server)).patch(Lease, "member", "kube-system", change)
         await asyncio.sleep(1)
         lost = held.leaders == []
         await asyncio.sleep(30)
@@ -347,7 +347,9 @@ async def test_a_namespace_that_is_missing_is_named_and_not_asked_for_without_en
         asked = len(held.network.writes)
         told = [(r.message, r.__dict__["why"]) for r in caplog.records]
 
-        await Client(InProcess(held.server)).create(Namespace(metadata=Meta(name="hanse-system")))
+        await Client(InProcessTransport(held.server)).create(
+            Namespace(metadata=Meta(name="hanse-system"))
+        )
         await asyncio.sleep(10)
 
         assert 10 < asked < 40, "once per retry of two seconds"
@@ -401,7 +403,7 @@ async def test_who_asked_and_is_gone_costs_a_moment_and_no_more() -> None:
         b = held.stand("b", SECOND, before=("a",))
         await asyncio.sleep(5)
         lease_request_patch = {"metadata": {"annotations": {PREFERRED_HOLDER: "a"}}}
-        await Client(InProcess(held.server)).patch(
+        await Client(InProcessTransport(held.server)).patch(
             Lease, "member", "kube-system", lease_request_patch
         )
         await asyncio.sleep(30)

@@ -17,7 +17,7 @@ from hanse.kube.token_renewal import (
     TokenRenewer,
 )
 from hanse.kube.transport import Request
-from hanse.local.in_process import InProcess
+from hanse.local.in_process import InProcessTransport
 from hanse.local.kubeconfig import Context, write_kubeconfig
 from hanse.model.kinds.core import Secret
 from hanse.model.objects import Meta
@@ -50,8 +50,8 @@ class Member:
 
     def __init__(self, file: Path) -> None:
         self.clock = LoopClock()
-        self.broker = Client(InProcess(ApiServer("broker", clock=self.clock)))
-        self.home = Client(InProcess(ApiServer("lubeck", clock=self.clock)))
+        self.broker = Client(InProcessTransport(ApiServer("broker", clock=self.clock)))
+        self.home = Client(InProcessTransport(ApiServer("lubeck", clock=self.clock)))
         self.file = FileTokenStore(file)
         self.secret = SecretTokenStore(self.home, "hanse-system", "hanse-broker", "kubeconfig")
         self._path = file

@@ -14,7 +14,7 @@ from hanse.kube.store import Store
 from hanse.kube.transport import Request
 from hanse.kube.watch_events import Interrupted, Listed, NotServed, WatchEvent
 from hanse.kube.watcher import list_and_watch
-from hanse.local.in_process import InProcess
+from hanse.local.in_process import InProcessTransport
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import Meta, Object
@@ -37,13 +37,13 @@ class Watched:
     def __init__(self, kind: type[Object]) -> None:
         self.server = ApiServer("lubeck", clock=LoopClock())
         self.network = Network(Random(1))
-        self.direct = Client(InProcess(self.server))
+        self.direct = Client(InProcessTransport(self.server))
         self.store: Store[Any] = Store()
         self.events: list[WatchEvent[Any]] = []
         self._kind = kind
 
     async def run(self) -> None:
-        client = Client(self.network.transport("us", "lubeck", InProcess(self.server)))
+        client = Client(self.network.transport("us", "lubeck", InProcessTransport(self.server)))
         stream = list_and_watch(client, self._kind, namespace="default", random=Random(1))
         async with aclosing(stream) as events:
             async for event in events:

@@ -16,7 +16,7 @@ from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
 from hanse.kube.errors import BadCredentials, Conflict, NotFound, Throttled, Unreachable
 from hanse.kube.transport import Request
-from hanse.local.in_process import InProcess
+from hanse.local.in_process import InProcessTransport
 from hanse.model.crds import crd_of
 from hanse.model.kinds.avi import AviGslbService, AviServiceSpec
 from hanse.model.kinds.core import Namespace, Secret
@@ -153,7 +153,7 @@ class Site:
     def __init__(self, avi: AviServer) -> None:
         self.avi = avi
         self.server = ApiServer("lubeck", clock=WallClock())
-        self.admin = Client(InProcess(self.server))
+        self.admin = Client(InProcessTransport(self.server))
 
     async def form(self) -> None:
         for kind in (AMKOCluster, GSLBConfig, GlobalDeploymentPolicy, GSLBHostRule, GlobalService):
@@ -188,7 +188,7 @@ class Site:
     async def agent(self) -> AsyncIterator[None]:
         options = GslbOptions(providers=("avi",))
         settings = Settings("lubeck", "only", replicated=False, options=Options(gslb=options))
-        agent = Agent(settings, InProcess(self.server), features=(Gslb(options),))
+        agent = Agent(settings, InProcessTransport(self.server), features=(Gslb(options),))
         try:
             async with agent.running():
                 yield

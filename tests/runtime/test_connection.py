@@ -9,7 +9,7 @@ import pytest
 from hanse.kube.clock import WallClock
 from hanse.kube.errors import Forbidden, KubeError, Status, Unreachable
 from hanse.kube.watch_events import Interrupted
-from hanse.local.in_process import InProcess
+from hanse.local.in_process import InProcessTransport
 from hanse.model.facts import Facts, Phase, Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ConfigMap
@@ -26,7 +26,7 @@ FORBIDDEN = Forbidden(Status(code=403, reason="Forbidden", message="you cannot l
 
 def state_of(role: Role, **failing: KubeError) -> tuple[Phase, str]:
     """How a cluster stands in which these kinds cannot be read."""
-    api = ClusterClient(InProcess(ApiServer("broker", clock=WallClock())), Random(0))
+    api = ClusterClient(InProcessTransport(ApiServer("broker", clock=WallClock())), Random(0))
     connection = Connection("broker", frozenset({role}), api, NOW)
     kinds: tuple[type[Object], ...] = (ConfigMap, Lease, ServiceImport)
     for kind in kinds:
@@ -63,7 +63,7 @@ def test_an_outage_is_told_before_rights_that_are_missing() -> None:
     assert reason == "Lease.coordination.k8s.io: connection refused"
 
 
-class Slow(InProcess):
+class Slow(InProcessTransport):
     """A way whose first end is not lived to see."""
 
     asked = 0
@@ -86,7 +86,7 @@ async def test_a_way_whose_end_was_cut_short_ends_with_the_fleet(replaced: bool)
         async with informers.running():
             informers.join("bergen", {Role.MEMBER}, ClusterClient(way, Random(0)))
             if replaced:
-                other = InProcess(ApiServer("bergen", clock=WallClock()))
+                other = InProcessTransport(ApiServer("bergen", clock=WallClock()))
                 informers.join("bergen", {Role.MEMBER}, ClusterClient(other, Random(0)))
                 await asyncio.get_running_loop().create_future()
             await informers.disconnect("bergen")

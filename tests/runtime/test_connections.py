@@ -9,7 +9,7 @@ import pytest
 
 from hanse.kube.errors import BadCredentials, NotFound
 from hanse.kube.lease import LeaseTimings
-from hanse.local.in_process import InProcess
+from hanse.local.in_process import InProcessTransport
 from hanse.model.connections import ConnectionIntent, KubeconfigCredentials, ServerCredentials
 from hanse.model.facts import Leadership, Role
 from hanse.model.kinds.coordination import Lease
@@ -38,7 +38,7 @@ def anyio_backend() -> object:
     return ON_VIRTUAL_TIME
 
 
-class Closable(InProcess):
+class Closable(InProcessTransport):
     """A way that tells whether it was closed."""
 
     closed = False

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from hanse.kube.errors import BadCredentials, Forbidden, KubeError, Status
-from hanse.local.in_process import InProcess
+from hanse.local.in_process import InProcessTransport
 from hanse.model.facts import ClusterState, Phase, Role
 from hanse.runtime.api import ClusterClient
 from hanse.runtime.connection import Connection
@@ -39,7 +39,7 @@ class Listening:
     """A listener to a cluster that answers questions as it is told, the last way for ever."""
 
     def __init__(self, *answers: str) -> None:
-        api = ClusterClient(InProcess(ApiServer("bergen", clock=LoopClock())), Random(0))
+        api = ClusterClient(InProcessTransport(ApiServer("bergen", clock=LoopClock())), Random(0))
         now = datetime(2026, 1, 1, tzinfo=UTC)
         self.connection = Connection("bergen", frozenset({Role.MEMBER}), api, now)
         self.asked: list[float] = []

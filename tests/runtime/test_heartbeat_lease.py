@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from hanse.kube.client import Client
-from hanse.local.in_process import InProcess
+from hanse.local.in_process import InProcessTransport
 from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.runtime.heartbeat_lease import HeartbeatLease
 from tinykube.apiserver import ApiServer
@@ -31,7 +31,7 @@ class Party:
         clock = LoopClock()
         self.working = False
         self.duration = timedelta(seconds=30)
-        self.client = Client(InProcess(ApiServer("broker", clock=clock)))
+        self.client = Client(InProcessTransport(ApiServer("broker", clock=clock)))
         self.presence = HeartbeatLease(self.client, "default", "oslo", clock, lambda: self.duration)
 
     async def told(self) -> LeaseSpec:

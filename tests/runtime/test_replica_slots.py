@@ -7,7 +7,7 @@ import pytest
 
 from hanse.kube.client import Client
 from hanse.kube.lease import LeaseTimings
-from hanse.local.in_process import InProcess
+from hanse.local.in_process import InProcessTransport
 from hanse.model.kinds.coordination import Lease
 from hanse.runtime.replica_slots import ReplicaSlots
 from tinykube.apiserver import ApiServer
@@ -29,7 +29,7 @@ class Replica:
     def __init__(self, api: ApiServer, name: str, clock: LoopClock) -> None:
         self.place: int | None = None
         self._places = ReplicaSlots(
-            Client(InProcess(api)),
+            Client(InProcessTransport(api)),
             "default",
             name,
             PLACES,
@@ -60,7 +60,7 @@ async def test_each_has_a_place_of_its_own_and_a_freed_one_is_taken_again() -> N
     await asyncio.sleep(60)
 
     assert three.place == freed
-    held = await Client(InProcess(api)).read(Lease, PLACES[three.place or 0], "default")
+    held = await Client(InProcessTransport(api)).read(Lease, PLACES[three.place or 0], "default")
     assert held.spec.holder_identity == "three"
     for replica in (two, three):
         await replica.end()

@@ -10,7 +10,7 @@ from random import Random
 from hanse.kube.client import Client
 from hanse.kube.lease import LeaseTimings
 from hanse.kube.transport import Transport
-from hanse.local.in_process import InProcess
+from hanse.local.in_process import InProcessTransport
 from hanse.model.facts import Role
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId
@@ -68,11 +68,11 @@ class SupervisedWorld:
 
     def admin(self, cluster: ClusterId) -> Client:
         """A client that bypasses the faulty network."""
-        return Client(InProcess(self.servers[cluster]))
+        return Client(InProcessTransport(self.servers[cluster]))
 
     def way(self, source: ClusterId, target: ClusterId) -> Transport:
         """An agent's transport, through the faulty network."""
-        return self.network.transport(source, target, InProcess(self.servers[target]))
+        return self.network.transport(source, target, InProcessTransport(self.servers[target]))
 
     def turns(self, member: ClusterId) -> tuple[ClusterId, ...]:
         """The supervisors in the order in which they should lead a member."""

@@ -10,7 +10,7 @@ from hanse.kube.client_config import Credentials, ServerEndpoint
 from hanse.kube.errors import Unreachable
 from hanse.kube.lease import LeaseTimings
 from hanse.kube.transport import Transport
-from hanse.local.in_process import InProcess, Listener, UrlTransport
+from hanse.local.in_process import InProcessTransport, Listener, UrlTransport
 from hanse.local.real.fleet import NAMES
 from hanse.model.objects import ClusterId
 from hanse.web.webhooks.server import WebhookServer
@@ -48,10 +48,10 @@ class EmbeddedTestbed:
         self._endpoints = {name: _Server(server) for name, server in self.servers.items()}
 
     def connect(self, cluster: ClusterId) -> Transport:
-        return InProcess(self.servers[cluster])
+        return InProcessTransport(self.servers[cluster])
 
     async def agent_transport(self, account: Account, cluster: ClusterId) -> Transport:
-        return InProcess(self._endpoints[cluster])
+        return InProcessTransport(self._endpoints[cluster])
 
     def endpoint(self, cluster: ClusterId) -> ServerEndpoint:
         return ServerEndpoint(f"https://{cluster}.example:6443", ca_of(cluster))
@@ -107,7 +107,9 @@ async def embedded_testbed(names: Sequence[ClusterId] = NAMES) -> AsyncIterator[
             group.create_task(
                 ControllerManager(
                     server,
-                    enabled=controller_manager.BROKER if name == BROKER else controller_manager.ALL,
+                    enabled=controller_manager.CORE_CONTROLLERS
+                    if name == BROKER
+                    else controller_manager.ALL_CONTROLLERS,
                 ).run(),
                 name=f"controllers {name}",
             )

@@ -7,7 +7,7 @@ from datetime import timedelta
 from random import Random
 
 from hanse.kube.client import Client
-from hanse.local.in_process import InProcess
+from hanse.local.in_process import InProcessTransport
 from hanse.model.facts import Role
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Feature
@@ -54,11 +54,11 @@ class World:
 
     def client(self, cluster: ClusterId) -> Client:
         """A client that bypasses the faulty network."""
-        return Client(InProcess(self.clusters[cluster]))
+        return Client(InProcessTransport(self.clusters[cluster]))
 
     def api(self, source: ClusterId, target: ClusterId) -> ClusterClient:
         """An agent's API client, through the faulty network."""
-        way = self.network.transport(source, target, InProcess(self.clusters[target]))
+        way = self.network.transport(source, target, InProcessTransport(self.clusters[target]))
         return ClusterClient(way, self.random)
 
     def reconciler(self, cluster: ClusterId) -> Reconciler:

@@ -4,7 +4,7 @@ import pytest
 
 from hanse.kube.errors import Invalid
 from hanse.kube.transport import Request
-from hanse.local.in_process import InProcess
+from hanse.local.in_process import InProcessTransport
 from tests.tinykube.api_client import CONFIGMAPS, Cluster, configmap
 from tinykube.virtual_time import ON_VIRTUAL_TIME
 
@@ -163,7 +163,7 @@ async def test_every_watcher_of_a_version_sees_the_same_bytes() -> None:
 
 
 async def test_a_watch_that_makes_no_sense_is_refused_with_a_typed_error() -> None:
-    transport = InProcess(Cluster().api)
+    transport = InProcessTransport(Cluster().api)
     query = (("watch", "true"), ("sendInitialEvents", "true"))
 
     with pytest.raises(Invalid) as refused:

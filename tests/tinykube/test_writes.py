@@ -3,7 +3,7 @@
 import pytest
 
 from hanse.kube.transport import JSON, MERGE_PATCH, Request
-from hanse.local.in_process import InProcess
+from hanse.local.in_process import InProcessTransport
 from tests.tinykube.api_client import (
     CONFIGMAPS,
     DEPLOYMENTS,
@@ -308,7 +308,7 @@ async def test_a_selector_must_match_its_template_and_stay() -> None:
 
 async def test_the_in_process_transport_carries_requests_as_they_are() -> None:
     server = ApiServer("lubeck", clock=ManualClock())
-    transport = InProcess(server)
+    transport = InProcessTransport(server)
 
     answer = await transport.send(Request("GET", "/api/v1/namespaces/default", content_type=JSON))
 

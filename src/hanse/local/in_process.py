@@ -14,7 +14,7 @@ from tinykube.http import Api
 from tinykube.users import ADMIN, User
 
 
-class InProcess:
+class InProcessTransport:
     """A transport to an embedded cluster, or to a wrapper that injects faults, as one user."""
 
     def __init__(self, server: Api, user: User = ADMIN) -> None:

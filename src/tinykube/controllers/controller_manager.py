@@ -24,10 +24,10 @@ from tinykube.controllers.servicecidr import ServiceCIDRController
 from tinykube.controllers.simulated_nodes import NodeRanges, SimulatedNodeController
 from tinykube.controllers.statefulset import StatefulSetController
 
-BROKER = frozenset(("namespace", "namespace-defaults", "garbage-collection"))
+CORE_CONTROLLERS = frozenset(("namespace", "namespace-defaults", "garbage-collection"))
 """The controllers of a cluster without workloads."""
 
-ALL = BROKER | frozenset(
+ALL_CONTROLLERS = CORE_CONTROLLERS | frozenset(
     (
         "daemonset",
         "deployment",
@@ -62,11 +62,11 @@ class ControllerManager:
         self,
         api: ApiServer,
         *,
-        enabled: frozenset[str] = ALL,
+        enabled: frozenset[str] = ALL_CONTROLLERS,
         simulation: Simulation | None = None,
         root_ca: str = "",
     ) -> None:
-        unknown = enabled - ALL
+        unknown = enabled - ALL_CONTROLLERS
         if unknown:
             raise ValueError(f"there is no controller named {', '.join(sorted(unknown))}")
         self._simulation = simulation or Simulation()

@@ -25,7 +25,7 @@ from hanse.features.policies.options import PolicyOptions
 from hanse.kube.client import Client
 from hanse.kube.errors import NotFound, error_from_response
 from hanse.kube.transport import Request, Response, Transport
-from hanse.local.in_process import InProcess
+from hanse.local.in_process import InProcessTransport
 from hanse.model.crds import crds, placeholder_crds
 from hanse.model.facts import Leadership, Role
 from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
@@ -132,7 +132,9 @@ class PolicyFleet(World):
         self.epochs: dict[str, int] = {}
 
     def api(self, source: str, target: str) -> ClusterClient:
-        inner = RevocableTransport(InProcess(self.clusters[target]), (source, target), self.revoked)
+        inner = RevocableTransport(
+            InProcessTransport(self.clusters[target]), (source, target), self.revoked
+        )
         return self._way(self.network.transport(source, target, inner), self.random)
 
     # -- clusters
@@ -231,7 +233,7 @@ class PolicyFleet(World):
             await asyncio.get_running_loop().create_future()
 
     def _stand(self, cluster: str, reconciler: Supervisor, member: str) -> None:
-        way = self.network.transport(cluster, member, InProcess(self.clusters[member]))
+        way = self.network.transport(cluster, member, InProcessTransport(self.clusters[member]))
         if reconciler.leaders is not None:
             reconciler.leaders.contend(member, Client(way))
 

@@ -10,7 +10,7 @@ from hanse.features.services.feature import BROKER_NAMESPACE, Services
 from hanse.features.services.names import SERVICE_NAME, SOURCE_CLUSTER
 from hanse.kube.errors import Unreachable
 from hanse.kube.transport import Request, Response, Transport
-from hanse.local.in_process import InProcess
+from hanse.local.in_process import InProcessTransport
 from hanse.model.crds import crd_of
 from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import EndpointSlice
@@ -73,7 +73,7 @@ class FailingWorld(World):
         self.writes = 0
 
     def api(self, source: str, target: str) -> ClusterClient:
-        inner = FailingTransport(self, InProcess(self.clusters[target]))
+        inner = FailingTransport(self, InProcessTransport(self.clusters[target]))
         return ClusterClient(self.network.transport(source, target, inner), self.random)
 
     async def set_up(self, profile: Profile = "lighthouse") -> None:

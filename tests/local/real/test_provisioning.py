@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from hanse.local.in_process import InProcess
+from hanse.local.in_process import InProcessTransport
 from hanse.local.real.provisioning import provision
 from tests.tinykube.controllers.scenario import run_cluster, workload
-from tinykube.controllers.controller_manager import ALL
+from tinykube.controllers.controller_manager import ALL_CONTROLLERS
 from tinykube.virtual_time import ON_VIRTUAL_TIME
 
 pytestmark = pytest.mark.anyio
@@ -32,9 +32,11 @@ async def test_services_get_addresses_and_claims_volumes_that_go_with_them() -> 
             "resources": {"requests": {"storage": "1Gi"}},
         },
     }
-    async with run_cluster(enabled=ALL - {"load-balancer", "volumes"}) as cluster:
+    async with run_cluster(enabled=ALL_CONTROLLERS - {"load-balancer", "volumes"}) as cluster:
         await cluster.create(service)
-        provisioning = asyncio.create_task(provision(InProcess(cluster.api), ["198.19.7.0/24"]))
+        provisioning = asyncio.create_task(
+            provision(InProcessTransport(cluster.api), ["198.19.7.0/24"])
+        )
 
         await cluster.wait_until(
             lambda: cluster.require("services", "web")["status"]["loadBalancer"]

@@ -10,7 +10,7 @@ import msgspec
 from hanse.kube.errors import error_from_response
 from hanse.local.in_process import client_response
 from tinykube.apiserver import ApiServer
-from tinykube.controllers.controller_manager import ALL, ControllerManager, Simulation
+from tinykube.controllers.controller_manager import ALL_CONTROLLERS, ControllerManager, Simulation
 from tinykube.request import MERGE_PATCH, Request
 from tinykube.resources import Object
 from tinykube.storage import Snapshot
@@ -94,7 +94,7 @@ class ClusterClient:
 @asynccontextmanager
 async def run_cluster(
     *,
-    enabled: frozenset[str] = ALL,
+    enabled: frozenset[str] = ALL_CONTROLLERS,
     simulation: Simulation | None = None,
     snapshot: Snapshot | None = None,
     service_range: str = "10.0.0.0/16",

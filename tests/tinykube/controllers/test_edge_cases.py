@@ -7,7 +7,7 @@ import pytest
 
 from tinykube.apiserver import ApiServer
 from tinykube.controllers.controller_loop import ControllerLoop
-from tinykube.controllers.controller_manager import BROKER, ControllerManager, Simulation
+from tinykube.controllers.controller_manager import CORE_CONTROLLERS, ControllerManager, Simulation
 from tinykube.controllers.objects import requirement_matches
 from tinykube.controllers.service_loadbalancer import ServiceLoadBalancerController
 from tinykube.controllers.simulated_nodes import NodeRanges
@@ -167,7 +167,7 @@ async def test_init_containers_are_done_before_and_sidecars_stay() -> None:
 
 
 async def test_a_changed_root_ca_config_map_is_restored() -> None:
-    async with run_cluster(enabled=BROKER) as cluster:
+    async with run_cluster(enabled=CORE_CONTROLLERS) as cluster:
         await cluster.wait_until(lambda: cluster.get("configmaps", "kube-root-ca.crt"))
         before = cluster.require("configmaps", "kube-root-ca.crt")["data"]
 
@@ -180,7 +180,7 @@ async def test_a_changed_root_ca_config_map_is_restored() -> None:
 
 
 async def test_an_unknown_controller_is_rejected_by_name() -> None:
-    async with run_cluster(enabled=BROKER) as cluster:
+    async with run_cluster(enabled=CORE_CONTROLLERS) as cluster:
         with pytest.raises(ValueError, match="no controller named kublet"):
             ControllerManager(cluster.api, enabled=frozenset(("kublet",)))
 
@@ -200,7 +200,7 @@ class FailingApi:
 
 
 async def test_addresses_are_assigned_although_writes_fail_at_first() -> None:
-    async with run_cluster(enabled=BROKER) as cluster:
+    async with run_cluster(enabled=CORE_CONTROLLERS) as cluster:
         failures = [500, 409, 429, 503]
         balancers = ServiceLoadBalancerController(["198.19.0.0/24"])
         loop = ControllerLoop(FailingApi(cluster.api, failures), [balancers])

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from hanse.kube.errors import Forbidden
-from tinykube.controllers.controller_manager import BROKER
+from tinykube.controllers.controller_manager import CORE_CONTROLLERS
 from tinykube.resources import Object
 
 from .scenario import ClusterClient, ready_pods, run_cluster, workload
@@ -90,7 +90,7 @@ async def test_orphans_stay_and_are_adopted_again() -> None:
 
 
 async def test_an_object_with_one_existing_owner_stays() -> None:
-    async with run_cluster(enabled=BROKER) as cluster:
+    async with run_cluster(enabled=CORE_CONTROLLERS) as cluster:
         first = await cluster.create(config("first"))
         second = await cluster.create(config("second"))
         await cluster.create(config("child", first, second))
@@ -104,7 +104,7 @@ async def test_an_object_with_one_existing_owner_stays() -> None:
 
 
 async def test_an_object_whose_owner_does_not_exist_is_deleted() -> None:
-    async with run_cluster(enabled=BROKER) as cluster:
+    async with run_cluster(enabled=CORE_CONTROLLERS) as cluster:
         ghost = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "uid": "no"}}
 
         await cluster.create(config("child", ghost))
@@ -113,7 +113,7 @@ async def test_an_object_whose_owner_does_not_exist_is_deleted() -> None:
 
 
 async def test_an_owner_of_the_same_name_but_another_uid_is_no_owner() -> None:
-    async with run_cluster(enabled=BROKER) as cluster:
+    async with run_cluster(enabled=CORE_CONTROLLERS) as cluster:
         real = await cluster.create(config("owner"))
         other = {**real, "metadata": {**real["metadata"], "uid": "another"}}
 
@@ -124,7 +124,7 @@ async def test_an_owner_of_the_same_name_but_another_uid_is_no_owner() -> None:
 
 
 async def test_an_owner_in_another_namespace_is_no_owner() -> None:
-    async with run_cluster(enabled=BROKER) as cluster:
+    async with run_cluster(enabled=CORE_CONTROLLERS) as cluster:
         await cluster.create(namespace("shop"))
         owner = await cluster.create(config("owner"), "shop")
 
@@ -134,7 +134,7 @@ async def test_an_owner_in_another_namespace_is_no_owner() -> None:
 
 
 async def test_an_object_with_an_owner_of_an_unknown_kind_stays() -> None:
-    async with run_cluster(enabled=BROKER) as cluster:
+    async with run_cluster(enabled=CORE_CONTROLLERS) as cluster:
         odd = {"apiVersion": "x.dev/v1", "kind": "Odd", "metadata": {"name": "x", "uid": "no"}}
 
         await cluster.create(config("child", odd))
@@ -144,7 +144,7 @@ async def test_an_object_with_an_owner_of_an_unknown_kind_stays() -> None:
 
 
 async def test_two_objects_that_own_each_other_are_both_deleted() -> None:
-    async with run_cluster(enabled=BROKER) as cluster:
+    async with run_cluster(enabled=CORE_CONTROLLERS) as cluster:
         first = await cluster.create(config("first"))
         second = await cluster.create(config("second", first, block=True))
         reference = config("x", second, block=True)["metadata"]["ownerReferences"]
@@ -174,7 +174,7 @@ async def test_a_namespace_is_deleted_with_its_content() -> None:
 
 
 async def test_a_namespace_waits_for_finalizers_and_names_them() -> None:
-    async with run_cluster(enabled=BROKER) as cluster:
+    async with run_cluster(enabled=CORE_CONTROLLERS) as cluster:
         await cluster.create(namespace("shop"))
         await cluster.create(config("held", finalizers=["hanse.dev/keep"]), "shop")
 
@@ -192,7 +192,7 @@ async def test_a_namespace_waits_for_finalizers_and_names_them() -> None:
 
 
 async def test_every_namespace_has_an_account_and_the_root_certificate() -> None:
-    async with run_cluster(enabled=BROKER) as cluster:
+    async with run_cluster(enabled=CORE_CONTROLLERS) as cluster:
         await cluster.create(namespace("shop"))
         await cluster.wait_until(lambda: cluster.get("serviceaccounts", "default", "shop"))
         await cluster.delete("configmaps", "kube-root-ca.crt", "shop")
@@ -201,7 +201,7 @@ async def test_every_namespace_has_an_account_and_the_root_certificate() -> None
 
 
 async def test_a_broker_runs_no_workloads() -> None:
-    async with run_cluster(enabled=BROKER) as cluster:
+    async with run_cluster(enabled=CORE_CONTROLLERS) as cluster:
         await cluster.create(workload("Deployment"))
 
         await cluster.writes_during(60)

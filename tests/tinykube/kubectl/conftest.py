@@ -12,7 +12,7 @@ from hanse.local.real.binaries import cache_folder, cached
 from hanse.local.real.programs import KUBECTL
 from tests.tinykube.kubectl.command import Kubectl
 from tinykube.cluster import Cluster
-from tinykube.controllers.controller_manager import ALL, BROKER
+from tinykube.controllers.controller_manager import ALL_CONTROLLERS, CORE_CONTROLLERS
 
 
 @pytest.fixture(params=["installed", "built"])
@@ -39,12 +39,12 @@ async def serving(folder: Path, program: Path, enabled: frozenset[str]) -> Async
 @pytest.fixture
 async def kubectl(tmp_path: Path, program: Path) -> AsyncIterator[Kubectl]:
     """A cluster without workload controllers."""
-    async with serving(tmp_path, program, BROKER) as made:
+    async with serving(tmp_path, program, CORE_CONTROLLERS) as made:
         yield made
 
 
 @pytest.fixture
 async def workload_kubectl(tmp_path: Path, program: Path) -> AsyncIterator[Kubectl]:
     """A cluster with nodes, on which pods become ready."""
-    async with serving(tmp_path, program, ALL) as made:
+    async with serving(tmp_path, program, ALL_CONTROLLERS) as made:
         yield made

@@ -12,14 +12,19 @@ from hanse.kube.client_config import ClientConfig, Credentials, Identity, Server
 from hanse.kube.clock import Clock, WallClock
 from hanse.kube.errors import Unreachable
 from hanse.kube.transport import Request, Response, Transport
-from hanse.local.in_process import InProcess, Listener, UrlTransport
+from hanse.local.in_process import InProcessTransport, Listener, UrlTransport
 from hanse.local.kubeconfig import Context
 from hanse.local.up.errors import UpError
 from hanse.local.up.folder import Folder
 from hanse.local.up.topology import Member
 from tinykube import request as served
 from tinykube.apiserver import ApiServer
-from tinykube.controllers.controller_manager import ALL, BROKER, ControllerManager, Simulation
+from tinykube.controllers.controller_manager import (
+    ALL_CONTROLLERS,
+    CORE_CONTROLLERS,
+    ControllerManager,
+    Simulation,
+)
 from tinykube.controllers.simulated_nodes import NodeRanges
 from tinykube.http import serve
 from tinykube.users import ADMIN, User
@@ -103,12 +108,12 @@ class EmbeddedCluster:
         return self._delayed_api.delay
 
     def connect(self) -> Transport:
-        return _InProcessTransport(self)
+        return _AgentTransport(self)
 
     def dial(self, credentials: Credentials) -> Transport:
-        return UrlTransport(credentials, self._listed)
+        return UrlTransport(credentials, self._find_listener)
 
-    def _listed(self, url: str) -> Listener | None:
+    def _find_listener(self, url: str) -> Listener | None:
         here = self.running and url == self.url
         return Listener(self._delayed_api, self._authority.certificate) if here else None
 
@@ -178,7 +183,7 @@ class EmbeddedCluster:
         ranges = self.member.ranges
         return ControllerManager(
             self.api,
-            enabled=ALL if self.member.runs_workloads else BROKER,
+            enabled=ALL_CONTROLLERS if self.member.runs_workloads else CORE_CONTROLLERS,
             simulation=Simulation(
                 nodes=self.member.nodes,
                 ranges=NodeRanges(
@@ -239,12 +244,12 @@ class _DelayedApi:
         return self._tokens.get(token) or self._api.authenticate(token)
 
 
-class _InProcessTransport:
+class _AgentTransport:
     """An agent's transport to a cluster in this process; it fails while that one is stopped."""
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
         self._cluster = cluster
-        self._api = InProcess(cluster.api)
+        self._api = InProcessTransport(cluster.api)
 
     async def send(self, request: Request) -> Response:
         await self._connect()
