@@ -18,7 +18,7 @@ from hanse.model.crds import crd_of
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.hanse import ClusterSet
 from hanse.model.objects import Meta
-from tests.runtime.witness import Witness
+from tests.runtime.write_audit import WriteAudit
 from tests.support.builders import namespace
 from tests.support.faults import LinkFaults
 from tests.support.toy import HOME, OFFER, Toy
@@ -56,7 +56,7 @@ class Schedule:
         skews = {n: timedelta(seconds=self.random.choice((0, 0, -70, 3600))) for n in names}
         self.world = World(names, lambda: (Toy(),), seed=seed, skews=skews)
         self.complaints: list[str] = []
-        self.witness = Witness(self.world, SHOP, self.complaints.append)
+        self.witness = WriteAudit(self.world, SHOP, self.complaints.append)
         self.razes = self.random.random() < 0.2
         self.backup: Snapshot | None = None
         self.homeless: set[str] = set()
@@ -323,14 +323,17 @@ class Schedule:
         """At any moment: what users made is there, and nothing went or came without a reason."""
         self._require(not self.complaints, "; ".join(self.complaints))
         for (cluster, name), price in self.offers.items():
-            found = self._objects(cluster, SHOP).get(name)
-            self._require(found is not None, f"{cluster} lost the offer {name}")
-            assert found is not None
-            self._require(found["data"] == {"price": price}, f"{cluster} has another {name}")
-        for (cluster, name), version in self.foreign.items():
-            found = self._objects(cluster, SHOP).get(name)
+            find_configmap = self._objects(cluster, SHOP).get(name)
+            self._require(find_configmap is not None, f"{cluster} lost the offer {name}")
+            assert find_configmap is not None
             self._require(
-                found is not None and found["metadata"]["resourceVersion"] == version,
+                find_configmap["data"] == {"price": price}, f"{cluster} has another {name}"
+            )
+        for (cluster, name), version in self.foreign.items():
+            find_configmap = self._objects(cluster, SHOP).get(name)
+            self._require(
+                find_configmap is not None
+                and find_configmap["metadata"]["resourceVersion"] == version,
                 f"the foreign {name} of {cluster} was touched",
             )
 

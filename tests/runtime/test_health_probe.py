@@ -20,7 +20,7 @@ from hanse.runtime.health_probe import (
     QUIET_PERIOD,
     run_probe,
 )
-from tests.runtime.town import town
+from tests.runtime.toy_world import toy_world
 from tests.support.world import BROKER
 from tinykube.apiserver import ApiServer
 from tinykube.virtual_time import ON_VIRTUAL_TIME, LoopClock
@@ -130,7 +130,7 @@ async def test_one_that_is_doubted_is_asked_at_once() -> None:
 
 
 async def test_a_hung_broker_is_unreachable_until_it_answers_again() -> None:
-    async with town() as world:
+    async with toy_world() as world:
         facts = world.agents["hamburg"].reconciler.informers.facts
         await asyncio.sleep(10)
         world.network.hang("hamburg", BROKER)
@@ -156,7 +156,7 @@ async def test_a_refusal_is_an_answer(error: KubeError, monkeypatch: pytest.Monk
         raise error
 
     monkeypatch.setattr(ClusterClient, "identity", refused)
-    async with town() as world:
+    async with toy_world() as world:
         await asyncio.sleep(2 * DETECTION_TIME.total_seconds())
         state = world.agents["hamburg"].reconciler.informers.facts.get(ClusterState, BROKER)
 

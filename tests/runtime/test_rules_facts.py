@@ -34,7 +34,7 @@ from hanse.model.objects import ClusterObjectRef, Meta, ObjectRef
 from hanse.model.plan import Desired, Key, Plan, Question, Read
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
 from hanse.web.webhooks.server import decide
-from tests.runtime.town import SHOP, must_find, offer, town
+from tests.runtime.toy_world import SHOP, get_configmap, offer, toy_world
 from tests.support.builders import configmap, namespace
 from tests.support.faults import LinkFaults
 from tests.support.toy import HOME, OFFERED, Toy
@@ -68,12 +68,12 @@ async def test_rule_7_answers_are_facts_and_wake_the_one_who_asked() -> None:
                 ClusterObjectRef(BROKER, ObjectRef(ConfigMap.kind, "secret-place", "elsewhere"))
             )
             known = snapshot.fact(Answer, read.id)
-            found = known.value["data"] if known is not None and known.value else {}
-            note = ConfigMap(metadata=Meta(name="note", namespace=SHOP), data=found)
+            find_configmap = known.value["data"] if known is not None and known.value else {}
+            note = ConfigMap(metadata=Meta(name="note", namespace=SHOP), data=find_configmap)
             desired = (Desired(note, snapshot.local),) if known is not None else ()
             return Plan(desired, questions=(Question(read, timedelta(hours=1)),))
 
-    async with town("lubeck", features=(Curious(),), agents=False) as world:
+    async with toy_world("lubeck", features=(Curious(),), agents=False) as world:
         await world.client(BROKER).create(namespace("elsewhere"))
         await world.client(BROKER).create(configmap("secret-place", "elsewhere", x="1"))
         await world.client("lubeck").create(configmap("curiosity", SHOP))
@@ -81,13 +81,13 @@ async def test_rule_7_answers_are_facts_and_wake_the_one_who_asked() -> None:
         await world.settle()
 
         reads = [s for s in world.network.sent if s.request.path.endswith("/secret-place")]
-        assert (await must_find(world, "lubeck", "note")).data == {"x": "1"}
+        assert (await get_configmap(world, "lubeck", "note")).data == {"x": "1"}
         assert len(reads) == 1, "asked again though the answer was young enough"
         await world.stop()
 
 
 async def test_rule_7_facts_tell_each_clusters_state_and_since_when() -> None:
-    async with town() as world:
+    async with toy_world() as world:
         await asyncio.sleep(10)
         facts = world.agents["hamburg"].reconciler.informers.facts
         before = facts.get(ClusterState, BROKER)
@@ -111,7 +111,7 @@ async def test_rule_7_facts_tell_each_clusters_state_and_since_when() -> None:
 
 
 async def test_rule_7_the_outcome_of_a_refused_write_is_a_fact_until_it_succeeds() -> None:
-    async with town("lubeck", agents=False) as world:
+    async with toy_world("lubeck", agents=False) as world:
         await world.client(BROKER).delete(Namespace, HOME, "")
         finalize = {"metadata": {"name": HOME}, "spec": {"finalizers": []}}
         await _finalize(world, finalize)
@@ -126,7 +126,9 @@ async def test_rule_7_the_outcome_of_a_refused_write_is_a_fact_until_it_succeeds
 
         assert told == ["Refused"]
         assert list(facts.all(WriteOutcome)) == []
-        assert (await must_find(world, "lubeck", "bread")).metadata.annotations[OFFERED] == "yes"
+        assert (await get_configmap(world, "lubeck", "bread")).metadata.annotations[
+            OFFERED
+        ] == "yes"
         await world.stop()
 
 
@@ -152,7 +154,7 @@ class Doctor:
 
 
 async def test_rule_7_liveness_is_judged_by_our_own_observation_of_renewals() -> None:
-    async with town("lubeck", features=(Doctor(),)) as world:
+    async with toy_world("lubeck", features=(Doctor(),)) as world:
         facts = world.agents["lubeck"].reconciler.informers.facts
         spec = LeaseSpec(holder_identity="bergen", lease_duration_seconds=30)
         client = world.client(BROKER)
@@ -188,7 +190,7 @@ async def test_rule_7_a_kind_is_noticed_as_soon_as_it_is_served() -> None:
         def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
             return []
 
-    async with town("lubeck", features=(Fan(),)) as world:
+    async with toy_world("lubeck", features=(Fan(),)) as world:
         await world.settle(timedelta(minutes=30))
         facts = world.agents["lubeck"].reconciler.informers.facts
         place = ("lubeck", ServiceExport.kind)
@@ -242,7 +244,7 @@ class Doorkeeper:
 async def test_rule_8_webhooks_ask_for_what_the_store_does_not_know(
     friend: str, link: LinkFaults, verdict: type[AdmissionDecision]
 ) -> None:
-    async with town("lubeck") as world:
+    async with toy_world("lubeck") as world:
         await world.client("lubeck").create(configmap("known", SHOP))
         await asyncio.sleep(5)
         reconciler = world.agents["lubeck"].reconciler
@@ -265,7 +267,7 @@ async def test_rule_8_webhooks_ask_for_what_the_store_does_not_know(
 
 
 async def test_rule_9_own_writes_are_seen_at_once() -> None:
-    async with town("lubeck") as world:
+    async with toy_world("lubeck") as world:
         await asyncio.sleep(5)
         link = world.network.link("lubeck", BROKER)
         reconciler = world.agents["lubeck"].reconciler

@@ -20,7 +20,14 @@ from hanse.runtime.diff import diff
 from hanse.runtime.leader_election import LeaderElections
 from hanse.runtime.ownership import Owner, owner_of, with_owner
 from hanse.runtime.reconciler import Reconciler
-from tests.runtime.town import SHOP, Crown, found, must_find, offer, town
+from tests.runtime.toy_world import (
+    SHOP,
+    LeaderFeature,
+    find_configmap,
+    get_configmap,
+    offer,
+    toy_world,
+)
 from tests.support.builders import cluster, configmap, namespace, snapshot, stored
 from tests.support.faults import LinkFaults
 from tests.support.world import World
@@ -62,7 +69,9 @@ def _way(world: World, member: str) -> Any:
 
 
 async def test_rule_5_a_leader_without_a_fresh_lease_does_not_write() -> None:
-    async with town("lubeck", "hamburg", "child", features=(Crown(),), agents=False) as world:
+    async with toy_world(
+        "lubeck", "hamburg", "child", features=(LeaderFeature(),), agents=False
+    ) as world:
         await world.client("child").create(namespace(SYSTEM))
         for name in ("lubeck", "hamburg"):
             await world.client(name).create(configmap("law", SHOP, of=name))
@@ -70,13 +79,13 @@ async def test_rule_5_a_leader_without_a_fresh_lease_does_not_write() -> None:
         await asyncio.sleep(10)
         second = asyncio.create_task(_supervise(world, "hamburg", "child"))
         await asyncio.sleep(10)
-        assert (await must_find(world, "child", "law")).data == {"of": "lubeck"}
+        assert (await get_configmap(world, "child", "law")).data == {"of": "lubeck"}
 
         world.network.link("lubeck", "child").faults = LinkFaults(delay=timedelta(seconds=40))
         await world.client("lubeck").patch(ConfigMap, "law", SHOP, {"data": {"of": "late"}})
         await asyncio.sleep(120)
 
-        law = await must_find(world, "child", "law")
+        law = await get_configmap(world, "child", "law")
         late = [
             w
             for w in world.network.writes
@@ -101,7 +110,7 @@ def _law(epoch: int, text: str) -> ConfigMap:
 def test_rule_5_a_lower_epoch_never_overwrites_a_higher(ours: int, written: bool) -> None:
     law = _law(5, "hamburg")
     seen = snapshot(
-        Crown(),
+        LeaderFeature(),
         "lubeck",
         [cluster("lubeck", Role.LOCAL), cluster("child", Role.MEMBER, Role.LED)],
         {"lubeck": [stored(configmap("law", SHOP, of="lubeck"))], "child": [law]},
@@ -110,7 +119,7 @@ def test_rule_5_a_lower_epoch_never_overwrites_a_higher(ours: int, written: bool
     owner = owner_of(law)
     assert owner is not None
 
-    plan = Crown().plan(owner.key, seen)
+    plan = LeaderFeature().plan(owner.key, seen)
     wanted = diff("crown", owner.key, plan, [("child", owner, law)], seen)
 
     assert bool(wanted.actions) is written
@@ -118,7 +127,7 @@ def test_rule_5_a_lower_epoch_never_overwrites_a_higher(ours: int, written: bool
 
 
 async def test_rule_5_watches_of_the_led_start_and_stop_with_leadership() -> None:
-    async with town("lubeck", "child", features=(Crown(),), agents=False) as world:
+    async with toy_world("lubeck", "child", features=(LeaderFeature(),), agents=False) as world:
         await world.client("child").create(namespace(SYSTEM))
         reconciler, elections = supervisor(world, "lubeck", "child")
         async with reconciler.running(), elections.running():
@@ -138,12 +147,12 @@ async def test_rule_5_watches_of_the_led_start_and_stop_with_leadership() -> Non
 
 
 async def test_rule_6_a_later_step_waits_for_the_one_before_in_its_destination_alone() -> None:
-    async with town() as world:
+    async with toy_world() as world:
         world.network.link("hamburg", "hamburg").faults = LinkFaults(refused=1.0)
         await world.client("lubeck").create(offer("bread", price="3"))
         await asyncio.sleep(30)
-        stuck = await found(world, "hamburg", "receipt-of-bread")
-        elsewhere = await found(world, "lubeck", "receipt-of-bread")
+        stuck = await find_configmap(world, "hamburg", "receipt-of-bread")
+        elsewhere = await find_configmap(world, "lubeck", "receipt-of-bread")
         world.network.heal_all()
         await world.settle()
 
@@ -155,4 +164,4 @@ async def test_rule_6_a_later_step_waits_for_the_one_before_in_its_destination_a
             if w.source == w.target == "hamburg" and w.status == 201
         ]
         assert len(order) == 2
-        assert await found(world, "hamburg", "receipt-of-bread") is not None
+        assert await find_configmap(world, "hamburg", "receipt-of-bread") is not None

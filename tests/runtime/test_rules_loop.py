@@ -8,7 +8,7 @@ import pytest
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Snapshot
-from tests.runtime.town import SHOP, found, must_find, offer, town
+from tests.runtime.toy_world import SHOP, find_configmap, get_configmap, offer, toy_world
 from tests.support.toy import HOME, Toy
 from tests.support.world import BROKER
 from tinykube.virtual_time import ON_VIRTUAL_TIME
@@ -23,7 +23,7 @@ def anyio_backend() -> object:
 
 
 async def test_rule_10_the_first_in_order_writes_what_is_shared_and_the_next_steps_in() -> None:
-    async with town() as world:
+    async with toy_world() as world:
         for name in world.names:
             await world.client(name).create(offer("bread", price="3"))
         await world.settle()
@@ -50,14 +50,14 @@ async def test_rule_11_many_changes_of_one_key_make_few_plans() -> None:
             plans += key == Key("offer", "bread", SHOP)
             return super().plan(key, snapshot)
 
-    async with town("lubeck", features=(Counting(),)) as world:
+    async with toy_world("lubeck", features=(Counting(),)) as world:
         client = world.client("lubeck")
         await client.create(offer("bread", price="0"))
         for price in range(1, 200):
             await client.patch(ConfigMap, "bread", SHOP, {"data": {"price": str(price)}})
         await world.settle()
 
-        record = await must_find(world, BROKER, "shop.bread.lubeck", HOME)
+        record = await get_configmap(world, BROKER, "shop.bread.lubeck", HOME)
         assert record.data == {"price": "199"}
         assert plans < 40
 
@@ -66,7 +66,7 @@ async def test_rule_11_many_changes_of_one_key_make_few_plans() -> None:
 
 
 async def test_rule_12_restarting_an_agent_over_a_settled_fleet_writes_nothing() -> None:
-    async with town() as world:
+    async with toy_world() as world:
         for name in world.names:
             for number in range(20):
                 await world.client(name).create(offer(f"bread-{number}", price="3"))
@@ -87,7 +87,7 @@ async def test_rule_12_restarting_an_agent_over_a_settled_fleet_writes_nothing()
 async def test_rule_13_mass_disappearance_is_held_until_a_second_list_agrees(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with town("lubeck") as world:
+    async with toy_world("lubeck") as world:
         for number in range(80):
             await world.client("lubeck").create(offer(f"bread-{number}", price="3"))
         await world.settle()
@@ -106,13 +106,13 @@ async def test_rule_13_mass_disappearance_is_held_until_a_second_list_agrees(
         )
         assert held is not None
         assert held > 0
-        assert await found(world, BROKER, "shop.bread-0.lubeck", HOME) is None
+        assert await find_configmap(world, BROKER, "shop.bread-0.lubeck", HOME) is None
         told = [r.message for r in caplog.records if r.name == "hanse.runtime.mass_deletion"]
         assert told == ["deletions held: too much vanished at once", "deletions go on"]
 
 
 async def test_rule_13_deletions_seen_on_a_live_watch_are_no_surprise() -> None:
-    async with town("lubeck") as world:
+    async with toy_world("lubeck") as world:
         for number in range(80):
             await world.client("lubeck").create(offer(f"bread-{number}", price="3"))
         await world.settle()
@@ -123,4 +123,4 @@ async def test_rule_13_deletions_seen_on_a_live_watch_are_no_surprise() -> None:
         await asyncio.sleep(10)
 
         assert reconciler.mass_deletion.holds == ()
-        assert await found(world, BROKER, "shop.bread-79.lubeck", HOME) is None
+        assert await find_configmap(world, BROKER, "shop.bread-79.lubeck", HOME) is None

@@ -17,7 +17,7 @@ from hanse.model.plan import Desired, Key, Plan, Removal
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
 from hanse.runtime.diff import diff
 from hanse.runtime.ownership import Owner, with_owner
-from tests.runtime.town import SHOP, found, must_find, offer, prices, town
+from tests.runtime.toy_world import SHOP, find_configmap, get_configmap, offer, prices, toy_world
 from tests.support.builders import cluster, configmap, namespace, snapshot, stored
 from tests.support.faults import Sent
 from tests.support.toy import HOME, OFFERED, Toy
@@ -34,19 +34,19 @@ def anyio_backend() -> object:
 
 
 async def test_rule_1_omission_deletes_only_what_is_ours() -> None:
-    async with town() as world:
+    async with toy_world() as world:
         await world.client("lubeck").create(offer("bread", price="3"))
         await world.settle()
-        ours = await must_find(world, "hamburg", "copy-of-bread")
+        ours = await get_configmap(world, "hamburg", "copy-of-bread")
         meta = replace(ours.metadata, name="backup", uid="", resource_version="")
         await world.client("hamburg").create(replace(ours, metadata=meta))
 
         await world.client("lubeck").delete(ConfigMap, "bread", SHOP)
         await world.settle()
 
-        assert await found(world, "hamburg", "copy-of-bread") is None
-        assert await found(world, "hamburg", "backup") is not None
-        assert await found(world, BROKER, "shop.bread.lubeck", HOME) is None
+        assert await find_configmap(world, "hamburg", "copy-of-bread") is None
+        assert await find_configmap(world, "hamburg", "backup") is not None
+        assert await find_configmap(world, BROKER, "shop.bread.lubeck", HOME) is None
 
 
 async def test_rule_1_what_is_seen_on_another_way_is_not_judged_there() -> None:
@@ -62,17 +62,17 @@ async def test_rule_1_what_is_seen_on_another_way_is_not_judged_there() -> None:
         def plan(self, key: Key, snapshot: Snapshot) -> Plan:
             return Plan()
 
-    async with town("lubeck", features=(Toy(), Onlooker())) as world:
+    async with toy_world("lubeck", features=(Toy(), Onlooker())) as world:
         reconciler = world.agents["lubeck"].reconciler
         reconciler.informers.join("site/lubeck", {Role.SITE}, world.api("lubeck", "lubeck"))
         await world.client("lubeck").create(offer("bread", price="3"))
         await world.settle()
-        ours = await must_find(world, "lubeck", "copy-of-bread")
+        ours = await get_configmap(world, "lubeck", "copy-of-bread")
 
         with world.network.counting_writes() as writes:
             await world.settle()
 
-        assert await found(world, "lubeck", "copy-of-bread") == ours
+        assert await find_configmap(world, "lubeck", "copy-of-bread") == ours
         assert writes == []
         assert reconciler.metrics.registry.get_sample_value(
             "hanse_failed_plans_total", {"feature": "toy"}
@@ -101,13 +101,13 @@ async def test_rule_1_what_is_not_ours_goes_only_by_a_removal_with_uid_and_cause
                 )
             )
 
-    async with town("lubeck", features=(Broom(),)) as world:
+    async with toy_world("lubeck", features=(Broom(),)) as world:
         for name, dust in (("grain", "yes"), ("dune", "other")):
             await world.client("lubeck").create(configmap(name, SHOP, dust=dust))
         await world.client("lubeck").create(configmap("gold", SHOP))
         await world.settle()
 
-        left = {n for n in ("grain", "dune", "gold") if await found(world, "lubeck", n)}
+        left = {n for n in ("grain", "dune", "gold") if await find_configmap(world, "lubeck", n)}
         assert left == {"dune", "gold"}
 
 
@@ -115,7 +115,7 @@ async def test_rule_1_what_is_not_ours_goes_only_by_a_removal_with_uid_and_cause
 
 
 async def test_rule_2_unreachable_is_not_absent() -> None:
-    async with town() as world:
+    async with toy_world() as world:
         await world.client("lubeck").create(offer("bread", price="3"))
         await world.settle()
 
@@ -123,16 +123,16 @@ async def test_rule_2_unreachable_is_not_absent() -> None:
         await world.kill_agent("hamburg")
         world.start_agent("hamburg")
         await world.settle()
-        during = await found(world, "hamburg", "copy-of-bread")
+        during = await find_configmap(world, "hamburg", "copy-of-bread")
         await world.client("lubeck").delete(ConfigMap, "bread", SHOP)
         await world.settle()
-        kept = await found(world, "hamburg", "copy-of-bread")
+        kept = await find_configmap(world, "hamburg", "copy-of-bread")
         world.network.heal_all()
         await world.settle()
 
         assert during is not None
         assert kept is not None
-        assert await found(world, "hamburg", "copy-of-bread") is None
+        assert await find_configmap(world, "hamburg", "copy-of-bread") is None
 
 
 async def test_rule_2_nothing_is_written_from_half_of_what_there_is() -> None:
@@ -170,7 +170,7 @@ async def test_rule_2_an_unknown_source_is_a_reason_to_keep_and_a_departed_one_i
 
 
 async def test_rule_3_nothing_foreign_is_overwritten_and_the_conflict_is_told() -> None:
-    async with town() as world:
+    async with toy_world() as world:
         mine = await world.client("hamburg").create(configmap("copy-of-bread", SHOP, mine="yes"))
         record = configmap("shop.bread.lubeck", HOME, mine="yes")
         await world.client(BROKER).create(record)
@@ -178,17 +178,17 @@ async def test_rule_3_nothing_foreign_is_overwritten_and_the_conflict_is_told() 
         await world.client("hamburg").create(offer("bread", price="4"))
         await world.settle()
 
-        kept = await must_find(world, "hamburg", "copy-of-bread")
-        told = await must_find(world, "lubeck", "bread")
+        kept = await get_configmap(world, "hamburg", "copy-of-bread")
+        told = await get_configmap(world, "lubeck", "bread")
         assert kept == mine
         assert "exists already" in told.metadata.annotations[OFFERED]
-        receipt = await found(world, "hamburg", "receipt-of-bread")
+        receipt = await find_configmap(world, "hamburg", "receipt-of-bread")
         assert receipt is None, "a later step followed one that could not be done"
 
         await world.client(BROKER).delete(ConfigMap, "shop.bread.lubeck", HOME)
         await world.settle()
 
-        told = await must_find(world, "lubeck", "bread")
+        told = await get_configmap(world, "lubeck", "bread")
         assert told.metadata.annotations[OFFERED] == "yes"
 
 
@@ -196,7 +196,7 @@ async def test_rule_3_nothing_foreign_is_overwritten_and_the_conflict_is_told() 
 
 
 async def test_rule_4_every_write_has_a_precondition() -> None:
-    async with town() as world:
+    async with toy_world() as world:
         await world.client("lubeck").create(offer("bread", price="3"))
         await world.settle()
         await world.client("lubeck").patch(ConfigMap, "bread", SHOP, {"data": {"price": "4"}})
@@ -221,7 +221,7 @@ def _is_conditional(sent: Sent) -> bool:
 
 
 async def test_rule_4_a_field_of_others_survives_our_update() -> None:
-    async with town() as world:
+    async with toy_world() as world:
         await world.client("lubeck").create(offer("bread", price="3"))
         await world.settle()
         note = {"metadata": {"annotations": {"note": "by hand"}, "finalizers": ["example.com/x"]}}
@@ -229,7 +229,7 @@ async def test_rule_4_a_field_of_others_survives_our_update() -> None:
         await world.client("lubeck").patch(ConfigMap, "bread", SHOP, {"data": {"price": "4"}})
         await world.settle()
 
-        copy = await must_find(world, "hamburg", "copy-of-bread")
+        copy = await get_configmap(world, "hamburg", "copy-of-bread")
         assert prices(copy) == {"lubeck": "4"}
         assert copy.metadata.annotations["note"] == "by hand"
         assert copy.metadata.finalizers == ("example.com/x",)

@@ -48,8 +48,8 @@ class Founder:
             patches.append(Patch(place, {"data": {"greeted": "yes"}}, rank=rank))
         if snapshot.get(snapshot.local, ConfigMap, key.name, "default") is None:
             return Plan(patches=tuple(patches))
-        town = Desired(Namespace(metadata=Meta(name=key.name)), snapshot.local, unowned=True)
-        return Plan((town,), patches=tuple(patches))
+        toy_world = Desired(Namespace(metadata=Meta(name=key.name)), snapshot.local, unowned=True)
+        return Plan((toy_world,), patches=tuple(patches))
 
 
 async def test_what_is_missing_is_made_and_stays_when_it_is_no_longer_wanted() -> None:

@@ -17,7 +17,14 @@ from hanse.runtime.diff import Create
 from hanse.runtime.external import ExternalApi
 from hanse.runtime.leaving import force_leave, leave
 from hanse.runtime.preview import preview
-from tests.runtime.town import SHOP, Clerk, Ledger, found, offer, town
+from tests.runtime.toy_world import (
+    SHOP,
+    ExternalFeature,
+    InMemorySystem,
+    find_configmap,
+    offer,
+    toy_world,
+)
 from tests.support.builders import configmap
 from tests.support.toy import HOME, Toy
 from tests.support.world import BROKER
@@ -33,8 +40,8 @@ def anyio_backend() -> object:
 
 
 async def test_rule_14_an_outside_system_is_served_by_the_same_comparison() -> None:
-    async with town("lubeck", features=(Clerk(),), agents=False) as world:
-        ledger = Ledger()
+    async with toy_world("lubeck", features=(ExternalFeature(),), agents=False) as world:
+        ledger = InMemorySystem()
         ledger.rows["old"] = ConfigMap(metadata=Meta(name="old"), data={"by": "a person"})
         reconciler = world.reconciler("lubeck")
         reconciler.informers.join("ledger", {Role.MEMBER}, ExternalApi(ledger))
@@ -62,7 +69,7 @@ async def test_rule_14_an_outside_system_is_served_by_the_same_comparison() -> N
 
 
 async def test_rule_15_a_cluster_is_left_when_nothing_of_ours_is_in_it() -> None:
-    async with town() as world:
+    async with toy_world() as world:
         for name in world.names:
             await world.client(name).create(offer("bread", price="3"))
         await world.settle()
@@ -72,14 +79,14 @@ async def test_rule_15_a_cluster_is_left_when_nothing_of_ours_is_in_it() -> None
         await world.settle()
 
         assert left.abandoned == ()
-        assert await found(world, BROKER, "shop.bread.lubeck", HOME) is None
-        assert await found(world, BROKER, "shop.bread.hamburg", HOME) is not None
-        assert await found(world, "lubeck", "copy-of-bread") is None
+        assert await find_configmap(world, BROKER, "shop.bread.lubeck", HOME) is None
+        assert await find_configmap(world, BROKER, "shop.bread.hamburg", HOME) is not None
+        assert await find_configmap(world, "lubeck", "copy-of-bread") is None
         assert BROKER not in reconciler.informers.connections
 
 
 async def test_rule_15_leaving_waits_for_an_unreachable_cluster_and_force_does_not() -> None:
-    async with town("lubeck") as world:
+    async with toy_world("lubeck") as world:
         await world.client("lubeck").create(offer("bread", price="3"))
         await world.settle()
         reconciler = world.agents["lubeck"].reconciler
@@ -95,14 +102,14 @@ async def test_rule_15_leaving_waits_for_an_unreachable_cluster_and_force_does_n
             ClusterObjectRef(BROKER, ObjectRef(ConfigMap.kind, "shop.bread.lubeck", HOME))
             in left.abandoned
         )
-        assert await found(world, "lubeck", "copy-of-bread") is None
+        assert await find_configmap(world, "lubeck", "copy-of-bread") is None
 
 
 # 16
 
 
 async def test_rule_16_a_preview_shows_what_would_be_written_and_writes_nothing() -> None:
-    async with town("lubeck") as world:
+    async with toy_world("lubeck") as world:
         await world.settle()
         reconciler = world.agents["lubeck"].reconciler
         with world.network.counting_writes() as writes:
@@ -126,7 +133,7 @@ async def test_rule_16_a_plan_that_takes_too_long_is_counted() -> None:
             time.sleep(0.025)  # the plan itself is slow: this is what is measured
             return super().plan(key, snapshot)
 
-    async with town("lubeck", features=(Slow(),)) as world:
+    async with toy_world("lubeck", features=(Slow(),)) as world:
         await world.client("lubeck").create(offer("bread", price="3"))
         await world.settle()
 

@@ -19,8 +19,15 @@ from hanse.model.plan import Desired, Key, Plan
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
 from hanse.runtime.external import ExternalApi
 from hanse.runtime.workqueue import Priority, WorkQueue
-from tests.runtime.test_found import define
-from tests.runtime.town import SHOP, Clerk, Ledger, found, offer, town
+from tests.runtime.test_reconciler import define
+from tests.runtime.toy_world import (
+    SHOP,
+    ExternalFeature,
+    InMemorySystem,
+    find_configmap,
+    offer,
+    toy_world,
+)
 from tests.support import faults
 from tests.support.builders import configmap, namespace
 from tests.support.faults import LinkFaults
@@ -89,7 +96,7 @@ async def test_a_server_that_fails_in_ever_new_words_is_not_asked_without_a_paus
         return Response(500, msgspec.json.encode(told), {})
 
     monkeypatch.setattr(faults, "_refusal", in_new_words)
-    async with town("lubeck", features=(Restless(),)) as world:
+    async with toy_world("lubeck", features=(Restless(),)) as world:
         await asyncio.sleep(5)
         world.network.link("lubeck", "lubeck").faults = LinkFaults(
             delay=timedelta(milliseconds=1), refused=1.0
@@ -102,7 +109,7 @@ async def test_a_server_that_fails_in_ever_new_words_is_not_asked_without_a_paus
 
 
 async def test_an_agent_that_starts_in_a_paused_fleet_reads_the_brake_before_it_writes() -> None:
-    async with town("lubeck", agents=False) as world:
+    async with toy_world("lubeck", agents=False) as world:
         await define(world, BROKER, crd_of(ClusterSet))
         informers = {
             "apiVersion": ClusterSet.kind.api_version,
@@ -124,7 +131,7 @@ async def test_an_agent_that_starts_in_a_paused_fleet_reads_the_brake_before_it_
 
 
 async def test_mass_deletion_that_a_person_allowed_beforehand_is_not_held() -> None:
-    async with town("lubeck") as world:
+    async with toy_world("lubeck") as world:
         await world.client("lubeck").create(namespace("hanse-system"))
         allow = {"metadata": {"annotations": {ALLOW_MASS_DELETION: "toy"}}}
         await world.client("lubeck").patch(Namespace, "hanse-system", "", allow)
@@ -145,12 +152,12 @@ async def test_mass_deletion_that_a_person_allowed_beforehand_is_not_held() -> N
         assert (
             reconciler.metrics.registry.get_sample_value("hanse_held_deletions_total", held) is None
         )
-        assert await found(world, BROKER, "shop.bread-0.lubeck", "toy") is None
+        assert await find_configmap(world, BROKER, "shop.bread-0.lubeck", "toy") is None
 
 
 async def test_an_outside_row_that_comes_back_as_it_was_is_seen_at_once() -> None:
-    async with town("lubeck", features=(Clerk(),), agents=False) as world:
-        ledger = Ledger()
+    async with toy_world("lubeck", features=(ExternalFeature(),), agents=False) as world:
+        ledger = InMemorySystem()
         reconciler = world.reconciler("lubeck")
         outside = ExternalApi(ledger, poll_interval=lambda: timedelta(hours=1))
         reconciler.informers.join("ledger", {Role.MEMBER}, outside)
@@ -168,7 +175,7 @@ async def test_an_outside_row_that_comes_back_as_it_was_is_seen_at_once() -> Non
 
 
 async def test_a_list_of_an_outside_system_that_a_write_overtook_is_read_again() -> None:
-    class Slow(Ledger):
+    class Slow(InMemorySystem):
         async def list(self, kind: type[K]) -> Sequence[K]:
             rows = await super().list(kind)
             await asyncio.sleep(1)
@@ -187,7 +194,7 @@ async def test_a_list_of_an_outside_system_that_a_write_overtook_is_read_again()
 
 
 async def test_an_agent_that_cannot_read_the_brake_at_its_start_writes_nothing_until_then() -> None:
-    async with town("lubeck") as world:
+    async with toy_world("lubeck") as world:
         await world.client("lubeck").create(offer("bread", price="3"))
         await world.settle()
         await world.kill_agent("lubeck")

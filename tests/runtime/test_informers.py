@@ -15,7 +15,14 @@ from hanse.model.ownership import OWNER
 from hanse.model.plan import Desired, Key, Plan
 from hanse.model.snapshot import Change, FactChange, Index, ObjectChange, Snapshot, Watch, Writes
 from hanse.runtime.ownership import Owner, with_owner
-from tests.runtime.town import SHOP, Crown, found, must_find, offer, town
+from tests.runtime.toy_world import (
+    SHOP,
+    LeaderFeature,
+    find_configmap,
+    get_configmap,
+    offer,
+    toy_world,
+)
 from tests.support.builders import configmap
 from tests.support.faults import LinkFaults
 from tests.support.toy import HOME, Toy
@@ -101,7 +108,7 @@ class Painter:
 
 
 async def test_a_new_role_finds_by_its_indexes_what_was_known_before() -> None:
-    async with town("lubeck", "child", features=(Painter(),), agents=False) as world:
+    async with toy_world("lubeck", "child", features=(Painter(),), agents=False) as world:
         await world.client("child").create(configmap("barn", SHOP, colour="red"))
         reconciler = world.reconciler("lubeck")
         reconciler.informers.join("child", {Role.MEMBER}, world.api("lubeck", "child"))
@@ -111,7 +118,7 @@ async def test_a_new_role_finds_by_its_indexes_what_was_known_before() -> None:
             reconciler.informers.set_roles("child", {Role.MEMBER, Role.LED})
             await asyncio.sleep(5)
 
-            assert (await must_find(world, "lubeck", "red")).data == {"names": "barn"}
+            assert (await get_configmap(world, "lubeck", "red")).data == {"names": "barn"}
 
 
 class Keeper:
@@ -146,7 +153,7 @@ class Onlooker(Keeper):
 
 async def test_a_new_role_tells_whom_it_concerns_of_what_was_known_before() -> None:
     features = (Keeper(), Onlooker())
-    async with town("lubeck", "child", features=features, agents=False) as world:
+    async with toy_world("lubeck", "child", features=features, agents=False) as world:
         await world.client("child").create(configmap("barn", SHOP))
         reconciler = world.reconciler("lubeck")
         reconciler.informers.join("child", {Role.MEMBER}, world.api("lubeck", "child"))
@@ -156,10 +163,10 @@ async def test_a_new_role_tells_whom_it_concerns_of_what_was_known_before() -> N
             reconciler.informers.set_roles("child", {Role.MEMBER, Role.LED})
             await asyncio.sleep(5)
 
-            assert (await must_find(world, "lubeck", "kept-barn")).data == {"of": "child"}
+            assert (await get_configmap(world, "lubeck", "kept-barn")).data == {"of": "child"}
 
 
-class Silent(Crown):
+class Silent(LeaderFeature):
     """A crown that wakes by its own cluster's objects alone, and watches members all the time."""
 
     watches = (
@@ -176,7 +183,7 @@ class Silent(Crown):
 
 
 async def test_a_new_leader_withdraws_what_nobody_wanted_while_nobody_led() -> None:
-    async with town("lubeck", "child", features=(Silent(),), agents=False) as world:
+    async with toy_world("lubeck", "child", features=(Silent(),), agents=False) as world:
         owner = Owner("crown", Key("crown"), "child", led=True)
         await world.client("child").create(with_owner(configmap("law", SHOP), owner))
         reconciler = world.reconciler("lubeck")
@@ -188,7 +195,7 @@ async def test_a_new_leader_withdraws_what_nobody_wanted_while_nobody_led() -> N
             reconciler.informers.put_fact(Leadership("child", "lubeck_1", 3, ours=True))
             await asyncio.sleep(5)
 
-            assert await found(world, "child", "law") is None
+            assert await find_configmap(world, "child", "law") is None
 
 
 class Anyone:
@@ -204,7 +211,7 @@ async def test_a_replica_that_takes_over_looks_at_facts_it_learned_while_it_stoo
             led = isinstance(change, FactChange) and isinstance(change.after, Leadership)
             return [Key("crown")] if led else []
 
-    async with town("lubeck", "child", features=(Courtier(),), agents=False) as world:
+    async with toy_world("lubeck", "child", features=(Courtier(),), agents=False) as world:
         await world.client("lubeck").create(configmap("law", SHOP, of="lubeck"))
         reconciler = world.reconciler("lubeck")
         reconciler.informers.join("child", {Role.MEMBER}, world.api("lubeck", "child"))
@@ -217,7 +224,7 @@ async def test_a_replica_that_takes_over_looks_at_facts_it_learned_while_it_stoo
             reconciler.activate()
             await asyncio.sleep(5)
 
-            assert (await must_find(world, "child", "law")).data == {"of": "lubeck"}
+            assert (await get_configmap(world, "child", "law")).data == {"of": "lubeck"}
 
 
 class TwoEyes(Toy):
@@ -231,7 +238,7 @@ class TwoEyes(Toy):
 
 
 async def test_what_leaves_one_selection_and_stays_in_another_is_still_ours() -> None:
-    async with town("lubeck", features=(TwoEyes(),)) as world:
+    async with toy_world("lubeck", features=(TwoEyes(),)) as world:
         await world.client("lubeck").create(offer("bread", price="3"))
         await world.settle()
         reconciler = world.agents["lubeck"].reconciler
@@ -248,11 +255,11 @@ async def test_what_leaves_one_selection_and_stays_in_another_is_still_ours() ->
         await world.client("lubeck").delete(ConfigMap, "bread", SHOP)
         await world.settle()
 
-        assert await found(world, BROKER, record, HOME) is None
+        assert await find_configmap(world, BROKER, record, HOME) is None
 
 
 async def test_a_second_look_does_not_wait_for_clusters_that_are_gone_or_dead() -> None:
-    async with town("lubeck", "child", "wreck", features=(Painter(),), agents=False) as world:
+    async with toy_world("lubeck", "child", "wreck", features=(Painter(),), agents=False) as world:
         reconciler = world.reconciler("lubeck")
         for name in ("child", "wreck"):
             reconciler.informers.join(name, {Role.MEMBER}, world.api("lubeck", name))
@@ -272,7 +279,7 @@ async def test_a_second_look_does_not_wait_for_clusters_that_are_gone_or_dead() 
 
 
 async def test_an_engine_ends_although_a_second_look_waits() -> None:
-    async with town("lubeck", agents=False) as world:
+    async with toy_world("lubeck", agents=False) as world:
         reconciler = world.reconciler("lubeck")
         async with asyncio.timeout(600):
             async with reconciler.running():

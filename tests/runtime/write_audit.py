@@ -20,7 +20,7 @@ UNDER_WAY = 5.0
 """Seconds that a write may take from its decision to its arrival."""
 
 
-class Witness:
+class WriteAudit:
     """Follows the storages themselves, which no fault can hide."""
 
     def __init__(self, world: World, space: str, complain: Complaint) -> None:
@@ -117,8 +117,8 @@ class Witness:
         return self._lacking.get(what, float("-inf")) >= born - UNDER_WAY
 
     def _records(self, offer: str) -> list[dict[str, Any]]:
-        found = self._world.clusters[BROKER].storage.objects(STORE, HOME)
-        return [o for o in found if o["metadata"].get("labels", {}).get(RECORD) == offer]
+        find_configmap = self._world.clusters[BROKER].storage.objects(STORE, HOME)
+        return [o for o in find_configmap if o["metadata"].get("labels", {}).get(RECORD) == offer]
 
     def _offer_stands(self, where: str, name: str) -> bool:
         return self._world.clusters[where].storage.get(STORE, self._space, name) is not None

@@ -26,7 +26,7 @@ def offer(name: str, /, **data: str) -> ConfigMap:
 
 
 @asynccontextmanager
-async def town(
+async def toy_world(
     *names: str, features: Sequence[Feature] = (), agents: bool = True
 ) -> AsyncIterator[World]:
     """A world with the namespaces that the toy needs."""
@@ -41,15 +41,17 @@ async def town(
         yield world
 
 
-async def found(world: World, where: str, name: str, space: str = SHOP) -> ConfigMap | None:
+async def find_configmap(
+    world: World, where: str, name: str, space: str = SHOP
+) -> ConfigMap | None:
     try:
         return await world.client(where).read(ConfigMap, name, space)
     except NotFound:
         return None
 
 
-async def must_find(world: World, where: str, name: str, space: str = SHOP) -> ConfigMap:
-    obj = await found(world, where, name, space)
+async def get_configmap(world: World, where: str, name: str, space: str = SHOP) -> ConfigMap:
+    obj = await find_configmap(world, where, name, space)
     assert obj is not None, f"{name} is not in {where}"
     return obj
 
@@ -59,7 +61,7 @@ def prices(copy: ConfigMap | None) -> dict[str, str]:
     return {c: msgspec.json.decode(d)["price"] for c, d in copy.data.items()}
 
 
-class Crown:
+class LeaderFeature:
     """Writes one ConfigMap into every member as its leader."""
 
     name = "crown"
@@ -80,7 +82,7 @@ class Crown:
         return Plan(tuple(Desired(law, m, as_leader_of=m) for m in led))
 
 
-class Ledger:
+class InMemorySystem:
     """An outside system in memory, with no versions of its own."""
 
     kinds = (ConfigMap,)
@@ -106,7 +108,7 @@ class Ledger:
         del self.rows[obj.metadata.name]
 
 
-class Clerk:
+class ExternalFeature:
     """Writes every ConfigMap of the shop into the ledger."""
 
     name = "clerk"

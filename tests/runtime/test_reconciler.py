@@ -19,7 +19,15 @@ from hanse.runtime.diff import Create, diff
 from hanse.runtime.leaving import force_leave, leave
 from hanse.runtime.ownership import Owner, owner_of, with_owner
 from hanse.runtime.preview import preview
-from tests.runtime.town import SHOP, Crown, found, must_find, offer, prices, town
+from tests.runtime.toy_world import (
+    SHOP,
+    LeaderFeature,
+    find_configmap,
+    get_configmap,
+    offer,
+    prices,
+    toy_world,
+)
 from tests.support.builders import cluster, configmap, namespace, snapshot, stored
 from tests.support.toy import HOME, Toy
 from tests.support.world import BROKER, World
@@ -63,16 +71,16 @@ def test_a_members_own_agent_leaves_alone_what_its_leader_wrote() -> None:
     connected = [cluster("lubeck", Role.LOCAL), cluster("child", Role.MEMBER, Role.LED)]
     lead = Leadership("child", "lubeck_1", 0, ours=True)
     desired = Desired(configmap("law", SHOP), "child", as_leader_of="child")
-    by_leader = snapshot(Crown(), "lubeck", connected, {}, [lead])
+    by_leader = snapshot(LeaderFeature(), "lubeck", connected, {}, [lead])
     (create,) = diff("crown", Key("crown"), Plan((desired,)), [], by_leader).actions
     assert isinstance(create, Create)
     law = stored(create.object)
     owner = owner_of(law)
     assert owner is not None
 
-    at_home = snapshot(Crown(), "child", [cluster("child", Role.LOCAL)], {"child": [law]})
+    at_home = snapshot(LeaderFeature(), "child", [cluster("child", Role.LOCAL)], {"child": [law]})
     wanted = diff("crown", Key("crown"), Plan(), [("child", owner, law)], at_home)
-    as_leader = snapshot(Crown(), "lubeck", connected, {"child": [law]}, [lead])
+    as_leader = snapshot(LeaderFeature(), "lubeck", connected, {"child": [law]}, [lead])
     withdrawn = diff("crown", Key("crown"), Plan(), [("child", owner, law)], as_leader)
 
     assert wanted.actions == ()
@@ -80,7 +88,7 @@ def test_a_members_own_agent_leaves_alone_what_its_leader_wrote() -> None:
 
 
 async def test_leaving_by_force_ends_a_leaving_that_waits() -> None:
-    async with town("lubeck") as world:
+    async with toy_world("lubeck") as world:
         await world.client("lubeck").create(offer("bread", price="3"))
         await world.settle()
         reconciler = world.agents["lubeck"].reconciler
@@ -116,19 +124,19 @@ class Builder:
 
 
 async def test_a_later_step_waits_as_long_as_an_earlier_one_is_refused() -> None:
-    async with town("lubeck", features=(Builder(),)) as world:
+    async with toy_world("lubeck", features=(Builder(),)) as world:
         client = world.client("lubeck")
         await client.create(configmap("order", SHOP, foundation="Not A Name"))
         await asyncio.sleep(2)
         await client.patch(ConfigMap, "order", SHOP, {"data": {"tiles": "blue"}})
         await world.settle(timedelta(minutes=30))
-        too_early = await found(world, "lubeck", "roof")
+        too_early = await find_configmap(world, "lubeck", "roof")
 
         await client.patch(ConfigMap, "order", SHOP, {"data": {"foundation": "stone"}})
         await world.settle()
 
         assert too_early is None, "the roof was built on a foundation that was refused"
-        assert (await must_find(world, "lubeck", "roof")).data == {"tiles": "blue"}
+        assert (await get_configmap(world, "lubeck", "roof")).data == {"tiles": "blue"}
 
 
 def test_a_later_step_waits_for_one_whose_sources_were_never_seen_whole() -> None:
@@ -161,14 +169,14 @@ class Settler:
 
 
 async def test_what_a_missing_namespace_refused_is_written_as_soon_as_there_is_one() -> None:
-    async with town("lubeck", features=(Settler(),)) as world:
+    async with toy_world("lubeck", features=(Settler(),)) as world:
         await world.client("lubeck").create(configmap("order", SHOP))
         await world.settle(timedelta(hours=1))
 
         await world.client("lubeck").create(namespace("island"))
         await asyncio.sleep(1)
 
-        assert await found(world, "lubeck", "hut", "island") is not None
+        assert await find_configmap(world, "lubeck", "hut", "island") is not None
 
 
 class Registrar:
@@ -192,7 +200,7 @@ class Registrar:
 
 
 async def test_what_waits_for_a_kind_is_written_as_soon_as_it_is_served() -> None:
-    async with town("lubeck", features=(Registrar(),)) as world:
+    async with toy_world("lubeck", features=(Registrar(),)) as world:
         client = world.client("lubeck")
         await client.create(configmap("order", SHOP))
         await world.settle()
@@ -207,7 +215,7 @@ async def test_what_waits_for_a_kind_is_written_as_soon_as_it_is_served() -> Non
 
 
 async def test_each_time_a_shared_object_needs_a_write_its_first_writer_is_waited_for() -> None:
-    async with town() as world:
+    async with toy_world() as world:
         for name in world.names:
             await world.client(name).create(offer("bread", price="3"))
         await world.settle()
@@ -220,7 +228,7 @@ async def test_each_time_a_shared_object_needs_a_write_its_first_writer_is_waite
 
 
 async def test_our_own_object_that_became_unreadable_is_left_alone_until_it_is_mended() -> None:
-    async with town("lubeck") as world:
+    async with toy_world("lubeck") as world:
         await world.client("lubeck").create(offer("bread", price="3"))
         await world.settle()
         storage = world.clusters["lubeck"].storage
@@ -236,11 +244,11 @@ async def test_our_own_object_that_became_unreadable_is_left_alone_until_it_is_m
         await asyncio.sleep(120)
 
         assert sent == []
-        assert prices(await found(world, "lubeck", "copy-of-bread")) == {"lubeck": "4"}
+        assert prices(await find_configmap(world, "lubeck", "copy-of-bread")) == {"lubeck": "4"}
 
 
 async def test_a_preview_keeps_what_others_say_of_an_object_that_is_applied_again() -> None:
-    async with town("lubeck") as world:
+    async with toy_world("lubeck") as world:
         await world.client("lubeck").create(offer("bread", price="3"))
         await world.settle()
 
@@ -258,7 +266,7 @@ async def test_a_preview_wakes_only_features_that_watch_the_kind() -> None:
             )
             return super().keys_for(change, snapshot)
 
-    async with town("lubeck", features=(Particular(),)) as world:
+    async with toy_world("lubeck", features=(Particular(),)) as world:
         await world.settle()
         other = ServiceExport(metadata=Meta(name="web", namespace=SHOP))
 

@@ -23,7 +23,7 @@ from hanse.runtime.desired_connections import client_config
 from hanse.runtime.leader_election import LeaderElections
 from hanse.runtime.leaving import leave
 from hanse.runtime.reconciler import Reconciler
-from tests.runtime.town import SHOP, Crown
+from tests.runtime.toy_world import SHOP, LeaderFeature
 from tests.support.builders import configmap, namespace
 from tests.support.world import World
 from tinykube.virtual_time import ON_VIRTUAL_TIME
@@ -50,7 +50,7 @@ class Closable(InProcessTransport):
 @asynccontextmanager
 async def realm(*names: str) -> AsyncIterator[World]:
     """Clusters without agents, where laws are made at home and given to the child."""
-    world = World((*names, "child"), lambda: (Crown(),))
+    world = World((*names, "child"), lambda: (LeaderFeature(),))
     for name in world.names:
         await world.client(name).create(namespace(SHOP))
     await world.client("child").create(namespace(SYSTEM))

@@ -17,7 +17,7 @@ from hanse.model.kinds.core import Event, Namespace, Pod, Secret, Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
-from tests.runtime.town import SHOP, found, offer, prices, town
+from tests.runtime.toy_world import SHOP, find_configmap, offer, prices, toy_world
 from tests.support.builders import namespace
 from tests.support.faults import Sent
 from tests.support.toy import HOME, Toy
@@ -31,7 +31,7 @@ def anyio_backend() -> object:
 
 
 async def test_a_pause_stops_writes_until_it_is_lifted() -> None:
-    async with town("lubeck") as world:
+    async with toy_world("lubeck") as world:
         await world.client("lubeck").create(namespace("hanse-system"))
         pause = {"metadata": {"annotations": {"hanse.dev/paused": "true"}}}
         await world.client("lubeck").patch(Namespace, "hanse-system", "", pause)
@@ -45,11 +45,11 @@ async def test_a_pause_stops_writes_until_it_is_lifted() -> None:
         await world.client("lubeck").patch(Namespace, "hanse-system", "", lift)
         await world.settle()
 
-        assert prices(await found(world, "lubeck", "copy-of-bread")) == {"lubeck": "3"}
+        assert prices(await find_configmap(world, "lubeck", "copy-of-bread")) == {"lubeck": "3"}
 
 
 async def test_an_event_is_told_with_a_patch_that_was_needed_and_only_then() -> None:
-    async with town("lubeck") as world:
+    async with toy_world("lubeck") as world:
         heard: list[Change] = []
         world.agents["lubeck"].reconciler.event_handlers.append(heard.append)
         await world.client("lubeck").create(offer("bread", price="3"))
@@ -75,7 +75,7 @@ async def test_a_plan_that_raises_holds_up_nobody_else() -> None:
                 raise ZeroDivisionError
             return super().plan(key, snapshot)
 
-    async with town("lubeck", features=(Clumsy(),)) as world:
+    async with toy_world("lubeck", features=(Clumsy(),)) as world:
         await world.client("lubeck").create(offer("salt", price="3"))
         await world.client("lubeck").create(offer("bread", price="3"))
         await world.settle()
@@ -84,7 +84,7 @@ async def test_a_plan_that_raises_holds_up_nobody_else() -> None:
         failed = registry.get_sample_value("hanse_failed_plans_total", {"feature": "toy"})
         assert failed is not None
         assert 1 <= failed < 30, "it is tried again, more and more slowly"
-        assert prices(await found(world, "lubeck", "copy-of-bread")) == {"lubeck": "3"}
+        assert prices(await find_configmap(world, "lubeck", "copy-of-bread")) == {"lubeck": "3"}
 
 
 async def test_a_feature_that_cannot_take_a_change_in_holds_up_nobody_else() -> None:
@@ -94,15 +94,15 @@ async def test_a_feature_that_cannot_take_a_change_in_holds_up_nobody_else() -> 
         def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
             raise ZeroDivisionError
 
-    async with town("lubeck", features=(Deaf(), Toy())) as world:
+    async with toy_world("lubeck", features=(Deaf(), Toy())) as world:
         await world.client("lubeck").create(offer("bread", price="3"))
         await world.settle()
 
-        assert prices(await found(world, "lubeck", "copy-of-bread")) == {"lubeck": "3"}
+        assert prices(await find_configmap(world, "lubeck", "copy-of-bread")) == {"lubeck": "3"}
 
 
 async def test_a_restored_cluster_is_read_again_before_anything_is_written_there() -> None:
-    async with town() as world:
+    async with toy_world() as world:
         await world.client("lubeck").create(offer("bread", price="3"))
         await world.settle()
         backup = world.clusters[BROKER].storage.snapshot()
@@ -118,8 +118,8 @@ async def test_a_restored_cluster_is_read_again_before_anything_is_written_there
             state = world.agents[name].reconciler.informers.facts.get(ClusterState, BROKER)
             assert state is not None
             assert state.phase is Phase.SYNCED
-            assert prices(await found(world, name, "copy-of-salt")) == {"lubeck": "5"}
-        assert await found(world, BROKER, "shop.salt.lubeck", HOME) is not None
+            assert prices(await find_configmap(world, name, "copy-of-salt")) == {"lubeck": "5"}
+        assert await find_configmap(world, BROKER, "shop.salt.lubeck", HOME) is not None
 
 
 async def test_streams_that_come_to_see_a_cluster_together_ask_twice_at_most_who_it_is() -> None:
@@ -129,7 +129,7 @@ async def test_streams_that_come_to_see_a_cluster_together_ask_twice_at_most_who
             *(Watch(Role.LOCAL, kind) for kind in (Pod, Secret, Service, Lease, EndpointSlice)),
         )
 
-    async with town("lubeck", features=(Curious(),)) as world:
+    async with toy_world("lubeck", features=(Curious(),)) as world:
         await asyncio.sleep(5)
 
         home = world.agents["lubeck"].reconciler.informers.connections["lubeck"]
@@ -144,7 +144,7 @@ def _is_identity(sent: Sent) -> bool:
 
 
 async def test_a_bad_object_is_counted_and_harms_nobody() -> None:
-    async with town("lubeck") as world:
+    async with toy_world("lubeck") as world:
         storage = world.clusters["lubeck"].storage
         bad = {
             "apiVersion": "v1",
@@ -163,14 +163,14 @@ async def test_a_bad_object_is_counted_and_harms_nobody() -> None:
             "hanse_unreadable_objects", {"cluster": "lubeck", "kind": "ConfigMap"}
         )
         assert unreadable == 1
-        assert prices(await found(world, "lubeck", "copy-of-bread")) == {"lubeck": "3"}
+        assert prices(await find_configmap(world, "lubeck", "copy-of-bread")) == {"lubeck": "3"}
 
 
 async def test_a_write_that_is_not_declared_is_a_mistake_and_is_not_sent() -> None:
     class Sneaky(Toy):
         watches: tuple[Watch, ...] = tuple(replace(w, writes=Writes.NOTHING) for w in Toy.watches)
 
-    async with town("lubeck", features=(Sneaky(),)) as world:
+    async with toy_world("lubeck", features=(Sneaky(),)) as world:
         await world.client("lubeck").create(offer("bread", price="3"))
         await world.settle()
 
