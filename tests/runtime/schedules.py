@@ -1,4 +1,4 @@
-"""Random schedules of users, faults and time over a toy federation, and the laws that must hold.
+"""Random schedules of user actions, faults and time over a toy federation, with the laws to hold.
 
 A schedule is a function of its seed: `python -m tests.runtime.schedules SEED [COUNT]` replays.
 """
@@ -38,16 +38,16 @@ DEFINE_CLUSTER_SETS = Request(
 
 CLUSTERS = ("lubeck", "hamburg", "bergen")
 NAMESPACES = frozenset({"namespace"})
-STORM = LinkFaults(delay=timedelta(milliseconds=30), refused=0.15, lost=0.1, breaks=0.1)
-Deed = Callable[[], Coroutine[Any, Any, None]]
+BAD_LINK = LinkFaults(delay=timedelta(milliseconds=30), refused=0.15, lost=0.1, breaks=0.1)
+Step = Callable[[], Coroutine[Any, Any, None]]
 
 
-class Broken(AssertionError):
+class LawViolation(AssertionError):
     """A law did not hold; the message says which and how to replay."""
 
 
 class Schedule:
-    """One world, what its users did, and what has to be true of it."""
+    """One world, the state that its users want, and the laws that must hold in it."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -55,18 +55,18 @@ class Schedule:
         names = CLUSTERS[: 3 if self.random.random() < 0.2 else 2]
         skews = {n: timedelta(seconds=self.random.choice((0, 0, -70, 3600))) for n in names}
         self.world = World(names, lambda: (Toy(),), seed=seed, skews=skews)
-        self.complaints: list[str] = []
-        self.witness = WriteAudit(self.world, SHOP, self.complaints.append)
-        self.razes = self.random.random() < 0.2
+        self.violations: list[str] = []
+        self.audit = WriteAudit(self.world, SHOP, self.violations.append)
+        self.deletes_namespaces = self.random.random() < 0.2
         self.backup: Snapshot | None = None
-        self.homeless: set[str] = set()
+        self.without_namespace: set[str] = set()
         self.offers: dict[tuple[str, str], str] = {}
         self.withdrawn: set[str] = set()
         self.foreign: dict[tuple[str, str], str] = {}
-        self.story: list[str] = []
+        self.log: list[str] = []
 
     async def play(self) -> None:
-        """Set up, let things happen, heal, and look."""
+        """Set up, play random steps, heal, and check the laws."""
         world = self.world
         for cluster in world.names:
             await world.client(cluster).create(namespace(SHOP))
@@ -74,48 +74,48 @@ class Schedule:
         await world.client(BROKER).send(DEFINE_CLUSTER_SETS)
         controllers = [
             asyncio.create_task(ControllerManager(world.clusters[n], enabled=NAMESPACES).run())
-            for n in (world.names if self.razes else ())
+            for n in (world.names if self.deletes_namespaces else ())
         ]
         for cluster in world.names:
             world.start_agent(cluster)
         try:
             for _ in range(self.random.randint(4, 14)):
-                await self._something_happens()
+                await self._random_step()
                 self._check_nothing_lost()
             await self._heal()
             self._check_all()
-            await self._check_silence()
+            await self._check_no_writes()
         finally:
             await world.stop()
             for task in controllers:
                 task.cancel()
             await asyncio.gather(*controllers, return_exceptions=True)
 
-    async def _something_happens(self) -> None:
-        deeds: tuple[tuple[Deed, int], ...] = (
+    async def _random_step(self) -> None:
+        steps: tuple[tuple[Step, int], ...] = (
             (self._offer, 5),
             (self._withdraw, 2),
-            (self._meddle, 2),
-            (self._squat, 1),
-            (self._swap, 3),
-            (self._cut, 2),
-            (self._mend, 1),
-            (self._storm, 2),
-            (self._kill, 2),
-            (self._isolate, 1),
+            (self._edit_copy, 2),
+            (self._create_foreign, 1),
+            (self._replace_copy, 3),
+            (self._cut_link, 2),
+            (self._heal_links, 1),
+            (self._degrade_link, 2),
+            (self._kill_or_start_agent, 2),
+            (self._restart_isolated, 1),
             (self._crash_at_a_request, 2),
             (self._restart_server, 1),
             (self._lose_history, 1),
             (self._back_up, 1),
             (self._restore, 1 if self.backup is not None else 0),
-            (self._raze, 2 if self.razes else 0),
+            (self._delete_namespace, 2 if self.deletes_namespaces else 0),
         )
-        deed = self.random.choices([d for d, _ in deeds], [w for _, w in deeds])[0]
-        await deed()
+        step = self.random.choices([s for s, _ in steps], [w for _, w in steps])[0]
+        await step()
         await asyncio.sleep(self.random.choice((0, 0.01, 0.1, 1, 10, 40)))
 
-    def _tell(self, text: str) -> None:
-        self.story.append(f"{asyncio.get_running_loop().time():8.2f}  {text}")
+    def _log(self, text: str) -> None:
+        self.log.append(f"{asyncio.get_running_loop().time():8.2f}  {text}")
 
     def _cluster(self) -> str:
         return self.random.choice(self.world.names)
@@ -123,7 +123,7 @@ class Schedule:
     async def _offer(self) -> None:
         """A user creates an offer or edits it."""
         cluster, name = self._cluster(), self.random.choice(NAMES)
-        if cluster not in self.homeless:
+        if cluster not in self.without_namespace:
             await self._set_price(cluster, name)
 
     async def _set_price(self, cluster: str, name: str) -> None:
@@ -135,27 +135,27 @@ class Schedule:
             meta = Meta(name=name, namespace=SHOP, labels={OFFER: "yes"})
             await client.create(ConfigMap(metadata=meta, data={"price": price}))
         self.offers[cluster, name] = price
-        self._tell(f"{cluster} offers {name} for {price}")
+        self._log(f"{cluster} offers {name} for {price}")
 
     async def _withdraw(self) -> None:
         if not self.offers:
             return
-        await self._take_back(*self.random.choice(sorted(self.offers)))
+        await self._delete_offer(*self.random.choice(sorted(self.offers)))
 
-    async def _take_back(self, cluster: str, name: str) -> None:
+    async def _delete_offer(self, cluster: str, name: str) -> None:
         await self.world.client(cluster).delete(ConfigMap, name, SHOP)
         del self.offers[cluster, name]
         self.withdrawn.add(name)
-        self._tell(f"{cluster} withdraws {name}")
+        self._log(f"{cluster} withdraws {name}")
 
-    async def _meddle(self) -> None:
-        """A user edits or deletes what is ours."""
+    async def _edit_copy(self) -> None:
+        """A user edits or deletes an object of ours."""
         cluster, name = self._cluster(), f"copy-of-{self.random.choice(NAMES)}"
         if (cluster, name) in self.foreign:
             return
         client = self.world.client(cluster)
         try:
-            with self.witness.by_hand(cluster):
+            with self.audit.by_hand(cluster):
                 if self.random.random() < 0.5:
                     change = {"data": {"price": "free", "x": "y"}}
                     await client.patch(ConfigMap, name, SHOP, change)
@@ -163,31 +163,31 @@ class Schedule:
                     await client.delete(ConfigMap, name, SHOP)
         except KubeError:
             return
-        self._tell(f"{cluster}: somebody meddles with {name}")
+        self._log(f"{cluster}: somebody meddles with {name}")
 
-    async def _squat(self) -> None:
-        """A user takes a name that we would use."""
+    async def _create_foreign(self) -> None:
+        """A user creates an object with a name that we use."""
         cluster, name = self._cluster(), f"copy-of-{self.random.choice(NAMES)}"
         await self._take_name(cluster, name)
 
     async def _take_name(self, cluster: str, name: str) -> None:
         mine = ConfigMap(metadata=Meta(name=name, namespace=SHOP), data={"mine": "yes"})
         try:
-            with self.witness.by_hand(cluster):
+            with self.audit.by_hand(cluster):
                 made = await self.world.client(cluster).create(mine)
         except KubeError:
             return
         self.foreign[cluster, name] = made.metadata.resource_version
-        self._tell(f"{cluster}: somebody makes a {name} of their own")
+        self._log(f"{cluster}: somebody makes a {name} of their own")
 
-    async def _swap(self) -> None:
-        """A user puts something of their own in the place of a copy while that is written."""
+    async def _replace_copy(self) -> None:
+        """A user replaces a copy by an object of their own while the copy is written."""
         cluster = self._cluster()
         if not self.offers:
             await self._offer()
             await asyncio.sleep(1)
         theirs = sorted(k for k in self.offers if (cluster, f"copy-of-{k[1]}") not in self.foreign)
-        if not theirs or cluster in self.homeless:
+        if not theirs or cluster in self.without_namespace:
             return
         products = [name for _, name in self.offers]
         alone = [key for key in theirs if products.count(key[1]) == 1]
@@ -196,42 +196,42 @@ class Schedule:
         link = self.world.network.link(cluster, cluster)
         link.faults = LinkFaults(delay=timedelta(milliseconds=50))
         if withdrawn:
-            await self._take_back(seller, name)
+            await self._delete_offer(seller, name)
         else:
             await self._set_price(seller, name)
         await asyncio.sleep(self.random.choice((0, 0.01, 0.02, 0.04)))
         try:
-            with self.witness.by_hand(cluster):
+            with self.audit.by_hand(cluster):
                 await self.world.client(cluster).delete(ConfigMap, f"copy-of-{name}", SHOP)
         except KubeError:
             return
         await self._take_name(cluster, f"copy-of-{name}")
 
-    async def _raze(self) -> None:
-        """A user deletes the namespace with all that is in it, or makes it anew."""
+    async def _delete_namespace(self) -> None:
+        """A user deletes the namespace with all that is in it, or creates it again."""
         cluster = self._cluster()
         client = self.world.client(cluster)
-        if cluster in self.homeless:
+        if cluster in self.without_namespace:
             await client.create(namespace(SHOP))
-            self.homeless.discard(cluster)
-            self._tell(f"{cluster} has its namespace again")
+            self.without_namespace.discard(cluster)
+            self._log(f"{cluster} has its namespace again")
             return
-        self.homeless.add(cluster)
+        self.without_namespace.add(cluster)
         for lost in (self.offers, self.foreign):
             for key in [key for key in lost if key[0] == cluster]:
                 del lost[key]
-        with self.witness.by_hand(cluster):
+        with self.audit.by_hand(cluster):
             await client.delete(Namespace, SHOP, "")
-            while self._namespace_stands(cluster):  # noqa: ASYNC110 - nobody else can tell
+            while self._namespace_exists(cluster):  # noqa: ASYNC110 - nobody else can tell
                 await asyncio.sleep(0.1)
-        self._tell(f"{cluster} loses its namespace")
+        self._log(f"{cluster} loses its namespace")
 
-    def _namespace_stands(self, cluster: str) -> bool:
+    def _namespace_exists(self, cluster: str) -> bool:
         return self.world.clusters[cluster].storage.get("namespaces", "", SHOP) is not None
 
     async def _back_up(self) -> None:
         self.backup = self.world.clusters[BROKER].storage.snapshot()
-        self._tell("the broker is backed up")
+        self._log("the broker is backed up")
 
     async def _restore(self) -> None:
         """The broker is down for a while and comes back as it was when it was backed up."""
@@ -243,41 +243,41 @@ class Schedule:
         self.world.clusters[BROKER].storage.restore(self.backup)
         for link in up:
             self.world.network.heal(link.source, BROKER)
-        self._tell("the broker is restored from its backup")
+        self._log("the broker is restored from its backup")
 
-    async def _cut(self) -> None:
+    async def _cut_link(self) -> None:
         source = self._cluster()
         target = self.random.choice((source, BROKER))
         self.world.network.cut(source, target)
-        self._tell(f"{source} is cut off from {target}")
+        self._log(f"{source} is cut off from {target}")
 
-    async def _mend(self) -> None:
+    async def _heal_links(self) -> None:
         self.world.network.heal_all()
-        self._tell("all links heal")
+        self._log("all links heal")
 
-    async def _storm(self) -> None:
+    async def _degrade_link(self) -> None:
         source = self._cluster()
         target = self.random.choice((source, BROKER))
-        self.world.network.link(source, target).faults = STORM
-        self._tell(f"a storm between {source} and {target}")
+        self.world.network.link(source, target).faults = BAD_LINK
+        self._log(f"a storm between {source} and {target}")
 
-    async def _kill(self) -> None:
+    async def _kill_or_start_agent(self) -> None:
         cluster = self._cluster()
         if cluster in self.world.agents:
             await self.world.kill_agent(cluster)
-            self._tell(f"the agent of {cluster} is killed")
+            self._log(f"the agent of {cluster} is killed")
         else:
             self.world.start_agent(cluster)
-            self._tell(f"the agent of {cluster} starts")
+            self._log(f"the agent of {cluster} starts")
 
-    async def _isolate(self) -> None:
-        """An agent starts anew and cannot see the broker: it knows nothing of what is there."""
+    async def _restart_isolated(self) -> None:
+        """An agent restarts without a link to the broker, and knows nothing of what is there."""
         cluster = self._cluster()
         self.world.network.cut(cluster, BROKER)
         if cluster in self.world.agents:
             await self.world.kill_agent(cluster)
         self.world.start_agent(cluster)
-        self._tell(f"the agent of {cluster} starts cut off from the broker")
+        self._log(f"the agent of {cluster} starts cut off from the broker")
 
     async def _crash_at_a_request(self) -> None:
         """An agent dies while it waits for an answer, and is started again."""
@@ -287,19 +287,19 @@ class Schedule:
         if done and crash.result() in self.world.agents:
             await self.world.kill_agent(crash.result())
             self.world.start_agent(crash.result())
-            self._tell(f"the agent of {crash.result()} crashed at a request")
+            self._log(f"the agent of {crash.result()} crashed at a request")
 
     async def _restart_server(self) -> None:
         target = self.random.choice((*self.world.names, BROKER))
         for link in self.world.network.links_to(target):
             self.world.network.break_watches(link.source, target)
-        self._tell(f"the API server of {target} restarts")
+        self._log(f"the API server of {target} restarts")
 
     async def _lose_history(self) -> None:
         target = self.random.choice((*self.world.names, BROKER))
         self.world.clusters[target].storage.compact()
         await self._restart_server()
-        self._tell(f"{target} forgets its history")
+        self._log(f"{target} forgets its history")
 
     async def _heal(self) -> None:
         self.world.network.heal_all()
@@ -312,8 +312,8 @@ class Schedule:
 
     def _require(self, held: bool, law: str) -> None:
         if not held:
-            story = "\n".join(self.story)
-            raise Broken(f"{law}\nseed {self.seed}:\n{story}")
+            story = "\n".join(self.log)
+            raise LawViolation(f"{law}\nseed {self.seed}:\n{story}")
 
     def _objects(self, cluster: str, space: str) -> dict[str, dict[str, Any]]:
         listed = self.world.clusters[cluster].storage.objects("configmaps", space)
@@ -321,7 +321,7 @@ class Schedule:
 
     def _check_nothing_lost(self) -> None:
         """At any moment: what users made is there, and nothing went or came without a reason."""
-        self._require(not self.complaints, "; ".join(self.complaints))
+        self._require(not self.violations, "; ".join(self.violations))
         for (cluster, name), price in self.offers.items():
             find_configmap = self._objects(cluster, SHOP).get(name)
             self._require(find_configmap is not None, f"{cluster} lost the offer {name}")
@@ -346,23 +346,23 @@ class Schedule:
             for cluster in self.world.names:
                 self._check_copy(cluster, name, wanted)
             total = self._objects(BROKER, HOME).get(f"sum.{SHOP}.{name}")
-            told = total["data"] if total else None
+            data = total["data"] if total else None
             expected = {"clusters": ",".join(sorted(offers))} if offers else None
-            self._require(told == expected, f"the sum of {name} is {told}, not {expected}")
+            self._require(data == expected, f"the sum of {name} is {data}, not {expected}")
 
     def _check_copy(self, cluster: str, name: str, wanted: dict[str, str]) -> None:
         copy, receipt = f"copy-of-{name}", f"receipt-of-{name}"
         if (cluster, copy) in self.foreign:
             return
         objects = self._objects(cluster, SHOP)
-        if cluster in self.homeless:
+        if cluster in self.without_namespace:
             wanted = {}
         data = objects[copy]["data"] if copy in objects else {}
         self._require(data == wanted, f"{copy} in {cluster} is {data}, not {wanted}")
         told = objects[receipt]["data"]["from"] if receipt in objects else ""
         self._require(told == ",".join(sorted(wanted)), f"{receipt} in {cluster} says {told!r}")
 
-    async def _check_silence(self) -> None:
+    async def _check_no_writes(self) -> None:
         """A settled fleet writes nothing, and neither does an agent that starts over it."""
         with self.world.network.counting_writes() as writes:
             await self.world.settle(timedelta(minutes=8))
@@ -377,10 +377,10 @@ class Schedule:
 def play(seed: int) -> None:
     """Play one schedule to its end."""
 
-    async def whole() -> None:
+    async def run_schedule() -> None:
         await Schedule(seed).play()
 
-    run(whole())
+    run(run_schedule())
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Mistakes in the loop that were found and must not come back: queue, outcomes, pause, outside."""
+"""When keys are planned and writes are held: work queue, retries, pause, mass deletion."""
 
 import asyncio
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""A cluster that says nothing is asked, and told as silent when it does not answer."""
+"""A quiet cluster is probed, and unresponsive when it does not answer."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -35,35 +35,35 @@ def anyio_backend() -> object:
     return ON_VIRTUAL_TIME
 
 
-class Listening:
-    """A listener to a cluster that answers questions as it is told, the last way for ever."""
+class ProbedConnection:
+    """A listener to a cluster that answers questions as it is probed, the last way for ever."""
 
     def __init__(self, *answers: str) -> None:
         api = ClusterClient(InProcessTransport(ApiServer("bergen", clock=LoopClock())), Random(0))
         now = datetime(2026, 1, 1, tzinfo=UTC)
         self.connection = Connection("bergen", frozenset({Role.MEMBER}), api, now)
-        self.asked: list[float] = []
-        self.silent_at: float | None = None
+        self.probed_at: list[float] = []
+        self.unresponsive_at: float | None = None
         self._answers: Sequence[str] = answers
 
     def hear(self) -> None:
         self.connection.answered_at = asyncio.get_running_loop().time()
 
-    async def _ask(self, _: Connection) -> str:
-        answer = self._answers[min(len(self.asked), len(self._answers) - 1)]
-        self.asked.append(asyncio.get_running_loop().time())
+    async def _probe(self, _: Connection) -> str:
+        answer = self._answers[min(len(self.probed_at), len(self._answers) - 1)]
+        self.probed_at.append(asyncio.get_running_loop().time())
         if answer == NO_ANSWER:
             await asyncio.get_running_loop().create_future()
         if not answer:
             self.hear()
         return answer
 
-    def _fell_silent(self, _: Connection) -> None:
-        self.silent_at = asyncio.get_running_loop().time()
+    def _on_unresponsive(self, _: Connection) -> None:
+        self.unresponsive_at = asyncio.get_running_loop().time()
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator["Listening"]:
-        task = asyncio.create_task(run_probe(self.connection, self._ask, self._fell_silent))
+    async def running(self) -> AsyncIterator["ProbedConnection"]:
+        task = asyncio.create_task(run_probe(self.connection, self._probe, self._on_unresponsive))
         try:
             yield self
         finally:
@@ -75,58 +75,58 @@ def seconds(number: float) -> object:
     return pytest.approx(number, abs=0.01)
 
 
-async def test_a_quiet_cluster_is_asked_now_and_then() -> None:
-    async with Listening("").running() as told:
+async def test_a_quiet_cluster_is_probed_now_and_then() -> None:
+    async with ProbedConnection("").running() as probed:
         await asyncio.sleep(2.5 * QUIET_PERIOD.total_seconds())
 
-    assert told.asked == [
+    assert probed.probed_at == [
         seconds(QUIET_PERIOD.total_seconds()),
         seconds(2 * QUIET_PERIOD.total_seconds()),
     ]
-    assert told.silent_at is None
+    assert probed.unresponsive_at is None
 
 
-async def test_one_of_which_anything_is_heard_is_not_asked() -> None:
-    async with Listening(NO_ANSWER).running() as told:
+async def test_a_cluster_that_answers_anything_is_not_probed() -> None:
+    async with ProbedConnection(NO_ANSWER).running() as probed:
         for _ in range(10):
             await asyncio.sleep(QUIET_PERIOD.total_seconds() / 2)
-            told.hear()
+            probed.hear()
 
-    assert told.asked == []
+    assert probed.probed_at == []
 
 
-async def test_one_that_answers_nothing_is_silent_within_half_a_minute() -> None:
-    async with Listening(NO_ANSWER).running() as told:
+async def test_a_cluster_that_answers_nothing_is_unresponsive_within_half_a_minute() -> None:
+    async with ProbedConnection(NO_ANSWER).running() as probed:
         await asyncio.sleep(60)
 
-        assert told.silent_at == seconds(DETECTION_TIME.total_seconds())
-        assert told.silent_at is not None
-        assert told.silent_at <= 30
-        assert told.connection.next_state(LoopClock().now()).reason == NO_ANSWER
+        assert probed.unresponsive_at == seconds(DETECTION_TIME.total_seconds())
+        assert probed.unresponsive_at is not None
+        assert probed.unresponsive_at <= 30
+        assert probed.connection.next_state(LoopClock().now()).reason == NO_ANSWER
 
 
-async def test_one_question_may_be_lost() -> None:
-    async with Listening(NO_ANSWER, "").running() as told:
+async def test_one_probe_may_be_lost() -> None:
+    async with ProbedConnection(NO_ANSWER, "").running() as probed:
         await asyncio.sleep(40)
 
-    assert told.silent_at is None
+    assert probed.unresponsive_at is None
 
 
-async def test_why_it_cannot_be_asked_is_told() -> None:
-    async with Listening(REFUSED).running() as told:
+async def test_the_reason_of_a_failed_probe_is_in_the_state() -> None:
+    async with ProbedConnection(REFUSED).running() as probed:
         await asyncio.sleep(60)
 
-        assert told.connection.unresponsive == REFUSED
-    assert told.asked[1] - told.asked[0] == seconds(PROBE_TIMEOUT.total_seconds())
+        assert probed.connection.unresponsive == REFUSED
+    assert probed.probed_at[1] - probed.probed_at[0] == seconds(PROBE_TIMEOUT.total_seconds())
 
 
-async def test_one_that_is_doubted_is_asked_at_once() -> None:
-    async with Listening("").running() as told:
+async def test_a_suspected_cluster_is_probed_at_once() -> None:
+    async with ProbedConnection("").running() as probed:
         await asyncio.sleep(3)
-        told.connection.suspected.set()
+        probed.connection.suspected.set()
         await asyncio.sleep(1)
 
-    assert told.asked == [seconds(3)]
+    assert probed.probed_at == [seconds(3)]
 
 
 async def test_a_hung_broker_is_unreachable_until_it_answers_again() -> None:

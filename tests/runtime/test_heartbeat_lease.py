@@ -1,4 +1,4 @@
-"""A cluster's sign of life: shown as soon as it works, and by the duration that holds now."""
+"""The heartbeat Lease: published as soon as the replica is active, with the current duration."""
 
 import asyncio
 from collections.abc import AsyncIterator

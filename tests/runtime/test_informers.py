@@ -1,4 +1,4 @@
-"""Mistakes in following clusters that were found and must not come back: roles, views, streams."""
+"""Informers: late answers, restored versions, changed roles, overlapping selections, relists."""
 
 import asyncio
 from collections.abc import Iterable

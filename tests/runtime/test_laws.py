@@ -10,7 +10,7 @@ import pytest
 
 from tests.runtime import schedules
 
-SCHEDULES = int(os.environ.get("HANSE_SCHEDULES", "2000"))
+SCHEDULES = int(os.environ.get("HANSE_SCHEDULES", "300"))
 SEED = int(os.environ.get("HANSE_SEED", "0"))
 PARTS = 40
 

@@ -1,6 +1,6 @@
-"""The laws can fail: with any one protection of the engine taken away, some schedule breaks one.
+"""The laws detect faults: without any one protection of the reconciler, a schedule violates one.
 
-Without this a law that holds always might hold because it looks at nothing.
+Without this a law might hold only because it checks nothing.
 """
 
 import logging
@@ -21,23 +21,23 @@ SEEDS = 120
 
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
-    """A broken engine complains a lot."""
+    """A faulty reconciler logs a lot."""
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)
 
 
-def whatever(same: Any) -> Callable[..., Any]:
-    """A function that gives the same for everything."""
+def returning(same: Any) -> Callable[..., Any]:
+    """A function that returns the same for any arguments."""
 
-    def given(*_args: Any, **_kw: Any) -> Any:
+    def constant(*_args: Any, **_kw: Any) -> Any:
         return same
 
-    return given
+    return constant
 
 
 def foreign_objects_are_overwritten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(diff.DiffBuilder, "_may_overwrite", whatever(True))
+    patch.setattr(diff.DiffBuilder, "_may_overwrite", returning(True))
 
 
 def updates_have_no_preconditions(patch: pytest.MonkeyPatch) -> None:
@@ -47,35 +47,37 @@ def updates_have_no_preconditions(patch: pytest.MonkeyPatch) -> None:
 def deletions_have_no_preconditions(patch: pytest.MonkeyPatch) -> None:
     delete = ClusterClient.delete
 
-    async def blindly(self: ClusterClient, kind: Any, name: str, space: str, **_: str) -> Any:
+    async def without_preconditions(
+        self: ClusterClient, kind: Any, name: str, space: str, **_: str
+    ) -> Any:
         return await delete(self, kind, name, space)
 
-    patch.setattr(ClusterClient, "delete", blindly)
+    patch.setattr(ClusterClient, "delete", without_preconditions)
 
 
-def unreachable_is_taken_for_absent(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(diff, "_has_departed", whatever(True))
+def unreachable_counts_as_absent(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(diff, "_has_departed", returning(True))
 
 
 def steps_go_all_at_once(patch: pytest.MonkeyPatch) -> None:
     async def at_once(self: apply.Writer, several: list[Any]) -> list[apply.WriteReport]:
         return [await self._write(action) for action in several]
 
-    patch.setattr(diff.DiffBuilder, "_is_stopped", whatever(False))
+    patch.setattr(diff.DiffBuilder, "_is_stopped", returning(False))
     patch.setattr(apply.Writer, "_apply_in_steps", at_once)
 
 
-def nothing_is_tried_later(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(WorkQueue, "add_after", whatever(None))
+def nothing_is_retried(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(WorkQueue, "add_after", returning(None))
 
 
-def who_waits_is_not_woken(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Enqueuer, "_enqueue_waiting", whatever(None))
-    patch.setattr(Enqueuer, "_enqueue_owner", whatever(None))
+def waiting_keys_are_not_enqueued(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Enqueuer, "_enqueue_waiting", returning(None))
+    patch.setattr(Enqueuer, "_enqueue_owner", returning(None))
 
 
-def what_is_so_already_is_written_again(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(diff, "patch_has_effect", whatever(True))
+def patches_without_effect_are_sent(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(diff, "patch_has_effect", returning(True))
 
 
 @pytest.mark.parametrize(
@@ -84,11 +86,11 @@ def what_is_so_already_is_written_again(patch: pytest.MonkeyPatch) -> None:
         foreign_objects_are_overwritten,
         updates_have_no_preconditions,
         deletions_have_no_preconditions,
-        unreachable_is_taken_for_absent,
+        unreachable_counts_as_absent,
         steps_go_all_at_once,
-        nothing_is_tried_later,
-        who_waits_is_not_woken,
-        what_is_so_already_is_written_again,
+        nothing_is_retried,
+        waiting_keys_are_not_enqueued,
+        patches_without_effect_are_sent,
     ],
 )
 def test_some_law_breaks_when(
@@ -102,6 +104,6 @@ def test_some_law_breaks_when(
 def _breaks(seed: int) -> bool:
     try:
         schedules.play(seed)
-    except schedules.Broken:
+    except schedules.LawViolation:
         return True
     return False

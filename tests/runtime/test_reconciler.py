@@ -1,4 +1,4 @@
-"""Mistakes that were found by reading and by random schedules, each kept from coming back."""
+"""Which writes the reconciler sends, when and by whom: ownership, steps, retries, previews."""
 
 import asyncio
 from collections.abc import Iterable

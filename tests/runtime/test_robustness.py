@@ -1,4 +1,4 @@
-"""What holds beside the sixteen rules: the brake, Events, mistakes of features, bad objects."""
+"""Beyond the sixteen rules: pause, Events, faulty features, restored clusters, bad objects."""
 
 import asyncio
 from collections.abc import Iterable

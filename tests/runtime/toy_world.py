@@ -1,4 +1,4 @@
-"""The small world in which the rules of the engine are shown: a town with shops and features."""
+"""A world with the toy feature, and features and systems for tests of the rules."""
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -29,7 +29,7 @@ def offer(name: str, /, **data: str) -> ConfigMap:
 async def toy_world(
     *names: str, features: Sequence[Feature] = (), agents: bool = True
 ) -> AsyncIterator[World]:
-    """A world with the namespaces that the toy needs."""
+    """A world with the namespaces that the toy feature needs."""
     world = World(names or ("lubeck", "hamburg"), lambda: features or (Toy(),))
     for name in world.names:
         await world.client(name).create(namespace(SHOP))
@@ -83,7 +83,7 @@ class LeaderFeature:
 
 
 class InMemorySystem:
-    """An outside system in memory, with no versions of its own."""
+    """An external system in memory, with no versions of its own."""
 
     kinds = (ConfigMap,)
 
@@ -109,7 +109,7 @@ class InMemorySystem:
 
 
 class ExternalFeature:
-    """Writes every ConfigMap of the shop into the ledger."""
+    """Writes every ConfigMap of the shop into the external system."""
 
     name = "clerk"
     watches = (
