@@ -8,7 +8,15 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hanse.model.objects import Kind, Meta, Object, OwnerReference, Value, merge, to_wire
+from hanse.model.objects import (
+    Kind,
+    Meta,
+    Object,
+    OwnerReference,
+    Value,
+    apply_merge_patch,
+    to_wire,
+)
 from hanse.model.ownership import APPLIED, EPOCH
 from hanse.model.plan import Key
 from hanse.runtime.compare import (
@@ -112,7 +120,7 @@ def applied(obj: Crate, epoch: int = 0) -> Crate:
 
 def patched(obj: Crate, change: Any) -> Crate:
     """What a server makes of an object and a merge patch, before it fills anything in."""
-    return msgspec.convert(merge(to_wire(obj), change), Crate)
+    return msgspec.convert(apply_merge_patch(to_wire(obj), change), Crate)
 
 
 def with_server_defaults(obj: Crate) -> Crate:
