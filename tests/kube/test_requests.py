@@ -98,7 +98,7 @@ def test_a_list_is_paged_and_never_asks_for_old_state() -> None:
 
 
 def test_a_watch_resumes_with_bookmarks_and_a_time_of_its_own() -> None:
-    request = requests.watch(SERVICE, after="41", lasting=timedelta(seconds=301.7))
+    request = requests.watch(SERVICE, after="41", timeout=timedelta(seconds=301.7))
 
     assert dict(request.query) == {
         "watch": "true",
@@ -109,7 +109,7 @@ def test_a_watch_resumes_with_bookmarks_and_a_time_of_its_own() -> None:
 
 
 def test_a_streamed_list_asks_for_the_newest_state() -> None:
-    query = dict(requests.watch_list(SERVICE, lasting=timedelta(minutes=5)).query)
+    query = dict(requests.watch_list(SERVICE, timeout=timedelta(minutes=5)).query)
 
     assert query["sendInitialEvents"] == "true"
     assert query["resourceVersionMatch"] == "NotOlderThan"

@@ -123,7 +123,7 @@ async def test_a_watch_from_a_future_resource_version_sends_nothing(client: Clie
     """If this fails, servers reject such watches, and our check after an outage is obsolete."""
     now = await client.current_resource_version(ConfigMap)
     ahead = requests.watch(
-        ConfigMap.kind, NAMESPACE, after=str(int(now) + 10**6), lasting=timedelta(seconds=2)
+        ConfigMap.kind, NAMESPACE, after=str(int(now) + 10**6), timeout=timedelta(seconds=2)
     )
 
     async with client.stream(ahead) as lines:

@@ -1,4 +1,4 @@
-"""Every request we make of an API server, built as a value; no I/O is done here."""
+"""Builds the requests to an API server as values; no I/O is done here."""
 
 from datetime import timedelta
 from urllib.parse import quote
@@ -8,20 +8,20 @@ import msgspec
 from hanse.kube.transport import MERGE_PATCH, Request
 from hanse.model.objects import Kind, Wire
 
-PAGE = 500
+PAGE_SIZE = 500
 """Objects per page of a list: small enough that decoding one never delays a lease."""
 
 LIST_TIMEOUT = timedelta(seconds=60)
-"""What the server itself allows a list to take."""
+"""The time limit of a list, equal to the server's own."""
 
 _SEGMENT = ":@!$&'()*+,;=~"
-"""What may stand in a path segment as it is; role names and IPv6 addresses have colons."""
+"""Characters not escaped in a path segment; role names and IPv6 addresses have colons."""
 
 Query = tuple[tuple[str, str], ...]
 
 
 def resource_path(kind: Kind, namespace: str = "", name: str = "", subresource: str = "") -> str:
-    """Where a kind, one namespace of it, or one object is served."""
+    """The path of a collection, of its objects in one namespace, or of one object."""
     parts = ["/apis", kind.group, kind.version] if kind.group else ["/api", kind.version]
     if kind.namespaced and namespace:
         parts += ["namespaces", quote(namespace, safe=_SEGMENT)]
@@ -34,7 +34,7 @@ def resource_path(kind: Kind, namespace: str = "", name: str = "", subresource: 
 
 
 def read(kind: Kind, name: str, namespace: str = "") -> Request:
-    return Request("GET", resource_path(kind, namespace, _named(name)))
+    return Request("GET", resource_path(kind, namespace, _require_name(name)))
 
 
 def create(
@@ -56,7 +56,7 @@ def merge_patch(
     """A JSON merge patch; preconditions are its own metadata.uid and metadata.resourceVersion."""
     return Request(
         "PATCH",
-        resource_path(kind, namespace, _named(name), subresource),
+        resource_path(kind, namespace, _require_name(name), subresource),
         _query(fieldManager=field_manager),
         msgspec.json.encode(change),
         content_type=MERGE_PATCH,
@@ -82,7 +82,9 @@ def delete(
     if not options["preconditions"]:
         del options["preconditions"]
     return Request(
-        "DELETE", resource_path(kind, namespace, _named(name)), body=msgspec.json.encode(options)
+        "DELETE",
+        resource_path(kind, namespace, _require_name(name)),
+        body=msgspec.json.encode(options),
     )
 
 
@@ -92,7 +94,7 @@ def list_page(
     *,
     labels: str = "",
     fields: str = "",
-    limit: int = PAGE,
+    limit: int = PAGE_SIZE,
     after: str = "",
 ) -> Request:
     """One page of a consistent list: no resourceVersion, and never `0`, means the newest state."""
@@ -109,30 +111,30 @@ def watch(
     labels: str = "",
     fields: str = "",
     after: str,
-    lasting: timedelta,
+    timeout: timedelta,
 ) -> Request:
-    """Every change after a resourceVersion."""
-    query = _watching(labels, fields, lasting) + _query(resourceVersion=after)
+    """A watch of every change after a resourceVersion."""
+    query = _watch_query(labels, fields, timeout) + _query(resourceVersion=after)
     return Request("GET", resource_path(kind, namespace), query)
 
 
 def watch_list(
-    kind: Kind, namespace: str = "", *, labels: str = "", fields: str = "", lasting: timedelta
+    kind: Kind, namespace: str = "", *, labels: str = "", fields: str = "", timeout: timedelta
 ) -> Request:
-    """Everything there is as a stream of events, a bookmark that ends it, then every change."""
-    query = _watching(labels, fields, lasting) + _query(
+    """A WatchList: all objects as initial events, a bookmark that ends them, then changes."""
+    query = _watch_query(labels, fields, timeout) + _query(
         sendInitialEvents="true", resourceVersionMatch="NotOlderThan"
     )
     return Request("GET", resource_path(kind, namespace), query)
 
 
-def _watching(labels: str, fields: str, lasting: timedelta) -> Query:
+def _watch_query(labels: str, fields: str, timeout: timedelta) -> Query:
     return _query(
         watch="true",
         allowWatchBookmarks="true",
         labelSelector=labels,
         fieldSelector=fields,
-        timeoutSeconds=str(int(lasting.total_seconds())),
+        timeoutSeconds=str(int(timeout.total_seconds())),
     )
 
 
@@ -140,7 +142,7 @@ def _query(**parameters: str) -> Query:
     return tuple((key, value) for key, value in parameters.items() if value)
 
 
-def _named(name: str) -> str:
+def _require_name(name: str) -> str:
     """An empty name would turn a request for one object into one for all of them."""
     if not name:
         raise ValueError("a request for one object needs its name")

@@ -1,4 +1,4 @@
-"""One kind of one cluster as an endless stream: listed, watched, resumed, and never given up."""
+"""List-and-watch of one kind as an endless stream of events that resumes after failures."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -33,24 +33,24 @@ from hanse.kube.transport import Request
 from hanse.kube.watch_events import Interrupted, NotServed, Progress, WatchEvent
 from hanse.model.objects import K
 
-SHORTEST, LONGEST = timedelta(minutes=5), timedelta(minutes=10)
-"""A watch is asked to end within these, so that those of a fleet do not end all at once."""
+MIN_TIMEOUT, MAX_TIMEOUT = timedelta(minutes=5), timedelta(minutes=10)
+"""Bounds of the random timeout of a watch, so that those of a fleet do not all end at once."""
 
 GRACE = timedelta(seconds=30)
-"""What a server may be late by before a silent watch is taken for dead."""
+"""How long after its timeout a silent watch is taken for broken."""
 
-_STOOD = 10.0
-"""Seconds after which a watch counts as having worked even though nothing happened."""
+_WORKING_AFTER = 10.0
+"""Seconds after which an open watch counts as working although no event came."""
 
-_EXPIRIES = 3
-"""How often in a row what was read may be too old at once before that counts as an outage."""
+_MAX_EXPIRIES = 3
+"""How many lists in a row may expire before they can be watched until that is an outage."""
 
-_BREATH = 128
-"""Lines after which other tasks get their turn, in case lines never have to be waited for."""
+_YIELD_EVERY = 128
+"""Events after which other tasks run, in case lines never have to be awaited."""
 
 
 class _Selection(Struct, frozen=True):
-    """Which objects of a kind are followed: those of a namespace, and by labels and fields."""
+    """Namespace, label selector and field selector of a watch."""
 
     namespace: str = ""
     labels: str = ""
@@ -71,31 +71,31 @@ async def list_and_watch(
     An outage is reported once, by `Interrupted`; its end by `Progress`, after a new list. A caller
     that stops early closes the generator (`contextlib.aclosing`).
     """
-    stream = _Stream(client, kind, _Selection(namespace, labels, fields), random)
+    watcher = _Watcher(client, kind, _Selection(namespace, labels, fields), random)
     while True:
         notified = client.rest_mapper.changed.notified
         try:
-            async with aclosing(stream.once()) as events:
+            async with aclosing(watcher.run_once()) as events:
                 async for event in events:
                     yield event
         except NotFound:
-            if stream.lost_kind():
+            if watcher.kind_not_served():
                 yield NotServed()
-            await stream.wait_for_kind(notified)
+            await watcher.wait_for_kind(notified)
         except Gone as error:
-            pause = stream.start_over(error)
-            if stream.expires_for_ever() and stream.goes_down(pause):
+            pause = watcher.restart(error)
+            if watcher.keeps_expiring() and watcher.begin_outage(pause):
                 yield Interrupted(error)
             await asyncio.sleep(pause.total_seconds())
         except KubeError as error:
-            pause = stream.failed(error)
-            if stream.goes_down(pause):
+            pause = watcher.record_failure(error)
+            if watcher.begin_outage(pause):
                 yield Interrupted(error)
             await asyncio.sleep(pause.total_seconds())
 
 
-class _Stream(Generic[K]):
-    """Where one stream stands: what it may resume from, and how it fared lately."""
+class _Watcher(Generic[K]):
+    """The state of one list-and-watch: the version to resume from, and recent failures."""
 
     def __init__(
         self, client: Client, kind: type[K], selection: _Selection, random: Random
@@ -104,51 +104,51 @@ class _Stream(Generic[K]):
         self._kind = kind
         self._selection = selection
         self._random = random
-        self._after = ""  # the resourceVersion to resume from; empty: a list is due
-        self._attempt = 0  # failures since the last sign that a watch works
-        self._refusals = 0  # how many of the latest failures were for lack of rights
-        self._expired = 0  # how often in a row what was read was too old at once
+        self._resume_version = ""  # the resourceVersion to resume from; empty: list first
+        self._attempt = 0  # failures since a watch last worked
+        self._refusals = 0  # how many of the latest failures were for lack of permissions
+        self._expired = 0  # how many lists in a row expired before they were watched
         self._down = False
-        self._absent = False
-        self._doubtful = False  # whether the server may have been restored since we last heard
-        self._by_pages = False
+        self._not_served = False
+        self._maybe_restored = False  # since the last event
+        self._paged = False
         self._opened_at: float | None = None
-        self._heard = False
+        self._received = False
 
-    async def once(self) -> AsyncGenerator[WatchEvent[K], None]:
-        """List where that is due, then watch until the server ends it."""
+    async def run_once(self) -> AsyncGenerator[WatchEvent[K], None]:
+        """List if needed, then watch until the server ends the watch."""
         self._opened_at = None
-        self._heard = False
-        if not self._after and (self._by_pages or self._client.supports_watch_list is False):
-            listed = await self._list_by_pages()
-            self._found_kind()
+        self._received = False
+        if not self._resume_version and (self._paged or self._client.supports_watch_list is False):
+            listed = await self._list_paged()
+            self._kind_served()
             yield listed
-        elif self._after and self._doubtful:
+        elif self._resume_version and self._maybe_restored:
             await self._check_history()
-        lasting = self._random.uniform(SHORTEST.total_seconds(), LONGEST.total_seconds())
-        request = self._request(timedelta(seconds=lasting))
+        timeout = self._random.uniform(MIN_TIMEOUT.total_seconds(), MAX_TIMEOUT.total_seconds())
+        request = self._request(timedelta(seconds=timeout))
         try:
             async with self._client.stream(request) as lines:
                 self._opened_at = asyncio.get_running_loop().time()
-                self._found_kind()
-                async with aclosing(self._told(lines, lasting)) as events:
+                self._kind_served()
+                async with aclosing(self._watch_events(lines, timeout)) as events:
                     async for event in events:
                         yield event
         except Invalid:
-            if self._after:
+            if self._resume_version:
                 raise
-            self._by_pages = True  # it does not stream lists, or the selector is bad: pages tell
+            self._paged = True  # no WatchList, or a bad selector: a paged list shows which
             return
-        self._ended(lasting)
+        self._check_end(timeout)
 
-    def lost_kind(self) -> bool:
-        """Note that the kind is not served; whether that is news."""
-        news = self._down or not self._absent
-        self._absent = True
+    def kind_not_served(self) -> bool:
+        """Record that the kind is not served; returns whether it was before."""
+        changed = self._down or not self._not_served
+        self._not_served = True
         self._down = False
-        self._after = ""
-        self._attempt = 0 if news else self._attempt + 1
-        return news
+        self._resume_version = ""
+        self._attempt = 0 if changed else self._attempt + 1
+        return changed
 
     async def wait_for_kind(self, notified: int) -> None:
         """Wait until discovery notifies again, or for the backoff of kinds that are not served."""
@@ -159,161 +159,168 @@ class _Stream(Generic[K]):
         except TimeoutError:
             return
 
-    def start_over(self, error: Gone) -> timedelta:
-        """How long to wait for the next list: nothing, unless this happens again and again."""
-        self._after = ""
-        self._judge()
+    def restart(self, error: Gone) -> timedelta:
+        """Reset to listing; returns how long to wait, which is zero for a single expiry."""
+        self._resume_version = ""
+        self._check_working()
         pause = retry_delay(error, self._attempt, self._random) if self._attempt else None
         self._attempt += 1
         self._expired += 1
         return pause or timedelta(0)
 
-    def expires_for_ever(self) -> bool:
-        """Whether what is read expires each time before it can be watched: as good as no answer."""
-        return self._expired > _EXPIRIES
+    def keeps_expiring(self) -> bool:
+        """Whether every list expires before it can be watched, which counts as an outage."""
+        return self._expired > _MAX_EXPIRIES
 
-    def failed(self, error: KubeError) -> timedelta:
-        """How long to wait after a failure; a watch that stood and broke is resumed at once."""
-        self._doubtful = True
-        self._judge()
+    def record_failure(self, error: KubeError) -> timedelta:
+        """Record a failure; returns how long to wait, zero for a working watch that broke."""
+        self._maybe_restored = True
+        self._check_working()
         broke = self._opened_at is not None and self._attempt == 0
-        pause = retry_delay(error, self._attempts_like(error), self._random)
+        pause = retry_delay(error, self._attempts_of_kind(error), self._random)
         self._attempt += 1
         if broke:
             return timedelta(0)
         return pause if pause is not None else ABSENT.delay(self._attempt, self._random)
 
-    def _attempts_like(self, error: KubeError) -> int:
-        """How often it failed like this: a server that starts refuses what it has not read yet."""
+    def _attempts_of_kind(self, error: KubeError) -> int:
+        """The attempts of the same sort: a starting server denies access until RBAC is loaded."""
         if not isinstance(error, Forbidden | BadCredentials):
             self._refusals = 0
             return self._attempt
         self._refusals += 1
         return self._refusals - 1
 
-    def goes_down(self, pause: timedelta) -> bool:
-        """Whether an outage begins; a list is due after it.
+    def begin_outage(self, pause: timedelta) -> bool:
+        """Record an outage, if one begins; the next attempt lists.
 
-        The server may come back from a backup and be past our version by then, so that neither its
-        version nor its history would tell.
+        The server may come back from a backup with a version past the last observed one, so that
+        resuming could not detect it.
         """
         if self._down or not pause:
             return False
         self._down = True
-        self._after = ""
+        self._resume_version = ""
         return True
 
-    def _found_kind(self) -> None:
-        self._absent = False
+    def _kind_served(self) -> None:
+        self._not_served = False
 
-    async def _list_by_pages(self) -> WatchEvent[K]:
-        chosen = self._selection
+    async def _list_paged(self) -> WatchEvent[K]:
+        selection = self._selection
         listed = await self._client.list(
-            self._kind, namespace=chosen.namespace, labels=chosen.labels, fields=chosen.fields
+            self._kind,
+            namespace=selection.namespace,
+            labels=selection.labels,
+            fields=selection.fields,
         )
-        if self._by_pages and self._client.supports_watch_list is None:
+        if self._paged and self._client.supports_watch_list is None:
             self._client.supports_watch_list = False
-        self._after = listed.resource_version
-        self._doubtful = False
+        self._resume_version = listed.resource_version
+        self._maybe_restored = False
         return listed
 
     async def _check_history(self) -> None:
-        """A server restored from a backup would let us wait in silence for what is its future."""
-        newest = await self._client.current_resource_version(
+        """Raise `Gone` if the server is older than the version to resume from: it was restored."""
+        current = await self._client.current_resource_version(
             self._kind, namespace=self._selection.namespace
         )
-        self._no_older(newest)
-        self._doubtful = False
+        self._check_not_older(current)
+        self._maybe_restored = False
 
-    def _no_older(self, version: str) -> None:
-        if version.isdecimal() and self._after.isdecimal() and int(version) < int(self._after):
+    def _check_not_older(self, version: str) -> None:
+        if (
+            version.isdecimal()
+            and self._resume_version.isdecimal()
+            and int(version) < int(self._resume_version)
+        ):
             raise Gone(Status(410, "Expired", "the server went back to an earlier state"))
 
-    def _request(self, lasting: timedelta) -> Request:
-        served, chosen = self._client.rest_mapper.served_kind(self._kind), self._selection
-        if not self._after:
+    def _request(self, timeout: timedelta) -> Request:
+        served, selection = self._client.rest_mapper.served_kind(self._kind), self._selection
+        if not self._resume_version:
             return requests.watch_list(
                 served,
-                chosen.namespace,
-                labels=chosen.labels,
-                fields=chosen.fields,
-                lasting=lasting,
+                selection.namespace,
+                labels=selection.labels,
+                fields=selection.fields,
+                timeout=timeout,
             )
         return requests.watch(
             served,
-            chosen.namespace,
-            labels=chosen.labels,
-            fields=chosen.fields,
-            after=self._after,
-            lasting=lasting,
+            selection.namespace,
+            labels=selection.labels,
+            fields=selection.fields,
+            after=self._resume_version,
+            timeout=timeout,
         )
 
-    async def _told(
-        self, lines: AsyncIterator[bytes], lasting: float
+    async def _watch_events(
+        self, lines: AsyncIterator[bytes], seconds: float
     ) -> AsyncGenerator[WatchEvent[K], None]:
-        events = self._events(lines, lasting + GRACE.total_seconds())
+        events = self._events(lines, seconds + GRACE.total_seconds())
         async with aclosing(events):
-            if not self._after:
-                gathering = StreamedList[K]()
+            if not self._resume_version:
+                streamed = StreamedList[K]()
                 async for event in events:
-                    gathering.take(event)
+                    streamed.take(event)
                     if isinstance(event, Bookmark) and event.ends_list:
                         break
                 else:
                     raise Unreachable("the stream ended within its list")
                 self._client.supports_watch_list = True
-                self._after = event.resource_version
-                self._doubtful = False
-                yield gathering.listed(event.resource_version)
-            if self._down and not self.expires_for_ever():
+                self._resume_version = event.resource_version
+                self._maybe_restored = False
+                yield streamed.listed(event.resource_version)
+            if self._down and not self.keeps_expiring():
                 self._down = False
-                yield Progress(self._after)
+                yield Progress(self._resume_version)
             async for event in events:
                 self._advance(event_resource_version(event))
-                if self._down:  # what expired each time has stood for once
+                if self._down:  # the first watch that lasted after lists that expired
                     self._down = False
-                    yield Progress(self._after)
+                    yield Progress(self._resume_version)
                 yield Progress(event.resource_version) if isinstance(event, Bookmark) else event
 
     async def _events(
-        self, lines: AsyncIterator[bytes], patience: float
+        self, lines: AsyncIterator[bytes], silence_limit: float
     ) -> AsyncGenerator[DecodedEvent[K], None]:
-        told = 0
+        count = 0
         while True:
             try:
-                async with asyncio.timeout(patience):
+                async with asyncio.timeout(silence_limit):
                     line = await anext(lines)
             except StopAsyncIteration:
                 return
             except TimeoutError:
-                raise Unreachable(f"the watch was silent for {patience:.0f} s") from None
+                raise Unreachable(f"the watch was silent for {silence_limit:.0f} s") from None
             if not line:
                 continue
             yield decode_watch_event(line, self._kind)
-            told += 1
-            if told % _BREATH == 0:
+            count += 1
+            if count % _YIELD_EVERY == 0:
                 await asyncio.sleep(0)
 
     def _advance(self, version: str) -> None:
-        self._heard = True
+        self._received = True
         if version:
-            self._no_older(version)
-            self._after = version
+            self._check_not_older(version)
+            self._resume_version = version
 
-    def _ended(self, lasting: float) -> None:
-        """A clean end: expected when its time was up, a sign of a restart when it was not."""
-        self._doubtful = self._doubtful or self._stood() < lasting - 1
-        if not self._judge():
+    def _check_end(self, timeout: float) -> None:
+        """Handle a clean end: expected at the timeout, earlier it may be a server restart."""
+        self._maybe_restored = self._maybe_restored or self._open_seconds() < timeout - 1
+        if not self._check_working():
             raise Unreachable("the watch ended as soon as it began")
 
-    def _judge(self) -> bool:
-        """Whether the last watch worked; if so, earlier failures no longer count."""
-        worked = self._heard or self._stood() >= _STOOD
+    def _check_working(self) -> bool:
+        """Whether the last watch worked; if so, earlier failures are forgotten."""
+        worked = self._received or self._open_seconds() >= _WORKING_AFTER
         if worked:
             self._attempt = self._refusals = self._expired = 0
         return worked
 
-    def _stood(self) -> float:
+    def _open_seconds(self) -> float:
         if self._opened_at is None:
             return 0.0
         return asyncio.get_running_loop().time() - self._opened_at
