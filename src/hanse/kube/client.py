@@ -1,4 +1,4 @@
-"""One API server as typed calls: each builds a request, sends it in its turn, reads the answer."""
+"""The typed client of one API server."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,19 +16,19 @@ from hanse.kube.transport import JSON, Request, Response, Transport
 from hanse.kube.watch_events import Listed, Unreadable
 from hanse.model.objects import K, Wire, to_wire
 
-_RESTARTS = 3
-"""How often a list is begun again because its pages expired while it was read."""
+_LIST_RESTARTS = 3
+"""How often a list is restarted because its continue token expired."""
 
 
-class _Answer(Struct, frozen=True, gc=False):
+class _TypeMeta(Struct, frozen=True, gc=False):
     kind: str = ""
 
 
-_answer = msgspec.json.Decoder(_Answer)
+_type_decoder = msgspec.json.Decoder(_TypeMeta)
 
 
 class Client:
-    """The typed calls; each raises a `KubeError` and none retries."""
+    """Typed requests to one API server; each raises a `KubeError`, none retries."""
 
     def __init__(
         self,
@@ -40,13 +40,13 @@ class Client:
     ) -> None:
         self.rest_mapper = rest_mapper or RestMapper()
         self.supports_watch_list: bool | None = None
-        """Whether the server serves WatchList; None until the first stream has tried."""
+        """Whether the server supports WatchList; None until a watch has tried."""
         self._transport = transport
         self._limit = limit or ConcurrencyLimit()
         self._field_manager = field_manager
 
     def with_own_limit(self) -> "Client":
-        """The same server by a queue of its own, for what may not wait behind a backlog: leases."""
+        """A client of the same server with a concurrency limit of its own, for leases."""
         return Client(
             self._transport,
             limit=ConcurrencyLimit(),
@@ -55,18 +55,18 @@ class Client:
         )
 
     async def send(self, request: Request) -> Response:
-        """Any request; an answer that is not a success is raised."""
+        """Send any request; a response that is not a success is raised."""
         response = await self._limit.send(self._transport, request)
         if not 200 <= response.status < 300:
             raise error_from_response(response)
         return response
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """A watch's lines; streams last for minutes and take no turn."""
+        """Open a watch and yield its lines; watches are not subject to the concurrency limit."""
         return self._transport.stream(request)
 
     async def read_raw(self, path: str, *, accept: str = JSON) -> Response:
-        """A document that is not an object of a kind: versions, discovery, health."""
+        """Get a path that is not an object: version, discovery, health."""
         return await self.send(Request("GET", path, accept=accept))
 
     async def read(self, kind: type[K], name: str, namespace: str = "") -> K:
@@ -90,9 +90,9 @@ class Client:
     async def patch(
         self, kind: type[K], name: str, namespace: str, change: Wire, *, subresource: str = ""
     ) -> K:
-        """Merge a change; its metadata.resourceVersion and metadata.uid are preconditions.
+        """Apply a merge patch; its metadata.resourceVersion and metadata.uid are preconditions.
 
-        A uid alone that is not the object's is refused as `Invalid`, with a version as `Conflict`.
+        A wrong uid alone is refused as `Invalid`, with a resourceVersion as `Conflict`.
         """
         request = requests.merge_patch(
             self.rest_mapper.served_kind(kind),
@@ -115,7 +115,7 @@ class Client:
         resource_version: str = "",
         propagation: str = "Background",
     ) -> K | None:
-        """Delete an object: as it is while finalizers still hold it, None when it is gone."""
+        """Delete an object; returns it while finalizers keep it, None once it is gone."""
         request = requests.delete(
             self.rest_mapper.served_kind(kind),
             name,
@@ -125,24 +125,24 @@ class Client:
             propagation=propagation,
         )
         response = await self.send(request)
-        if _kind_in(response.body) == "Status":
+        if _response_kind(response.body) == "Status":
             return None
-        left = decode_object(response.body, kind)
-        return left if left.metadata.deletion_timestamp is not None else None
+        remaining = decode_object(response.body, kind)
+        return remaining if remaining.metadata.deletion_timestamp is not None else None
 
     async def list(
         self, kind: type[K], *, namespace: str = "", labels: str = "", fields: str = ""
     ) -> Listed[K]:
-        """Everything there is, consistent and as of now, read page by page."""
-        for _ in range(_RESTARTS):
+        """A consistent list of all objects, read page by page."""
+        for _ in range(_LIST_RESTARTS):
             try:
                 return await self._list_once(kind, namespace, labels, fields)
             except Gone:
-                continue  # the pages expired while we read them
+                continue  # the continue token expired
         return await self._list_once(kind, namespace, labels, fields)
 
     async def current_resource_version(self, kind: type[K], *, namespace: str = "") -> str:
-        """The server's present resourceVersion, by the smallest consistent list of a kind."""
+        """The server's current resourceVersion, by a consistent list of one object."""
         served = self.rest_mapper.served_kind(kind)
         response = await self.send(requests.list_page(served, namespace, limit=1))
         return decode_list_page(response.body, kind).metadata.resource_version
@@ -171,8 +171,8 @@ class Client:
             await asyncio.sleep(0)  # an in-process server answers without ever waiting
 
 
-def _kind_in(body: bytes) -> str:
+def _response_kind(body: bytes) -> str:
     try:
-        return _answer.decode(body).kind
+        return _type_decoder.decode(body).kind
     except msgspec.DecodeError as error:
         raise unexpected_response(error) from None

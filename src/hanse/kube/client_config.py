@@ -1,4 +1,4 @@
-"""The way into one API server, as values: where it is, how it is trusted, who we are there."""
+"""Client configuration for one API server: endpoint, TLS and identity, as in a kubeconfig."""
 
 from datetime import datetime
 from typing import Protocol
@@ -7,18 +7,18 @@ from msgspec import Struct
 
 
 class ServerEndpoint(Struct, frozen=True):
-    """Where an API server is, and by what its certificate is judged."""
+    """The URL of an API server, and how its certificate is verified."""
 
     url: str
     ca: bytes = b""
-    """Trusted certificates in PEM; none means those of the system."""
+    """CA certificates in PEM; empty means those of the system."""
     server_name: str = ""
     insecure: bool = False
     proxy: str = ""
 
 
 class Identity(Struct, frozen=True):
-    """Who we are to an API server; never shown."""
+    """The identity of the client; its representation shows no secret."""
 
     token: str = ""
     certificate: bytes = b""
@@ -32,7 +32,7 @@ class Identity(Struct, frozen=True):
 
 
 class ExecPlugin(Struct, frozen=True):
-    """A program that gives credentials when it is run."""
+    """An exec credential plugin of a kubeconfig."""
 
     command: str
     args: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class ExecPlugin(Struct, frozen=True):
     interactive: str = "IfAvailable"
     install_hint: str = ""
     cluster: bytes = b""
-    """What it is told about the cluster, as JSON, where it asked for that."""
+    """The cluster info passed to the plugin as JSON, if `provideClusterInfo` is set."""
     origin: str = ""
 
     def __repr__(self) -> str:
@@ -49,7 +49,7 @@ class ExecPlugin(Struct, frozen=True):
 
 
 class ClientConfig(Struct, frozen=True):
-    """All that it takes to send requests; an `expires` in the past asks for new credentials."""
+    """All that it takes to send requests; after `expires` the credentials are refreshed."""
 
     endpoint: ServerEndpoint
     identity: Identity = Identity()
@@ -58,42 +58,42 @@ class ClientConfig(Struct, frozen=True):
 
 
 class Credentials(Protocol):
-    """Where an `ClientConfig` comes from, for as long as we need one; raises `BadCredentials`."""
+    """A source of client configurations; raises `BadCredentials`."""
 
     async def config(self) -> ClientConfig:
-        """The way in as of now; cheap, since every request asks."""
+        """The current configuration; cheap, since every request calls it."""
         ...
 
     async def refreshed(self, rejected: ClientConfig) -> ClientConfig:
-        """The way in after the server rejected one (401); the same again if there is no other."""
+        """A new configuration after a 401; the rejected one if there is no other."""
         ...
 
 
 class StaticCredentials:
     """Credentials that never change."""
 
-    def __init__(self, access: ClientConfig) -> None:
-        self._access = access
+    def __init__(self, config: ClientConfig) -> None:
+        self._config = config
 
     async def config(self) -> ClientConfig:
-        return self._access
+        return self._config
 
-    async def refreshed(self, rejected: ClientConfig) -> ClientConfig:  # noqa: ARG002 - there is no other
-        return self._access
+    async def refreshed(self, rejected: ClientConfig) -> ClientConfig:  # noqa: ARG002 - a protocol
+        return self._config
 
 
 class UpdatableCredentials:
-    """Credentials that somebody hands us anew whenever they change."""
+    """Credentials that are replaced by `update` whenever they change."""
 
-    def __init__(self, access: ClientConfig) -> None:
-        self._access = access
+    def __init__(self, config: ClientConfig) -> None:
+        self._config = config
 
-    def hand(self, access: ClientConfig) -> None:
-        """Use these from the next request on."""
-        self._access = access
+    def update(self, config: ClientConfig) -> None:
+        """Use this configuration from the next request on."""
+        self._config = config
 
     async def config(self) -> ClientConfig:
-        return self._access
+        return self._config
 
-    async def refreshed(self, rejected: ClientConfig) -> ClientConfig:  # noqa: ARG002 - what came since, if any
-        return self._access
+    async def refreshed(self, rejected: ClientConfig) -> ClientConfig:  # noqa: ARG002 - a protocol
+        return self._config

@@ -1,4 +1,4 @@
-"""From an API server's bytes to typed objects; one bad object never hides the others."""
+"""Decodes responses and watch events to typed objects; a bad object never hides others."""
 
 from functools import cache
 from typing import Any, Generic, TypeVar, assert_never
@@ -14,49 +14,49 @@ T = TypeVar("T")
 
 
 class ListMeta(Struct, frozen=True, rename="camel", gc=False):
-    """What a page says about the list it is part of."""
+    """The metadata of a list response."""
 
     resource_version: str = ""
     continue_: str = msgspec.field(default="", name="continue")
 
 
 class Page(Struct, Generic[T], frozen=True):
-    """One page of a list, as it stands in the response."""
+    """One page of a list, as in the response."""
 
     metadata: ListMeta = ListMeta()
     items: list[T] | None = None
 
 
 class ObjectPage(Struct, Generic[K], frozen=True):
-    """One page of a list: what could be read, and what could not."""
+    """One page of a list: the objects that were decoded, and those that could not be."""
 
     metadata: ListMeta
     objects: list[K]
     unreadable: list[Unreadable]
 
 
-class _Name(Struct, frozen=True, rename="camel", gc=False):
+class _PartialMeta(Struct, frozen=True, rename="camel", gc=False):
     name: str = ""
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
 
 
-class _Named(Struct, frozen=True, gc=False):
-    """As much of an object as nothing in it can spoil."""
+class _PartialObject(Struct, frozen=True, gc=False):
+    """The part of an object that can be decoded whatever its spec holds."""
 
-    metadata: _Name = _Name()
+    metadata: _PartialMeta = _PartialMeta()
 
 
-_raw_page = msgspec.json.Decoder(Page[Raw])
-_named = msgspec.json.Decoder(_Named)
+_raw_page_decoder = msgspec.json.Decoder(Page[Raw])
+_partial_decoder = msgspec.json.Decoder(_PartialObject)
 
 
 _decoders: dict[type[Any], msgspec.json.Decoder[Any]] = {}
 
 
 def object_decoder(kind: type[K]) -> msgspec.json.Decoder[K]:
-    """The decoder of one object of a kind, made once."""
+    """The decoder of a kind, cached."""
     found = _decoders.get(kind)
     if found is None:
         found = _decoders[kind] = msgspec.json.Decoder(kind)
@@ -69,7 +69,7 @@ def _page_decoder(kind: type[Any]) -> msgspec.json.Decoder[Page[Any]]:
 
 
 def decode_object(body: bytes, kind: type[K]) -> K:
-    """The one object of a response."""
+    """The object of a response; raises `UndecodableObject`."""
     try:
         return object_decoder(kind).decode(body)
     except msgspec.ValidationError as error:
@@ -79,7 +79,7 @@ def decode_object(body: bytes, kind: type[K]) -> K:
 
 
 def decode_list_page(body: bytes, kind: type[K]) -> ObjectPage[K]:
-    """The objects of a page; where one does not fit, each is read by itself."""
+    """The objects of a page; if one cannot be decoded, each is decoded by itself."""
     try:
         page = _page_decoder(kind).decode(body)
     except msgspec.ValidationError:
@@ -89,49 +89,49 @@ def decode_list_page(body: bytes, kind: type[K]) -> ObjectPage[K]:
     return ObjectPage(page.metadata, page.items or [], [])
 
 
-def readable(raw: Raw | bytes, kind: type[K]) -> K | Unreadable:
-    """One object out of many, or why it cannot be read."""
+def decode_item(raw: Raw | bytes, kind: type[K]) -> K | Unreadable:
+    """One object of a list, or why it cannot be decoded."""
     try:
         return object_decoder(kind).decode(raw)
     except msgspec.DecodeError as error:
-        return unreadable(raw, str(error))
+        return describe_unreadable(raw, str(error))
 
 
-def unreadable(raw: Raw | bytes, reason: str) -> Unreadable:
-    """The name of an object that does not fit, as far as even that can be read."""
+def describe_unreadable(raw: Raw | bytes, reason: str) -> Unreadable:
+    """The name and version of an object that cannot be decoded, as far as they can be."""
     try:
-        meta = _named.decode(raw).metadata
+        meta = _partial_decoder.decode(raw).metadata
     except msgspec.DecodeError:
-        meta = _Name()
+        meta = _PartialMeta()
     return Unreadable(meta.namespace, meta.name, reason, meta.resource_version)
 
 
 def unexpected_response(error: msgspec.DecodeError) -> Unreachable:
-    """What answers a success without JSON is not the API server but something before it."""
+    """A success without JSON comes from a proxy, not from the API server."""
     return Unreachable(f"the answer is not an API server's: {error}")
 
 
 def _page_item_by_item(body: bytes, kind: type[K]) -> ObjectPage[K]:
     try:
-        page = _raw_page.decode(body)
+        page = _raw_page_decoder.decode(body)
     except msgspec.DecodeError as error:
         raise unexpected_response(error) from None
     objects: list[K] = []
-    bad: list[Unreadable] = []
+    undecoded: list[Unreadable] = []
     for raw in page.items or ():
-        match readable(raw, kind):
+        match decode_item(raw, kind):
             case Unreadable() as item:
-                bad.append(item)
+                undecoded.append(item)
             case obj:
                 objects.append(obj)
-    return ObjectPage(page.metadata, objects, bad)
+    return ObjectPage(page.metadata, objects, undecoded)
 
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 class Bookmark(Struct, frozen=True):
-    """Nothing else happened up to here; `ends_list` after the last object of a streamed list."""
+    """A bookmark; `ends_list` marks the end of the initial events of a WatchList."""
 
     resource_version: str
     ends_list: bool
@@ -145,46 +145,48 @@ class _Line(Struct, frozen=True, gc=False):
     object: Raw
 
 
-class _MarkMeta(Struct, frozen=True, rename="camel", gc=False):
+class _BookmarkMeta(Struct, frozen=True, rename="camel", gc=False):
     resource_version: str = ""
     annotations: dict[str, str] = {}
 
 
-class _Mark(Struct, frozen=True, gc=False):
-    metadata: _MarkMeta = _MarkMeta()
+class _BookmarkObject(Struct, frozen=True, gc=False):
+    metadata: _BookmarkMeta = _BookmarkMeta()
 
 
-_line = msgspec.json.Decoder(_Line)
-_mark = msgspec.json.Decoder(_Mark)
+_line_decoder = msgspec.json.Decoder(_Line)
+_bookmark_decoder = msgspec.json.Decoder(_BookmarkObject)
 
 
 def decode_watch_event(line: bytes, kind: type[K]) -> DecodedEvent[K]:
-    """What one line of a watch tells; an ERROR event is raised as the error it is."""
+    """The event of one line of a watch; an ERROR event is raised as its error."""
     try:
-        told = _line.decode(line)
+        event = _line_decoder.decode(line)
     except msgspec.DecodeError as error:
         raise unexpected_response(error) from None
     try:
-        match told.type:
+        match event.type:
             case "ADDED" | "MODIFIED":
-                return Applied(object_decoder(kind).decode(told.object))
+                return Applied(object_decoder(kind).decode(event.object))
             case "DELETED":
-                return Deleted(object_decoder(kind).decode(told.object))
+                return Deleted(object_decoder(kind).decode(event.object))
             case "BOOKMARK":
-                return _bookmark(told.object)
+                return _bookmark(event.object)
             case "ERROR":
-                raise error_from_watch_event(bytes(told.object))
+                raise error_from_watch_event(bytes(event.object))
             case other:
-                return unreadable(told.object, f"an event of the unknown type {other!r}")
+                return describe_unreadable(event.object, f"an event of the unknown type {other!r}")
     except msgspec.DecodeError as error:
-        bad = unreadable(told.object, str(error))
-        if told.type == "DELETED":
-            return DeletedUnreadable(bad.namespace, bad.name, bad.resource_version)
-        return bad
+        undecoded = describe_unreadable(event.object, str(error))
+        if event.type == "DELETED":
+            return DeletedUnreadable(
+                undecoded.namespace, undecoded.name, undecoded.resource_version
+            )
+        return undecoded
 
 
 def event_resource_version(event: DecodedEvent[K]) -> str:
-    """The resourceVersion a watch may resume from after this event; empty where it says none."""
+    """The resourceVersion to resume from after this event; empty where it has none."""
     match event:
         case Applied(obj) | Deleted(obj):
             return obj.metadata.resource_version
@@ -195,7 +197,7 @@ def event_resource_version(event: DecodedEvent[K]) -> str:
 
 
 class StreamedList(Generic[K]):
-    """The objects of a list that comes as a stream, until its end is told."""
+    """Collects the initial events of a WatchList until its final bookmark."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, str], K | Unreadable] = {}
@@ -216,7 +218,7 @@ class StreamedList(Generic[K]):
                 assert_never(event)
 
     def listed(self, resource_version: str) -> Listed[K]:
-        """All of it, as of the bookmark that ended it."""
+        """The list, as of the bookmark that ended it."""
         found = self._found.values()
         return Listed(
             tuple(obj for obj in found if not isinstance(obj, Unreadable)),
@@ -226,5 +228,5 @@ class StreamedList(Generic[K]):
 
 
 def _bookmark(raw: Raw) -> Bookmark:
-    meta = _mark.decode(raw).metadata
+    meta = _bookmark_decoder.decode(raw).metadata
     return Bookmark(meta.resource_version, meta.annotations.get(INITIAL_EVENTS_END) == "true")

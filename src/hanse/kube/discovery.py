@@ -1,4 +1,4 @@
-"""Finding out which kinds an API server serves, now and each time that a CRD appears or goes."""
+"""Discovery of the kinds that an API server serves, in its aggregated and legacy forms."""
 
 import asyncio
 from collections.abc import Iterator
@@ -25,14 +25,14 @@ T = TypeVar("T")
 
 
 class DiscoveryChange(Struct, frozen=True):
-    """How what is served differs from what was served before."""
+    """The kinds that appeared or disappeared since the previous discovery."""
 
     appeared: frozenset[Kind] = frozenset()
     gone: frozenset[Kind] = frozenset()
 
 
 class ServerVersion(Struct, frozen=True, rename="camel"):
-    """The release of an API server, as it says itself."""
+    """The version of an API server, as `/version` reports it."""
 
     git_version: str = ""
     major: str = ""
@@ -40,7 +40,7 @@ class ServerVersion(Struct, frozen=True, rename="camel"):
 
     @property
     def number(self) -> tuple[int, int]:
-        """Comparable; some vendors write a minor version of `33+`."""
+        """Major and minor version; some vendors write a minor version of `33+`."""
         return (_leading_number(self.major), _leading_number(self.minor))
 
 
@@ -56,48 +56,48 @@ class GroupVersion(Struct, frozen=True):
 
 
 class DiscoveredKinds(Struct, frozen=True):
-    """What one answer tells: kinds, and versions whose kinds it does not know or tell."""
+    """The kinds of one response, and group versions it marks as stale or does not list."""
 
     kinds: frozenset[Kind] = frozenset()
     stale: frozenset[GroupVersion] = frozenset()
-    untold: frozenset[GroupVersion] = frozenset()
+    unlisted: frozenset[GroupVersion] = frozenset()
 
 
 async def refresh(client: Client) -> DiscoveryChange:
-    """Ask what is served, teach it to the client, and say what is different from before.
+    """Discover the served kinds, update the client's REST mapper, and return the change.
 
-    What an aggregated API serves while it is down is not known: it is taken to be as it was.
+    Kinds of an aggregated API that is down (stale) are kept as they were.
     """
     before = client.rest_mapper.served or ServedKinds()
-    core, groups = await asyncio.gather(_ask(client, "/api"), _ask(client, "/apis"))
+    core, groups = await asyncio.gather(_discover(client, "/api"), _discover(client, "/apis"))
     kinds = set(core.kinds | groups.kinds)
     stale = core.stale | groups.stale
-    untold = sorted(core.untold | groups.untold, key=lambda one: one.path)
-    for answer in await asyncio.gather(*(_ask_version(client, one) for one in untold)):
-        kinds |= answer.kinds
-        stale |= answer.stale
+    unlisted = sorted(core.unlisted | groups.unlisted, key=lambda entry: entry.path)
+    for result in await asyncio.gather(*(_discover_version(client, entry) for entry in unlisted)):
+        kinds |= result.kinds
+        stale |= result.stale
     kinds |= {kind for kind in before.kinds if GroupVersion(kind.group, kind.version) in stale}
-    now = ServedKinds(frozenset(kinds))
-    client.rest_mapper.update(now)
-    return DiscoveryChange(now.kinds - before.kinds, before.kinds - now.kinds)
+    served = ServedKinds(frozenset(kinds))
+    client.rest_mapper.update(served)
+    return DiscoveryChange(served.kinds - before.kinds, before.kinds - served.kinds)
 
 
 async def server_version(client: Client) -> ServerVersion:
-    """Which Kubernetes this is."""
-    return _decoded(await client.read_raw("/version"), ServerVersion)
+    """The version of the API server."""
+    return _decode(await client.read_raw("/version"), ServerVersion)
 
 
-async def _ask(client: Client, path: str) -> DiscoveredKinds:
+async def _discover(client: Client, path: str) -> DiscoveredKinds:
     response = await client.read_raw(path, accept=_AGGREGATED)
-    return kinds_in(_decoded(response, _Document))
+    return parse_group_list(_decode(response, _Document))
 
 
-async def _ask_version(client: Client, wanted: GroupVersion) -> DiscoveredKinds:
+async def _discover_version(client: Client, group_version: GroupVersion) -> DiscoveredKinds:
     try:
-        response = await client.read_raw(wanted.path)
+        response = await client.read_raw(group_version.path)
     except ApiError:
-        return DiscoveredKinds(stale=frozenset({wanted}))
-    return DiscoveredKinds(kinds_in_version(_decoded(response, _Resources), wanted))
+        return DiscoveredKinds(stale=frozenset({group_version}))
+    return DiscoveredKinds(parse_resource_list(_decode(response, _Resources), group_version))
 
 
 class _ResponseKind(Struct, frozen=True):
@@ -154,8 +154,8 @@ class _Resources(Struct, frozen=True):
     resources: list[_Resource] | None = None
 
 
-def kinds_in(document: _Document) -> DiscoveredKinds:
-    """What the document at `/api` or `/apis` tells, in its new form or the old one."""
+def parse_group_list(document: _Document) -> DiscoveredKinds:
+    """The kinds of the document at `/api` or `/apis`, aggregated or legacy."""
     kinds: set[Kind] = set()
     stale: set[GroupVersion] = set()
     for group in document.items or ():
@@ -163,29 +163,29 @@ def kinds_in(document: _Document) -> DiscoveredKinds:
             kinds.update(_aggregated_kinds(group.metadata.name, version))
             if version.freshness != "Current":
                 stale.add(GroupVersion(group.metadata.name, version.version))
-    untold = {GroupVersion("", version) for version in document.versions or ()}
+    unlisted = {GroupVersion("", version) for version in document.versions or ()}
     for named in document.groups or ():
-        untold |= {GroupVersion(named.name, one.version) for one in named.versions or ()}
-    return DiscoveredKinds(frozenset(kinds), frozenset(stale), frozenset(untold))
+        unlisted |= {GroupVersion(named.name, entry.version) for entry in named.versions or ()}
+    return DiscoveredKinds(frozenset(kinds), frozenset(stale), frozenset(unlisted))
 
 
-def kinds_in_version(document: _Resources, of: GroupVersion) -> frozenset[Kind]:
-    """The kinds of one version in the old form, where subresources stand among them."""
+def parse_resource_list(document: _Resources, group_version: GroupVersion) -> frozenset[Kind]:
+    """The kinds of a legacy APIResourceList, without its subresources."""
     return frozenset(
-        Kind(of.group, of.version, one.kind, one.name, one.namespaced)
-        for one in document.resources or ()
-        if "/" not in one.name
+        Kind(group_version.group, group_version.version, entry.kind, entry.name, entry.namespaced)
+        for entry in document.resources or ()
+        if "/" not in entry.name
     )
 
 
 def _aggregated_kinds(group: str, version: _AggregatedVersion) -> Iterator[Kind]:
-    for one in version.resources or ():
-        if one.response_kind is not None:
-            namespaced = one.scope == "Namespaced"
-            yield Kind(group, version.version, one.response_kind.kind, one.resource, namespaced)
+    for entry in version.resources or ():
+        if entry.response_kind is not None:
+            namespaced = entry.scope == "Namespaced"
+            yield Kind(group, version.version, entry.response_kind.kind, entry.resource, namespaced)
 
 
-def _decoded(response: Response, type_: type[T]) -> T:
+def _decode(response: Response, type_: type[T]) -> T:
     try:
         return msgspec.json.decode(response.body, type=type_)
     except msgspec.DecodeError as error:

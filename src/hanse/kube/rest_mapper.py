@@ -1,4 +1,4 @@
-"""Which versions of which kinds one API server serves, as far as it was asked."""
+"""Maps kinds to the versions that one API server serves, as found by discovery."""
 
 import asyncio
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from hanse.model.objects import Kind, Object
 
 
 class ServedKinds(Struct, frozen=True):
-    """Every kind that a server serves, in each of its versions."""
+    """All kinds that a server serves, in each served version."""
 
     kinds: frozenset[Kind] = frozenset()
 
@@ -29,7 +29,7 @@ def _versions(kind: type[Object]) -> Iterator[Kind]:
 
 
 class Notifier:
-    """Wakes everyone who waits for it, each time it is notified."""
+    """Wakes all waiting tasks each time `notify` is called."""
 
     def __init__(self) -> None:
         self.notified = 0
@@ -41,25 +41,25 @@ class Notifier:
         self._next = asyncio.Event()
 
     async def wait_for_more(self, notified: int) -> None:
-        """Wait until it was notified more often than that."""
+        """Wait until `notify` was called more often than this number of times."""
         while self.notified == notified:
             await self._next.wait()
 
 
 class RestMapper:
-    """What is known of the served kinds; `changed` rings when that is another answer."""
+    """The served kinds as last discovered; `changed` notifies when they change."""
 
     def __init__(self) -> None:
         self.served: ServedKinds | None = None
         self.changed = Notifier()
 
     def update(self, served: ServedKinds) -> None:
-        """Take in what discovery found."""
+        """Replace the served kinds by what discovery found."""
         if served != self.served:
             self.served = served
             self.changed.notify()
 
     def served_kind(self, kind: type[Object]) -> Kind:
-        """The kind to ask for; what discovery did not find is asked for all the same."""
+        """The kind in the version to request; unchanged if discovery did not find it."""
         found = self.served.resolve(kind) if self.served is not None else None
         return found or kind.kind

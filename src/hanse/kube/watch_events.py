@@ -1,4 +1,4 @@
-"""What a list-and-watch tells: one endless stream of these per kind and selector."""
+"""The events of a list-and-watch: one endless stream of these per kind and selector."""
 
 from typing import Generic
 
@@ -9,9 +9,9 @@ from hanse.model.objects import K
 
 
 class Unreadable(Struct, frozen=True):
-    """An object that the server has and that does not fit our shape of its kind.
+    """An object that exists and cannot be decoded as its kind.
 
-    It is there: what was last read of it stands, however old.
+    The last version that could be decoded stays in use, however old.
     """
 
     namespace: str
@@ -21,7 +21,7 @@ class Unreadable(Struct, frozen=True):
 
 
 class Listed(Struct, Generic[K], frozen=True):
-    """Everything there is, as of a resourceVersion."""
+    """All objects, as of a resourceVersion."""
 
     objects: tuple[K, ...]
     resource_version: str
@@ -35,13 +35,13 @@ class Applied(Struct, Generic[K], frozen=True):
 
 
 class Deleted(Struct, Generic[K], frozen=True):
-    """An object is gone; this is how it was last."""
+    """An object was deleted; this is its last state."""
 
     object: K
 
 
 class DeletedUnreadable(Struct, frozen=True):
-    """An object is gone, and how it was last cannot be read."""
+    """An object was deleted, and its last state cannot be decoded."""
 
     namespace: str
     name: str
@@ -49,19 +49,19 @@ class DeletedUnreadable(Struct, frozen=True):
 
 
 class Progress(Struct, frozen=True):
-    """The watch stands and nothing happened up to this resourceVersion."""
+    """The watch works, and there was no other change up to this resourceVersion."""
 
     resource_version: str
 
 
 class Interrupted(Struct, frozen=True):
-    """The stream is down and will try again by itself; what was told before may be out of date."""
+    """The watch failed and is retried; earlier events may be out of date."""
 
     error: KubeError
 
 
 class NotServed(Struct, frozen=True):
-    """The server does not know the kind (any more); the stream goes on when it does."""
+    """The server does not serve the kind (any more); the stream continues when it does."""
 
 
 WatchEvent = (

@@ -277,7 +277,7 @@ class ConnectionReconciler:
         before, managed.desired, managed.config = managed.config, desired, config
         if managed.credentials is None or config == before:
             return
-        managed.credentials.hand(config)
+        managed.credentials.update(config)
         state = self._informers.facts.get(ClusterState, cluster)
         moved = config.endpoint != before.endpoint
         if moved or state is None or state.phase is not Phase.SYNCED:
