@@ -20,12 +20,12 @@ from tests.features.federated.builders import (
 )
 
 
-def made(result: AntreaManifests, kind: str) -> list[dict[str, Any]]:
+def objects_of_kind(result: AntreaManifests, kind: str) -> list[dict[str, Any]]:
     return [o for o in result.objects if o["kind"] == kind]
 
 
 def addresses(result: AntreaManifests) -> set[str]:
-    slices = made(result, "EndpointSlice")
+    slices = objects_of_kind(result, "EndpointSlice")
     return {a for s in slices for e in s["endpoints"] for a in e["addresses"]}
 
 
@@ -42,7 +42,7 @@ def test_a_member_of_another_name_is_exported_by_a_service_with_its_selector() -
         MigratedObjects((service("web-here", selector={"app": "web"}),)), SHOP
     )
 
-    [one] = made(result, "Service")
+    [one] = objects_of_kind(result, "Service")
     assert one["metadata"]["name"] == "web"
     assert one["spec"]["selector"] == {"app": "web"}
     assert result.notes == ()
@@ -54,7 +54,7 @@ def test_a_member_that_no_selector_reaches_is_exported_with_its_endpoints() -> N
 
     result = antrea_manifests(MigratedObjects((elsewhere,), (pods,)), SHOP)
 
-    [one] = made(result, "Service")
+    [one] = objects_of_kind(result, "Service")
     assert "selector" not in one["spec"]
     assert addresses(result) == {"10.2.0.1", "10.2.0.2"}
     assert "Service yard/web" in result.notes[0]
@@ -69,7 +69,7 @@ def test_several_members_of_one_cluster_come_together() -> None:
     result = antrea_manifests(held, SHOP)
 
     assert addresses(result) == {"10.2.0.1", "10.2.0.2"}
-    assert len(made(result, "ServiceExport")) == 1
+    assert len(objects_of_kind(result, "ServiceExport")) == 1
 
 
 def test_a_native_service_is_exported_at_its_interface() -> None:
@@ -84,7 +84,7 @@ def test_a_native_service_is_exported_at_its_interface() -> None:
     result = antrea_manifests(MigratedObjects(native=(native,), interfaces=(nic,)), SHOP)
 
     assert addresses(result) == {"10.5.0.1"}
-    assert made(result, "Service")[0]["spec"]["ports"][0]["port"] == 5432
+    assert objects_of_kind(result, "Service")[0]["spec"]["ports"][0]["port"] == 5432
 
 
 def test_a_namespaced_member_stays_in_its_namespace() -> None:
@@ -97,7 +97,7 @@ def test_a_namespaced_member_stays_in_its_namespace() -> None:
 
     result = antrea_manifests(MigratedObjects((yard,)), SHOP)
 
-    assert [o["metadata"] for o in made(result, "ServiceExport")] == [
+    assert [o["metadata"] for o in objects_of_kind(result, "ServiceExport")] == [
         {"name": "all", "namespace": "yard"}
     ]
 

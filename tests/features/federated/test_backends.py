@@ -54,20 +54,22 @@ NODES = (
 )
 
 
-def reach(*objects: Object, **view: Any) -> list[tuple[str, tuple[str, ...], list[int | None]]]:
+def recorded_backends(
+    *objects: Object, **view: Any
+) -> list[tuple[str, tuple[str, ...], list[int | None]]]:
     """Family, ready addresses and port numbers of each endpoint_slice that the record tells."""
     [reported] = written_records(plan_for(record_key(), observed({HERE: objects}, **view)))
     return [(b.family, b.ready, [p.port for p in b.ports]) for b in reported.backends]
 
 
-def balanced(*ingress: LoadBalancerIngress, **spec: Any) -> Service:
+def load_balancer_service(*ingress: LoadBalancerIngress, **spec: Any) -> Service:
     made = service(ports=HTTP, type="LoadBalancer", **spec)
     return replace(
         made, status=ServiceStatus(load_balancer=LoadBalancerStatus(ingress=tuple(ingress)))
     )
 
 
-def answered(host: str, *addresses: str, ttl: int = 60, error: str = "") -> Answer:
+def lookup_answer(host: str, *addresses: str, ttl: int = 60, error: str = "") -> Answer:
     value = None if error else {"addresses": list(addresses), "ttl": ttl}
     return Answer(Call("resolve", (("host", host),)).id, value, error, EPOCH)
 
@@ -103,14 +105,16 @@ def answered(host: str, *addresses: str, ttl: int = 60, error: str = "") -> Answ
             id="NodePort, Local",
         ),
         pytest.param(
-            (balanced(LoadBalancerIngress(ip="192.0.2.1")), PODS),
+            (load_balancer_service(LoadBalancerIngress(ip="192.0.2.1")), PODS),
             [("IPv4", ("192.0.2.1",), [80])],
             id="LoadBalancer",
         ),
-        pytest.param((balanced(), PODS), [], id="LoadBalancer that has no address yet"),
+        pytest.param(
+            (load_balancer_service(), PODS), [], id="LoadBalancer that has no address yet"
+        ),
         pytest.param(
             (
-                balanced(
+                load_balancer_service(
                     LoadBalancerIngress(
                         ip="192.0.2.1", ports=(IngressPort(port=80), IngressPort(port=81))
                     ),
@@ -123,7 +127,9 @@ def answered(host: str, *addresses: str, ttl: int = 60, error: str = "") -> Answ
             id="LoadBalancer that tells its ports",
         ),
         pytest.param(
-            (balanced(LoadBalancerIngress(ip="127.0.0.1")),), [], id="no loopback in slices"
+            (load_balancer_service(LoadBalancerIngress(ip="127.0.0.1")),),
+            [],
+            id="no loopback in slices",
         ),
         pytest.param(
             (service(ports=HTTP, cluster_ip="None"), PODS),
@@ -135,7 +141,7 @@ def answered(host: str, *addresses: str, ttl: int = 60, error: str = "") -> Answ
 def test_where_others_reach_a_service(
     objects: tuple[Object, ...], reported: list[tuple[str, tuple[str, ...], list[int | None]]]
 ) -> None:
-    assert reach(*objects) == reported
+    assert recorded_backends(*objects) == reported
 
 
 def test_endpoints_are_recorded_by_their_state() -> None:
@@ -151,7 +157,7 @@ def test_endpoints_are_recorded_by_their_state() -> None:
 
 
 def test_dual_stack_is_a_piece_for_each_family() -> None:
-    reported = reach(
+    reported = recorded_backends(
         service(), pod_slice("web-here", "10.2.0.1"), pod_slice("web-here", "fd00::1", slot="b")
     )
 
@@ -159,7 +165,7 @@ def test_dual_stack_is_a_piece_for_each_family() -> None:
 
 
 def test_a_host_name_is_looked_up_and_recorded_as_fqdn_until_it_resolves() -> None:
-    lb = balanced(LoadBalancerIngress(hostname="LB.example.org"))
+    lb = load_balancer_service(LoadBalancerIngress(hostname="LB.example.org"))
 
     plan = plan_for(record_key(), observed({HERE: [lb]}))
 
@@ -170,14 +176,14 @@ def test_a_host_name_is_looked_up_and_recorded_as_fqdn_until_it_resolves() -> No
 
 
 def test_a_host_name_that_no_slice_accepts_is_in_none() -> None:
-    lb = balanced(LoadBalancerIngress(hostname="localhost"))
+    lb = load_balancer_service(LoadBalancerIngress(hostname="localhost"))
 
-    assert reach(lb) == []
+    assert recorded_backends(lb) == []
 
 
 def test_a_host_name_is_looked_up_again_after_its_ttl() -> None:
-    lb = balanced(LoadBalancerIngress(hostname="lb.example.org"))
-    known = answered("lb.example.org", "192.0.2.8", "fd00::8", ttl=120)
+    lb = load_balancer_service(LoadBalancerIngress(hostname="lb.example.org"))
+    known = lookup_answer("lb.example.org", "192.0.2.8", "fd00::8", ttl=120)
 
     plan = plan_for(record_key(), observed({HERE: [lb]}, facts=[known]))
 
@@ -192,14 +198,14 @@ def test_a_host_name_is_looked_up_again_after_its_ttl() -> None:
 
 
 def test_a_host_name_that_cannot_be_looked_up_keeps_the_addresses_that_were_known() -> None:
-    lb = balanced(LoadBalancerIngress(hostname="lb.example.org"))
+    lb = load_balancer_service(LoadBalancerIngress(hostname="lb.example.org"))
     port = EndpointPort(port=80, name="http")
     current = record(
         HERE,
         name="web-here",
         backends=(Backends("ingress 0 IPv4", "IPv4", (port,), ready=("192.0.2.8",)),),
     )
-    failed = answered("lb.example.org", error="timed out")
+    failed = lookup_answer("lb.example.org", error="timed out")
 
     plan = plan_for(record_key(), observed({HERE: [lb, stored_configmap(current)]}, facts=[failed]))
 
@@ -210,7 +216,7 @@ def test_a_host_name_that_cannot_be_looked_up_keeps_the_addresses_that_were_know
 SQL = (NativePort(port=5432, name="sql"),)
 
 
-def native(ports: Sequence[NativePort] = SQL, /, **fields: Any) -> tuple[Object, Object]:
+def native_service(ports: Sequence[NativePort] = SQL, /, **fields: Any) -> tuple[Object, Object]:
     annotations = {GLOBAL_ANNOTATION: "web"}
     return (
         stored(
@@ -237,7 +243,7 @@ def native(ports: Sequence[NativePort] = SQL, /, **fields: Any) -> tuple[Object,
     ],
 )
 def test_a_native_service_is_reached_at_its_interface(fields: dict[str, str], address: str) -> None:
-    plan = plan_for(record_key("native.db"), observed({HERE: native(**fields)}))
+    plan = plan_for(record_key("native.db"), observed({HERE: native_service(**fields)}))
 
     [reported] = written_records(plan)
     assert (reported.kind, reported.name) == ("NativeService", "db")
@@ -255,7 +261,7 @@ def test_the_ports_of_a_native_service_get_unique_names() -> None:
     )
 
     plan = plan_for(
-        record_key("native.db"), observed({HERE: native(ports, internal_ip="10.5.0.1")})
+        record_key("native.db"), observed({HERE: native_service(ports, internal_ip="10.5.0.1")})
     )
 
     [reported] = written_records(plan)
@@ -277,7 +283,7 @@ def test_the_ports_of_a_native_service_get_unique_names() -> None:
 def test_a_native_service_without_a_usable_address_is_reported(
     fields: dict[str, str] | None, message: str
 ) -> None:
-    db, nic = native(**(fields or {}))
+    db, nic = native_service(**(fields or {}))
 
     plan = plan_for(
         record_key("native.db"), observed({HERE: [db] if fields is None else [db, nic]})

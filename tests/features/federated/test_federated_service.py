@@ -44,7 +44,7 @@ OURS = {HERE: [stored_configmap(record(HERE, "10.1.0.1"), age=9)]}
 BERGEN = {"bergen": [stored_configmap(record("bergen", "10.3.0.1"), age=5)]}
 
 
-def written(plan: Plan, view: Snapshot) -> list[Object]:
+def created_objects(plan: Plan, view: Snapshot) -> list[Object]:
     """What the engine would create of a plan, as an API server would give it back."""
     actions = diff("federated", service_key(), plan, (), view).actions
     return [stored(a.object) for a in actions if hasattr(a, "object")]
@@ -150,19 +150,19 @@ def test_nothing_is_wanted_without_members_or_without_the_lead() -> None:
     assert plan_for(service_key(), observed(OURS, led=())) == Plan()
 
 
-# -- who cannot be seen
+# -- unreachable members
 
 
-def settled(view: Snapshot) -> list[Object]:
+def applied_objects(view: Snapshot) -> list[Object]:
     """What stands in lubeck after a plan was carried out."""
-    return written(plan_for(service_key(), view), view)
+    return created_objects(plan_for(service_key(), view), view)
 
 
 def test_after_a_restart_slices_of_an_unreachable_cluster_are_kept() -> None:
-    current = settled(observed({**OURS, **BERGEN}))
-    blind = [member("bergen", phase=Phase.CONNECTING)]
+    current = applied_objects(observed({**OURS, **BERGEN}))
+    unreachable = [member("bergen", phase=Phase.CONNECTING)]
 
-    view = observed({HERE: [*current, *OURS[HERE]]}, states=blind)
+    view = observed({HERE: [*current, *OURS[HERE]]}, states=unreachable)
     plan = plan_for(service_key(), view)
 
     assert addresses(plan) == {HERE: ["10.1.0.1"], "bergen": ["10.3.0.1"]}
@@ -171,13 +171,13 @@ def test_after_a_restart_slices_of_an_unreachable_cluster_are_kept() -> None:
 
 
 def test_an_unreachable_cluster_blocks_no_other() -> None:
-    current = settled(observed(BERGEN))
-    blind = [member("bergen", phase=Phase.CONNECTING)]
+    current = applied_objects(observed(BERGEN))
+    unreachable = [member("bergen", phase=Phase.CONNECTING)]
 
-    view = observed({HERE: [*current, *OURS[HERE]]}, states=blind)
+    view = observed({HERE: [*current, *OURS[HERE]]}, states=unreachable)
     plan = plan_for(service_key(), view)
 
-    created = written(plan, view)
+    created = created_objects(plan, view)
     assert [s.metadata.annotations[CLUSTER] for s in created if isinstance(s, EndpointSlice)] == [
         HERE
     ]
@@ -185,17 +185,17 @@ def test_an_unreachable_cluster_blocks_no_other() -> None:
 
 def test_ports_that_only_an_unreachable_cluster_serves_are_kept() -> None:
     theirs = record("bergen", "10.3.0.1", ports=(MemberPort(port=443, name="tls"),))
-    current = settled(observed({**OURS, "bergen": [stored_configmap(theirs)]}))
-    blind = [member("bergen", phase=Phase.CONNECTING)]
+    current = applied_objects(observed({**OURS, "bergen": [stored_configmap(theirs)]}))
+    unreachable = [member("bergen", phase=Phase.CONNECTING)]
 
-    plan = plan_for(service_key(), observed({HERE: [*current, *OURS[HERE]]}, states=blind))
+    plan = plan_for(service_key(), observed({HERE: [*current, *OURS[HERE]]}, states=unreachable))
 
     [made] = desired(plan, Service)
     assert {p.name for p in made.spec.ports} == {"http", "tls"}
 
 
 def test_a_restored_cluster_is_treated_as_unreachable_for_a_while() -> None:
-    current = settled(observed({**OURS, **BERGEN}))
+    current = applied_objects(observed({**OURS, **BERGEN}))
     back = replace(member("bergen"), recovering=True)
 
     plan = plan_for(service_key(), observed({HERE: [*current, *OURS[HERE]]}, states=[back]))
@@ -204,7 +204,7 @@ def test_a_restored_cluster_is_treated_as_unreachable_for_a_while() -> None:
 
 
 def test_a_record_of_a_newer_schema_is_treated_as_an_unreachable_cluster() -> None:
-    current = settled(observed({**OURS, **BERGEN}))
+    current = applied_objects(observed({**OURS, **BERGEN}))
     later = stored_configmap(record("bergen", "10.9.9.9", schema=2))
 
     plan = plan_for(service_key(), observed({HERE: [*current, *OURS[HERE]], "bergen": [later]}))
@@ -213,7 +213,7 @@ def test_a_record_of_a_newer_schema_is_treated_as_an_unreachable_cluster() -> No
 
 
 def test_a_cluster_that_was_seen_to_hold_nothing_gives_nothing() -> None:
-    current = settled(observed({**OURS, **BERGEN}))
+    current = applied_objects(observed({**OURS, **BERGEN}))
 
     plan = plan_for(service_key(), observed({HERE: [*current, *OURS[HERE]], "bergen": []}))
 
@@ -221,7 +221,7 @@ def test_a_cluster_that_was_seen_to_hold_nothing_gives_nothing() -> None:
 
 
 def test_what_came_from_a_member_that_left_unseen_is_removed() -> None:
-    current = settled(observed({**OURS, **BERGEN}))
+    current = applied_objects(observed({**OURS, **BERGEN}))
     gone = ClusterDeparted("bergen", EPOCH)
 
     view = observed({HERE: [*current, *OURS[HERE]]}, facts=[gone])
@@ -282,8 +282,8 @@ def test_a_name_conflict_is_kept_over_a_restart() -> None:
     current = _with_conditions(foreign, reported)
 
     restarted = plan_for(service_key(), observed({HERE: [current, *OURS[HERE]]}))
-    blind = [member("bergen", phase=Phase.CONNECTING)]
-    unsure = plan_for(service_key(), observed({HERE: [current]}, states=blind))
+    unreachable = [member("bergen", phase=Phase.CONNECTING)]
+    unsure = plan_for(service_key(), observed({HERE: [current]}, states=unreachable))
     unasked = plan_for(service_key(), observed({HERE: [current]}))
 
     assert conditions(restarted) == {"FederatedNameFree": ("False", "NameTaken")}
@@ -303,9 +303,10 @@ def test_a_later_member_with_another_protocol_is_reported() -> None:
     assert "which joined before" in plan.events[0].message
 
     reported = _with_conditions(service(ports=udp), plan)
-    blind = [member("bergen", phase=Phase.CONNECTING)]
+    unreachable = [member("bergen", phase=Phase.CONNECTING)]
     unsure = plan_for(
-        record_key(), observed({HERE: [reported, stored_configmap(mine, age=1)]}, states=blind)
+        record_key(),
+        observed({HERE: [reported, stored_configmap(mine, age=1)]}, states=unreachable),
     )
     resolved = plan_for(record_key(), observed({HERE: [reported, stored_configmap(mine, age=1)]}))
     assert conditions(unsure) == {}
@@ -330,7 +331,7 @@ def _with_conditions(obj: Service, plan: Plan) -> Service:
     return replace(obj, status=msgspec.convert(patch.change["status"], ServiceStatus))
 
 
-# -- names outside
+# -- external names
 
 
 HOST = f"{EXTERNAL_DNS[0]}/hostname"
@@ -374,7 +375,7 @@ def test_an_outside_name_is_made_by_the_template() -> None:
 
 
 def test_a_persons_outside_name_is_kept_and_gets_our_addresses() -> None:
-    [current] = [o for o in settled(observed(OURS)) if isinstance(o, Service)]
+    [current] = [o for o in applied_objects(observed(OURS)) if isinstance(o, Service)]
     theirs = annotated(current, {HOST: "shop.example.com"})
     options = FederatedOptions(hostname="{name}.example.org")
     view = observed({HERE: [theirs, *OURS[HERE]]})
@@ -390,7 +391,9 @@ def test_our_own_outside_name_follows_the_template() -> None:
     view = observed(OURS)
     first = FederatedOptions(hostname="{name}.old.example")
     [current] = [
-        o for o in written(plan_for(service_key(), view, first), view) if isinstance(o, Service)
+        o
+        for o in created_objects(plan_for(service_key(), view, first), view)
+        if isinstance(o, Service)
     ]
 
     options = FederatedOptions(hostname="{name}.new.example")
@@ -401,7 +404,7 @@ def test_our_own_outside_name_follows_the_template() -> None:
     assert annotations[HOST] == annotations[MANAGED_HOSTNAME] == "web.new.example"
 
 
-def served(kind: type[Object], where: str = HERE) -> KindServed:
+def kind_served(kind: type[Object], where: str = HERE) -> KindServed:
     return KindServed(where, kind.kind, served=True)
 
 
@@ -414,7 +417,7 @@ def test_where_it_is_served_a_dns_endpoint_is_written_with_each_family() -> None
                 stored_configmap(record("bergen", backends=(six,), hostname="web.example.org"))
             ],
         },
-        facts=[served(DNSEndpoint)],
+        facts=[kind_served(DNSEndpoint)],
     )
 
     [made] = desired(plan_for(service_key(), view), DNSEndpoint)
@@ -431,7 +434,7 @@ def test_a_host_name_is_the_target_while_a_member_has_no_address() -> None:
 
     plan = plan_for(
         service_key(),
-        observed({"bergen": [stored_configmap(reported)]}, facts=[served(DNSEndpoint)]),
+        observed({"bergen": [stored_configmap(reported)]}, facts=[kind_served(DNSEndpoint)]),
     )
 
     [made] = desired(plan, DNSEndpoint)
@@ -440,7 +443,7 @@ def test_a_host_name_is_the_target_while_a_member_has_no_address() -> None:
     ]
 
 
-# -- groups that policies name
+# -- groups
 
 
 def groups(plan: Plan, kind: Any) -> list[tuple[str, str, list[str]]]:
@@ -451,7 +454,7 @@ def groups(plan: Plan, kind: Any) -> list[tuple[str, str, list[str]]]:
 
 
 def test_a_federated_service_is_a_group_where_groups_are_served() -> None:
-    facts = [served(ClusterGroup), served(Group)]
+    facts = [kind_served(ClusterGroup), kind_served(Group)]
     plan = plan_for(service_key(), observed({**OURS, **BERGEN}, facts=facts))
 
     blocks = ["10.1.0.1/32", "10.3.0.1/32"]
@@ -464,7 +467,8 @@ def test_the_group_of_a_namespaced_service_has_its_namespace_in_its_name() -> No
     of = FederatedName(SHOP, "web")
     reported = {"bergen": [stored_configmap(record("bergen", "10.3.0.1", federated=of))]}
     plan = plan_for(
-        service_key(of=of), observed(reported, facts=[served(ClusterGroup), served(Group)])
+        service_key(of=of),
+        observed(reported, facts=[kind_served(ClusterGroup), kind_served(Group)]),
     )
 
     assert groups(plan, ClusterGroup) == [("", "web.shop", ["10.3.0.1/32"])]

@@ -22,7 +22,7 @@ def port(number: int, name: str = "", protocol: Protocol = "TCP") -> MemberPort:
     return MemberPort(port=number, name=name, protocol=protocol)
 
 
-def reported(merged_ports: Sequence[object]) -> list[tuple[str, int, str]]:
+def port_tuples(merged_ports: Sequence[object]) -> list[tuple[str, int, str]]:
     return [(p.name, p.port, p.protocol) for p in merged_ports]  # type: ignore[attr-defined]  # ServicePort
 
 
@@ -32,39 +32,39 @@ def test_ports_are_the_union_and_the_oldest_member_names_them() -> None:
 
     merged = merge_members([young, old])
 
-    assert reported(merged.ports) == [("http", 80, "TCP"), ("tls", 443, "TCP")]
+    assert port_tuples(merged.ports) == [("http", 80, "TCP"), ("tls", 443, "TCP")]
     assert [m.cluster for m in merged.members] == ["lubeck", "bergen"]
 
 
 def test_members_of_one_age_count_by_their_cluster() -> None:
     merged = merge_members([origin("lubeck", port(80, "a")), origin("bergen", port(80, "b"))])
 
-    assert reported(merged.ports) == [("b", 80, "TCP")]
+    assert port_tuples(merged.ports) == [("b", 80, "TCP")]
 
 
 def test_one_name_for_two_ports_becomes_two_names() -> None:
     old = origin("lubeck", port(80, "http"), age=9)
     young = origin("bergen", port(8080, "http"), age=1)
 
-    assert reported(merge_members([old, young]).ports) == [
+    assert port_tuples(merge_members([old, young]).ports) == [
         ("http", 80, "TCP"),
         ("http-tcp-8080", 8080, "TCP"),
     ]
 
 
 def test_a_single_port_may_have_no_name_and_several_may_not() -> None:
-    assert reported(merge_members([origin("lubeck", port(80))]).ports) == [("", 80, "TCP")]
+    assert port_tuples(merge_members([origin("lubeck", port(80))]).ports) == [("", 80, "TCP")]
     both = merge_members([origin("lubeck", port(80), age=2), origin("bergen", port(53, "", "UDP"))])
-    assert reported(both.ports) == [("udp-53", 53, "UDP"), ("tcp-80", 80, "TCP")]
+    assert port_tuples(both.ports) == [("udp-53", 53, "UDP"), ("tcp-80", 80, "TCP")]
 
 
 def test_an_invalid_port_name_is_replaced() -> None:
-    assert reported(merge_members([origin("lubeck", port(5432, "SQL_Port!"))]).ports) == [
+    assert port_tuples(merge_members([origin("lubeck", port(5432, "SQL_Port!"))]).ports) == [
         ("", 5432, "TCP")
     ]
     good = origin("bergen", port(80, "http"), age=9)
     bad = origin("lubeck", port(5432, "SQL_Port!"), port(5433, "\u00fc" * 63))
-    assert reported(merge_members([good, bad]).ports) == [
+    assert port_tuples(merge_members([good, bad]).ports) == [
         ("http", 80, "TCP"),
         ("tcp-5432", 5432, "TCP"),
         ("tcp-5433", 5433, "TCP"),
@@ -77,7 +77,7 @@ def test_whoever_joins_later_with_another_protocol_is_left_out() -> None:
 
     merged = merge_members([young, old])
 
-    assert reported(merged.ports) == [("dns", 53, "UDP")]
+    assert port_tuples(merged.ports) == [("dns", 53, "UDP")]
     assert [m.cluster for m in merged.members] == ["lubeck"]
     [reason] = merged.left_out.values()
     assert reason.startswith("port 53 is TCP here and UDP in Service shop/web of lubeck")
@@ -90,7 +90,7 @@ def test_one_protocol_in_common_is_enough() -> None:
     merged = merge_members([one, both])
 
     assert merged.left_out == {}
-    assert reported(merged.ports) == [("dns-tcp", 53, "TCP"), ("dns", 53, "UDP")]
+    assert port_tuples(merged.ports) == [("dns-tcp", 53, "TCP"), ("dns", 53, "UDP")]
 
 
 protocols: st.SearchStrategy[Protocol] = st.sampled_from(("TCP", "UDP", "SCTP"))

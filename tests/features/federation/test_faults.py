@@ -51,7 +51,7 @@ def condition_says(
     return check
 
 
-# -- taking over
+# -- failover
 
 
 async def test_supervisors_that_start_together_share_the_work(
@@ -329,7 +329,7 @@ async def test_the_last_supervisor_takes_everything_with_it(
         await scenario.eventually(no_flag(membership, member))
 
 
-# -- what people write wrongly
+# -- invalid configuration
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def test_a_profile_reports_whether_a_cluster_is_reachable() -> None:
 
     (away,) = FEATURE.plan(Key(PROFILE, "bergen"), seen).desired
     (here,) = FEATURE.plan(Key(PROFILE, HERE), seen).desired
-    stranger = FEATURE.plan(Key(PROFILE, "oslo"), seen)
+    unknown = FEATURE.plan(Key(PROFILE, "oslo"), seen)
 
     assert isinstance(away.object, ClusterProfile)
     assert isinstance(here.object, ClusterProfile)
@@ -54,10 +54,10 @@ def test_a_profile_reports_whether_a_cluster_is_reachable() -> None:
     ]
     assert [c.status for c in healthy if c is not None] == ["True", "False"]
     assert away.object.metadata.labels == {"x-k8s.io/cluster-manager": "hanse"}
-    assert stranger == Plan()
+    assert unknown == Plan()
 
 
-async def _teach(membership: FederationScenario, where: ClusterId) -> None:
+async def _install_crds(membership: FederationScenario, where: ClusterId) -> None:
     for definition in placeholder_crds():
         if definition["spec"]["names"]["kind"] in ("ClusterProperty", "ClusterProfile"):
             body = msgspec.json.encode(definition)
@@ -67,7 +67,7 @@ async def _teach(membership: FederationScenario, where: ClusterId) -> None:
 async def test_kinds_that_come_later_are_filled_and_then_left_alone(
     scenario: Scenario, membership: FederationScenario
 ) -> None:
-    await _teach(membership, "lubeck")
+    await _install_crds(membership, "lubeck")
 
     async def are_there() -> None:
         profiles = await membership.admin("lubeck").list(ClusterProfile, namespace=SYSTEM)

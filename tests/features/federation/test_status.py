@@ -48,7 +48,7 @@ def lease(holder: str) -> Lease:
     return Lease(metadata=Meta(name=HERE, namespace=SYSTEM), spec=LeaseSpec(holder_identity=holder))
 
 
-def after(plan: Plan, before: Federation) -> Federation:
+def with_patched_status(plan: Plan, before: Federation) -> Federation:
     """The Federation once the plan's patch is written."""
     (patch,) = plan.patches
     wire = apply_merge_patch(msgspec.to_builtins(before, str_keys=True), patch.change)
@@ -76,7 +76,7 @@ def test_the_status_has_each_member_with_its_leader() -> None:
     membership = federation(*MEMBERS)
     led = [Leadership(m, "hamburg_pod-1", 3, ours=False) for m in MEMBERS]
 
-    status = after(
+    status = with_patched_status(
         plan_status_of(membership, *led, clusters=connected(Phase.UNREACHABLE)), membership
     ).status
 
@@ -104,7 +104,7 @@ def test_unknown_values_are_kept() -> None:
     )
     membership = federation("bergen", status=current)
 
-    status = after(
+    status = with_patched_status(
         plan_status_of(membership, clusters=connected(Phase.CONNECTING)), membership
     ).status
 
@@ -118,7 +118,7 @@ def test_an_invalid_connection_is_reported_with_its_field() -> None:
     )
 
     plan = plan_status_of(membership, bad)
-    status = {c.type: c for c in after(plan, membership).status.conditions}
+    status = {c.type: c for c in with_patched_status(plan, membership).status.conditions}
 
     assert status["Valid"].reason == "TokenMissing"
     assert status["Valid"].message == "spec.members[0].secret: it has no key token"
@@ -128,7 +128,7 @@ def test_an_invalid_connection_is_reported_with_its_field() -> None:
 def test_the_condition_is_kept_between_two_leaders() -> None:
     membership = federation(*MEMBERS)
     alive = LeaseLiveness(HERE, SYSTEM, HERE, "hamburg_1", True, EPOCH)
-    led = after(
+    led = with_patched_status(
         plan_status_of(membership, alive, clusters=connected(), here=[lease("hamburg_1")]),
         membership,
     )
@@ -142,11 +142,11 @@ def test_the_condition_is_kept_between_two_leaders() -> None:
     )
 
     assert soon.requeue_after == timedelta(seconds=5)
-    assert _led(after(soon, led)) == "True"
-    assert _led(after(later, led)) == "False"
+    assert _led_condition_status(with_patched_status(soon, led)) == "True"
+    assert _led_condition_status(with_patched_status(later, led)) == "False"
 
 
-def _led(membership: Federation) -> str:
+def _led_condition_status(membership: Federation) -> str:
     return next((c.status for c in membership.status.conditions if c.type == "Led"), "")
 
 
@@ -159,7 +159,7 @@ OURS = Leadership("bergen", f"{HERE}_1", 1, ours=True)
 LATER = timedelta(seconds=20)
 
 
-def written(membership: Federation) -> tuple[str, str, str] | None:
+def written_condition(membership: Federation) -> tuple[str, str, str] | None:
     found = find_condition(membership.status.conditions, "MembersWritten")
     return None if found is None else (found.status, found.reason, found.message)
 
@@ -171,13 +171,17 @@ def test_lasting_refusals_are_reported_by_the_leader() -> None:
     young = plan_status_of(membership, *outcomes, clusters=connected())
     plan = plan_status_of(membership, *outcomes, clusters=connected(), after=LATER)
 
-    assert written(after(young, membership)) is None
+    assert written_condition(with_patched_status(young, membership)) is None
     assert young.requeue_after == timedelta(seconds=10)
     status = (
         "bergen: Service antrea-plus-system/fish: exceeded quota: few; "
         "bergen: Service antrea-plus-system/web: exceeded quota: few"
     )
-    assert written(after(plan, membership)) == ("False", "WriteRefused", status)
+    assert written_condition(with_patched_status(plan, membership)) == (
+        "False",
+        "WriteRefused",
+        status,
+    )
     assert "WriteRefused" in [n.reason for n in plan.events]
 
 
@@ -194,8 +198,8 @@ def test_other_outcomes_are_not_reported(outcomes: list[Fact]) -> None:
     membership = federation(*MEMBERS)
 
     assert (
-        written(
-            after(
+        written_condition(
+            with_patched_status(
                 plan_status_of(membership, *outcomes, clusters=connected(), after=LATER), membership
             )
         )
@@ -205,7 +209,7 @@ def test_other_outcomes_are_not_reported(outcomes: list[Fact]) -> None:
 
 def test_a_refusal_is_kept_over_a_restart_and_cleared_once_nothing_is_refused() -> None:
     membership = federation(*MEMBERS)
-    status = after(
+    status = with_patched_status(
         plan_status_of(membership, OURS, refused("web"), clusters=connected(), after=LATER),
         membership,
     )
@@ -213,19 +217,19 @@ def test_a_refusal_is_kept_over_a_restart_and_cleared_once_nothing_is_refused() 
     restarted = plan_status_of(status, OURS, clusters=connected(), after=LATER)
     cleared = plan_status_of(status, OURS, clusters=connected(), after=timedelta(seconds=90))
 
-    assert written(after(restarted, status)) == written(status)
+    assert written_condition(with_patched_status(restarted, status)) == written_condition(status)
     assert restarted.requeue_after == timedelta(seconds=40)
-    assert written(after(cleared, status)) == ("True", "AllWritten", "")
+    assert written_condition(with_patched_status(cleared, status)) == ("True", "AllWritten", "")
 
 
 def test_a_refusal_enqueues_the_federation_only() -> None:
     view = observed(*SUPERVISES, federation("bergen"))
 
-    def woken(outcome: WriteOutcome) -> list[Key]:
+    def enqueued(outcome: WriteOutcome) -> list[Key]:
         return list(FEATURE.keys_for(FactChange(None, outcome), view))
 
-    assert woken(refused("web")) == [Key("federation", "league")]
-    assert woken(refused("web", "Failed")) == []
+    assert enqueued(refused("web")) == [Key("federation", "league")]
+    assert enqueued(refused("web", "Failed")) == []
 
 
 PHASES = st.sampled_from(list(Phase))
@@ -263,7 +267,9 @@ def test_planning_the_status_twice_changes_nothing(
     membership = federation(*MEMBERS)
     here = [lease("lubeck_a")]
 
-    first = after(plan_status_of(membership, *facts, clusters=states, here=here), membership)
+    first = with_patched_status(
+        plan_status_of(membership, *facts, clusters=states, here=here), membership
+    )
     second = plan_status_of(
         first, *facts, clusters=states, here=here, after=timedelta(seconds=later)
     )

@@ -59,7 +59,7 @@ def published(*here: Object, profile: Profile = "lighthouse", **view: Any) -> li
     return created_objects(plan(seeing), EXPORT, seeing)
 
 
-# -- what cannot be exported
+# -- invalid exports
 
 
 def test_an_export_without_a_service_is_invalid_and_publishes_nothing() -> None:
@@ -102,7 +102,7 @@ def test_an_export_that_is_gone_or_going_wants_nothing() -> None:
     assert plan(observed([going, service()])) == Plan()
 
 
-# -- what can
+# -- valid exports
 
 
 @pytest.mark.parametrize("kind", ["ClusterIP", "NodePort", "LoadBalancer"])
@@ -234,7 +234,7 @@ def test_the_api_servers_own_service_is_never_exported() -> None:
     assert conditions(result)["Valid"] == ("False", "InvalidServiceType")
 
 
-# -- among others
+# -- conflicts with other exports
 
 
 def conflict_with(*others: EndpointSlice, profile: Profile = "lighthouse") -> Plan:
@@ -318,7 +318,7 @@ def test_what_a_later_version_of_our_agent_published_is_left_as_it_is() -> None:
     assert result.patches == ()
 
 
-# -- wishes
+# -- annotations and exported labels
 
 
 def test_an_export_to_some_clusters_names_them_in_its_condition() -> None:

@@ -54,17 +54,17 @@ def plan(view: Snapshot) -> Plan:
     return FEATURE.plan(IMPORT, view)
 
 
-def dead(cluster: str) -> LeaseLiveness:
+def expired_lease(cluster: str) -> LeaseLiveness:
     return LeaseLiveness(BROKER, HOME, cluster, cluster, False, EPOCH)
 
 
-def derived(*ips: str) -> Service:
+def derived_with_ips(*ips: str) -> Service:
     meta = Meta(name=DERIVED, namespace=SHOP, labels={SERVICE_NAME: "web"})
     spec = ServiceSpec(cluster_ip=ips[0] if ips else "", cluster_ips=ips)
     return stored(Service(metadata=meta, spec=spec))
 
 
-def newer(of: str) -> EndpointSlice:
+def newer_slice(of: str) -> EndpointSlice:
     """The slice of a cluster whose agent is of a later version."""
     [endpoint_slice] = published_slices(record(of))
     content = msgspec.json.decode(endpoint_slice.metadata.annotations[RECORD])
@@ -76,16 +76,16 @@ def newer(of: str) -> EndpointSlice:
     )
 
 
-def sources(plan: Plan) -> list[str]:
+def source_clusters(plan: Plan) -> list[str]:
     return sorted(s.metadata.labels[SOURCE_CLUSTER] for s in desired(plan, EndpointSlice))
 
 
-def clusters(plan: Plan) -> list[str]:
+def exporting_clusters(plan: Plan) -> list[str]:
     [reported] = desired(plan, ServiceImport)
     return [c.cluster for c in reported.status.clusters]
 
 
-# -- who gets what
+# -- importing clusters
 
 
 def test_every_exporting_cluster_is_imported_our_own_included() -> None:
@@ -93,8 +93,8 @@ def test_every_exporting_cluster_is_imported_our_own_included() -> None:
         observed(broker=[*published_slices(record(HERE)), *published_slices(record("bergen"))])
     )
 
-    assert sources(result) == ["bergen", HERE]
-    assert clusters(result) == ["bergen", HERE]
+    assert source_clusters(result) == ["bergen", HERE]
+    assert exporting_clusters(result) == ["bergen", HERE]
     assert {d.where for d in result.desired} == {HERE}
     assert all(d.sources == {BROKER} for d in result.desired)
 
@@ -126,25 +126,25 @@ def test_a_refused_cluster_is_not_imported() -> None:
         observed(broker=[*published_slices(record(HERE, age=9)), *published_slices(late)])
     )
 
-    assert sources(result) == [HERE]
-    assert clusters(result) == [HERE]
+    assert source_clusters(result) == [HERE]
+    assert exporting_clusters(result) == [HERE]
 
 
 def test_a_dead_cluster_is_left_out_but_never_our_own() -> None:
     slices = [*published_slices(record(HERE)), *published_slices(record("bergen"))]
 
-    result = plan(observed(broker=slices, facts=[dead("bergen"), dead(HERE)]))
+    result = plan(observed(broker=slices, facts=[expired_lease("bergen"), expired_lease(HERE)]))
 
-    assert sources(result) == [HERE]
-    assert clusters(result) == [HERE]
+    assert source_clusters(result) == [HERE]
+    assert exporting_clusters(result) == [HERE]
 
 
 def test_the_aggregate_counts_only_those_whom_all_take_for_alive() -> None:
     slices = [*published_slices(record(HERE)), *published_slices(record("bergen"))]
 
-    result = FEATURE.plan(AGGREGATE, observed(broker=slices, facts=[dead(HERE)]))
+    result = FEATURE.plan(AGGREGATE, observed(broker=slices, facts=[expired_lease(HERE)]))
 
-    assert clusters(result) == ["bergen"]
+    assert exporting_clusters(result) == ["bergen"]
 
 
 def test_an_export_to_others_is_not_imported_here_and_still_counts() -> None:
@@ -155,7 +155,7 @@ def test_an_export_to_others_is_not_imported_here_and_still_counts() -> None:
     )
     alone = plan(observed(broker=published_slices(elsewhere)))
 
-    assert sources(result) == clusters(result) == ["riga"]
+    assert source_clusters(result) == exporting_clusters(result) == ["riga"]
     assert desired(result, ServiceImport)[0].spec.ports == (port(80, "http"),)
     assert alone == Plan()
 
@@ -179,7 +179,7 @@ def test_kep_1645_makes_the_service_first_and_then_the_import_with_its_addresses
     slices = [KEP, *published_slices(record("bergen"))]
 
     before = plan(observed(broker=slices))
-    after = plan(observed([derived("10.0.0.77")], slices))
+    after = plan(observed([derived_with_ips("10.0.0.77")], slices))
 
     assert desired(before, ServiceImport) == []
     [made] = desired(before, Service)
@@ -195,7 +195,7 @@ def test_kep_1645_makes_the_service_first_and_then_the_import_with_its_addresses
 def test_an_import_has_one_address_for_each_family_that_it_has() -> None:
     four = [KEP, *published_slices(record("bergen"))]
     both = [KEP, *published_slices(record("bergen", ip_families=("IPv4", "IPv6")))]
-    service = derived("10.0.0.77", "fd00::77")
+    service = derived_with_ips("10.0.0.77", "fd00::77")
 
     assert desired(plan(observed([service], four)), ServiceImport)[0].spec.ips == ("10.0.0.77",)
     assert desired(plan(observed([service], both)), ServiceImport)[0].spec.ips == (
@@ -206,7 +206,7 @@ def test_an_import_has_one_address_for_each_family_that_it_has() -> None:
 
 def test_a_derived_service_that_was_deleted_does_not_take_the_import_with_it() -> None:
     slices = [KEP, *published_slices(record("bergen"))]
-    view = observed([derived("10.0.0.77")], slices)
+    view = observed([derived_with_ips("10.0.0.77")], slices)
     current = [o for o in created_objects(plan(view), IMPORT, view) if isinstance(o, ServiceImport)]
 
     [reported] = desired(plan(observed(current, slices)), ServiceImport)
@@ -223,7 +223,7 @@ def test_headless_imports_need_no_derived_service() -> None:
 
 
 def test_when_the_profile_changes_back_the_derived_service_is_no_longer_wanted() -> None:
-    result = plan(observed([derived("10.0.0.77")], published_slices(record("bergen"))))
+    result = plan(observed([derived_with_ips("10.0.0.77")], published_slices(record("bergen"))))
 
     assert desired(result, Service) == []
     assert KUBE_SERVICE not in desired(result, EndpointSlice)[0].metadata.labels
@@ -284,13 +284,13 @@ def test_conditions_of_others_on_an_import_are_kept() -> None:
     assert resolved.status.conditions == (others,)
 
 
-# -- laws
+# -- invariants
 
 
 def test_planning_again_after_all_was_written_changes_nothing() -> None:
     bounds = rules("kep-1645", clusters=(MemberSettings(id="bergen", ranges=("10.7.0.0/16",)),))
     slices = [bounds, *published_slices(record("bergen")), *published_slices(record(HERE))]
-    current: list[Object] = [derived("10.0.0.77")]
+    current: list[Object] = [derived_with_ips("10.0.0.77")]
     view = observed(current, slices)
     made = created_objects(plan(view), IMPORT, view)
     after = observed([*current, *made], slices, after=60)
@@ -317,7 +317,7 @@ def test_the_aggregate_is_the_same_whoever_computes_it(order: list[str], profile
     assert desired(FEATURE.plan(AGGREGATE, again), ServiceImport)[0] == found
 
 
-# -- records of a later version
+# -- records of a newer schema
 
 
 def test_objects_of_a_cluster_with_a_newer_schema_are_kept() -> None:
@@ -326,10 +326,12 @@ def test_objects_of_a_cluster_with_a_newer_schema_are_kept() -> None:
     current = created_objects(plan(view), IMPORT, view)
 
     after = plan(
-        observed(current, [newer("bergen"), *published_slices(record("riga", port(81, "http")))])
+        observed(
+            current, [newer_slice("bergen"), *published_slices(record("riga", port(81, "http")))]
+        )
     )
 
-    assert sources(after) == ["bergen", "riga"]
+    assert source_clusters(after) == ["bergen", "riga"]
     [reported] = desired(after, ServiceImport)
     assert reported in current
     kept = [s for s in desired(after, EndpointSlice) if s in current]
@@ -340,6 +342,6 @@ def test_an_aggregate_that_rests_on_a_later_version_is_neither_rewritten_nor_del
     view = observed(broker=published_slices(record("bergen")))
     [current] = created_objects(FEATURE.plan(AGGREGATE, view), AGGREGATE, view)
 
-    after = FEATURE.plan(AGGREGATE, observed(broker=[newer("bergen"), current]))
+    after = FEATURE.plan(AGGREGATE, observed(broker=[newer_slice("bergen"), current]))
 
     assert [d.object for d in after.desired] == [current]

@@ -26,7 +26,7 @@ from tests.features.services.builders import (
 from tests.support.builders import stored
 
 
-def old(of: str, where: str = HOME, **spec: Any) -> ServiceImport:
+def legacy_import(of: str, where: str = HOME, **spec: Any) -> ServiceImport:
     """What an older agent publishes of shop/web."""
     fields = {"type": "ClusterSetIP", "ports": (port(80, "http"),), "ips": ("10.8.0.1",), **spec}
     meta = Meta(
@@ -42,13 +42,13 @@ def aggregate(*clusters: str) -> list[Object]:
     return created_objects(FEATURE.plan(AGGREGATE, view), AGGREGATE, view)
 
 
-def removed(here: list[Object], broker: list[Object]) -> list[tuple[str, str]]:
+def removals(here: list[Object], broker: list[Object]) -> list[tuple[str, str]]:
     removals = FEATURE.plan(LEGACY, observed(here, broker)).removals
     return [(r.place.where, r.place.ref.name) for r in removals]
 
 
 def test_a_cluster_with_an_older_agent_is_imported_by_its_legacy_import() -> None:
-    plan = FEATURE.plan(IMPORT, observed(broker=[old("riga")]))
+    plan = FEATURE.plan(IMPORT, observed(broker=[legacy_import("riga")]))
 
     [endpoint_slice] = desired(plan, EndpointSlice)
     assert endpoint_slice.metadata.labels[SOURCE_CLUSTER] == "riga"
@@ -60,7 +60,7 @@ def test_a_cluster_with_an_older_agent_is_imported_by_its_legacy_import() -> Non
 def test_while_it_is_there_it_is_used_in_place_of_the_clusters_slice() -> None:
     slices = [*published_slices(record("riga"), "10.8.0.9"), *published_slices(record("bergen"))]
 
-    plan = FEATURE.plan(IMPORT, observed(broker=[*slices, old("riga")]))
+    plan = FEATURE.plan(IMPORT, observed(broker=[*slices, legacy_import("riga")]))
 
     held = {
         s.metadata.labels[SOURCE_CLUSTER]: [e.addresses[0] for e in s.endpoints or ()]
@@ -71,7 +71,7 @@ def test_while_it_is_there_it_is_used_in_place_of_the_clusters_slice() -> None:
 
 def test_the_aggregate_names_only_clusters_that_were_upgraded() -> None:
     plan = FEATURE.plan(
-        AGGREGATE, observed(broker=[old("riga"), *published_slices(record("bergen"))])
+        AGGREGATE, observed(broker=[legacy_import("riga"), *published_slices(record("bergen"))])
     )
 
     [reported] = desired(plan, ServiceImport)
@@ -79,7 +79,11 @@ def test_the_aggregate_names_only_clusters_that_were_upgraded() -> None:
 
 
 def test_an_invalid_legacy_import_is_ignored() -> None:
-    bad = [old("Riga!"), old("riga", ports=()), old("visby", ips=("nowhere",))]
+    bad = [
+        legacy_import("Riga!"),
+        legacy_import("riga", ports=()),
+        legacy_import("visby", ips=("nowhere",)),
+    ]
 
     plan = FEATURE.plan(IMPORT, observed(broker=[*bad, *published_slices(record("bergen"))]))
 
@@ -89,31 +93,34 @@ def test_an_invalid_legacy_import_is_ignored() -> None:
 
 
 def test_a_local_copy_goes_once_the_aggregate_names_its_cluster() -> None:
-    copies: list[Object] = [old("riga", "submariner"), old("visby", "submariner")]
+    copies: list[Object] = [
+        legacy_import("riga", "submariner"),
+        legacy_import("visby", "submariner"),
+    ]
 
-    assert removed(copies, []) == []
-    assert removed(copies, aggregate("riga")) == [(HERE, "web-shop-riga")]
+    assert removals(copies, []) == []
+    assert removals(copies, aggregate("riga")) == [(HERE, "web-shop-riga")]
 
 
 def test_our_own_leaves_the_broker_once_all_copies_are_gone_and_we_are_named() -> None:
-    ours = old(HERE)
+    ours = legacy_import(HERE)
     exported: list[Object] = [export()]
 
-    assert removed([old("riga", "submariner")], [ours, *aggregate(HERE)]) == []
-    assert removed(exported, [ours]) == []
-    assert removed(exported, [ours, *aggregate(HERE)]) == [("broker", f"web-shop-{HERE}")]
-    assert removed([], [ours]) == [("broker", f"web-shop-{HERE}")]
+    assert removals([legacy_import("riga", "submariner")], [ours, *aggregate(HERE)]) == []
+    assert removals(exported, [ours]) == []
+    assert removals(exported, [ours, *aggregate(HERE)]) == [("broker", f"web-shop-{HERE}")]
+    assert removals([], [ours]) == [("broker", f"web-shop-{HERE}")]
 
 
 def test_what_other_clusters_published_is_never_removed() -> None:
-    assert removed([], [old("riga"), *aggregate("riga")]) == []
+    assert removals([], [legacy_import("riga"), *aggregate("riga")]) == []
 
 
 def test_legacy_imports_and_the_aggregate_enqueue_the_legacy_key() -> None:
-    view = observed([old("riga", "submariner")], [old("riga")])
+    view = observed([legacy_import("riga", "submariner")], [legacy_import("riga")])
     [reported] = aggregate("riga")
 
-    assert set(FEATURE.keys_for(ObjectChange("broker", None, old("riga")), view)) == {
+    assert set(FEATURE.keys_for(ObjectChange("broker", None, legacy_import("riga")), view)) == {
         IMPORT,
         LEGACY,
     }

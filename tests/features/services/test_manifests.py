@@ -43,10 +43,10 @@ def test_members_may_write_nothing_outside_the_broker_namespace() -> None:
 def test_members_tell_events_where_they_write() -> None:
     beyond = StatefulSets(HOME).watches
 
-    def told_in(watches: Sequence[Watch]) -> set[str]:
+    def event_namespaces(watches: Sequence[Watch]) -> set[str]:
         return {r.namespace for r in broker_rules(watches, HOME) if r.resource == "events"}
 
-    assert (told_in(WATCHES), told_in(beyond)) == ({HOME}, {""})
+    assert (event_namespaces(WATCHES), event_namespaces(beyond)) == ({HOME}, {""})
 
 
 def test_members_may_not_change_leases_but_each_renews_its_own_lease_and_token() -> None:

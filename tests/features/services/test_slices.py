@@ -38,11 +38,11 @@ def publish(
     )
 
 
-def states(slices: tuple[EndpointSlice, ...]) -> list[list[tuple[str, bool]]]:
+def endpoint_states(slices: tuple[EndpointSlice, ...]) -> list[list[tuple[str, bool]]]:
     return [[(e.addresses[0], e.ready) for e in s.endpoints or ()] for s in slices]
 
 
-def together(*records: ExportRecord, profile: str = "kep-1645") -> MergedImport:
+def merge_of(*records: ExportRecord, profile: str = "kep-1645") -> MergedImport:
     result = merge_exports(records, "lighthouse" if profile == "lighthouse" else "kep-1645")
     assert result is not None
     return result
@@ -54,12 +54,12 @@ def together(*records: ExportRecord, profile: str = "kep-1645") -> MergedImport:
 def test_the_services_own_address_is_published_and_ready_when_any_pod_is() -> None:
     slices = publish(WEB, backends(2, ready=False), backends(1, name="web-def"))
 
-    assert states(slices) == [[("10.0.0.1", True)]]
+    assert endpoint_states(slices) == [[("10.0.0.1", True)]]
     assert [(p.name, p.port) for p in slices[0].ports or ()] == [("http", 80)]
 
 
 def test_when_no_pod_is_ready_the_address_is_not() -> None:
-    assert states(publish(WEB, backends(2, ready=False))) == [[("10.0.0.1", False)]]
+    assert endpoint_states(publish(WEB, backends(2, ready=False))) == [[("10.0.0.1", False)]]
 
 
 @pytest.mark.parametrize("pods", [(), (backends(0),)], ids=["no slice", "an empty slice"])
@@ -68,7 +68,7 @@ def test_without_pods_the_list_is_empty_and_the_slice_stays(
 ) -> None:
     slices = publish(WEB, *pods)
 
-    assert states(slices) == [[]]
+    assert endpoint_states(slices) == [[]]
     assert slices[0].metadata.name == publish(WEB, backends(1))[0].metadata.name
 
 
@@ -78,13 +78,13 @@ def test_each_family_has_a_slice_that_is_ready_by_its_own_pods() -> None:
     slices = publish(WEB, backends(1), six, addresses=BOTH)
 
     assert [s.address_type for s in slices] == ["IPv4", "IPv6"]
-    assert states(slices) == [[("10.0.0.1", True)], [("fd00:1::1", False)]]
+    assert endpoint_states(slices) == [[("10.0.0.1", True)], [("fd00:1::1", False)]]
 
 
 def test_a_service_without_an_address_yet_has_a_slice_all_the_same() -> None:
     slices = publish(WEB, backends(1), addresses=())
 
-    assert states(slices) == [[]]
+    assert endpoint_states(slices) == [[]]
     assert RECORD in slices[0].metadata.annotations
 
 
@@ -101,8 +101,8 @@ def test_pods_are_published_slice_by_slice_with_their_host_names_and_ports() -> 
 
 
 def test_a_headless_service_without_pods_has_one_empty_slice() -> None:
-    assert states(publish(PODS)) == [[]]
-    assert states(publish(PODS, backends(0))) == [[]]
+    assert endpoint_states(publish(PODS)) == [[]]
+    assert endpoint_states(publish(PODS, backends(0))) == [[]]
 
 
 def test_no_slice_holds_more_than_a_hundred_pods() -> None:
@@ -134,7 +134,7 @@ def test_what_only_the_own_cluster_needs_is_not_published() -> None:
 def test_host_names_in_place_of_addresses_are_left_out() -> None:
     named = replace(backends(1), address_type="FQDN")
 
-    assert states(publish(PODS, named)) == [[]]
+    assert endpoint_states(publish(PODS, named)) == [[]]
 
 
 @pytest.mark.parametrize("of", [WEB, PODS], ids=["address", "pods"])
@@ -162,7 +162,7 @@ def test_of_two_services_no_two_slices_have_one_name() -> None:
 def test_a_copy_names_its_cluster_and_carries_no_record() -> None:
     [endpoint_slice] = published_slices(WEB)
 
-    copy = build_imported_slice(endpoint_slice, WEB, together(WEB, profile="lighthouse"))
+    copy = build_imported_slice(endpoint_slice, WEB, merge_of(WEB, profile="lighthouse"))
 
     assert copy.metadata.namespace == "shop"
     assert copy.metadata.labels == {
@@ -178,7 +178,7 @@ def test_without_a_derived_service_a_copy_keeps_its_clusters_own_ports() -> None
     old, young = record("lubeck", port(80, "http"), age=9), record("bergen", port(80, "web"))
     [endpoint_slice] = published_slices(young)
 
-    copy = build_imported_slice(endpoint_slice, young, together(old, young, profile="lighthouse"))
+    copy = build_imported_slice(endpoint_slice, young, merge_of(old, young, profile="lighthouse"))
 
     assert [p.name for p in copy.ports or ()] == ["web"]
 
@@ -187,7 +187,7 @@ def test_behind_a_derived_service_ports_go_by_the_imports_names() -> None:
     old, young = record("lubeck", port(80, "http"), age=9), record("bergen", port(80, "web"))
     [endpoint_slice] = published_slices(young)
 
-    copy = build_imported_slice(endpoint_slice, young, together(old, young), "derived-web")
+    copy = build_imported_slice(endpoint_slice, young, merge_of(old, young), "derived-web")
 
     assert [(p.name, p.port) for p in copy.ports or ()] == [("http", 80)]
     assert copy.metadata.labels[KUBE_SERVICE] == "derived-web"
@@ -198,7 +198,7 @@ def test_pods_behind_a_derived_service_are_joined_by_the_port_of_their_service()
     young = record("bergen", port(80, "http"), headless=True)
     [endpoint_slice] = published_slices(young)
 
-    copy = build_imported_slice(endpoint_slice, young, together(old, young), "derived-web")
+    copy = build_imported_slice(endpoint_slice, young, merge_of(old, young), "derived-web")
 
     assert [(p.name, p.port) for p in copy.ports or ()] == [("web", 8080)]
 
@@ -212,7 +212,7 @@ def test_port_names_in_a_copy_are_unique(
     young = replace(record("bergen"), ports=other)
     [endpoint_slice] = published_slices(young)
 
-    copy = build_imported_slice(endpoint_slice, young, together(old, young), "derived-web")
+    copy = build_imported_slice(endpoint_slice, young, merge_of(old, young), "derived-web")
 
     names = [p.name for p in copy.ports or ()]
     assert len(names) == len(other)
