@@ -65,7 +65,7 @@ class PersistentVolumeController:
     def reconcile(self, key: Key, lister: Lister) -> Result:
         obj = lister.get(key.store, key.namespace, key.name)
         if key.store == STORAGE_CLASSES:
-            return DONE if obj is not None else Result((_create_class(),))
+            return DONE if obj is not None else Result((_create_storage_class(),))
         if obj is None or is_deleting(obj):
             return DONE
         if key.store == VOLUME_CLAIMS:
@@ -166,7 +166,7 @@ def _is_provisioned(volume: Object) -> bool:
     return annotations_of(volume).get(_PROVISIONED_BY) == _PROVISIONER
 
 
-def _create_class() -> Create:
+def _create_storage_class() -> Create:
     return Create(
         STORAGE_CLASSES,
         {

@@ -4,7 +4,7 @@ import asyncio
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hanse.local.real.errors import ProgramMissing
@@ -35,18 +35,19 @@ async def find_program(
     return built if built.is_file() else None
 
 
-async def find_programs(programs: Iterable[Program], cache: Path) -> dict[str, Path]:
+async def find_available_programs(programs: Sequence[Program], cache: Path) -> dict[str, Path]:
+    """The paths of those programs that are installed or built, by name."""
+    paths = await asyncio.gather(*(find_program(program, cache) for program in programs))
+    found = zip(programs, paths, strict=True)
+    return {program.name: path for program, path in found if path is not None}
+
+
+async def find_programs(programs: Sequence[Program], cache: Path) -> dict[str, Path]:
     """Each program's path by its name; raises `ProgramMissing` if one is absent."""
-    required = tuple(programs)
-    found = await asyncio.gather(*(find_program(program, cache) for program in required))
-    missing = [program.name for program, path in zip(required, found, strict=True) if path is None]
-    if missing:
+    found = await find_available_programs(programs, cache)
+    if missing := [program.name for program in programs if program.name not in found]:
         raise ProgramMissing(f"not built yet: {', '.join(missing)}; run `make kube-binaries` first")
-    return {
-        program.name: path
-        for program, path in zip(required, found, strict=True)
-        if path is not None
-    }
+    return found
 
 
 def installed_paths(program: Program, environment: Mapping[str, str]) -> list[Path]:

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TextIO
 
-from hanse.local.real.binaries import cache_folder, cached, find_program
+from hanse.local.real.binaries import cache_folder, cached, find_available_programs
 from hanse.local.real.errors import BuildFailed, RealClusterError
 from hanse.local.real.programs import ALL, MODULES, Program
 from hanse.local.real.progress import BuildReport, report_for
@@ -36,7 +36,7 @@ async def find_or_build(
     programs: Sequence[Program], cache: Path, report: BuildReport | None = None
 ) -> dict[str, Path]:
     """Each program's path by its name, built first if none of the right version is found."""
-    found = await _find_existing(programs, cache)
+    found = await find_available_programs(programs, cache)
     if len(found) == len(programs):
         return found
     missing = tuple(program for program in programs if program.name not in found)
@@ -44,15 +44,6 @@ async def find_or_build(
         async with _build_lock(cache, shown):
             await _build_missing(missing, cache, shown)
     return {**found, **{program.name: cached(program, cache) for program in missing}}
-
-
-async def _find_existing(programs: Sequence[Program], cache: Path) -> dict[str, Path]:
-    paths = await asyncio.gather(*(find_program(program, cache) for program in programs))
-    return {
-        program.name: path
-        for program, path in zip(programs, paths, strict=True)
-        if path is not None
-    }
 
 
 async def _build_missing(programs: Sequence[Program], cache: Path, report: BuildReport) -> None:

@@ -1,15 +1,13 @@
 """Several real clusters and a broker, started and stopped together."""
 
 import asyncio
-import fcntl
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TextIO
 
+from hanse.local.file_lock import LockHeld, lock_file
 from hanse.local.kubeconfig import write_kubeconfig
 from hanse.local.ranges import address_ranges
 from hanse.local.real.cluster import RealCluster
@@ -148,21 +146,11 @@ class RealFleet:
 
 
 def _lock_folder(directory: Path) -> TextIO:
-    """Lock the folder and write our pid into the lock file."""
     directory.mkdir(parents=True, exist_ok=True)
-    lock = (directory / "lock").open("a+")
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.seek(0)
-        holder = lock.read().strip()
-        lock.close()
+        return lock_file(directory / "lock")
+    except LockHeld as held:
         raise FleetFolderLocked(
-            f"{directory} is in use by the fleet of process {holder or 'unknown'}; "
+            f"{directory} is in use by the fleet of process {held.holder}; "
             "stop that one or choose another folder"
         ) from None
-    with suppress(OSError):
-        lock.truncate(0)
-    lock.write(str(os.getpid()))
-    lock.flush()
-    return lock

@@ -1,13 +1,12 @@
 """The folder of a local federation: locked by one process, readable only by its owner."""
 
-import fcntl
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
+from hanse.local.file_lock import LockHeld, lock_file
 from hanse.local.kubeconfig import write_private_file
 from hanse.local.up.errors import CorruptSnapshot, FolderLocked, UpError
 from tinykube.storage import Snapshot
@@ -37,19 +36,15 @@ class Folder:
     def locked(self) -> Iterator[None]:
         """Hold the lock during the block; raises `FolderLocked` with the pid of another holder."""
         self._prepare()
-        with (self.path / "lock").open("a+") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                lock.seek(0)
-                holder = lock.read().strip()
-                raise FolderLocked(
-                    f"a federation runs in {self.path} already, as process {holder or 'unknown'}; "
-                    f"stop it with `kill {holder or 'PID'}`, or give another folder with --dir"
-                ) from None
-            lock.truncate(0)
-            lock.write(str(os.getpid()))
-            lock.flush()
+        try:
+            lock = lock_file(self.path / "lock")
+        except LockHeld as held:
+            pid = "PID" if held.holder == "unknown" else held.holder
+            raise FolderLocked(
+                f"a federation runs in {self.path} already, as process {held.holder}; "
+                f"stop it with `kill {pid}`, or give another folder with --dir"
+            ) from None
+        with lock:
             try:
                 yield
             finally:
