@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from hanse.kube.transport import JSON, MERGE_PATCH, Request
 from tinykube.apiserver import ApiServer
+from tinykube.request import JSON, MERGE_PATCH, Request
 from tinykube.users import ADMIN, User
 
 Object = dict[str, Any]

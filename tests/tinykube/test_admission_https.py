@@ -8,19 +8,19 @@ from datetime import timedelta
 import pytest
 from aiohttp import web
 
-from hanse.kube.certificates import CertificateAuthority, server_context
+from tinykube.serving import Certificate, self_signed, tls_context
 from tinykube.webhook_client import WebhookCall, WebhookFailed, call_over_https
 
 
 @asynccontextmanager
-async def listening(authority: CertificateAuthority, status: int = 200) -> AsyncIterator[str]:
+async def listening(authority: Certificate, status: int = 200) -> AsyncIterator[str]:
     """A webhook on a port of its own that answers with what it was sent."""
 
     async def answer(request: web.BaseRequest) -> web.Response:
         return web.Response(status=status, body=await request.read())
 
     server = web.Server(answer)
-    context = server_context(authority.server("hook"))
+    context = tls_context(authority)
     loop = asyncio.get_running_loop()
     listener = await loop.create_server(server, "127.0.0.1", 0, ssl=context)
     try:
@@ -30,25 +30,25 @@ async def listening(authority: CertificateAuthority, status: int = 200) -> Async
         await server.shutdown()
 
 
-def call(url: str, authority: CertificateAuthority, **more: str) -> WebhookCall:
+def call(url: str, authority: Certificate, **more: str) -> WebhookCall:
     return WebhookCall(url, authority.certificate, b"{}", timedelta(seconds=5), **more)
 
 
 async def test_a_trusted_webhook_is_asked() -> None:
-    authority = CertificateAuthority.create("ours")
+    authority = self_signed("ours")
 
     async with listening(authority) as url:
         assert await call_over_https(call(url, authority)) == b"{}"
 
 
 async def test_a_webhook_of_another_authority_is_not_believed() -> None:
-    async with listening(CertificateAuthority.create("ours")) as url:
+    async with listening(self_signed("ours")) as url:
         with pytest.raises(WebhookFailed, match="certificate verify failed"):
-            await call_over_https(call(url, CertificateAuthority.create("theirs")))
+            await call_over_https(call(url, self_signed("theirs")))
 
 
 async def test_a_webhook_must_bear_the_name_that_is_asked_for() -> None:
-    authority = CertificateAuthority.create("ours")
+    authority = self_signed("ours")
 
     async with listening(authority) as url:
         with pytest.raises(WebhookFailed, match="certificate verify failed"):
@@ -56,7 +56,7 @@ async def test_a_webhook_must_bear_the_name_that_is_asked_for() -> None:
 
 
 async def test_an_answer_that_is_no_success_is_a_failure() -> None:
-    authority = CertificateAuthority.create("ours")
+    authority = self_signed("ours")
 
     async with listening(authority, status=503) as url:
         with pytest.raises(WebhookFailed, match="503"):
@@ -65,4 +65,4 @@ async def test_an_answer_that_is_no_success_is_a_failure() -> None:
 
 async def test_nobody_at_home_is_a_failure() -> None:
     with pytest.raises(WebhookFailed, match="Post"):
-        await call_over_https(call("https://127.0.0.1:1/", CertificateAuthority.create("ours")))
+        await call_over_https(call("https://127.0.0.1:1/", self_signed("ours")))

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from hanse.kube.transport import JSON
 from tests.tinykube.api_client import CONFIGMAPS, DEPLOYMENTS, Cluster, configmap
+from tinykube.request import JSON
 
 UNREADABLE = "the object provided is unrecognized (must be of type ConfigMap): "
 

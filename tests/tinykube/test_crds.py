@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from hanse.kube.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from tests.tinykube.api_client import CRDS, WIDGETS, Cluster, widget, widget_crd
+from tinykube.request import MERGE_PATCH, STRATEGIC_MERGE_PATCH
 
 WIDGET_CRD = f"{CRDS}/widgets.example.com"
 

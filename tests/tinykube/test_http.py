@@ -12,10 +12,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from hanse.kube.certificates import CertificateAuthority, client_context, server_context
 from tinykube.errors import StatusError
 from tinykube.http import BODY_LIMIT, serve
 from tinykube.request import RequestLike, Response
+from tinykube.serving import Certificate, self_signed, tls_context
 from tinykube.users import ANONYMOUS, User
 
 ADA = User("ada", ("sailors",))
@@ -62,6 +62,10 @@ class Recorder:
         return ISSUED if token == "issued" else None
 
 
+def trusting(certificate: Certificate) -> ssl.SSLContext:
+    return ssl.create_default_context(cadata=certificate.certificate.decode())
+
+
 def bound() -> socket:
     sock = socket(AF_INET, SOCK_STREAM)
     sock.bind(("127.0.0.1", 0))
@@ -81,11 +85,11 @@ class Running:
 
 
 @asynccontextmanager
-async def running(authority: CertificateAuthority | None = None) -> AsyncIterator[Running]:
+async def running(authority: Certificate | None = None) -> AsyncIterator[Running]:
     api, sock = Recorder(), bound()
     host, port = sock.getsockname()
-    tls = server_context(authority.server("test")) if authority else None
-    trust: ssl.SSLContext | bool = client_context(authority.certificate) if authority else True
+    tls = tls_context(authority) if authority else None
+    trust: ssl.SSLContext | bool = trusting(authority) if authority else True
     scheme = "https" if authority else "http"
     async with (
         serve(api, sock, {"ada-token": ADA}, tls, grace=timedelta(seconds=0.2)),
@@ -100,9 +104,7 @@ async def running(authority: CertificateAuthority | None = None) -> AsyncIterato
 
 @pytest.fixture(params=["http", "https"])
 async def server(request: pytest.FixtureRequest) -> AsyncIterator[Running]:
-    async with running(
-        CertificateAuthority.create("tests") if request.param == "https" else None
-    ) as made:
+    async with running(self_signed("tests") if request.param == "https" else None) as made:
         yield made
 
 
@@ -323,8 +325,8 @@ async def test_stopping_ends_watches_cleanly_and_frees_the_port() -> None:
 
 
 async def test_a_client_that_trusts_another_authority_is_not_served() -> None:
-    stranger = client_context(CertificateAuthority.create("other").certificate)
+    stranger = trusting(self_signed("other"))
 
-    async with running(CertificateAuthority.create("tests")) as server:
+    async with running(self_signed("tests")) as server:
         with pytest.raises(aiohttp.ClientConnectorCertificateError):
             await server.fetch("GET", "/readyz", ssl=stranger)

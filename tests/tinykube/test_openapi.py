@@ -3,10 +3,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from hanse.kube.transport import Request
 from tinykube.builtin_resources import BUILTINS
 from tinykube.builtin_types import fields_of, type_of
 from tinykube.discovery import respond
+from tinykube.request import Request
 from tinykube.resources import CustomVersion, Object, Registry, Resource
 
 GVK = "x-kubernetes-group-version-kind"

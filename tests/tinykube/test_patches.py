@@ -6,8 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanse.kube.transport import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
-from hanse.model.objects import apply_merge_patch
 from tests.tinykube.api_client import (
     CONFIGMAPS,
     DEPLOYMENTS,
@@ -15,7 +13,9 @@ from tests.tinykube.api_client import (
     configmap,
     deployment,
 )
+from tinykube.handlers.patches import merge
 from tinykube.json_patch import PatchFailed, apply_json_patch
+from tinykube.request import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from tinykube.strategic_merge import BadDirective, strategic_merge
 
 POD = "core/v1.Pod"
@@ -74,9 +74,9 @@ json_objects = st.dictionaries(st.text(max_size=2), json_values, max_size=4)
 
 @given(json_objects, json_objects)
 def test_a_merge_patch_applied_twice_changes_nothing_more(target: Any, patch: Any) -> None:
-    once = apply_merge_patch(target, patch)
+    once = merge(target, patch)
 
-    assert apply_merge_patch(once, patch) == once
+    assert merge(once, patch) == once
 
 
 def test_lists_of_known_keys_are_merged_and_others_replaced() -> None:

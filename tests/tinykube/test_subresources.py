@@ -5,7 +5,6 @@ from base64 import b64decode
 import msgspec
 import pytest
 
-from hanse.kube.transport import MERGE_PATCH
 from tests.tinykube.api_client import (
     CRDS,
     DEPLOYMENTS,
@@ -17,6 +16,7 @@ from tests.tinykube.api_client import (
     widget,
     widget_crd,
 )
+from tinykube.request import MERGE_PATCH
 from tinykube.users import User
 
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"

@@ -2,19 +2,17 @@
 
 import pytest
 
-from hanse.kube.transport import JSON, MERGE_PATCH, Request
-from hanse.local.in_process import InProcessTransport
 from tests.tinykube.api_client import (
     CONFIGMAPS,
     DEPLOYMENTS,
     PODS,
     Cluster,
-    ManualClock,
     configmap,
     deployment,
     pod,
 )
-from tinykube.apiserver import ApiServer, is_watch
+from tinykube.apiserver import is_watch
+from tinykube.request import MERGE_PATCH, Request
 
 
 async def test_a_new_cluster_has_its_namespaces_and_its_own_service() -> None:
@@ -304,16 +302,6 @@ async def test_a_selector_must_match_its_template_and_stay() -> None:
     assert "`selector` does not match template `labels`" in refused.message
     assert moved.status == 422
     assert "field is immutable" in moved.message
-
-
-async def test_the_in_process_transport_carries_requests_as_they_are() -> None:
-    server = ApiServer("lubeck", clock=ManualClock())
-    transport = InProcessTransport(server)
-
-    answer = await transport.send(Request("GET", "/api/v1/namespaces/default", content_type=JSON))
-
-    assert answer.status == 200
-    await transport.close()
 
 
 def test_a_watch_is_known_by_its_query_or_its_path() -> None:

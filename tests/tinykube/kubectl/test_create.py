@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hanse.kube.certificates import CertificateAuthority
 from tests.tinykube.kubectl.command import Kubectl
+from tinykube.serving import self_signed
 
 CREATED = [
     pytest.param(["namespace", "shop"], "namespace", {}, id="namespace"),
@@ -150,7 +150,7 @@ async def test_create(
 
 
 async def test_create_a_tls_secret(kubectl: Kubectl) -> None:
-    issued = CertificateAuthority.create("x").server("x")
+    issued = self_signed("x")
     (kubectl.folder / "crt").write_bytes(issued.certificate)
     (kubectl.folder / "key").write_bytes(issued.key)
 
