@@ -4,7 +4,7 @@ import pytest
 
 from hanse.kube.errors import Invalid
 from hanse.kube.transport import Request
-from hanse.local.in_process import InProcess
+from hanse.local.in_process import InProcessTransport
 from tinykube.apiserver import ApiServer
 from tinykube.virtual_time import LoopClock
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_request_is_answered_with_the_clients_response() -> None:
-    transport = InProcess(ApiServer("lubeck", clock=LoopClock()))
+    transport = InProcessTransport(ApiServer("lubeck", clock=LoopClock()))
 
     answer = await transport.send(Request("GET", "/api/v1/namespaces/default"))
 
@@ -21,7 +21,7 @@ async def test_a_request_is_answered_with_the_clients_response() -> None:
 
 
 async def test_a_watch_that_is_refused_raises_the_clients_error() -> None:
-    transport = InProcess(ApiServer("lubeck", clock=LoopClock()))
+    transport = InProcessTransport(ApiServer("lubeck", clock=LoopClock()))
     query = (("watch", "true"), ("sendInitialEvents", "true"))
 
     with pytest.raises(Invalid, match="requires setting resourceVersionMatch"):
