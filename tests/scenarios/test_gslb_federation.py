@@ -1,4 +1,4 @@
-"""AMKO federation as people see it: copies, conditions, failures, and the three disasters."""
+"""AMKO federation: copies, conditions, failures, and the three disasters."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -191,7 +191,7 @@ async def test_a_member_with_another_version_is_left_out_until_it_is_upgraded(
     await scenario.eventually(sites.has("hamburg", GSLBHostRule, "rule"))
 
 
-async def test_a_member_that_cannot_be_reached_is_told_and_catches_up(
+async def test_an_unreachable_member_is_reported_and_catches_up(
     sites: GslbScenario, scenario: Scenario
 ) -> None:
     await scenario.eventually(sites.has_conditions("lubeck", **GOOD))
@@ -228,7 +228,7 @@ async def test_a_secret_that_was_rotated_counts_without_a_restart(
     await scenario.eventually(sites.has_conditions("lubeck", **GOOD))
 
 
-async def test_a_cluster_that_refuses_a_copy_is_told_and_gets_it_when_it_can(
+async def test_a_cluster_that_refuses_a_copy_is_reported_and_gets_it_later(
     sites: GslbScenario, scenario: Scenario
 ) -> None:
     await scenario.eventually(sites.has_conditions("lubeck", **GOOD))
@@ -351,8 +351,8 @@ async def test_old_leader_boots_up_both_stop_and_nothing_that_serves_changes(
     await scenario.start_agent("lubeck")
 
     stopped = {"member cluster validation": "validation of member clusters failed"}
-    for one, other in (("lubeck", "hamburg"), ("hamburg", "lubeck")):
-        reasons = await scenario.eventually(sites.has_conditions(one, **stopped))
+    for leader, other in (("lubeck", "hamburg"), ("hamburg", "lubeck")):
+        reasons = await scenario.eventually(sites.has_conditions(leader, **stopped))
         assert reasons["member cluster validation"] == (
             f"AMKO in cluster {other} is also a leader, conflicting state"
         )
@@ -407,7 +407,7 @@ async def test_who_leads_and_follows_by_turns_says_so_within_seconds_every_time(
         await sites.lead("lubeck")
 
 
-async def test_however_often_a_person_changes_who_leads_it_is_told_at_once(
+async def test_however_often_a_user_changes_the_leader_it_is_reported_at_once(
     sites: GslbScenario, scenario: Scenario
 ) -> None:
     await scenario.eventually(sites.has_conditions("lubeck", **GOOD))

@@ -54,7 +54,7 @@ async def test_weights_are_met_and_every_cluster_answers_alike(
 
     for cluster in ("lubeck", "bergen"):
         await scenario.eventually(sites.answers(cluster, LUBECK, HAMBURG))
-        counted = Counter(told for _ in range(400) for told in sites.ask(cluster)[:1])
+        counted = Counter(answer for _ in range(400) for answer in sites.ask(cluster)[:1])
         assert counted == {LUBECK: 300, HAMBURG: 100}
 
 
@@ -126,10 +126,10 @@ async def test_a_consistent_hash_gives_a_client_always_the_same(
     async def always_one() -> None:
         clients = [f"203.0.{n}.7" for n in range(30)]
         chosen = {
-            client: {told for _ in range(4) for told in sites.ask("bergen", client=client)[:1]}
+            client: {answer for _ in range(4) for answer in sites.ask("bergen", client=client)[:1]}
             for client in clients
         }
-        assert all(len(told) == 1 for told in chosen.values()), chosen
+        assert all(len(answers) == 1 for answers in chosen.values()), chosen
         assert set().union(*chosen.values()) == {LUBECK, HAMBURG, BERGEN}
 
     await scenario.eventually(always_one)
@@ -163,16 +163,16 @@ async def test_a_rule_changes_one_host_and_tells_that_it_is_in_use(
     await scenario.eventually(sites.answers("lubeck", LUBECK, HAMBURG, BERGEN))
 
 
-async def test_what_makes_no_sense_is_told_and_only_who_is_ready_changes_answers(
+async def test_invalid_configuration_is_reported_and_only_readiness_changes_answers(
     sites: GslbScenario, scenario: Scenario
 ) -> None:
     await sites.policy("lubeck", healthMonitorTemplate="quick", trafficSplit=[{"cluster": "paris"}])
 
-    async def told() -> None:
+    async def policy_is_rejected() -> None:
         found = await sites.admin("lubeck").read(GlobalDeploymentPolicy, "gdp", NAMESPACE)
         assert found.status.error_status.startswith("spec.trafficSplit[0].cluster: paris")
 
-    await scenario.eventually(told)
+    await scenario.eventually(policy_is_rejected)
     await scenario.always(sites.answers("lubeck", LUBECK, HAMBURG, BERGEN), CALM)
     await sites.stop_serving("bergen")
     await scenario.eventually(sites.answers("lubeck", LUBECK, HAMBURG))
@@ -199,7 +199,7 @@ def _rule_says(sites: GslbScenario, status: str, error: str) -> Check[None]:
     return check
 
 
-async def test_a_cluster_that_cannot_be_seen_keeps_its_members_through_a_restart(
+async def test_an_unobserved_cluster_keeps_its_members_through_a_restart(
     sites: GslbScenario, scenario: Scenario
 ) -> None:
     scenario.network.cut("lubeck", site_of("bergen"))
@@ -231,7 +231,7 @@ RESPONSES: tuple[tuple[dict[str, str | None], list[str]], ...] = (
 )
 
 
-async def test_when_all_are_down_the_answer_is_as_said(
+async def test_when_all_are_down_the_answer_is_as_configured(
     sites: GslbScenario, scenario: Scenario
 ) -> None:
     sites.hosts.down |= {LUBECK, HAMBURG, BERGEN}
@@ -242,8 +242,8 @@ async def test_when_all_are_down_the_answer_is_as_said(
 
     await scenario.eventually(all_down)
     for response, answer in RESPONSES:
-        said = {"spec": {"downResponse": response}}
-        await sites.admin("lubeck").patch(GlobalDeploymentPolicy, "gdp", NAMESPACE, said)
+        change = {"spec": {"downResponse": response}}
+        await sites.admin("lubeck").patch(GlobalDeploymentPolicy, "gdp", NAMESPACE, change)
         await scenario.eventually(sites.answers("hamburg", *answer))
 
 
@@ -269,7 +269,7 @@ async def test_a_load_balancer_that_has_but_a_name_serves_wherever_that_leads(
     await scenario.eventually(_warned(sites, "and that has no address"))
 
 
-async def test_a_host_name_that_is_none_is_told_where_it_is_and_on_the_policy(
+async def test_an_invalid_host_name_is_reported_on_its_object_and_on_the_policy(
     sites: GslbScenario, scenario: Scenario
 ) -> None:
     await sites.serve("bergen", BERGEN, host="*.global.test", name="wild")
@@ -278,8 +278,8 @@ async def test_a_host_name_that_is_none_is_told_where_it_is_and_on_the_policy(
 
     async def told_there() -> None:
         listed = await sites.admin("bergen").list(Event, namespace=scenario.namespace)
-        told = [e for e in listed.objects if e.involved_object.name == "wild"]
-        assert [(e.reason, e.type) for e in told] == [("NotBalanced", "Warning")]
+        events = [e for e in listed.objects if e.involved_object.name == "wild"]
+        assert [(e.reason, e.type) for e in events] == [("NotBalanced", "Warning")]
 
     await scenario.eventually(told_there)
     await sites.stop_serving("bergen", "wild")
@@ -313,9 +313,9 @@ async def test_hosts_of_other_names_serve_the_global_name_that_rules_give_them(
 def _warned(sites: GslbScenario, *words: str) -> Check[None]:
     async def check() -> None:
         found = await sites.admin("lubeck").read(GlobalDeploymentPolicy, "gdp", NAMESPACE)
-        told = found.status.warnings
-        assert len(told) == len(words), told
-        assert all(word in one for word, one in zip(words, told, strict=True)), told
-        assert all(one.startswith("bergen: Ingress ") for one in told), told
+        warnings = found.status.warnings
+        assert len(warnings) == len(words), warnings
+        assert all(word in warning for word, warning in zip(words, warnings, strict=True)), warnings
+        assert all(warning.startswith("bergen: Ingress ") for warning in warnings), warnings
 
     return check

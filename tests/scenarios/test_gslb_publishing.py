@@ -1,4 +1,4 @@
-"""Global hosts as ExternalDNS gets them: one writer, which changes with the leader."""
+"""Records of global hosts for ExternalDNS: one writer, which changes with the leader."""
 
 from collections.abc import AsyncIterator
 from contextlib import suppress

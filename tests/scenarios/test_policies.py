@@ -1,4 +1,4 @@
-"""Policies that people make, change and delete in any of three clusters, on both engines."""
+"""Policies that users create, change and delete in any of three clusters, on both testbeds."""
 
 import asyncio
 import os
@@ -30,7 +30,7 @@ async def policies(scenario: Scenario) -> AsyncIterator[PoliciesScenario]:
         yield policies
 
 
-async def test_a_policy_lives_and_ends_the_same_in_all_clusters_then_nobody_writes(
+async def test_a_policy_is_replicated_and_deleted_in_all_clusters_and_then_nothing_is_written(
     scenario: Scenario, policies: PoliciesScenario
 ) -> None:
     for made_in, changed_in, deleted_in, policy in (
@@ -117,22 +117,22 @@ async def test_a_plain_policy_of_that_name_is_not_touched_and_orphans_are_left_a
 async def test_a_member_restored_from_a_backup_takes_over_what_happened_meanwhile(
     scenario: Scenario, policies: PoliciesScenario
 ) -> None:
-    gone, changed = policies.acnp(1, "gone"), policies.acnp(1, "changed")
-    for policy in (gone, changed):
+    deleted, changed = policies.acnp(1, "gone"), policies.acnp(1, "changed")
+    for policy in (deleted, changed):
         await policies.create("bergen", policy)
         await scenario.eventually(policies.all_have(policy, 1))
     await scenario.settled()
     backup = await scenario.testbed.back_up("bergen")
-    await policies.delete("bergen", gone)
+    await policies.delete("bergen", deleted)
     await policies.set("bergen", changed, 2)
-    await scenario.eventually(policies.all_have(gone, None))
+    await scenario.eventually(policies.all_have(deleted, None))
     await scenario.eventually(policies.all_have(changed, 2))
 
     await scenario.testbed.restore("bergen", backup)
 
     within = timedelta(minutes=3)
     await scenario.eventually(policies.all_have(changed, 2), within)
-    await scenario.eventually(policies.all_have(gone, None), within)
+    await scenario.eventually(policies.all_have(deleted, None), within)
 
 
 @pytest.mark.needs("rbac")
@@ -155,7 +155,7 @@ async def test_rights_that_are_taken_away_delete_nothing(
     await scenario.eventually(policies.all_have(policy, 2), timedelta(minutes=2))
 
 
-async def test_after_a_random_script_of_people_and_faults_all_agree_on_what_somebody_did(
+async def test_after_random_actions_and_faults_all_members_agree_on_a_users_version(
     scenario: Scenario, policies: PoliciesScenario
 ) -> None:
     """Once; `HANSE_SCRIPT_SECONDS` says how long it is to go on, `HANSE_SEED` where it begins."""

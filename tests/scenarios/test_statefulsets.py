@@ -1,4 +1,4 @@
-"""StatefulSets over clusters: submitted at the door, run everywhere, scaled without a move."""
+"""StatefulSets over clusters: submitted to the broker, run everywhere, scaled without moves."""
 
 import asyncio
 
@@ -32,10 +32,10 @@ async def test_the_designs_example_runs_as_four_four_and_three(sets: StatefulSet
     await sets.launch(11)
 
     await scenario.eventually(sets.shares(bergen=4, hamburg=4, lubeck=3))
-    door = await scenario.eventually(sets.is_ready(11))
+    submitted = await scenario.eventually(sets.is_ready(11))
 
-    assert (door.status.replicas, door.status.updated_replicas) == (11, 11)
-    assert door.status.current_revision == door.status.update_revision
+    assert (submitted.status.replicas, submitted.status.updated_replicas) == (11, 11)
+    assert submitted.status.current_revision == submitted.status.update_revision
     await scenario.eventually(sets.has_conditions(Valid="Valid", Placed="Placed", Ready="AllReady"))
     assert set(await sets.pods("lubeck")) == {f"store-lubeck-{n}" for n in range(3)}
     assert await sets.claims("lubeck") == {f"etcd-store-store-lubeck-{n}" for n in range(3)}
@@ -44,7 +44,7 @@ async def test_the_designs_example_runs_as_four_four_and_three(sets: StatefulSet
     assert copy.spec.service_name == "etcd"
 
 
-async def test_scaling_moves_nobody_goes_to_zero_and_back_and_keeps_claims(
+async def test_scaling_moves_no_replica_goes_to_zero_and_back_and_keeps_claims(
     sets: StatefulSetsScenario,
 ) -> None:
     scenario = sets.scenario
@@ -70,7 +70,7 @@ async def test_scaling_moves_nobody_goes_to_zero_and_back_and_keeps_claims(
 
 
 @pytest.mark.virtual
-async def test_a_scaling_waits_for_no_status_that_is_about_to_be_told(
+async def test_a_scaling_does_not_wait_for_a_delayed_status(
     sets: StatefulSetsScenario,
 ) -> None:
     scenario, time = sets.scenario, asyncio.get_running_loop().time
@@ -96,8 +96,8 @@ async def test_a_dead_cluster_keeps_its_share_through_a_scaling_and_comes_back_t
     await scenario.eventually(sets.is_ready(5))
 
     await scenario.kill_agent("hamburg")
-    told = await scenario.eventually(sets.has_conditions(Ready="ClustersAway"))
-    assert "hamburg" in told["Ready"]
+    conditions = await scenario.eventually(sets.has_conditions(Ready="ClustersAway"))
+    assert "hamburg" in conditions["Ready"]
     await scenario.eventually(sets.is_ready(3, wanted=5))
     await sets.scale(8)
     await scenario.eventually(sets.shares(bergen=3, hamburg=2, lubeck=3))
@@ -116,8 +116,8 @@ async def test_a_cluster_that_missed_a_scaling_down_catches_up(sets: StatefulSet
     scenario.cut_off_from_broker("lubeck")
     await scenario.eventually(sets.has_conditions(Ready="ClustersAway"))
     await sets.scale(1)
-    told = await scenario.eventually(sets.has_conditions(Placed="NotAsWished"))
-    assert "too many" in told["Placed"]
+    conditions = await scenario.eventually(sets.has_conditions(Placed="NotAsWished"))
+    assert "too many" in conditions["Placed"]
     await scenario.eventually(sets.shares(lubeck=2))
     scenario.network.heal("lubeck", BROKER)
 
@@ -125,7 +125,7 @@ async def test_a_cluster_that_missed_a_scaling_down_catches_up(sets: StatefulSet
     await scenario.eventually(sets.has_conditions(Placed="Placed", Ready="AllReady"))
 
 
-async def test_each_replica_gets_a_balancer_that_stands_at_the_door_too(
+async def test_each_replica_gets_a_load_balancer_that_is_copied_to_the_broker(
     sets: StatefulSetsScenario,
 ) -> None:
     scenario = sets.scenario
@@ -141,9 +141,9 @@ async def test_each_replica_gets_a_balancer_that_stands_at_the_door_too(
     async def listed() -> None:
         headless = await sets.found(BROKER, Service, "etcd")
         assert headless is not None
-        marks = headless.metadata.annotations
-        assert marks.get("federation.kubernetes.io/statefulset-lb-needed") == "true"
-        assert marks.get("federation.kubernetes.io/stateful-replica-list") == ", ".join(names)
+        annotations = headless.metadata.annotations
+        assert annotations.get("federation.kubernetes.io/statefulset-lb-needed") == "true"
+        assert annotations.get("federation.kubernetes.io/stateful-replica-list") == ", ".join(names)
 
     await scenario.eventually(listed)
     await scenario.eventually(labelled(sets, "lubeck"))
@@ -167,7 +167,7 @@ async def test_each_replica_gets_a_balancer_that_stands_at_the_door_too(
 def balanced_everywhere(
     sets: StatefulSetsScenario, count: int
 ) -> Check[dict[str, tuple[str, ...]]]:
-    """That each replica has an address, in its cluster and at the door; gives all."""
+    """That each replica has an address, in its cluster and at the broker; returns all."""
 
     async def check() -> dict[str, tuple[str, ...]]:
         together: dict[str, tuple[str, ...]] = {}
@@ -205,7 +205,7 @@ def labelled(sets: StatefulSetsScenario, cluster: str) -> Check[None]:
     return check
 
 
-async def test_somebodys_service_with_a_replicas_name_is_overwritten_with_an_event(
+async def test_a_users_service_with_a_replicas_name_is_overwritten_with_an_event(
     sets: StatefulSetsScenario,
 ) -> None:
     scenario = sets.scenario
@@ -240,8 +240,8 @@ async def test_hand_edits_in_a_member_are_repaired_and_a_foreign_set_is_a_confli
     await sets.admin("lubeck").create(StatefulSet(metadata=meta, spec=spec))
     await sets.launch(3)
 
-    told = await scenario.eventually(sets.has_conditions(Trouble="InClusters"))
-    assert "store-lubeck exists already" in told["Trouble"]
+    conditions = await scenario.eventually(sets.has_conditions(Trouble="InClusters"))
+    assert "store-lubeck exists already" in conditions["Trouble"]
     mine = await sets.found("lubeck", StatefulSet, "store-lubeck")
     assert mine is not None
     assert mine.spec.service_name == "mine"
@@ -297,17 +297,17 @@ async def test_a_template_goes_cluster_by_cluster_and_halts_where_it_does_not_ru
     sets: StatefulSetsScenario,
 ) -> None:
     scenario = sets.scenario
-    marks = {"statefulsets.hanse.dev/update": "cluster-by-cluster"}
-    await sets.launch(3, marks=marks)
+    annotations = {"statefulsets.hanse.dev/update": "cluster-by-cluster"}
+    await sets.launch(3, marks=annotations)
     await scenario.eventually(sets.has_conditions(Updated="UpToDate"))
     scenario.cut_off_from_broker("hamburg")
     await scenario.eventually(sets.has_conditions(Ready="ClustersAway"))
 
     await sets.edit({"spec": {"template": spec_of(3, image="etcd:3.7").template}})
 
-    told = await scenario.eventually(sets.has_conditions(Updated="Halted"))
+    conditions = await scenario.eventually(sets.has_conditions(Updated="Halted"))
     await scenario.eventually(sets.runs("bergen", "etcd:3.7"))
-    assert "hamburg" in told["Updated"]
+    assert "hamburg" in conditions["Updated"]
     await sets.runs("lubeck", "etcd:3.6")()
     scenario.network.heal("hamburg", BROKER)
     await scenario.eventually(sets.has_conditions(Updated="UpToDate"))
@@ -315,26 +315,28 @@ async def test_a_template_goes_cluster_by_cluster_and_halts_where_it_does_not_ru
         await sets.runs(cluster, "etcd:3.7")()
 
 
-async def test_what_cannot_be_done_is_told_and_changes_nothing(sets: StatefulSetsScenario) -> None:
+async def test_what_cannot_be_done_is_reported_and_changes_nothing(
+    sets: StatefulSetsScenario,
+) -> None:
     scenario = sets.scenario
     await sets.launch(3)
     await scenario.eventually(sets.is_ready(3))
 
     lb = {"federation.kubernetes.io/statefulset-lb-needed": "yes"}
     await sets.edit({"metadata": {"annotations": lb}, "spec": {"replicas": 9}})
-    told = await scenario.eventually(sets.has_conditions(Valid="Invalid"))
-    assert "'yes' is not 'true' or 'false'" in told["Valid"]
+    conditions = await scenario.eventually(sets.has_conditions(Valid="Invalid"))
+    assert "'yes' is not 'true' or 'false'" in conditions["Valid"]
     await sets.shares(bergen=1, hamburg=1, lubeck=1)()
 
     wish = '{"clusters": {"bergen": {"maxReplicas": 2}, "lubeck": {"maxReplicas": 1}, "riga": {}}}'
-    marks = {
+    annotations = {
         "federation.kubernetes.io/statefulset-lb-needed": None,
         "federation.kubernetes.io/statefulset-preferences": wish,
     }
-    await sets.edit({"metadata": {"annotations": marks}})
-    told = await scenario.eventually(sets.has_conditions(Valid="Valid", Placed="Unplaced"))
-    assert "5 of 9 replicas have no place" in told["Placed"]
-    assert "no cluster riga" in told["Placed"]
+    await sets.edit({"metadata": {"annotations": annotations}})
+    conditions = await scenario.eventually(sets.has_conditions(Valid="Valid", Placed="Unplaced"))
+    assert "5 of 9 replicas have no place" in conditions["Placed"]
+    assert "no cluster riga" in conditions["Placed"]
     await scenario.eventually(sets.shares(bergen=2, hamburg=1, lubeck=1))
 
     await sets.annotate(rebalance="now")
@@ -399,8 +401,8 @@ async def test_who_leaves_keeps_what_runs_and_who_joins_gets_only_growth(
     await scenario.eventually(runs_on_as_nobodys)
     await scenario.kill_agent("bergen")
     await sets.admin(BROKER).delete(Lease, "bergen", BROKER_NAMESPACE)
-    told = await scenario.eventually(sets.has_conditions(Placed="NotAsWished"))
-    assert "bergen left the fleet with a share" in told["Placed"]
+    conditions = await scenario.eventually(sets.has_conditions(Placed="NotAsWished"))
+    assert "bergen left the fleet with a share" in conditions["Placed"]
     await sets.annotate(on_leave="redistribute")
     await scenario.eventually(sets.shares(bergen=2, hamburg=2, lubeck=2))  # which left with two
     await scenario.eventually(sets.is_ready(4))

@@ -56,16 +56,17 @@ async def guarded(scenario: Scenario) -> AsyncIterator[StatefulSetsScenario]:
     await sets.close()
 
 
-def submitted(scenario: Scenario, name: str = "store", **marks: str) -> FederatedStatefulSet:
+def submitted(scenario: Scenario, name: str = "store", **annotations: str) -> FederatedStatefulSet:
     template = StatefulSetTemplate(spec=msgspec.to_builtins(spec_of(3)))
     notes = {
-        f"federation.kubernetes.io/statefulset-{n.replace('_', '-')}": v for n, v in marks.items()
+        f"federation.kubernetes.io/statefulset-{n.replace('_', '-')}": v
+        for n, v in annotations.items()
     }
     meta = Meta(name=name, namespace=scenario.namespace, annotations=notes)
     return FederatedStatefulSet(metadata=meta, spec=FederatedStatefulSetSpec(template=template))
 
 
-async def test_what_no_cluster_could_run_is_refused_and_what_stands_goes_on(
+async def test_what_no_cluster_could_run_is_denied_and_existing_sets_go_on(
     guarded: StatefulSetsScenario,
 ) -> None:
     scenario, admin = guarded.scenario, guarded.admin(HOST)
@@ -89,7 +90,7 @@ async def test_what_no_cluster_could_run_is_refused_and_what_stands_goes_on(
 
 
 @pytest.mark.virtual
-async def test_what_would_be_told_of_a_set_is_seen_before_it_is_submitted(
+async def test_the_errors_of_a_set_are_shown_before_it_is_submitted(
     guarded: StatefulSetsScenario,
 ) -> None:
     wish = {"federation.kubernetes.io/statefulset-preferences": "lubeck"}

@@ -1,4 +1,4 @@
-"""The second door: a FederatedStatefulSet in a host cluster behaves as a set at the broker does."""
+"""A FederatedStatefulSet in a host cluster behaves like a set at the broker."""
 
 import msgspec
 
@@ -29,12 +29,12 @@ async def submit(
     """Submit the design's example to the host cluster."""
     namespace, host = sets.scenario.namespace, sets.admin(HOST)
     await host.create(headless("etcd", namespace))
-    marks = {"federation.kubernetes.io/statefulset-lb-needed": "true"} if balanced else {}
+    annotations = {"federation.kubernetes.io/statefulset-lb-needed": "true"} if balanced else {}
     template = StatefulSetTemplate(
-        spec=msgspec.to_builtins(spec_of(replicas)), metadata=TemplateMeta(annotations=marks)
+        spec=msgspec.to_builtins(spec_of(replicas)), metadata=TemplateMeta(annotations=annotations)
     )
-    wishes = tuple(ClusterPreference(name=c, weight=w) for c, w in placement.items())
-    spec = FederatedStatefulSetSpec(template=template, placement=Placement(clusters=wishes))
+    preferences = tuple(ClusterPreference(name=c, weight=w) for c, w in placement.items())
+    spec = FederatedStatefulSetSpec(template=template, placement=Placement(clusters=preferences))
     await host.create(
         FederatedStatefulSet(metadata=Meta(name="store", namespace=namespace), spec=spec)
     )
@@ -53,20 +53,20 @@ def is_ready(sets: StatefulSetsScenario, ready: int) -> Check[FederatedStatefulS
     return check
 
 
-async def test_a_hosts_set_is_spread_by_placement_scaled_and_told_at_home(
+async def test_a_hosts_set_is_placed_scaled_and_has_its_status_at_the_host(
     sets: StatefulSetsScenario,
 ) -> None:
     scenario = sets.scenario
     await submit(sets, 4, balanced=True, bergen=2)
 
     await scenario.eventually(sets.shares(bergen=2, hamburg=1, lubeck=1))
-    door = await scenario.eventually(is_ready(sets, 4))
-    assert {c.name: c.ready_replicas for c in door.status.clusters} == {
+    hosted = await scenario.eventually(is_ready(sets, 4))
+    assert {c.name: c.ready_replicas for c in hosted.status.clusters} == {
         "bergen": 2,
         "hamburg": 1,
         "lubeck": 1,
     }
-    assert door.status.selector == "app=etcd"
+    assert hosted.status.selector == "app=etcd"
 
     async def all_at_home() -> None:
         found = await sets.balancers(HOST)
@@ -111,7 +111,9 @@ async def test_a_hosts_orphan_runs_on_everywhere(sets: StatefulSetsScenario) -> 
     await scenario.eventually(freed)
 
 
-async def test_two_sets_of_one_name_are_a_conflict_that_is_told(sets: StatefulSetsScenario) -> None:
+async def test_two_sets_of_one_name_are_a_conflict_that_is_reported(
+    sets: StatefulSetsScenario,
+) -> None:
     scenario = sets.scenario
     meta = Meta(name="store", namespace=scenario.namespace)
     template = StatefulSetTemplate(spec=msgspec.to_builtins(spec_of(1)))
@@ -119,7 +121,7 @@ async def test_two_sets_of_one_name_are_a_conflict_that_is_told(sets: StatefulSe
     await sets.admin(BROKER).create(other)
     await submit(sets, 3)
 
-    async def told() -> None:
+    async def conflict_is_reported() -> None:
         found = await sets.found(HOST, FederatedStatefulSet, "store")
         assert found is not None
         reasons = {c.type: (c.reason, c.message) for c in found.status.conditions}
@@ -127,5 +129,5 @@ async def test_two_sets_of_one_name_are_a_conflict_that_is_told(sets: StatefulSe
         assert reason == "NotPassedOn", reasons
         assert "was not made by Hanse" in message
 
-    await scenario.eventually(told)
+    await scenario.eventually(conflict_is_reported)
     await scenario.eventually(sets.shares(bergen=1))

@@ -1,4 +1,4 @@
-"""A set that the broker has lost: only what was seen to be deleted is deleted where it runs."""
+"""A set that the broker has lost: only what was observed to be deleted is deleted."""
 
 from datetime import timedelta
 
@@ -59,11 +59,11 @@ async def test_agents_that_saw_the_restore_keep_what_runs_for_good_and_its_share
     await scenario.eventually(sets.shares(bergen=4, hamburg=1, lubeck=1))
 
     await scenario.testbed.restore(BROKER, backup)
-    standing = sets.shares(bergen=4, hamburg=1, lubeck=1)
-    await scenario.always(standing, timedelta(minutes=5))
+    unchanged = sets.shares(bergen=4, hamburg=1, lubeck=1)
+    await scenario.always(unchanged, timedelta(minutes=5))
 
     await resubmit(sets, 6)
-    await scenario.always(standing, timedelta(minutes=5))
+    await scenario.always(unchanged, timedelta(minutes=5))
     await scenario.eventually(sets.is_ready(6))
     with pytest.raises(AssertionError):
         await is_told_lost(sets)()
@@ -121,16 +121,16 @@ async def test_a_set_goes_though_the_agent_dies_at_any_request_of_its_beginning_
 
 
 @pytest.mark.virtual
-async def test_what_a_lost_set_left_goes_when_people_delete_it(sets: StatefulSetsScenario) -> None:
+async def test_what_a_lost_set_left_goes_when_users_delete_it(sets: StatefulSetsScenario) -> None:
     scenario = sets.scenario
     await sets.launch(3, balanced=True)
     await scenario.eventually(sets.is_ready(3))
     for cluster in scenario.names:
         await scenario.kill_agent(cluster)
-    door = sets.admin(BROKER)
-    await door.delete(StatefulSet, "store", scenario.namespace)
+    broker = sets.admin(BROKER)
+    await broker.delete(StatefulSet, "store", scenario.namespace)
     for part in await parts(sets):
-        await door.delete(StatefulSetPart, part.metadata.name, BROKER_NAMESPACE)
+        await broker.delete(StatefulSetPart, part.metadata.name, BROKER_NAMESPACE)
     await scenario.start_agents()
     await scenario.eventually(is_told_lost(sets))
 
@@ -148,13 +148,13 @@ WISH = {
 
 async def resubmit(sets: StatefulSetsScenario, replicas: int) -> None:
     """Submit the set again, and its Service where that was lost too."""
-    namespace, door = sets.scenario.namespace, sets.admin(BROKER)
+    namespace, broker = sets.scenario.namespace, sets.admin(BROKER)
     try:
-        await door.read(type(headless("etcd", namespace)), "etcd", namespace)
+        await broker.read(type(headless("etcd", namespace)), "etcd", namespace)
     except NotFound:
-        await door.create(headless("etcd", namespace))
+        await broker.create(headless("etcd", namespace))
     meta = Meta(name="store", namespace=namespace)
-    await door.create(StatefulSet(metadata=meta, spec=spec_of(replicas)))
+    await broker.create(StatefulSet(metadata=meta, spec=spec_of(replicas)))
 
 
 async def parts(sets: StatefulSetsScenario) -> list[StatefulSetPart]:
@@ -173,12 +173,12 @@ async def uids(sets: StatefulSetsScenario) -> dict[str, str]:
 
 
 def is_told_lost(sets: StatefulSetsScenario) -> Check[None]:
-    """That every cluster says at the broker, and by an Event at home, what it runs on."""
+    """That every cluster reports to the broker, and by an Event, what runs on."""
 
     async def check() -> None:
-        told = {p.spec.cluster: p.spec.trouble for p in await parts(sets)}
-        assert told.keys() == set(sets.scenario.names), told
-        for cluster, trouble in told.items():
+        reported = {p.spec.cluster: p.spec.trouble for p in await parts(sets)}
+        assert reported.keys() == set(sets.scenario.names), reported
+        for cluster, trouble in reported.items():
             assert f"StatefulSet store-{cluster} runs on" in trouble, trouble
             events = await sets.listed(cluster, Event)
             assert "Lost" in {e.reason for e in events}

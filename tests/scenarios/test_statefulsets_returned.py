@@ -82,7 +82,7 @@ async def test_a_part_that_was_scaled_away_before_the_set_was_deleted_is_known_t
 
 
 @pytest.mark.virtual
-async def test_what_people_make_again_on_purpose_runs_on_and_is_told(
+async def test_what_users_create_again_on_purpose_runs_on_and_is_reported(
     sets: StatefulSetsScenario,
 ) -> None:
     scenario = sets.scenario
@@ -97,8 +97,8 @@ async def test_what_people_make_again_on_purpose_runs_on_and_is_told(
 
     await scenario.eventually(has_said(sets, "Lost"))
     await scenario.always(runs_on(sets, made.metadata.uid), timedelta(minutes=5))
-    told = (await report(sets)).trouble
-    assert f"kubectl -n {scenario.namespace} delete statefulset store-lubeck" in told
+    message = (await report(sets)).trouble
+    assert f"kubectl -n {scenario.namespace} delete statefulset store-lubeck" in message
     await sets.admin(HERE).delete(StatefulSet, "store-lubeck", scenario.namespace)
     await scenario.eventually(sets.is_gone())
 
@@ -149,7 +149,7 @@ async def test_what_was_let_go_of_is_let_go_of_again(sets: StatefulSetsScenario)
 
 
 @pytest.mark.virtual
-async def test_what_would_take_its_claims_along_is_left_to_people(
+async def test_a_set_whose_claims_would_be_deleted_is_left_to_users(
     sets: StatefulSetsScenario,
 ) -> None:
     scenario = sets.scenario
@@ -168,9 +168,9 @@ async def test_what_would_take_its_claims_along_is_left_to_people(
 
     await scenario.eventually(has_said(sets, "Returned"))
     await scenario.always(runs_on(sets, back.metadata.uid), timedelta(minutes=5))
-    told = (await report(sets)).trouble
-    assert "its claims would go with it" in told
-    assert f"kubectl -n {scenario.namespace} delete statefulset store-lubeck" in told
+    message = (await report(sets)).trouble
+    assert "its claims would go with it" in message
+    assert f"kubectl -n {scenario.namespace} delete statefulset store-lubeck" in message
     await sets.admin(HERE).delete(StatefulSet, "store-lubeck", scenario.namespace)
     await scenario.eventually(sets.is_gone())
 

@@ -1,4 +1,4 @@
-"""Several sets behind one headless Service: it serves all of them and goes with the last."""
+"""Several sets with one headless Service: it serves all of them and is deleted with the last."""
 
 import msgspec
 import pytest
@@ -112,11 +112,11 @@ def is_told_ready(sets: StatefulSetsScenario, name: str) -> Check[None]:
     """That all replicas of a set are ready and nothing is in their way."""
 
     async def check() -> None:
-        door = await sets.admin(BROKER).read(StatefulSet, name, sets.scenario.namespace)
-        told = {c.type: c for c in door.status.conditions}
-        assert "Ready" in told
-        assert told["Ready"].status == "True", told
-        assert "Trouble" not in told, told["Trouble"].message
+        submitted = await sets.admin(BROKER).read(StatefulSet, name, sets.scenario.namespace)
+        conditions = {c.type: c for c in submitted.status.conditions}
+        assert "Ready" in conditions
+        assert conditions["Ready"].status == "True", conditions
+        assert "Trouble" not in conditions, conditions["Trouble"].message
 
     return check
 

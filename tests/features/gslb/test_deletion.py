@@ -81,7 +81,7 @@ def test_what_is_gone_is_looked_for_before_followers_lose_it() -> None:
     assert len(plan_federation(snapshot).questions) == 2
 
 
-def test_what_is_gone_while_all_stands_was_deleted() -> None:
+def test_what_is_gone_while_its_parents_exist_was_deleted() -> None:
     sites = followers(copied(config("lubeck")))
     snapshot = leader_snapshot(
         [LEADER], sites, facts=answers_to_reads(leader_snapshot([LEADER], sites))
@@ -92,7 +92,7 @@ def test_what_is_gone_while_all_stands_was_deleted() -> None:
     assert removal.place.ref.name == "gc-1"
 
 
-def test_a_definition_whose_end_was_not_seen_yet_is_found_to_go() -> None:
+def test_a_live_read_finds_a_definition_that_is_terminating() -> None:
     sites = followers(copied(config("lubeck")))
     before = leader_snapshot([LEADER], sites)
     terminating = answers_to_reads(before, definition(GSLBConfig, terminating=True))
@@ -103,7 +103,7 @@ def test_a_definition_whose_end_was_not_seen_yet_is_found_to_go() -> None:
     assert f"the definition {CRD} is gone here" in reason(snapshot, "GSLBConfig Federation")
 
 
-def test_a_namespace_whose_end_was_not_seen_yet_is_found_to_be_gone() -> None:
+def test_a_live_read_finds_a_namespace_that_is_gone() -> None:
     sites = followers(copied(config("lubeck")))
     gone = answers_to_reads(leader_snapshot([LEADER], sites), without="avi-system")
 
@@ -133,7 +133,7 @@ def test_who_makes_a_configuration_anew_replaces_what_followers_kept() -> None:
     assert [d.object.metadata.name for d in plan.desired] == ["new"]
 
 
-def test_copies_of_before_we_told_of_homes_go_when_they_are_deleted() -> None:
+def test_copies_without_the_parents_annotation_go_when_they_are_deleted() -> None:
     sites = followers(annotated(config("lubeck"), {LED_BY: MARK}))
     snapshot = leader_snapshot(
         [LEADER], sites, facts=answers_to_reads(leader_snapshot([LEADER], sites))

@@ -458,7 +458,7 @@ BAD_POLICIES: list[Any] = [
 
 
 @pytest.mark.parametrize(("wrong", "error"), BAD_POLICIES)
-def test_a_bad_policy_is_told_and_what_serves_goes_on(wrong: dict[str, Any], error: str) -> None:
+def test_an_invalid_policy_is_reported_and_services_stay(wrong: dict[str, Any], error: str) -> None:
     current = _existing_service(("lubeck", "10.1.0.5"), up=True)
     snapshot = _alone(ingress("10.1.0.1"), current, gdp=policy("lubeck", **wrong))
 
@@ -565,7 +565,7 @@ WRONG: list[Any] = [
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_readiness_counts_while_what_was_said_makes_no_sense(wrong: list[Object]) -> None:
+def test_readiness_counts_while_the_configuration_is_invalid(wrong: list[Object]) -> None:
     split = (TrafficSplit(cluster="lubeck", weight=7),)
     serving = [LEADER, CONFIG, balancer("10.1.0.9", 80, hostname=HOST)]
     before = [*serving, policy("lubeck", traffic_split=split), backends("db", True)]
@@ -580,7 +580,7 @@ def test_readiness_counts_while_what_was_said_makes_no_sense(wrong: list[Object]
     assert now(False).status.members[0].reason == UNREADY
 
 
-def test_a_member_that_is_gone_is_not_ready_while_what_was_said_makes_no_sense() -> None:
+def test_a_member_that_is_gone_is_not_ready_while_the_configuration_is_invalid() -> None:
     before = [LEADER, CONFIG, policy("lubeck"), balancer("10.1.0.9", 80, hostname=HOST)]
     current = service_in(leader_snapshot(before, {"hamburg": [FOLLOWER]}))
 
@@ -589,7 +589,7 @@ def test_a_member_that_is_gone_is_not_ready_while_what_was_said_makes_no_sense()
     assert [m.ready for m in service_in(snapshot).spec.members] == [False]
 
 
-def test_what_a_member_came_from_wakes_its_host_whatever_it_is_called_now() -> None:
+def test_a_change_of_a_members_source_requeues_its_host_even_after_a_rename() -> None:
     leader = balancer("10.1.0.9", 80)
     named = policy("lubeck", default_domain="example.org")
     current = service_in(_alone(leader, gdp=named), "db.shop.example.org")
@@ -673,7 +673,7 @@ def test_all_members_of_the_first_priority_are_one_record() -> None:
     ]
 
 
-def test_weights_are_told_where_a_provider_knows_them() -> None:
+def test_weights_are_published_if_the_provider_supports_them() -> None:
     weighted = replace(PUBLISHING, weighted_records=True)
 
     assert _records(_published(("lubeck", "10.1.0.1")), weighted) == [

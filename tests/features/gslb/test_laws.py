@@ -82,7 +82,7 @@ def snapshot_of(fleet: dict[str, list[Object]], *more: Object) -> Snapshot:
 
 @given(fleets())
 @settings(max_examples=60, deadline=None)
-def test_the_order_in_which_objects_are_seen_decides_nothing(
+def test_the_order_of_objects_decides_nothing(
     fleet: dict[str, list[Object]],
 ) -> None:
     options, first = GslbOptions(), None
@@ -133,7 +133,7 @@ def test_every_address_is_a_member_once_in_each_cluster(fleet: dict[str, list[Ob
 
 @given(fleets())
 @settings(max_examples=40, deadline=None)
-def test_who_does_not_lead_wants_everything_as_it_stands(fleet: dict[str, list[Object]]) -> None:
+def test_a_follower_keeps_everything_as_it_is(fleet: dict[str, list[Object]]) -> None:
     written = [d.object for d in Gslb().plan(KEY, snapshot_of(fleet)).desired if d.where == LOCAL]
     followers = [
         replace(o, spec=replace(o.spec, is_leader=False)) if type(o) is type(amko("x")) else o

@@ -71,14 +71,14 @@ def test_a_follower_tells_that_it_will_not_federate() -> None:
         pytest.param(amko("lubeck", leads=True, version=""), "version is empty", id="no version"),
     ],
 )
-def test_an_object_that_is_not_sane_is_told_so(leader: AMKOCluster, reason: str) -> None:
+def test_an_invalid_amkocluster_is_reported(leader: AMKOCluster, reason: str) -> None:
     ((scenario, status, why),) = conditions(leader_snapshot([leader]))
 
     assert (scenario, status) == ("current AMKOCluster Validation", "invalid AMKOCluster object")
     assert why.startswith(reason)
 
 
-def test_an_object_in_another_namespace_has_no_say_and_is_told_so() -> None:
+def test_an_amkocluster_in_another_namespace_is_ignored_and_reported() -> None:
     snapshot = leader_snapshot([amko("lubeck", leads=True, namespace="default")])
 
     (patch,) = plan_federation(snapshot).patches
@@ -189,7 +189,7 @@ def test_bad_members_alone_are_a_failure() -> None:
     assert len(conditions(snapshot)) == 3
 
 
-def test_a_context_that_is_not_this_clusters_is_told_with_the_right_one() -> None:
+def test_a_wrong_cluster_context_is_reported_with_the_right_one() -> None:
     leader = stored(amko("hamburg", "lubeck", "hamburg", leads=True, epoch=1))
     snapshot = leader_snapshot(
         [leader, config("lubeck")], {"lubeck": [leader], "bergen": [amko("bergen")]}

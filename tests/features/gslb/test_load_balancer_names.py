@@ -151,7 +151,7 @@ def test_while_a_name_cannot_be_looked_up_it_has_the_addresses_that_it_had() -> 
     assert members(restarted) == members(failing) == [("192.0.2.1", NAME)]
 
 
-def test_a_name_that_nobody_has_any_more_takes_its_members_with_it() -> None:
+def test_a_name_that_does_not_exist_any_more_has_no_members() -> None:
     source = named(ingress(), NAME)
     before = service_in(host_plan(snapshot_of(source, facts=(answer("192.0.2.1"),))))
 
@@ -195,7 +195,7 @@ def warnings(snapshot: Snapshot) -> list[str] | None:
     return found
 
 
-def test_what_cannot_be_written_for_a_host_is_told_on_the_policy() -> None:
+def test_what_cannot_be_written_for_a_host_is_reported_on_the_policy() -> None:
     place = ClusterObjectRef(LOCAL, ObjectRef(GlobalService.kind, HOST, NAMESPACE))
     expected = f"{place.ref} exists already and it was not made by Hanse"
     foreign = WriteOutcome(place, "Foreign", expected, EPOCH)
@@ -259,7 +259,7 @@ PROBLEMS: list[Any] = [
 
 
 @pytest.mark.parametrize(("objects", "expected"), PROBLEMS)
-def test_what_is_chosen_in_vain_is_told_on_the_policy_and_in_an_event(
+def test_what_is_selected_and_not_balanced_is_reported_on_the_policy_and_in_an_event(
     objects: tuple[Object, Fact], expected: str
 ) -> None:
     snapshot = snapshot_of(objects[0], facts=objects[1:])
@@ -271,7 +271,7 @@ def test_what_is_chosen_in_vain_is_told_on_the_policy_and_in_an_event(
     assert (notice.place.ref.name, notice.message) == (objects[0].metadata.name, warning)
 
 
-def test_what_is_well_or_not_chosen_is_not_told() -> None:
+def test_what_is_balanced_or_not_selected_is_not_reported() -> None:
     other = ingress("192.0.2.1", host="*.example.org", name="other", labels={})
     found = answer("192.0.2.1")
 
@@ -290,7 +290,7 @@ def test_an_event_is_sent_once() -> None:
     assert warnings(snapshot_of(wild, gdp=expected)) == first
 
 
-def test_no_more_is_told_than_a_person_reads() -> None:
+def test_the_number_of_warnings_is_limited() -> None:
     many = [ingress("192.0.2.1", host="*.example.org", name=f"web-{n}") for n in range(120)]
 
     expected = warnings(snapshot_of(*many)) or []
@@ -306,7 +306,7 @@ def test_who_no_longer_leads_takes_warnings_back() -> None:
     assert patch.change == {"status": {"warnings": None}}
 
 
-def test_a_name_that_is_lost_or_found_wakes_what_is_told() -> None:
+def test_a_lookup_that_starts_or_stops_failing_requeues_the_policy() -> None:
     snapshot = snapshot_of(named(ingress(), NAME))
     good, bad = answer("192.0.2.1"), answer(error="timed out")
 

@@ -106,7 +106,7 @@ def test_a_rule_that_maps_nothing_brings_no_member(rule: AkoHostRule) -> None:
     assert members(snapshot_of([ingress("10.1.0.1", host=HERE), rule], [])) == []
 
 
-def test_of_two_rules_for_a_local_name_the_older_counts_and_the_other_is_told() -> None:
+def test_of_two_rules_for_a_local_name_the_older_counts_and_the_other_is_reported() -> None:
     old, young = maps(HERE, age=60), maps(HERE, "other.example.org", "a-young", age=1)
     snapshot = snapshot_of([ingress("10.1.0.1", host=HERE), old, young], [])
 
@@ -120,7 +120,7 @@ def test_of_two_rules_for_a_local_name_the_older_counts_and_the_other_is_told() 
     )
 
 
-def test_a_global_name_that_is_none_is_told() -> None:
+def test_an_invalid_global_name_is_reported() -> None:
     (warning,) = warnings(snapshot_of([], [maps(THERE, "*.example.org")]))
 
     assert warning.startswith(
@@ -135,7 +135,7 @@ def warnings(snapshot: Snapshot) -> list[str]:
     return patch.change["status"]["warnings"] or []
 
 
-def test_what_changes_wakes_the_global_host() -> None:
+def test_a_change_requeues_the_global_host() -> None:
     snapshot = two_names()
     key = Key("host", GLOBAL)
     rule, way_in = maps(HERE), ingress("10.1.0.9", host=HERE)

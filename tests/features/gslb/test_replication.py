@@ -59,7 +59,7 @@ def test_host_rules_and_policies_are_copied_too() -> None:
     assert sorted(names) == ["b", "gdp", "rule"]
 
 
-def test_what_a_person_made_on_a_follower_is_taken_over() -> None:
+def test_what_a_user_created_on_a_follower_is_adopted() -> None:
     sites: dict[str, list[Object]] = {
         **FOLLOWERS,
         "hamburg": [amko("hamburg"), config("elsewhere")],
@@ -87,7 +87,7 @@ def test_strays_on_followers_go_by_name_and_uid() -> None:
     )
 
 
-def test_nothing_is_removed_while_home_recovers_from_a_restore() -> None:
+def test_nothing_is_removed_while_the_leader_recovers_from_a_restore() -> None:
     recovering = ClusterState(
         LOCAL, frozenset({Role.LOCAL}), Phase.SYNCED, EPOCH, listed=True, recovering=True
     )
@@ -152,7 +152,7 @@ def test_one_follower_that_fails_is_some_and_all_are_a_failure() -> None:
     )
 
 
-def test_what_is_under_way_leaves_what_was_told() -> None:
+def test_writes_under_way_leave_the_present_condition() -> None:
     snapshot = leader_snapshot([LEADER, config("lubeck")], FOLLOWERS)
 
     stages = [scenario for scenario, _, _ in conditions(snapshot)]

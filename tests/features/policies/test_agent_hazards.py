@@ -72,7 +72,7 @@ async def test_crash_between_object_and_record(request_number: int) -> None:
 
 
 @pytest.mark.parametrize("request_number", range(2, 9))
-async def test_an_edit_after_a_crash_is_nobody_elses_write(request_number: int) -> None:
+async def test_an_edit_after_a_crash_is_not_taken_for_our_write(request_number: int) -> None:
     """What a leader wrote before it died was labels alone, which no generation tells of."""
     async with federation() as fleet:
         await create_deny_everywhere(fleet)
@@ -144,7 +144,7 @@ async def test_reach_x_but_not_y() -> None:
         assert await fleet.priorities(DENY) == everywhere(3)
 
 
-async def test_what_was_read_of_a_member_before_it_was_out_of_sight_brings_nothing_back() -> None:
+async def test_stale_reads_of_an_unreachable_member_bring_nothing_back() -> None:
     """A supervisor that lost one member goes on leading another, and a tombstone is forgotten."""
     quick = timedelta(seconds=10)
     async with federation(leaders={BERGEN: HAMBURG}, retention=quick, remembered=1) as fleet:

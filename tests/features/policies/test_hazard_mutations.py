@@ -19,7 +19,9 @@ from tests.features.policies import test_namespace_hazards as namespaces
 from tests.features.policies import test_user_hazards as users
 from tinykube.virtual_time import run
 
-deletion_after = namespaces.test_a_deletion_counts_after_a_copy_came_back_before_its_home_was_seen
+deletion_after = (
+    namespaces.test_a_deletion_counts_after_a_copy_returned_before_its_parents_were_observed
+)
 Scenario = Callable[[], Coroutine[Any, Any, None]]
 
 
@@ -97,7 +99,7 @@ def count_every_write_as_generation(patch: pytest.MonkeyPatch) -> None:
         (collect_tombstones_at_once, members.test_member_away_for_a_week),
         (
             treat_disappearance_as_deletion,
-            users.test_too_many_that_vanish_at_once_are_held_until_a_person_says_so,
+            users.test_too_many_deletions_at_once_are_held_until_a_user_allows_them,
         ),
         (
             ignore_version_annotations,
@@ -118,7 +120,7 @@ def count_every_write_as_generation(patch: pytest.MonkeyPatch) -> None:
         ),
         (
             forget_former_uid,
-            namespaces.test_a_namespace_replaced_before_its_policies_are_seen_to_go_deletes_nothing,
+            namespaces.test_a_namespace_replaced_before_its_policies_are_observed_to_go_deletes_nothing,
         ),
         (
             skip_parent_confirmation,
@@ -130,7 +132,7 @@ def count_every_write_as_generation(patch: pytest.MonkeyPatch) -> None:
         ),
         (
             trust_observed_namespace,
-            namespaces.test_a_namespace_replaced_before_its_policies_are_seen_to_go_deletes_nothing,
+            namespaces.test_a_namespace_replaced_before_its_policies_are_observed_to_go_deletes_nothing,
         ),
         (
             reuse_earlier_reads,
@@ -142,11 +144,11 @@ def count_every_write_as_generation(patch: pytest.MonkeyPatch) -> None:
         ),
         (
             trust_unreachable_members,
-            agents.test_what_was_read_of_a_member_before_it_was_out_of_sight_brings_nothing_back,
+            agents.test_stale_reads_of_an_unreachable_member_bring_nothing_back,
         ),
         (
             count_every_write_as_generation,
-            lambda: agents.test_an_edit_after_a_crash_is_nobody_elses_write(request_number=7),
+            lambda: agents.test_an_edit_after_a_crash_is_not_taken_for_our_write(request_number=7),
         ),
     ],
     ids=lambda value: value.__name__ if value.__name__ != "<lambda>" else "",

@@ -49,7 +49,7 @@ async def test_a_policy_made_changed_and_deleted_in_any_member_is_so_in_all(orig
             assert await fleet.priorities(policy) == everywhere(None)
 
 
-async def test_tombstones_go_when_all_have_seen_them_and_then_nobody_writes() -> None:
+async def test_tombstones_are_collected_when_all_members_know_them_then_no_writes() -> None:
     async with federation() as fleet:
         await create_deny_everywhere(fleet)
         await fleet.delete(BERGEN, DENY)

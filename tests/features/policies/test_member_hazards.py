@@ -113,7 +113,7 @@ async def test_what_was_changed_while_a_member_was_away_is_no_change_of_a_member
         assert await read_phase(fleet, BERGEN) == ("Quarantined", "Stale")
 
 
-async def test_a_person_may_keep_what_a_rejoined_member_has() -> None:
+async def test_a_user_may_keep_what_a_rejoined_member_has() -> None:
     async with federation(elections=True) as fleet:
         await create_deny_everywhere(fleet)
         await fleet.remove(BERGEN)

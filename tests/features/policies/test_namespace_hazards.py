@@ -86,7 +86,9 @@ async def test_namespace_later_deleted_and_recreated() -> None:
             assert await fleet.priorities(anp("deny")) == {**everywhere(3), BERGEN: None}
 
 
-async def test_a_namespace_replaced_before_its_policies_are_seen_to_go_deletes_nothing() -> None:
+async def test_a_namespace_replaced_before_its_policies_are_observed_to_go_deletes_nothing() -> (
+    None
+):
     """Watches of one cluster may lag behind each other."""
     async with federation() as fleet:
         await fleet.create(LUBECK, anp("deny", 3))
@@ -100,7 +102,7 @@ async def test_a_namespace_replaced_before_its_policies_are_seen_to_go_deletes_n
         assert await fleet.priorities(anp("deny")) == everywhere(3)
 
 
-async def test_a_namespace_replaced_while_nobody_looked_is_no_deletion() -> None:
+async def test_a_namespace_replaced_unobserved_is_no_deletion() -> None:
     async with federation() as fleet:
         await fleet.create(LUBECK, anp("deny", 3))
         await asyncio.sleep(SETTLE_TIME)
@@ -160,7 +162,9 @@ REMADE: dict[str, tuple[MakePolicy, Callable[[PolicyFleet], Awaitable[None]]]] =
 
 
 @pytest.mark.parametrize("home", REMADE)
-async def test_a_deletion_counts_after_a_copy_came_back_before_its_home_was_seen(home: str) -> None:
+async def test_a_deletion_counts_after_a_copy_returned_before_its_parents_were_observed(
+    home: str,
+) -> None:
     policy, remake = REMADE[home]
     async with federation() as fleet:
         await fleet.create(LUBECK, policy("deny", 3))

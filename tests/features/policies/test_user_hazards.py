@@ -124,9 +124,7 @@ async def test_same_name_plain_policy() -> None:
         assert await fleet.priorities(DENY) == everywhere(5)
 
 
-async def test_a_policy_deleted_and_replaced_by_a_plain_one_while_nobody_looked_is_deleted() -> (
-    None
-):
+async def test_a_policy_replaced_by_a_plain_one_unobserved_is_deleted() -> None:
     async with federation() as fleet:
         await create_deny_everywhere(fleet)
         await fleet.kill_agent(LUBECK)
@@ -236,7 +234,7 @@ async def test_two_tools_that_disagree_are_stopped() -> None:
             tool.cancel()
 
 
-async def test_too_many_that_vanish_at_once_are_held_until_a_person_says_so() -> None:
+async def test_too_many_deletions_at_once_are_held_until_a_user_allows_them() -> None:
     async with federation(vanished=3) as fleet:
         names = [f"p{i}" for i in range(8)]
         for name in names:

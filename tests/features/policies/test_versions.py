@@ -80,7 +80,9 @@ def test_who_acts_knowing_everything_wins(story: list[object], content: str) -> 
 
 
 @given(stories)
-def test_no_version_is_lost_unless_somebody_who_knew_it_acted(story: list[object]) -> None:
+def test_no_version_is_lost_unless_an_action_that_knew_it_supersedes_it(
+    story: list[object],
+) -> None:
     histories = histories_after(story)  # type: ignore[arg-type]
     merged = merge_all(histories)
 

@@ -84,7 +84,7 @@ def test_a_policy_is_called_by_kind_namespace_and_name(label: str, key: Key | No
     assert parse_policy_label(label) == key
 
 
-def test_doctor_tells_of_what_is_blocked_waits_or_crossed_with_the_command_to_mend_it() -> None:
+def test_doctor_reports_blocked_quarantined_and_conflicting_policies_with_the_remedy() -> None:
     one = append_event(MADE, "lubeck~1", "Present", Content(spec={"priority": 2}), "b")
     other = append_event(MADE, "bergen~1", "Present", Content(spec={"priority": 3}), "c")
     quarantined = LocalState(phase="Quarantined", reason="Stale", message="it differs", uid="2")

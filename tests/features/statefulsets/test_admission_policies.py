@@ -79,5 +79,5 @@ def test_what_is_no_json_is_refused(text: str) -> None:
     assert not re.search(READABLE, text)
 
 
-def test_the_example_that_people_are_given_is_let_in() -> None:
+def test_the_documented_example_is_admitted() -> None:
     assert re.search(READABLE, EXAMPLE)

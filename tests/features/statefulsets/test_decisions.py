@@ -185,7 +185,7 @@ def test_stateful_sets_of_an_api_server_with_nodes_are_its_own_business() -> Non
     assert plan(SHARES, snapshot_of(submitted_set(6), node)) == Plan()
 
 
-def test_more_replicas_than_a_cluster_may_have_by_now_are_told_with_the_remedy() -> None:
+def test_a_share_above_a_new_maximum_is_reported_with_the_remedy() -> None:
     wish = '{"clusters": {"*": {}, "lubeck": {"maxReplicas": 1}}}'
     annotations = {"federation.kubernetes.io/statefulset-preferences": wish}
     reason, message = conditions(
@@ -270,7 +270,7 @@ def test_of_a_set_that_is_gone_with_its_shares_our_report_goes_last() -> None:
     assert plan(LOCAL, snapshot_of(here=[copy])) == Plan(), "nothing runs there"
 
 
-def test_a_set_that_runs_here_and_was_never_known_there_is_kept_and_told() -> None:
+def test_a_set_that_runs_here_and_the_broker_never_had_is_kept_and_reported() -> None:
     (own,) = sets_in(snapshot_of(submitted_set(6), record(lubeck=2), part(HERE, 2)))
     existing = stored(with_owner(own, Owner("statefulsets", LOCAL, HERE)))
 
@@ -324,7 +324,7 @@ def test_each_replica_of_this_cluster_gets_its_balancer_and_a_stand_in() -> None
     assert all(isinstance(action, Create) for action in created)
 
 
-def test_an_address_that_comes_late_or_changes_is_told_at_the_door() -> None:
+def test_an_address_that_comes_late_or_changes_is_reported_to_the_broker() -> None:
     annotations = {"federation.kubernetes.io/statefulset-lb-needed": "true"}
     at_door = (submitted_set(1, annotations), record(lubeck=1))
     (made,) = [
@@ -375,7 +375,7 @@ def test_replicas_that_were_placed_are_created_though_the_set_is_invalid_by_now(
     assert grown.metadata.annotations == made.metadata.annotations
 
 
-def test_an_invalid_set_says_that_nothing_changes_until_it_is_mended() -> None:
+def test_an_invalid_set_says_that_nothing_changes_until_it_is_corrected() -> None:
     (condition,) = [
         c
         for p in plan(STATUS, snapshot_of(submitted_set(9, MAYBE), record(lubeck=3))).patches

@@ -46,7 +46,7 @@ def test_replicas_are_shared_out_equally(wanted: int, count: int, expected: list
     assert shares(wanted, {}, clusters(count)) == expected
 
 
-def test_shrinking_takes_from_the_largest_and_moves_nobody() -> None:
+def test_shrinking_takes_from_the_largest_and_moves_no_replica() -> None:
     assert shares(6, {"c1": 4, "c2": 4, "c3": 3}) == [2, 2, 2]
     assert shares(10, {"c1": 4, "c2": 4, "c3": 3}) == [4, 3, 3]
 
@@ -105,7 +105,7 @@ _preferences = st.dictionaries(st.sampled_from(clusters(12)), _wishes, max_size=
 _shares = st.dictionaries(st.sampled_from(clusters(12)), st.integers(0, 40), max_size=12)
 
 
-def test_what_is_over_its_max_is_told_and_shrinks_first() -> None:
+def test_a_share_over_its_max_is_reported_and_shrinks_first() -> None:
     before, capped = {"a": 2, "b": 4}, {"a": ReplicaPreference(max=1)}
 
     assert distribute(6, before, ["a", "b"], capped) == Distribution(before, above_max=("a",))
@@ -113,7 +113,7 @@ def test_what_is_over_its_max_is_told_and_shrinks_first() -> None:
 
 
 @given(wanted=st.integers(0, 300), before=_shares, healthy=_names, preferences=_preferences)
-def test_the_sum_is_as_wanted_apart_from_what_is_told(
+def test_the_sum_is_as_desired_but_for_unplaced_and_surplus_replicas(
     wanted: int,
     before: dict[str, int],
     healthy: list[str],
@@ -177,7 +177,7 @@ def test_one_more_replica_adds_one_to_one_cluster(
 
 
 @given(wanted=st.integers(0, 300), before=_shares, healthy=_names, data=st.data())
-def test_the_order_in_which_clusters_are_told_is_irrelevant(
+def test_the_order_of_previous_shares_is_irrelevant(
     wanted: int, before: dict[str, int], healthy: list[str], data: st.DataObject
 ) -> None:
     shuffled = dict(data.draw(st.permutations(list(before.items()))))

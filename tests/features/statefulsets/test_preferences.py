@@ -23,7 +23,7 @@ def test_a_star_stands_for_all_others() -> None:
     assert parsed.of(("bergen",)) == {"bergen": ReplicaPreference(weight=3)}
 
 
-def test_nothing_wished_means_equal_parts() -> None:
+def test_no_preferences_mean_equal_shares() -> None:
     assert parse_preferences("{}").of(("lubeck",)) == {"lubeck": DEFAULT_PREFERENCE}
 
 
@@ -43,7 +43,7 @@ def test_nothing_wished_means_equal_parts() -> None:
         ),
     ],
 )
-def test_a_bad_annotation_is_told_with_what_it_should_be(text: str, words: str) -> None:
+def test_an_invalid_annotation_is_reported_with_its_remedy(text: str, words: str) -> None:
     (fault,) = parse_preferences(text).faults
 
     assert fault.startswith("annotation federation.kubernetes.io/statefulset-preferences: ")

@@ -36,7 +36,7 @@ MENDED = condition("Trouble", False, "NoTrouble", "every cluster does its part")
         pytest.param((TROUBLE,), MENDED, [("Normal", "NoTrouble")], id="trouble is over"),
     ],
 )
-def test_what_turned_is_said_once(
+def test_a_transition_emits_one_event(
     before: tuple[Condition, ...], after: Condition, events: list[tuple[str, str]]
 ) -> None:
     assert [(n.type, n.reason) for n in condition_events(STORE, before, (after,))] == events

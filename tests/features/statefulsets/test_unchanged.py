@@ -45,7 +45,7 @@ def test_newer_shares_are_neither_written_nor_followed() -> None:
     assert plan(LOCAL, snap) == Plan(kept=(ClusterObjectRef(HERE, object_ref(existing)),))
 
 
-def test_a_cluster_whose_report_is_newer_gets_its_share_and_counts_as_not_heard() -> None:
+def test_a_cluster_with_a_newer_report_gets_its_share_and_counts_as_away() -> None:
     snap = snapshot_of(
         submitted_set(8), record(bergen=2, hamburg=2, lubeck=2), newer_part("hamburg", 2)
     )
@@ -61,7 +61,7 @@ def test_lost_shares_are_not_rebuilt_without_a_report_that_we_cannot_read() -> N
     )
 
 
-def test_our_own_newer_report_stays_with_all_it_stands_for() -> None:
+def test_our_own_newer_report_stays_with_its_objects() -> None:
     (own,) = sets_in(snapshot_of(submitted_set(6), record(lubeck=2), part(HERE, 2)))
     existing = stored(with_owner(own, Owner("statefulsets", LOCAL, HERE)))
     report = stored(with_owner(newer_part(HERE, 2), Owner("statefulsets", LOCAL, HERE)))

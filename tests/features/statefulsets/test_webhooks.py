@@ -149,7 +149,7 @@ def test_bad_input_names_the_field_and_the_remedy(obj: Wire, words: str) -> None
     assert words in refusal(obj)
 
 
-def test_wishes_that_cannot_be_met_now_are_warned_of() -> None:
+def test_preferences_that_cannot_be_met_now_are_warned_about() -> None:
     found = verdict(submitted(replicas=9, placement=[{"name": "riga", "max": 2}]))
     assert isinstance(found, Allow)
     assert "no cluster riga" in found.warnings[0]
@@ -172,7 +172,7 @@ def test_deletion_and_finalizers_are_never_in_the_way() -> None:
     assert verdict(going, going) == Allow()
 
 
-def test_a_long_name_that_stands_can_still_be_scaled() -> None:
+def test_an_existing_set_with_a_long_name_can_still_be_scaled() -> None:
     name = "a-quite-long-name-of-a-set"
 
     assert verdict(submitted(name, replicas=4), submitted(name)) == Allow()
