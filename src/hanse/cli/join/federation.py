@@ -87,7 +87,7 @@ async def join_federation(request: Membership, *, dry_run: bool) -> None:
         )
         done += await apply(member.client, (*manifests.account(rules), *claims), dry_run=dry_run)
         known = await _members(others, request)
-        known[request.cluster] = manifests.entry(request.cluster, await _server(request))
+        known[request.cluster] = manifests.member_entry(request.cluster, await _server(request))
         secret = await _credentials(member.client, others, request, dry_run=dry_run)
         for participant in others:
             applied = await apply(participant.client, secret, dry_run=dry_run)
@@ -298,7 +298,9 @@ async def _copied_credentials(
 
 
 def _federation(request: Membership, known: dict[str, Member]) -> Manifest:
-    return manifests.federation_of(request.federation, request.federation, tuple(known.values()))
+    return manifests.federation_with_members(
+        request.federation, request.federation, tuple(known.values())
+    )
 
 
 async def _remove_member(

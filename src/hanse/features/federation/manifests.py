@@ -74,17 +74,17 @@ def member_secret(member: ClusterId, token: str, authority: bytes) -> Manifest:
 
 def federation(name: str, cluster_set: str, servers: Mapping[ClusterId, str]) -> Manifest:
     """The Federation with these members, by the URLs of their API servers."""
-    members = tuple(entry(cluster, server) for cluster, server in servers.items())
-    return federation_of(name, cluster_set, members)
+    members = tuple(member_entry(cluster, server) for cluster, server in servers.items())
+    return federation_with_members(name, cluster_set, members)
 
 
-def federation_of(name: str, cluster_set: str, members: tuple[Member, ...]) -> Manifest:
+def federation_with_members(name: str, cluster_set: str, members: tuple[Member, ...]) -> Manifest:
     """The Federation with these member entries."""
     spec = FederationSpec(cluster_set=cluster_set, members=members)
     return Manifest(Federation.kind, to_wire(Federation(metadata=Meta(name=name), spec=spec)))
 
 
-def entry(cluster: ClusterId, server: str) -> Member:
+def member_entry(cluster: ClusterId, server: str) -> Member:
     """The entry of a member in a Federation."""
     return Member(cluster_id=cluster, server=server, secret=secret_name(cluster))
 
