@@ -1,1 +1,1 @@
-"""DNS: zones and answers as pure values, and the server that looks them up."""
+"""The DNS server: compiles zone data, and serves them from worker processes."""

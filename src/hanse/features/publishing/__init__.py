@@ -1,1 +1,1 @@
-"""Names for the world: told to name servers and DNS providers that are not ours."""
+"""Publishes names on external name servers and, by ExternalDNS, at DNS providers."""

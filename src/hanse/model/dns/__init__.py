@@ -1,1 +1,1 @@
-"""DNS as values: names and records in wire format, and the contract of what has names."""
+"""DNS as values: names and records in wire format, and the contract of zone sources."""
