@@ -11,7 +11,7 @@ from hanse.dns.batch import BATCH_SIZE, MAX_DATAGRAM, Batch
 from hanse.dns.fast_path import serve_datagrams
 from hanse.dns.limits import Limiter
 from hanse.dns.table import Table
-from tests.dns.fleet import WEB, ZoneResolver, cluster_snapshot, endpoint_slice, imported
+from tests.dns.builders import WEB, ZoneResolver, cluster_snapshot, endpoint_slice, imported
 
 FAMILIES = {"v4": (socket.AF_INET, "127.0.0.1"), "v6": (socket.AF_INET6, "::1")}
 

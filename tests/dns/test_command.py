@@ -23,7 +23,7 @@ from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.model.objects import Meta
 from tests.cli.conftest import fleet as fleet_of_clusters
 from tests.cli.programs import HANSE, Running, environment
-from tests.dns.fleet import NODATA, WEB, DnsAnswer, endpoint_slice, imported, parse_answer
+from tests.dns.builders import NODATA, WEB, DnsAnswer, endpoint_slice, imported, parse_answer
 
 fleet = fleet_of_clusters
 PATIENCE = 60

@@ -6,7 +6,7 @@ from hanse.dns.explain import ExcludedCluster, ExplainedRecord, Explanation, exp
 from hanse.model.dns.records import RecordType
 from hanse.model.dns.zones import View
 from hanse.model.facts import LeaseLiveness, Phase
-from tests.dns.fleet import WEB, ZONE, cluster_snapshot, endpoint_slice, imported, pod, rules
+from tests.dns.builders import WEB, ZONE, cluster_snapshot, endpoint_slice, imported, pod, rules
 from tinykube.virtual_time import EPOCH
 
 LUBECK = View("lubeck", local="lubeck")

@@ -26,8 +26,8 @@ import asyncio, json, socket, sys
 import dns.message
 from prometheus_client import generate_latest
 from hanse.dns.server import ServerSettings
-from tests.dns.fleet import WEB, imported, endpoint_slice, cluster_snapshot
-from tests.dns.running import running
+from tests.dns.builders import WEB, imported, endpoint_slice, cluster_snapshot
+from tests.dns.loopback_server import running
 
 async def main():
     seen = cluster_snapshot("lubeck", imported(), endpoint_slice("bergen", "10.2.0.1"))

@@ -12,10 +12,10 @@ import dns.rrset
 import pytest
 
 from hanse.dns.server import ServerSettings
-from tests.dns.fleet import NXDOMAIN, cluster_snapshot, endpoint_slice, imported
-from tests.dns.running import running
-from tests.dns.test_networks import VIEW, ZONE, elsewhere
-from tests.dns.test_networks import seen as names_seen
+from tests.dns.builders import NXDOMAIN, cluster_snapshot, endpoint_slice, imported
+from tests.dns.loopback_server import running
+from tests.features.networks.test_zone import VIEW, ZONE, elsewhere
+from tests.features.networks.test_zone import seen as names_seen
 
 pytestmark = pytest.mark.anyio
 

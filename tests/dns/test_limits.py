@@ -8,7 +8,7 @@ import pytest
 
 from hanse.dns.limits import Limiter, client_network
 from hanse.dns.responder import rate_limited_response
-from tests.dns.fleet import WEB
+from tests.dns.builders import WEB
 
 
 def packed(address: str) -> bytes:

@@ -8,7 +8,7 @@ import dns.rcode
 import pytest
 
 from hanse.dns.responder import respond
-from tests.dns.fleet import WEB, ZoneResolver, cluster_snapshot, endpoint_slice, imported
+from tests.dns.builders import WEB, ZoneResolver, cluster_snapshot, endpoint_slice, imported
 
 QUERY = dns.message.make_query(WEB, "A", id=0x1234).to_wire()
 QUESTION = QUERY[12:]

@@ -24,7 +24,7 @@ from hanse.features.services.zone import ServiceZone
 from hanse.model.dns.zones import View
 from hanse.model.facts import Phase
 from hanse.model.snapshot import ObjectChange, Snapshot
-from tests.dns.fleet import (
+from tests.dns.builders import (
     NODATA,
     NXDOMAIN,
     WEB,
@@ -34,7 +34,7 @@ from tests.dns.fleet import (
     endpoint_slice,
     imported,
 )
-from tests.dns.running import PATIENCE, Running, running
+from tests.dns.loopback_server import PATIENCE, Running, running
 
 pytestmark = pytest.mark.anyio
 

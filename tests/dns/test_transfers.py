@@ -13,8 +13,8 @@ import pytest
 
 from hanse.dns.transfers import MAX_MESSAGE, Secondaries
 from hanse.model.dns.zones import View
-from tests.dns.fleet import WEB, ZONE, cluster_snapshot, endpoint_slice, imported, pod
-from tests.dns.running import PATIENCE, Running, running
+from tests.dns.builders import WEB, ZONE, cluster_snapshot, endpoint_slice, imported, pod
+from tests.dns.loopback_server import PATIENCE, Running, running
 
 pytestmark = pytest.mark.anyio
 

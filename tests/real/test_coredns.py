@@ -20,8 +20,8 @@ from hanse.local.real.ports import free_ports
 from hanse.local.real.programs import COREDNS_SERVER
 from hanse.model.dns.zones import View
 from hanse.model.kinds.multicluster import ServiceImport
+from tests.dns.builders import NODATA, parse_answer
 from tests.dns.coredns import in_words
-from tests.dns.fleet import NODATA, parse_answer
 from tests.scenarios.names import DnsClient, serve_names
 from tests.scenarios.services import ServicesScenario
 from tests.support.scenario import Check, Scenario

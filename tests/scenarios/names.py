@@ -21,7 +21,7 @@ from hanse.model.snapshot import Change, Watch
 from hanse.runtime.api import ClusterClient
 from hanse.runtime.informers import ClusterInformers
 from hanse.runtime.lease_tracker import LeaseTracker
-from tests.dns.fleet import DnsAnswer, parse_answer
+from tests.dns.builders import DnsAnswer, parse_answer
 from tests.support.scenario import Check, Scenario
 
 TIMEOUT = 20.0

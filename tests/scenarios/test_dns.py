@@ -12,7 +12,7 @@ import pytest
 from hanse.model.dns.zones import View
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.multicluster import ServiceImport
-from tests.dns.fleet import NODATA, NXDOMAIN
+from tests.dns.builders import NODATA, NXDOMAIN
 from tests.scenarios.names import DnsClient, serve_names
 from tests.scenarios.services import ServicesScenario
 

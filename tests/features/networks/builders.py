@@ -101,7 +101,7 @@ def held(address: str, namespace: str, service: str) -> IPAddress:
     return replace(used(address), spec=IPAddressSpec(parent_ref=parent))
 
 
-def world(*objects: Object, facts: Iterable[Fact] = (), now: Any = EPOCH) -> Snapshot:
+def cluster_snapshot(*objects: Object, facts: Iterable[Fact] = (), now: Any = EPOCH) -> Snapshot:
     """What an agent sees in a cluster with one tenant, and more."""
     usual: Sequence[Object] = (
         tenant(),
@@ -118,7 +118,7 @@ def world(*objects: Object, facts: Iterable[Fact] = (), now: Any = EPOCH) -> Sna
     )
 
 
-def asked(
+def admission_request(
     kind: str = "Pod",
     where: str = "acme-web",
     *,
@@ -155,13 +155,13 @@ def asked(
     )
 
 
-def refused(verdict: AdmissionDecision) -> str:
+def denial_message(verdict: AdmissionDecision) -> str:
     """Why a request is refused; that it is refused is part of the claim."""
     assert isinstance(verdict, Deny), verdict
     return verdict.message
 
 
-def allowed(verdict: AdmissionDecision) -> Wire:
+def applied_change(verdict: AdmissionDecision) -> Wire:
     """What an allowed request is changed by."""
     assert isinstance(verdict, Allow), verdict
     return verdict.change

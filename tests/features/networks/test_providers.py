@@ -21,7 +21,15 @@ from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
 from hanse.model.objects import Object
 from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import ObjectChange, Snapshot
-from tests.features.networks.builders import FEATURE, HERE, network, pod, space, tenant, world
+from tests.features.networks.builders import (
+    FEATURE,
+    HERE,
+    cluster_snapshot,
+    network,
+    pod,
+    space,
+    tenant,
+)
 from tests.support.builders import annotated, cluster, snapshot, stored
 
 T = TypeVar("T", bound=Object)
@@ -50,7 +58,7 @@ def subnet(name: str, ready: bool) -> OvnSubnet:
 
 
 def test_kube_ovn_gets_a_vpc_and_a_subnet_for_each_of_ours() -> None:
-    plan = FEATURE.plan(Key("network", "acme.ovn"), world(OVN))
+    plan = FEATURE.plan(Key("network", "acme.ovn"), cluster_snapshot(OVN))
 
     (vpc,) = wanted(plan, Vpc)
     assert vpc.spec.namespaces == ("acme-default", "acme-kube-system", "acme-web")
@@ -65,7 +73,7 @@ def test_kube_ovn_gets_a_vpc_and_a_subnet_for_each_of_ours() -> None:
 def test_a_kube_ovn_network_goes_on_once_its_subnets_are_ready() -> None:
     ready = [subnet(f"acme-ovn-{name}", True) for name in ("front", "back")]
 
-    plan = FEATURE.plan(Key("network", "acme.ovn"), world(OVN, *ready))
+    plan = FEATURE.plan(Key("network", "acme.ovn"), cluster_snapshot(OVN, *ready))
 
     assert "waiting for the address" in status(plan)["message"]
 
@@ -75,7 +83,7 @@ def test_a_pod_on_kube_ovn_is_told_in_its_words_and_let_go() -> None:
     waiting = pod("web", **{NETWORK: "ovn"})
     waiting = replace(waiting, metadata=replace(waiting.metadata, annotations=notes))
 
-    plan = FEATURE.plan(Key("port", "web", "acme-web"), world(OVN, waiting))
+    plan = FEATURE.plan(Key("port", "web", "acme-web"), cluster_snapshot(OVN, waiting))
 
     (patch,) = plan.patches
     told = patch.change["metadata"]["annotations"]
@@ -89,7 +97,7 @@ def test_a_pod_on_kube_ovn_that_asks_for_a_part_of_a_subnet_is_told_what_it_can_
         pod("web", **{NETWORK: "ovn"}), {READINESS: "false", NIC: '{"subnet": "10.31.0.0/28"}'}
     )
 
-    plan = FEATURE.plan(Key("port", "web", "acme-web"), world(OVN, waiting))
+    plan = FEATURE.plan(Key("port", "web", "acme-web"), cluster_snapshot(OVN, waiting))
 
     assert "kube-ovn gives addresses of whole subnets; name subnet back" in str(plan.patches)
 
@@ -121,14 +129,14 @@ def test_a_service_on_kube_ovn_leads_to_its_ready_pods_without_a_proxy() -> None
     )
     key = Key("service", "web", "acme-web")
 
-    plan = FEATURE.plan(key, world(OVN, stored(web), stored(piece)))
+    plan = FEATURE.plan(key, cluster_snapshot(OVN, stored(web), stored(piece)))
 
     (rule,) = wanted(plan, SwitchLBRule)
     assert (rule.spec.vip, rule.spec.endpoints) == ("10.96.0.7", ("10.30.0.2",))
     assert [(p.port, p.target_port) for p in rule.spec.ports] == [(80, 8080)]
-    assert FEATURE.plan(key, world(OVN)) == Plan()
+    assert FEATURE.plan(key, cluster_snapshot(OVN)) == Plan()
     change = ObjectChange(HERE, None, piece)
-    assert key in set(FEATURE.keys_for(change, world(OVN, stored(web), stored(piece))))
+    assert key in set(FEATURE.keys_for(change, cluster_snapshot(OVN, stored(web), stored(piece))))
 
 
 def test_a_kube_ovn_network_waits_at_its_end_for_what_kube_ovn_holds() -> None:
@@ -138,8 +146,10 @@ def test_a_kube_ovn_network_waits_at_its_end_for_what_kube_ovn_holds() -> None:
     told = {"type": "Drained", "status": "True", "reason": "Unused", "message": ""}
     draining = replace(gone, status=msgspec.convert({"conditions": [told]}, type(gone.status)))
 
-    held = FEATURE.plan(Key("network", "acme.ovn"), world(draining, subnet("acme-ovn-front", True)))
-    free = FEATURE.plan(Key("network", "acme.ovn"), world(draining))
+    held = FEATURE.plan(
+        Key("network", "acme.ovn"), cluster_snapshot(draining, subnet("acme-ovn-front", True))
+    )
+    free = FEATURE.plan(Key("network", "acme.ovn"), cluster_snapshot(draining))
 
     assert "kube-ovn removes acme-ovn-front" in status(held)["message"]
     assert free.patches[0].change == {"metadata": {"finalizers": None}}
@@ -150,10 +160,10 @@ def test_the_same_pod_asks_for_the_same_port_again() -> None:
     waiting = pod("web", **{NETWORK: "lab"})
     key = Key("port", "web", "acme-web")
 
-    first = wanted(FEATURE.plan(key, world(vpc, waiting)), NetworkPort)
-    again = wanted(FEATURE.plan(key, world(vpc, waiting)), NetworkPort)
+    first = wanted(FEATURE.plan(key, cluster_snapshot(vpc, waiting)), NetworkPort)
+    again = wanted(FEATURE.plan(key, cluster_snapshot(vpc, waiting)), NetworkPort)
     standing = stored(first[0])
-    after = FEATURE.plan(key, world(vpc, waiting, standing))
+    after = FEATURE.plan(key, cluster_snapshot(vpc, waiting, standing))
 
     assert first == again == wanted(after, NetworkPort)
     assert (
@@ -169,8 +179,8 @@ def test_a_pod_gets_the_interface_that_it_asks_for() -> None:
     )
     key = Key("port", "web", "acme-web")
 
-    (port,) = wanted(FEATURE.plan(key, world(vpc, asks)), NetworkPort)
-    after = FEATURE.plan(key, world(vpc, asks, stored(port)))
+    (port,) = wanted(FEATURE.plan(key, cluster_snapshot(vpc, asks)), NetworkPort)
+    after = FEATURE.plan(key, cluster_snapshot(vpc, asks, stored(port)))
 
     assert ip_address(port.spec.address) in ip_network("10.8.7.0/29")
     told = after.patches[0].change["metadata"]["annotations"][CNI_ARGS]
@@ -185,9 +195,10 @@ def test_a_part_of_a_subnet_that_is_full_is_told_as_the_part() -> None:
         return annotated(pod(name, **{NETWORK: "lab"}), {NIC: '{"subnet": "10.8.7.4/32"}'})
 
     (port,) = wanted(
-        FEATURE.plan(replace(key, name="other"), world(vpc, asking("other"))), NetworkPort
+        FEATURE.plan(replace(key, name="other"), cluster_snapshot(vpc, asking("other"))),
+        NetworkPort,
     )
-    plan = FEATURE.plan(key, world(vpc, asking("web"), stored(port)))
+    plan = FEATURE.plan(key, cluster_snapshot(vpc, asking("web"), stored(port)))
 
     assert port.spec.address == "10.8.7.4"
     assert wanted(plan, NetworkPort) == []
@@ -199,11 +210,13 @@ def test_the_last_port_to_go_wakes_a_network_that_waits_for_it() -> None:
     ends = replace(lab.metadata, deletion_timestamp=lab.metadata.creation_timestamp)
     ending = replace(lab, metadata=ends)
     (port,) = wanted(
-        FEATURE.plan(Key("port", "web", "acme-web"), world(lab, pod("web", **{NETWORK: "lab"}))),
+        FEATURE.plan(
+            Key("port", "web", "acme-web"), cluster_snapshot(lab, pod("web", **{NETWORK: "lab"}))
+        ),
         NetworkPort,
     )
 
-    woken = FEATURE.keys_for(ObjectChange(HERE, stored(port), None), world(ending))
+    woken = FEATURE.keys_for(ObjectChange(HERE, stored(port), None), cluster_snapshot(ending))
 
     assert Key("network", "acme.lab") in set(woken)
 
@@ -213,8 +226,8 @@ def test_a_pod_that_has_ended_or_is_gone_has_no_port() -> None:
     ended = pod("web", **{NETWORK: "lab"})
     ended = replace(ended, status=replace(ended.status, phase="Succeeded"))
 
-    assert FEATURE.plan(Key("port", "web", "acme-web"), world(vpc, ended)) == Plan()
-    assert FEATURE.plan(Key("port", "web", "acme-web"), world(vpc)) == Plan()
+    assert FEATURE.plan(Key("port", "web", "acme-web"), cluster_snapshot(vpc, ended)) == Plan()
+    assert FEATURE.plan(Key("port", "web", "acme-web"), cluster_snapshot(vpc)) == Plan()
 
 
 @pytest.mark.parametrize("address", ["10.0.0.1", "fd00::1", "fd00:0:0:1::"])
@@ -271,7 +284,7 @@ def test_the_guard_lets_peers_through() -> None:
 
 
 def test_without_being_asked_for_there_is_no_guard() -> None:
-    plan = FEATURE.plan(Key("network", "acme.default"), world(network()))
+    plan = FEATURE.plan(Key("network", "acme.default"), cluster_snapshot(network()))
 
     assert wanted(plan, ClusterNetworkPolicy) == []
 
@@ -283,14 +296,16 @@ def test_a_service_of_another_feature_is_somebody_who_uses_a_network() -> None:
     wire = {"metadata": {"name": "derived", "namespace": "acme-web", "labels": labels}}
     derived = stored(msgspec.convert(wire, Service))
 
-    plan = FEATURE.plan(Key("network", "acme.lab"), world(replace(lab, metadata=ends), derived))
+    plan = FEATURE.plan(
+        Key("network", "acme.lab"), cluster_snapshot(replace(lab, metadata=ends), derived)
+    )
 
     assert status(plan)["message"] == "waiting for Service acme-web/derived to be deleted"
 
 
 def test_names_that_are_too_long_are_shortened_and_stay_apart() -> None:
     long = "n" * 63
-    seen = world(network(f"acme.{long}"))
+    seen = cluster_snapshot(network(f"acme.{long}"))
 
     names = {
         d.object.metadata.name

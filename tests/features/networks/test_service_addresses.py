@@ -27,17 +27,17 @@ from hanse.model.plan import Key
 from tests.features.networks.builders import (
     FEATURE,
     HERE,
-    allowed,
-    asked,
+    admission_request,
+    applied_change,
     cidr,
+    cluster_snapshot,
+    denial_message,
     held,
     hooks,
     network,
     pod,
-    refused,
     service,
     used,
-    world,
 )
 from tinykube.virtual_time import EPOCH
 
@@ -49,11 +49,13 @@ AGENT = "system:serviceaccount:hanse-system:hanse-agent"
 
 
 def in_network(**spec: Any) -> Any:
-    return asked("Service", labels=LABELS, spec=spec)
+    return admission_request("Service", labels=LABELS, spec=spec)
 
 
 def test_a_service_gets_an_address_of_its_networks_pool_and_the_networks_labels() -> None:
-    change = allowed(hooks()["networks-services"].review(in_network(), world(OWN, *RANGES)))
+    change = applied_change(
+        hooks()["networks-services"].review(in_network(), cluster_snapshot(OWN, *RANGES))
+    )
 
     assert change["metadata"]["labels"] == {TENANT: "acme", NETWORK: "own"}
     assert change["spec"] == {"clusterIP": "10.50.0.2", "clusterIPs": ["10.50.0.2"]}
@@ -61,19 +63,23 @@ def test_a_service_gets_an_address_of_its_networks_pool_and_the_networks_labels(
 
 def test_the_networks_own_addresses_and_used_ones_are_not_given() -> None:
     hook = hooks()["networks-services"]
-    seen = world(OWN, *RANGES, used("10.50.0.2"), used("10.50.0.4"))
+    seen = cluster_snapshot(OWN, *RANGES, used("10.50.0.2"), used("10.50.0.4"))
 
-    given_ = [allowed(hook.review(in_network(), seen))["spec"]["clusterIP"] for _ in range(10)]
+    given_ = [
+        applied_change(hook.review(in_network(), seen))["spec"]["clusterIP"] for _ in range(10)
+    ]
 
     assert len(set(given_)) == 10
     assert not {"10.50.0.1", "10.50.0.2", "10.50.0.4", "10.50.0.10"} & set(given_)
 
 
 def test_what_other_features_write_for_a_tenant_is_in_its_network_too() -> None:
-    hook, seen = hooks()["networks-services"], world(OWN, *RANGES)
-    derived = asked("Service", labels={**LABELS, OWNER: "services-1"}, spec={}, user=AGENT)
+    hook, seen = hooks()["networks-services"], cluster_snapshot(OWN, *RANGES)
+    derived = admission_request(
+        "Service", labels={**LABELS, OWNER: "services-1"}, spec={}, user=AGENT
+    )
 
-    assert allowed(hook.review(derived, seen))["spec"]["clusterIP"].startswith("10.50.0.")
+    assert applied_change(hook.review(derived, seen))["spec"]["clusterIP"].startswith("10.50.0.")
 
 
 def test_what_a_network_itself_needs_has_an_address_of_the_clusters_range() -> None:
@@ -94,7 +100,7 @@ def test_without_a_told_range_the_cluster_chooses() -> None:
 
 
 def _planned(*objects: Object) -> str:
-    plan = FEATURE.plan(Key("network", "acme.default"), world(*objects))
+    plan = FEATURE.plan(Key("network", "acme.default"), cluster_snapshot(*objects))
     (found,) = (
         d.object
         for d in plan.desired
@@ -109,7 +115,7 @@ def test_a_range_that_cannot_go_names_the_services_that_have_addresses_in_it() -
     ending = replace(OWN, metadata=gone, status=status)
     plan = FEATURE.plan(
         Key("network", "acme.own"),
-        world(
+        cluster_snapshot(
             ending,
             *RANGES,
             held("10.50.0.3", "plain", "web"),
@@ -124,11 +130,11 @@ def test_a_range_that_cannot_go_names_the_services_that_have_addresses_in_it() -
 
 def test_an_exhausted_pool_refuses_and_names_the_network() -> None:
     hook = hooks()["networks-services"]
-    seen = world(OWN, *RANGES)
+    seen = cluster_snapshot(OWN, *RANGES)
     for _ in range(12):
-        allowed(hook.review(in_network(), seen))
+        applied_change(hook.review(in_network(), seen))
 
-    told = refused(hook.review(in_network(), seen))
+    told = denial_message(hook.review(in_network(), seen))
 
     assert "no IPv4 address of network acme.own is free; delete a Service of it" in told
 
@@ -136,7 +142,7 @@ def test_an_exhausted_pool_refuses_and_names_the_network() -> None:
 def test_a_family_that_a_network_has_no_range_of_is_not_said_to_be_exhausted() -> None:
     asks = in_network(ipFamilies=["IPv6"], ipFamilyPolicy="SingleStack")
 
-    told = refused(hooks()["networks-services"].review(asks, world(OWN, *RANGES)))
+    told = denial_message(hooks()["networks-services"].review(asks, cluster_snapshot(OWN, *RANGES)))
 
     assert told.startswith("spec.ipFamilies: network acme.own has no IPv6 range; leave IPv6 out")
 
@@ -144,21 +150,23 @@ def test_a_family_that_a_network_has_no_range_of_is_not_said_to_be_exhausted() -
 def test_an_address_that_was_promised_and_not_used_comes_back_after_half_a_minute() -> None:
     hook = hooks()["networks-services"]
     for _ in range(12):
-        allowed(hook.review(in_network(), world(OWN, *RANGES)))
+        applied_change(hook.review(in_network(), cluster_snapshot(OWN, *RANGES)))
 
-    later = world(OWN, *RANGES, now=EPOCH + RESERVATION_TTL)
+    later = cluster_snapshot(OWN, *RANGES, now=EPOCH + RESERVATION_TTL)
 
-    assert allowed(hook.review(in_network(), later))["spec"]["clusterIP"]
+    assert applied_change(hook.review(in_network(), later))["spec"]["clusterIP"]
 
 
 def test_a_dry_run_promises_nothing() -> None:
-    hook, seen = hooks()["networks-services"], world(OWN, *RANGES)
-    trial = asked("Service", labels=LABELS, spec={}, dry_run=True)
+    hook, seen = hooks()["networks-services"], cluster_snapshot(OWN, *RANGES)
+    trial = admission_request("Service", labels=LABELS, spec={}, dry_run=True)
 
-    told = {allowed(hook.review(trial, seen))["spec"]["clusterIP"] for _ in range(30)}
+    told = {applied_change(hook.review(trial, seen))["spec"]["clusterIP"] for _ in range(30)}
 
     assert told
-    given_ = {allowed(hook.review(in_network(), seen))["spec"]["clusterIP"] for _ in range(12)}
+    given_ = {
+        applied_change(hook.review(in_network(), seen))["spec"]["clusterIP"] for _ in range(12)
+    }
     assert len(given_) == 12
 
 
@@ -166,7 +174,9 @@ def test_a_dry_run_promises_nothing() -> None:
     "spec", [{"clusterIP": "None"}, {"type": "ExternalName", "externalName": "example.org"}]
 )
 def test_headless_services_and_external_names_get_none(spec: dict[str, Any]) -> None:
-    change = allowed(hooks()["networks-services"].review(in_network(**spec), world(OWN, *RANGES)))
+    change = applied_change(
+        hooks()["networks-services"].review(in_network(**spec), cluster_snapshot(OWN, *RANGES))
+    )
 
     assert "spec" not in change
 
@@ -182,50 +192,63 @@ def test_headless_services_and_external_names_get_none(spec: dict[str, Any]) -> 
 def test_an_address_of_ones_own_choice_must_be_inside(address: str, told: str) -> None:
     request = in_network(clusterIP=address)
 
-    assert told in refused(hooks()["networks-services"].review(request, world(OWN, *RANGES)))
+    assert told in denial_message(
+        hooks()["networks-services"].review(request, cluster_snapshot(OWN, *RANGES))
+    )
 
 
 def test_an_address_of_ones_own_choice_inside_is_left_to_the_api_server() -> None:
     request = in_network(clusterIP="10.50.0.5")
 
-    change = allowed(hooks()["networks-services"].review(request, world(OWN, *RANGES)))
+    change = applied_change(
+        hooks()["networks-services"].review(request, cluster_snapshot(OWN, *RANGES))
+    )
 
     assert "spec" not in change
 
 
 def test_everybody_else_gets_an_address_of_the_clusters_own_range() -> None:
-    seen = world(OWN, network(), *RANGES)
-    elsewhere = asked("Service", "plain", spec={})
-    flat = asked("Service", spec={})
+    seen = cluster_snapshot(OWN, network(), *RANGES)
+    elsewhere = admission_request("Service", "plain", spec={})
+    flat = admission_request("Service", spec={})
 
-    others = allowed(hooks()["networks-addresses"].review(elsewhere, seen))
-    default = allowed(hooks()["networks-services"].review(flat, seen))
+    others = applied_change(hooks()["networks-addresses"].review(elsewhere, seen))
+    default = applied_change(hooks()["networks-services"].review(flat, seen))
 
     for change in (others, default):
         assert change["spec"]["clusterIP"].startswith("10.96.")
 
 
 def test_nobody_else_may_choose_an_address_of_a_network() -> None:
-    request = asked("Service", "plain", spec={"clusterIP": "10.50.0.5"})
+    request = admission_request("Service", "plain", spec={"clusterIP": "10.50.0.5"})
 
-    told = refused(hooks()["networks-addresses"].review(request, world(OWN, *RANGES)))
+    told = denial_message(
+        hooks()["networks-addresses"].review(request, cluster_snapshot(OWN, *RANGES))
+    )
 
     assert told.startswith("spec.clusterIP: 10.50.0.5 is in a range of network acme.own")
 
 
 def test_in_a_cluster_without_other_ranges_the_api_server_chooses() -> None:
-    seen = world(network(), cidr("10.96.0.0/16"))
+    seen = cluster_snapshot(network(), cidr("10.96.0.0/16"))
 
-    assert allowed(hooks()["networks-addresses"].review(asked("Service", "plain"), seen)) == {}
+    assert (
+        applied_change(
+            hooks()["networks-addresses"].review(admission_request("Service", "plain"), seen)
+        )
+        == {}
+    )
 
 
 def test_a_service_that_becomes_one_with_an_address_gets_it_then() -> None:
     before = {"spec": {"type": "ExternalName"}}
-    request = asked(
+    request = admission_request(
         "Service", labels=LABELS, spec={"type": "ClusterIP"}, before=before, operation="UPDATE"
     )
 
-    change = allowed(hooks()["networks-services"].review(request, world(OWN, *RANGES)))
+    change = applied_change(
+        hooks()["networks-services"].review(request, cluster_snapshot(OWN, *RANGES))
+    )
 
     assert change["spec"]["clusterIP"].startswith("10.50.0.")
 
@@ -233,18 +256,18 @@ def test_a_service_that_becomes_one_with_an_address_gets_it_then() -> None:
 def test_a_providers_word_is_asked_for_and_no_answer_is_try_again() -> None:
     outside = network("acme.far", "mizar", service={"ipam": "External"})
     hook = hooks()["networks-services"]
-    request = asked("Service", labels={NETWORK: "far"}, spec={})
+    request = admission_request("Service", labels={NETWORK: "far"}, spec={})
 
-    verdict = hook.review(request, world(outside))
+    verdict = hook.review(request, cluster_snapshot(outside))
     assert isinstance(verdict, NeedsAnswer)
     yes = Answer(verdict.question.id, {"address": "10.60.0.4"}, "", EPOCH)
     no = Answer(verdict.question.id, None, "timed out", EPOCH)
 
-    assert allowed(hook.review(request, world(outside, facts=[yes])))["spec"] == {
+    assert applied_change(hook.review(request, cluster_snapshot(outside, facts=[yes])))["spec"] == {
         "clusterIP": "10.60.0.4",
         "clusterIPs": ["10.60.0.4"],
     }
-    told = refused(hook.review(request, world(outside, facts=[no])))
+    told = denial_message(hook.review(request, cluster_snapshot(outside, facts=[no])))
     assert told == ("provider mizar did not answer for network acme.far (timed out); try again")
 
 
@@ -255,8 +278,10 @@ def test_replicas_keep_to_residues_of_their_own() -> None:
 
     def given_by(hook: Any, number: int) -> set[str]:
         slot = AssignedSlot(HERE, PoolSlot(number, SLOTS))
-        seen = world(wide, *RANGES, facts=[slot])
-        return {allowed(hook.review(in_network(), seen))["spec"]["clusterIP"] for _ in range(25)}
+        seen = cluster_snapshot(wide, *RANGES, facts=[slot])
+        return {
+            applied_change(hook.review(in_network(), seen))["spec"]["clusterIP"] for _ in range(25)
+        }
 
     assert not given_by(mine, 1) & given_by(theirs, 2)
 
@@ -376,8 +401,10 @@ def test_nor_may_one_choose_it(range_: Range) -> None:
     own = network("acme.own", service={"cidrs": [str(range_)]})
 
     for address in edges(range_):
-        told = refused(
-            hooks()["networks-services"].review(in_network(clusterIP=address), world(own, *RANGES))
+        told = denial_message(
+            hooks()["networks-services"].review(
+                in_network(clusterIP=address), cluster_snapshot(own, *RANGES)
+            )
         )
         assert f"spec.clusterIP: {address} is kept for network acme.own itself" in told
 
@@ -393,7 +420,7 @@ def test_no_pod_gets_a_subnets_edges_or_its_gateway_and_none_may_ask_for_them(
     plain = pod("web", **{NETWORK: "lab"})
     plain = replace(plain, metadata=replace(plain.metadata, uid=str(uid)))
 
-    plan = FEATURE.plan(Key("port", "web", "acme-web"), world(lab, plain))
+    plan = FEATURE.plan(Key("port", "web", "acme-web"), cluster_snapshot(lab, plain))
 
     given_ = [d.object.spec.address for d in plan.desired if isinstance(d.object, NetworkPort)]
     assert given_
@@ -402,7 +429,9 @@ def test_no_pod_gets_a_subnets_edges_or_its_gateway_and_none_may_ask_for_them(
         of_type = network("acme.lab", type_, vpcID="v", subnets=subnet)
         for address in never:
             notes = {NIC: msgspec.json.encode({"ip": address}).decode()}
-            asking = asked("Pod", labels={NETWORK: "lab"}, annotations=notes, spec={})
-            told = refused(hooks()["networks-pods"].review(asking, world(of_type)))
+            asking = admission_request("Pod", labels={NETWORK: "lab"}, annotations=notes, spec={})
+            told = denial_message(
+                hooks()["networks-pods"].review(asking, cluster_snapshot(of_type))
+            )
             assert f"ip {address} is the " in told
             assert told.endswith("choose another")

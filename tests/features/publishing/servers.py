@@ -19,7 +19,7 @@ from msgspec import Struct
 from hanse.local.real.ports import free_ports
 from hanse.providers.nameserver import NameServer
 from hanse.providers.tsig_keys import parse_tsig_key
-from tests.dns.fleet import DnsAnswer, parse_answer
+from tests.dns.builders import DnsAnswer, parse_answer
 
 ZONE = "fleet.example.org"
 SECRET = "c2VjcmV0IG9mIHRoZSBoYXJib3VyIG1hc3Rlcg=="
@@ -29,12 +29,12 @@ PROGRAMS = {"bind": "named", "knot": "knotd"}
 PACKAGES = {"bind": "bind9", "knot": "knot"}
 
 
-class Theirs(Struct, frozen=True):
+class ExternalServer(Struct, frozen=True):
     """A name server that runs."""
 
     port: int
 
-    def ours(self, key: str = KEY, zone: str = ZONE) -> NameServer:
+    def connect(self, key: str = KEY, zone: str = ZONE) -> NameServer:
         """It as an agent sees it."""
         return NameServer(
             "127.0.0.1", self.port, zone, lambda: parse_tsig_key(key) if key else None
@@ -60,7 +60,7 @@ class Theirs(Struct, frozen=True):
 
 
 @asynccontextmanager
-async def name_server(which: str, folder: Path) -> AsyncIterator[Theirs]:
+async def name_server(which: str, folder: Path) -> AsyncIterator[ExternalServer]:
     """BIND or Knot on loopback until the block ends; skips where it is not installed."""
     if shutil.which(PROGRAMS[which]) is None:
         pytest.skip(f"needs {PROGRAMS[which]} (Debian: {PACKAGES[which]})")
@@ -69,7 +69,7 @@ async def name_server(which: str, folder: Path) -> AsyncIterator[Theirs]:
     with (folder / "log").open("wb") as said:
         process = await asyncio.create_subprocess_exec(*command, stdout=said, stderr=said)
     try:
-        there = Theirs(ports[0])
+        there = ExternalServer(ports[0])
         await _ready(there, folder / "log")
         yield there
     finally:
@@ -113,7 +113,7 @@ def _zone(folder: Path) -> None:
     )
 
 
-async def _ready(there: Theirs, log: Path) -> None:
+async def _ready(there: ExternalServer, log: Path) -> None:
     async with asyncio.timeout(PATIENCE):
         while True:
             query = dns.message.make_query(ZONE, "SOA")

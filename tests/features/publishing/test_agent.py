@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.dns.test_beside_coredns import a_cluster
-from tests.features.publishing.servers import KEY, ZONE, Theirs, name_server
+from tests.dns.test_coredns_comparison import a_cluster
+from tests.features.publishing.servers import KEY, ZONE, ExternalServer, name_server
 
 pytestmark = pytest.mark.anyio
 
@@ -37,7 +37,7 @@ async def test_an_agent_publishes_what_its_cluster_imports(tmp_path: Path) -> No
         assert (await theirs.ask("www")).records == ("192.0.2.80",)
 
 
-async def _published(theirs: Theirs) -> None:
+async def _published(theirs: ExternalServer) -> None:
     wanted = {
         ("web.shop.svc", "A"): ("10.1.0.1", "10.2.0.1"),
         ("_tls._tcp.web.shop.svc", "SRV"): (f"0 50 443 web.shop.svc.{ZONE}.",),

@@ -11,7 +11,7 @@ from hanse.model.kinds.names import PublishedName
 from hanse.model.objects import Meta, Object
 from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import ObjectChange
-from tests.dns.fleet import cluster_snapshot, endpoint_slice, imported, pod
+from tests.dns.builders import cluster_snapshot, endpoint_slice, imported, pod
 
 ZONE = "fleet.example.org"
 BOTH = PublishingOptions(ZONE, "dns", ServerOptions("192.0.2.53"))

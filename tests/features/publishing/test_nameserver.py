@@ -18,14 +18,14 @@ from hanse.kube.errors import (
 from hanse.model.kinds.names import PublishedName, PublishedNameSpec, RecordSet
 from hanse.model.objects import Meta
 from hanse.providers.nameserver import NameServer
-from tests.dns.fleet import NODATA, NXDOMAIN
-from tests.features.publishing.servers import KEY, ZONE, Theirs, name_server
+from tests.dns.builders import NODATA, NXDOMAIN
+from tests.features.publishing.servers import KEY, ZONE, ExternalServer, name_server
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture(params=["bind", "knot"])
-async def theirs(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Theirs]:
+async def theirs(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ExternalServer]:
     async with name_server(request.param, tmp_path) as server:
         yield server
 
@@ -39,84 +39,86 @@ def name(label: str = "web", *addresses: str, **more: tuple[str, ...]) -> Publis
     )
 
 
-async def test_a_name_is_written_changed_and_taken_away(theirs: Theirs) -> None:
-    ours = theirs.ours()
-    await ours.list(PublishedName)
+async def test_a_name_is_written_changed_and_taken_away(theirs: ExternalServer) -> None:
+    connect = theirs.connect()
+    await connect.list(PublishedName)
     web = name("web", "10.0.0.1", SRV=(f"0 50 80 web.{ZONE}.",), TXT=('"hello"',))
 
-    await ours.create(web)
+    await connect.create(web)
     assert (await theirs.ask("web")).records == ("10.0.0.1",)
     assert (await theirs.ask("web", "SRV")).records == (f"0 50 80 web.{ZONE}.",)
-    assert await theirs.ours().read(PublishedName, f"web.{ZONE}") == web, "all of it comes back"
+    assert await theirs.connect().read(PublishedName, f"web.{ZONE}") == web, "all of it comes back"
 
     changed = name("web", "10.0.0.2", "10.0.0.3")
-    await ours.update(changed)
+    await connect.update(changed)
     assert (await theirs.ask("web")).records == ("10.0.0.2", "10.0.0.3")
     assert (await theirs.ask("web", "TXT")).code == NODATA
-    assert await theirs.ours().read(PublishedName, f"web.{ZONE}") == changed
+    assert await theirs.connect().read(PublishedName, f"web.{ZONE}") == changed
 
-    await ours.delete(changed)
+    await connect.delete(changed)
     assert (await theirs.ask("web")).code == NXDOMAIN
-    assert f"web.{ZONE}" not in {o.name for o in await theirs.ours().list(PublishedName)}
+    assert f"web.{ZONE}" not in {o.name for o in await theirs.connect().list(PublishedName)}
 
 
-async def test_what_others_wrote_is_seen_and_is_not_ours(theirs: Theirs) -> None:
-    listed = {one.name: one for one in await theirs.ours().list(PublishedName)}
+async def test_what_others_wrote_is_seen_and_is_not_ours(theirs: ExternalServer) -> None:
+    listed = {one.name: one for one in await theirs.connect().list(PublishedName)}
 
     assert set(listed) == {f"{label}.{ZONE}" for label in ("ns", "www", "mail")}
     assert all(one.metadata.labels == {} for one in listed.values())
     with pytest.raises(AlreadyExists, match="in use"):
-        await theirs.ours().create(name("www"))
+        await theirs.connect().create(name("www"))
     with pytest.raises(AlreadyExists, match="in use"):
-        await theirs.ours().create(name("mail"))
+        await theirs.connect().create(name("mail"))
     assert (await theirs.ask("www")).records == ("192.0.2.80",)
 
 
-async def test_a_name_that_somebody_changed_meanwhile_is_not_overwritten(theirs: Theirs) -> None:
-    ours = theirs.ours()
-    await ours.list(PublishedName)
-    await ours.create(name())
+async def test_a_name_that_somebody_changed_meanwhile_is_not_overwritten(
+    theirs: ExternalServer,
+) -> None:
+    connect = theirs.connect()
+    await connect.list(PublishedName)
+    await connect.create(name())
     await theirs.edit(lambda update: update.add("web", 5, "A", "192.0.2.1"))
 
     with pytest.raises(Conflict, match="changed by somebody else"):
-        await ours.update(name("web", "10.0.0.9"))
+        await connect.update(name("web", "10.0.0.9"))
     with pytest.raises(Conflict, match="changed by somebody else"):
-        await theirs_known(ours, name()).delete(name())
+        await theirs_known(connect, name()).delete(name())
 
     assert (await theirs.ask("web")).records == ("10.0.0.1", "192.0.2.1")
-    found = await ours.read(PublishedName, f"web.{ZONE}")
+    found = await connect.read(PublishedName, f"web.{ZONE}")
     assert found.spec.records[0].values == ("10.0.0.1", "192.0.2.1"), "it has looked again"
-    await ours.update(name("web", "10.0.0.9"))
+    await connect.update(name("web", "10.0.0.9"))
     assert (await theirs.ask("web")).records == ("10.0.0.9",)
 
 
-def theirs_known(ours: NameServer, was: PublishedName) -> NameServer:
+def theirs_known(connect: NameServer, was: PublishedName) -> NameServer:
     """The same server as one sees it who has not looked again."""
-    ours._known[was.name] = was
-    return ours
+    connect._known[was.name] = was
+    return connect
 
 
-async def test_a_name_that_lost_its_mark_is_no_longer_ours(theirs: Theirs) -> None:
-    ours = theirs.ours()
-    await ours.list(PublishedName)
-    await ours.create(name())
+async def test_a_name_that_lost_its_mark_is_no_longer_ours(theirs: ExternalServer) -> None:
+    connect = theirs.connect()
+    await connect.list(PublishedName)
+    await connect.create(name())
     await theirs.edit(lambda update: update.delete("_hanse.web", "TXT"))
 
     with pytest.raises(Conflict):
-        await ours.delete(name())
+        await connect.delete(name())
 
     assert (await theirs.ask("web")).records == ("10.0.0.1",)
-    assert (await ours.read(PublishedName, f"web.{ZONE}")).metadata.labels == {}
+    assert (await connect.read(PublishedName, f"web.{ZONE}")).metadata.labels == {}
 
 
-async def test_records_of_other_types_beside_ours_are_left_alone(theirs: Theirs) -> None:
-    ours = theirs.ours()
-    await ours.list(PublishedName)
-    await ours.create(name())
+async def test_records_of_other_types_beside_ours_are_left_alone(theirs: ExternalServer) -> None:
+    connect = theirs.connect()
+    await connect.list(PublishedName)
+    await connect.create(name())
     await theirs.edit(lambda update: update.add("web", 5, "MX", "10 www"))
 
-    await ours.update(name("web", "10.0.0.9"))
-    await ours.delete(name("web", "10.0.0.9"))
+    await connect.update(name("web", "10.0.0.9"))
+    await connect.delete(name("web", "10.0.0.9"))
 
     assert (await theirs.ask("web", "MX")).records == (f"10 www.{ZONE}.",)
     assert (await theirs.ask("web")).code == NODATA
@@ -132,12 +134,12 @@ async def test_records_of_other_types_beside_ours_are_left_alone(theirs: Theirs)
     ],
 )
 async def test_a_server_that_will_not_have_us_is_told_as_such(
-    theirs: Theirs, key: str, zone: str, error: type[KubeError]
+    theirs: ExternalServer, key: str, zone: str, error: type[KubeError]
 ) -> None:
-    ours = theirs.ours(key, zone)
+    connect = theirs.connect(key, zone)
     unseen = replace(name(), metadata=Meta(name=f"web.{zone}"))
 
-    for attempt in (lambda: ours.list(PublishedName), lambda: ours.create(unseen)):
+    for attempt in (lambda: connect.list(PublishedName), lambda: connect.create(unseen)):
         with pytest.raises(error) as told:
             await attempt()
         assert isinstance(told.value, Forbidden | BadCredentials)
@@ -146,28 +148,28 @@ async def test_a_server_that_will_not_have_us_is_told_as_such(
 
 
 async def test_a_server_that_is_gone_is_unreachable() -> None:
-    gone = Theirs(1).ours()
+    gone = ExternalServer(1).connect()
 
     with pytest.raises(Unreachable, match="does not answer"):
         await gone.list(PublishedName)
 
 
-async def test_a_zone_is_transferred_only_when_it_has_changed(theirs: Theirs) -> None:
-    ours = theirs.ours()
-    first = await ours.list(PublishedName)
+async def test_a_zone_is_transferred_only_when_it_has_changed(theirs: ExternalServer) -> None:
+    connect = theirs.connect()
+    first = await connect.list(PublishedName)
 
-    again = await ours.list(PublishedName)
+    again = await connect.list(PublishedName)
     await theirs.edit(lambda update: update.add("new", 5, "A", "192.0.2.1"))
-    after = await ours.list(PublishedName)
+    after = await connect.list(PublishedName)
 
     assert all(one is other for one, other in zip(first, again, strict=True)), "as it was kept"
     assert len(after) == len(first) + 1
 
 
-async def test_stopping_is_never_missed_whatever_is_under_way(theirs: Theirs) -> None:
+async def test_stopping_is_never_missed_whatever_is_under_way(theirs: ExternalServer) -> None:
     for steps in range(60):
-        ours = theirs.ours()
-        listing = asyncio.create_task(ours.list(PublishedName))
+        connect = theirs.connect()
+        listing = asyncio.create_task(connect.list(PublishedName))
         for _ in range(steps):
             await asyncio.sleep(0.0002)
         over = listing.done()

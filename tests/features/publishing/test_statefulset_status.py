@@ -27,8 +27,8 @@ from hanse.model.objects import Meta, Object
 from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import ObjectChange, Snapshot, Writes
 from hanse.runtime.ownership import Owner, with_owner
-from tests.dns.fleet import endpoint_slice, imported
-from tests.dns.test_stateful import HOME, SHARES, SPACE, WIDE, parts, shares
+from tests.dns.builders import endpoint_slice, imported
+from tests.features.statefulsets.test_zone import HOME, SHARES, SPACE, WIDE, parts, shares
 from tests.support.builders import cluster, snapshot, stored
 from tinykube.virtual_time import EPOCH
 

@@ -28,7 +28,7 @@ from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Writes
 from hanse.runtime.compare import status_patch
 from hanse.runtime.ownership import Owner, with_owner
-from tests.dns.fleet import endpoint_slice, imported
+from tests.dns.builders import endpoint_slice, imported
 from tests.support.builders import cluster, snapshot, stored
 from tinykube.virtual_time import EPOCH
 

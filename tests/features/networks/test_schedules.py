@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 
 SEEDS = (0, 1, 123)
 STEPS = 40
-STORM = LinkFaults(refused=0.1, lost=0.1, breaks=0.02, delay=timedelta(milliseconds=20))
+FAULTS = LinkFaults(refused=0.1, lost=0.1, breaks=0.02, delay=timedelta(milliseconds=20))
 SUBNETS = [{"name": "front", "cidr": "10.30.0.0/27"}]
 
 
@@ -35,7 +35,7 @@ def anyio_backend() -> object:
     return ON_VIRTUAL_TIME
 
 
-class Storm:
+class Schedule:
     """One schedule: what people do, and what befalls the agent."""
 
     def __init__(self, tenancy: NetworksScenario, seed: int) -> None:
@@ -73,7 +73,7 @@ class Storm:
                 await scenario.kill_agent(HERE)
                 await scenario.start_agent(HERE)
             case "storm":
-                link.faults = STORM
+                link.faults = FAULTS
             case "cut":
                 scenario.network.cut(HERE, HERE)
             case "fair":
@@ -176,7 +176,7 @@ async def test_after_any_storm_every_pod_has_its_port_and_nothing_is_left_over(s
             tenancy = NetworksScenario(scenario, seed)
             await tenancy.open()
             await scenario.start_agent(HERE)
-            storm = Storm(tenancy, seed)
+            storm = Schedule(tenancy, seed)
             await storm.begin()
 
             for _ in range(STEPS):

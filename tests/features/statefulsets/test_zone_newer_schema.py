@@ -14,7 +14,17 @@ from hanse.model.plan import Key
 from hanse.model.snapshot import Snapshot
 from hanse.runtime.diff import diff
 from hanse.runtime.ownership import Owner, with_owner
-from tests.dns.test_stateful import HOME, SPACE, WIDE, Names, part, parts, pods, seen_by, shares
+from tests.features.statefulsets.test_zone import (
+    HOME,
+    SPACE,
+    WIDE,
+    Names,
+    part,
+    parts,
+    pods,
+    seen_by,
+    shares,
+)
 from tests.support.builders import stored
 
 NEWER = "made by a newer Hanse (form 2, this one reads 1); update this one"

@@ -9,16 +9,16 @@ from hanse.model.admission import Allow, NeedsAnswer
 from hanse.model.ownership import OWNER
 from tests.features.networks.builders import (
     ADMIN,
-    allowed,
-    asked,
+    admission_request,
+    applied_change,
     cidr,
+    cluster_snapshot,
+    denial_message,
     hooks,
     network,
     pod,
-    refused,
     service,
     space,
-    world,
 )
 
 SPEC = {"containers": [{"name": "main", "image": "none"}]}
@@ -29,21 +29,25 @@ SPEC = {"containers": [{"name": "main", "image": "none"}]}
 @pytest.mark.parametrize(("operation", "verb"), [("UPDATE", "changed"), ("DELETE", "deleted")])
 def test_a_tenant_cannot_touch_its_kubernetes_and_is_told_so(operation: Any, verb: str) -> None:
     before = {"metadata": {"labels": {OWNER: "networks-1"}}}
-    request = asked("Service", before=before, operation=operation, name="kubernetes-default")
+    request = admission_request(
+        "Service", before=before, operation=operation, name="kubernetes-default"
+    )
 
-    told = refused(hooks()["networks-kept"].review(request, world()))
+    told = denial_message(hooks()["networks-kept"].review(request, cluster_snapshot()))
 
     assert told.startswith(
         f"Service kubernetes-default is kept by Hanse for the network and cannot be {verb}"
     )
-    admin = asked("Service", before=before, operation=operation, groups=ADMIN)
-    assert hooks()["networks-kept"].review(admin, world()) == Allow()
+    admin = admission_request("Service", before=before, operation=operation, groups=ADMIN)
+    assert hooks()["networks-kept"].review(admin, cluster_snapshot()) == Allow()
 
 
 def test_a_tenant_cannot_make_what_looks_like_ours() -> None:
-    request = asked("Service", labels={OWNER: "networks-1"})
+    request = admission_request("Service", labels={OWNER: "networks-1"})
 
-    assert "remove it" in refused(hooks()["networks-labels"].review(request, world()))
+    assert "remove it" in denial_message(
+        hooks()["networks-labels"].review(request, cluster_snapshot())
+    )
 
 
 # -- templates of workloads
@@ -56,42 +60,46 @@ def template(kind: str, labels: dict[str, str]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "Job", "CronJob"])
 def test_a_workload_whose_pods_would_be_refused_is_refused_with_the_path(kind: str) -> None:
-    request = asked(kind, spec=template(kind, {TENANT: "bolt"}))
+    request = admission_request(kind, spec=template(kind, {TENANT: "bolt"}))
 
-    told = refused(hooks()["networks-templates"].review(request, world(network())))
+    told = denial_message(
+        hooks()["networks-templates"].review(request, cluster_snapshot(network()))
+    )
 
     path = "spec.jobTemplate.spec.template" if kind == "CronJob" else "spec.template"
     assert told.startswith(f"{path}.metadata.labels[{TENANT}]: namespace acme-web belongs to")
 
 
 def test_a_workload_on_a_network_of_the_tenants_passes() -> None:
-    request = asked("Deployment", spec=template("Deployment", {NETWORK: "lab"}))
+    request = admission_request("Deployment", spec=template("Deployment", {NETWORK: "lab"}))
 
-    allowed(hooks()["networks-templates"].review(request, world(network("acme.lab"))))
+    applied_change(
+        hooks()["networks-templates"].review(request, cluster_snapshot(network("acme.lab")))
+    )
 
 
 # -- endpoints
 
 
 def test_slices_by_hand_get_their_services_network() -> None:
-    seen = world(network(), network("acme.lab"), service(network="lab"))
-    request = asked("EndpointSlice", labels={"kubernetes.io/service-name": "web"})
+    seen = cluster_snapshot(network(), network("acme.lab"), service(network="lab"))
+    request = admission_request("EndpointSlice", labels={"kubernetes.io/service-name": "web"})
 
-    change = allowed(hooks()["networks-slices"].review(request, seen))
+    change = applied_change(hooks()["networks-slices"].review(request, seen))
 
     assert change["metadata"]["labels"] == {TENANT: "acme", NETWORK: "lab"}
 
 
 def test_slices_cannot_lead_to_pods_of_another_network() -> None:
     theirs = pod("secret", "bolt-web", ip="10.4.0.9")
-    seen = world(network(), service(), theirs)
-    request = asked(
+    seen = cluster_snapshot(network(), service(), theirs)
+    request = admission_request(
         "EndpointSlice",
         labels={"kubernetes.io/service-name": "web"},
         endpoints=[{"addresses": ["10.4.0.9"]}],
     )
 
-    told = refused(hooks()["networks-slices"].review(request, seen))
+    told = denial_message(hooks()["networks-slices"].review(request, seen))
 
     assert told == (
         "endpoints[0].addresses: 10.4.0.9 is a pod of another network than acme.default; remove it"
@@ -102,9 +110,10 @@ def test_endpoints_in_their_older_form_cannot_either() -> None:
     theirs = pod("secret", "bolt-web", ip="10.4.0.9")
     subsets = [{"addresses": [{"ip": "10.4.0.9"}]}]
 
-    told = refused(
+    told = denial_message(
         hooks()["networks-slices"].review(
-            asked("Endpoints", subsets=subsets), world(network(), service(), theirs)
+            admission_request("Endpoints", subsets=subsets),
+            cluster_snapshot(network(), service(), theirs),
         )
     )
 
@@ -113,26 +122,30 @@ def test_endpoints_in_their_older_form_cannot_either() -> None:
 
 @pytest.mark.parametrize("address", ["10.96.0.1", "10.4.0.9"])
 def test_a_service_cannot_be_reached_at_an_address_of_somebody_else(address: str) -> None:
-    seen = world(network(), cidr("10.96.0.0/12"), pod("secret", "bolt-web", ip="10.4.0.9"))
+    seen = cluster_snapshot(
+        network(), cidr("10.96.0.0/12"), pod("secret", "bolt-web", ip="10.4.0.9")
+    )
     spec = {"ports": [{"port": 80}], "externalIPs": [address]}
     hook = hooks()["networks-services"]
-    later = asked(
+    later = admission_request(
         "Service", spec={**spec, "clusterIP": "10.96.0.9"}, before={"spec": {}}, operation="UPDATE"
     )
 
-    for request in (asked("Service", spec=spec), later):
-        assert f"spec.externalIPs: {address} is an address of" in refused(
+    for request in (admission_request("Service", spec=spec), later):
+        assert f"spec.externalIPs: {address} is an address of" in denial_message(
             hook.review(request, seen)
         )
     outside = {**spec, "externalIPs": ["203.0.113.5"]}
-    allowed(hook.review(asked("Service", spec=outside), seen))
+    applied_change(hook.review(admission_request("Service", spec=outside), seen))
 
 
 def test_a_slice_cannot_name_another_network_than_its_service() -> None:
-    seen = world(network(), network("acme.lab"), service())
+    seen = cluster_snapshot(network(), network("acme.lab"), service())
     labels = {"kubernetes.io/service-name": "web", NETWORK: "lab"}
 
-    told = refused(hooks()["networks-slices"].review(asked("EndpointSlice", labels=labels), seen))
+    told = denial_message(
+        hooks()["networks-slices"].review(admission_request("EndpointSlice", labels=labels), seen)
+    )
 
     assert "Service web is in network default" in told
 
@@ -142,8 +155,8 @@ def test_a_slice_cannot_name_another_network_than_its_service() -> None:
 
 def test_only_administrators_say_whose_a_namespace_is() -> None:
     hook = hooks()["networks-namespaces"]
-    grab = asked("Namespace", "x", labels={TENANT: "acme"})
-    drop = asked(
+    grab = admission_request("Namespace", "x", labels={TENANT: "acme"})
+    drop = admission_request(
         "Namespace",
         "x",
         labels={},
@@ -152,23 +165,28 @@ def test_only_administrators_say_whose_a_namespace_is() -> None:
     )
 
     for request in (grab, drop):
-        assert "only administrators" in refused(hook.review(request, world()))
+        assert "only administrators" in denial_message(hook.review(request, cluster_snapshot()))
     assert (
-        hook.review(asked("Namespace", "x", labels={TENANT: "acme"}, groups=ADMIN), world())
+        hook.review(
+            admission_request("Namespace", "x", labels={TENANT: "acme"}, groups=ADMIN),
+            cluster_snapshot(),
+        )
         == Allow()
     )
-    kept = asked(
+    kept = admission_request(
         "Namespace",
         "x",
         labels={TENANT: "acme", "a": "b"},
         before={"metadata": {"labels": {TENANT: "acme"}}},
         operation="UPDATE",
     )
-    assert hook.review(kept, world()) == Allow()
+    assert hook.review(kept, cluster_snapshot()) == Allow()
 
 
 def test_a_namespace_whose_label_the_store_lacks_is_read_and_never_taken_for_nobodys() -> None:
-    verdict = hooks()["networks-pods"].review(asked(spec=SPEC, where="new"), world())
+    verdict = hooks()["networks-pods"].review(
+        admission_request(spec=SPEC, where="new"), cluster_snapshot()
+    )
 
     assert isinstance(verdict, NeedsAnswer)
 
@@ -220,8 +238,8 @@ def test_a_bad_network_is_refused_with_the_field(
     given: dict[str, Any], before: dict[str, Any], told: str
 ) -> None:
     others = network("bolt.default", service={"cidrs": ["10.9.1.0/24"]})
-    seen = world(others, cidr("10.96.0.0/12"))
-    request = asked(
+    seen = cluster_snapshot(others, cidr("10.96.0.0/12"))
+    request = admission_request(
         "Network",
         "",
         name="acme.lab",
@@ -230,16 +248,18 @@ def test_a_bad_network_is_refused_with_the_field(
         operation="UPDATE" if before else "CREATE",
     )
 
-    assert told in refused(hooks()["networks-networks"].review(request, seen))
+    assert told in denial_message(hooks()["networks-networks"].review(request, seen))
 
 
 def test_subnets_may_overlap_those_of_other_networks() -> None:
     subnets = [{"name": "a", "cidr": "10.1.0.0/24"}]
-    seen = world(network("bolt.x", "vpc", vpcID="v", subnets=subnets))
+    seen = cluster_snapshot(network("bolt.x", "vpc", vpcID="v", subnets=subnets))
     spec = {"type": "vpc", "vpcID": "w", "tenant": "acme", "subnets": subnets}
 
-    allowed(
-        hooks()["networks-networks"].review(asked("Network", "", name="acme.x", spec=spec), seen)
+    applied_change(
+        hooks()["networks-networks"].review(
+            admission_request("Network", "", name="acme.x", spec=spec), seen
+        )
     )
 
 
@@ -275,9 +295,9 @@ def test_subnets_may_overlap_those_of_other_networks() -> None:
 def test_a_policy_that_opens_towards_other_tenants_is_refused(
     rule: dict[str, Any], told: str
 ) -> None:
-    request = asked("NetworkPolicy", spec={"podSelector": {}, "ingress": [rule]})
+    request = admission_request("NetworkPolicy", spec={"podSelector": {}, "ingress": [rule]})
 
-    assert told in refused(hooks()["networks-policies"].review(request, world()))
+    assert told in denial_message(hooks()["networks-policies"].review(request, cluster_snapshot()))
 
 
 @pytest.mark.parametrize(
@@ -294,18 +314,20 @@ def test_a_policy_that_opens_towards_other_tenants_is_refused(
     ],
 )
 def test_a_policy_within_the_tenant_passes(peer: dict[str, Any]) -> None:
-    request = asked("NetworkPolicy", spec={"podSelector": {}, "ingress": [{"from": [peer]}]})
+    request = admission_request(
+        "NetworkPolicy", spec={"podSelector": {}, "ingress": [{"from": [peer]}]}
+    )
 
-    verdict = hooks()["networks-policies"].review(request, world())
+    verdict = hooks()["networks-policies"].review(request, cluster_snapshot())
 
     assert verdict == Allow()
 
 
 def test_an_address_block_is_allowed_with_a_warning() -> None:
     rule = {"from": [{"ipBlock": {"cidr": "0.0.0.0/0"}}]}
-    request = asked("NetworkPolicy", spec={"podSelector": {}, "ingress": [rule]})
+    request = admission_request("NetworkPolicy", spec={"podSelector": {}, "ingress": [rule]})
 
-    verdict = hooks()["networks-policies"].review(request, world(space()))
+    verdict = hooks()["networks-policies"].review(request, cluster_snapshot(space()))
 
     assert isinstance(verdict, Allow)
     assert "may hold pods of other tenants" in verdict.warnings[0]

@@ -15,12 +15,12 @@ from hanse.model.ownership import OWNER
 from hanse.model.plan import Read
 from tests.features.networks.builders import (
     HERE,
-    allowed,
-    asked,
+    admission_request,
+    applied_change,
+    cluster_snapshot,
+    denial_message,
     hooks,
     network,
-    refused,
-    world,
 )
 from tinykube.virtual_time import EPOCH
 
@@ -31,9 +31,9 @@ SPEC = {"containers": [{"name": "main", "image": "none"}]}
 
 
 def test_a_pod_is_stamped_and_pointed_at_the_dns_of_its_tenants_default_network() -> None:
-    seen = world(network())
+    seen = cluster_snapshot(network())
 
-    change = allowed(hooks()["networks-pods"].review(asked(spec=SPEC), seen))
+    change = applied_change(hooks()["networks-pods"].review(admission_request(spec=SPEC), seen))
 
     assert change["metadata"]["labels"] == {TENANT: "acme", NETWORK: "default"}
     assert change["spec"] == {
@@ -47,10 +47,10 @@ def test_a_pod_is_stamped_and_pointed_at_the_dns_of_its_tenants_default_network(
 
 
 def test_a_pod_that_names_a_network_of_its_tenants_is_in_it() -> None:
-    seen = world(network(), network("acme.lab", status={"dnsServiceIP": "10.96.0.77"}))
+    seen = cluster_snapshot(network(), network("acme.lab", status={"dnsServiceIP": "10.96.0.77"}))
 
-    change = allowed(
-        hooks()["networks-pods"].review(asked(spec=SPEC, labels={NETWORK: "lab"}), seen)
+    change = applied_change(
+        hooks()["networks-pods"].review(admission_request(spec=SPEC, labels={NETWORK: "lab"}), seen)
     )
 
     assert change["metadata"]["labels"][NETWORK] == "lab"
@@ -60,8 +60,10 @@ def test_a_pod_that_names_a_network_of_its_tenants_is_in_it() -> None:
 def test_resolver_settings_of_ones_own_are_kept_beside_the_networks() -> None:
     own = {"searches": ["example.org"], "options": [{"name": "ndots", "value": "2"}]}
 
-    change = allowed(
-        hooks()["networks-pods"].review(asked(spec={**SPEC, "dnsConfig": own}), world(network()))
+    change = applied_change(
+        hooks()["networks-pods"].review(
+            admission_request(spec={**SPEC, "dnsConfig": own}), cluster_snapshot(network())
+        )
     )
 
     config = change["spec"]["dnsConfig"]
@@ -71,21 +73,26 @@ def test_resolver_settings_of_ones_own_are_kept_beside_the_networks() -> None:
 
 @pytest.mark.parametrize("policy", ["Default", "None", "ClusterFirstWithHostNet"])
 def test_who_asks_for_another_resolver_gets_it(policy: str) -> None:
-    change = allowed(
-        hooks()["networks-pods"].review(asked(spec={**SPEC, "dnsPolicy": policy}), world(network()))
+    change = applied_change(
+        hooks()["networks-pods"].review(
+            admission_request(spec={**SPEC, "dnsPolicy": policy}), cluster_snapshot(network())
+        )
     )
 
     assert change["spec"] == {}
 
 
 def test_pods_of_the_host_network_and_of_nodes_themselves_are_left_alone() -> None:
-    hook, seen = hooks()["networks-pods"], world(network())
+    hook, seen = hooks()["networks-pods"], cluster_snapshot(network())
     mirror = {"kubernetes.io/config.mirror": "x"}
-    of_node = asked(spec=SPEC, annotations=mirror, groups=("system:nodes",))
+    of_node = admission_request(spec=SPEC, annotations=mirror, groups=("system:nodes",))
 
-    assert allowed(hook.review(asked(spec={**SPEC, "hostNetwork": True}), seen)) == {}
-    assert allowed(hook.review(of_node, seen)) == {}
-    assert allowed(hook.review(asked(spec=SPEC, annotations=mirror), seen)) != {}
+    assert (
+        applied_change(hook.review(admission_request(spec={**SPEC, "hostNetwork": True}), seen))
+        == {}
+    )
+    assert applied_change(hook.review(of_node, seen)) == {}
+    assert applied_change(hook.review(admission_request(spec=SPEC, annotations=mirror), seen)) != {}
 
 
 @pytest.mark.parametrize(
@@ -108,25 +115,27 @@ def test_pods_of_the_host_network_and_of_nodes_themselves_are_left_alone() -> No
 def test_a_pod_that_forges_is_refused(
     labels: dict[str, str], annotations: dict[str, str], told: str
 ) -> None:
-    request = asked(spec=SPEC, labels=labels, annotations=annotations)
+    request = admission_request(spec=SPEC, labels=labels, annotations=annotations)
 
-    assert told in refused(hooks()["networks-pods"].review(request, world(network())))
+    assert told in denial_message(
+        hooks()["networks-pods"].review(request, cluster_snapshot(network()))
+    )
 
 
 def test_a_network_that_the_store_does_not_know_is_asked_for_and_then_refused() -> None:
     hook = hooks()["networks-pods"]
-    request = asked(spec=SPEC, labels={NETWORK: "bolts"})
+    request = admission_request(spec=SPEC, labels={NETWORK: "bolts"})
     question = Read(ClusterObjectRef(HERE, ObjectRef(Network.kind, "acme.bolts")))
 
-    first = hook.review(request, world(network()))
+    first = hook.review(request, cluster_snapshot(network()))
     knowing = Answer(question.id, None, "", EPOCH)
-    second = hook.review(request, world(network(), facts=[knowing]))
+    second = hook.review(request, cluster_snapshot(network(), facts=[knowing]))
     later = hook.review(
-        request, world(network(), facts=[knowing], now=EPOCH + timedelta(minutes=1))
+        request, cluster_snapshot(network(), facts=[knowing], now=EPOCH + timedelta(minutes=1))
     )
 
     assert first == NeedsAnswer(question)
-    assert "tenant acme has no network bolts; create Network acme.bolts" in refused(second)
+    assert "tenant acme has no network bolts; create Network acme.bolts" in denial_message(second)
     assert later == NeedsAnswer(question)
 
 
@@ -134,10 +143,10 @@ def test_a_network_just_created_is_found_by_asking() -> None:
     question = Read(ClusterObjectRef(HERE, ObjectRef(Network.kind, "acme.lab")))
     told: Any = msgspec.to_builtins(network("acme.lab"), str_keys=True)
 
-    change = allowed(
+    change = applied_change(
         hooks()["networks-pods"].review(
-            asked(spec=SPEC, labels={NETWORK: "lab"}),
-            world(facts=[Answer(question.id, told, "", EPOCH)]),
+            admission_request(spec=SPEC, labels={NETWORK: "lab"}),
+            cluster_snapshot(facts=[Answer(question.id, told, "", EPOCH)]),
         )
     )
 
@@ -145,19 +154,21 @@ def test_a_network_just_created_is_found_by_asking() -> None:
 
 
 def test_a_network_without_its_dns_address_is_to_be_tried_again() -> None:
-    seen = world(network(status={"phase": "Pending"}))
+    seen = cluster_snapshot(network(status={"phase": "Pending"}))
 
-    told = refused(hooks()["networks-pods"].review(asked(spec=SPEC), seen))
+    told = denial_message(hooks()["networks-pods"].review(admission_request(spec=SPEC), seen))
 
     assert told == "network acme.default has no DNS address yet; try again"
 
 
 def test_a_pod_on_a_provider_network_waits_behind_a_gate() -> None:
-    seen = world(network(type_="mizar"))
+    seen = cluster_snapshot(network(type_="mizar"))
     gates = [{"name": "mine"}]
 
-    change = allowed(
-        hooks()["networks-pods"].review(asked(spec={**SPEC, "schedulingGates": gates}), seen)
+    change = applied_change(
+        hooks()["networks-pods"].review(
+            admission_request(spec={**SPEC, "schedulingGates": gates}), seen
+        )
     )
 
     assert change["metadata"]["annotations"] == {READINESS: "false"}
@@ -165,9 +176,11 @@ def test_a_pod_on_a_provider_network_waits_behind_a_gate() -> None:
 
 
 def test_a_pod_that_has_its_node_gets_no_gate() -> None:
-    seen = world(network(type_="mizar"))
+    seen = cluster_snapshot(network(type_="mizar"))
 
-    change = allowed(hooks()["networks-pods"].review(asked(spec={**SPEC, "nodeName": "n"}), seen))
+    change = applied_change(
+        hooks()["networks-pods"].review(admission_request(spec={**SPEC, "nodeName": "n"}), seen)
+    )
 
     assert "schedulingGates" not in change["spec"]
     assert change["metadata"]["annotations"] == {READINESS: "false"}
@@ -188,24 +201,30 @@ def test_a_pod_that_has_its_node_gets_no_gate() -> None:
     ],
 )
 def test_an_interface_that_cannot_be_had_is_refused(nic: str, told: str) -> None:
-    seen = world(network(type_="mizar", subnets=[{"name": "front", "cidr": "10.0.0.0/24"}]))
-    request = asked(spec=SPEC, annotations={NIC: nic})
+    seen = cluster_snapshot(
+        network(type_="mizar", subnets=[{"name": "front", "cidr": "10.0.0.0/24"}])
+    )
+    request = admission_request(spec=SPEC, annotations={NIC: nic})
 
-    assert told in refused(hooks()["networks-pods"].review(request, seen))
+    assert told in denial_message(hooks()["networks-pods"].review(request, seen))
 
 
 @pytest.mark.parametrize("subnet", ["front", "10.0.0.0/24", "10.0.0.0/26"])
 def test_a_subnet_is_named_or_written_out(subnet: str) -> None:
-    seen = world(network(type_="mizar", subnets=[{"name": "front", "cidr": "10.0.0.0/24"}]))
+    seen = cluster_snapshot(
+        network(type_="mizar", subnets=[{"name": "front", "cidr": "10.0.0.0/24"}])
+    )
     nic = f'{{"name": "eth0", "subnet": "{subnet}", "ip": "10.0.0.5"}}'
 
-    allowed(hooks()["networks-pods"].review(asked(spec=SPEC, annotations={NIC: nic}), seen))
+    applied_change(
+        hooks()["networks-pods"].review(admission_request(spec=SPEC, annotations={NIC: nic}), seen)
+    )
 
 
 def test_on_a_flat_network_the_annotation_is_ignored_even_if_malformed() -> None:
-    request = asked(spec=SPEC, annotations={NIC: "{"})
+    request = admission_request(spec=SPEC, annotations={NIC: "{"})
 
-    allowed(hooks()["networks-pods"].review(request, world(network())))
+    applied_change(hooks()["networks-pods"].review(request, cluster_snapshot(network())))
 
 
 # -- labels afterwards
@@ -216,9 +235,9 @@ def test_on_a_flat_network_the_annotation_is_ignored_even_if_malformed() -> None
 def test_stamped_labels_cannot_be_changed(label: str, kind: str) -> None:
     before = {"metadata": {"labels": {TENANT: "acme", NETWORK: "default"}}}
     labels = {TENANT: "acme", NETWORK: "default", label: "other"}
-    request = asked(kind, labels=labels, before=before, operation="UPDATE")
+    request = admission_request(kind, labels=labels, before=before, operation="UPDATE")
 
-    told = refused(hooks()["networks-labels"].review(request, world(network())))
+    told = denial_message(hooks()["networks-labels"].review(request, cluster_snapshot(network())))
 
     assert told.startswith(f"metadata.labels[{label}]: it was stamped when web was created")
 
@@ -226,24 +245,26 @@ def test_stamped_labels_cannot_be_changed(label: str, kind: str) -> None:
 def test_other_labels_are_peoples_own_and_the_agent_may_change_all() -> None:
     hook = hooks()["networks-labels"]
     before = {"metadata": {"labels": {TENANT: "acme", NETWORK: "default", "a": "1"}}}
-    mine = asked(labels={TENANT: "acme", NETWORK: "default"}, before=before, operation="UPDATE")
-    ours = asked(
+    mine = admission_request(
+        labels={TENANT: "acme", NETWORK: "default"}, before=before, operation="UPDATE"
+    )
+    ours = admission_request(
         labels={},
         before=before,
         operation="UPDATE",
         user="system:serviceaccount:hanse-system:hanse-agent",
     )
 
-    leads = asked(
+    leads = admission_request(
         "Service",
         labels={"hanse.dev/owner": "federated-1"},
         user="system:serviceaccount:antrea-plus-system:lubeck",
         groups=("system:serviceaccounts", "system:serviceaccounts:antrea-plus-system"),
     )
 
-    assert hook.review(mine, world()) == Allow()
-    assert hook.review(ours, world()) == Allow()
-    assert hook.review(leads, world()) == Allow()
+    assert hook.review(mine, cluster_snapshot()) == Allow()
+    assert hook.review(ours, cluster_snapshot()) == Allow()
+    assert hook.review(leads, cluster_snapshot()) == Allow()
 
 
 def test_a_tenant_cannot_take_the_gate_away_or_say_that_the_network_is_ready() -> None:
@@ -252,9 +273,9 @@ def test_a_tenant_cannot_take_the_gate_away_or_say_that_the_network_is_ready() -
         "metadata": {"annotations": {READINESS: "false"}},
         "spec": {"schedulingGates": [{"name": READINESS}]},
     }
-    request = asked(annotations={}, spec={}, before=before, operation="UPDATE")
+    request = admission_request(annotations={}, spec={}, before=before, operation="UPDATE")
 
-    told = refused(hook.review(request, world()))
+    told = denial_message(hook.review(request, cluster_snapshot()))
 
     assert f"metadata.annotations[{READINESS}]" in told
     assert "spec.schedulingGates" in told

@@ -27,7 +27,7 @@ from hanse.model.dns.names import InvalidName, child_name, name_text, parent_nam
 from hanse.model.dns.zones import View
 from hanse.model.objects import Object
 from hanse.model.snapshot import ObjectChange
-from tests.dns.fleet import (
+from tests.dns.builders import (
     WEB,
     ZONE,
     ZoneResolver,

@@ -16,7 +16,7 @@ from hanse.dns.updater import ViewUpdater
 from hanse.features.services.zone import ServiceZone
 from hanse.model.dns.zones import View, ZoneSource
 from hanse.model.snapshot import Snapshot
-from tests.dns.fleet import DnsAnswer, parse_answer
+from tests.dns.builders import DnsAnswer, parse_answer
 
 PATIENCE = 20.0
 """Seconds; machines that run tests are busy."""

@@ -19,7 +19,7 @@ from hanse.model.kinds.externaldns import DNSEndpoint, DNSEndpointSpec, DNSRecor
 from hanse.model.objects import Meta, Object
 from hanse.model.plan import Key
 from hanse.model.snapshot import ObjectChange, Snapshot
-from tests.dns.fleet import DnsAnswer, parse_answer
+from tests.dns.builders import DnsAnswer, parse_answer
 from tests.support.builders import cluster, snapshot, stored
 
 VIEW = View("lubeck", local="lubeck")

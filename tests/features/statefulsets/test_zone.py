@@ -33,7 +33,7 @@ from hanse.model.kinds.stateful import (
 from hanse.model.objects import Meta, Object
 from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Change, ObjectChange, Snapshot
-from tests.dns.fleet import DnsAnswer, parse_answer
+from tests.dns.builders import DnsAnswer, parse_answer
 from tests.support.builders import cluster, snapshot, stored
 from tinykube.virtual_time import EPOCH
 

@@ -3,7 +3,7 @@
 import pytest
 
 from hanse.model.dns.zones import View
-from tests.dns.fleet import ZoneResolver, cluster_snapshot, endpoint_slice, imported, pod
+from tests.dns.builders import ZoneResolver, cluster_snapshot, endpoint_slice, imported, pod
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from hanse.model.dns.zones import View
 from hanse.model.facts import LeaseLiveness, Phase
-from tests.dns.fleet import (
+from tests.dns.builders import (
     NODATA,
     NXDOMAIN,
     WEB,

@@ -20,7 +20,7 @@ from hanse.model.kinds.core import Pod, Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.objects import Object
 from hanse.model.snapshot import ObjectChange, Snapshot
-from tests.dns.fleet import DnsAnswer, parse_answer
+from tests.dns.builders import DnsAnswer, parse_answer
 from tests.support.builders import cluster, snapshot, stored
 
 VIEW = View("acme.lab", zone="cluster.local")

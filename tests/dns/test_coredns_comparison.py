@@ -20,9 +20,9 @@ from hanse.model.crds import crd_of
 from hanse.model.dns.zones import View
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.objects import Object
+from tests.dns.builders import WEB, ZONE, cluster_snapshot, endpoint_slice, imported, pod, rules
 from tests.dns.coredns import Difference, ask, coredns, differences, in_words, until_served
-from tests.dns.fleet import WEB, ZONE, cluster_snapshot, endpoint_slice, imported, pod, rules
-from tests.dns.running import running
+from tests.dns.loopback_server import running
 from tests.support.builders import namespace
 from tinykube.apiserver import ApiServer
 from tinykube.http import serve

@@ -20,8 +20,8 @@ from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.runtime.external import ExternalApi
 from hanse.runtime.reconciler import Reconciler
-from tests.dns.fleet import NXDOMAIN, endpoint_slice, imported
-from tests.features.publishing.servers import ZONE, Theirs, name_server
+from tests.dns.builders import NXDOMAIN, endpoint_slice, imported
+from tests.features.publishing.servers import ZONE, ExternalServer, name_server
 from tests.support.builders import namespace
 from tests.support.world import World
 
@@ -33,21 +33,21 @@ WEB = "web.shop.svc"
 
 
 @pytest.fixture(params=["bind", "knot"])
-async def theirs(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Theirs]:
+async def theirs(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ExternalServer]:
     async with name_server(request.param, tmp_path) as server:
         yield server
 
 
-def world_of(theirs: Theirs) -> World:
+def world_of(theirs: ExternalServer) -> World:
     options = PublishingOptions(ZONE, server=ServerOptions("127.0.0.1", theirs.port))
     view = View("published", zone=ZONE)
     return World(["lubeck"], lambda: (Publishing([ServiceZone(view)], options),))
 
 
 @asynccontextmanager
-async def publishing(world: World, theirs: Theirs) -> AsyncIterator[Reconciler]:
+async def publishing(world: World, theirs: ExternalServer) -> AsyncIterator[Reconciler]:
     reconciler = world.reconciler("lubeck")
-    outside = ExternalApi(theirs.ours(), poll_interval=lambda: timedelta(seconds=0.2))
+    outside = ExternalApi(theirs.connect(), poll_interval=lambda: timedelta(seconds=0.2))
     reconciler.informers.join(NAME_SERVER, {Role.OUTSIDE}, outside)
     async with reconciler.running():
         yield reconciler
@@ -68,7 +68,7 @@ async def open_shop(world: World) -> None:
     await client.create(endpoint_slice("bergen", "10.2.0.1"))
 
 
-async def test_names_follow_the_services_of_a_cluster(theirs: Theirs) -> None:
+async def test_names_follow_the_services_of_a_cluster(theirs: ExternalServer) -> None:
     world = world_of(theirs)
     await open_shop(world)
     client = world.client("lubeck")
@@ -100,7 +100,7 @@ async def test_names_follow_the_services_of_a_cluster(theirs: Theirs) -> None:
     assert (await theirs.ask("www")).records == ("192.0.2.80",)
 
 
-async def test_nothing_is_written_by_one_who_starts_anew(theirs: Theirs) -> None:
+async def test_nothing_is_written_by_one_who_starts_anew(theirs: ExternalServer) -> None:
     world = world_of(theirs)
     await open_shop(world)
 
@@ -124,7 +124,7 @@ async def test_nothing_is_written_by_one_who_starts_anew(theirs: Theirs) -> None
 
 
 async def test_a_name_that_a_person_made_stays_theirs_and_is_told_until_they_let_go(
-    theirs: Theirs,
+    theirs: ExternalServer,
 ) -> None:
     world = world_of(theirs)
     await open_shop(world)
@@ -143,7 +143,7 @@ async def test_a_name_that_a_person_made_stays_theirs_and_is_told_until_they_let
         assert (await theirs.ask(WEB)).records == ("10.2.0.1",)
 
 
-async def _calm(theirs: Theirs) -> None:
+async def _calm(theirs: ExternalServer) -> None:
     """Wait until the zone has not changed over several looks of the agent."""
     serial, looks = "", 0
     while looks < 10:
