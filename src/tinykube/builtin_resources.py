@@ -181,4 +181,4 @@ BUILTINS = Builtins(
         _resource("discovery.k8s.io", "EndpointSlice", "endpointslices"),
     )
 )
-"""Shared by all clusters of the process; groups stand in the order that discovery shows."""
+"""The built-in resources, in the order of groups in discovery."""

@@ -19,7 +19,7 @@ class Field(Struct, frozen=True, gc=False):
     pointer: bool = False
     required: bool = False
     written_when_zero: bool = False
-    """Go writes it even when it is zero."""
+    """Whether Go encodes it when it is zero: it has no omitempty."""
     patch: str = ""
     merge_key: str = ""
 

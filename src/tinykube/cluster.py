@@ -41,7 +41,7 @@ class Cluster:
 
     async def __aenter__(self) -> Self:
         self._running = asyncio.create_task(self._controllers.run(), name="controllers")
-        await asyncio.sleep(0)  # so that they have begun
+        await asyncio.sleep(0)  # the task has to start
         await self._controllers.idle()
         return self
 

@@ -32,7 +32,7 @@ from tinykube.validation import dns1035_label_problems, dns1123_subdomain_proble
 
 CRD_CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 Remove = Callable[[Resource, Object], object]
-"""Deletes one stored object as a DELETE without options would."""
+"""Deletes one stored object like a DELETE without options."""
 CRDS = "customresourcedefinitions.apiextensions.k8s.io"
 
 
@@ -46,7 +46,7 @@ class CrdRegistrar:
         self._remove = remove
         self._terminating: set[str] = set()
         self._changed_groups: set[str] = set()
-        """Groups in which a CRD came, changed or went: names are taken within their group."""
+        """The groups of CRDs that changed: names must be unique within a group."""
         storage.subscribe(self._on_storage_event, CRDS)
 
     def after_write(self, resource: Resource) -> None:

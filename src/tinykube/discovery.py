@@ -14,7 +14,7 @@ from tinykube.request import JSON, RequestLike, Response
 from tinykube.resources import Group, Object, Registry, Resource, Subresource
 
 VERSION = "v1.35.4"
-"""The Kubernetes release whose behaviour the embedded cluster follows."""
+"""The Kubernetes release that is emulated."""
 
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
 _CHECKS = {"/healthz": "healthz", "/livez": "livez", "/readyz": "readyz"}
@@ -88,10 +88,7 @@ def _json(document: Any, content_type: str = JSON) -> Response:
 
 
 def _openapi_v2(accept: str) -> Response:
-    """A document that describes nothing: kubectl wants one for `kind: List`, and then goes on.
-
-    All schemas are in version 3; what kubectl finds in neither, it leaves to the server to judge.
-    """
+    """An empty document: kubectl requests one for `kind: List`, and finds all schemas in v3."""
     if "protobuf" not in accept:
         info = {"title": "Kubernetes", "version": VERSION}
         return _json({"swagger": "2.0", "info": info, "paths": {}, "definitions": {}})

@@ -138,7 +138,7 @@ async def _write_lines(lines: AsyncIterator[bytes], response: web.StreamResponse
         async for line in lines:
             await response.write(line if line.endswith(b"\n") else line + b"\n")
     except ConnectionError:
-        raise  # the client went away
+        raise  # the client disconnected
     except Exception:
         log.exception("watch failed")
 

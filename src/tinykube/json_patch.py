@@ -24,7 +24,7 @@ def _apply_operation(document: Any, operation: dict[str, Any]) -> Any:
         case "remove":
             return _remove(document, path)
         case "replace":
-            # a key that is not there is made, as the API server's library does
+            # a missing key is created, as in the library of the API server
             return _replace(document, path, _operation_value(operation))
         case "move":
             source = _parse_pointer(operation.get("from"))

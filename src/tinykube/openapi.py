@@ -138,7 +138,7 @@ def _property(field: Field) -> Object:
         case "map":
             value = {"type": "object", "additionalProperties": value}
         case "one":
-            # A reference may have no siblings, so what is said about the field stands around it.
+            # a $ref may have no siblings, so allOf wraps it
             value = {"allOf": [value]} if field.is_message and field.patch else value
     patch = {"x-kubernetes-patch-strategy": field.patch} if field.patch else {}
     key = {"x-kubernetes-patch-merge-key": field.merge_key} if field.merge_key else {}

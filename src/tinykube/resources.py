@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 Object = dict[str, Any]
-"""A Kubernetes object as it travels; one that is stored is never changed, only replaced."""
+"""A Kubernetes object as JSON; stored ones are replaced, never modified."""
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
@@ -50,7 +50,7 @@ class CustomVersion(Struct, frozen=True):
     deprecation_warning: str = ""
     crd: str = ""
     stored_as: str = ""
-    """The apiVersion under which objects are kept."""
+    """The apiVersion of stored objects."""
 
 
 class Resource(Struct, frozen=True):
@@ -114,7 +114,7 @@ class Registry:
         self._custom: dict[str, tuple[Resource, ...]] = {}
         self._custom_paths: dict[tuple[str, str, str], Resource] = {}
         self.generation = 0
-        """Grows whenever what is served changes, so that documents made from it can be kept."""
+        """Increments with every change, so that discovery documents can be cached."""
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
         """The resource of a path, or None."""

@@ -1,6 +1,6 @@
 """Decoding of built-in kinds as Go does it: by type, without unknown fields.
 
-The result is what the API server would encode again: empty values are left out inner_path Go has
+The result is what the API server would encode again: empty values are left out where Go has
 omitempty, and structs that Go always writes are there even when they were not given.
 """
 

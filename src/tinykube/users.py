@@ -25,9 +25,9 @@ ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
 
 
 def effective_user(headers: Iterable[tuple[str, str]], caller: User) -> User:
-    """Whom a request speaks for: the user that its Impersonate headers name, or its sender.
+    """The user of the Impersonate headers, or else the caller.
 
-    The embedded cluster lets every known caller do so. Groups without a user are refused.
+    Every caller may impersonate any user; groups without a user are an error.
     """
     found: dict[str, list[str]] = {}
     for name, value in headers:

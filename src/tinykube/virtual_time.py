@@ -16,8 +16,7 @@ class NothingLeftToWaitFor(AssertionError):
 
 
 OVERSHOOT = 1e-9
-"""Seconds added to each jump: rounding must not leave the clock short of the timer that it was for,
-since loops let timers go off a little early and would do so for ever while nothing else waits."""
+"""Seconds added to each jump, so that rounding never leaves the clock just short of a timer."""
 
 
 class _JumpingSelector(selectors.DefaultSelector):
@@ -66,4 +65,4 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
 
 ON_VIRTUAL_TIME = ("asyncio", {"loop_factory": VirtualLoop})
-"""What an `anyio_backend` fixture returns to run a module's tests on virtual time."""
+"""The value of an `anyio_backend` fixture for tests on virtual time."""

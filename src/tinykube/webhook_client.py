@@ -9,7 +9,7 @@ import aiohttp
 from msgspec import Struct
 
 IDLE_TIMEOUT = timedelta(seconds=15)
-"""How long a connection is kept that nobody uses."""
+"""How long an idle connection is kept."""
 
 
 class WebhookFailed(Exception):
@@ -24,14 +24,14 @@ class WebhookCall(Struct, frozen=True):
     body: bytes
     timeout: timedelta
     server_name: str = ""
-    """The name that its certificate must bear, when that is not the URL's host."""
+    """The expected name in its certificate, if not the host of the URL."""
 
 
 WebhookCaller = Callable[[WebhookCall], Awaitable[bytes]]
-"""Makes a call and gives back the body of a 200 answer, or raises `WebhookFailed`."""
+"""Makes a call and returns the body of a 200 response; raises `WebhookFailed`."""
 
 ServiceResolver = Callable[[Mapping[str, Any], WebhookCall], WebhookCall]
-"""Turns a service reference into a call that has a URL, or raises `WebhookFailed`."""
+"""Resolves a service reference to a call with a URL; raises `WebhookFailed`."""
 
 
 def no_services(service: Mapping[str, Any], call: WebhookCall) -> WebhookCall:
@@ -67,7 +67,7 @@ class HttpsCaller:
         try:
             try:
                 return await _post(session, call)
-            except aiohttp.ServerDisconnectedError:  # a kept connection that had ended meanwhile
+            except aiohttp.ServerDisconnectedError:  # an idle connection that the server has closed
                 return await _post(session, call)
         except (aiohttp.ClientError, OSError) as error:
             raise WebhookFailed(f'Post "{call.url}": {error}') from error

@@ -17,7 +17,7 @@ LIMIT = 3 * 1024 * 1024
 YAML = "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 _FORMER_VERSIONS = ("extensions/v1beta1", "apps/v1beta1", "apps/v1beta2")
-"""Versions no longer served, which the API server can still read."""
+"""API versions that the API server can decode but does not serve."""
 _SCHEME = "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"
 
 
@@ -97,10 +97,7 @@ _EXPECTED = {
 
 
 def decode_object(call: Call) -> Object:
-    """The object in the body, of the target's kind, with what its type does not know dropped.
-
-    Custom resources come as they were sent: their schema decides what is kept.
-    """
+    """The object in the body, decoded as the kind of the target; unknown fields are dropped."""
     value = _parse_object(call)
     resource = call.resource
     subresource = resource.subresource(call.target.subresource)

@@ -70,7 +70,7 @@ def list_response(call: Call, items: list[Object], metadata: Object, now: dateti
                 "items": [partial_metadata(item) for item in items],
             }
         case "object":
-            # Go leaves kind and apiVersion out of typed items; custom ones carry them
+            # Go omits kind and apiVersion of typed items, but not of custom resources
             if resource.custom is None:
                 items = [_untyped(item) for item in items]
             else:

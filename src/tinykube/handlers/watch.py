@@ -50,7 +50,7 @@ class WatchHandler:
         self._clock = clock
         self._open: set[_Watch] = set()
         self._encoded = _EncodedEvents()
-        storage.subscribe(self._on_storage_event)  # for as long as both live
+        storage.subscribe(self._on_storage_event)  # never unsubscribed: both have the same lifetime
 
     def open(self, call: Call) -> "_Watch":
         """Open a watch, which the caller closes."""

@@ -40,7 +40,7 @@ def table(
         "apiVersion": "meta.k8s.io/v1",
         "metadata": {},
         "columnDefinitions": [_definition(column) for column in printer.columns],
-        # Kinds that the API server shows in its general way have null for no rows.
+        # the default printer of the API server has null for no rows
         "rows": None if printer is _CREATED_AT and not shown else rows,
     }
 

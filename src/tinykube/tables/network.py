@@ -120,7 +120,7 @@ def _ip_address(obj: Object, now: datetime) -> list[Cell]:
         place = [parent["namespace"]] if parent.get("namespace") else []
         kind = reference(parent.get("resource", ""), parent.get("group", ""), "").rstrip("/")
         shown = "/".join([kind, *place, parent.get("name", "")])
-    # The API server sends the age too, under no column.
+    # the API server also sends the age, without a column
     return [name(obj), shown, age(obj, now)]
 
 
