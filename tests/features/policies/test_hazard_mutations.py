@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from hanse.features.policies import decision, deletion, ledger_page, observation
 from hanse.features.policies.ledger import LocalState
-from hanse.features.policies.member_view import Ledgers, MemberView
+from hanse.features.policies.member_view import LedgerPages, MemberView
 from hanse.features.policies.versions import EMPTY_HISTORY
 from hanse.model.plan import Read
 from hanse.model.snapshot import Snapshot
@@ -46,11 +46,11 @@ def ignore_version_annotations(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_collected_tombstones(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Ledgers, "collected", lambda *_: EMPTY_HISTORY)
+    patch.setattr(LedgerPages, "collected", lambda *_: EMPTY_HISTORY)
 
 
 def ignore_ended_stays(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Ledgers, "has_joined", lambda self, member, _: member in self.pages)
+    patch.setattr(LedgerPages, "has_joined", lambda self, member, _: member in self.pages)
 
 
 def ignore_deletions(patch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from hanse.features.policies import feature, ledger_page, observation
 from hanse.features.policies.ledger import PolicyRecord
-from hanse.features.policies.member_view import Ledgers, merged_history
+from hanse.features.policies.member_view import LedgerPages, merged_history
 from hanse.features.policies.versions import History, Version
 from hanse.model.plan import Key
 from hanse.model.snapshot import Snapshot
@@ -54,7 +54,7 @@ def accept_records_of_earlier_stays(patch: pytest.MonkeyPatch) -> None:
 
 
 def ignore_collected_contexts(patch: pytest.MonkeyPatch) -> None:
-    def known(key: Key, ledgers: Ledgers, snapshot: Snapshot) -> History:
+    def known(key: Key, ledgers: LedgerPages, snapshot: Snapshot) -> History:
         pages = {m: replace(one, collected={}) for m, one in ledgers.pages.items()}
         return merged_history(key, replace(ledgers, pages=pages), snapshot)
 

@@ -68,14 +68,14 @@ def test_what_agents_can_read_is_let_in(preferences: dict[str, Any], indent: int
 @given(ANY | READ)
 def test_what_agents_cannot_read_is_refused(preferences: Any) -> None:
     text = msgspec.json.encode(preferences).decode()
-    readable = not any("write it as" in fault for fault in parse_preferences(text).faults)
+    readable = not any("write it as" in fault for fault in parse_preferences(text).errors)
 
     assert bool(re.search(READABLE, text)) == readable
 
 
 @pytest.mark.parametrize("text", ["", "lubeck", '{"clusters": }', "{} {}", '{"clusters": {},}'])
 def test_what_is_no_json_is_refused(text: str) -> None:
-    assert parse_preferences(text).faults
+    assert parse_preferences(text).errors
     assert not re.search(READABLE, text)
 
 

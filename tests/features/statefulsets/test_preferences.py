@@ -14,7 +14,7 @@ def test_an_annotation_names_the_clusters_that_get_replicas() -> None:
         "lubeck": ReplicaPreference(weight=2, min=1, max=NO_LIMIT),
         "bergen": ReplicaPreference(weight=0),
     }
-    assert parsed.faults == ()
+    assert parsed.errors == ()
 
 
 def test_a_star_stands_for_all_others() -> None:
@@ -44,7 +44,7 @@ def test_no_preferences_mean_equal_shares() -> None:
     ],
 )
 def test_an_invalid_annotation_is_reported_with_its_remedy(text: str, words: str) -> None:
-    (fault,) = parse_preferences(text).faults
+    (fault,) = parse_preferences(text).errors
 
     assert fault.startswith("annotation federation.kubernetes.io/statefulset-preferences: ")
     assert words in fault

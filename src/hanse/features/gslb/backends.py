@@ -50,18 +50,18 @@ def is_host_name(text: str) -> bool:
     return _HOST.fullmatch(text.strip().lower().removesuffix(".")) is not None
 
 
-class InvalidName(Struct, frozen=True):
+class InvalidHostName(Struct, frozen=True):
     """A field that should be a host name and is none."""
 
     field: str
     name: str
 
 
-def invalid_names(obj: Object) -> Iterator[InvalidName]:
+def invalid_names(obj: Object) -> Iterator[InvalidHostName]:
     """The invalid host names of an object."""
     for field, name in _declared_names(obj):
         if name.strip() and not is_host_name(name):
-            yield InvalidName(field, name.strip())
+            yield InvalidHostName(field, name.strip())
 
 
 def _declared_names(obj: Object) -> Iterator[tuple[str, str]]:

@@ -35,7 +35,7 @@ Write = Desired | Patch | Removal
 _BLOCKING_RESULTS: dict[str, Reason] = {"Refused": "Refused", "Forbidden": "Forbidden"}
 
 
-class Decision(Struct, frozen=True):
+class MemberDecision(Struct, frozen=True):
     """The desired record, and the writes to the policy that follow it."""
 
     record: PolicyRecord
@@ -48,7 +48,7 @@ def decide(
     draft: RecordDraft,
     outcome: WriteOutcome | None,
     now: datetime,
-) -> Decision:
+) -> MemberDecision:
     """Decide how to bring the policy in this member to the winning version."""
     before = stored.here if isinstance(stored, PolicyRecord) else LocalState()
     winner = draft.history.winner
@@ -63,7 +63,7 @@ def decide(
     return _with_release_time(decision, before, now)
 
 
-def _quarantined(draft: RecordDraft) -> Decision:
+def _quarantined(draft: RecordDraft) -> MemberDecision:
     here = replace(draft.here, message=_QUARANTINE_MESSAGES.get(draft.here.reason, ""))
     return _decision(replace(draft, here=here))
 
@@ -76,7 +76,7 @@ _QUARANTINE_MESSAGES: dict[str, str] = {
 }
 
 
-def _delete_copy(view: MemberView, draft: RecordDraft, winner: Version | None) -> Decision:
+def _delete_copy(view: MemberView, draft: RecordDraft, winner: Version | None) -> MemberDecision:
     """Delete the copy of a policy that was deleted elsewhere, unless it is not federated."""
     policy = view.policy
     if policy is None or not draft.here.exists or not is_federated(policy):
@@ -89,7 +89,7 @@ def _delete_copy(view: MemberView, draft: RecordDraft, winner: Version | None) -
     return _decision(replace(draft, here=here), removal)
 
 
-def _orphan_copy(view: MemberView, draft: RecordDraft, winner: Version) -> Decision:
+def _orphan_copy(view: MemberView, draft: RecordDraft, winner: Version) -> MemberDecision:
     """Make the copy a local policy: its users have taken the policy out of the federation."""
     policy = view.policy
     if policy is None:
@@ -110,7 +110,7 @@ def _apply_copy(
     winner: Version,
     before: LocalState,
     outcome: WriteOutcome | None,
-) -> Decision:
+) -> MemberDecision:
     """Create or patch the copy to the winning version, or say what blocks that."""
     policy, here = view.policy, draft.here
     if policy is not None and not is_federated(policy):
@@ -147,7 +147,7 @@ def _generation_after_patch(policy: Policy, winner: Version) -> int:
     return policy.metadata.generation + changes
 
 
-def _applied(view: MemberView, draft: RecordDraft, winner: Version) -> Decision:
+def _applied(view: MemberView, draft: RecordDraft, winner: Version) -> MemberDecision:
     """The winning version is here: keep the policy's version annotation up to date."""
     here = replace(draft.here, phase="Applied", target=None, reason="", message="")
     assert view.policy is not None, "an applied policy exists"
@@ -165,14 +165,14 @@ def _resolution_removed(view: MemberView) -> Wire:
     return {RESOLVE_ANNOTATION: None} if resolved else {}
 
 
-def _blocked(draft: RecordDraft, winner: Version, reason: Reason, message: str) -> Decision:
+def _blocked(draft: RecordDraft, winner: Version, reason: Reason, message: str) -> MemberDecision:
     here = LocalState(phase="Blocked", reason=reason, message=message, target=winner.dot)
     return _decision(replace(draft, here=here))
 
 
 def _blocked_without_parent(
     draft: RecordDraft, winner: Version, reason: Reason, message: str
-) -> Decision:
+) -> MemberDecision:
     """Blocked by a missing namespace or definition: a policy still observed is about to go."""
     decision, was = _blocked(draft, winner, reason, message), draft.here
     if not was.exists:
@@ -202,19 +202,23 @@ def _released(here: LocalState) -> LocalState:
     return LocalState(phase="Released", target=here.target)
 
 
-def _with_release_time(decision: Decision, before: LocalState, now: datetime) -> Decision:
+def _with_release_time(
+    decision: MemberDecision, before: LocalState, now: datetime
+) -> MemberDecision:
     """The decision with the time since when the policy is released, for its tombstone."""
     here = decision.record.here
     if here.phase != "Released":
         return decision
     since = before.since if before.phase == "Released" else ""
     since = since or now.replace(microsecond=0).isoformat()
-    return Decision(replace(decision.record, here=replace(here, since=since)), decision.writes)
+    return MemberDecision(
+        replace(decision.record, here=replace(here, since=since)), decision.writes
+    )
 
 
 def _patch(view: MemberView, change: Wire) -> Patch:
     return Patch(view.policy_ref, change, step=1, as_leader_of=view.member)
 
 
-def _decision(draft: RecordDraft, *writes: Write) -> Decision:
-    return Decision(PolicyRecord(draft.history, draft.here, draft.actor, draft.kept), writes)
+def _decision(draft: RecordDraft, *writes: Write) -> MemberDecision:
+    return MemberDecision(PolicyRecord(draft.history, draft.here, draft.actor, draft.kept), writes)

@@ -10,7 +10,7 @@ from hanse.features.policies import deletion
 from hanse.features.policies.content import (
     KINDS,
 )
-from hanse.features.policies.decision import Decision, decide
+from hanse.features.policies.decision import MemberDecision, decide
 from hanse.features.policies.events import record_events
 from hanse.features.policies.keys import RECORDS_BY_NAMESPACE, keys_for_change
 from hanse.features.policies.ledger import (
@@ -25,7 +25,7 @@ from hanse.features.policies.ledger import (
 )
 from hanse.features.policies.ledger_page import is_history_collected, plan_page
 from hanse.features.policies.member_view import (
-    Ledgers,
+    LedgerPages,
     MemberView,
     build_member_view,
     is_fully_synced,
@@ -67,7 +67,7 @@ class _MemberPlan(Struct, frozen=True):
     """The part of a plan that concerns one member."""
 
     desired: tuple[Desired, ...] = ()
-    decision: Decision | None = None
+    decision: MemberDecision | None = None
     events: tuple[EventRequest, ...] = ()
     questions: tuple[Question, ...] = ()
     requeue_after: timedelta | None = None
@@ -123,7 +123,7 @@ class Policies:
         )
 
     def _plan_member(
-        self, key: Key, member: ClusterId, ledgers: Ledgers, known: History, snapshot: Snapshot
+        self, key: Key, member: ClusterId, ledgers: LedgerPages, known: History, snapshot: Snapshot
     ) -> _MemberPlan:
         """The plan for a policy in one member that we lead."""
         unchanged = _MemberPlan(_unchanged_record(key, member, snapshot))
@@ -144,7 +144,7 @@ class Policies:
         view: MemberView,
         stored: PolicyRecord | MissingRecord,
         observation: Observation,
-        ledgers: Ledgers,
+        ledgers: LedgerPages,
         snapshot: Snapshot,
     ) -> _MemberPlan:
         """The plan for what was observed; a disappeared policy is classified first."""
@@ -172,7 +172,7 @@ def _plan_confirmed(
     view: MemberView,
     stored: PolicyRecord | MissingRecord,
     draft: RecordDraft,
-    ledgers: Ledgers,
+    ledgers: LedgerPages,
     snapshot: Snapshot,
 ) -> _MemberPlan:
     """The plan for a draft, with the parents of the policy confirmed by a live read if needed."""
@@ -188,7 +188,7 @@ def _plan_draft(
     view: MemberView,
     stored: PolicyRecord | MissingRecord,
     draft: RecordDraft,
-    ledgers: Ledgers,
+    ledgers: LedgerPages,
     snapshot: Snapshot,
 ) -> _MemberPlan:
     """The desired record and the writes for a draft; nothing if the record is not needed."""
@@ -218,7 +218,10 @@ def _desired_record(view: MemberView, record: PolicyRecord) -> Desired:
 
 
 def _is_record_needed(
-    view: MemberView, stored: PolicyRecord | MissingRecord, record: PolicyRecord, ledgers: Ledgers
+    view: MemberView,
+    stored: PolicyRecord | MissingRecord,
+    record: PolicyRecord,
+    ledgers: LedgerPages,
 ) -> bool:
     """Whether a record is more than a tombstone that the ledger page already covers."""
     winner = record.history.winner

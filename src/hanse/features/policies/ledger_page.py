@@ -20,7 +20,7 @@ from hanse.features.policies.ledger import (
     record_name,
 )
 from hanse.features.policies.member_view import (
-    Ledgers,
+    LedgerPages,
     cluster_uid,
     is_fully_synced,
     is_led_by_us,
@@ -71,7 +71,7 @@ class _OtherStays(NamedTuple):
     left: dict[ClusterId, int]
 
 
-def _other_stays(member: ClusterId, ledgers: Ledgers) -> _OtherStays:
+def _other_stays(member: ClusterId, ledgers: LedgerPages) -> _OtherStays:
     """The current stays of other members, and the ended stays of those that left."""
     page = ledgers.pages.get(member)
     known = dict(page.members) if page is not None else {}
@@ -84,13 +84,15 @@ def _other_stays(member: ClusterId, ledgers: Ledgers) -> _OtherStays:
     return _OtherStays(dict(sorted(known.items())), dict(sorted(left.items())))
 
 
-def is_history_collected(member: ClusterId, key: Key, history: History, ledgers: Ledgers) -> bool:
+def is_history_collected(
+    member: ClusterId, key: Key, history: History, ledgers: LedgerPages
+) -> bool:
     """Whether a member's page covers all of a policy's history, so that no record is needed."""
     known = ledgers.collected(member, key)
     return all(known.covers(Dot(actor, count)) for actor, count in history.context.items())
 
 
-def _is_ledger_complete(member: ClusterId, ledgers: Ledgers, snapshot: Snapshot) -> bool:
+def _is_ledger_complete(member: ClusterId, ledgers: LedgerPages, snapshot: Snapshot) -> bool:
     """Whether a member's ledger has a record from this stay of every policy that it needs."""
     stay = ledgers.current_stay(member, snapshot)
     return all(
@@ -100,7 +102,7 @@ def _is_ledger_complete(member: ClusterId, ledgers: Ledgers, snapshot: Snapshot)
 
 
 def _is_key_known(
-    member: ClusterId, key: Key, stay: int, ledgers: Ledgers, snapshot: Snapshot
+    member: ClusterId, key: Key, stay: int, ledgers: LedgerPages, snapshot: Snapshot
 ) -> bool:
     """Whether the ledger has a record of a policy from this stay, or its page covers it."""
     match decode_record(snapshot.get(member, ConfigMap, record_name(key), SYSTEM)):
@@ -114,7 +116,7 @@ def _is_key_known(
             )
 
 
-def _keys_to_record(member: ClusterId, ledgers: Ledgers, snapshot: Snapshot) -> Iterator[Key]:
+def _keys_to_record(member: ClusterId, ledgers: LedgerPages, snapshot: Snapshot) -> Iterator[Key]:
     """The policies that a complete ledger needs: federated here, or with versions in others."""
     for kind in KINDS.values():
         yield from (policy_key(p) for p in snapshot.all(member, kind) if is_federated(p))
@@ -131,7 +133,7 @@ def _keys_to_record(member: ClusterId, ledgers: Ledgers, snapshot: Snapshot) -> 
 
 
 def _collectable(
-    member: ClusterId, ledgers: Ledgers, options: PolicyOptions, snapshot: Snapshot
+    member: ClusterId, ledgers: LedgerPages, options: PolicyOptions, snapshot: Snapshot
 ) -> Iterator[tuple[str, dict[str, int]]]:
     """The policies whose tombstones are old enough and known to every member."""
     for key, record in _list_tombstones(member, snapshot):
@@ -146,7 +148,7 @@ def _collectable(
 
 
 def _is_end_known_everywhere(
-    key: Key, history: History, ledgers: Ledgers, snapshot: Snapshot
+    key: Key, history: History, ledgers: LedgerPages, snapshot: Snapshot
 ) -> bool:
     return all(
         _is_end_known_by(member, key, history, ledgers, snapshot) for member in ledgers.members
@@ -154,7 +156,7 @@ def _is_end_known_everywhere(
 
 
 def _is_end_known_by(
-    member: ClusterId, key: Key, history: History, ledgers: Ledgers, snapshot: Snapshot
+    member: ClusterId, key: Key, history: History, ledgers: LedgerPages, snapshot: Snapshot
 ) -> bool:
     """Whether a member knows the deletion of a policy and has carried it out."""
     if not snapshot.synced(member, ConfigMap):

@@ -114,7 +114,7 @@ def _has_unread_ledgers(snapshot: Snapshot) -> bool:
 
 
 def build_member_view(
-    key: Key, member: ClusterId, ledgers: "Ledgers", snapshot: Snapshot
+    key: Key, member: ClusterId, ledgers: "LedgerPages", snapshot: Snapshot
 ) -> MemberView:
     """The view of a policy in a member that is fully synced."""
     kind = KINDS[key.topic]
@@ -151,7 +151,7 @@ def definition_name(key: Key) -> str:
     return KINDS[key.topic].kind.definition
 
 
-class Ledgers(Struct, frozen=True):
+class LedgerPages(Struct, frozen=True):
     """The ledger pages of all members, read once per plan."""
 
     members: tuple[ClusterId, ...]
@@ -184,7 +184,7 @@ class Ledgers(Struct, frozen=True):
         return History(page.collected.get(str(key), {})) if page is not None else EMPTY_HISTORY
 
 
-def read_ledger_pages(snapshot: Snapshot) -> Ledgers:
+def read_ledger_pages(snapshot: Snapshot) -> LedgerPages:
     """Read the ledger pages of all members."""
     members = list_members(snapshot)
     pages = {m: page for m in members if (page := read_page(m, snapshot)) is not None}
@@ -192,11 +192,11 @@ def read_ledger_pages(snapshot: Snapshot) -> Ledgers:
     for page in pages.values():
         for other, stay in page.left.items():
             ended[other] = max(stay, ended.get(other, 0))
-    return Ledgers(members, pages, ended)
+    return LedgerPages(members, pages, ended)
 
 
 def read_record(
-    key: Key, member: ClusterId, ledgers: Ledgers, snapshot: Snapshot
+    key: Key, member: ClusterId, ledgers: LedgerPages, snapshot: Snapshot
 ) -> PolicyRecord | UnreadableRecord | MissingRecord:
     """A member's record of a policy; one from another stay or cluster counts as missing."""
     if member in ledgers.pages and not ledgers.has_joined(member, snapshot):
@@ -204,7 +204,7 @@ def read_record(
     return decode_record(snapshot.get(member, ConfigMap, record_name(key), SYSTEM))
 
 
-def merged_history(key: Key, ledgers: Ledgers, snapshot: Snapshot) -> History:
+def merged_history(key: Key, ledgers: LedgerPages, snapshot: Snapshot) -> History:
     """The merged history of a policy over all pages, and over the records of synced members.
 
     The record of an unreachable member may be of a policy whose tombstone all others have collected
@@ -219,7 +219,7 @@ def merged_history(key: Key, ledgers: Ledgers, snapshot: Snapshot) -> History:
     return merge_all(histories)
 
 
-def known_events(key: Key, ledgers: Ledgers, snapshot: Snapshot) -> History:
+def known_events(key: Key, ledgers: LedgerPages, snapshot: Snapshot) -> History:
     """The contexts of a policy in all ledgers, of members that are unreachable too."""
     records = (read_record(key, member, ledgers, snapshot) for member in ledgers.members)
     contexts = [History(r.history.context) for r in records if isinstance(r, PolicyRecord)]

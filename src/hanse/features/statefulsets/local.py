@@ -104,7 +104,7 @@ def _plan_set(key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace:
         return plan_release_with_tombstone(key, snapshot, broker, broker_namespace)
     if submitted.orphaned:
         return plan_release_with_tombstone(key, snapshot, broker, broker_namespace)
-    if submitted.faults and record is not None:
+    if submitted.errors and record is not None:
         stateful_set = snapshot.get(
             snapshot.local, StatefulSet, cluster_set_name(key.name, snapshot.local), key.namespace
         )
@@ -239,7 +239,7 @@ def _stateful_set(placed: _PlacedSet, share: int, snapshot: Snapshot) -> Statefu
     if not share and not (current is not None and deletes_claims(submitted.spec)):
         return None
     template, revision = submitted.spec.template, submitted.revision
-    if current is not None and (submitted.faults or not _may_roll_out(placed, snapshot.local)):
+    if current is not None and (submitted.errors or not _may_roll_out(placed, snapshot.local)):
         template = current.spec.template
         revision = current.metadata.annotations.get(REVISION, "")
     return StatefulSet(

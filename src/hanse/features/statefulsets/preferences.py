@@ -21,7 +21,7 @@ class Preferences(Struct, frozen=True):
 
     by_cluster: dict[ClusterId, ReplicaPreference] = {}
     default: ReplicaPreference = DEFAULT_PREFERENCE
-    faults: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
 
     def of(self, clusters: Iterable[ClusterId]) -> dict[ClusterId, ReplicaPreference]:
         """The preference for each of these clusters."""
@@ -43,7 +43,7 @@ def parse_preferences(text: str) -> Preferences:
     try:
         annotation = msgspec.json.decode(text, type=_PreferencesAnnotation)
     except msgspec.DecodeError as error:
-        return Preferences(faults=(f"annotation {PREFERENCES}: {error}; write it as {EXAMPLE}",))
+        return Preferences(errors=(f"annotation {PREFERENCES}: {error}; write it as {EXAMPLE}",))
     by_cluster = {
         name: ReplicaPreference(
             c.weight, c.min_replicas, NO_LIMIT if c.max_replicas is None else c.max_replicas
@@ -66,7 +66,7 @@ def placement_preferences(placement: Placement) -> Preferences:
         for c in placement.clusters
     }
     return Preferences(
-        by_cluster, faults=tuple(_preference_errors(by_cluster, "spec.placement.clusters"))
+        by_cluster, errors=tuple(_preference_errors(by_cluster, "spec.placement.clusters"))
     )
 
 

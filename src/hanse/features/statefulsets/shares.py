@@ -138,7 +138,7 @@ def _decide(state: _SetState, snapshot: Snapshot) -> _ShareDecision | None:
     fleet = _fleet_for(submitted, state.everyone)
     distribution = _distribute(submitted, state.record, state.parts, fleet)
     service = snapshot.get(state.broker, Service, submitted.spec.service_name, submitted.namespace)
-    record = state.record if submitted.faults else _build_record(submitted, distribution, service)
+    record = state.record if submitted.errors else _build_record(submitted, distribution, service)
     return _ShareDecision(submitted, fleet, distribution, service, record)
 
 
@@ -203,7 +203,7 @@ def _distribute(
 ) -> Distribution:
     """The new distribution of replicas, from the present shares."""
     before = current_shares(record, parts)
-    if submitted.faults:
+    if submitted.errors:
         return Distribution(before)
     rebalances = record is not None and submitted.rebalance not in ("", record.spec.rebalanced)
     if rebalances:

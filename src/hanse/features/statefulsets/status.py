@@ -133,8 +133,8 @@ def _cluster_share(cluster: ClusterId, replicas: int, inputs: StatusInputs) -> C
 
 def _conditions(inputs: StatusInputs, present: Sequence[Condition]) -> Iterator[Condition]:
     submitted = inputs.submitted
-    if submitted.faults:
-        text = "; ".join(submitted.faults)[: MAX_MESSAGE - len(UNCHANGED)]
+    if submitted.errors:
+        text = "; ".join(submitted.errors)[: MAX_MESSAGE - len(UNCHANGED)]
         yield condition("Valid", False, "Invalid", text + UNCHANGED)
     else:
         yield condition("Valid", True, "Valid", "it can be spread")

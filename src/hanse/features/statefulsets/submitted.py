@@ -52,7 +52,7 @@ class SubmittedSet(Struct, frozen=True):
     all_annotations: dict[str, str]
     """Those of the user and those that control the federation."""
     preferences: Preferences = Preferences()
-    faults: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
     """Validation errors: while there are any, nothing is changed for the set."""
 
     @property
@@ -149,9 +149,9 @@ def from_stateful_set(submitted: StatefulSet) -> SubmittedSet:
     preferences = (
         parse_preferences(annotations[PREFERENCES]) if PREFERENCES in annotations else Preferences()
     )
-    faults = (
+    errors = (
         *_validation_errors(meta.name, submitted.spec, annotations),
-        *preferences.faults,
+        *preferences.errors,
     )
     return SubmittedSet(
         submitted,
@@ -160,7 +160,7 @@ def from_stateful_set(submitted: StatefulSet) -> SubmittedSet:
         user_metadata(annotations),
         annotations,
         preferences,
-        tuple(faults),
+        tuple(errors),
     )
 
 
@@ -172,10 +172,10 @@ def from_federated_stateful_set(submitted: FederatedStatefulSet) -> SubmittedSet
     preferences = _preferences(submitted, annotations)
     try:
         spec = msgspec.convert(template.spec, StatefulSetSpec)
-        faults = [*_validation_errors(meta.name, spec, annotations), *preferences.faults]
+        errors = [*_validation_errors(meta.name, spec, annotations), *preferences.errors]
     except msgspec.ValidationError as error:
         spec = StatefulSetSpec()
-        faults = [f"spec.template.spec: {error}; mend that field"]
+        errors = [f"spec.template.spec: {error}; mend that field"]
     return SubmittedSet(
         submitted,
         spec,
@@ -183,7 +183,7 @@ def from_federated_stateful_set(submitted: FederatedStatefulSet) -> SubmittedSet
         user_metadata(template_meta.annotations),
         annotations,
         preferences,
-        tuple(faults),
+        tuple(errors),
     )
 
 
@@ -195,7 +195,7 @@ def _preferences(submitted: FederatedStatefulSet, annotations: dict[str, str]) -
     if not placement.clusters:
         return parse_preferences(annotations[PREFERENCES])
     error = f"annotation {PREFERENCES}: spec.placement.clusters says it already; remove one of them"
-    return replace(placement_preferences(placement), faults=(error,))
+    return replace(placement_preferences(placement), errors=(error,))
 
 
 def format_choices(choices: tuple[str, ...]) -> str:

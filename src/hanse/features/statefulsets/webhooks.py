@@ -56,13 +56,13 @@ class FederatedStatefulSetWebhook:
             return Deny(f"spec.template.spec: Forbidden: {_FORBIDDEN}", 422)
         submitted = from_federated_stateful_set(federated_set)
         joined = _list_joined_clusters(snapshot, self._broker_namespace)
-        name_fault = name_error(submitted.name, joined) if not review.before else ""
-        faults = [name_fault] if name_fault else []
-        faults += [
-            f for f in submitted.faults if not name_fault or not f.startswith("metadata.name: ")
+        length_error = name_error(submitted.name, joined) if not review.before else ""
+        errors = [length_error] if length_error else []
+        errors += [
+            f for f in submitted.errors if not length_error or not f.startswith("metadata.name: ")
         ]
-        if faults:
-            return Deny("; ".join(faults), 422)
+        if errors:
+            return Deny("; ".join(errors), 422)
         return Allow(warnings=tuple(_placement_warnings(submitted, joined)))
 
 
