@@ -1,4 +1,4 @@
-"""Addresses as people give them: of servers to ask, and to be asked at."""
+"""Addresses in options: of name servers, and to listen on."""
 
 import socket
 from ipaddress import ip_address
@@ -26,17 +26,17 @@ def parse_server_address(text: str, what: str = "") -> tuple[str, int]:
 
 
 def bind_listener(option: str, address: str) -> socket.socket:
-    """A bound socket; IPv6 addresses stand in brackets."""
+    """A bound TCP socket for ADDRESS:PORT, IPv6 in brackets; raises `InputError`."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65535:
         raise InputError(f"{option} {address!r} is not ADDRESS:PORT; write it as 0.0.0.0:8080")
     bare = host.removeprefix("[").removesuffix("]")
-    made = socket.socket(socket.AF_INET6 if ":" in bare else socket.AF_INET, socket.SOCK_STREAM)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound = socket.socket(socket.AF_INET6 if ":" in bare else socket.AF_INET, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        made.bind((bare, int(port)))
+        bound.bind((bare, int(port)))
     except OSError as error:
-        made.close()
+        bound.close()
         why = error.strerror or "the address cannot be used"
         raise InputError(f"{option} {address}: {why}; choose another address or port") from None
-    return made
+    return bound

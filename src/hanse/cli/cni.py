@@ -1,9 +1,126 @@
-"""`hanse cni`: a CNI plugin that tells another one what the pod's network provider says."""
+"""`hanse cni`: a CNI plugin that adds a pod's cni-args and delegates to another plugin."""
 
+import asyncio
 import os
+import shutil
 import sys
+from datetime import timedelta
+from pathlib import Path
 
 import click
+import msgspec
+from msgspec import Struct
+
+from hanse.cli.clusters import open_client
+from hanse.cli.process import run_async
+from hanse.features.networks.cni import (
+    BAD_CONFIG,
+    BAD_ENVIRONMENT,
+    TRY_AGAIN,
+    CniConfig,
+    CniError,
+    PodRef,
+    merge_cni_args,
+    parse_config,
+    parse_pod,
+    render_error,
+    render_versions,
+)
+from hanse.features.networks.names import CNI_ARGS
+from hanse.kube import credentials
+from hanse.kube.errors import BadCredentials, KubeError, NotFound
+from hanse.model.kinds.core import Pod
+
+READ_TIMEOUT = timedelta(seconds=10)
+COMMANDS = ("ADD", "DEL", "CHECK", "GC", "STATUS", "VERSION")
+_POD_COMMANDS = ("ADD", "DEL", "CHECK")
+
+
+class CniCall(Struct, frozen=True):
+    """The environment and the configuration that a runtime passes."""
+
+    environment: dict[str, str]
+    config: bytes
+
+
+class CniResult(Struct, frozen=True):
+    """The exit status and output for the runtime."""
+
+    status: int
+    out: bytes = b""
+    err: bytes = b""
+
+
+async def run_call(call: CniCall) -> CniResult:
+    """Run one call; errors are reported as the CNI protocol says."""
+    command = call.environment.get("CNI_COMMAND", "")
+    version = "1.0.0"
+    if command not in COMMANDS:
+        message = f"CNI_COMMAND {command!r} is none of {', '.join(COMMANDS)}"
+        return CniResult(1, render_error(version, CniError(BAD_ENVIRONMENT, message)))
+    try:
+        if command == "VERSION":
+            return CniResult(0, render_versions(_parse_version(call.config)))
+        config = parse_config(call.config)
+        version = config.version
+        args = call.environment.get("CNI_ARGS", "")
+        if command in _POD_COMMANDS:
+            args = merge_cni_args(args, await _annotation(config, parse_pod(args), command))
+        return await _delegate(call, config, args)
+    except CniError as error:
+        return CniResult(1, render_error(version, error))
+
+
+async def _annotation(config: CniConfig, ref: PodRef | None, command: str) -> str:
+    """The cni-args annotation of a pod; empty for a pod that is gone."""
+    if ref is None:
+        return ""
+    try:
+        pod = await _read(config, ref)
+    except NotFound:
+        if command == "DEL":
+            return ""
+        raise CniError(TRY_AGAIN, f"pod {ref.namespace}/{ref.name} is not there") from None
+    except (KubeError, BadCredentials, TimeoutError) as error:
+        if command == "DEL":
+            return ""  # an unreachable API server must not block the deletion of a pod
+        why = str(error) or "no answer in time"
+        raise CniError(TRY_AGAIN, f"pod {ref.namespace}/{ref.name} cannot be read: {why}") from None
+    if ref.uid and pod.metadata.uid != ref.uid:
+        return ""  # another pod of that name
+    return pod.metadata.annotations.get(CNI_ARGS, "")
+
+
+async def _read(config: CniConfig, ref: PodRef) -> Pod:
+    file = Path(config.kubeconfig) if config.kubeconfig else None
+    access = credentials.found(file, context=config.context)
+    async with open_client(access) as client, asyncio.timeout(READ_TIMEOUT.total_seconds()):
+        return await client.read(Pod, ref.name, ref.namespace)
+
+
+async def _delegate(call: CniCall, config: CniConfig, args: str) -> CniResult:
+    """Run the other plugin as the runtime would; its result is passed on unchanged."""
+    program = shutil.which(config.plugin, path=call.environment.get("CNI_PATH", ""))
+    if program is None:
+        where = call.environment.get("CNI_PATH") or "an empty CNI_PATH"
+        raise CniError(BAD_CONFIG, f"plugin {config.plugin} is not in {where}; install it there")
+    environment = {**call.environment, "CNI_ARGS": args}
+    process = await asyncio.create_subprocess_exec(
+        program,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=environment,
+    )
+    out, err = await process.communicate(msgspec.json.encode(config.delegate))
+    return CniResult(process.returncode or 0, out, err)
+
+
+def _parse_version(config: bytes) -> str:
+    try:
+        return str(msgspec.json.decode(config, type=dict[str, object]).get("cniVersion", "1.0.0"))
+    except msgspec.DecodeError:
+        return "1.0.0"
 
 
 @click.command("cni")
@@ -21,12 +138,9 @@ def command(context: click.Context) -> None:
       {"cniVersion": "1.0.0", "name": "pods", "type": "hanse", "kubeconfig": "FILE",
        "delegate": {"type": "mizarcni"}}
     """
-    from hanse.cli.cni_call import CniCall, run_call
-    from hanse.cli.process import run_async
-
     call = CniCall(dict(os.environ), sys.stdin.buffer.read())
-    ended = run_async(lambda: run_call(call))
-    sys.stdout.buffer.write(ended.out)
-    sys.stderr.buffer.write(ended.err)
+    result = run_async(lambda: run_call(call))
+    sys.stdout.buffer.write(result.out)
+    sys.stderr.buffer.write(result.err)
     sys.stdout.flush()
-    context.exit(ended.status)
+    context.exit(result.status)

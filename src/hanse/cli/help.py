@@ -1,4 +1,4 @@
-"""`hanse help`: what `--help` says, found the other way round."""
+"""`hanse help`: the help of a command."""
 
 import click
 
@@ -15,10 +15,10 @@ def command(context: click.Context, words: tuple[str, ...]) -> None:
       hanse help local cut
     """
     root = context.find_root()
-    found, at = root.command, root
+    target, scope = root.command, root
     for word in words:
-        inner = found.get_command(at, word) if isinstance(found, click.Group) else None
+        inner = target.get_command(scope, word) if isinstance(target, click.Group) else None
         if inner is None:
             raise click.UsageError(f"There is no command {' '.join(words)!r}", root)
-        found, at = inner, click.Context(inner, info_name=word, parent=at)
-    click.echo(found.get_help(at))
+        target, scope = inner, click.Context(inner, info_name=word, parent=scope)
+    click.echo(target.get_help(scope))

@@ -1,4 +1,4 @@
-"""`hanse local`: faults by hand, on a federation that `hanse up` runs."""
+"""`hanse local`: fault injection in a federation that `hanse up` runs."""
 
 import json
 import re
@@ -58,7 +58,7 @@ def cut(context: click.Context, one: str, other: str, folder: Path | None) -> No
     """
     from hanse.local.up.control import Cut
 
-    _order(context, folder, Cut(one, other))
+    _send(context, folder, Cut(one, other))
     click.echo(f"{one} and {other} no longer reach each other")
 
 
@@ -81,10 +81,10 @@ def heal(
 
     match clusters, everything:
         case (), True:
-            _order(context, folder, HealAll())
+            _send(context, folder, HealAll())
             click.echo("everything is whole again")
         case (one, other), False:
-            _order(context, folder, Heal(one, other))
+            _send(context, folder, Heal(one, other))
             click.echo(f"{one} and {other} reach each other")
         case _:
             raise click.UsageError("Give two clusters, or --all", context)
@@ -103,7 +103,7 @@ def kill(context: click.Context, cluster: str, folder: Path | None) -> None:
     """
     from hanse.local.up.control import Kill
 
-    _order(context, folder, Kill(cluster))
+    _send(context, folder, Kill(cluster))
     click.echo(f"{cluster} is gone; bring it back with `{program_name()} local start {cluster}`")
 
 
@@ -120,7 +120,7 @@ def start(context: click.Context, cluster: str, folder: Path | None) -> None:
     """
     from hanse.local.up.control import Start
 
-    _order(context, folder, Start(cluster))
+    _send(context, folder, Start(cluster))
     click.echo(f"{cluster} runs")
 
 
@@ -141,8 +141,8 @@ def slow(context: click.Context, cluster: str, delay: str, folder: Path | None) 
     """
     from hanse.local.up.control import Slow
 
-    milliseconds = _milliseconds(delay, context)
-    _order(context, folder, Slow(cluster, milliseconds))
+    milliseconds = _parse_milliseconds(delay, context)
+    _send(context, folder, Slow(cluster, milliseconds))
     late = f"answers {milliseconds} ms late" if milliseconds else "answers at once"
     click.echo(f"{cluster} {late}")
 
@@ -161,21 +161,21 @@ def list_(context: click.Context, as_json: bool, folder: Path | None) -> None:
     """
     from hanse.local.up.control import GetStatus
 
-    told = _order(context, folder, GetStatus())
+    status = _send(context, folder, GetStatus())
     if as_json:
         import msgspec
 
-        click.echo(json.dumps(msgspec.to_builtins(told), indent=2))
+        click.echo(json.dumps(msgspec.to_builtins(status), indent=2))
     else:
-        _show(told)
+        _print(status)
 
 
-def _show(told: "LocalFederationStatus") -> None:
+def _print(status: "LocalFederationStatus") -> None:
     from hanse.cli.tables import table
 
     rows = []
-    for one in told.clusters:
-        cut_off = sorted({name for pair in told.cuts if one.name in pair for name in pair})
+    for one in status.clusters:
+        cut_off = sorted({name for pair in status.cuts if one.name in pair for name in pair})
         late = f"{one.delay_milliseconds} ms" if one.delay_milliseconds else "-"
         rows.append(
             (
@@ -188,10 +188,10 @@ def _show(told: "LocalFederationStatus") -> None:
             )
         )
     click.echo(table(("CLUSTER", "ROLE", "RUNS", "LATE", "CUT FROM", "API SERVER"), rows))
-    click.echo(f"\nThe federation is process {told.pid}, engine {told.engine}.")
+    click.echo(f"\nThe federation is process {status.pid}, engine {status.engine}.")
 
 
-def _order(
+def _send(
     context: click.Context, folder: Path | None, order: "ControlRequest"
 ) -> "LocalFederationStatus":
     from hanse.cli.clusters import local_folder
@@ -208,8 +208,8 @@ def _order(
         raise InputError(str(error)) from None
 
 
-def _milliseconds(text: str, context: click.Context) -> int:
-    """A duration as people write it; a minute is the most that makes sense."""
+def _parse_milliseconds(text: str, context: click.Context) -> int:
+    """Parse a duration of at most a minute, such as 200ms."""
     found = _DURATION.fullmatch(text)
     value = float(found[1]) * (1000 if found[2] == "s" else 1) if found else -1
     if not 0 <= value <= 60_000:

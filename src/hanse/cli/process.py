@@ -1,4 +1,4 @@
-"""How a command runs what is asynchronous: the fastest loop, logs as asked for, one way to stop."""
+"""How a command runs asynchronous code: event loop, garbage collector and logging."""
 
 import asyncio
 import gc
@@ -15,24 +15,24 @@ T = TypeVar("T")
 
 
 CLOSE_GRACE = 0.05
-"""Seconds in which connections may say good-bye before a loop ends."""
+"""Seconds in which connections may close before the loop ends."""
 
 GC_THRESHOLD = 5_000
-"""How many more objects there are than before when the garbage collector looks at the new ones."""
+"""New objects after which the garbage collector looks at the youngest generation."""
 
 M_MMAP_THRESHOLD = -3
-"""What `mallopt` of glibc knows the size as from which memory has pages of its own."""
+"""The parameter of glibc's `mallopt` for the size from which memory is mapped."""
 
 MMAP_THRESHOLD = 128 * 1024
-"""That size: what glibc begins with, too, but does not keep to."""
+"""That size in bytes: glibc's own default, fixed, so that glibc does not raise it."""
 
 
 def run_async(main: Callable[[], Coroutine[Any, Any, T]], *, long_running: bool = False) -> T:
-    """Run to the end on a loop of our own; what lasts is worth the faster one.
+    """Run a coroutine to its end on a new event loop; long-running ones on uvloop.
 
-    What is loaded by then lasts as long: a garbage collector that looked through it again and
-    again would keep everybody waiting for some tens of milliseconds each time. Of what is made
-    later little is ever in a cycle: to look for it seldom takes a tenth of the time.
+    For those the objects that exist now are frozen: a garbage collector that traversed them again
+    would block the loop for some tens of milliseconds each time. Few later objects are in cycles,
+    so collecting seldom takes a tenth of the time.
     """
     if not long_running:
         with asyncio.Runner() as runner:
@@ -50,14 +50,14 @@ def run_async(main: Callable[[], Coroutine[Any, Any, T]], *, long_running: bool 
 
 
 def _release_large_buffers() -> None:
-    """Let the C library keep no memory that large buffers leave behind.
+    """Make glibc return the memory of large buffers to the system.
 
-    By default glibc takes them from the heap once one of their size was freed, and TLS alone asks
-    for 256 KiB at each read: the heap grows around them and is not given back.
+    By default it takes them from the heap once one of their size was freed, and TLS allocates
+    256 KiB at each read: the heap grows around them and is never returned.
     """
     import ctypes
 
-    with suppress(AttributeError, OSError):  # there are other C libraries, without this
+    with suppress(AttributeError, OSError):  # other C libraries do not have it
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD)
 
 
@@ -69,7 +69,7 @@ async def _with_close_grace(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 
 def start_logging(settings: Settings, *, service: bool = False) -> None:
-    """Log as the settings say; a service tells more than a command, and to machines."""
+    """Configure logging; services log more than commands, and JSON unless on a terminal."""
     usual = "json" if service and not sys.stderr.isatty() else "human"
     level = logging.INFO if service else logging.WARNING
     if settings.verbose:

@@ -1,4 +1,4 @@
-"""What a person types to call this program again, for hints that are to be typed as they stand."""
+"""The name of this program in hints that users copy."""
 
 import shutil
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def program_name() -> str:
-    """`hanse` where the PATH leads to this very program, else the way it was called by."""
+    """`hanse` where PATH finds this very program, else the path that it was called by."""
     called = Path(sys.argv[0])
     if called.name == "kubectl-hanse":
         return "kubectl hanse"

@@ -1,4 +1,4 @@
-"""The options that say what replicas of federated sets are called in DNS."""
+"""The options for the DNS names of replicas of federated StatefulSets."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -42,7 +42,7 @@ def replica_name_options(command: Command) -> Command:
 
 
 def parse_replica_names(replica_zone: str, federation: str) -> "StatefulSetOptions":
-    """The names as they were given; raises `InputError` for what cannot be one."""
+    """The zone and the federation name; raises `InputError` for an invalid one."""
     from hanse.features.statefulsets.options import StatefulSetOptions
     from hanse.model.dns.names import InvalidName, child_name, wire_name
 

@@ -1,4 +1,4 @@
-"""The program itself: finds the command, runs it, and tells in one line what went wrong."""
+"""The root command: loads and runs a command, and prints errors as one line."""
 
 import difflib
 import sys
@@ -101,7 +101,7 @@ def hanse(context: click.Context) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run a command; its exit status. Nothing but one line is shown for any error."""
+    """Run a command and return its exit status; an error is printed as one line."""
     name = "kubectl hanse" if Path(sys.argv[0]).name == "kubectl-hanse" else "hanse"
     try:
         status = hanse.main(
@@ -115,11 +115,11 @@ def run(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         click.echo(format_error(error), err=True)
         return error.exit_code
-    except Exception as error:  # noqa: BLE001 - the boundary to a person
+    except Exception as error:  # noqa: BLE001 - the boundary to the user
         if "--debug" in arguments:
             traceback.print_exc()
         else:
-            what = " ".join(f"{type(error).__name__}: {error}".split())
-            click.echo(f"hanse: unexpected {what}; run it with --debug to see where", err=True)
+            text = " ".join(f"{type(error).__name__}: {error}".split())
+            click.echo(f"hanse: unexpected {text}; run it with --debug to see where", err=True)
         return EXIT_INTERNAL_ERROR
     return status if isinstance(status, int) else 0

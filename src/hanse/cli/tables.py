@@ -1,4 +1,4 @@
-"""Plain tables: columns as wide as their longest cell, two blanks between."""
+"""Plain text tables: columns as wide as their longest cell, two blanks between."""
 
 from collections.abc import Iterable, Sequence
 

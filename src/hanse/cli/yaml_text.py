@@ -1,4 +1,4 @@
-"""Objects as YAML, for kubectl or for Helm."""
+"""YAML of objects, for kubectl and for Helm templates."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -13,7 +13,7 @@ class Template(str):
 
 
 class _Plain(yaml.SafeDumper):
-    """Block style, without references, lists set in under their key."""
+    """Block style without aliases, with lists indented below their key."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the base class's signature
         return True
@@ -23,24 +23,24 @@ class _Plain(yaml.SafeDumper):
 
 
 def to_yaml(objects: Iterable[Mapping[str, Any]], width: int = 10_000) -> str:
-    """Objects as YAML documents; templates stand as they are."""
+    """Objects as YAML documents; a `Template` is written unquoted."""
     templates: list[str] = []
 
-    def held(value: Any) -> Any:
-        """The value with each template put aside, so that it is not quoted."""
+    def extract(value: Any) -> Any:
+        """The value with a placeholder for each template, so that it is not quoted."""
         match value:
             case Template():
                 templates.append(str.__str__(value))
                 return f"__template_{len(templates) - 1}__"
             case Mapping():
-                return {name: held(one) for name, one in value.items()}
+                return {name: extract(one) for name, one in value.items()}
             case list() | tuple():
-                return [held(one) for one in value]
+                return [extract(one) for one in value]
             case _:
                 return value
 
     text = yaml.dump_all(
-        [held(one) for one in objects],
+        [extract(one) for one in objects],
         Dumper=_Plain,
         sort_keys=False,
         width=width,

@@ -1,7 +1,6 @@
-"""The options of global load balancing: who publishes it, and how names are answered."""
+"""The options of an agent for global load balancing."""
 
 from collections.abc import Callable, Sequence
-from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
@@ -16,7 +15,7 @@ PROVIDERS = ("dns", "externaldns", "avi")
 
 
 def gslb_options(command: F) -> F:
-    """What an agent is told about global load balancing."""
+    """Decorate a command with the options."""
     for option in (
         click.option(
             "--gslb-weighted-records",
@@ -52,7 +51,7 @@ def gslb_options(command: F) -> F:
 def parse_gslb_options(
     providers: Sequence[str], withdraw: Sequence[str], weighted_records: bool
 ) -> "GslbOptions":
-    """The settings; raises `InputError` for a provider that is both used and withdrawn."""
+    """The options of the feature; raises `InputError` for a provider used and withdrawn."""
     from hanse.features.gslb.options import GslbOptions
 
     both = sorted(set(providers) & set(withdraw))
@@ -65,51 +64,3 @@ def parse_gslb_options(
         cast("tuple[Provider, ...]", tuple(withdraw)),
         weighted_records,
     )
-
-
-def global_zone_options(command: F) -> F:
-    """What a name server is told about global hosts."""
-    for option in (
-        click.option(
-            "--trust-resolver",
-            "resolvers",
-            multiple=True,
-            metavar="NETWORK",
-            help="Resolvers whose word about their clients' subnets is taken; can be repeated.",
-        ),
-        click.option(
-            "--region",
-            "regions",
-            multiple=True,
-            metavar="NETWORK=CLUSTER",
-            help="The cluster that is near to clients of a network; can be repeated.",
-        ),
-        click.option(
-            "--global-zone",
-            "global_zones",
-            multiple=True,
-            metavar="ZONE",
-            help="A zone whose global hosts are answered, too, by the health that the leader's "
-            "agent tells on GlobalServices; nothing is probed here. Can be repeated.",
-        ),
-    ):
-        command = option(command)
-    return command
-
-
-def parse_region(text: str) -> tuple[str, str]:
-    """A range of clients and the cluster near to them; raises `InputError` for anything else."""
-    network, equals, cluster = text.partition("=")
-    if not equals or not cluster:
-        raise InputError(
-            f"--region {text!r} is not NETWORK=CLUSTER; write it as 198.51.100.0/24=bergen"
-        )
-    return parse_network("--region", network), cluster
-
-
-def parse_network(option: str, text: str) -> str:
-    """A network as it was written; raises `InputError` for anything else."""
-    try:
-        return str(ip_network(text))
-    except ValueError:
-        raise InputError(f"{option} {text!r} is no network; write it as 198.51.100.0/24") from None

@@ -1,4 +1,4 @@
-"""The options by which an agent is told about tenant networks."""
+"""The options of an agent for tenant networks."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -13,7 +13,7 @@ from hanse.cli.errors import InputError
 if TYPE_CHECKING:
     from hanse.features.networks.options import NetworksOptions
 
-LARGEST_TEMPLATE = 64 * 1024
+MAX_TEMPLATE_SIZE = 64 * 1024
 
 _OPTIONS = (
     click.option(
@@ -63,21 +63,23 @@ _OPTIONS = (
 
 
 def network_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options; its function takes them together, as `networks`."""
+    """Decorate a command with the options; its function gets them together as `networks`."""
 
     @wraps(command)
-    def gathered(*args: Any, **given: Any) -> Any:
-        told = NetworkFlags(**{field: given.pop(field) for field in NetworkFlags.__struct_fields__})
-        return command(*args, networks=told, **given)
+    def with_flags(*args: Any, **given: Any) -> Any:
+        flags = NetworkFlags(
+            **{field: given.pop(field) for field in NetworkFlags.__struct_fields__}
+        )
+        return command(*args, networks=flags, **given)
 
-    told: Callable[..., Any] = gathered
+    decorated: Callable[..., Any] = with_flags
     for option in reversed(_OPTIONS):
-        told = option(told)
-    return told
+        decorated = option(decorated)
+    return decorated
 
 
 class NetworkFlags(Struct, frozen=True):
-    """The options as they were given."""
+    """The values of the options."""
 
     default_network_template_path: str | None
     network_providers: tuple[str, ...]
@@ -87,22 +89,22 @@ class NetworkFlags(Struct, frozen=True):
     network_guard: bool
 
 
-def parse_network_options(told: NetworkFlags, agent: str) -> "NetworksOptions":
-    """What the options say; raises `InputError` for a template that no network can be made of."""
+def parse_network_options(flags: NetworkFlags, agent: str) -> "NetworksOptions":
+    """The options of the feature; raises `InputError` for an invalid template or provider."""
     from hanse.features.networks.options import BUILT_IN_TEMPLATE, NetworksOptions
 
-    path = told.default_network_template_path
+    path = flags.default_network_template_path
     return NetworksOptions(
-        template=BUILT_IN_TEMPLATE if path is None else _template(path),
-        agents=(agent, *told.network_trusts),
-        guard=told.network_guard,
-        dns_workload=told.network_dns,
-        dns_image=told.network_dns_image or told.network_dns,
-        providers=tuple(_provider(one) for one in told.network_providers),
+        template=BUILT_IN_TEMPLATE if path is None else _read_template(path),
+        agents=(agent, *flags.network_trusts),
+        guard=flags.network_guard,
+        dns_workload=flags.network_dns,
+        dns_image=flags.network_dns_image or flags.network_dns,
+        providers=tuple(_parse_provider(one) for one in flags.network_providers),
     )
 
 
-def _template(path: str) -> str:
+def _read_template(path: str) -> str:
     from hanse.features.networks.tenants import InvalidTemplate, default_network
 
     if not path:
@@ -110,7 +112,7 @@ def _template(path: str) -> str:
     option = f"--default-network-template-path {path}"
     try:
         with Path(path).open(encoding="utf-8") as file:
-            text = file.read(LARGEST_TEMPLATE)
+            text = file.read(MAX_TEMPLATE_SIZE)
         default_network(text, "tenant")
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not text"
@@ -120,10 +122,10 @@ def _template(path: str) -> str:
     return text
 
 
-def _provider(told: str) -> tuple[str, str]:
-    type_, _, url = told.partition("=")
+def _parse_provider(text: str) -> tuple[str, str]:
+    type_, _, url = text.partition("=")
     if not type_ or not url.startswith(("https://", "http://")):
         raise InputError(
-            f"--network-provider {told!r} is not TYPE=URL; write it as mizar=https://HOST"
+            f"--network-provider {text!r} is not TYPE=URL; write it as mizar=https://HOST"
         )
     return type_, url

@@ -1,4 +1,4 @@
-"""The options by which an agent publishes names outwards."""
+"""The options of an agent for publishing names in external DNS."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -58,7 +58,7 @@ _OPTIONS = (
 
 
 def publishing_options(command: Command) -> Command:
-    """Give a command the options; its function takes them by name."""
+    """Decorate a command with the options."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -67,7 +67,7 @@ def publishing_options(command: Command) -> Command:
 def parse_publishing_options(
     zone: str, endpoints: str, server: str, key_file: Path | None, weighted: bool = False
 ) -> "PublishingOptions":
-    """What the options say together; raises `InputError` where they do not agree."""
+    """The options of the feature; raises `InputError` for options that contradict each other."""
     from hanse.features.publishing.options import PublishingOptions, ServerOptions
     from hanse.model.dns.names import InvalidName, wire_name
 
@@ -91,14 +91,14 @@ def parse_publishing_options(
     where: ServerOptions | None = None
     if server:
         host, port = parse_server_address(server, "--publish-server")
-        where = ServerOptions(host, port, str(_usable(key_file)) if key_file else "")
+        where = ServerOptions(host, port, str(_check_key_file(key_file)) if key_file else "")
     elif key_file:
         raise InputError("--publish-key-file is for a name server; add --publish-server 192.0.2.53")
     name = zone.lower().removesuffix(".")
     return PublishingOptions(name, endpoints, where, weighted=weighted)
 
 
-def _usable(key_file: Path) -> Path:
+def _check_key_file(key_file: Path) -> Path:
     from hanse.providers.tsig_keys import InvalidTsigKey, parse_tsig_key
 
     try:

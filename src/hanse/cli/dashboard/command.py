@@ -1,4 +1,4 @@
-"""`hanse dashboard`: a way into the page of a running local federation."""
+"""`hanse dashboard`: a login link for the dashboard of a local federation."""
 
 from pathlib import Path
 
@@ -39,9 +39,9 @@ def command(context: click.Context, folder: Path | None, browse: bool) -> None:
     start_logging(settings)
     place = folder or local_folder(settings)
     try:
-        told = run_async(lambda: send_request(place / "control.sock", CreateLoginLink()))
+        status = run_async(lambda: send_request(place / "control.sock", CreateLoginLink()))
     except UpError as error:
         raise InputError(str(error)) from None
-    click.echo(told.dashboard)
+    click.echo(status.dashboard)
     if browse:
-        click.launch(told.dashboard)
+        click.launch(status.dashboard)

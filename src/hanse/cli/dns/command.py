@@ -1,4 +1,4 @@
-"""`hanse dns`: the DNS server by itself, and how cluster DNS hands its zone over."""
+"""`hanse dns`: the options of the DNS server, and the CoreDNS block that forwards to it."""
 
 import os
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hanse.cli.agent.gslb_options import global_zone_options, parse_network, parse_region
+from hanse.cli.dns.global_zone_options import global_zone_options, parse_network, parse_region
 from hanse.cli.errors import InputError
 from hanse.cli.replica_name_options import parse_replica_names, replica_name_options
 from hanse.cli.settings import settings_of
@@ -175,15 +175,15 @@ def command(
     view = View(
         name=cluster_id or "all",
         local=cluster_id,
-        zone=_named(zone),
+        zone=_zone_name(zone),
         local_first=local_first,
-        global_zones=tuple(_named(name, "--global-zone") for name in global_zones),
+        global_zones=tuple(_zone_name(name, "--global-zone") for name in global_zones),
         regions=tuple(parse_region(text) for text in regions),
         resolvers=tuple(parse_network("--trust-resolver", text) for text in resolvers),
-        secondaries=tuple(_network(text) for text in allow_transfer),
+        secondaries=tuple(_transfer_network(text) for text in allow_transfer),
         profile=None if profile is None else "kep-1645" if profile == "kep-1645" else "lighthouse",
     )
-    home = credentials.found(settings.kubeconfig, context=settings.context)
+    local = credentials.found(settings.kubeconfig, context=settings.context)
     broker = None
     if broker_kubeconfig is not None or broker_context:
         broker = credentials.found(broker_kubeconfig or settings.kubeconfig, context=broker_context)
@@ -191,14 +191,14 @@ def command(
     replicas = parse_replica_names(replica_zone, federation)
     options = app.Options(broker_namespace=broker_namespace, statefulsets=replicas)
     zone_sources = app.zone_sources(view, options) if tenant is None else (tenant,)
-    listeners = [_listening(address, workers) for address in listen]
+    listeners = [_bind(address, workers) for address in listen]
     metrics_listener = bind_listener("--metrics-listen", metrics_listen) if metrics_listen else None
-    ways = DnsCredentials(home, broker, broker_namespace)
-    servers = tuple(server for told in forward for server in _servers(told))
+    access = DnsCredentials(local, broker, broker_namespace)
+    servers = tuple(server for option in forward for server in _forward_servers(option))
     serving = ServerSettings(per_second=rate_limit, log_every=log_every, forward=servers)
     context.exit(
         run_async(
-            lambda: run_dns(ways, view, zone_sources, listeners, serving, metrics_listener),
+            lambda: run_dns(access, view, zone_sources, listeners, serving, metrics_listener),
             long_running=True,
         )
     )
@@ -223,27 +223,27 @@ def corefile(zone: str, servers: tuple[str, ...]) -> None:
 
     for server in servers:
         parse_server_address(server)
-    click.echo(server_block(_named(zone), servers), nl=False)
+    click.echo(server_block(_zone_name(zone), servers), nl=False)
 
 
-def _servers(told: str) -> list[tuple[str, int]]:
-    """The name servers that an option names, by itself or by a file."""
+def _forward_servers(option: str) -> list[tuple[str, int]]:
+    """The name servers of a --forward option: an address, or a resolv.conf."""
     from hanse.cli.addresses import parse_server_address
 
-    if not told.startswith("/"):
-        return [parse_server_address(told, "--forward")]
+    if not option.startswith("/"):
+        return [parse_server_address(option, "--forward")]
     try:
-        lines = Path(told).read_text(encoding="utf-8").splitlines()
+        lines = Path(option).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not text"
-        raise InputError(f"--forward {told}: {why}; name a readable resolv.conf") from None
+        raise InputError(f"--forward {option}: {why}; name a readable resolv.conf") from None
     words = [line.split() for line in lines]
     named = [w[1] for w in words if len(w) > 1 and w[0] == "nameserver"]
     return [(address.partition("%")[0], 53) for address in named]
 
 
 def _network_zone(view: "View", network: str, namespaces: tuple[str, ...]) -> "NetworkZone | None":
-    """The names of one tenant network, where one is asked for."""
+    """The zone of one tenant network, if one is named."""
     from hanse.features.networks.names import parse_network_name
     from hanse.features.networks.zone import NetworkZone
 
@@ -257,7 +257,7 @@ def _network_zone(view: "View", network: str, namespaces: tuple[str, ...]) -> "N
     return NetworkZone(view, name, namespaces)
 
 
-def _named(zone: str, option: str = "--zone") -> str:
+def _zone_name(zone: str, option: str = "--zone") -> str:
     from hanse.model.dns.names import InvalidName, wire_name
 
     try:
@@ -267,7 +267,7 @@ def _named(zone: str, option: str = "--zone") -> str:
     return zone.lower().removesuffix(".")
 
 
-def _network(text: str) -> str:
+def _transfer_network(text: str) -> str:
     from ipaddress import ip_network
 
     try:
@@ -278,8 +278,8 @@ def _network(text: str) -> str:
         ) from None
 
 
-def _listening(address: str, workers: int) -> "Listeners":
-    """Bound sockets; IPv6 addresses stand in brackets."""
+def _bind(address: str, workers: int) -> "Listeners":
+    """Bound sockets of an ADDRESS:PORT; IPv6 addresses are in brackets."""
     from hanse.dns.listeners import bind_listeners
 
     host, _, port = address.rpartition(":")

@@ -1,4 +1,4 @@
-"""The process of a DNS server: one cluster watched, its names compiled and served."""
+"""The process of `hanse dns`: watch one cluster, compile its zones, serve them."""
 
 import asyncio
 import logging
@@ -33,58 +33,60 @@ log = logging.getLogger(__name__)
 
 BROKER: ClusterId = "broker"
 UNNAMED_CLUSTER: ClusterId = "here"
-"""What a cluster is called whose name nobody told: then none is local."""
+"""The name of a cluster whose id is not given: then no cluster is local."""
 
 
 class DnsCredentials(Struct, frozen=True):
-    """How to reach the cluster whose names are served, and the broker of its fleet."""
+    """Credentials for the cluster whose names are served, and for its broker."""
 
-    home: Credentials
+    local: Credentials
     broker: Credentials | None
     broker_namespace: str
 
 
 class _InformerListener:
-    """Tells what the fleet sees to those who follow it: who is alive, and what is compiled."""
+    """Passes changes on to the lease tracker and the view updater."""
 
-    def __init__(self, feed: ViewUpdater, pulses: LeaseTracker) -> None:
-        self._feed = feed
-        self._pulses = pulses
+    def __init__(self, updater: ViewUpdater, leases: LeaseTracker) -> None:
+        self._updater = updater
+        self._leases = leases
 
-    def on_change(self, change: Change, *, listed: bool = False) -> None:  # noqa: ARG002 - a fleet's listener
-        self._pulses.on_change(change)
-        self._feed.on_change(change)
+    def on_change(self, change: Change, *, listed: bool = False) -> None:  # noqa: ARG002 - the informers' signature
+        self._leases.on_change(change)
+        self._updater.on_change(change)
 
     def on_unwatched(self, where: ClusterId, obj: Object) -> None:
-        """Nothing: a name stays until it is known to be gone."""
+        """Ignored: a name stays until its deletion is observed."""
 
 
 async def run_dns(
-    ways: DnsCredentials,
+    access: DnsCredentials,
     view: View,
-    sources: Sequence[ZoneSource],
+    zone_sources: Sequence[ZoneSource],
     listeners: Sequence[Listeners],
     settings: ServerSettings,
     metrics_listener: socket.socket | None,
 ) -> int:
-    """Serve until a signal says to stop; raises `InputError` if credentials cannot even be read."""
+    """Serve until a signal; raises `InputError` for credentials that cannot be read."""
     stop, hangup = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     for which in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(which, stop.set)
     loop.add_signal_handler(signal.SIGHUP, hangup.set)
-    async with _serving_zones(ways, view, sources, listeners, settings, metrics_listener) as server:
+    async with _serving_zones(
+        access, view, zone_sources, listeners, settings, metrics_listener
+    ) as server:
         where = ", ".join("{}:{}".format(*one.address) for one in listeners)
         log.info(
             "dns serves",
-            extra={"zone": view.zone, "listen": where, "metrics": _at(metrics_listener)},
+            extra={"zone": view.zone, "listen": where, "metrics": _address_text(metrics_listener)},
         )
         async with asyncio.TaskGroup() as group:
-            renewing = group.create_task(
+            reloading = group.create_task(
                 _reload_on_hangup(server, settings, hangup), name="dns reload"
             )
             await stop.wait()
-            renewing.cancel()
+            reloading.cancel()
         log.info("dns stops", extra={"zone": view.zone})
     return 0
 
@@ -92,7 +94,7 @@ async def run_dns(
 async def _reload_on_hangup(
     server: DnsServer, settings: ServerSettings, hangup: asyncio.Event
 ) -> None:
-    """Replace the workers whenever somebody hangs up."""
+    """Replace the workers at each SIGHUP."""
     while True:
         await hangup.wait()
         hangup.clear()
@@ -102,51 +104,57 @@ async def _reload_on_hangup(
 
 @asynccontextmanager
 async def _serving_zones(
-    ways: DnsCredentials,
+    access: DnsCredentials,
     view: View,
-    sources: Sequence[ZoneSource],
+    zone_sources: Sequence[ZoneSource],
     listeners: Sequence[Listeners],
     settings: ServerSettings,
     metrics_listener: socket.socket | None,
 ) -> AsyncIterator[DnsServer]:
     clock = WallClock()
     random = Random()  # noqa: S311 - spreads retries, guards nothing
-    alive = Watch(Role.BROKER, Lease, namespace=ways.broker_namespace)
-    watches = [watch for source in sources for watch in source.watches]
-    informers = ClusterInformers([*watches, alive], Facts(), clock, view.local or UNNAMED_CLUSTER)
-    await _join(informers, informers.local, Role.LOCAL, ways.home, random)
-    if ways.broker is not None:
-        await _join(informers, BROKER, Role.BROKER, ways.broker, random)
-    # Who transfers the zone expects serials that grow, over restarts too.
-    compiler = Compiler(view, sources, serial=int(clock.now().timestamp()))
+    leases = Watch(Role.BROKER, Lease, namespace=access.broker_namespace)
+    watches = [watch for source in zone_sources for watch in source.watches]
+    informers = ClusterInformers([*watches, leases], Facts(), clock, view.local or UNNAMED_CLUSTER)
+    await _connect(informers, informers.local, Role.LOCAL, access.local, random)
+    if access.broker is not None:
+        await _connect(informers, BROKER, Role.BROKER, access.broker, random)
+    # Secondaries expect serials that grow, also over restarts.
+    compiler = Compiler(view, zone_sources, serial=int(clock.now().timestamp()))
     try:
         async with AsyncExitStack() as stack:
             served = [ServedView(compiler, tuple(listeners))]
             server = await stack.enter_async_context(serving(served, settings))
             if metrics_listener is not None:
                 registry = server.metrics.registry
-                told = health.serving(metrics_listener, registry, lambda: readiness(compiler))
-                await stack.enter_async_context(told)
-            feed = ViewUpdater(compiler, server, informers.snapshot)
-            informers.change_handler = _InformerListener(feed, LeaseTracker(informers, clock))
+                health_server = health.serving(
+                    metrics_listener, registry, lambda: readiness(compiler)
+                )
+                await stack.enter_async_context(health_server)
+            updater = ViewUpdater(compiler, server, informers.snapshot)
+            informers.change_handler = _InformerListener(updater, LeaseTracker(informers, clock))
             await stack.enter_async_context(informers.running())
-            await stack.enter_async_context(feed.running())
+            await stack.enter_async_context(updater.running())
             yield server
     finally:
         await informers.close()
 
 
-def _at(metrics_listener: socket.socket | None) -> str:
+def _address_text(metrics_listener: socket.socket | None) -> str:
     return (
         "{}:{}".format(*metrics_listener.getsockname()[:2]) if metrics_listener is not None else ""
     )
 
 
-async def _join(
-    informers: ClusterInformers, name: ClusterId, role: Role, way: Credentials, random: Random
+async def _connect(
+    informers: ClusterInformers,
+    name: ClusterId,
+    role: Role,
+    credentials: Credentials,
+    random: Random,
 ) -> None:
     try:
-        await way.config()
+        await credentials.config()
     except BadCredentials as error:
         raise credentials_error(error) from None
-    informers.join(name, {role}, ClusterClient(HttpTransport(way), random))
+    informers.join(name, {role}, ClusterClient(HttpTransport(credentials), random))

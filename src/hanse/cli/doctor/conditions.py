@@ -1,4 +1,4 @@
-"""What objects say of themselves is wrong, in their conditions and phases; pure."""
+"""Findings from the conditions and phases of objects; pure."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -14,50 +14,56 @@ CONDITIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "sets": ("StatefulSet", ("Valid", "Placed", "Published")),
     "hosted": ("FederatedStatefulSet", ("Valid", "Placed", "Published")),
 }
-"""By list: the kind, and the conditions that are wrong when they are False."""
+"""By list: the kind, and the condition types that must not be False."""
 
-UPDATE = "update Hanse where it is older: every agent, name server and this program"
-AS_TOLD = "as it says; `hanse statefulsets` shows where its replicas are"
+UPDATE_REMEDY = "update Hanse where it is older: every agent, name server and this program"
+FOLLOW_MESSAGE = "as it says; `hanse statefulsets` shows where its replicas are"
 
 
 def check_conditions(lists: ClusterLists) -> Iterator[Finding]:
-    """Everything that says of itself that somebody has to look at it."""
+    """A finding for each object with a failed condition, phase or report."""
     for what, (kind, types) in CONDITIONS.items():
         for obj in lists[what]:
-            yield from (_finding(lists, kind, obj, told) for told in _untrue(obj, types))
+            yield from (
+                _finding(lists, kind, obj, message) for message in _false_conditions(obj, types)
+            )
     for what, (kind, read) in STATUSES.items():
         for obj in lists[what]:
-            for told in filter(None, read(obj.get("status") or {})):
-                yield _finding(lists, kind, obj, told)
-    yield from _of_sets(lists)
+            for message in filter(None, read(obj.get("status") or {})):
+                yield _finding(lists, kind, obj, message)
+    yield from _check_sets(lists)
 
 
-def _of_sets(lists: ClusterLists) -> Iterator[Finding]:
-    """What clusters report of their parts of sets, and what was made by a newer Hanse than this."""
+def _check_sets(lists: ClusterLists) -> Iterator[Finding]:
+    """Problems in clusters' reports about StatefulSets, and records of a newer schema."""
     for record in lists["shares"]:
         schema, meta = record["spec"].get("schema", SCHEMA), record["metadata"]
         if schema > SCHEMA:
             place = f"{meta['namespace']}/{meta['name']}"
             yield Finding(
-                lists.name, f"StatefulSetShares {place}: {newer_schema_message(schema)}", UPDATE
+                lists.name,
+                f"StatefulSetShares {place}: {newer_schema_message(schema)}",
+                UPDATE_REMEDY,
             )
     for part in lists["parts"]:
         spec = part["spec"]
         schema, place = spec.get("schema", SCHEMA), f"{spec['namespace']}/{spec['name']}"
         about = f"its part of StatefulSet {place}"
         if schema > SCHEMA:
-            yield Finding(spec["cluster"], f"{about}: {newer_schema_message(schema)}", UPDATE)
+            yield Finding(
+                spec["cluster"], f"{about}: {newer_schema_message(schema)}", UPDATE_REMEDY
+            )
         elif trouble := spec.get("trouble"):
-            yield Finding(spec["cluster"], f"{about}: {trouble}", AS_TOLD)
+            yield Finding(spec["cluster"], f"{about}: {trouble}", FOLLOW_MESSAGE)
 
 
-def _untrue(obj: Wire, types: tuple[str, ...]) -> Iterator[str]:
+def _false_conditions(obj: Wire, types: tuple[str, ...]) -> Iterator[str]:
     for one in (obj.get("status") or {}).get("conditions") or ():
         if one.get("type") in types and one.get("status") == "False":
             yield one.get("message") or one.get("reason", "")
 
 
-def _failed(status: Wire) -> Iterator[str]:
+def _failed_phase(status: Wire) -> Iterator[str]:
     if status.get("phase") in ("Failed", "Unknown"):
         yield str(status.get("message", ""))
 
@@ -67,26 +73,26 @@ def _rejected(status: Wire) -> Iterator[str]:
         yield str(status.get("error", ""))
 
 
-def _erroneous(status: Wire) -> Iterator[str]:
+def _errors(status: Wire) -> Iterator[str]:
     if status.get("errorStatus"):
         yield str(status["errorStatus"])
     yield from map(str, status.get("warnings") or ())
 
 
 STATUSES: Mapping[str, tuple[str, Callable[[Wire], Iterator[str]]]] = {
-    "networks": ("Network", _failed),
-    "policies": ("GlobalDeploymentPolicy", _erroneous),
+    "networks": ("Network", _failed_phase),
+    "policies": ("GlobalDeploymentPolicy", _errors),
     "rules": ("GSLBHostRule", _rejected),
 }
 
 
-def _finding(lists: ClusterLists, kind: str, obj: Wire, told: str) -> Finding:
+def _finding(lists: ClusterLists, kind: str, obj: Wire, message: str) -> Finding:
     meta = obj["metadata"]
     name, namespace = meta["name"], meta.get("namespace", "")
     place = f"{namespace}/{name}" if namespace else name
     where = f" -n {namespace}" if namespace else ""
     return Finding(
         lists.name,
-        f"{kind} {place}: {told}",
+        f"{kind} {place}: {message}",
         f"as it says; kubectl --context {lists.name}{where} describe {kind.lower()} {name}",
     )

@@ -1,4 +1,4 @@
-"""What can be wrong between clusters, and the command that mends it; pure."""
+"""Findings from the objects in clusters, alone and between clusters; pure."""
 
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,37 +19,37 @@ from hanse.model.naming import ZONE
 from hanse.model.tokens import parse_claims
 
 NEARLY_FULL = 0.9
-MOST_SUPERVISORS = 5
-LONG_LIVED = "kubernetes.io/service-account-token"
+MAX_SUPERVISORS = 5
+TOKEN_SECRET_TYPE = "kubernetes.io/service-account-token"  # noqa: S105 - a type, no token
 VERSION = "app.kubernetes.io/version"
 
 
 def check_objects(clusters: Sequence[ClusterLists], now: datetime) -> list[Finding]:
-    """Everything that is wrong in what clusters hold, alone and together."""
-    alone = [finding for lists in clusters for check in _ALONE for finding in check(lists)]
-    stale = [finding for lists in clusters for finding in _stale_leases(lists, now)]
-    return [*alone, *stale, *(finding for check in _TOGETHER for finding in check(clusters))]
+    """The findings of all clusters, alone and together."""
+    alone = [finding for lists in clusters for check in _CLUSTER_CHECKS for finding in check(lists)]
+    stale = [finding for lists in clusters for finding in _expired_leases(lists, now)]
+    return [*alone, *stale, *(finding for check in _FLEET_CHECKS for finding in check(clusters))]
 
 
 # -- one cluster
 
 
-def _members(lists: ClusterLists) -> Iterator[Finding]:
-    """What a Federation tells of itself: each with its reason, and the field that it is about."""
+def _failed_federations(lists: ClusterLists) -> Iterator[Finding]:
+    """Conditions of Federations that are False."""
     for federation in lists["federations"]:
         name = federation["metadata"]["name"]
         for one in federation.get("status", {}).get("conditions") or ():
             if one.get("status") == "False":
-                told = f"{one.get('reason')}: {one.get('message', '')}"
+                message = f"{one.get('reason')}: {one.get('message', '')}"
                 yield Finding(
                     lists.name,
-                    f"Federation {name}: {told}",
+                    f"Federation {name}: {message}",
                     f"kubectl --context {lists.name} describe federation {name}",
                 )
 
 
-def _stale_leases(lists: ClusterLists, now: datetime) -> Iterator[Finding]:
-    """Members that nobody leads any more."""
+def _expired_leases(lists: ClusterLists, now: datetime) -> Iterator[Finding]:
+    """Members whose leader does not renew its Lease."""
     for lease in lists["leases"]:
         spec = lease.get("spec") or {}
         renewed, holder = spec.get("renewTime"), spec.get("holderIdentity")
@@ -66,12 +66,12 @@ def _stale_leases(lists: ClusterLists, now: datetime) -> Iterator[Finding]:
             )
 
 
-def _webhooks(lists: ClusterLists) -> Iterator[Finding]:
-    """Webhooks that the API server asks and nobody answers."""
+def _unserved_webhooks(lists: ClusterLists) -> Iterator[Finding]:
+    """Webhooks of ours without a ready endpoint."""
     ready = {
-        piece["metadata"].get("labels", {}).get("kubernetes.io/service-name")
-        for piece in lists["slices"]
-        if any((e.get("conditions") or {}).get("ready") for e in piece.get("endpoints") or ())
+        slice_["metadata"].get("labels", {}).get("kubernetes.io/service-name")
+        for slice_ in lists["slices"]
+        if any((e.get("conditions") or {}).get("ready") for e in slice_.get("endpoints") or ())
     }
     for kind in ("validating", "mutating"):
         for configuration in lists[kind]:
@@ -89,8 +89,8 @@ def _webhooks(lists: ClusterLists) -> Iterator[Finding]:
                     break
 
 
-def _forwarding(lists: ClusterLists) -> Iterator[Finding]:
-    """Cluster DNS that does not hand our zone over, where our server runs."""
+def _unforwarded_zone(lists: ClusterLists) -> Iterator[Finding]:
+    """CoreDNS that does not forward our zone although our DNS server runs."""
     serves = any(one["metadata"]["name"] == "hanse-dns" for one in lists["deployments"])
     corefiles = [
         text
@@ -107,8 +107,8 @@ def _forwarding(lists: ClusterLists) -> Iterator[Finding]:
         )
 
 
-def _pools(lists: ClusterLists) -> Iterator[Finding]:
-    """Networks that run out of addresses."""
+def _exhausted_networks(lists: ClusterLists) -> Iterator[Finding]:
+    """Networks that have few Service addresses left."""
     taken = [ip_address(one["metadata"]["name"]) for one in lists["addresses"]]
     for network in lists["networks"]:
         cidrs = network.get("spec", {}).get("service", {}).get("cidrs") or ()
@@ -127,8 +127,8 @@ def _pools(lists: ClusterLists) -> Iterator[Finding]:
                 )
 
 
-def _misplaced_pools(lists: ClusterLists) -> Iterator[Finding]:
-    """Networks whose Service addresses are also those of pods or nodes."""
+def _overlapping_networks(lists: ClusterLists) -> Iterator[Finding]:
+    """Networks whose Service range overlaps addresses of pods or nodes."""
     theirs = [
         (f"range {cidr} of pods on node {node['metadata']['name']}", range_)
         for node in lists["nodes"]
@@ -136,11 +136,11 @@ def _misplaced_pools(lists: ClusterLists) -> Iterator[Finding]:
         if (range_ := parse_range(cidr)) is not None
     ]
     theirs += [
-        (f"address {told['address']} of node {node['metadata']['name']}", range_)
+        (f"address {message['address']} of node {node['metadata']['name']}", range_)
         for node in lists["nodes"]
-        for told in node.get("status", {}).get("addresses") or ()
-        if told.get("type") in ("InternalIP", "ExternalIP")
-        and (range_ := parse_range(told["address"])) is not None
+        for message in node.get("status", {}).get("addresses") or ()
+        if message.get("type") in ("InternalIP", "ExternalIP")
+        and (range_ := parse_range(message["address"])) is not None
     ]
     for network in lists["networks"]:
         for cidr in network.get("spec", {}).get("service", {}).get("cidrs") or ():
@@ -156,8 +156,8 @@ def _misplaced_pools(lists: ClusterLists) -> Iterator[Finding]:
                 )
 
 
-def _long_lived(lists: ClusterLists) -> Iterator[Finding]:
-    """Members whose token never ends."""
+def _unexpiring_tokens(lists: ClusterLists) -> Iterator[Finding]:
+    """Members whose token does not expire."""
     wanted = {
         member.get("secret"): (member.get("clusterID", "?"), federation["metadata"]["name"])
         for federation in lists["federations"]
@@ -165,7 +165,7 @@ def _long_lived(lists: ClusterLists) -> Iterator[Finding]:
     }
     for secret in lists["secrets"]:
         name = secret["metadata"]["name"]
-        if name in wanted and _never_ends(secret):
+        if name in wanted and _is_unexpiring(secret):
             member, federation = wanted[name]
             yield Finding(
                 lists.name,
@@ -175,8 +175,8 @@ def _long_lived(lists: ClusterLists) -> Iterator[Finding]:
             )
 
 
-def _never_ends(secret: dict[str, Any]) -> bool:
-    if secret.get("type") == LONG_LIVED:
+def _is_unexpiring(secret: dict[str, Any]) -> bool:
+    if secret.get("type") == TOKEN_SECRET_TYPE:
         return True
     try:
         token = b64decode((secret.get("data") or {}).get("token", "")).decode("ascii", "replace")
@@ -189,9 +189,9 @@ def _never_ends(secret: dict[str, Any]) -> bool:
 # -- several clusters
 
 
-def _overlaps(clusters: Sequence[ClusterLists]) -> Iterator[Finding]:
-    """Ranges that two clusters share: an address of one then means another in the other."""
-    ranges = {lists.name: [*_ranges(lists)] for lists in clusters}
+def _overlapping_clusters(clusters: Sequence[ClusterLists]) -> Iterator[Finding]:
+    """Pairs of clusters with overlapping address ranges."""
+    ranges = {lists.name: [*_cluster_ranges(lists)] for lists in clusters}
     for one, other in combinations(ranges, 2):
         shared = next(
             (
@@ -210,32 +210,32 @@ def _overlaps(clusters: Sequence[ClusterLists]) -> Iterator[Finding]:
             )
 
 
-def _ranges(lists: ClusterLists) -> Iterator[Any]:
+def _cluster_ranges(lists: ClusterLists) -> Iterator[Any]:
     if not lists["nodes"]:
-        return  # where nothing runs, no address is used
+        return  # a cluster without nodes uses no addresses
     for item in lists["ranges"]:
         yield from (ip_network(c, strict=False) for c in item.get("spec", {}).get("cidrs") or ())
     for node in lists["nodes"]:
         yield from (ip_network(c, strict=False) for c in node.get("spec", {}).get("podCIDRs") or ())
 
 
-def _many_supervisors(clusters: Sequence[ClusterLists]) -> Iterator[Finding]:
-    """Each supervisor watches every member: more of them cost more and help nobody."""
+def _too_many_supervisors(clusters: Sequence[ClusterLists]) -> Iterator[Finding]:
+    """More supervisors than useful: each watches every member."""
     supervising = [
         lists.name
         for lists in clusters
         if any(one.get("status", {}).get("members") for one in lists["federations"])
     ]
-    if len(supervising) > MOST_SUPERVISORS:
+    if len(supervising) > MAX_SUPERVISORS:
         yield Finding(
             supervising[-1],
-            f"{len(supervising)} clusters supervise the federation; {MOST_SUPERVISORS} are plenty",
+            f"{len(supervising)} clusters supervise the federation; {MAX_SUPERVISORS} are plenty",
             f"kubectl --context {supervising[-1]} delete clusterclaim {SUPERVISOR}",
         )
 
 
-def _skewed(clusters: Sequence[ClusterLists]) -> Iterator[Finding]:
-    """Agents of versions that are more than one apart."""
+def _version_skew(clusters: Sequence[ClusterLists]) -> Iterator[Finding]:
+    """Agents whose version is more than one minor version away from ours."""
     versions = {
         lists.name: one["metadata"].get("labels", {}).get(VERSION, "")
         for lists in clusters
@@ -243,7 +243,7 @@ def _skewed(clusters: Sequence[ClusterLists]) -> Iterator[Finding]:
         if one["metadata"]["name"] == "hanse-agent"
     }
     for name, version in versions.items():
-        if version and _apart(version, __version__) > 1:
+        if version and _minor_versions_between(version, __version__) > 1:
             yield Finding(
                 name,
                 f"its agent is version {version}, and this is {__version__}",
@@ -251,8 +251,8 @@ def _skewed(clusters: Sequence[ClusterLists]) -> Iterator[Finding]:
             )
 
 
-def _apart(one: str, other: str) -> int:
-    """How many releases lie between two versions; another major one is far."""
+def _minor_versions_between(one: str, other: str) -> int:
+    """The distance of two versions in minor versions; 2 for another major version."""
     try:
         (a, b), (c, d) = ([int(n) for n in v.split(".")[:2]] for v in (one, other))
     except ValueError:
@@ -260,20 +260,20 @@ def _apart(one: str, other: str) -> int:
     return abs(b - d) if a == c else 2
 
 
-_ALONE: tuple[Callable[[ClusterLists], Iterable[Finding]], ...] = (
-    _members,
+_CLUSTER_CHECKS: tuple[Callable[[ClusterLists], Iterable[Finding]], ...] = (
+    _failed_federations,
     check_conditions,
-    _webhooks,
-    _forwarding,
-    _pools,
-    _misplaced_pools,
-    _long_lived,
+    _unserved_webhooks,
+    _unforwarded_zone,
+    _exhausted_networks,
+    _overlapping_networks,
+    _unexpiring_tokens,
     check_policy_peers,
 )
-_TOGETHER: tuple[Callable[[Sequence[ClusterLists]], Iterable[Finding]], ...] = (
-    _overlaps,
-    _many_supervisors,
+_FLEET_CHECKS: tuple[Callable[[Sequence[ClusterLists]], Iterable[Finding]], ...] = (
+    _overlapping_clusters,
+    _too_many_supervisors,
     check_gslb,
-    _skewed,
+    _version_skew,
     check_policies,
 )

@@ -1,4 +1,4 @@
-"""What can be wrong with federated policies, and the command that mends it; pure."""
+"""Findings about federated policies; pure."""
 
 from collections.abc import Iterator, Sequence
 
@@ -15,52 +15,58 @@ from hanse.model.objects import Wire
 
 
 def check_policy_peers(lists: ClusterLists) -> Iterator[Finding]:
-    """Federated policies whose rules match nothing of another cluster, and policies meant to be."""
+    """Federated policies with peers that match no other cluster, or a misspelt annotation."""
     for kind in ("acnps", "anps"):
         for policy in lists[kind]:
             meta = policy.get("metadata") or {}
-            marks = meta.get("annotations") or {}
+            annotations = meta.get("annotations") or {}
             parts = (kind[:-1], meta.get("namespace", ""), meta.get("name", ""))
             name = "/".join(part for part in parts if part)
-            if told := ignored_annotation_warning(marks):
-                yield Finding(lists.name, f"policy {name}: {told}", "write true, or take it away")
-            if spelled_value(marks, "federated.anp") != "true":
+            if message := ignored_annotation_warning(annotations):
+                yield Finding(
+                    lists.name, f"policy {name}: {message}", "write true, or take it away"
+                )
+            if spelled_value(annotations, "federated.anp") != "true":
                 continue
-            for told in peer_warnings(policy.get("spec") or {}):
+            for message in peer_warnings(policy.get("spec") or {}):
                 remedy = "name the federated Service, or take the policy out of the federation"
-                yield Finding(lists.name, f"federated policy {name}: {told}", remedy)
+                yield Finding(lists.name, f"federated policy {name}: {message}", remedy)
 
 
 def check_policies(clusters: Sequence[ClusterLists]) -> Iterator[Finding]:
-    """Policies that are blocked, in quarantine, or of which versions crossed."""
-    records = {lists.name: _records(lists) for lists in clusters}
-    for one in list_policies({name: told for name, told in records.items() if told}):
-        yield from _unsettled(one)
+    """Policies that are blocked, in quarantine, or in conflict."""
+    records = {lists.name: _ledger_records(lists) for lists in clusters}
+    for policy in list_policies({name: ledger for name, ledger in records.items() if ledger}):
+        yield from _policy_findings(policy)
 
 
-def _unsettled(one: PolicyView) -> Iterator[Finding]:
-    for cluster, standing in sorted(one.members.items()):
-        if not standing.needs_attention:
+def _policy_findings(policy: PolicyView) -> Iterator[Finding]:
+    for cluster, member in sorted(policy.members.items()):
+        if not member.needs_attention:
             continue
-        told = standing.message or standing.reason
+        message = member.message or member.reason
         remedy = "mend what the message names; it is tried again by itself"
-        if standing.phase == "Quarantined":
-            remedy = f"hanse policies resolve {one.label} --in {cluster} --keep, or --yield"
-        yield Finding(cluster, f"policy {one.label} is {standing.phase.lower()}: {told}", remedy)
-    for lost in one.overruled:
+        if member.phase == "Quarantined":
+            remedy = f"hanse policies resolve {policy.label} --in {cluster} --keep, or --yield"
         yield Finding(
-            one.origin,
-            f"policy {one.label}: what {lost.cluster} did crossed with what {one.origin} did",
-            f"hanse policies resolve {one.label} --keep, or --take {lost.cluster}",
+            cluster, f"policy {policy.label} is {member.phase.lower()}: {message}", remedy
+        )
+    for lost in policy.overruled:
+        yield Finding(
+            policy.origin,
+            f"policy {policy.label}: what {lost.cluster} did crossed with what {policy.origin} did",
+            f"hanse policies resolve {policy.label} --keep, or --take {lost.cluster}",
         )
 
 
-def _records(lists: ClusterLists) -> tuple[ConfigMap, ...]:
+def _ledger_records(lists: ClusterLists) -> tuple[ConfigMap, ...]:
     return tuple(
-        msgspec.convert(told, ConfigMap, strict=False) for told in lists["ledger"] if _is_ours(told)
+        msgspec.convert(config_map, ConfigMap, strict=False)
+        for config_map in lists["ledger"]
+        if _is_ledger(config_map)
     )
 
 
-def _is_ours(told: Wire) -> bool:
-    labels = (told.get("metadata") or {}).get("labels") or {}
+def _is_ledger(config_map: Wire) -> bool:
+    labels = (config_map.get("metadata") or {}).get("labels") or {}
     return bool(labels.get(LEDGER_LABEL) == POLICIES)

@@ -1,4 +1,4 @@
-"""The objects of an installation: workloads with as little as they need, and their rights."""
+"""The objects of an installation: workloads, Services, policies and RBAC."""
 
 from typing import Any
 
@@ -27,22 +27,22 @@ DASHBOARD_PORT = 8090
 DNS_PORT = 5353
 BROKER_FOLDER = "/var/run/hanse/broker"
 TOKEN_FOLDER = "/var/run/hanse/dashboard"  # noqa: S105 - where it is mounted
-NOBODY = 65532
+NON_ROOT_USER = 65532
 
 
 def chart_files() -> tuple[ChartFile, ...]:
-    """Every file of an installation, in the order in which it is applied."""
+    """Every file of an installation, in the order of applying."""
     return (
-        ("rights", "", lambda values: [*_rights(values)]),
-        ("agent", "", lambda values: [*_agent(values)]),
+        ("rights", "", lambda values: [*_agent_rights(values)]),
+        ("agent", "", lambda values: [*_agent_objects(values)]),
         ("dns-rights", "dns.enabled", lambda _: [*_dns_rights()]),
-        ("dns", "dns.enabled", lambda values: [*_dns(values)]),
-        ("network-policy", "networkPolicy", lambda _: [*_policies()]),
-        ("amkocluster", "gslb.enabled", lambda values: [*_gslb(values)]),
+        ("dns", "dns.enabled", lambda values: [*_dns_objects(values)]),
+        ("network-policy", "networkPolicy", lambda _: [*_network_policies()]),
+        ("amkocluster", "gslb.enabled", lambda values: [*_amko_cluster(values)]),
     )
 
 
-def _rights(values: ValueSource) -> list[Wire]:
+def _agent_rights(values: ValueSource) -> list[Wire]:
     return [one.wire for one in agent_manifests(app.watches(), values.value("clusterId"))]
 
 
@@ -57,7 +57,7 @@ def _dns_rights() -> list[Wire]:
     return [one.wire for one in made]
 
 
-def _agent(values: ValueSource) -> list[Wire]:
+def _agent_objects(values: ValueSource) -> list[Wire]:
     ports = {"metrics": METRICS_PORT, "webhooks": WEBHOOK_PORT, "dashboard": DASHBOARD_PORT}
     environment = {
         "HANSE_CLUSTER_ID": values.value("clusterId"),
@@ -69,14 +69,14 @@ def _agent(values: ValueSource) -> list[Wire]:
         "HANSE_DASHBOARD_HOST": values.value("dashboard.hosts"),
         "HANSE_WEBHOOK_LISTEN": values.either("webhooks.enabled", f"0.0.0.0:{WEBHOOK_PORT}"),
         "HANSE_NETWORK_DNS_IMAGE": values.image(),
-        "HANSE_IDENTITY": _of_pod("metadata.name"),
-        "HANSE_NAMESPACE": _of_pod("metadata.namespace"),
+        "HANSE_IDENTITY": _pod_field("metadata.name"),
+        "HANSE_NAMESPACE": _pod_field("metadata.namespace"),
     }
     container = {
         **_container(values, "agent", ["agent"], environment),
         "ports": [{"name": n, "containerPort": p} for n, p in ports.items()],
-        "livenessProbe": _asked("/healthz", 20),
-        "readinessProbe": _asked("/readyz", 5),
+        "livenessProbe": _probe("/healthz", 20),
+        "readinessProbe": _probe("/readyz", 5),
         "volumeMounts": [
             {"name": "broker", "mountPath": BROKER_FOLDER, "readOnly": True},
             {"name": "dashboard", "mountPath": TOKEN_FOLDER, "readOnly": True},
@@ -102,25 +102,25 @@ def _agent(values: ValueSource) -> list[Wire]:
     ]
 
 
-def _dns(values: ValueSource) -> list[Wire]:
+def _dns_objects(values: ValueSource) -> list[Wire]:
     listens = f"0.0.0.0:{DNS_PORT}"
-    told = f"0.0.0.0:{METRICS_PORT}"
-    arguments = ["dns", f"--listen={listens}", f"--metrics-listen={told}"]
+    metrics = f"0.0.0.0:{METRICS_PORT}"
+    arguments = ["dns", f"--listen={listens}", f"--metrics-listen={metrics}"]
     arguments += ["--zone", values.value("dns.zone")]
     arguments += ["--broker-namespace", values.value("broker.namespace")]
     environment = {
         "HANSE_CLUSTER_ID": values.value("clusterId"),
         "HANSE_BROKER_KUBECONFIG": values.either("broker.enabled", f"{BROKER_FOLDER}/kubeconfig"),
     }
-    spoken = [("dns", "UDP"), ("dns-tcp", "TCP")]
+    protocols = [("dns", "UDP"), ("dns-tcp", "TCP")]
     container = {
         **_container(values, "dns", arguments, environment),
         "ports": [
             {"name": "metrics", "containerPort": METRICS_PORT},
-            *({"name": n, "containerPort": DNS_PORT, "protocol": p} for n, p in spoken),
+            *({"name": n, "containerPort": DNS_PORT, "protocol": p} for n, p in protocols),
         ],
-        "livenessProbe": _asked("/healthz", 20),
-        "readinessProbe": _asked("/readyz", 5),
+        "livenessProbe": _probe("/healthz", 20),
+        "readinessProbe": _probe("/readyz", 5),
         "volumeMounts": [
             {"name": "broker", "mountPath": BROKER_FOLDER, "readOnly": True},
             {"name": "scratch", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
@@ -132,7 +132,7 @@ def _dns(values: ValueSource) -> list[Wire]:
         {"name": "scratch", "emptyDir": {"sizeLimit": "16Mi"}},
     ]
     service = _service(
-        DNS, [{"name": n, "port": 53, "targetPort": n, "protocol": p} for n, p in spoken]
+        DNS, [{"name": n, "port": 53, "targetPort": n, "protocol": p} for n, p in protocols]
     )
     service["spec"]["clusterIP"] = values.value("dns.clusterIp")
     return [
@@ -142,8 +142,8 @@ def _dns(values: ValueSource) -> list[Wire]:
     ]
 
 
-def _policies() -> list[Wire]:
-    """Who may talk to our pods; whom they talk to are API servers anywhere."""
+def _network_policies() -> list[Wire]:
+    """Ingress to our pods; egress is open, as API servers may be anywhere."""
     open_ports = {
         AGENT: [
             {"port": "metrics"},
@@ -171,7 +171,7 @@ def _policies() -> list[Wire]:
     ]
 
 
-def _gslb(values: ValueSource) -> list[Wire]:
+def _amko_cluster(values: ValueSource) -> list[Wire]:
     spec = {
         "isLeader": values.value("gslb.isLeader"),
         "clusterContext": values.value_or("gslb.clusterContext", "clusterId"),
@@ -208,9 +208,9 @@ def _deployment(
         "tolerations": values.value("tolerations"),
         "securityContext": {
             "runAsNonRoot": True,
-            "runAsUser": NOBODY,
-            "runAsGroup": NOBODY,
-            "fsGroup": NOBODY,
+            "runAsUser": NON_ROOT_USER,
+            "runAsGroup": NON_ROOT_USER,
+            "fsGroup": NON_ROOT_USER,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "topologySpreadConstraints": [
@@ -258,7 +258,7 @@ def _container(
     }
 
 
-def _of_pod(path: str) -> Wire:
+def _pod_field(path: str) -> Wire:
     return {"fieldRef": {"fieldPath": path}}
 
 
@@ -266,7 +266,7 @@ def _secret_volume(name: str, secret: Any) -> Wire:
     return {"name": name, "secret": {"secretName": secret, "optional": True}}
 
 
-def _asked(path: str, every: int) -> Wire:
+def _probe(path: str, every: int) -> Wire:
     return {"httpGet": {"path": path, "port": "metrics"}, "periodSeconds": every}
 
 

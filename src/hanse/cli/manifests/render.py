@@ -1,4 +1,4 @@
-"""An installation as files: plain manifests, or a Helm chart."""
+"""Renders an installation as plain manifests or as the files of a Helm chart."""
 
 import json
 from typing import Any
@@ -40,16 +40,16 @@ with the address that `kubectl -n hanse-system get service hanse-dns` shows:
 
 
 def render_manifests(values: Values, *, with_crds: bool = True) -> str:
-    """Everything to be applied to a cluster, by choices that were made."""
-    chosen = PlainValues(values)
+    """All manifests for a cluster as YAML, with given values."""
+    source = PlainValues(values)
     wanted = [
-        one for _, on, make in chart_files() if not on or chosen.value(on) for one in make(chosen)
+        one for _, on, make in chart_files() if not on or source.value(on) for one in make(source)
     ]
     return to_yaml([*(crds() if with_crds else ()), *wanted])
 
 
 def render_chart() -> dict[str, str]:
-    """The files of the chart, by their paths in it."""
+    """The files of the chart, by path."""
     files = {
         "Chart.yaml": yaml.dump(CHART, sort_keys=False),
         "values.yaml": "# What can be chosen, with its defaults.\n" + values_yaml(Values()),
@@ -59,15 +59,15 @@ def render_chart() -> dict[str, str]:
     for crd in crds():
         files[f"crds/{crd['metadata']['name']}.yaml"] = to_yaml([crd])
     for name, on, make in chart_files():
-        text = to_yaml([_kept(one) for one in make(HelmValues())])
-        opened = f"{{{{- if .Values.{on} }}}}\n{text}{{{{- end }}}}\n" if on else text
-        files[f"templates/{name}.yaml"] = opened
+        text = to_yaml([_keep_namespace(one) for one in make(HelmValues())])
+        guarded = f"{{{{- if .Values.{on} }}}}\n{text}{{{{- end }}}}\n" if on else text
+        files[f"templates/{name}.yaml"] = guarded
     return files
 
 
-def _kept(obj: dict[str, Any]) -> dict[str, Any]:
-    """Namespaces hold what is not ours to delete with a release."""
+def _keep_namespace(obj: dict[str, Any]) -> dict[str, Any]:
+    """Annotate a Namespace so that Helm keeps it: it holds objects that are not ours."""
     if obj["kind"] != "Namespace":
         return obj
-    marks = {"helm.sh/resource-policy": "keep"}
-    return {**obj, "metadata": {**obj["metadata"], "annotations": marks}}
+    annotations = {"helm.sh/resource-policy": "keep"}
+    return {**obj, "metadata": {**obj["metadata"], "annotations": annotations}}

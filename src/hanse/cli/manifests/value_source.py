@@ -1,4 +1,4 @@
-"""The same objects for both: a choice is its value in a manifest, and a template in a chart."""
+"""Where objects take values from: given values for manifests, Helm templates for the chart."""
 
 from collections.abc import Callable
 from functools import reduce
@@ -11,27 +11,27 @@ from hanse.cli.yaml_text import Template
 
 
 class ValueSource(Protocol):
-    """Reads what was chosen, by the path that it has among the values."""
+    """Reads values by their path."""
 
     def value(self, path: str) -> Any:
-        """What was chosen."""
+        """The value of a path."""
         ...
 
     def value_or(self, path: str, other: str) -> Any:
-        """What was chosen, or another choice where nothing was."""
+        """The value of a path, or of another where it is empty."""
         ...
 
     def either(self, path: str, yes: str, no: str = "") -> Any:
-        """One of two texts, by a choice of yes or no."""
+        """One of two texts, by a boolean value."""
         ...
 
     def image(self) -> Any:
-        """The whole name of the image."""
+        """The image with its tag."""
         ...
 
 
 class PlainValues:
-    """Choices that were made: plain manifests."""
+    """Given values, for plain manifests."""
 
     def __init__(self, values: Values) -> None:
         self._values = values
@@ -51,7 +51,7 @@ class PlainValues:
 
 
 class HelmValues:
-    """Choices that are left to whoever installs the chart."""
+    """Helm templates, for the chart."""
 
     def value(self, path: str) -> Any:
         return Template(f"{{{{ toJson .Values.{path} }}}}")
@@ -68,4 +68,4 @@ class HelmValues:
 
 
 ChartFile = tuple[str, str, Callable[[ValueSource], list[dict[str, Any]]]]
-"""The name of a file, the choice that it hangs on (empty: none), and its objects."""
+"""The name of a file, the value that enables it (empty: always), and its objects."""

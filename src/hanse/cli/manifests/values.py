@@ -1,4 +1,4 @@
-"""What people choose when they install Hanse: names, defaults and meaning, said once."""
+"""The values of an installation: names, types, defaults and descriptions."""
 
 from typing import Annotated, Any, get_type_hints
 
@@ -9,7 +9,7 @@ from hanse import __version__
 from hanse.model.naming import ZONE
 
 
-class _Choices(Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
+class _Values(Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
     pass
 
 
@@ -20,7 +20,7 @@ def _doc(text: str, **bounds: Any) -> Meta:
 Replicas = Annotated[int, Meta(ge=0, le=100)]
 
 
-class Image(_Choices, frozen=True, kw_only=True):
+class Image(_Values, frozen=True, kw_only=True):
     """The container image."""
 
     repository: Annotated[str, _doc("Where it is pulled from.")] = "hanse"
@@ -28,7 +28,7 @@ class Image(_Choices, frozen=True, kw_only=True):
     pull_policy: Annotated[str, _doc("When it is pulled.")] = "IfNotPresent"
 
 
-class Resources(_Choices, frozen=True, kw_only=True):
+class Resources(_Values, frozen=True, kw_only=True):
     """What a container asks for and may use at most."""
 
     requests: Annotated[dict[str, str], _doc("What it asks for.")] = field(
@@ -39,14 +39,14 @@ class Resources(_Choices, frozen=True, kw_only=True):
     )
 
 
-class Agent(_Choices, frozen=True, kw_only=True):
+class Agent(_Values, frozen=True, kw_only=True):
     """The agent: it watches, decides and writes."""
 
     replicas: Annotated[Replicas, _doc("One works, the others stand by.")] = 2
     resources: Annotated[Resources, _doc("Of each replica.")] = Resources()
 
 
-class Broker(_Choices, frozen=True, kw_only=True):
+class Broker(_Values, frozen=True, kw_only=True):
     """The API server by which clusters share services; `hanse join` writes the Secret."""
 
     enabled: Annotated[bool, _doc("Whether this cluster has joined one.")] = True
@@ -54,7 +54,7 @@ class Broker(_Choices, frozen=True, kw_only=True):
     namespace: Annotated[str, _doc("Where clusters share there.")] = "hanse-broker"
 
 
-class Dns(_Choices, frozen=True, kw_only=True):
+class Dns(_Values, frozen=True, kw_only=True):
     """The name server, beside the cluster's own."""
 
     enabled: Annotated[bool, _doc("Whether it runs.")] = True
@@ -66,13 +66,13 @@ class Dns(_Choices, frozen=True, kw_only=True):
     resources: Annotated[Resources, _doc("Of each replica.")] = Resources()
 
 
-class Webhooks(_Choices, frozen=True, kw_only=True):
+class Webhooks(_Values, frozen=True, kw_only=True):
     """Admission: identity, tenancy, and what is refused at the door."""
 
     enabled: Annotated[bool, _doc("Whether the agent answers API servers.")] = True
 
 
-class Dashboard(_Choices, frozen=True, kw_only=True):
+class Dashboard(_Values, frozen=True, kw_only=True):
     """The page that shows what the agent sees."""
 
     enabled: Annotated[bool, _doc("Whether it is served.")] = False
@@ -82,7 +82,7 @@ class Dashboard(_Choices, frozen=True, kw_only=True):
     hosts: Annotated[str, _doc("Names under which browsers reach it, parted by blanks.")] = ""
 
 
-class Gslb(_Choices, frozen=True, kw_only=True):
+class Gslb(_Values, frozen=True, kw_only=True):
     """This cluster's part in the federation of GSLB configurations."""
 
     enabled: Annotated[bool, _doc("Whether an AMKOCluster is made.")] = False
@@ -91,8 +91,8 @@ class Gslb(_Choices, frozen=True, kw_only=True):
     clusters: Annotated[list[str], _doc("The contexts of the members.")] = []
 
 
-class Values(_Choices, frozen=True, kw_only=True):
-    """Everything that can be chosen."""
+class Values(_Values, frozen=True, kw_only=True):
+    """All values."""
 
     cluster_id: Annotated[
         str,
@@ -141,7 +141,7 @@ def values_yaml(values: Struct, indent: str = "") -> str:
 
 
 def schema() -> dict[str, Any]:
-    """The JSON schema of the values, by which `helm` refuses what makes no sense."""
+    """The JSON schema of the values, by which Helm validates them."""
     (_,), parts = msgspec.json.schema_components([Values])
     for part in parts.values():
         part["additionalProperties"] = False

@@ -1,4 +1,4 @@
-"""Federated Services: which member Services make them, and where they stand."""
+"""The section of federated Services: member Services, and clusters that have them."""
 
 from collections.abc import Iterable
 
@@ -12,21 +12,23 @@ from hanse.web.dashboard.snapshot import MultiClusterSnapshot
 
 
 class Federated:
-    """Every federated Service that a record tells of."""
+    """Every federated Service with a record."""
 
     name = "federated"
 
     def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
         return {
-            key for _, told in snapshot.everywhere(ConfigMap) for key in BY_SERVICE.values(told)
+            key
+            for _, config_map in snapshot.everywhere(ConfigMap)
+            for key in BY_SERVICE.values(config_map)
         }
 
     def keys_for(self, change: Change) -> Iterable[str]:
         if isinstance(change, FactChange):
             return ()
         match change.object:
-            case ConfigMap() as told:
-                return BY_SERVICE.values(told)
+            case ConfigMap() as config_map:
+                return BY_SERVICE.values(config_map)
             case Service() as made if FEDERATED in made.metadata.annotations:
                 return (f"{made.namespace}/{made.name}",)
             case _:
@@ -37,7 +39,7 @@ class Federated:
         records = list(_records(key, snapshot))
         if not records:
             return None
-        standing = [c for c in snapshot.clusters if _stands(c, namespace, name, snapshot)]
+        standing = [c for c in snapshot.clusters if _has_service(c, namespace, name, snapshot)]
         ready = sum(_ready(record) for record in records)
         ports = dict.fromkeys(f"{p.port}/{p.protocol}" for r in records for p in r.ports)
         return FeatureItem(
@@ -55,13 +57,15 @@ class Federated:
 
 def _records(key: str, snapshot: MultiClusterSnapshot) -> Iterable[MemberRecord]:
     for where in snapshot.clusters:
-        for told in snapshot.by(where, BY_SERVICE, key):
-            joined = read_record(told, where)
+        for config_map in snapshot.by(where, BY_SERVICE, key):
+            joined = read_record(config_map, where)
             if joined is not None:
                 yield joined.record
 
 
-def _stands(where: ClusterId, namespace: str, name: str, snapshot: MultiClusterSnapshot) -> bool:
+def _has_service(
+    where: ClusterId, namespace: str, name: str, snapshot: MultiClusterSnapshot
+) -> bool:
     found = snapshot.get(where, Service, name, namespace)
     return found is not None and FEDERATED in found.metadata.annotations
 

@@ -1,4 +1,4 @@
-"""The fleet as a map: clusters, what each is, and how agents reach them."""
+"""The sections of clusters and of connections between them."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -22,7 +22,7 @@ _STATES: dict[Phase, State] = {
 
 
 class ClusterItem(Item, frozen=True, kw_only=True):
-    """One cluster: its place in the fleet, how it stands, and what it has."""
+    """One cluster: its roles, the state of its connection, and counts."""
 
     name: ClusterId
     roles: tuple[str, ...]
@@ -39,7 +39,7 @@ class ClusterItem(Item, frozen=True, kw_only=True):
 
 
 class LinkItem(Item, frozen=True, kw_only=True):
-    """The way from one cluster's agent to another cluster."""
+    """The connection of one cluster's agent to another cluster."""
 
     source: ClusterId
     target: ClusterId
@@ -51,7 +51,7 @@ class LinkItem(Item, frozen=True, kw_only=True):
 
 
 class Clusters:
-    """Every cluster that anybody looks at."""
+    """Every cluster that an agent connects to."""
 
     name = "clusters"
 
@@ -61,28 +61,28 @@ class Clusters:
     def keys_for(self, change: Change) -> Iterable[str]:
         match change:
             case FactChange():
-                return _clusters_of(change)
+                return _concerned_clusters(change)
             case ObjectChange(where, before, after):
                 counted = isinstance(after or before, ServiceExport | ServiceImport | Node)
                 return (where,) if counted and (before is None or after is None) else ()
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> ClusterItem | None:
-        seen = snapshot.for_cluster(key)
-        if seen is None or key not in snapshot.clusters:
+        agent_snapshot = snapshot.for_cluster(key)
+        if agent_snapshot is None or key not in snapshot.clusters:
             return None
-        state = seen.fact(ClusterState, key)
+        state = agent_snapshot.fact(ClusterState, key)
         if state is None:
             return None
-        dead = _says_it_is_dead(key, snapshot)
+        dead = _death_reason(key, snapshot)
         return ClusterItem(
             name=key,
-            roles=_roles_of(key, snapshot),
+            roles=_roles(key, snapshot),
             agent=key in snapshot.by_agent,
             state="bad" if dead else _STATES[state.phase],
             phase=state.phase,
             since=state.since,
             reason=state.reason or dead,
-            leader=_leader_of(key, snapshot),
+            leader=_leader(key, snapshot),
             exports=sum(1 for _ in snapshot.all(key, ServiceExport)),
             imports=sum(1 for _ in snapshot.all(key, ServiceImport)),
             nodes=sum(1 for _ in snapshot.all(key, Node)),
@@ -90,7 +90,7 @@ class Clusters:
 
 
 class Links:
-    """Every way that agents have, by the cluster that it leads to."""
+    """Every connection of agents, by the cluster that it leads to."""
 
     name = "links"
 
@@ -98,13 +98,15 @@ class Links:
         return snapshot.clusters
 
     def keys_for(self, change: Change) -> Iterable[str]:
-        return _clusters_of(change)
+        return _concerned_clusters(change)
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> tuple[LinkItem, ...] | None:
         if key not in snapshot.clusters:
             return None
         found = (
-            _link(source, key, seen) for source, seen in snapshot.by_agent.items() if source != key
+            _link(source, key, agent_snapshot)
+            for source, agent_snapshot in snapshot.by_agent.items()
+            if source != key
         )
         return tuple(link for link in found if link is not None) or None
 
@@ -125,7 +127,7 @@ def _link(source: ClusterId, target: ClusterId, snapshot: Snapshot) -> LinkItem 
     )
 
 
-def _clusters_of(change: Change) -> tuple[ClusterId, ...]:
+def _concerned_clusters(change: Change) -> tuple[ClusterId, ...]:
     if not isinstance(change, FactChange):
         return ()
     match change.fact:
@@ -139,7 +141,7 @@ def _clusters_of(change: Change) -> tuple[ClusterId, ...]:
             return ()
 
 
-def _roles_of(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> tuple[str, ...]:
+def _roles(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> tuple[str, ...]:
     found = {
         role
         for one in snapshot.by_agent.values()
@@ -150,19 +152,19 @@ def _roles_of(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> tuple[str, 
     return tuple(sorted(found))
 
 
-def _leader_of(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
+def _leader(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
     known = [s.fact(Leadership, cluster) for s in snapshot.by_agent.values()]
-    told = [one for one in known if one is not None]
-    ours = next((one for one in told if one.ours), None)
-    chosen = ours or max(told, key=lambda one: one.epoch, default=None)
+    leaderships = [one for one in known if one is not None]
+    ours = next((one for one in leaderships if one.ours), None)
+    chosen = ours or max(leaderships, key=lambda one: one.epoch, default=None)
     return "" if chosen is None else holder_cluster(chosen.holder)
 
 
-def _says_it_is_dead(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
-    """Why everybody takes a cluster for dead, if they do: its sign of life on the broker ended."""
+def _death_reason(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
+    """Why a cluster counts as dead: its Lease on a broker expired; empty if it does not."""
     for broker in snapshot.clusters_with_role(Role.BROKER):
-        seen = snapshot.for_cluster(broker)
-        for pulse in seen.facts(LeaseLiveness) if seen is not None else ():
-            if (pulse.where, pulse.lease) == (broker, cluster) and not pulse.alive:
+        agent_snapshot = snapshot.for_cluster(broker)
+        for liveness in agent_snapshot.facts(LeaseLiveness) if agent_snapshot is not None else ():
+            if (liveness.where, liveness.lease) == (broker, cluster) and not liveness.alive:
                 return f"its Lease on {broker} has run out"
     return ""

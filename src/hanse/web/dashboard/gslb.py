@@ -1,4 +1,4 @@
-"""Global load balancing: each host with its members, their weights and their health."""
+"""The section of global load balancing: hosts, members, weights and health."""
 
 from collections.abc import Iterable, Sequence
 
@@ -38,9 +38,9 @@ class Hosts:
             state="bad" if not up else "good" if len(up) == len(service.spec.members) else "warn",
             told=f"{len(up)}/{len(service.spec.members)} up",
             facts=(
-                ("Algorithm", _words(service.spec.algorithm)),
+                ("Algorithm", _readable(service.spec.algorithm)),
                 ("TTL", "" if service.spec.ttl is None else f"{service.spec.ttl} s"),
-                ("When all are down", _words(service.spec.when_down or "")),
+                ("When all are down", _readable(service.spec.when_down or "")),
                 ("Led by", _leader(service)),
                 ("Known in", ", ".join(dict.fromkeys(where for where, _ in standing))),
             ),
@@ -54,7 +54,7 @@ class Hosts:
 
 
 def _leader(service: GlobalService) -> str:
-    """Whose word it is, and since which term."""
+    """The leader that wrote it, and its epoch."""
     term = leader_term(service)
     return f"{term.context}, epoch {term.epoch}" if term is not None else ""
 
@@ -67,12 +67,12 @@ Known = dict[tuple[str, str], MemberHealth]
 
 
 def _is_up(member: GlobalMember, health: Known) -> bool:
-    told = health.get((member.cluster, member.address))
-    return told is not None and told.up
+    state = health.get((member.cluster, member.address))
+    return state is not None and state.up
 
 
 def _serving(up: Sequence[GlobalMember]) -> list[GlobalMember]:
-    """Those of the highest priority that is up take all traffic."""
+    """The members that get traffic: those of the highest priority that is up."""
     highest = max((member.priority for member in up), default=0)
     return [member for member in up if member.priority == highest]
 
@@ -89,7 +89,7 @@ def _part(member: GlobalMember, serving: list[GlobalMember], health: Known) -> C
     )
 
 
-def _words(name: str) -> str:
+def _readable(name: str) -> str:
     for begin in ("GSLB_ALGORITHM_", "GSLB_SERVICE_DOWN_RESPONSE_"):
         name = name.removeprefix(begin)
     return name.replace("_", " ").lower()

@@ -30,56 +30,57 @@ class Policies:
     name = "policies"
 
     def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
-        return {key for _, told in snapshot.everywhere(ConfigMap) for key in _shown_as(told)}
+        return {key for _, ledger in snapshot.everywhere(ConfigMap) for key in _item_key(ledger)}
 
     def keys_for(self, change: Change) -> Iterable[str]:
         if isinstance(change, FactChange) or not isinstance(change.object, ConfigMap):
             return ()
-        return _shown_as(change.object)
+        return _item_key(change.object)
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> FeatureItem | None:
-        policy = _policy_of(key)
+        policy_key = _policy_key(key)
         ledgers = {
-            where: told
+            where: ledger
             for where in snapshot.clusters
-            if (told := snapshot.get(where, ConfigMap, record_name(policy), SYSTEM)) is not None
+            if (ledger := snapshot.get(where, ConfigMap, record_name(policy_key), SYSTEM))
+            is not None
         }
-        for seen in list_policies({where: (told,) for where, told in ledgers.items()}):
-            return _shown(seen, ledgers)
+        for policy in list_policies({where: (ledger,) for where, ledger in ledgers.items()}):
+            return _item(policy, ledgers)
         return None
 
 
-def _shown_as(told: ConfigMap) -> tuple[str, ...]:
-    key = record_key(told)
+def _item_key(ledger: ConfigMap) -> tuple[str, ...]:
+    key = record_key(ledger)
     if key is None or key.topic == PAGE_TOPIC:
         return ()
     return (f"{key.namespace or 'every namespace'}/{key.name}",)
 
 
-def _policy_of(shown: str) -> Key:
+def _policy_key(shown: str) -> Key:
     namespace, _, name = shown.partition("/")
     whole = namespace == "every namespace"
     return Key(_TOPICS[0], name) if whole else Key(_TOPICS[1], name, namespace)
 
 
-def _shown(seen: PolicyView, ledgers: dict[ClusterId, ConfigMap]) -> FeatureItem:
-    parts = tuple(_part(where, one) for where, one in sorted(seen.members.items()))
+def _item(policy: PolicyView, ledgers: dict[ClusterId, ConfigMap]) -> FeatureItem:
+    parts = tuple(_part(where, one) for where, one in sorted(policy.members.items()))
     return FeatureItem(
-        namespace=seen.namespace or "every namespace",
-        name=seen.name,
-        state="warn" if seen.overruled else worst(part.state for part in parts),
-        told="conflict" if seen.overruled else seen.state,
+        namespace=policy.namespace or "every namespace",
+        name=policy.name,
+        state="warn" if policy.overruled else worst(part.state for part in parts),
+        told="conflict" if policy.overruled else policy.state,
         facts=(
-            ("Kind", "ClusterNetworkPolicy" if seen.kind == "acnp" else "NetworkPolicy"),
-            ("Made in", seen.origin),
+            ("Kind", "ClusterNetworkPolicy" if policy.kind == "acnp" else "NetworkPolicy"),
+            ("Made in", policy.origin),
         ),
         parts=parts,
         problems=tuple(
             f"{where}: {one.reason or one.phase}{': ' if one.message else ''}{one.message}"
-            for where, one in sorted(seen.members.items())
+            for where, one in sorted(policy.members.items())
             if one.needs_attention
         ),
-        versions=_versions(seen, ledgers) if seen.overruled else (),
+        versions=_versions(policy, ledgers) if policy.overruled else (),
     )
 
 
@@ -88,14 +89,16 @@ def _part(where: ClusterId, one: MemberStatus) -> ClusterPart:
     return ClusterPart(cluster=where, state=state, text=one.reason or one.phase)
 
 
-def _versions(seen: PolicyView, ledgers: dict[ClusterId, ConfigMap]) -> tuple[tuple[str, str], ...]:
+def _versions(
+    policy: PolicyView, ledgers: dict[ClusterId, ConfigMap]
+) -> tuple[tuple[str, str], ...]:
     """The version that counts, and those that lost against it."""
-    records = (decode_record(told) for told in ledgers.values())
+    records = (decode_record(ledger) for ledger in ledgers.values())
     winner = merge_all(r.history for r in records if isinstance(r, PolicyRecord)).winner
-    counts = () if winner is None else ((f"{seen.origin} (counts)", _text(winner.content.spec)),)
+    counts = () if winner is None else ((f"{policy.origin} (counts)", _text(winner.content.spec)),)
     lost = tuple(
         (f"{one.cluster} ({one.state.lower()}, overruled)", _text(one.spec))
-        for one in seen.overruled
+        for one in policy.overruled
     )
     return (*counts, *lost)
 

@@ -1,4 +1,4 @@
-"""The contract of everything that is shown: items by key, each a pure function of what is seen."""
+"""The contract of a dashboard section: items by key, each a pure function of a snapshot."""
 
 from collections.abc import Iterable
 from typing import Any, Literal, Protocol
@@ -16,13 +16,13 @@ class Item(Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class Section(Protocol):
-    """A part of the page. A change wakes keys, and a woken key is shown anew or is gone."""
+    """A part of the page: which keys a change concerns, and the item of a key."""
 
     @property
     def name(self) -> str: ...
 
     def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
-        """Every key that has something to show now."""
+        """Every key that has an item now."""
         ...
 
     def keys_for(self, change: Change) -> Iterable[str]:
@@ -30,36 +30,36 @@ class Section(Protocol):
         ...
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> Any | None:
-        """What is shown of a key; None where there is nothing any more."""
+        """The item of a key; None where there is none."""
         ...
 
 
 class ClusterPart(Item, frozen=True, kw_only=True):
-    """One cluster's part of something, in a few words."""
+    """One cluster's part of a feature item."""
 
     cluster: str
     state: State
     text: str = ""
     share: int = 0
-    """Its percentage of what is shared out, where anything is."""
+    """Its percentage of the traffic or of the replicas, where they are shared."""
 
 
 class FeatureItem(Item, frozen=True, kw_only=True):
-    """Something that spans clusters: how it stands as a whole, and in each of them."""
+    """An object that spans clusters: its state as a whole and in each cluster."""
 
     namespace: str
     name: str
     state: State
     told: str
-    """How it stands, in a word or two."""
+    """The state in a word or two."""
     facts: tuple[tuple[str, str], ...] = ()
     parts: tuple[ClusterPart, ...] = ()
     problems: tuple[str, ...] = ()
     versions: tuple[tuple[str, str], ...] = ()
-    """What is said in one place and otherwise in another, each with who says it."""
+    """Conflicting versions, each with the cluster that has it."""
 
 
 def worst(states: Iterable[State]) -> State:
-    """The state of a whole whose parts are these."""
+    """The worst of several states."""
     order: tuple[State, ...] = ("bad", "warn", "idle", "good")
     return min(states, key=order.index, default="idle")

@@ -1,4 +1,4 @@
-"""What the dashboard is made of."""
+"""The sections of the dashboard."""
 
 from hanse.web.dashboard.federated import Federated
 from hanse.web.dashboard.fleet import Clusters, Links
@@ -11,7 +11,7 @@ from hanse.web.dashboard.statefulsets import StatefulSets
 
 
 def sections() -> tuple[Section, ...]:
-    """Every part of the dashboard; a new one is named here."""
+    """All sections in the order of the page."""
     return (
         Clusters(),
         Links(),

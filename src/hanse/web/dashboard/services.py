@@ -67,35 +67,37 @@ class Services:
     def keys_for(self, change: Change) -> Iterable[str]:
         if isinstance(change, FactChange):
             return ()
-        return _service_of(change.object)
+        return _service_keys(change.object)
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> ServiceItem | None:
         namespace, _, name = key.partition("/")
-        held = [_held(where, namespace, name, snapshot) for where in snapshot.members]
-        if not any(one.exports or one.imports for one in held):
+        clusters = [
+            _cluster_services(where, namespace, name, snapshot) for where in snapshot.members
+        ]
+        if not any(one.exports or one.imports for one in clusters):
             return None
-        seen = service_view(namespace, name, held)
+        view = service_view(namespace, name, clusters)
         return ServiceItem(
             namespace=namespace,
             name=name,
-            type=seen.type,
-            state=_state(seen),
-            ports=tuple(format_port(port) for port in seen.ports),
+            type=view.type,
+            state=_state(view),
+            ports=tuple(format_port(port) for port in view.ports),
             addresses={
                 one.cluster: one.imports[0].spec.ips
-                for one in held
+                for one in clusters
                 if one.imports and one.imports[0].spec.ips
             },
-            exporters=_exporters(seen, held),
-            importers=seen.importers,
+            exporters=_exporters(view, clusters),
+            importers=view.importers,
             problems=tuple(
                 ServiceProblem(cluster=p.cluster, reason=p.reason, message=p.message)
-                for p in seen.problems
+                for p in view.problems
             ),
         )
 
 
-def _service_of(obj: Object) -> tuple[str, ...]:
+def _service_keys(obj: Object) -> tuple[str, ...]:
     match obj:
         case ServiceExport() | ServiceImport() if SERVICE_NAMESPACE not in obj.metadata.labels:
             return (f"{obj.namespace}/{obj.name}",)
@@ -107,7 +109,7 @@ def _service_of(obj: Object) -> tuple[str, ...]:
             return ()
 
 
-def _held(
+def _cluster_services(
     where: ClusterId, namespace: str, name: str, snapshot: MultiClusterSnapshot
 ) -> ClusterServices:
     exported = snapshot.get(where, ServiceExport, name, namespace)
@@ -120,11 +122,11 @@ def _held(
     )
 
 
-def _exporters(seen: ServiceView, held: list[ClusterServices]) -> tuple[ServiceExporter, ...]:
-    shares = _shares(held)
+def _exporters(view: ServiceView, clusters: list[ClusterServices]) -> tuple[ServiceExporter, ...]:
+    shares = _shares(clusters)
     shown = []
-    for cluster in sorted({*seen.exporters, *seen.endpoints}):
-        count = seen.endpoints.get(cluster)
+    for cluster in sorted({*view.exporters, *view.endpoints}):
+        count = view.endpoints.get(cluster)
         weight, priority = shares.get(cluster, ("", ""))
         shown.append(
             ServiceExporter(
@@ -138,21 +140,21 @@ def _exporters(seen: ServiceView, held: list[ClusterServices]) -> tuple[ServiceE
     return tuple(shown)
 
 
-def _shares(held: list[ClusterServices]) -> dict[ClusterId, tuple[str, str]]:
+def _shares(clusters: list[ClusterServices]) -> dict[ClusterId, tuple[str, str]]:
     """The weight and priority that each exporter's slices carry."""
     found: dict[ClusterId, tuple[str, str]] = {}
-    for one in held:
-        for piece in one.slices:
-            marks = piece.metadata.annotations
-            source = piece.metadata.labels.get(SOURCE_CLUSTER, "")
-            found.setdefault(source, (marks.get(WEIGHT, ""), marks.get(PRIORITY, "")))
+    for one in clusters:
+        for slice_ in one.slices:
+            annotations = slice_.metadata.annotations
+            source = slice_.metadata.labels.get(SOURCE_CLUSTER, "")
+            found.setdefault(source, (annotations.get(WEIGHT, ""), annotations.get(PRIORITY, "")))
     return found
 
 
-def _state(seen: ServiceView) -> State:
-    ready = sum(count.ready for count in seen.endpoints.values())
-    if seen.problems:
+def _state(view: ServiceView) -> State:
+    ready = sum(count.ready for count in view.endpoints.values())
+    if view.problems:
         return "warn" if ready else "bad"
     if not ready:
-        return "idle" if not seen.endpoints else "bad"
-    return "good" if all(c.ready == c.all for c in seen.endpoints.values()) else "warn"
+        return "idle" if not view.endpoints else "bad"
+    return "good" if all(c.ready == c.all for c in view.endpoints.values()) else "warn"

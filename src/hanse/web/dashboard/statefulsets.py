@@ -1,4 +1,4 @@
-"""StatefulSets over clusters: who runs which replicas, and by what addresses they are known."""
+"""The section of federated StatefulSets: replicas and addresses per cluster."""
 
 from collections.abc import Iterable
 
@@ -15,15 +15,15 @@ from hanse.web.dashboard.snapshot import MultiClusterSnapshot
 
 
 class StatefulSets:
-    """Every set whose replicas are shared out."""
+    """Every set with a StatefulSetShares on a broker."""
 
     name = "statefulsets"
 
     def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
         return {
             f"{one.namespace}/{one.name}"
-            for door in snapshot.clusters_with_role(Role.BROKER)
-            for one in snapshot.all(door, StatefulSetShares)
+            for broker in snapshot.clusters_with_role(Role.BROKER)
+            for one in snapshot.all(broker, StatefulSetShares)
         }
 
     def keys_for(self, change: Change) -> Iterable[str]:
@@ -39,17 +39,17 @@ class StatefulSets:
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> FeatureItem | None:
         namespace, _, name = key.partition("/")
-        for door in snapshot.clusters_with_role(Role.BROKER):
-            shares = snapshot.get(door, StatefulSetShares, name, namespace)
+        for broker in snapshot.clusters_with_role(Role.BROKER):
+            shares = snapshot.get(broker, StatefulSetShares, name, namespace)
             if shares is not None:
-                told = [p.spec for p in snapshot.all(door, StatefulSetPart)]
-                own = {p.cluster: p for p in told if (p.namespace, p.name) == (namespace, name)}
-                return _shown(shares, own)
+                reports = [p.spec for p in snapshot.all(broker, StatefulSetPart)]
+                own = {p.cluster: p for p in reports if (p.namespace, p.name) == (namespace, name)}
+                return _item(shares, own)
         return None
 
 
-def _unlisted(shares: StatefulSetShares) -> FeatureItem:
-    """A set of which we cannot read more than that it is there."""
+def _unreadable_item(shares: StatefulSetShares) -> FeatureItem:
+    """The item of a set whose record has a newer schema."""
     return FeatureItem(
         namespace=shares.namespace,
         name=shares.name,
@@ -59,15 +59,15 @@ def _unlisted(shares: StatefulSetShares) -> FeatureItem:
     )
 
 
-def _shown(shares: StatefulSetShares, told: dict[str, StatefulSetPartSpec]) -> FeatureItem:
+def _item(shares: StatefulSetShares, reports: dict[str, StatefulSetPartSpec]) -> FeatureItem:
     if shares.spec.newer:
-        return _unlisted(shares)
-    unread = {c: p for c, p in told.items() if p.newer}
-    told = {c: p for c, p in told.items() if not p.newer}
+        return _unreadable_item(shares)
+    unreadable = {c: p for c, p in reports.items() if p.newer}
+    readable = {c: p for c, p in reports.items() if not p.newer}
     wanted = sum(share.replicas for share in shares.spec.shares)
-    ready = sum(part.ready for part in told.values())
+    ready = sum(part.ready for part in readable.values())
     parts = tuple(
-        _part(share.name, share.replicas, wanted, told.get(share.name))
+        _part(share.name, share.replicas, wanted, readable.get(share.name))
         for share in shares.spec.shares
     )
     return FeatureItem(
@@ -80,7 +80,7 @@ def _shown(shares: StatefulSetShares, told: dict[str, StatefulSetPartSpec]) -> F
             ("Load balancers", "one for each replica" if shares.spec.load_balanced else "none"),
             *(
                 (f"{cluster}", _replicas(part))
-                for cluster, part in sorted(told.items())
+                for cluster, part in sorted(readable.items())
                 if part.replicas
             ),
         ),
@@ -88,17 +88,17 @@ def _shown(shares: StatefulSetShares, told: dict[str, StatefulSetPartSpec]) -> F
         problems=(
             *(
                 f"{c}: its report: {newer_schema_message(p.schema)}"
-                for c, p in sorted(unread.items())
+                for c, p in sorted(unreadable.items())
             ),
-            *(f"{c}: {p.trouble}" for c, p in sorted(told.items()) if p.trouble),
+            *(f"{c}: {p.trouble}" for c, p in sorted(readable.items()) if p.trouble),
         ),
     )
 
 
 def _part(
-    cluster: str, replicas: int, wanted: int, told: StatefulSetPartSpec | None
+    cluster: str, replicas: int, wanted: int, report: StatefulSetPartSpec | None
 ) -> ClusterPart:
-    ready = told.ready if told is not None else 0
+    ready = report.ready if report is not None else 0
     return ClusterPart(
         cluster=cluster,
         state="good" if ready == replicas else "warn" if ready else "bad",

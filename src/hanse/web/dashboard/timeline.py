@@ -1,4 +1,4 @@
-"""What happened, newest last: changes of objects and of the fleet, in words."""
+"""The timeline: changes of objects and of connections as text, newest last."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -19,19 +19,19 @@ from hanse.web.dashboard.section import Item, State
 EntryKind = Literal["created", "changed", "deleted", "told", "event", "fleet"]
 
 MAX_ENTRIES = 500
-"""How many happenings are remembered."""
+"""How many entries are kept."""
 
 DUPLICATE_WINDOW = timedelta(seconds=5)
-"""Within which a condition and an Event that say the same of an object are told once."""
+"""Within this time a condition and an Event with the same text are one entry."""
 
 _IGNORED_KINDS = (Lease, Node, Secret, Pod, ConfigMap)
-"""Kinds whose changes are too many to tell, or nobody's business."""
+"""Kinds that change too often to list, or that are secret."""
 
 _OWN_PREFIXES = ("hanse.dev/", "services.hanse.dev/")
 
 
 class TimelineEntry(Item, frozen=True, kw_only=True):
-    """One thing that happened, to what, and where: by the name that people give the cluster."""
+    """One change: the object, its cluster, and a text."""
 
     number: int
     at: datetime
@@ -45,7 +45,7 @@ class TimelineEntry(Item, frozen=True, kw_only=True):
 
 
 class Timeline:
-    """Happenings since somebody began to look; each cluster is heard through one agent alone."""
+    """Entries since the process began; each cluster is reported by one agent."""
 
     def __init__(self, began: datetime) -> None:
         self._began = began
@@ -55,14 +55,14 @@ class Timeline:
     def on_change(
         self, agent: ClusterId, change: Change, now: datetime
     ) -> tuple[TimelineEntry, ...]:
-        """Take in a change; what it is told as, which may be nothing."""
+        """Add the entries for a change, which may be none."""
         match change:
             case ObjectChange(where, before, after):
-                told = self._object(where, before, after)
+                drafts = self._object(where, before, after)
             case FactChange():
-                told = _fact(agent, change)
-        happened = []
-        for where, what, state, about, text in told:
+                drafts = _fact(agent, change)
+        added = []
+        for where, what, state, about, text in drafts:
             purpose, _, cluster = where.rpartition("/")
             one = TimelineEntry(
                 number=self._number + 1,
@@ -78,21 +78,21 @@ class Timeline:
             if not self._is_duplicate(one):
                 self._number += 1
                 self.kept.append(one)
-                happened.append(one)
-        return tuple(happened)
+                added.append(one)
+        return tuple(added)
 
     def _is_duplicate(self, one: TimelineEntry) -> bool:
-        """Whether a condition has just said what an Event says, or the other way round."""
+        """Whether an Event repeats a recent condition, or a condition a recent Event."""
         other = {"told": "event", "event": "told"}.get(one.what)
-        said = one.text.partition(": ")[2]
-        if other is None or not said:
+        message = one.text.partition(": ")[2]
+        if other is None or not message:
             return False
-        words = (other, one.where, one.kind, one.namespace, one.name, said)
+        same = (other, one.where, one.kind, one.namespace, one.name, message)
         for past in takewhile(
             lambda past: one.at - past.at <= DUPLICATE_WINDOW, reversed(self.kept)
         ):
             place = (past.what, past.where, past.kind, past.namespace, past.name)
-            if (*place, past.text.partition(": ")[2]) == words:
+            if (*place, past.text.partition(": ")[2]) == same:
                 return True
         return False
 
@@ -112,10 +112,10 @@ class Timeline:
             if made is not None and made >= self._began:
                 yield where, "created", "good", about, ""
         else:
-            told = list(_transitions(before, after))
-            for one in told:
-                yield where, "told", _condition_state(one), about, _words(one)
-            if not told and (text := _difference(before, after)) is not None:
+            conditions = list(_transitions(before, after))
+            for one in conditions:
+                yield where, "told", _condition_state(one), about, _condition_text(one)
+            if not conditions and (text := _difference(before, after)) is not None:
                 yield where, "changed", "idle", about, text
 
 
@@ -123,7 +123,7 @@ _Draft = tuple[ClusterId, EntryKind, State, ObjectRef | None, str]
 
 
 def _event(where: ClusterId, event: Event) -> _Draft:
-    """An Event as a word about its object."""
+    """The entry for a Kubernetes Event."""
     regards = event.involved_object
     kind = Kind("", "", regards.kind, "")
     about = ObjectRef(kind, regards.name, regards.namespace)
@@ -154,7 +154,7 @@ def _fact(agent: ClusterId, change: FactChange) -> Iterator[_Draft]:
 
 
 def _transitions(before: Object, after: Object) -> Iterator[Condition]:
-    """The conditions that say something else than before."""
+    """The conditions whose status, reason or message changed."""
     old = {c.type: (c.status, c.reason, c.message) for c in _conditions(before)}
     for one in _conditions(after):
         if old.get(one.type) != (one.status, one.reason, one.message):
@@ -167,18 +167,18 @@ def _conditions(obj: Object) -> tuple[Condition, ...]:
     return tuple(one for one in found or () if isinstance(one, Condition))
 
 
-def _words(told: Condition) -> str:
-    text = f"{told.type} {told.status}, {told.reason}"
-    return f"{text}: {told.message}" if told.message else text
+def _condition_text(condition: Condition) -> str:
+    text = f"{condition.type} {condition.status}, {condition.reason}"
+    return f"{text}: {condition.message}" if condition.message else text
 
 
-def _condition_state(told: Condition) -> State:
-    bad = "True" if told.type in ("Conflict", "Paused", "Degraded") else "False"
-    return "warn" if told.status == bad else "good"
+def _condition_state(condition: Condition) -> State:
+    bad = "True" if condition.type in ("Conflict", "Paused", "Degraded") else "False"
+    return "warn" if condition.status == bad else "good"
 
 
 def _difference(before: Object, after: Object) -> str | None:
-    """What changed, in a word; None where it is nothing that people did or need to know."""
+    """The changed parts of an object; None where only our own annotations changed."""
     if isinstance(after, EndpointSlice) and isinstance(before, EndpointSlice):
         ready = [sum(e.ready for e in one.endpoints or ()) for one in (before, after)]
         return None if ready[0] == ready[1] else f"{ready[0]} → {ready[1]} ready"

@@ -1,0 +1,59 @@
+"""The options of a name server for global hosts."""
+
+from collections.abc import Callable
+from ipaddress import ip_network
+from typing import Any, TypeVar
+
+import click
+
+from hanse.cli.errors import InputError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def global_zone_options(command: F) -> F:
+    """Decorate a command with the options."""
+    for option in (
+        click.option(
+            "--trust-resolver",
+            "resolvers",
+            multiple=True,
+            metavar="NETWORK",
+            help="Resolvers whose word about their clients' subnets is taken; can be repeated.",
+        ),
+        click.option(
+            "--region",
+            "regions",
+            multiple=True,
+            metavar="NETWORK=CLUSTER",
+            help="The cluster that is near to clients of a network; can be repeated.",
+        ),
+        click.option(
+            "--global-zone",
+            "global_zones",
+            multiple=True,
+            metavar="ZONE",
+            help="A zone whose global hosts are answered, too, by the health that the leader's "
+            "agent tells on GlobalServices; nothing is probed here. Can be repeated.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def parse_region(text: str) -> tuple[str, str]:
+    """A NETWORK=CLUSTER option: a client range and the cluster near to it."""
+    network, equals, cluster = text.partition("=")
+    if not equals or not cluster:
+        raise InputError(
+            f"--region {text!r} is not NETWORK=CLUSTER; write it as 198.51.100.0/24=bergen"
+        )
+    return parse_network("--region", network), cluster
+
+
+def parse_network(option: str, text: str) -> str:
+    """A network in CIDR notation; raises `InputError` for anything else."""
+    try:
+        return str(ip_network(text))
+    except ValueError:
+        raise InputError(f"{option} {text!r} is no network; write it as 198.51.100.0/24") from None
