@@ -1,17 +1,17 @@
-"""What time it is, as a thing that can be given; waiting is always the running loop's."""
+"""The wall clock as a dependency; waiting always uses the running loop."""
 
 from datetime import UTC, datetime
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the present moment, always with its zone (UTC)."""
+    """Returns the current time in UTC."""
 
     def now(self) -> datetime: ...
 
 
 class WallClock:
-    """The machine's own clock."""
+    """The system clock."""
 
     def now(self) -> datetime:
         return datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""How many requests one cluster gets at a time, found out by how it answers them."""
+"""An adaptive limit of concurrent requests to one API server."""
 
 import asyncio
 from collections import deque
@@ -7,25 +7,24 @@ from datetime import timedelta
 from hanse.kube.errors import retry_after_header
 from hanse.kube.transport import Request, Response, Transport
 
-AS_SOON = 3.0
-"""How many times as long as the quickest an answer may take that is still no sign of a crowd."""
+QUICK_FACTOR = 3.0
+"""A response within this multiple of the quickest one is no sign of load."""
 
-SOON = 0.010
-"""Seconds that tell nothing of a crowd in any case."""
+QUICK_SECONDS = 0.010
+"""Seconds within which a response is never a sign of load."""
 
-PACE = 2_000
-"""Requests that one agent sends in a second at the very most: a near server answers these with few
-at a time, and each connection more takes memory and a handshake."""
+MAX_REQUEST_RATE = 2_000
+"""Requests per second that the limit need not exceed: a near server answers these with few at a
+time, and each further connection costs memory and a handshake."""
 
 
 class ConcurrencyLimit:
     """A window of concurrent requests, first come first served.
 
-    It grows by one with each good answer until the first sign of trouble, and from then on by one
-    for each whole window of good answers; it is halved, once per window, when the server answers
-    429 or slowly. An answer is good that comes about as soon as the quickest did: what would only
-    wait in the server waits here, and needs no connection of its own meanwhile. A Retry-After holds
-    everything back for as long as it says.
+    It grows by one with each quick response until the first overload, and then by one for each
+    full window of quick responses; it is halved, once per window, when the server answers 429 or
+    slowly. A response is quick if it takes about as long as the quickest one: requests that would
+    queue in the server queue here, without a connection. A Retry-After pauses all requests.
     """
 
     def __init__(
@@ -36,24 +35,24 @@ class ConcurrencyLimit:
         self._first = first
         self._most = most
         self._slow = slow.total_seconds()
-        self._troubled = False
-        self._good = 0
+        self._overloaded = False
+        self._quick_count = 0
         self._quickest = float("inf")
         self._halved_at = float("-inf")
         self._resume_at = float("-inf")
-        self._turns: deque[asyncio.Future[None]] = deque()
-        self._alarm: asyncio.TimerHandle | None = None
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._resume_timer: asyncio.TimerHandle | None = None
 
     @property
     def waiting(self) -> int:
-        """How many requests have not been let through yet."""
-        return len(self._turns)
+        """The number of queued requests."""
+        return len(self._waiters)
 
     async def send(self, transport: Transport, request: Request) -> Response:
-        """Send a request when its turn comes, and learn from the answer."""
+        """Send a request once the window admits it, and adjust the window to its response."""
         loop = asyncio.get_running_loop()
-        if self._turns or not self._open():
-            await self._queue()
+        if self._waiters or not self._has_room():
+            await self._wait_for_room()
         else:
             self.active += 1
         started = loop.time()
@@ -62,65 +61,65 @@ class ConcurrencyLimit:
             response = await transport.send(request)
         finally:
             self.active -= 1
-            self._learn(response, started, loop.time())
+            self._adjust(response, started, loop.time())
             self._admit()
         return response
 
-    async def _queue(self) -> None:
-        turn = asyncio.get_running_loop().create_future()
-        self._turns.append(turn)
+    async def _wait_for_room(self) -> None:
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
         self._admit()
         try:
-            await turn
+            await waiter
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():  # let through and cancelled in one moment
+            if waiter.done() and not waiter.cancelled():  # admitted and cancelled at once
                 self.active -= 1
                 self._admit()
-            elif turn in self._turns:  # one that ended as we did may have passed over it already
-                self._turns.remove(turn)
+            elif waiter in self._waiters:  # `_admit` may have skipped it already
+                self._waiters.remove(waiter)
             raise
 
     def _admit(self) -> None:
-        if not self._turns:
+        if not self._waiters:
             return
-        while self._turns and self._open():
-            turn = self._turns.popleft()
-            if not turn.done():
+        while self._waiters and self._has_room():
+            waiter = self._waiters.popleft()
+            if not waiter.done():
                 self.active += 1
-                turn.set_result(None)
+                waiter.set_result(None)
         loop = asyncio.get_running_loop()
-        if self._turns and loop.time() < self._resume_at and self._alarm is None:
-            self._alarm = loop.call_at(self._resume_at, self._resume)
+        if self._waiters and loop.time() < self._resume_at and self._resume_timer is None:
+            self._resume_timer = loop.call_at(self._resume_at, self._resume)
 
     def _resume(self) -> None:
-        self._alarm = None
+        self._resume_timer = None
         self._admit()
 
-    def _open(self) -> bool:
+    def _has_room(self) -> bool:
         now = asyncio.get_running_loop().time()
         return self.active < self.width and now >= self._resume_at
 
-    def _learn(self, response: Response | None, started: float, now: float) -> None:
+    def _adjust(self, response: Response | None, started: float, now: float) -> None:
         throttled = response is not None and response.status == 429
         if throttled or now - started >= self._slow:
-            if started > self._halved_at:  # what was sent before the halving tells nothing new
+            if started > self._halved_at:  # requests sent before the halving do not count
                 self.width = max(1, self.width // 2)
                 self._halved_at = now
-            self._troubled = True
-            self._good = 0
+            self._overloaded = True
+            self._quick_count = 0
         elif response is not None:
             took = now - started
             self._quickest = min(self._quickest, took)
-            if took <= max(AS_SOON * self._quickest, SOON):
+            if took <= max(QUICK_FACTOR * self._quickest, QUICK_SECONDS):
                 self._grow()
         pause = retry_after_header(response) if response is not None and throttled else None
         if pause is not None:
             self._resume_at = max(self._resume_at, now + pause.total_seconds())
 
     def _grow(self) -> None:
-        if self.width + 1 > max(self._first, self._quickest * PACE):
+        if self.width + 1 > max(self._first, self._quickest * MAX_REQUEST_RATE):
             return
-        self._good += 1
-        if not self._troubled or self._good >= self.width:
+        self._quick_count += 1
+        if not self._overloaded or self._quick_count >= self.width:
             self.width = min(self._most, self.width + 1)
-            self._good = 0
+            self._quick_count = 0

@@ -1,4 +1,4 @@
-"""The connections to one API server for as long as its address and certificates stay the same."""
+"""The HTTP connections to one API server, while its address and certificates stay the same."""
 
 import asyncio
 import base64
@@ -21,73 +21,73 @@ from hanse.kube.errors import BadCredentials, Unreachable
 from hanse.kube.transport import Request
 
 KEEPALIVE = timedelta(seconds=55)
-"""How long an idle connection is kept: a little less than what balancers commonly allow."""
+"""How long an idle connection is kept: a little less than load balancers commonly allow."""
 
 FAILURES = (aiohttp.ClientError, OSError, TimeoutError)
-"""All the ways in which a connection fails."""
+"""The exceptions of a failed connection."""
 
 _READ_AHEAD = 1 << 18
 
 
-class Connections:
-    """One pool for requests and one for watches, so that neither waits for the other."""
+class ConnectionPool:
+    """One session for requests and one for watches, so that neither waits for the other."""
 
-    def __init__(self, access: ClientConfig, user_agent: str) -> None:
-        self._access = access
+    def __init__(self, config: ClientConfig, user_agent: str) -> None:
+        self._config = config
         self._headers = {"User-Agent": user_agent}
-        self._url = access.endpoint.url
+        self._url = config.endpoint.url
         host = URL(self._url).host or ""
         local = _is_loopback(host)
         self._headers["Accept-Encoding"] = "identity" if local else "gzip"
-        self._proxy = access.endpoint.proxy or _proxy_from_environment(self._url, local)
+        self._proxy = config.endpoint.proxy or _proxy_from_environment(self._url, local)
         self._idle = asyncio.Event()
         self._idle.set()
-        self._users = 0
-        tls = tls_context(access.endpoint, access.identity) if self._url[:5] == "https" else True
+        self._active = 0
+        tls = tls_context(config.endpoint, config.identity) if self._url[:5] == "https" else True
         self.requests = _session(tls)
         self.watches = _session(tls)
 
-    def serve(self, access: ClientConfig) -> bool:
-        """Whether these connections do for an access; a new token needs no new ones."""
-        mine, other = self._access.identity, access.identity
-        return self._access.endpoint == access.endpoint and (mine.certificate, mine.key) == (
+    def serve(self, config: ClientConfig) -> bool:
+        """Whether the pool serves a configuration; a new token needs no new connections."""
+        own, other = self._config.identity, config.identity
+        return self._config.endpoint == config.endpoint and (own.certificate, own.key) == (
             other.certificate,
             other.key,
         )
 
     def enter(self) -> None:
-        """Keep them open from now on, even though others take their place."""
-        self._users += 1
+        """Count a user, which keeps the pool open after `retire`."""
+        self._active += 1
         self._idle.clear()
 
     def leave(self) -> None:
-        """The end of what `enter` began."""
-        self._users -= 1
-        if self._users == 0:
+        """End the use that `enter` began."""
+        self._active -= 1
+        if self._active == 0:
             self._idle.set()
 
     async def retire(self) -> None:
-        """Close when the last request and the last stream have ended."""
+        """Close once the last request and the last watch have ended."""
         await self._idle.wait()
         await self.close()
 
     async def close(self) -> None:
-        """Close at once; streams that are still read break off."""
+        """Close at once; open watches break."""
         self._idle.set()
         await self.requests.close()
         await self.watches.close()
 
     def arguments(
-        self, access: ClientConfig, request: Request, *, streamed: bool
+        self, config: ClientConfig, request: Request, *, streamed: bool
     ) -> dict[str, Any]:
-        """A request as aiohttp takes it."""
+        """The arguments of aiohttp for a request."""
         headers = CIMultiDict(self._headers)
         headers["Accept"] = request.accept
         if streamed:
             headers["Accept-Encoding"] = "identity"
         if request.body:
             headers["Content-Type"] = request.content_type
-        _identify(headers, access.identity)
+        _add_identity_headers(headers, config.identity)
         if request.headers:
             headers.extend(request.headers)
         return {
@@ -96,16 +96,16 @@ class Connections:
             "headers": headers,
             "data": request.body or None,
             "proxy": self._proxy or None,
-            "server_hostname": access.endpoint.server_name or None,
+            "server_hostname": config.endpoint.server_name or None,
             "allow_redirects": False,
         }
 
-    def failure(self, error: Exception, patience: timedelta) -> Unreachable:
-        """What a failed connection is told as: in a few words, none of them a secret."""
-        return Unreachable(_told(error, URL(self._url).authority, patience))
+    def failure(self, error: Exception, timeout: timedelta) -> Unreachable:
+        """The error for a failed connection, with a short message that holds no secret."""
+        return Unreachable(_failure_message(error, URL(self._url).authority, timeout))
 
 
-def _told(error: Exception, where: str, patience: timedelta) -> str:
+def _failure_message(error: Exception, where: str, timeout: timedelta) -> str:
     match error:
         case aiohttp.ClientConnectorCertificateError():
             reason = getattr(error.certificate_error, "verify_message", "") or "not valid for it"
@@ -117,19 +117,19 @@ def _told(error: Exception, where: str, patience: timedelta) -> str:
         case aiohttp.ClientConnectorDNSError():
             return f"the name of {where} cannot be resolved"
         case aiohttp.ClientConnectorSSLError():
-            return f"no TLS connection to {where}: {_reason(error.os_error)}"
+            return f"no TLS connection to {where}: {_os_error_message(error.os_error)}"
         case aiohttp.ClientConnectorError():
-            return f"cannot connect to {where}: {_reason(error.os_error)}"
+            return f"cannot connect to {where}: {_os_error_message(error.os_error)}"
         case aiohttp.ConnectionTimeoutError():
             return f"no connection to {where} in time"
         case TimeoutError():
-            return f"no answer from {where} within {patience.total_seconds():.0f} s"
+            return f"no answer from {where} within {timeout.total_seconds():.0f} s"
         case _:
             return f"the connection to {where} broke off ({type(error).__name__})"
 
 
-def _reason(error: OSError) -> str:
-    """The system's words for it: asyncio's own repeat the address."""
+def _os_error_message(error: OSError) -> str:
+    """The message of the system; asyncio's own repeats the address."""
     number = error.errno or 0
     return os.strerror(number).lower() if number > 0 else error.strerror or "refused"
 
@@ -139,7 +139,7 @@ def _session(tls: Any) -> aiohttp.ClientSession:
         ssl=tls,
         limit=0,
         keepalive_timeout=KEEPALIVE.total_seconds(),
-        socket_factory=_socket,
+        socket_factory=_keepalive_socket,
     )
     return aiohttp.ClientSession(
         connector=connector,
@@ -149,18 +149,18 @@ def _session(tls: Any) -> aiohttp.ClientSession:
     )
 
 
-def _socket(address: Any) -> socket.socket:
-    """A socket that notices within a minute when the other side is gone without a word."""
+def _keepalive_socket(address: Any) -> socket.socket:
+    """A socket with TCP keepalive, which detects a dead peer within a minute."""
     family, kind, protocol, _, _ = address
-    made = socket.socket(family, kind, protocol)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    created = socket.socket(family, kind, protocol)
+    created.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
         if hasattr(socket, option):
-            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-    return made
+            created.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    return created
 
 
-def _identify(headers: CIMultiDict[str], identity: Identity) -> None:
+def _add_identity_headers(headers: CIMultiDict[str], identity: Identity) -> None:
     if identity.token:
         headers["Authorization"] = f"Bearer {identity.token}"
     elif identity.username:
@@ -178,7 +178,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _proxy_from_environment(url: str, local: bool) -> str:
-    """As kubectl does: by scheme, never for this machine, and not where NO_PROXY says so."""
+    """The proxy by scheme as in kubectl: none for loopback or hosts in NO_PROXY."""
     target = URL(url)
     host = target.host or ""
     if local or proxy_bypass(f"{host}:{target.port}") or proxy_bypass(host):
@@ -187,9 +187,9 @@ def _proxy_from_environment(url: str, local: bool) -> str:
 
 
 def tls_context(endpoint: ServerEndpoint, identity: Identity) -> ssl.SSLContext:
-    """The TLS settings for one server and one identity; always verified unless told otherwise."""
+    """The TLS context for one server and one identity; verified unless `insecure`."""
     if endpoint.ca and not endpoint.insecure:
-        context = _trusting_only(endpoint)
+        context = _context_with_ca(endpoint)
     else:
         context = ssl.create_default_context()  # reads the system's certificates, which takes time
     # Since Python 3.13 certificates must be as the RFC says; those of many clusters are not.
@@ -198,11 +198,11 @@ def tls_context(endpoint: ServerEndpoint, identity: Identity) -> ssl.SSLContext:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     if identity.certificate:
-        _present(context, identity, endpoint.url)
+        _load_client_certificate(context, identity, endpoint.url)
     return context
 
 
-def _trusting_only(endpoint: ServerEndpoint) -> ssl.SSLContext:
+def _context_with_ca(endpoint: ServerEndpoint) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cadata=endpoint.ca.decode("ascii", "replace"))
     except (ssl.SSLError, ValueError):
@@ -211,8 +211,8 @@ def _trusting_only(endpoint: ServerEndpoint) -> ssl.SSLContext:
         ) from None
 
 
-def _present(context: ssl.SSLContext, identity: Identity, url: str) -> None:
-    """OpenSSL reads certificates from files only: ours are there for that moment, for us alone."""
+def _load_client_certificate(context: ssl.SSLContext, identity: Identity, url: str) -> None:
+    """Load the client certificate, which OpenSSL reads only from (temporary) files."""
     with TemporaryDirectory(prefix="hanse-") as folder:
         certificate, key = Path(folder, "tls.crt"), Path(folder, "tls.key")
         certificate.write_bytes(identity.certificate)

@@ -1,18 +1,18 @@
-"""What can go wrong with one API server, typed by what the caller does next.
+"""Errors of one API server, typed by what the caller does next.
 
-KubeError               a cluster could not do what it was asked
-  Unreachable           no answer: retry with backoff, keep what is known
-  BadCredentials        our own configuration is at fault: tell the person, retry slowly
-  Misshapen             an object does not fit our shape of its kind: told, never retried
+KubeError               a request to a cluster failed
+  Unreachable           no response: retry with backoff, keep the cached state
+  BadCredentials        the client configuration is at fault: report it, retry slowly
+  UndecodableObject     an object cannot be decoded as its kind: reported, never retried
   ApiError              the server answered with a Status
     NotFound            the object or the kind is not there
-    AlreadyExists       a create found something: look at whose it is
+    AlreadyExists       a create found an object: check who owns it
     Conflict            a precondition failed: read again, plan again
     Gone                the resourceVersion is too old: list again
     Invalid             the object is at fault: never retried as it is
-    Forbidden           rights are missing: told in a condition, retried slowly
-    Throttled           asked to wait: retry after what the server says
-    ServerError         the server's trouble: retry with backoff
+    Forbidden           permissions are missing: reported in a condition, retried slowly
+    Throttled           rate limited: retry after Retry-After
+    ServerError         the server failed: retry with backoff
 """
 
 from datetime import timedelta
@@ -24,7 +24,7 @@ from hanse.kube.transport import Response
 
 
 class Status(Struct, frozen=True, rename="camel"):
-    """The parts of a Kubernetes Status that say what went wrong."""
+    """The code, reason and message of a Kubernetes Status."""
 
     code: int = 0
     reason: str = ""
@@ -32,23 +32,23 @@ class Status(Struct, frozen=True, rename="camel"):
 
 
 class KubeError(Exception):
-    """A cluster could not do what it was asked."""
+    """A request to a cluster failed."""
 
 
 class Unreachable(KubeError):
-    """No answer came, or one that is not the API server's."""
+    """No response came, or one that is not from the API server."""
 
 
 class BadCredentials(KubeError):
-    """The configuration for reaching the cluster cannot be used, or was refused (401)."""
+    """The client configuration cannot be used, or was rejected (401)."""
 
 
 class UndecodableObject(KubeError):
-    """The server answered with an object that does not fit our shape of its kind."""
+    """The response holds an object that cannot be decoded as its kind."""
 
 
 class ApiError(KubeError):
-    """The server answered, and the answer is not success."""
+    """The server responded with a Status other than success."""
 
     def __init__(self, status: Status, retry_after: timedelta | None = None) -> None:
         super().__init__(status.message or status.reason or f"status {status.code}")
@@ -57,7 +57,7 @@ class ApiError(KubeError):
 
 
 class NotFound(ApiError):
-    """The object, or the kind, is not there."""
+    """The object, or the kind, does not exist."""
 
 
 class AlreadyExists(ApiError):
@@ -65,7 +65,7 @@ class AlreadyExists(ApiError):
 
 
 class Conflict(ApiError):
-    """The object is not as the precondition says."""
+    """A precondition (resourceVersion or uid) failed."""
 
 
 class Gone(ApiError):
@@ -77,37 +77,37 @@ class Invalid(ApiError):
 
 
 class Forbidden(ApiError):
-    """The credentials do not allow it."""
+    """RBAC does not allow it."""
 
 
 class Throttled(ApiError):
-    """The server asked us to wait."""
+    """The server limits our requests (429)."""
 
 
 class ServerError(ApiError):
-    """The server could not answer properly."""
+    """The server failed (5xx)."""
 
 
 def error_from_response(response: Response) -> KubeError:
     """The typed error for a response that is not a success."""
-    status = _status_in(response.body)
-    return _error(response.status, status, retry_after_header(response))
+    status = _parse_status(response.body)
+    return _build_error(response.status, status, retry_after_header(response))
 
 
 def error_from_watch_event(body: bytes) -> KubeError:
-    """The typed error for a Status that came as a watch's event, after the headers said 200."""
-    status = _status_in(body)
-    return _error(status.code or 500, status, None)
+    """The typed error for the Status of an ERROR event of a watch."""
+    status = _parse_status(body)
+    return _build_error(status.code or 500, status, None)
 
 
-def _error(code: int, status: Status, retry_after: timedelta | None) -> KubeError:
+def _build_error(code: int, status: Status, retry_after: timedelta | None) -> KubeError:
     if code == 401:
         return BadCredentials(status.message or "Unauthorized")
-    told = Status(code=code, reason=status.reason, message=status.message)
-    return _variant(code, status.reason)(told, retry_after)
+    reported = Status(code=code, reason=status.reason, message=status.message)
+    return _error_type(code, status.reason)(reported, retry_after)
 
 
-def _variant(code: int, reason: str) -> type[ApiError]:
+def _error_type(code: int, reason: str) -> type[ApiError]:
     match code:
         case 403:
             return Forbidden
@@ -125,7 +125,7 @@ def _variant(code: int, reason: str) -> type[ApiError]:
             return Invalid
 
 
-def _status_in(body: bytes) -> Status:
+def _parse_status(body: bytes) -> Status:
     try:
         return msgspec.json.decode(body, type=Status)
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""How long to wait after an error: the one policy, for streams and for the engine."""
+"""The retry policy: how long to wait after an error, for watches and for writes."""
 
 from datetime import timedelta
 from random import Random
@@ -21,7 +21,7 @@ from hanse.kube.errors import (
 
 
 class Backoff(Struct, frozen=True):
-    """Doubling from `first` up to `most`; each delay lies between half of that and all of it."""
+    """Exponential backoff from `first` to `most`; each delay is jittered down to its half."""
 
     first: timedelta
     most: timedelta
@@ -35,11 +35,11 @@ ORDINARY = Backoff(timedelta(milliseconds=200), timedelta(seconds=30))
 AT_ONCE = Backoff(timedelta(milliseconds=10), timedelta(seconds=5))
 SLOW = Backoff(timedelta(seconds=5), timedelta(seconds=60))
 ABSENT = Backoff(timedelta(seconds=1), timedelta(seconds=30))
-"""For looking again at what is not there or was refused for good, where nothing else tells."""
+"""For polling kinds that are not served, or errors that are not retried otherwise."""
 
 
 def retry_delay(error: KubeError, attempt: int, random: Random) -> timedelta | None:
-    """How long after the failure number `attempt` (from 0) to try again; None: not as it is."""
+    """The delay after failure number `attempt` (from 0); None if a retry cannot succeed."""
     match error:
         case Invalid() | NotFound() | UndecodableObject():
             return None

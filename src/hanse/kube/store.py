@@ -1,4 +1,4 @@
-"""The objects of one list-and-watch, indexed: one writer, many readers, newest version wins."""
+"""The indexed objects of one list-and-watch: one writer, many readers, newest version wins."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -25,12 +25,12 @@ from hanse.model.snapshot import Index
 Name = tuple[str, str]
 _NONE: Mapping[str, Any] = {}
 
-LONGEST = 256
-"""Characters of what objects may well have in common: a name, a label, a record of ours."""
+MAX_INTERNED_LENGTH = 256
+"""The longest annotation value that is interned."""
 
 
 class StoreChange(Struct, Generic[K], frozen=True):
-    """One object before and after; `live` when a watch or a response told it, not a list."""
+    """One object before and after; `live` if a watch or a response reported it, not a list."""
 
     before: K | None
     after: K | None
@@ -38,28 +38,28 @@ class StoreChange(Struct, Generic[K], frozen=True):
 
 
 class Store(Generic[K]):
-    """What is known of one kind under one selector.
+    """The cached objects of one kind under one selector.
 
     Responses to our own writes enter by `put` and `forget`, so that a plan sees them at once; a
-    slower watch or an older list never undoes them. What we deleted stays until the watch tells its
-    end, after all that came before: else nothing might seem to be left where others have just come.
+    slower watch or an older list never undoes them. An object that we deleted stays until the
+    watch reports its deletion, after all earlier events.
     """
 
     def __init__(self, indexes: Sequence[Index[K]] = ()) -> None:
         self.synced = False
         self.lists = 0
         self.rewinds = 0
-        """How often a list was older than what had been seen: the cluster was restored."""
+        """How often a list was older than an observed version: the cluster was restored."""
         self.version = 0
         self.unreadable: dict[Name, Unreadable] = {}
-        """What is there and cannot be read; its last readable version, if any, is kept."""
+        """Objects that cannot be decoded; the last version that could be, if any, is kept."""
         self._namespaces: dict[str, dict[str, K]] = {}
         self.indexes = {index.name: index for index in indexes}
-        self._found: dict[tuple[str, str], dict[Name, K]] = {}
-        self._forgotten: dict[str, int] = {}
-        """Version by uid of what is ours no more to see and the watch may still tell of."""
-        self._ending: set[str] = set()
-        """Uids of what we deleted and the watch has not told the end of."""
+        self._by_index: dict[tuple[str, str], dict[Name, K]] = {}
+        self._forgotten_versions: dict[str, int] = {}
+        """Version by uid of forgotten objects that the watch may still report."""
+        self._deleting: set[str] = set()
+        """Uids of objects that we deleted and whose deletion the watch has not reported."""
 
     def __len__(self) -> int:
         return sum(len(objects) for objects in self._namespaces.values())
@@ -74,30 +74,30 @@ class Store(Generic[K]):
         return iter(self._namespaces.get(namespace, _NONE).values())
 
     def by(self, index: str, value: str) -> Iterator[K]:
-        return iter(self._found.get((index, value), {}).values())
+        return iter(self._by_index.get((index, value), {}).values())
 
     def unreadable_reason(self, namespace: str, name: str) -> str:
-        """Why an object that is there does not fit our shape of its kind; empty where it does."""
-        found = self.unreadable.get((namespace, name)) if self.unreadable else None
-        return found.reason if found is not None else ""
+        """Why an object cannot be decoded as its kind; empty where it can."""
+        entry = self.unreadable.get((namespace, name)) if self.unreadable else None
+        return entry.reason if entry is not None else ""
 
     def count(self, index: str, value: str) -> int:
-        """How many objects an index finds under a value."""
-        return len(self._found.get((index, value), ()))
+        """The number of objects under an index value."""
+        return len(self._by_index.get((index, value), ()))
 
     def take(self, event: WatchEvent[K]) -> Iterable[StoreChange[K]]:
-        """Take in what the stream told, and say what changed by it."""
+        """Apply an event of the watch and return the changes it makes."""
         match event:
             case Listed(objects, resource_version, unreadable):
                 self.unreadable = {(u.namespace, u.name): u for u in unreadable}
                 return self._replace(objects, resource_version)
             case Applied(obj):
                 self.version = max(self.version, object_version(obj))
-                return self._take(obj)
+                return self._store_newer(obj)
             case Deleted(obj):
                 self.version = max(self.version, object_version(obj))
-                self._forgotten.pop(obj.metadata.uid, None)  # the watch has come as far
-                self._ending.discard(obj.metadata.uid)
+                self._forgotten_versions.pop(obj.metadata.uid, None)  # the watch has caught up
+                self._deleting.discard(obj.metadata.uid)
                 return self._remove(obj)
             case Unreadable(namespace, name):
                 self.version = max(self.version, parse_version(event.resource_version))
@@ -105,7 +105,7 @@ class Store(Generic[K]):
                 return ()
             case DeletedUnreadable(namespace, name, resource_version):
                 self.version = max(self.version, parse_version(resource_version))
-                return self._vanish((namespace, name))
+                return self._remove_by_name((namespace, name))
             case Progress(resource_version):
                 self.version = max(self.version, parse_version(resource_version))
                 return ()
@@ -115,56 +115,59 @@ class Store(Generic[K]):
                 assert_never(event)
 
     def put(self, obj: K) -> tuple[StoreChange[K], ...]:
-        """Keep the answer to a write of ours unless the watch has told more by now.
+        """Store the response to our own write unless the watch has reported a newer version.
 
-        An object that is not here although the watch has come past its version is gone again.
+        An object that is absent although the watch is past its version was deleted again.
         """
         known = self.get(obj.metadata.namespace, obj.metadata.name)
         if known is None and object_version(obj) <= self.version:
             return ()
-        return self._take(obj)
+        return self._store_newer(obj)
 
-    def _take(self, obj: K) -> tuple[StoreChange[K], ...]:
-        """Keep an object unless a newer version of it is known already."""
-        name = _name_of(obj)
+    def _store_newer(self, obj: K) -> tuple[StoreChange[K], ...]:
+        """Store an object unless a newer version of it is stored."""
+        name = _object_name(obj)
         before = self.get(*name)
         version = object_version(obj)
         if before is not None and object_version(before) >= version:
             return ()
-        if self._forgotten and self._forgotten.get(obj.metadata.uid, -1) >= version:
+        if (
+            self._forgotten_versions
+            and self._forgotten_versions.get(obj.metadata.uid, -1) >= version
+        ):
             return ()
         self._set(name, before, obj)
         return (StoreChange(before, obj),)
 
     def add_indexes(self, indexes: Iterable[Index[K]]) -> None:
-        """Let objects be found in these ways too, those that are known already as well."""
+        """Add indexes, over the stored objects too."""
         for index in indexes:
             if index.name in self.indexes:
                 continue
             self.indexes[index.name] = index
             for obj in self.all():
                 for value in index.values(obj):
-                    self._found.setdefault((index.name, value), {})[_name_of(obj)] = obj
+                    self._by_index.setdefault((index.name, value), {})[_object_name(obj)] = obj
 
     def mark_deleting(self, obj: K) -> None:
-        """Take in that an object was deleted by us; the watch is about to tell."""
+        """Mark an object as deleted by us until the watch reports its deletion."""
         known = self.get(obj.metadata.namespace, obj.metadata.name)
         if known is not None and known.metadata.uid == obj.metadata.uid:
-            self._ending.add(obj.metadata.uid)
+            self._deleting.add(obj.metadata.uid)
 
     def is_deleting(self, obj: K) -> bool:
-        """Whether an object was deleted by us and is only here until the watch tells."""
-        return obj.metadata.uid in self._ending
+        """Whether we deleted an object and the watch has not reported it yet."""
+        return obj.metadata.uid in self._deleting
 
     def forget(self, obj: K) -> tuple[StoreChange[K], ...]:
-        """Drop an object that we put out of sight; news from before does not bring it back."""
+        """Remove an object that left our selector; older events do not bring it back."""
         removed = self._remove(obj)
-        if removed:  # otherwise the watch was faster, or never knew it
-            self._forgotten[obj.metadata.uid] = object_version(obj)
+        if removed:  # else the watch was faster, or never had it
+            self._forgotten_versions[obj.metadata.uid] = object_version(obj)
         return removed
 
     def _remove(self, obj: K) -> tuple[StoreChange[K], ...]:
-        name = _name_of(obj)
+        name = _object_name(obj)
         self.unreadable.pop(name, None)
         before = self.get(*name)
         if before is None or before.metadata.uid != obj.metadata.uid:
@@ -172,7 +175,7 @@ class Store(Generic[K]):
         self._set(name, before, None)
         return (StoreChange(before, None),)
 
-    def _vanish(self, name: Name) -> tuple[StoreChange[K], ...]:
+    def _remove_by_name(self, name: Name) -> tuple[StoreChange[K], ...]:
         self.unreadable.pop(name, None)
         before = self.get(*name)
         if before is None:
@@ -182,35 +185,35 @@ class Store(Generic[K]):
 
     def _replace(self, objects: Sequence[K], resource_version: str) -> list[StoreChange[K]]:
         as_of = parse_version(resource_version)
-        rewound = as_of < self.version or any(self._regresses(o, as_of) for o in objects)
+        rewound = as_of < self.version or any(self._is_older(o, as_of) for o in objects)
         self.rewinds += rewound
         self.version = as_of
-        listed = {_name_of(o) for o in objects}
+        listed = {_object_name(o) for o in objects}
         listed.update(self.unreadable)
         missing = [
             known
             for known in self.all()
-            if _name_of(known) not in listed and (rewound or object_version(known) <= as_of)
+            if _object_name(known) not in listed and (rewound or object_version(known) <= as_of)
         ]
         for known in missing:
-            self._set(_name_of(known), known, None)
+            self._set(_object_name(known), known, None)
         changed = [StoreChange(known, None, live=False) for known in missing]
         for obj in objects:
-            changed.extend(self._rewind(obj) if rewound else self._take(obj))
-        self._forgotten.clear()
+            changed.extend(self._rewind(obj) if rewound else self._store_newer(obj))
+        self._forgotten_versions.clear()
         if rewound:
-            self._ending.clear()
-        elif self._ending:
-            self._ending &= {known.metadata.uid for known in self.all()}
+            self._deleting.clear()
+        elif self._deleting:
+            self._deleting &= {known.metadata.uid for known in self.all()}
         self.lists += 1
         self.synced = True
         return changed
 
-    def _regresses(self, obj: K, as_of: int) -> bool:
-        """Whether a list has another object than it must: a restore may raise the list's version.
+    def _is_older(self, obj: K, as_of: int) -> bool:
+        """Whether a listed object is older than the stored one, so that the cluster was restored.
 
-        What is known by the answer to our own write may well be newer than the list. A server that
-        was restored gives the versions it had given before to other objects.
+        A response to our own write may be newer than the list. A restored server assigns versions
+        again that it had assigned to other states.
         """
         known = self.get(obj.metadata.namespace, obj.metadata.name)
         if known is None or object_version(known) > as_of:
@@ -219,7 +222,7 @@ class Store(Generic[K]):
         return newer > 0 or (newer == 0 and known != obj)
 
     def _rewind(self, obj: K) -> tuple[StoreChange[K], ...]:
-        name = _name_of(obj)
+        name = _object_name(obj)
         before = self.get(*name)
         if before == obj:
             return ()
@@ -229,24 +232,24 @@ class Store(Generic[K]):
     def _set(self, name: Name, before: K | None, after: K | None) -> None:
         if after is not None:
             intern_metadata(after.metadata)
-            name = _name_of(after)
-        namespace, short = name
+            name = _object_name(after)
+        namespace, object_name = name
         if self.unreadable and after is not None:
             self.unreadable.pop(name, None)
         if before is not None:
-            for found in self._entries(before):
-                self._found[found].pop(name, None)
-                if not self._found[found]:
-                    del self._found[found]
+            for entry in self._entries(before):
+                self._by_index[entry].pop(name, None)
+                if not self._by_index[entry]:
+                    del self._by_index[entry]
         if after is None:
             siblings = self._namespaces.get(namespace, {})
-            siblings.pop(short, None)
+            siblings.pop(object_name, None)
             if not siblings:
                 self._namespaces.pop(namespace, None)
             return
-        self._namespaces.setdefault(namespace, {})[short] = after
-        for found in self._entries(after):
-            self._found.setdefault(found, {})[name] = after
+        self._namespaces.setdefault(namespace, {})[object_name] = after
+        for entry in self._entries(after):
+            self._by_index.setdefault(entry, {})[name] = after
 
     def _entries(self, obj: K) -> Iterator[tuple[str, str]]:
         for index in self.indexes.values():
@@ -254,33 +257,30 @@ class Store(Generic[K]):
                 yield (index.name, value)
 
 
-def _name_of(obj: Object) -> Name:
+def _object_name(obj: Object) -> Name:
     return (obj.metadata.namespace, obj.metadata.name)
 
 
 def object_version(obj: Any) -> int:
-    """The order of an object's versions; Kubernetes lets versions of one cluster be compared."""
+    """The resourceVersion of an object as a number; those of one cluster are ordered."""
     return parse_version(obj.metadata.resource_version)
 
 
 def parse_version(resource_version: str) -> int:
-    """A resourceVersion as a number; anything else sorts first, so that news always replaces it."""
+    """A resourceVersion as a number; any other text is 0, so that every version replaces it."""
     return int(resource_version) if resource_version.isdecimal() else 0
 
 
 def intern_metadata(meta: Meta) -> None:
-    """Let some metadata have its names, labels and annotations in common with all other.
-
-    A third of what a store holds would be these same words, again and again.
-    """
+    """Intern the names, labels and annotations of metadata, a third of a store's memory."""
     force_setattr(meta, "name", intern(meta.name))
     force_setattr(meta, "namespace", intern(meta.namespace))
     if meta.labels:
         force_setattr(meta, "labels", {intern(k): intern(v) for k, v in meta.labels.items()})
     if meta.annotations:
-        notes = {intern(k): _word(v) for k, v in meta.annotations.items()}
+        notes = {intern(k): _intern_short(v) for k, v in meta.annotations.items()}
         force_setattr(meta, "annotations", notes)
 
 
-def _word(text: str) -> str:
-    return intern(text) if len(text) <= LONGEST else text
+def _intern_short(text: str) -> str:
+    return intern(text) if len(text) <= MAX_INTERNED_LENGTH else text

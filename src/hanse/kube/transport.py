@@ -1,4 +1,4 @@
-"""Requests and responses as values, and the one interface by which they travel."""
+"""HTTP requests and responses as values, and the transport that carries them."""
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
@@ -28,12 +28,12 @@ class Request(Struct, frozen=True):
 
     @property
     def target(self) -> str:
-        """Path and query, as they stand in the request line."""
+        """Path and query, as in the request line."""
         return f"{self.path}?{urlencode(self.query)}" if self.query else self.path
 
 
 class Response(Struct, frozen=True):
-    """A whole answer: any status, the body as it came, header names in lower case."""
+    """A complete response: any status, the raw body, header names in lower case."""
 
     status: int
     body: bytes = b""
@@ -41,11 +41,11 @@ class Response(Struct, frozen=True):
 
 
 class Transport(Protocol):
-    """The way to one API server: over HTTP, in process, or through injected faults.
+    """Carries requests to one API server: over HTTP, in process, or with injected faults.
 
-    Both calls raise `Unreachable` when no answer came. `send` gives back any status; `stream`
-    raises the typed `ApiError` for one that is not 200, and then yields the body line by line as it
-    arrives (a watch's events), ending when the server ends it.
+    Both calls raise `Unreachable` when no response came. `send` returns any status; `stream`
+    raises the typed `ApiError` for one that is not 200, and otherwise yields the lines of the body
+    as they arrive (the events of a watch) until the server ends it.
     """
 
     async def send(self, request: Request) -> Response: ...
