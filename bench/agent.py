@@ -39,7 +39,7 @@ class AgentCounters(Struct, frozen=True):
 async def main(cluster: str, kubeconfig: Path) -> None:
     """Work until standard input ends."""
     home, broker = (
-        CountingTransport(HttpTransport(credentials.found(kubeconfig, context=context)))
+        CountingTransport(HttpTransport(credentials.find_credentials(kubeconfig, context=context)))
         for context in (cluster, BROKER)
     )
     settings = Settings(cluster=cluster, identity="bench", replicated=False)

@@ -147,7 +147,7 @@ async def _haunt(fleet: Running) -> None:
         ("lubeck", [imported("ghost"), endpoint_slice("riga", "10.4.0.1", service="ghost")]),
         ("broker", [_old_lease("riga")]),
     ):
-        found = credentials.found(fleet.kubeconfig, context=context)
+        found = credentials.find_credentials(fleet.kubeconfig, context=context)
         transport = HttpTransport(found)
         try:
             for obj in objects:

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from hanse.kube.client_config import ExecPlugin
-from hanse.kube.credentials import ReloadingCredentials, found, from_files, in_cluster
+from hanse.kube.credentials import ReloadingCredentials, find_credentials, from_files, in_cluster
 from hanse.kube.errors import BadCredentials
 from hanse.kube.exec_plugin import run_plugin
 from tinykube.virtual_time import ON_VIRTUAL_TIME, LoopClock
@@ -151,11 +151,11 @@ async def test_what_is_there_is_found_in_kubectls_order(tmp_path: Path) -> None:
     in_pod = {key: value for key, value in all_set.items() if key != "KUBECONFIG"}
 
     tokens = [
-        await token(found(given, environment=all_set, folder=pod)),
-        await token(found(environment=all_set, folder=pod)),
-        await token(found(environment=in_pod, folder=pod)),
-        await token(found(environment=in_pod, folder=pod, context="x")),
-        await token(found(environment={"HOME": str(tmp_path)}, folder=pod)),
+        await token(find_credentials(given, environment=all_set, folder=pod)),
+        await token(find_credentials(environment=all_set, folder=pod)),
+        await token(find_credentials(environment=in_pod, folder=pod)),
+        await token(find_credentials(environment=in_pod, folder=pod, context="x")),
+        await token(find_credentials(environment={"HOME": str(tmp_path)}, folder=pod)),
     ]
 
     assert tokens == ["given", "listed", "pod", "config", "config"]
@@ -163,9 +163,9 @@ async def test_what_is_there_is_found_in_kubectls_order(tmp_path: Path) -> None:
 
 async def test_nothing_found_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(BadCredentials, match=r"cannot read .*\.kube/config"):
-        await found(environment={"HOME": str(tmp_path)}).config()
+        await find_credentials(environment={"HOME": str(tmp_path)}).config()
     with pytest.raises(BadCredentials, match="set KUBECONFIG"):
-        await found(environment={"KUBECONFIG": "/none:/neither"}).config()
+        await find_credentials(environment={"KUBECONFIG": "/none:/neither"}).config()
 
 
 def program(tmp_path: Path, body: str) -> Path:

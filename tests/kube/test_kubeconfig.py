@@ -52,7 +52,7 @@ def test_a_context_names_the_server_the_user_and_the_namespace() -> None:
         {"token": "t0k3n", "as": "kim", "as-groups": ["ops", "dev"]},
     )
 
-    access = resolve(text).access
+    access = resolve(text).config
 
     assert access.endpoint.url == "https://lubeck.example:6443"
     assert (access.endpoint.ca, access.endpoint.server_name) == (b"CA", "api")
@@ -78,7 +78,7 @@ def test_secrets_are_never_shown() -> None:
 
     assert "t0k3n" not in repr(resolved)
     assert "KEY" not in repr(resolved)
-    assert repr(resolved.access.identity) == "Identity(<secret>)"
+    assert repr(resolved.config.identity) == "Identity(<secret>)"
 
 
 def test_files_are_relative_to_the_kubeconfig_that_names_them(tmp_path: Path) -> None:
@@ -100,8 +100,8 @@ def test_files_are_relative_to_the_kubeconfig_that_names_them(tmp_path: Path) ->
         folder=tmp_path,
     )
 
-    assert resolved.access.endpoint.ca == b"ca.crt"
-    assert resolved.access.identity == Identity("from-file", b"tls.crt", b"tls.key")
+    assert resolved.config.endpoint.ca == b"ca.crt"
+    assert resolved.config.identity == Identity("from-file", b"tls.crt", b"tls.key")
     assert {file.name for file in resolved.files} == {"ca.crt", "tls.crt", "tls.key", "token"}
 
 
@@ -113,7 +113,7 @@ contexts: [{name: x, context: {cluster: a, user: , namespace: null}}]
 current-context: x
 """
 
-    assert resolve(text).access.endpoint.url == "http://a"
+    assert resolve(text).config.endpoint.url == "http://a"
 
 
 def test_of_several_files_the_first_to_name_something_counts_in_whole(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_of_several_files_the_first_to_name_something_counts_in_whole(tmp_path: 
 
     assert merged.contexts == ("work", "more")
     assert merged.current == "work"
-    access = merged.resolve("more").access
+    access = merged.resolve("more").config
     assert access.endpoint.url == "https://lubeck.example:6443"
     assert access.identity == Identity(username="only-this")
 

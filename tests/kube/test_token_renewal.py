@@ -87,7 +87,7 @@ async def test_a_token_past_half_its_life_is_renewed_in_file_and_secret(member: 
     old = token(LUBECK, member.clock.now() - LIFE * 0.6)
     await member.joined(old)
 
-    await member.renewal(old).once()
+    await member.renewal(old).renew_if_due()
 
     new = await member.file.token()
     assert new != old
@@ -100,7 +100,7 @@ async def test_a_young_token_stays(member: Member) -> None:
     young = token(LUBECK, member.clock.now() - LIFE * 0.4)
     await member.joined(young)
 
-    await member.renewal(young).once()
+    await member.renewal(young).renew_if_due()
 
     assert await member.file.token() == await member.secret.token() == young
 
@@ -109,9 +109,9 @@ async def test_what_another_replica_has_renewed_is_taken_over(member: Member) ->
     old = token(LUBECK, member.clock.now() - LIFE * 0.6)
     await member.joined(old)
     fresh = token(LUBECK, member.clock.now())
-    await member.secret.keep(fresh)
+    await member.secret.store_token(fresh)
 
-    await member.renewal(old).once()
+    await member.renewal(old).renew_if_due()
 
     assert await member.file.token() == fresh
     assert await member.secret.token() == fresh
@@ -131,7 +131,7 @@ async def test_what_another_replica_has_renewed_is_taken_over(member: Member) ->
 async def test_a_token_that_is_not_ours_to_renew_stays(member: Member, other: str) -> None:
     await member.joined(other)
 
-    await member.renewal(other).once()
+    await member.renewal(other).renew_if_due()
 
     assert await member.file.token() == await member.secret.token() == other
 
@@ -141,7 +141,7 @@ async def test_a_place_that_cannot_be_read_holds_up_no_other(member: Member) -> 
     await member.joined(old)
     await member.home.delete(Secret, "hanse-broker", "hanse-system")
 
-    await member.renewal(old).once()
+    await member.renewal(old).renew_if_due()
 
     assert await member.file.token() != old
 
@@ -152,7 +152,7 @@ async def test_a_broker_that_does_not_answer_leaves_everything_as_it_is(member: 
     path = f"/api/v1/namespaces/{LUBECK.namespace}/serviceaccounts/{LUBECK.name}"
     await member.broker.send(Request("DELETE", path))
 
-    await member.renewal(old).once()
+    await member.renewal(old).renew_if_due()
 
     assert await member.file.token() == old
 
@@ -166,6 +166,6 @@ async def test_a_file_that_cannot_be_written_is_named_and_its_token_is_not(tmp_p
     (tmp_path / ".broker.kubeconfig.new").mkdir()
 
     with pytest.raises(BadCredentials, match=r"broker.kubeconfig: Is a directory") as refused:
-        await FileTokenStore(file).keep("new")
+        await FileTokenStore(file).store_token("new")
 
     assert held not in str(refused.value)

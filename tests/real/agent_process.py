@@ -16,7 +16,7 @@ from pathlib import Path
 from hanse import logs
 from hanse.app import BROKER, Agent, Settings
 from hanse.kube.client_config import ClientConfig
-from hanse.kube.credentials import found
+from hanse.kube.credentials import find_credentials
 from hanse.kube.http_transport import HttpTransport
 from hanse.local.kubeconfig import Context, write_kubeconfig
 from hanse.local.real.fleet import RealFleet
@@ -144,8 +144,8 @@ async def run(cluster: ClusterId, identity: str, namespace: str, kubeconfig: Pat
     """Run an agent until a signal or the end of standard input."""
     agent = Agent(
         Settings(cluster, identity, namespace=namespace, terms=SHORT),
-        HttpTransport(found(kubeconfig, context=cluster)),
-        broker=HttpTransport(found(kubeconfig, context=BROKER)),
+        HttpTransport(find_credentials(kubeconfig, context=cluster)),
+        broker=HttpTransport(find_credentials(kubeconfig, context=BROKER)),
         features=(Toy(),),
     )
     stop = asyncio.Event()

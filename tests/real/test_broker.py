@@ -261,7 +261,7 @@ async def test_a_member_renews_its_own_token_and_keeps_it_in_secret_and_file(
         clock,
     )
 
-    await renewal.once()
+    await renewal.renew_if_due()
 
     new = await FileTokenStore(file).token()
     assert new != old

@@ -93,7 +93,7 @@ async def _annotation(config: CniConfig, ref: PodRef | None, command: str) -> st
 
 async def _read(config: CniConfig, ref: PodRef) -> Pod:
     file = Path(config.kubeconfig) if config.kubeconfig else None
-    access = credentials.found(file, context=config.context)
+    access = credentials.find_credentials(file, context=config.context)
     async with open_client(access) as client, asyncio.timeout(READ_TIMEOUT.total_seconds()):
         return await client.read(Pod, ref.name, ref.namespace)
 

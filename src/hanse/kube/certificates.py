@@ -1,4 +1,4 @@
-"""A local certificate authority: what it takes for clients on this machine to verify TLS."""
+"""A local certificate authority that issues server and client certificates."""
 
 import ssl
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ class KeyPair(Struct, frozen=True):
 
 
 class CertificateAuthority:
-    """A certificate authority of our own, with an elliptic-curve key."""
+    """A certificate authority with an elliptic-curve key."""
 
     def __init__(self, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
         self._certificate = certificate
@@ -35,11 +35,11 @@ class CertificateAuthority:
 
     @classmethod
     def create(cls, name: str, now: datetime | None = None) -> Self:
-        """A new authority; nothing else trusts it until told to."""
+        """A new authority with a self-signed certificate."""
         key = ec.generate_private_key(ec.SECP256R1())
-        # A server of the authority's own name would else look like one that signed itself.
-        subject = _name(name, ["hanse local authority"])
-        builder = _draft(subject, subject, key.public_key(), now or datetime.now(UTC))
+        # Else the certificate of a server with the authority's name would look self-signed.
+        subject = _subject_name(name, ["hanse local authority"])
+        builder = _certificate_builder(subject, subject, key.public_key(), now or datetime.now(UTC))
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), True)
         builder = builder.add_extension(_key_usage(signs_certificates=True), True)
         builder = builder.add_extension(
@@ -49,7 +49,7 @@ class CertificateAuthority:
 
     @classmethod
     def load(cls, kept: KeyPair) -> Self:
-        """The authority that `kept` once gave; raises ValueError for other PEM."""
+        """The authority of a stored key pair; raises ValueError for other PEM."""
         key = serialization.load_pem_private_key(kept.key, password=None)
         if not isinstance(key, ec.EllipticCurvePrivateKey):
             raise ValueError("the authority's key is not an elliptic-curve key")  # noqa: TRY004 - the file's content is wrong, not a type in our program
@@ -57,24 +57,24 @@ class CertificateAuthority:
 
     @property
     def certificate(self) -> bytes:
-        """What clients trust, in PEM."""
+        """The CA certificate in PEM."""
         return self._certificate.public_bytes(serialization.Encoding.PEM)
 
     @property
     def kept(self) -> KeyPair:
-        """The authority itself, to be kept where nobody else reads it."""
+        """The certificate and private key of the authority, to be stored as a secret."""
         return KeyPair(self.certificate, _key_pem(self._key))
 
     def server(
         self, name: str, hosts: Iterable[str] = LOOPBACK, now: datetime | None = None
     ) -> KeyPair:
         """A certificate for a server that is reached under these host names and addresses."""
-        names = x509.SubjectAlternativeName([_host(host) for host in hosts])
-        return self._issue(_name(name), ExtendedKeyUsageOID.SERVER_AUTH, now, names)
+        names = x509.SubjectAlternativeName([_alternative_name(host) for host in hosts])
+        return self._issue(_subject_name(name), ExtendedKeyUsageOID.SERVER_AUTH, now, names)
 
     def client(self, user: str, groups: Iterable[str] = (), now: datetime | None = None) -> KeyPair:
-        """A certificate by which Kubernetes knows a user and its groups."""
-        return self._issue(_name(user, groups), ExtendedKeyUsageOID.CLIENT_AUTH, now)
+        """A client certificate of a Kubernetes user with groups."""
+        return self._issue(_subject_name(user, groups), ExtendedKeyUsageOID.CLIENT_AUTH, now)
 
     def _issue(
         self,
@@ -84,7 +84,7 @@ class CertificateAuthority:
         names: x509.SubjectAlternativeName | None = None,
     ) -> KeyPair:
         key = ec.generate_private_key(ec.SECP256R1())
-        builder = _draft(
+        builder = _certificate_builder(
             subject, self._certificate.subject, key.public_key(), now or datetime.now(UTC)
         )
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), True)
@@ -99,7 +99,7 @@ class CertificateAuthority:
 
 
 def server_context(issued: KeyPair) -> ssl.SSLContext:
-    """What a server needs to speak TLS with a certificate."""
+    """The TLS context of a server with a certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     # The ssl module reads certificates from files only; the folder is readable by us alone.
@@ -111,23 +111,23 @@ def server_context(issued: KeyPair) -> ssl.SSLContext:
 
 
 def client_context(authority: bytes) -> ssl.SSLContext:
-    """What a client needs to verify servers of one authority, given in PEM, and of no other."""
+    """The TLS context of a client that trusts one authority, given in PEM."""
     return ssl.create_default_context(cadata=authority.decode())
 
 
-def _name(common_name: str, organizations: Iterable[str] = ()) -> x509.Name:
+def _subject_name(common_name: str, organizations: Iterable[str] = ()) -> x509.Name:
     groups = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in organizations]
     return x509.Name([*groups, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
-def _host(host: str) -> x509.GeneralName:
+def _alternative_name(host: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ip_address(host))
     except ValueError:
         return x509.DNSName(host)
 
 
-def _draft(
+def _certificate_builder(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime
 ) -> x509.CertificateBuilder:
     return x509.CertificateBuilder(

@@ -1,4 +1,4 @@
-"""Where credentials come from: kubeconfig files, a Secret, or the pod that we run in."""
+"""Loads credentials from kubeconfig files, a Secret, or the pod's service account."""
 
 import asyncio
 import os
@@ -24,24 +24,24 @@ from hanse.kube.kubeconfig import (
     token_text,
 )
 
-LOOK_AGAIN = timedelta(seconds=10)
-"""How often files are looked at for changes."""
+CHECK_INTERVAL = timedelta(seconds=10)
+"""How often files are checked for changes."""
 
-BEFORE_EXPIRY = timedelta(seconds=30)
-"""How long before its end a plugin's credential is no longer used."""
+REFRESH_BEFORE_EXPIRY = timedelta(seconds=30)
+"""How long before its expiry a plugin's credential is refreshed."""
 
-SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+SERVICE_ACCOUNT_DIR = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
-AFTER_FAILURE = timedelta(seconds=5)
-"""How long a failure stands for everyone who asks, so that plugins are not run in a frenzy."""
+FAILURE_CACHE_TIME = timedelta(seconds=5)
+"""How long a failure is returned to all callers, so that plugins do not run in a loop."""
 
 _Stamp = tuple[int, int, int]
 
 
 class ReloadingCredentials:
-    """Credentials from files and plugins, read again on a change, an expiry or a 401.
+    """Credentials from files and plugins, reloaded on a change, an expiry or a 401.
 
-    A change that cannot be read (a file half written) leaves what was read before in use.
+    While a changed file cannot be read (half written), the previous configuration stays in use.
     """
 
     def __init__(self, load: Callable[[], ResolvedContext], *, clock: Clock | None = None) -> None:
@@ -49,79 +49,81 @@ class ReloadingCredentials:
         self._clock = clock or WallClock()
         self._lock = asyncio.Lock()
         self._resolved: ResolvedContext | None = None
-        self._stamps: tuple[_Stamp | None, ...] = ()
-        self._access: ClientConfig | None = None
-        self._look_at = 0.0
+        self._file_stamps: tuple[_Stamp | None, ...] = ()
+        self._cached: ClientConfig | None = None
+        self._check_at = 0.0
         self._failure: BadCredentials | None = None
         self._fails_until = 0.0
 
     async def config(self) -> ClientConfig:
-        if self._access is not None and self._current(self._access):
-            return self._access
+        if self._cached is not None and self._is_current(self._cached):
+            return self._cached
         async with self._lock:
-            if self._access is None or not self._current(self._access):
-                self._access = await self._attempted()
-            return self._access
+            if self._cached is None or not self._is_current(self._cached):
+                self._cached = await self._refresh_or_fail()
+            return self._cached
 
     async def refreshed(self, rejected: ClientConfig) -> ClientConfig:
         async with self._lock:
-            if self._access is None or self._access == rejected:
+            if self._cached is None or self._cached == rejected:
                 self._reload()
-                self._access = await self._from_resolved()
-            return self._access
+                self._cached = await self._build_config()
+            return self._cached
 
-    def _current(self, access: ClientConfig) -> bool:
+    def _is_current(self, config: ClientConfig) -> bool:
         now = asyncio.get_running_loop().time()
-        return now < self._look_at and not self._expired(access)
+        return now < self._check_at and not self._is_expired(config)
 
-    def _expired(self, access: ClientConfig) -> bool:
-        expires = access.expires
-        return expires is not None and self._clock.now() >= expires - BEFORE_EXPIRY
+    def _is_expired(self, config: ClientConfig) -> bool:
+        expires = config.expires
+        return expires is not None and self._clock.now() >= expires - REFRESH_BEFORE_EXPIRY
 
-    async def _attempted(self) -> ClientConfig:
+    async def _refresh_or_fail(self) -> ClientConfig:
         now = asyncio.get_running_loop().time()
         if self._failure is not None and now < self._fails_until:
             raise BadCredentials(str(self._failure))
         try:
-            return await self._refreshed(self._access)
+            return await self._refresh(self._cached)
         except BadCredentials as error:
-            self._failure, self._fails_until = error, now + AFTER_FAILURE.total_seconds()
+            self._failure, self._fails_until = error, now + FAILURE_CACHE_TIME.total_seconds()
             raise
 
-    async def _refreshed(self, known: ClientConfig | None) -> ClientConfig:
-        self._look_at = asyncio.get_running_loop().time() + LOOK_AGAIN.total_seconds()
+    async def _refresh(self, known: ClientConfig | None) -> ClientConfig:
+        self._check_at = asyncio.get_running_loop().time() + CHECK_INTERVAL.total_seconds()
         if self._resolved is None:
             self._reload()
-            return await self._from_resolved()
-        if self._stamps != _stamps(self._resolved):
+            return await self._build_config()
+        if self._file_stamps != _file_stamps(self._resolved):
             try:
                 self._reload()
             except BadCredentials:
-                if known is not None and not self._expired(known):
+                if known is not None and not self._is_expired(known):
                     return known
                 raise
-            return await self._from_resolved()
-        if known is None or self._expired(known):
-            return await self._from_resolved()
+            return await self._build_config()
+        if known is None or self._is_expired(known):
+            return await self._build_config()
         return known
 
     def _reload(self) -> None:
         resolved = self._load()
-        self._resolved, self._stamps = resolved, _stamps(resolved)
+        self._resolved, self._file_stamps = resolved, _file_stamps(resolved)
 
-    async def _from_resolved(self) -> ClientConfig:
-        assert self._resolved is not None, "it was loaded just before"
-        access, plugin = self._resolved.access, self._resolved.plugin
+    async def _build_config(self) -> ClientConfig:
+        assert self._resolved is not None, "loaded just before"
+        config, plugin = self._resolved.config, self._resolved.plugin
         if plugin is None:
-            return access
-        given = await run_plugin(plugin)
+            return config
+        issued = await run_plugin(plugin)
         identity = Identity(
-            token=given.token or access.identity.token,
-            certificate=given.client_certificate_data.encode() or access.identity.certificate,
-            key=given.client_key_data.encode() or access.identity.key,
-            impersonate=access.identity.impersonate,
+            token=issued.token or config.identity.token,
+            certificate=issued.client_certificate_data.encode() or config.identity.certificate,
+            key=issued.client_key_data.encode() or config.identity.key,
+            impersonate=config.identity.impersonate,
         )
-        return ClientConfig(access.endpoint, identity, access.namespace, given.expiration_timestamp)
+        return ClientConfig(
+            config.endpoint, identity, config.namespace, issued.expiration_timestamp
+        )
 
 
 def from_files(
@@ -131,40 +133,40 @@ def from_files(
 
     def load() -> ResolvedContext:
         resolved = load_kubeconfig(files).resolve(context)
-        return ResolvedContext(resolved.access, resolved.plugin, (*files, *resolved.files))
+        return ResolvedContext(resolved.config, resolved.plugin, (*files, *resolved.files))
 
     return ReloadingCredentials(load, clock=clock)
 
 
 def load_kubeconfig(files: tuple[Path, ...]) -> Kubeconfig:
-    """The kubeconfig files as one; of several, those that do not exist are passed over."""
-    there = [file for file in files if file.exists()] if len(files) > 1 else list(files)
-    if not there:
+    """The merged kubeconfig files; of several, those that do not exist are skipped."""
+    existing = [file for file in files if file.exists()] if len(files) > 1 else list(files)
+    if not existing:
         names = ", ".join(str(file) for file in files)
         raise BadCredentials(f"no kubeconfig: none of {names} exists; set KUBECONFIG")
     sources = [
-        KubeconfigSource(read_file(file, "kubeconfig"), str(file), file.parent) for file in there
+        KubeconfigSource(read_file(file, "kubeconfig"), str(file), file.parent) for file in existing
     ]
     return Kubeconfig(sources, trusted=True)
 
 
 def from_secret(text: bytes, *, origin: str, context: str = "") -> Credentials:
-    """Credentials from a kubeconfig that somebody else wrote; nothing of this machine is used."""
+    """Credentials from an untrusted kubeconfig: without files or programs of this machine."""
     return StaticCredentials(config_from_kubeconfig(text, origin=origin, context=context))
 
 
 def config_from_kubeconfig(text: bytes, *, origin: str, context: str = "") -> ClientConfig:
-    """The way in by a kubeconfig that somebody else wrote; nothing of this machine is used."""
-    return Kubeconfig([KubeconfigSource(text, origin)], trusted=False).resolve(context).access
+    """The configuration of an untrusted kubeconfig: without files or programs of this machine."""
+    return Kubeconfig([KubeconfigSource(text, origin)], trusted=False).resolve(context).config
 
 
 def in_cluster(
     environment: Mapping[str, str] | None = None,
-    folder: Path = SERVICE_ACCOUNT,
+    folder: Path = SERVICE_ACCOUNT_DIR,
     *,
     clock: Clock | None = None,
 ) -> Credentials:
-    """Credentials of the pod that we run in; its token is renewed under our feet."""
+    """The service account of this pod; the kubelet rotates its token."""
     variables = os.environ if environment is None else environment
 
     def load() -> ResolvedContext:
@@ -188,20 +190,20 @@ def in_cluster(
     return ReloadingCredentials(load, clock=clock)
 
 
-def found(
+def find_credentials(
     file: Path | None = None,
     *,
     context: str = "",
     environment: Mapping[str, str] | None = None,
-    folder: Path = SERVICE_ACCOUNT,
+    folder: Path = SERVICE_ACCOUNT_DIR,
 ) -> Credentials:
-    """The credentials there are: the file given, $KUBECONFIG, the pod's own, ~/.kube/config."""
+    """Credentials in order of: the given file, $KUBECONFIG, the pod's, ~/.kube/config."""
     variables = os.environ if environment is None else environment
     if file is not None:
         return from_files((file,), context=context)
-    listed = variables.get("KUBECONFIG", "")
-    if listed:
-        return from_files(kubeconfig_paths(listed), context=context)
+    paths = variables.get("KUBECONFIG", "")
+    if paths:
+        return from_files(kubeconfig_paths(paths), context=context)
     if not context and variables.get("KUBERNETES_SERVICE_HOST") and (folder / "token").exists():
         return in_cluster(variables, folder)
     return from_files(
@@ -209,13 +211,13 @@ def found(
     )
 
 
-def kubeconfig_paths(listed: str) -> tuple[Path, ...]:
-    """The files of a KUBECONFIG variable."""
-    return tuple(Path(name).expanduser() for name in listed.split(os.pathsep) if name)
+def kubeconfig_paths(paths: str) -> tuple[Path, ...]:
+    """The files that a KUBECONFIG variable lists."""
+    return tuple(Path(name).expanduser() for name in paths.split(os.pathsep) if name)
 
 
-def _stamps(resolved: ResolvedContext) -> tuple[_Stamp | None, ...]:
-    """What tells whether files changed: kubelets swap links, people write in place."""
+def _file_stamps(resolved: ResolvedContext) -> tuple[_Stamp | None, ...]:
+    """The modification stamps of the files; kubelets swap links, people write in place."""
     return tuple(_stamp(file) for file in resolved.files)
 
 

@@ -1,4 +1,4 @@
-"""Programs that give credentials: run as kubectl runs them, and their answers checked."""
+"""Runs exec credential plugins as kubectl does, and validates their output."""
 
 import asyncio
 import os
@@ -13,12 +13,12 @@ from hanse.kube.client_config import ExecPlugin
 from hanse.kube.errors import BadCredentials
 
 TIMEOUT = timedelta(seconds=60)
-_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
+_API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 _MODES = ("Never", "IfAvailable", "Always")
 
 
 class PluginCredentials(Struct, frozen=True, rename="camel"):
-    """What a plugin gave: a token, a certificate with its key, or both, perhaps for a time."""
+    """The credentials of a plugin: a token, a certificate with its key, or both."""
 
     token: str = ""
     client_certificate_data: str = ""
@@ -26,7 +26,7 @@ class PluginCredentials(Struct, frozen=True, rename="camel"):
     expiration_timestamp: datetime | None = None
 
     def __repr__(self) -> str:
-        return "Given(<secret>)"
+        return "PluginCredentials(<secret>)"
 
 
 class _ExecCredential(Struct, frozen=True, rename="camel"):
@@ -49,15 +49,15 @@ class _ExecInfo(Struct, frozen=True, rename="camel"):
 async def run_plugin(
     plugin: ExecPlugin, environment: Mapping[str, str] | None = None
 ) -> PluginCredentials:
-    """Run a plugin and read what it gives; its own words go to our standard error."""
-    interactive = _may_ask(plugin)
+    """Run a plugin and return its credentials; its stderr goes to ours."""
+    interactive = _may_prompt(plugin)
     inherited = os.environ if environment is None else environment
-    told = {"KUBERNETES_EXEC_INFO": _exec_info(plugin, interactive)}
+    exec_info = {"KUBERNETES_EXEC_INFO": _exec_info(plugin, interactive)}
     try:
         program = await asyncio.create_subprocess_exec(
             plugin.command,
             *plugin.args,
-            env={**inherited, **dict(plugin.env), **told},
+            env={**inherited, **dict(plugin.env), **exec_info},
             stdin=None if interactive else asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
         )
@@ -66,20 +66,20 @@ async def run_plugin(
         raise BadCredentials(
             f"{plugin.origin}: cannot run {plugin.command}: {error.strerror}; install it{hint}"
         ) from None
-    output = await _output_of(program, plugin, None if interactive else TIMEOUT)
+    output = await _read_output(program, plugin, None if interactive else TIMEOUT)
     if program.returncode != 0:
         raise BadCredentials(
             f"{plugin.origin}: {plugin.command} ended with {program.returncode}; run it by hand"
         )
-    return _given(plugin, output)
+    return _parse_output(plugin, output)
 
 
-async def _output_of(
-    program: asyncio.subprocess.Process, plugin: ExecPlugin, patience: timedelta | None
+async def _read_output(
+    program: asyncio.subprocess.Process, plugin: ExecPlugin, limit: timedelta | None
 ) -> bytes:
-    """All of its output; a plugin that is not waited for any longer is ended."""
+    """The plugin's standard output; the plugin is killed after the time limit."""
     try:
-        async with asyncio.timeout(patience.total_seconds() if patience else None):
+        async with asyncio.timeout(limit.total_seconds() if limit else None):
             output, _ = await program.communicate()
     except TimeoutError:
         raise BadCredentials(
@@ -92,11 +92,11 @@ async def _output_of(
     return output
 
 
-def _may_ask(plugin: ExecPlugin) -> bool:
-    """Whether the plugin may talk to a person at our terminal."""
-    if plugin.api_version not in _VERSIONS:
+def _may_prompt(plugin: ExecPlugin) -> bool:
+    """Whether the plugin may prompt at the terminal; raises for an invalid configuration."""
+    if plugin.api_version not in _API_VERSIONS:
         raise BadCredentials(
-            f"{plugin.origin}: exec.apiVersion {plugin.api_version!r}; use {_VERSIONS[0]}"
+            f"{plugin.origin}: exec.apiVersion {plugin.api_version!r}; use {_API_VERSIONS[0]}"
         )
     if plugin.interactive not in _MODES:
         raise BadCredentials(
@@ -116,20 +116,22 @@ def _exec_info(plugin: ExecPlugin, interactive: bool) -> str:
     return msgspec.json.encode(info).decode()
 
 
-def _given(plugin: ExecPlugin, output: bytes) -> PluginCredentials:
-    """The credentials in a plugin's output; what is wrong with it is told without quoting it."""
-    at = f"{plugin.origin}: {plugin.command}"
+def _parse_output(plugin: ExecPlugin, output: bytes) -> PluginCredentials:
+    """Parse a plugin's output; errors do not quote it."""
+    origin = f"{plugin.origin}: {plugin.command}"
     try:
-        answer = msgspec.json.decode(output, type=_ExecCredential)
+        credential = msgspec.json.decode(output, type=_ExecCredential)
     except msgspec.DecodeError:
-        raise BadCredentials(f"{at} gave no ExecCredential; run it by hand") from None
-    if answer.api_version != plugin.api_version or answer.kind != "ExecCredential":
+        raise BadCredentials(f"{origin} gave no ExecCredential; run it by hand") from None
+    if credential.api_version != plugin.api_version or credential.kind != "ExecCredential":
         raise BadCredentials(
-            f"{at} gave no {plugin.api_version} ExecCredential; set exec.apiVersion as it does"
+            f"{origin} gave no {plugin.api_version} ExecCredential; set exec.apiVersion as it does"
         )
-    given = answer.status
-    if given is None or not (given.token or given.client_certificate_data):
-        raise BadCredentials(f"{at} gave neither a token nor a certificate; run it by hand")
-    if bool(given.client_certificate_data) != bool(given.client_key_data):
-        raise BadCredentials(f"{at} gave a certificate or key without the other; run it by hand")
-    return given
+    credentials = credential.status
+    if credentials is None or not (credentials.token or credentials.client_certificate_data):
+        raise BadCredentials(f"{origin} gave neither a token nor a certificate; run it by hand")
+    if bool(credentials.client_certificate_data) != bool(credentials.client_key_data):
+        raise BadCredentials(
+            f"{origin} gave a certificate or key without the other; run it by hand"
+        )
+    return credentials

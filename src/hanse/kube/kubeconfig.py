@@ -1,4 +1,4 @@
-"""Kubeconfig documents: read, merged and resolved to the way into one cluster."""
+"""Parses and merges kubeconfig files, and resolves a context to a client configuration."""
 
 import base64
 import binascii
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class _Fields(Struct, frozen=True, rename="kebab"):
-    """A section of the file; fields we do not know are left alone."""
+    """A section of the file; unknown fields are ignored."""
 
 
 class _Cluster(_Fields, frozen=True, rename="kebab"):
@@ -92,7 +92,7 @@ class _Document(_Fields, frozen=True, rename="kebab"):
 
 
 class KubeconfigSource(Struct, frozen=True):
-    """One kubeconfig text and where it came from; a text with no folder may not name files."""
+    """The text of one kubeconfig and its origin; without a folder it may not name files."""
 
     text: bytes
     origin: str
@@ -100,25 +100,24 @@ class KubeconfigSource(Struct, frozen=True):
 
 
 class ResolvedContext(Struct, frozen=True):
-    """What a context comes to: access, perhaps a plugin to run, and the files it was read from."""
+    """A resolved context: client configuration, exec plugin if any, and files it was read from."""
 
-    access: ClientConfig
+    config: ClientConfig
     plugin: ExecPlugin | None = None
     files: tuple[Path, ...] = ()
 
 
 class _Entry(Struct, frozen=True):
-    """One named section and the source it stands in, since its paths are relative to that."""
+    """One named section and its source, to which its paths are relative."""
 
     value: Any
     source: KubeconfigSource
 
 
 class Kubeconfig:
-    """Several kubeconfig texts as one: of each name, the first that has it counts, in whole.
+    """Several kubeconfig texts merged as kubectl does: the first section of a name counts.
 
-    One that is not trusted came from somebody else: it may not run programs, name files of ours
-    or send us through a proxy.
+    An untrusted one (from a Secret) may not run programs, name local files or set a proxy.
     """
 
     def __init__(self, sources: Iterable[KubeconfigSource], *, trusted: bool) -> None:
@@ -129,7 +128,7 @@ class Kubeconfig:
         self._contexts: dict[str, _Entry] = {}
         self._origins: list[str] = []
         for source in sources:
-            document = _document(source)
+            document = _parse_document(source)
             self._origins.append(source.origin)
             self.current = self.current or document.current_context or ""
             for cluster in document.clusters or ():
@@ -141,50 +140,52 @@ class Kubeconfig:
 
     @property
     def contexts(self) -> tuple[str, ...]:
-        """The names a person can choose from."""
+        """The names of all contexts."""
         return tuple(self._contexts)
 
     def resolve(self, context: str = "") -> ResolvedContext:
-        """The way into the cluster of a context, by default the current one."""
+        """Resolve a context, by default the current one."""
         name = context or self.current
         if not name:
-            raise BadCredentials(f"{self._where}: no current-context; name a context")
-        chosen: _Context = self._entry(self._contexts, "context", name).value
-        cluster = self._entry(self._clusters, "cluster", chosen.cluster, f"context {name!r}")
+            raise BadCredentials(f"{self._origin_names}: no current-context; name a context")
+        section: _Context = self._find_entry(self._contexts, "context", name).value
+        cluster = self._find_entry(self._clusters, "cluster", section.cluster, f"context {name!r}")
         user = _Entry(_User(), cluster.source)
-        if chosen.user:
-            user = self._entry(self._users, "user", chosen.user, f"context {name!r}")
-        reading = _Reading(self._trusted)
-        endpoint = reading.endpoint(cluster, f"cluster {chosen.cluster!r}")
-        label = f"user {chosen.user!r}"
-        access = ClientConfig(endpoint, reading.identity(user, label), chosen.namespace)
-        plugin = reading.plugin(user, cluster, endpoint, label)
-        return ResolvedContext(access, plugin, tuple(reading.files))
+        if section.user:
+            user = self._find_entry(self._users, "user", section.user, f"context {name!r}")
+        reader = _ContextReader(self._trusted)
+        endpoint = reader.endpoint(cluster, f"cluster {section.cluster!r}")
+        label = f"user {section.user!r}"
+        config = ClientConfig(endpoint, reader.identity(user, label), section.namespace)
+        plugin = reader.plugin(user, cluster, endpoint, label)
+        return ResolvedContext(config, plugin, tuple(reader.files))
 
     @property
-    def _where(self) -> str:
+    def _origin_names(self) -> str:
         return ", ".join(self._origins) or "kubeconfig"
 
-    def _entry(
-        self, entries: Mapping[str, _Entry], section: str, name: str, wanted_by: str = ""
+    def _find_entry(
+        self, entries: Mapping[str, _Entry], section: str, name: str, used_by: str = ""
     ) -> _Entry:
         found = entries.get(name)
         if found is None:
             known = ", ".join(sorted(entries)) or "none"
-            by = f" of {wanted_by}" if wanted_by else ""
-            raise BadCredentials(f"{self._where}: no {section} {name!r}{by}; there is: {known}")
+            by = f" of {used_by}" if used_by else ""
+            raise BadCredentials(
+                f"{self._origin_names}: no {section} {name!r}{by}; there is: {known}"
+            )
         return found
 
 
-def _has_good_port(url: str) -> bool:
+def _has_valid_port(url: str) -> bool:
     try:
         return urlsplit(url).port != 0
     except ValueError:
         return False
 
 
-class _Reading:
-    """Takes sections to values, and keeps count of the files that were read for it."""
+class _ContextReader:
+    """Converts sections to values, and records the files that it reads."""
 
     def __init__(self, trusted: bool) -> None:
         self._trusted = trusted
@@ -195,9 +196,9 @@ class _Reading:
         at = f"{entry.source.origin}: {label}"
         if not cluster.server.startswith(("https://", "http://")):
             raise BadCredentials(f"{at}: server is not an http(s) URL; set `server: https://…`")
-        if not _has_good_port(cluster.server):
+        if not _has_valid_port(cluster.server):
             raise BadCredentials(f"{at}: server has no port from 1 to 65535; mend `server`")
-        self._refuse(at, "proxy-url", cluster.proxy_url)
+        self._refuse_if_untrusted(at, "proxy-url", cluster.proxy_url)
         if cluster.proxy_url and not cluster.proxy_url.startswith(("http://", "https://")):
             raise BadCredentials(f"{at}: proxy-url must be http:// or https://; others do not work")
         return ServerEndpoint(
@@ -211,7 +212,7 @@ class _Reading:
     def identity(self, entry: _Entry, label: str) -> Identity:
         user: _User = entry.value
         at = f"{entry.source.origin}: {label}"
-        self._refuse(at, "auth-provider", user.auth_provider)
+        self._refuse_if_untrusted(at, "auth-provider", user.auth_provider)
         if user.auth_provider:
             raise BadCredentials(f"{at}: auth-provider is not supported; use an exec plugin")
         token = user.token.strip()
@@ -233,12 +234,14 @@ class _Reading:
         user: _User = entry.value
         if user.exec is None:
             return None
-        self._refuse(f"{entry.source.origin}: {label}", "exec", user.exec)
+        self._refuse_if_untrusted(f"{entry.source.origin}: {label}", "exec", user.exec)
         plugin = user.exec
         command = plugin.command
         if "/" in command and entry.source.folder is not None:
             command = str(entry.source.folder / command)
-        told = _told_to_plugin(cluster.value, endpoint) if plugin.provide_cluster_info else b""
+        cluster_info = (
+            _exec_cluster_info(cluster.value, endpoint) if plugin.provide_cluster_info else b""
+        )
         return ExecPlugin(
             command=command,
             args=tuple(plugin.args or ()),
@@ -246,12 +249,12 @@ class _Reading:
             api_version=plugin.api_version,
             interactive=plugin.interactive_mode,
             install_hint=plugin.install_hint,
-            cluster=told,
+            cluster=cluster_info,
             origin=f"{entry.source.origin}: {label}",
         )
 
     def _pem(self, entry: _Entry, label: str, field: str, inline: str) -> bytes:
-        """The content of `field-data`, which goes before the file that `field` names."""
+        """The content of `field-data`, which has precedence over the file that `field` names."""
         if inline:
             try:
                 return base64.b64decode(inline, validate=False)
@@ -263,53 +266,53 @@ class _Reading:
 
     def _read(self, entry: _Entry, label: str, field: str, path: str) -> bytes:
         at = f"{entry.source.origin}: {label}"
-        self._refuse(at, field, path)
+        self._refuse_if_untrusted(at, field, path)
         if entry.source.folder is None:
             raise BadCredentials(f"{at}: {field} names a file, which this kubeconfig may not do")
         file = entry.source.folder / path
         self.files.append(file)
         return read_file(file, f"{at}: {field}")
 
-    def _refuse(self, at: str, field: str, value: object) -> None:
+    def _refuse_if_untrusted(self, at: str, field: str, value: object) -> None:
         if value and not self._trusted:
             raise BadCredentials(
                 f"{at}: {field} is refused in a kubeconfig from a Secret; use inline data"
             )
 
 
-def read_file(file: Path, wanted_by: str) -> bytes:
-    """The content of a file of credentials."""
+def read_file(file: Path, used_by: str) -> bytes:
+    """The content of a credentials file; raises `BadCredentials`."""
     try:
         return file.read_bytes()
     except OSError as error:
-        raise BadCredentials(f"{wanted_by}: cannot read {file}: {error.strerror}") from None
+        raise BadCredentials(f"{used_by}: cannot read {file}: {error.strerror}") from None
 
 
 def token_text(content: bytes) -> str:
-    """The one line of a file that holds a token."""
+    """The token in a file's content."""
     return content.decode("ascii", "replace").strip()
 
 
-def _document(source: KubeconfigSource) -> _Document:
-    loaded = _attempt(
+def _parse_document(source: KubeconfigSource) -> _Document:
+    loaded = _parse_safely(
         lambda: yaml.load(source.text, Loader=_Loader),  # noqa: S506 - a safe loader, in C if there
         f"{source.origin}: not YAML; see `kubectl config view`",
     )
     try:
-        return msgspec.convert(_without_nulls(loaded or {}), _Document)
+        return msgspec.convert(_drop_nulls(loaded or {}), _Document)
     except msgspec.ValidationError as error:
         raise BadCredentials(f"{source.origin}: {error}; see `kubectl config view`") from None
 
 
-def _without_nulls(value: Any) -> Any:
-    """An empty field is as good as none."""
+def _drop_nulls(value: Any) -> Any:
+    """The value without null fields, which count as absent."""
     if isinstance(value, dict):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
-    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
+        return {key: _drop_nulls(item) for key, item in value.items() if item is not None}
+    return [_drop_nulls(item) for item in value] if isinstance(value, list) else value
 
 
-def _attempt(parse: Callable[[], T], otherwise: str) -> T:
-    """YAML errors quote the line they are about, which may hold a secret; we do not."""
+def _parse_safely(parse: Callable[[], T], otherwise: str) -> T:
+    """Parse without showing YAML errors, which quote lines that may hold a secret."""
     try:
         return parse()
     except (yaml.YAMLError, UnicodeDecodeError):
@@ -323,13 +326,13 @@ def _impersonation(user: _User) -> tuple[tuple[str, str], ...]:
     return tuple(headers)
 
 
-def _told_to_plugin(cluster: _Cluster, endpoint: ServerEndpoint) -> bytes:
+def _exec_cluster_info(cluster: _Cluster, endpoint: ServerEndpoint) -> bytes:
     config = [
         item.get("extension")
         for item in cluster.extensions or ()
         if item.get("name") == "client.authentication.k8s.io/exec"
     ]
-    told = {
+    cluster_info = {
         "server": cluster.server,
         "tls-server-name": endpoint.server_name,
         "insecure-skip-tls-verify": endpoint.insecure,
@@ -337,4 +340,4 @@ def _told_to_plugin(cluster: _Cluster, endpoint: ServerEndpoint) -> bytes:
         "proxy-url": endpoint.proxy,
         "config": config[0] if config else None,
     }
-    return msgspec.json.encode({key: value for key, value in told.items() if value})
+    return msgspec.json.encode({key: value for key, value in cluster_info.items() if value})

@@ -1,4 +1,4 @@
-"""A ServiceAccount's own token, renewed before it ends and kept where it was found."""
+"""Renews the token of a ServiceAccount before it expires, where it is stored."""
 
 import asyncio
 import logging
@@ -25,41 +25,41 @@ from hanse.model.tokens import TokenClaims, parse_claims
 
 log = logging.getLogger(__name__)
 
-LOOK_AGAIN = timedelta(minutes=10)
-"""How often it is looked whether a token is past half its life."""
+CHECK_INTERVAL = timedelta(minutes=10)
+"""How often tokens are checked for renewal."""
 
-SHORTEST = timedelta(minutes=10)
-"""No API server issues a token for less."""
+MIN_LIFETIME = timedelta(minutes=10)
+"""The shortest lifetime that API servers issue."""
 
 _ACCOUNTS = Kind("", "v1", "ServiceAccount", "serviceaccounts")
 
 
 class ServiceAccountName(Struct, frozen=True):
-    """A ServiceAccount by its name."""
+    """The namespace and name of a ServiceAccount."""
 
     namespace: str
     name: str
 
     @property
     def subject(self) -> str:
-        """How its tokens call it."""
+        """The subject of its tokens."""
         return f"system:serviceaccount:{self.namespace}:{self.name}"
 
 
 class TokenStore(Protocol):
-    """Where a kubeconfig with a token is kept; what fails is told as a `KubeError`."""
+    """Stores a kubeconfig with a token; failures are raised as `KubeError`."""
 
     async def token(self) -> str:
-        """The token that is kept there."""
+        """The stored token."""
         ...
 
-    async def keep(self, token: str) -> None:
-        """Put another in its place; all else stays."""
+    async def store_token(self, token: str) -> None:
+        """Replace the token; all else stays."""
         ...
 
 
 class FileTokenStore:
-    """A kubeconfig file of ours; one that a kubelet mounts cannot be written and changes by it."""
+    """A kubeconfig file; one that a kubelet mounts is read-only and updated by the kubelet."""
 
     def __init__(self, file: Path, context: str = "") -> None:
         self._file = file
@@ -67,20 +67,20 @@ class FileTokenStore:
 
     async def token(self) -> str:
         text = read_file(self._file, "kubeconfig")
-        return _token_in(text, str(self._file), self._context)
+        return _inline_token(text, str(self._file), self._context)
 
-    async def keep(self, token: str) -> None:
+    async def store_token(self, token: str) -> None:
         text = read_file(self._file, "kubeconfig")
-        before = _token_in(text, str(self._file), self._context)
+        current = _inline_token(text, str(self._file), self._context)
         try:
-            _replaced(self._file, _with_token(text, before, token))
+            _replace_file(self._file, _replace_token(text, current, token))
         except OSError as error:
-            why = error.strerror or "it cannot be written"
-            raise BadCredentials(f"{self._file}: {why}") from None
+            reason = error.strerror or "it cannot be written"
+            raise BadCredentials(f"{self._file}: {reason}") from None
 
 
 class SecretTokenStore:
-    """A kubeconfig in a Secret of our own cluster."""
+    """A kubeconfig in a Secret of the local cluster."""
 
     def __init__(self, client: Client, namespace: str, name: str, key: str) -> None:
         self._client = client
@@ -90,12 +90,12 @@ class SecretTokenStore:
 
     async def token(self) -> str:
         secret = await self._client.read(Secret, self._name, self._namespace)
-        return _token_in(secret.data.get(self._key, b""), f"Secret {self._name}")
+        return _inline_token(secret.data.get(self._key, b""), f"Secret {self._name}")
 
-    async def keep(self, token: str) -> None:
+    async def store_token(self, token: str) -> None:
         secret = await self._client.read(Secret, self._name, self._namespace)
         text = secret.data.get(self._key, b"")
-        after = _with_token(text, _token_in(text, f"Secret {self._name}"), token)
+        after = _replace_token(text, _inline_token(text, f"Secret {self._name}"), token)
         change = {
             "metadata": {"resourceVersion": secret.metadata.resource_version},
             "data": {self._key: b64encode(after).decode()},
@@ -104,11 +104,11 @@ class SecretTokenStore:
 
 
 class TokenRenewer:
-    """Keeps one account's token alive, in each place that can be read and written.
+    """Renews the token of one account in each store that can be read and written.
 
-    The freshest token that is kept anywhere goes everywhere; only when that is past half its life
-    is another asked for, so that several replicas do not all ask. Tokens of others, and such that
-    never end, are left alone.
+    The freshest stored token is copied to all stores; only when it is past half its lifetime is
+    another requested, so that replicas do not all request one. Tokens of other accounts, and
+    tokens that never expire, are left alone.
     """
 
     def __init__(
@@ -116,65 +116,65 @@ class TokenRenewer:
         account: ServiceAccountName,
         server: Client,
         credentials: Credentials,
-        places: Sequence[TokenStore],
+        stores: Sequence[TokenStore],
         clock: Clock,
     ) -> None:
         self._account = account
         self._server = server
         self._credentials = credentials
-        self._places = places
+        self._stores = stores
         self._clock = clock
 
     async def run(self) -> None:
-        """Renew for as long as we run; what fails is told and tried again in its time."""
+        """Renew until cancelled; failures are logged and retried at the next check."""
         while True:
-            await self.once()
-            await asyncio.sleep(LOOK_AGAIN.total_seconds())
+            await self.renew_if_due()
+            await asyncio.sleep(CHECK_INTERVAL.total_seconds())
 
-    async def once(self) -> None:
-        """Look at what is kept, and renew it where that is due."""
+    async def renew_if_due(self) -> None:
+        """Check all stores once, and renew the token where that is due."""
         try:
             own = (await self._credentials.config()).identity.token
-            if self._life_of(own) is None:
+            if self._lifetime(own) is None:
                 return
-            kept = await asyncio.gather(*(self._kept(place) for place in self._places))
-            freshest = max((own, *kept), key=self._left_of)
-            if self._is_old(freshest):
-                freshest = await self._issued(self._life_of(freshest) or SHORTEST)
+            stored = await asyncio.gather(*(self._read_stored(store) for store in self._stores))
+            freshest = max((own, *stored), key=self._remaining)
+            if self._needs_renewal(freshest):
+                freshest = await self._request_token(self._lifetime(freshest) or MIN_LIFETIME)
         except KubeError as error:
             log.warning("token not renewed", extra={"why": str(error)})
             return
-        await self._spread(freshest, kept)
+        await self._store_everywhere(freshest, stored)
 
-    async def _spread(self, token: str, kept: Sequence[str]) -> None:
-        """Keep a token wherever another is kept that is past half its life."""
-        for place, before in zip(self._places, kept, strict=True):
-            if before == token or not self._is_old(before):
+    async def _store_everywhere(self, token: str, stored: Sequence[str]) -> None:
+        """Store a token wherever the stored one is past half its lifetime."""
+        for store, current in zip(self._stores, stored, strict=True):
+            if current == token or not self._needs_renewal(current):
                 continue
             try:
-                await place.keep(token)
+                await store.store_token(token)
             except KubeError as error:
                 log.warning("token not kept", extra={"why": str(error)})
             else:
                 log.info("token renewed", extra={"account": self._account.subject})
 
-    async def _kept(self, place: TokenStore) -> str:
+    async def _read_stored(self, store: TokenStore) -> str:
         try:
-            return await place.token()
+            return await store.token()
         except KubeError:
-            return ""  # not there, or not ours to read
+            return ""  # absent, or not readable for us
 
-    async def _issued(self, life: timedelta) -> str:
+    async def _request_token(self, lifetime: timedelta) -> str:
         path = resource_path(_ACCOUNTS, self._account.namespace, self._account.name, "token")
-        wanted = {
+        token_request = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
-            "spec": {"expirationSeconds": int(max(life, SHORTEST).total_seconds())},
+            "spec": {"expirationSeconds": int(max(lifetime, MIN_LIFETIME).total_seconds())},
         }
-        request = Request("POST", path, body=msgspec.json.encode(wanted))
+        request = Request("POST", path, body=msgspec.json.encode(token_request))
         answer = await self._server.send(request)
         token = str(msgspec.json.decode(answer.body).get("status", {}).get("token", ""))
-        if self._life_of(token) is None:
+        if self._lifetime(token) is None:
             raise BadCredentials(f"no token was issued for {self._account.subject}")
         return token
 
@@ -183,45 +183,45 @@ class TokenRenewer:
         ours = claims is not None and claims.subject == self._account.subject
         return claims if ours else None
 
-    def _life_of(self, token: str) -> timedelta | None:
-        """How long a token of this account holds in all; None where it is not one that ends."""
+    def _lifetime(self, token: str) -> timedelta | None:
+        """The lifetime of a token of this account; None if it is another's or never expires."""
         claims = self._claims(token)
         if claims is None or claims.expires is None or claims.issued is None:
             return None
         return claims.expires - claims.issued
 
-    def _left_of(self, token: str) -> timedelta:
+    def _remaining(self, token: str) -> timedelta:
         claims = self._claims(token)
         if claims is None or claims.expires is None:
             return timedelta.min
         return claims.expires - self._clock.now()
 
-    def _is_old(self, token: str) -> bool:
-        """Whether a token of this account is past half its life; others are not ours to judge."""
-        life = self._life_of(token)
-        return life is not None and self._left_of(token) < life / 2
+    def _needs_renewal(self, token: str) -> bool:
+        """Whether a token of this account is past half its lifetime."""
+        lifetime = self._lifetime(token)
+        return lifetime is not None and self._remaining(token) < lifetime / 2
 
 
-def _replaced(file: Path, text: bytes) -> None:
-    """Write a file as one: whoever reads it sees all of the old or all of the new."""
-    beside = file.with_name(f".{file.name}.new")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with open(descriptor, "wb") as made:
-        made.write(text)
-    beside.replace(file)
+def _replace_file(file: Path, text: bytes) -> None:
+    """Replace a file atomically: readers see all of the old or all of the new."""
+    temporary = file.with_name(f".{file.name}.new")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(descriptor, "wb") as file_object:
+        file_object.write(text)
+    temporary.replace(file)
 
 
-def _token_in(text: bytes, origin: str, context: str = "") -> str:
-    """The token that stands in a kubeconfig itself, not in a file that it names."""
+def _inline_token(text: bytes, origin: str, context: str = "") -> str:
+    """The inline token of a kubeconfig; empty if it names a file."""
     token = (
         Kubeconfig([KubeconfigSource(text, origin)], trusted=False)
         .resolve(context)
-        .access.identity.token
+        .config.identity.token
     )
     return token if token.encode() in text else ""
 
 
-def _with_token(text: bytes, before: str, after: str) -> bytes:
-    if not before:
+def _replace_token(text: bytes, current: str, after: str) -> bytes:
+    if not current:
         raise BadCredentials("there is no token to replace")
-    return text.replace(before.encode(), after.encode())
+    return text.replace(current.encode(), after.encode())

@@ -32,13 +32,13 @@ class AgentCredentials(Struct, frozen=True):
 
     @property
     def local(self) -> Credentials:
-        return credentials.found(self.local_file, context=self.local_context)
+        return credentials.find_credentials(self.local_file, context=self.local_context)
 
     @property
     def broker(self) -> Credentials | None:
         if self.broker_file is None and not self.broker_context:
             return None
-        return credentials.found(self.broker_file, context=self.broker_context)
+        return credentials.find_credentials(self.broker_file, context=self.broker_context)
 
 
 class DashboardSettings(Struct, frozen=True):

@@ -183,10 +183,12 @@ def command(
         secondaries=tuple(_transfer_network(text) for text in allow_transfer),
         profile=None if profile is None else "kep-1645" if profile == "kep-1645" else "lighthouse",
     )
-    local = credentials.found(settings.kubeconfig, context=settings.context)
+    home = credentials.find_credentials(settings.kubeconfig, context=settings.context)
     broker = None
     if broker_kubeconfig is not None or broker_context:
-        broker = credentials.found(broker_kubeconfig or settings.kubeconfig, context=broker_context)
+        broker = credentials.find_credentials(
+            broker_kubeconfig or settings.kubeconfig, context=broker_context
+        )
     tenant = _network_zone(view, network, namespaces)
     replicas = parse_replica_names(replica_zone, federation)
     options = app.Options(broker_namespace=broker_namespace, statefulsets=replicas)
