@@ -183,7 +183,7 @@ def command(
         secondaries=tuple(_transfer_network(text) for text in allow_transfer),
         profile=None if profile is None else "kep-1645" if profile == "kep-1645" else "lighthouse",
     )
-    home = credentials.find_credentials(settings.kubeconfig, context=settings.context)
+    local = credentials.find_credentials(settings.kubeconfig, context=settings.context)
     broker = None
     if broker_kubeconfig is not None or broker_context:
         broker = credentials.find_credentials(
