@@ -269,6 +269,7 @@ def _service_monitor(service: Service) -> Monitor | None:
 
 
 def _http_monitor(paths: Iterable[str], tls: bool) -> Monitor:
+    """A monitor of the first valid path, on port 80 or 443."""
     path = next((p for p in paths if is_http_path(p)), "/")
     kind, port = ("HTTPS", 443) if tls else ("HTTP", 80)
     return Monitor(type="HTTPS" if kind == "HTTPS" else "HTTP", port=port, path=path)

@@ -184,6 +184,7 @@ def _clusters_error(field: str, named: list[str], known: frozenset[str]) -> str:
 
 
 def _split_error(split: tuple[TrafficSplit, ...], known: frozenset[str]) -> str:
+    """The error of the policy's traffic split: its clusters, weights or priorities."""
     field = "spec.trafficSplit"
     if error := _clusters_error(field, [s.cluster for s in split], known):
         return error
@@ -191,6 +192,7 @@ def _split_error(split: tuple[TrafficSplit, ...], known: frozenset[str]) -> str:
 
 
 def _overrides_error(split: tuple[TrafficOverride, ...], known: frozenset[str] | None) -> str:
+    """The error of a rule's traffic split; unknown configuration is not checked."""
     named = [s.cluster for s in split]
     error = _clusters_error("spec.trafficSplit", named, known or frozenset(named))
     return error or _shares_error((s.weight, s.priority) for s in split)

@@ -198,6 +198,7 @@ def _cluster_backends(
     leading: Leading,
     snapshot: Snapshot,
 ) -> _ClusterBackends:
+    """The backends of one matched cluster."""
     where = cluster_of_context(match.cluster, leading, snapshot)
     if is_unobserved(where, snapshot):
         return _ClusterBackends(match, None)
@@ -293,6 +294,7 @@ def is_selected(
 
 
 def _matches(selector: LabelMatch | None, labels: Mapping[str, str]) -> bool:
+    """Whether labels contain all of a selector's labels; an empty selector matches nothing."""
     if selector is None:
         return True
     required = selector.label.items()

@@ -97,6 +97,7 @@ class _StageResult(Struct, frozen=True):
     errors: tuple[str, ...]
 
     def condition(self, stage: str, good: str, bad: str, some: str) -> StageCondition:
+        """The stage's condition: good, bad if nothing passed, or some."""
         if not self.errors:
             return StageCondition(type=stage, status=good)
         status = some if self.passed else bad

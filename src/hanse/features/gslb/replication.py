@@ -327,6 +327,7 @@ def _federation_condition(
 
 
 def _is_up_to_date(copy: Object, observed: Object | None) -> bool:
+    """Whether an observed copy has the desired spec and annotations."""
     if observed is None or type(observed) is not type(copy):
         return False
     same = getattr(observed, "spec", None) == getattr(copy, "spec", None)
@@ -370,6 +371,7 @@ def _local_status_patches(
 def _conditions_patch(
     local: AMKOCluster, conditions: tuple[StageCondition, ...], snapshot: Snapshot
 ) -> Patch:
+    """The status patch of an AMKOCluster with its conditions."""
     encoded = [
         {
             "type": c.type,
@@ -383,6 +385,7 @@ def _conditions_patch(
 
 
 def _term_patch(local: AMKOCluster, epoch: str | None, snapshot: Snapshot) -> Patch:
+    """Annotate an AMKOCluster with its epoch, or remove the epoch."""
     return Patch(
         ClusterObjectRef(snapshot.local, object_ref(local)),
         {"metadata": {"annotations": {TERM: epoch}}},

@@ -64,6 +64,7 @@ def decide(
 
 
 def _quarantined(draft: RecordDraft) -> MemberDecision:
+    """Keep a quarantined policy, with the message for its reason."""
     here = replace(draft.here, message=_QUARANTINE_MESSAGES.get(draft.here.reason, ""))
     return _decision(replace(draft, here=here))
 
@@ -166,6 +167,7 @@ def _resolution_removed(view: MemberView) -> Wire:
 
 
 def _blocked(draft: RecordDraft, winner: Version, reason: Reason, message: str) -> MemberDecision:
+    """A record that says why the winning version cannot be written."""
     here = LocalState(phase="Blocked", reason=reason, message=message, target=winner.dot)
     return _decision(replace(draft, here=here))
 

@@ -206,6 +206,7 @@ def parse_version_annotation(key: Key, annotations: dict[str, str]) -> VersionMa
 
 
 def _key_checksum(key: Key) -> str:
+    """A hash of the policy's key: a copied annotation does not match another policy."""
     return blake2b(str(key).encode(), digest_size=4).hexdigest()
 
 

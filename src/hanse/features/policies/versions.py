@@ -119,6 +119,7 @@ def merge_all(histories: Iterable[History]) -> History:
 
 
 def _not_superseded(one: History, other: History) -> Iterable[Version]:
+    """The versions of one history that another does not supersede."""
     contained = {e.dot for e in other.entries}
     return (e for e in one.entries if e.dot in contained or not other.covers(e.dot))
 

@@ -113,6 +113,7 @@ def _plan_running_on(running: _RunningSet, snapshot: Snapshot, reason: str, text
 
 
 def _lost_message(running: _RunningSet) -> str:
+    """The message about a set that the broker does not know, with the remedies."""
     namespace, name = running.key.namespace, running.stateful_set.metadata.name
     return (
         f"the federation does not know the set {namespace}/{running.key.name}, which was not "
@@ -171,6 +172,7 @@ def _running_stateful_set(key: Key, snapshot: Snapshot) -> StatefulSet | None:
 def _read_report(
     key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str
 ) -> StatefulSetPart | None:
+    """This cluster's report about a set at the broker."""
     return snapshot.get(
         broker,
         StatefulSetPart,

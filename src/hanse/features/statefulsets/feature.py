@@ -225,12 +225,14 @@ def _liveness(obj: Object | None) -> tuple[bool, bool]:
 
 
 def _sync_keys(name: str, namespace: str, snapshot: Snapshot) -> Iterator[Key]:
+    """The key of a set that this cluster hosts, if it does."""
     kinds: tuple[type[Object], ...] = (FederatedStatefulSet, StatefulSetShares)
     if any(snapshot.get(snapshot.local, kind, name, namespace) is not None for kind in kinds):
         yield Key("mirror", name, namespace)
 
 
 def _local_keys(obj: Object) -> Iterator[Key]:
+    """The key of the set that an object in this cluster belongs to."""
     meta = obj.metadata
     if SET in meta.labels:
         yield Key("local", meta.labels[SET], meta.namespace)

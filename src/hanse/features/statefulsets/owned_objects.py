@@ -78,6 +78,7 @@ def is_released_by(obj: Object | None, key: Key) -> bool:
 
 
 def _release_patch(obj: Object, key: Key, here: ClusterId) -> Patch:
+    """Remove our ownership from an object, and annotate the set that released it."""
     owned = dict.fromkeys(n for n in obj.metadata.annotations if n.startswith("hanse.dev/"))
     labels = {**owned, RELEASED: f"{key.namespace}/{key.name}"}
     change = {"metadata": {"labels": {OWNER: None}, "annotations": labels}}

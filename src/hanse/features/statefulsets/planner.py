@@ -71,8 +71,16 @@ def distribute(
         missing = _grow(shares, candidates, missing)
     elif missing < 0:
         missing = -_shrink(shares, candidates, -missing)
-    below_min = [b.cluster for b in candidates if shares.get(b.cluster, 0) < b.preference.min]
-    above_max = [b.cluster for b in candidates if shares.get(b.cluster, 0) > b.preference.max]
+    below_min = [
+        candidate.cluster
+        for candidate in candidates
+        if shares.get(candidate.cluster, 0) < candidate.preference.min
+    ]
+    above_max = [
+        candidate.cluster
+        for candidate in candidates
+        if shares.get(candidate.cluster, 0) > candidate.preference.max
+    ]
     return Distribution(
         {cluster: shares[cluster] for cluster in sorted(shares) if shares[cluster]},
         unplaced=max(missing, 0),
@@ -84,10 +92,17 @@ def distribute(
 
 def _grow(shares: dict[ClusterId, int], candidates: Sequence[_Candidate], missing: int) -> int:
     """Add replicas, first to shares below their minimum; returns how many could not be placed."""
-    below = [(b, min(b.preference.min, b.preference.max)) for b in candidates]
+    below = [
+        (candidate, min(candidate.preference.min, candidate.preference.max))
+        for candidate in candidates
+    ]
     missing = _add(shares, below, missing, weight_of=_equally)
-    weighed = [(b, b.preference.max) for b in candidates if b.preference.weight]
-    return _add(shares, weighed, missing, weight_of=_by_weight)
+    weighted = [
+        (candidate, candidate.preference.max)
+        for candidate in candidates
+        if candidate.preference.weight
+    ]
+    return _add(shares, weighted, missing, weight_of=_by_weight)
 
 
 def _shrink(shares: dict[ClusterId, int], candidates: Sequence[_Candidate], surplus: int) -> int:
@@ -97,15 +112,28 @@ def _shrink(shares: dict[ClusterId, int], candidates: Sequence[_Candidate], surp
     """
     surplus = _remove(
         shares,
-        [(b, max(b.preference.max, b.preference.min)) for b in candidates],
+        [
+            (candidate, max(candidate.preference.max, candidate.preference.min))
+            for candidate in candidates
+        ],
         surplus,
         weight_of=_equally,
     )
-    unweighed = [(b, b.preference.min) for b in candidates if not b.preference.weight]
-    surplus = _remove(shares, unweighed, surplus, weight_of=_equally)
-    above = [(b, b.preference.min) for b in candidates if b.preference.weight]
+    unweighted = [
+        (candidate, candidate.preference.min)
+        for candidate in candidates
+        if not candidate.preference.weight
+    ]
+    surplus = _remove(shares, unweighted, surplus, weight_of=_equally)
+    above = [
+        (candidate, candidate.preference.min)
+        for candidate in candidates
+        if candidate.preference.weight
+    ]
     surplus = _remove(shares, above, surplus, weight_of=_by_weight)
-    return _remove(shares, [(b, 0) for b in candidates], surplus, weight_of=_equally)
+    return _remove(
+        shares, [(candidate, 0) for candidate in candidates], surplus, weight_of=_equally
+    )
 
 
 _WeightOf = Callable[[_Candidate], int]
@@ -115,8 +143,8 @@ def _equally(_: _Candidate) -> int:
     return 1
 
 
-def _by_weight(bounds: _Candidate) -> int:
-    return bounds.preference.weight
+def _by_weight(candidate: _Candidate) -> int:
+    return candidate.preference.weight
 
 
 def _add(
@@ -127,20 +155,24 @@ def _add(
     weight_of: _WeightOf,
 ) -> int:
     """Add to the smallest share for its weight, up to each limit; returns what is left."""
-    open_ = [(b, limit) for b, limit in limits if shares.get(b.cluster, 0) < limit]
-    missing -= _add_many(shares, open_, missing, weight_of)
+    eligible = [
+        (candidate, limit)
+        for candidate, limit in limits
+        if shares.get(candidate.cluster, 0) < limit
+    ]
+    missing -= _add_many(shares, eligible, missing, weight_of)
     heap = [
-        ((2 * n + 1) / weight_of(b), b.position, n, limit, b)
-        for b, limit in open_
-        if (n := shares.get(b.cluster, 0)) < limit
+        ((2 * n + 1) / weight_of(candidate), candidate.position, n, limit, candidate)
+        for candidate, limit in eligible
+        if (n := shares.get(candidate.cluster, 0)) < limit
     ]
     heapify(heap)
     while missing > 0 and heap:
-        _, position, n, limit, b = heap[0]
-        shares[b.cluster] = n = n + 1
+        _, position, n, limit, candidate = heap[0]
+        shares[candidate.cluster] = n = n + 1
         missing -= 1
         if n < limit:
-            heapreplace(heap, ((2 * n + 1) / weight_of(b), position, n, limit, b))
+            heapreplace(heap, ((2 * n + 1) / weight_of(candidate), position, n, limit, candidate))
         else:
             heappop(heap)
     return missing
@@ -156,24 +188,27 @@ def _add_many(
     if missing <= 4 * len(limits) or not limits:
         return 0
 
-    def at(level: int) -> dict[ClusterId, int]:
+    def shares_at(level: int) -> dict[ClusterId, int]:
         """The shares at which the next replica of each cluster costs more than a level."""
-        given: dict[ClusterId, int] = {}
-        for b, limit in limits:
-            n = shares.get(b.cluster, 0)
-            given[b.cluster] = max(n, min(limit, level * weight_of(b) // 2))
-        return given
+        result: dict[ClusterId, int] = {}
+        for candidate, limit in limits:
+            n = shares.get(candidate.cluster, 0)
+            result[candidate.cluster] = max(n, min(limit, level * weight_of(candidate) // 2))
+        return result
 
     def added(level: int) -> int:
-        return sum(n - shares.get(c, 0) for c, n in at(level).items())
+        return sum(n - shares.get(c, 0) for c, n in shares_at(level).items())
 
-    low, high = 0, 2 * (missing + max(shares.get(b.cluster, 0) for b, _ in limits) + 1)
+    low, high = (
+        0,
+        2 * (missing + max(shares.get(candidate.cluster, 0) for candidate, _ in limits) + 1),
+    )
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if added(middle) <= missing else (low, middle - 1)
-    given = added(low)
-    shares.update(at(low))
-    return given
+    result = added(low)
+    shares.update(shares_at(low))
+    return result
 
 
 def _remove(
@@ -184,20 +219,24 @@ def _remove(
     weight_of: _WeightOf,
 ) -> int:
     """Remove from the largest share for its weight, down to each floor; returns what is left."""
-    open_ = [(b, floor) for b, floor in floors if shares.get(b.cluster, 0) > floor]
-    surplus -= _remove_many(shares, open_, surplus, weight_of)
+    eligible = [
+        (candidate, floor)
+        for candidate, floor in floors
+        if shares.get(candidate.cluster, 0) > floor
+    ]
+    surplus -= _remove_many(shares, eligible, surplus, weight_of)
     heap = [
-        (-(2 * n - 1) / weight_of(b), -b.position, n, floor, b)
-        for b, floor in open_
-        if (n := shares.get(b.cluster, 0)) > floor
+        (-(2 * n - 1) / weight_of(candidate), -candidate.position, n, floor, candidate)
+        for candidate, floor in eligible
+        if (n := shares.get(candidate.cluster, 0)) > floor
     ]
     heapify(heap)
     while surplus > 0 and heap:
-        _, position, n, floor, b = heap[0]
-        shares[b.cluster] = n = n - 1
+        _, position, n, floor, candidate = heap[0]
+        shares[candidate.cluster] = n = n - 1
         surplus -= 1
         if n > floor:
-            heapreplace(heap, (-(2 * n - 1) / weight_of(b), position, n, floor, b))
+            heapreplace(heap, (-(2 * n - 1) / weight_of(candidate), position, n, floor, candidate))
         else:
             heappop(heap)
     return surplus
@@ -213,21 +252,21 @@ def _remove_many(
     if surplus <= 4 * len(floors) or not floors:
         return 0
 
-    def at(level: int) -> dict[ClusterId, int]:
+    def shares_at(level: int) -> dict[ClusterId, int]:
         """The shares at which the last replica of each cluster costs no more than a level."""
         left: dict[ClusterId, int] = {}
-        for b, floor in floors:
-            n = shares.get(b.cluster, 0)
-            left[b.cluster] = min(n, max(floor, (level * weight_of(b) + 1) // 2))
+        for candidate, floor in floors:
+            n = shares.get(candidate.cluster, 0)
+            left[candidate.cluster] = min(n, max(floor, (level * weight_of(candidate) + 1) // 2))
         return left
 
     def taken(level: int) -> int:
-        return sum(shares.get(c, 0) - n for c, n in at(level).items())
+        return sum(shares.get(c, 0) - n for c, n in shares_at(level).items())
 
-    low, high = 0, 2 * (max(shares.get(b.cluster, 0) for b, _ in floors) + 1)
+    low, high = 0, 2 * (max(shares.get(candidate.cluster, 0) for candidate, _ in floors) + 1)
     while low < high:
         middle = (low + high) // 2
         low, high = (low, middle) if taken(middle) <= surplus else (middle + 1, high)
     gone = taken(low)
-    shares.update(at(low))
+    shares.update(shares_at(low))
     return gone

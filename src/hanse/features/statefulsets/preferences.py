@@ -71,6 +71,7 @@ def placement_preferences(placement: Placement) -> Preferences:
 
 
 def _preference_errors(by_cluster: dict[str, ReplicaPreference], where: str) -> Iterator[str]:
+    """An error for each cluster whose min is over its max."""
     for name, preference in by_cluster.items():
         low, high = preference.min, preference.max
         if low > high:

@@ -145,6 +145,7 @@ def _decide(state: _SetState, snapshot: Snapshot) -> _ShareDecision | None:
 def _status_inputs(
     state: _SetState, decision: _ShareDecision, alive: dict[ClusterId, StatefulSetPartSpec]
 ) -> StatusInputs:
+    """What the status of a set is computed from."""
     submitted, fleet, shares = decision.submitted, decision.fleet, decision.distribution.shares
     return StatusInputs(
         submitted=submitted,

@@ -119,6 +119,7 @@ def _status(inputs: StatusInputs, conditions: Sequence[Condition]) -> Wire:
 
 
 def _cluster_share(cluster: ClusterId, replicas: int, inputs: StatusInputs) -> ClusterShare:
+    """The status of one cluster's share; without a live report only its replicas."""
     part = inputs.parts.get(cluster)
     if part is None:
         return ClusterShare(name=cluster, replicas=replicas)
@@ -132,6 +133,7 @@ def _cluster_share(cluster: ClusterId, replicas: int, inputs: StatusInputs) -> C
 
 
 def _conditions(inputs: StatusInputs, present: Sequence[Condition]) -> Iterator[Condition]:
+    """The desired conditions of a set."""
     submitted = inputs.submitted
     if submitted.errors:
         text = "; ".join(submitted.errors)[: MAX_MESSAGE - len(UNCHANGED)]
@@ -231,6 +233,7 @@ def _updated_condition(inputs: StatusInputs) -> Condition:
 
 
 def _present_conditions(submitted: SubmittedSet) -> tuple[Condition, ...]:
+    """The conditions in the set's present status."""
     if not isinstance(submitted.object, StatefulSet):
         return submitted.object.status.conditions
     return tuple(each.told for each in submitted.object.status.conditions)

@@ -206,6 +206,7 @@ def format_choices(choices: tuple[str, ...]) -> str:
 def _validation_errors(
     name: str, spec: StatefulSetSpec, annotations: dict[str, str]
 ) -> Iterator[str]:
+    """The errors of a set's name, annotations and spec."""
     if bad := name_error(name, ()):
         yield bad
     for annotation, choices in ANNOTATION_CHOICES.items():

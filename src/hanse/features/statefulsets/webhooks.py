@@ -67,6 +67,7 @@ class FederatedStatefulSetWebhook:
 
 
 def _immutable_spec(federated_set: Wire) -> Wire:
+    """The fields of a set's spec that cannot change, with their defaults."""
     spec = federated_set.get("spec", {}).get("template", {}).get("spec", {})
     kept = {name: value for name, value in spec.items() if name not in MUTABLE}
     return {**_DEFAULTS, **kept}
