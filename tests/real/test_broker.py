@@ -136,9 +136,9 @@ async def test_a_member_writes_slices_of_its_own_cluster(fleet: JoinedFleet) -> 
     made = await fleet.as_member(
         "lubeck", "create", "-f", "-", stdin=endpoint_slice("own", "lubeck")
     )
-    gone = await fleet.as_member("lubeck", "delete", "endpointslice", "own")
+    deleted = await fleet.as_member("lubeck", "delete", "endpointslice", "own")
 
-    assert (made.status, gone.status) == (0, 0), made.errors + gone.errors
+    assert (made.status, deleted.status) == (0, 0), made.errors + deleted.errors
 
 
 async def test_a_member_cannot_write_a_slice_of_another_cluster(fleet: JoinedFleet) -> None:
@@ -215,7 +215,7 @@ async def test_a_member_cannot_become_another_cluster(fleet: JoinedFleet) -> Non
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "arguments",
     [
         pytest.param(("get", "secrets"), id="read secrets"),
         pytest.param(("create", "configmap", "a"), id="keep configuration"),
@@ -226,8 +226,8 @@ async def test_a_member_cannot_become_another_cluster(fleet: JoinedFleet) -> Non
         pytest.param(("delete", "namespace", BROKER_NAMESPACE), id="end the fleet"),
     ],
 )
-async def test_a_member_may_not(fleet: JoinedFleet, asked: tuple[str, ...]) -> None:
-    result = await fleet.as_member("lubeck", *asked)
+async def test_a_member_may_not(fleet: JoinedFleet, arguments: tuple[str, ...]) -> None:
+    result = await fleet.as_member("lubeck", *arguments)
 
     assert result.status == 1
     assert "forbidden" in result.errors.lower()
@@ -276,9 +276,9 @@ async def test_a_member_reads_only_its_own_secrets(fleet: JoinedFleet) -> None:
     for namespace in ("default", "hanse-system"):
         await fleet.on("lubeck", "-n", namespace, "create", "secret", "generic", "another")
 
-    async def asked(*words: str) -> str:
+    async def kubectl_errors(*arguments: str) -> str:
         own = fleet.folder / "lubeck.kubeconfig"
-        return (await fleet.kubectl(own, "lubeck", *words)).errors.lower()
+        return (await fleet.kubectl(own, "lubeck", *arguments)).errors.lower()
 
     at_home = ("-n", "hanse-system", "get", "secrets")
     for refused in (
@@ -288,9 +288,9 @@ async def test_a_member_reads_only_its_own_secrets(fleet: JoinedFleet) -> None:
         (*at_home, "another"),
         (*at_home, "--field-selector", "metadata.name=another"),
     ):
-        assert "forbidden" in await asked(*refused), refused
+        assert "forbidden" in await kubectl_errors(*refused), refused
     by_name = (*at_home, "--field-selector", "metadata.name=hanse-webhooks")
-    assert "forbidden" not in await asked(*by_name)
+    assert "forbidden" not in await kubectl_errors(*by_name)
 
 
 async def test_a_member_publishes_only_addresses_of_its_ranges(fleet: JoinedFleet) -> None:
@@ -348,11 +348,11 @@ async def test_a_member_writes_services_of_its_own_replicas_and_annotates_those_
         "lubeck", *people, "create", "-f", "-", stdin=derived_service("false", "bergen")
     )
     turned = await member("lubeck", *people, *change, '{"spec":{"selector":{"app":"mine"}}}')
-    gone = await member("lubeck", *people, "delete", "service", "theirs")
+    deleted = await member("lubeck", *people, "delete", "service", "theirs")
     await fleet.on("broker", *people, "delete", "service", "own", "theirs")
 
     assert (made.status, noted.status) == (0, 0), made.errors + noted.errors
-    for refused in (false, turned, gone):
+    for refused in (false, turned, deleted):
         assert "the Service was not made for lubeck" in refused.errors
 
 
@@ -391,7 +391,7 @@ WISH = "federation.kubernetes.io/statefulset-preferences"
 
 
 @pytest.mark.parametrize(
-    ("name", "marks", "words"),
+    ("name", "marks", "message"),
     [
         pytest.param("store", {LB: "yes"}, f"annotation {LB}: 'yes' is not 'true' or", id="lb"),
         pytest.param("store", {LB: "true"}, f"annotation {LB}: it needs spec.serviceName", id="no"),
@@ -407,12 +407,12 @@ WISH = "federation.kubernetes.io/statefulset-preferences"
     ],
 )
 async def test_a_stateful_set_that_no_cluster_can_run_is_rejected_by_admission(
-    fleet: JoinedFleet, agents_running: None, name: str, marks: dict[str, str], words: str
+    fleet: JoinedFleet, agents_running: None, name: str, marks: dict[str, str], message: str
 ) -> None:
     refused = await fleet.on("broker", "create", "-f", "-", stdin=stateful_set(name, marks))
 
     assert refused.status != 0, "it was let in"
-    assert words in refused.errors
+    assert message in refused.errors
 
 
 async def test_a_submitted_stateful_set_shows_the_placement_of_its_replicas(

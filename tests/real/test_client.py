@@ -70,10 +70,10 @@ async def test_preconditions_are_enforced(client: Client) -> None:
         await error_of(client.read(ConfigMap, "none", NAMESPACE)),
         await error_of(client.list(ConfigMap, labels="a in")),
     ]
-    gone = await client.delete(ConfigMap, "held", NAMESPACE, uid=made.metadata.uid)
+    deleted = await client.delete(ConfigMap, "held", NAMESPACE, uid=made.metadata.uid)
 
     assert errors == [Conflict, Invalid, Conflict, Conflict, AlreadyExists, NotFound, Invalid]
-    assert gone is None
+    assert deleted is None
 
 
 async def test_deleting_an_object_with_finalizers_returns_it(client: Client) -> None:

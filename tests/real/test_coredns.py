@@ -53,8 +53,8 @@ async def coredns(fleet: RealFleet, cluster: str, folder: Path) -> AsyncIterator
         )
 
     async def ask(name: str, type_: str) -> dns.message.Message:
-        whole = name if name.endswith(".") else f"{name}.svc.{ZONE}"
-        query = dns.message.make_query(whole, type_)
+        fqdn = name if name.endswith(".") else f"{name}.svc.{ZONE}"
+        query = dns.message.make_query(fqdn, type_)
         return await dns.asyncquery.udp(query, "127.0.0.1", timeout=2, port=port)
 
     try:
@@ -81,10 +81,10 @@ def answers(ask: Ask, name: str, type_: str, *wanted: str) -> Check[None]:
 async def same(ask: Ask, ours: DnsClient, name: str, type_: str) -> None:
     """CoreDNS and our server answer the same, except addresses of port names, which only it has."""
     theirs = parse_answer(await ask(name, type_))
-    told = await ours(f"{name}.svc.{ZONE}", type_)
-    if name.startswith("_") and type_ != "SRV" and told.code == NODATA:
+    response = await ours(f"{name}.svc.{ZONE}", type_)
+    if name.startswith("_") and type_ != "SRV" and response.code == NODATA:
         return
-    assert in_words(told, type_) == in_words(theirs, type_), f"{name} {type_}"
+    assert in_words(response, type_) == in_words(theirs, type_), f"{name} {type_}"
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """The recorded responses of a real API server are those of the current one.
 
-With `HANSE_RECORD=1` in the environment its answers are recorded anew instead.
+With `HANSE_RECORD=1` in the environment its responses are recorded instead.
 """
 
 import asyncio

@@ -54,7 +54,7 @@ async def test_pods_find_pods_machines_and_native_services_of_any_cluster(
             for name in names.values():
                 found = await federated.find(asker, Service, name)
                 assert found is not None
-                whole = f"{name}.{SYSTEM}.svc.cluster.local."
+                fqdn = f"{name}.{SYSTEM}.svc.cluster.local."
                 await scenario.eventually(
-                    answers(ask, whole, "A", found.spec.cluster_ip), within=PATIENCE
+                    answers(ask, fqdn, "A", found.spec.cluster_ip), within=PATIENCE
                 )

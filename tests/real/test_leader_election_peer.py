@@ -71,15 +71,15 @@ async def client_go(
 
 
 @asynccontextmanager
-async def standing(client: Client) -> AsyncIterator[list[LeaderState]]:
-    """Our elector, and all that it told."""
-    told: list[LeaderState] = []
+async def running_elector(client: Client) -> AsyncIterator[list[LeaderState]]:
+    """Run our elector; yields the list of its leader states."""
+    states: list[LeaderState] = []
     elector = LeaderElector(
         client, SPACE, NAME, OURS, clock=WallClock(), random=Random(1), terms=TERMS
     )
-    task = asyncio.create_task(elector.run(told.append), name="elector")
+    task = asyncio.create_task(elector.run(states.append), name="elector")
     try:
-        yield told
+        yield states
     finally:
         task.cancel()
         await asyncio.wait({task})
@@ -108,7 +108,7 @@ async def test_a_lease_passes_between_our_elector_and_that_of_client_go(
     client: Client, binaries: dict[str, Path], real_clusters: RealFleet, tmp_path: Path
 ) -> None:
     peer = client_go(binaries, real_clusters.kubeconfig, tmp_path / "peer.log")
-    async with standing(client) as told:
+    async with running_elector(client) as states:
         first = await held(client, by_us)
         async with peer:
             await asyncio.sleep(TERMS.lease.total_seconds() + 2)  # it stands, and waits for us
@@ -123,12 +123,12 @@ async def test_a_lease_passes_between_our_elector_and_that_of_client_go(
     async with peer:
         second = await held(client, by_the_peer)
         assert second.lease_transitions == first.lease_transitions + 1
-        async with standing(client) as told:
+        async with running_elector(client) as states:
             await asyncio.sleep(TERMS.lease.total_seconds() + 2)
             third = await held(client, by_the_peer)
             assert third.holder_identity == second.holder_identity, "we took it from client-go"
-            assert [getattr(one, "holder", "") for one in told][-1] == second.holder_identity
+            assert [getattr(one, "holder", "") for one in states][-1] == second.holder_identity
     # It was killed: it gave nothing back, and we wait until its lease has run out.
-    async with standing(client):
+    async with running_elector(client):
         last = await held(client, by_us)
         assert last.lease_transitions == second.lease_transitions + 1

@@ -141,8 +141,8 @@ async def hanse_dns(
     kubeconfig, access = await dns_kubeconfig(fleet, name, folder)
     await _check_tenant_isolation(access, name)
     deployed = await tenancy.admin.read(Deployment, name.kube_dns, name.dns_namespace)
-    told = deployed.spec.template["spec"]["containers"][0]["args"]
-    command, listening = told[: told.index("--listen")], ("--listen", f"127.0.0.1:{port}")
+    arguments = deployed.spec.template["spec"]["containers"][0]["args"]
+    command, listening = arguments[: arguments.index("--listen")], ("--listen", f"127.0.0.1:{port}")
     program = (sys.executable, "-c", "from hanse.cli import main; main()")
     where = ("--kubeconfig", str(kubeconfig), "--workers", "1")
     async with _run_server((*program, *command, *where, *listening), folder, port) as ask:
@@ -221,7 +221,7 @@ def _pod_ip(tenancy: NetworksScenario, space: str) -> Check[str]:
 
 def _answers(ask: Resolve, expected: dict[str, set[str]]) -> Check[None]:
     async def check() -> None:
-        told = {name: await ask(name) for name in expected}
-        assert told == expected
+        answers = {name: await ask(name) for name in expected}
+        assert answers == expected
 
     return check

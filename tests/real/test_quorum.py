@@ -13,7 +13,7 @@ PATIENCE = 180
 
 @pytest.fixture
 def own_network() -> None:
-    """Leave it out where nobody may make a network namespace, as in some containers."""
+    """Skip where network namespaces cannot be created, as in some containers."""
     tried = subprocess.run(
         ("unshare", "--map-root-user", "--net", "true"), capture_output=True, check=False
     )

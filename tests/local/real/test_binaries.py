@@ -1,4 +1,4 @@
-"""Programs are found where a person put them, if their version fits, and else in the cache."""
+"""Finding programs: KUBEBUILDER_ASSETS, PATH and the cache."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from tests.local.real.programs_on_disk import script
 
 
 @pytest.mark.parametrize(
-    ("program", "said", "suits"),
+    ("program", "version_text", "expected"),
     [
         pytest.param(API_SERVER, "Kubernetes v1.35.4", True, id="the pinned version"),
         pytest.param(API_SERVER, "Kubernetes v1.35.0", True, id="another patch"),
@@ -29,8 +29,10 @@ from tests.local.real.programs_on_disk import script
         pytest.param(ETCD_SERVER, "usage: etcd", False, id="no answer at all"),
     ],
 )
-def test_a_program_matches_by_its_minor_version(program: Program, said: str, suits: bool) -> None:
-    assert version_matches(program, said) is suits
+def test_a_program_matches_by_its_minor_version(
+    program: Program, version_text: str, expected: bool
+) -> None:
+    assert version_matches(program, version_text) is expected
 
 
 async def test_a_matching_program_in_kubebuilder_assets_is_preferred(tmp_path: Path) -> None:

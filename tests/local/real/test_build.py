@@ -1,6 +1,6 @@
-"""Building: once, whole or not at all, with progress; what fails says where its log is.
+"""Building programs: caching, progress, locking and failures.
 
-The compiler is a small script that is called as Go is.
+The compiler is a shell script in the place of Go.
 """
 
 import asyncio
@@ -32,15 +32,15 @@ async def test_missing_programs_are_built_into_the_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_that(tmp_path, monkeypatch, *WRITES)
-    told = io.StringIO()
-    wanted = (ETCD_SERVER, ETCDCTL, KWOK_CONTROLLER)
+    output = io.StringIO()
+    programs = (ETCD_SERVER, ETCDCTL, KWOK_CONTROLLER)
 
-    paths = await find_or_build(wanted, tmp_path / "cache", PlainReport(told, len(wanted)))
+    paths = await find_or_build(programs, tmp_path / "cache", PlainReport(output, len(programs)))
 
-    assert paths == {program.name: cached(program, tmp_path / "cache") for program in wanted}
+    assert paths == {program.name: cached(program, tmp_path / "cache") for program in programs}
     assert all(path.read_text() == "built\n" for path in paths.values())
-    assert "building etcd v3.6.5\n" in told.getvalue()
-    assert "[3/3] built " in told.getvalue()
+    assert "building etcd v3.6.5\n" in output.getvalue()
+    assert "[3/3] built " in output.getvalue()
 
 
 async def test_a_cached_program_is_not_built_again(
@@ -72,12 +72,14 @@ async def test_a_second_build_waits_for_the_first_and_uses_its_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_that(tmp_path, monkeypatch, "exit 1")
-    cache, told = tmp_path / "cache", io.StringIO()
+    cache, output = tmp_path / "cache", io.StringIO()
     cache.mkdir()
     with (cache / "build.lock").open("w") as first:
         fcntl.flock(first, fcntl.LOCK_EX)
-        second = asyncio.create_task(find_or_build([KWOK_CONTROLLER], cache, PlainReport(told, 1)))
-        while "waiting" not in told.getvalue():  # noqa: ASYNC110 - text has no event
+        second = asyncio.create_task(
+            find_or_build([KWOK_CONTROLLER], cache, PlainReport(output, 1))
+        )
+        while "waiting" not in output.getvalue():  # noqa: ASYNC110 - text has no event
             await asyncio.sleep(0)
         built = script(cached(KWOK_CONTROLLER, cache), "echo built by the first")
 
@@ -85,7 +87,7 @@ async def test_a_second_build_waits_for_the_first_and_uses_its_result(
 
 
 @pytest.mark.parametrize(
-    ("said", "suits"),
+    ("version_text", "expected"),
     [
         ("go version go1.26.8 linux/amd64", True),
         ("go version go1.25.0 linux/amd64", True),
@@ -93,8 +95,8 @@ async def test_a_second_build_waits_for_the_first_and_uses_its_result(
         ("go version devel", False),
     ],
 )
-def test_a_go_must_be_new_enough_for_the_modules(said: str, suits: bool) -> None:
-    assert new_enough(said) is suits
+def test_a_go_must_be_new_enough_for_the_modules(version_text: str, expected: bool) -> None:
+    assert new_enough(version_text) is expected
 
 
 async def test_go_on_the_path_is_used_if_it_is_new_enough(

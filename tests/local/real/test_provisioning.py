@@ -1,4 +1,4 @@
-"""What `hanse up` provisions beside real clusters, against an embedded one."""
+"""The provisioners of real clusters, tested with an embedded one."""
 
 import asyncio
 

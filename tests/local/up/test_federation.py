@@ -115,9 +115,9 @@ async def test_supervisors_connect_to_every_member_of_their_federation(local: Lo
 @pytest.mark.parametrize(
     ("changed", "error"),
     [
-        pytest.param({"token": "none"}, BadCredentials, id="a token that nobody issued"),
+        pytest.param({"token": "none"}, BadCredentials, id="an unknown token"),
         pytest.param({"ca": b"another"}, Unreachable, id="another authority"),
-        pytest.param({"url": "https://127.0.0.1:1"}, Unreachable, id="nobody there"),
+        pytest.param({"url": "https://127.0.0.1:1"}, Unreachable, id="no server"),
     ],
 )
 async def test_credentials_are_checked_as_over_https(
@@ -220,9 +220,9 @@ async def test_a_cluster_cannot_be_cut_from_itself(local: Local) -> None:
 async def test_a_profile_option_replaces_the_saved_profile(
     tmp_path: Path,
 ) -> None:
-    async def profile(asked: str | None) -> str:
+    async def profile(option: str | None) -> str:
         agents, folder = Agents(), Folder(tmp_path, keep=True)
-        options = FederationOptions(plan_members(["rome"]), profile=asked, sample=False)
+        options = FederationOptions(plan_members(["rome"]), profile=option, sample=False)
         async with federation(options, folder, agents.run, lambda _: None):
             client = Client(agents.transports["rome"]["broker"])
             return (await client.read(ClusterSet, "local")).spec.profile

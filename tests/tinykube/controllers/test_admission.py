@@ -16,11 +16,11 @@ pytestmark = pytest.mark.anyio
 HOOK = {
     "apiVersion": "admissionregistration.k8s.io/v1",
     "kind": "ValidatingWebhookConfiguration",
-    "metadata": {"name": "guard"},
+    "metadata": {"name": "webhook"},
     "webhooks": [
         {
-            "name": "guard.hanse.dev",
-            "clientConfig": {"url": "https://guard.example/pods"},
+            "name": "webhook.hanse.dev",
+            "clientConfig": {"url": "https://webhook.example/pods"},
             "rules": [
                 {
                     "apiGroups": [""],
@@ -43,10 +43,10 @@ class FakeWebhook:
     def __init__(self) -> None:
         self.allows = False
         self.takes = 0.0
-        self.asked = 0
+        self.calls = 0
 
     async def __call__(self, call: WebhookCall) -> bytes:
-        self.asked += 1
+        self.calls += 1
         await asyncio.sleep(self.takes)
         if self.takes > call.timeout.total_seconds():
             raise WebhookFailed("too late")
@@ -68,16 +68,16 @@ def failure(cluster: ClusterClient) -> Object:
 
 
 async def test_denied_pods_are_reported_and_created_once_allowed() -> None:
-    guard = FakeWebhook()
-    async with run_cluster(webhook=guard) as cluster:
+    webhook = FakeWebhook()
+    async with run_cluster(webhook=webhook) as cluster:
         await cluster.create(HOOK)
         await cluster.create(workload("Deployment"))
         await cluster.writes_during(60)
         assert "not today" in failure(cluster)["message"]
         assert condition(cluster.require("deployments.apps", "web"), "ReplicaFailure")
-        assert guard.asked < 20
+        assert webhook.calls < 20
 
-        guard.allows = True
+        webhook.allows = True
         await cluster.wait_until(lambda: is_rolled_out(cluster))
         await cluster.writes_during()
 
@@ -86,10 +86,10 @@ async def test_denied_pods_are_reported_and_created_once_allowed() -> None:
 
 
 async def test_a_slow_webhook_delays_only_its_own_requests() -> None:
-    guard = FakeWebhook()
-    guard.allows = True
-    guard.takes = 5.0
-    async with run_cluster(webhook=guard) as cluster:
+    webhook = FakeWebhook()
+    webhook.allows = True
+    webhook.takes = 5.0
+    async with run_cluster(webhook=webhook) as cluster:
         await cluster.create(HOOK)
         await cluster.create(workload("Deployment"))
         await cluster.writes_during(1)

@@ -149,8 +149,8 @@ def test_the_oldest_replica_sets_above_the_history_limit_are_deleted() -> None:
         deployment(3, image="web:5", revisionHistoryLimit=2), replica_sets, NOW
     )
 
-    gone = [name_of(one.target) for one in result.writes if isinstance(one, Delete)]
-    assert gone == ["web-1", "web-2"]
+    deleted = [name_of(one.target) for one in result.writes if isinstance(one, Delete)]
+    assert deleted == ["web-1", "web-2"]
 
 
 def test_a_terminating_deployment_creates_nothing() -> None:

@@ -58,9 +58,9 @@ async def test_a_foreground_deletion_deletes_the_owner_last() -> None:
 
         def look() -> bool:
             nonlocal early
-            gone = cluster.get("deployments.apps", "web") is None
-            early = early or (gone and bool(cluster.all("replicasets.apps")))
-            return gone
+            deleted = cluster.get("deployments.apps", "web") is None
+            early = early or (deleted and bool(cluster.all("replicasets.apps")))
+            return deleted
 
         await cluster.delete("deployments.apps", "web", propagationPolicy="Foreground")
         assert cluster.get("deployments.apps", "web") is not None
@@ -180,15 +180,15 @@ async def test_a_namespace_waits_for_finalizers_and_names_them() -> None:
 
         await cluster.delete("namespaces", "shop")
         await cluster.writes_during()
-        told = {
+        conditions = {
             one["type"]: one
             for one in cluster.require("namespaces", "shop")["status"]["conditions"]
         }
         await cluster.patch("configmaps", "held", {"metadata": {"finalizers": None}}, "shop")
         await cluster.wait_until(lambda: cluster.get("namespaces", "shop") is None)
 
-        assert "hanse.dev/keep in 1" in told["NamespaceFinalizersRemaining"]["message"]
-        assert told["NamespaceContentRemaining"]["status"] == "True"
+        assert "hanse.dev/keep in 1" in conditions["NamespaceFinalizersRemaining"]["message"]
+        assert conditions["NamespaceContentRemaining"]["status"] == "True"
 
 
 async def test_every_namespace_has_an_account_and_the_root_certificate() -> None:

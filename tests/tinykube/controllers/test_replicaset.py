@@ -58,8 +58,8 @@ def test_pods_on_crowded_nodes_are_deleted_first() -> None:
 def test_surplus_pods_are_deleted() -> None:
     result = sync_replica_set(replica_set(replicas=1), [pod("a"), pod("b", ready=False)], NOW)
 
-    gone = [name_of(one.target) for one in result.writes if isinstance(one, Delete)]
-    assert gone == ["b"]
+    deleted_names = [name_of(one.target) for one in result.writes if isinstance(one, Delete)]
+    assert deleted_names == ["b"]
 
 
 def test_a_pod_is_available_after_it_was_ready_for_long_enough() -> None:

@@ -24,8 +24,8 @@ def found(cluster: ClusterClient, name: str = "more") -> Object | None:
 
 
 def is_ready(cluster: ClusterClient) -> bool:
-    told = (found(cluster) or {}).get("status", {}).get("conditions") or [{}]
-    return bool(told[0].get("status") == "True")
+    conditions = (found(cluster) or {}).get("status", {}).get("conditions") or [{}]
+    return bool(conditions[0].get("status") == "True")
 
 
 async def test_a_service_cidr_becomes_ready_and_gets_a_finalizer() -> None:

@@ -52,8 +52,8 @@ async def test_a_service_finds_its_pods() -> None:
 
         await cluster.wait_until(lambda: len(ready(cluster)) == 3)
 
-        told = {one["addresses"][0] for one in endpoints(cluster)}
-        assert told == {one["status"]["podIP"] for one in cluster.all("pods")}
+        found = {one["addresses"][0] for one in endpoints(cluster)}
+        assert found == {one["status"]["podIP"] for one in cluster.all("pods")}
         assert {one["zone"] for one in endpoints(cluster)} == {"lubeck-a", "lubeck-b", "lubeck-c"}
         legacy = cluster.require("endpoints", "web")
         assert len(legacy["subsets"][0]["addresses"]) == 3
@@ -88,8 +88,8 @@ async def test_a_deleted_pod_is_a_terminating_endpoint() -> None:
             lambda: any(one["conditions"]["terminating"] for one in endpoints(cluster))
         )
 
-        (going,) = [one for one in endpoints(cluster) if one["conditions"]["terminating"]]
-        assert going["conditions"] == {"ready": False, "serving": True, "terminating": True}
+        (terminating,) = [one for one in endpoints(cluster) if one["conditions"]["terminating"]]
+        assert terminating["conditions"] == {"ready": False, "serving": True, "terminating": True}
 
 
 async def test_endpoints_of_a_headless_service_have_host_names() -> None:
@@ -208,9 +208,9 @@ async def test_a_gated_pod_waits_for_its_gates() -> None:
         }
         await cluster.create(pod)
         await cluster.writes_during()
-        (told,) = cluster.require("pods", "gated")["status"]["conditions"]
+        (found,) = cluster.require("pods", "gated")["status"]["conditions"]
 
         await cluster.patch("pods", "gated", {"spec": {"schedulingGates": None}})
 
         await cluster.wait_until(lambda: ready_pods(cluster) == ["gated"])
-        assert told["reason"] == "SchedulingGated"
+        assert found["reason"] == "SchedulingGated"

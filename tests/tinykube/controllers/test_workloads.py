@@ -307,8 +307,8 @@ async def test_events_are_recorded() -> None:
         await cluster.wait_until(lambda: is_rolled_out(cluster))
         await cluster.writes_during()
 
-        told = {(one["involvedObject"]["kind"], one["reason"]) for one in cluster.all("events")}
-        assert told == {
+        recorded = {(one["involvedObject"]["kind"], one["reason"]) for one in cluster.all("events")}
+        assert recorded == {
             ("Deployment", "ScalingReplicaSet"),
             ("ReplicaSet", "SuccessfulCreate"),
             ("Pod", "Scheduled"),
