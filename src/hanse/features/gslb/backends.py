@@ -6,7 +6,6 @@ from ipaddress import ip_address
 
 from msgspec import Struct
 
-from hanse.features.gslb.monitors import is_http_path
 from hanse.features.gslb.names import HOSTNAMES
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
@@ -21,6 +20,7 @@ from hanse.model.snapshot import Index, Snapshot
 
 SOURCE_KINDS: tuple[type[Object], ...] = (Service, Ingress, Route, HTTPRoute)
 _HOST = re.compile(f"(?=.{{1,253}}$){SUBDOMAIN}")
+MAX_PATH_LENGTH = 1024
 UNNAMED_PREFIX = "~"
 """The prefix of `<name>.<namespace>` for a Service that has a host name only with a domain."""
 
@@ -342,6 +342,12 @@ def is_address(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def is_http_path(text: str) -> bool:
+    """Whether a text is a path that an HTTP request may contain unchanged."""
+    clean = text.isascii() and text.isprintable() and " " not in text
+    return clean and text.startswith("/") and len(text) <= MAX_PATH_LENGTH
 
 
 def routable_addresses(addresses: Iterable[str]) -> list[str]:

@@ -1,14 +1,15 @@
-"""Reads and validates GSLBConfig, GlobalDeploymentPolicy and GSLBHostRules."""
+"""Reads and validates GSLBConfig, GlobalDeploymentPolicy, GSLBHostRules and health monitors."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import ip_address
+from typing import get_args
 
+import msgspec
 from msgspec import Struct
 
-from hanse.features.gslb.backends import is_address
-from hanse.features.gslb.monitors import monitor_errors, parse_monitor
+from hanse.features.gslb.backends import is_address, is_http_path
 from hanse.model.kinds.core import ConfigMap
-from hanse.model.kinds.globalservice import Monitor
+from hanse.model.kinds.globalservice import Monitor, MonitorType
 from hanse.model.kinds.gslb import (
     NAMESPACE,
     DownResponse,
@@ -23,6 +24,16 @@ from hanse.model.kinds.gslb import (
 )
 from hanse.model.snapshot import Index, Snapshot
 
+_MONITOR_TYPES: tuple[str, ...] = get_args(MonitorType)
+_MONITOR_NUMBERS = {
+    "port": (1, 65535),
+    "interval": (1, 3600),
+    "timeout": (1, 3600),
+    "up": (1, 50),
+    "down": (1, 50),
+}
+_MONITOR_FIELDS = ("type", "path", *_MONITOR_NUMBERS)
+_REQUIRED_FIELDS = ("type", "port")
 RULES_BY_FQDN = Index(GSLBHostRule, "gslb-fqdn", lambda r: [r.spec.fqdn.lower().removesuffix(".")])
 
 
@@ -342,3 +353,26 @@ def _address_error(field: str, text: str) -> str:
     if ip.is_unspecified or ip.is_multicast or ip.is_link_local:
         return f"{field}: {text} is no address that clients can be sent to; give another"
     return ""
+
+
+def parse_monitor(data: Mapping[str, str]) -> Monitor:
+    """The monitor in a ConfigMap's data; raises ValueError for data with `monitor_errors`."""
+    return msgspec.convert(dict(data), Monitor, strict=False)
+
+
+def monitor_errors(data: Mapping[str, str]) -> Iterator[str]:
+    """The errors of a ConfigMap's data, each with its field and the values that are allowed."""
+    for field in _REQUIRED_FIELDS:
+        if field not in data:
+            yield f"{field}: it is needed"
+    for field, value in data.items():
+        if field not in _MONITOR_FIELDS:
+            yield f"{field}: it is no field of a monitor; there are {', '.join(_MONITOR_FIELDS)}"
+        elif field == "type" and value not in _MONITOR_TYPES:
+            yield f"type: {value[:50]!r} is none of {', '.join(_MONITOR_TYPES)}"
+        elif field == "path" and value and not is_http_path(value):
+            yield "path: it must begin with / and have no blanks or other than ASCII letters"
+        elif field in _MONITOR_NUMBERS:
+            low, high = _MONITOR_NUMBERS[field]
+            if not (value.isascii() and value.isdecimal() and low <= int(value[:9]) <= high):
+                yield f"{field}: {value[:50]!r} is not from {low} to {high}"
