@@ -1,121 +1,55 @@
 """The plans for a set, from snapshots."""
 
-from collections.abc import Sequence
-from datetime import timedelta
-from typing import Any
-
 import pytest
 from msgspec.structs import replace
 
-from hanse.features.statefulsets.feature import StatefulSets
-from hanse.features.statefulsets.names import name_error, part_name, template_revision
-from hanse.kube.lease import format_micro_time
-from hanse.model.facts import Fact, LeaseLiveness, Phase, Role, WriteOutcome
+from hanse.features.statefulsets.names import name_error, template_revision
+from hanse.model.facts import LeaseLiveness, Phase, WriteOutcome
 from hanse.model.kinds.apps import StatefulSet
-from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.model.kinds.core import (
     LoadBalancerIngress,
     LoadBalancerStatus,
-    Namespace,
     Node,
     Service,
     ServiceStatus,
 )
 from hanse.model.kinds.stateful import (
     Replica,
-    Share,
     StatefulSetPart,
-    StatefulSetPartSpec,
-    StatefulSetShares,
-    StatefulSetSharesSpec,
 )
 from hanse.model.objects import (
     ClusterObjectRef,
     Meta,
-    Object,
     ObjectRef,
-    OwnerReference,
     object_ref,
 )
 from hanse.model.ownership import OWNER
-from hanse.model.plan import Key, Plan
+from hanse.model.plan import Plan
 from hanse.model.snapshot import FactChange, Snapshot
 from hanse.runtime.diff import Create, diff
 from hanse.runtime.ownership import Owner, with_owner
-from tests.scenarios.statefulsets import headless, spec_of
-from tests.support.builders import cluster, snapshot, stored
+from tests.features.statefulsets.given import (
+    BROKER,
+    BROKER_NAMESPACE,
+    FEATURE,
+    HERE,
+    LOCAL,
+    SHARES,
+    SHOP,
+    STATUS,
+    conditions,
+    current_shares,
+    lease,
+    part,
+    plan,
+    record,
+    sets_in,
+    snapshot_of,
+    submitted_set,
+)
+from tests.scenarios.statefulsets import headless
+from tests.support.builders import stored
 from tinykube.virtual_time import EPOCH
-
-BROKER_NAMESPACE = "hanse-broker"
-HERE = "lubeck"
-BROKER = "broker"
-SHOP = "shop"
-FEATURE = StatefulSets(BROKER_NAMESPACE)
-SHARES, LOCAL, STATUS = (Key(topic, "store", SHOP) for topic in ("shares", "local", "status"))
-
-
-def submitted_set(
-    replicas: int = 6, annotations: dict[str, str] | None = None, **spec: Any
-) -> StatefulSet:
-    meta = Meta(name="store", namespace=SHOP, uid="uid-store", annotations=annotations or {})
-    return stored(StatefulSet(metadata=meta, spec=spec_of(replicas, **spec)))
-
-
-def lease(name: str, silent: float = 0) -> Lease:
-    renewed = format_micro_time(EPOCH - timedelta(seconds=silent))
-    spec = LeaseSpec(holder_identity=name, lease_duration_seconds=30, renew_time=renewed)
-    return stored(Lease(metadata=Meta(name=name, namespace=BROKER_NAMESPACE), spec=spec))
-
-
-def record(owned: bool = True, **shares: int) -> StatefulSetShares:
-    owner = OwnerReference(api_version="apps/v1", kind="StatefulSet", name="store", uid="uid-store")
-    meta = Meta(name="store", namespace=SHOP, owner_references=(owner,) if owned else ())
-    spec = StatefulSetSharesSpec(
-        shares=tuple(Share(name=c, replicas=n) for c, n in shares.items()), service="etcd"
-    )
-    shared = Owner("statefulsets", SHARES, "")
-    return stored(with_owner(StatefulSetShares(metadata=meta, spec=spec), shared))
-
-
-def part(name: str, share: int, **fields: Any) -> StatefulSetPart:
-    spec = StatefulSetPartSpec(namespace=SHOP, name="store", cluster=name, share=share, **fields)
-    meta = Meta(name=part_name(SHOP, "store", name), namespace=BROKER_NAMESPACE)
-    return stored(StatefulSetPart(metadata=meta, spec=spec))
-
-
-def snapshot_of(
-    *at_broker: Object,
-    here: Sequence[Object] = (),
-    facts: Sequence[Fact] = (),
-    phase: Phase = Phase.SYNCED,
-    members: Sequence[Lease] = (),
-) -> Snapshot:
-    leases = members or [lease(c) for c in ("bergen", "hamburg", HERE)]
-    states = [cluster(HERE, Role.LOCAL), cluster(BROKER, Role.BROKER, phase=phase)]
-    space = stored(Namespace(metadata=Meta(name=SHOP)))
-    objects = {HERE: [space, *here], BROKER: [*leases, stored(headless("etcd", SHOP)), *at_broker]}
-    return snapshot(FEATURE, HERE, states, objects, facts)
-
-
-def plan(key: Key, snap: Snapshot) -> Plan:
-    return FEATURE.plan(key, snap)
-
-
-def current_shares(snap: Snapshot) -> dict[str, int]:
-    """The shares that would be recorded."""
-    found = [d.object for d in plan(SHARES, snap).desired]
-    (shares,) = [o for o in found if isinstance(o, StatefulSetShares)]
-    return {share.name: share.replicas for share in shares.spec.shares}
-
-
-def conditions(snap: Snapshot) -> dict[str, tuple[str, str]]:
-    (status,) = [p for p in plan(STATUS, snap).patches if p.subresource == "status"]
-    encoded = status.change["status"]["conditions"]
-    return {c["type"]: (c["reason"], c["message"]) for c in encoded}
-
-
-def sets_in(snap: Snapshot) -> list[StatefulSet]:
-    return [d.object for d in plan(LOCAL, snap).desired if isinstance(d.object, StatefulSet)]
 
 
 def test_shares_are_recorded_by_the_first_live_cluster_and_by_others_in_turn() -> None:
@@ -326,10 +260,10 @@ def test_each_replica_of_this_cluster_gets_its_balancer_and_a_stand_in() -> None
 
 def test_an_address_that_comes_late_or_changes_is_reported_to_the_broker() -> None:
     annotations = {"federation.kubernetes.io/statefulset-lb-needed": "true"}
-    at_door = (submitted_set(1, annotations), record(lubeck=1))
+    at_broker = (submitted_set(1, annotations), record(lubeck=1))
     (made,) = [
         d.object
-        for d in plan(LOCAL, snapshot_of(*at_door)).desired
+        for d in plan(LOCAL, snapshot_of(*at_broker)).desired
         if isinstance(d.object, Service) and d.where == HERE and d.object.name != "etcd"
     ]
     owned = with_owner(made, Owner("statefulsets", LOCAL, HERE))
@@ -337,7 +271,7 @@ def test_an_address_that_comes_late_or_changes_is_reported_to_the_broker() -> No
     def reported(*addresses: str) -> list[tuple[str, ...]]:
         ingress = tuple(LoadBalancerIngress(ip=a) for a in addresses)
         status = ServiceStatus(load_balancer=LoadBalancerStatus(ingress=ingress))
-        planned = plan(LOCAL, snapshot_of(*at_door, here=[stored(replace(owned, status=status))]))
+        planned = plan(LOCAL, snapshot_of(*at_broker, here=[stored(replace(owned, status=status))]))
         return [
             tuple(i.ip for i in d.object.status.load_balancer.ingress)
             for d in planned.desired

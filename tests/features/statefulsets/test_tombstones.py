@@ -18,7 +18,7 @@ from hanse.model.objects import Meta
 from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import ObjectChange
 from hanse.runtime.ownership import Owner, with_owner
-from tests.features.statefulsets.test_decisions import (
+from tests.features.statefulsets.given import (
     BROKER,
     BROKER_NAMESPACE,
     FEATURE,

@@ -9,7 +9,7 @@ from hanse.model.plan import Plan
 from hanse.model.snapshot import FactChange
 from hanse.runtime.diff import diff
 from hanse.runtime.ownership import Owner, with_owner
-from tests.features.statefulsets.test_decisions import (
+from tests.features.statefulsets.given import (
     BROKER,
     FEATURE,
     HERE,
