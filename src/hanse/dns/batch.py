@@ -100,6 +100,7 @@ class Batch:
         self._empty = bytes(iovecs)
 
     def _link_buffers(self) -> None:
+        """Point each message header at its buffer and its address."""
         iovecs = ctypes.addressof(self._iovec_array)
         for number, (iovec, message) in enumerate(
             zip(self._iovec_array, self._message_array, strict=True)
@@ -169,6 +170,7 @@ _Bytes = ctypes.c_char * 1
 
 
 def _slot(number: int) -> tuple[int, int, int, int]:
+    """Number, offset and indexes of a slot, as in `Batch.slots`."""
     length = number * sizeof(_MMsgHdr) + _MMsgHdr.length.offset
     size = number * sizeof(_IoVec) + _IoVec.size.offset
     return number, number * MAX_DATAGRAM, length // sizeof(c_uint), size // sizeof(c_size_t)

@@ -102,6 +102,7 @@ def _build(packet: bytes, question: Question, rcode: int, count: int, body: byte
 
 
 def _record(owner: bytes, rtype: int, ttl: int, rdata: bytes) -> bytes:
+    """A whole resource record of class IN."""
     return owner + rtype.to_bytes(2) + b"\0\1" + ttl.to_bytes(4) + len(rdata).to_bytes(2) + rdata
 
 

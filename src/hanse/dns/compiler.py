@@ -150,6 +150,7 @@ class Compiler:
                 self._add_to_parents(name)
 
     def _add(self, source_key: SourceKey, node: ZoneNode) -> None:
+        """Add or change a node of a source key."""
         name = node.name
         first = self._owners.get(name)
         if first is None:
@@ -162,6 +163,7 @@ class Compiler:
         self._elect_owner(name, contenders)
 
     def _remove(self, name: bytes, source_key: SourceKey) -> None:
+        """Remove a name of a source key; another source key may still have it."""
         if name not in self._owners:
             return
         contenders = self._contenders.get(name)

@@ -141,7 +141,9 @@ def _explain_global(
     found = global_rrset(service, rtype, view, snapshot)
     silent = found is not None and found.selection is not None and found.selection.silent
     code = "SILENCE" if silent else "NOERROR" if found is not None else "NODATA"
-    left_out = tuple(ExcludedCluster(who, why) for who, why in excluded_members(service, snapshot))
+    left_out = tuple(
+        ExcludedCluster(member, why) for member, why in excluded_members(service, snapshot)
+    )
     records = explained_records(found) if found is not None else ()
     return Explanation(code, records, global_rule(service, snapshot), left_out)
 
@@ -179,6 +181,7 @@ Reasons = tuple[str, tuple[ExcludedCluster, ...]]
 def _reasons(
     question: ServiceQuestion | None, code: str, view: View, snapshot: Snapshot, name: bytes
 ) -> Reasons:
+    """The rule for a service name, and the excluded clusters."""
     if question is None:
         if name == version_name(wire_name(view.zone)):
             return "the version of the names themselves", ()
@@ -201,16 +204,17 @@ def _rule(
     backends: Sequence[ClusterBackends],
     view: View,
 ) -> str:
+    """The rule that selects the records, in words."""
     if question.cluster and not question.pod and not has_cluster_names(view, rules):
         return f"{rules.profile}: no name is of a single cluster"
     if question.cluster:
         if question.cluster not in {backend.cluster for backend in backends}:
             return f"{question.cluster} does not export the service"
         if question.pod:
-            there = question.pod in {
+            is_ready = question.pod in {
                 a.label for b in backends if b.cluster == question.cluster for a in b.addresses
             }
-            lacks = "" if there else "; there is none that is ready"
+            lacks = "" if is_ready else "; there is none that is ready"
             return f"pod {question.pod} of {question.cluster} is asked for{lacks}"
         return f"{question.cluster} alone is asked for"
     if service_import.spec.type == "Headless":
@@ -236,6 +240,7 @@ def _excluded_clusters(
     backends: Sequence[ClusterBackends],
     view: View,
 ) -> tuple[ExcludedCluster, ...]:
+    """The clusters that are in no response, each with the reason."""
     if question.cluster:
         return tuple(
             ExcludedCluster(backend.cluster, backend.excluded)

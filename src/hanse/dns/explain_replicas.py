@@ -72,6 +72,7 @@ def _newer_schema_reason(shares: StatefulSetShares) -> str:
 def _reasons(
     question: ReplicaQuestion | None, shares: StatefulSetShares | None, snapshot: Snapshot
 ) -> tuple[str, tuple[ExcludedCluster, ...]]:
+    """The rule for a name of a set, and the excluded clusters."""
     if question is None or shares is None:
         return "no federated StatefulSet is named so", ()
     if not question.is_federation_name:
@@ -99,6 +100,7 @@ def _find_shares(question: ReplicaQuestion, snapshot: Snapshot) -> StatefulSetSh
 def _excluded_clusters(
     shares: StatefulSetShares, snapshot: Snapshot
 ) -> tuple[ExcludedCluster, ...]:
+    """The clusters with missing replicas, each with the reason."""
     meta = shares.metadata
     expired = {p.lease for p in snapshot.facts(LeaseLiveness) if not p.alive}
     excluded: list[ExcludedCluster] = []

@@ -178,5 +178,6 @@ def rate_limited_response(packet: bytes) -> bytes | None:
 
 
 def _count(table: Table, zone: str, rtype: str, rcode: int, answer: bytes) -> bytes:
+    """Count a response."""
     table.counter(zone, rtype, rcode)[0] += 1
     return answer

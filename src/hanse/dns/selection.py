@@ -116,6 +116,7 @@ class ClientSelector:
         return next(self._rotation(""))
 
     def _by_hash(self, client: Client) -> int:
+        """The variant by consistent hash of the client's network."""
         bits = self._choice.mask if client.width == 32 else self._choice.mask * 2
         bits = min(bits, client.bits)
         key = (client.width, client.prefix(bits))
@@ -174,6 +175,7 @@ def weighted_order(weights: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _reduce_weights(weights: Sequence[int]) -> Sequence[int]:
+    """Weights divided by their common divisor, and scaled to fit `MAX_CYCLE`."""
     common = gcd(*weights)
     least = [weight // common for weight in weights]
     whole = sum(least)

@@ -68,7 +68,7 @@ class DnsServer:
         self, served: Sequence[ServedView], settings: ServerSettings, metrics: Metrics
     ) -> None:
         self.metrics = metrics
-        self._served = {one.view: one for one in served}
+        self._served = {view.view: view for view in served}
         self._settings = settings
         self._workers: list[_Worker] = []
         self._barriers = count(1)
@@ -95,10 +95,11 @@ class DnsServer:
     async def add(self, served: Sequence[ServedView]) -> None:
         """Serve more views, by new workers as in `reload`."""
         async with self._changing:
-            self._served |= {one.view: one for one in served}
+            self._served |= {view.view: view for view in served}
             await self._replace_workers()
 
     async def _replace_workers(self) -> None:
+        """Start new workers, then stop the old ones."""
         old = list(self._workers)
         await self._start_workers()
         self._workers = [worker for worker in self._workers if worker not in old]
@@ -121,13 +122,14 @@ class DnsServer:
                 await asyncio.gather(*[worker.stop() for worker in self._workers])
 
     async def _start_workers(self) -> None:
-        sockets = [one for served in self._served.values() for one in served.listeners]
-        workers = min(len(one.datagrams) for one in sockets)
+        sockets = [item for served in self._served.values() for item in served.listeners]
+        workers = min(len(item.datagrams) for item in sockets)
         for number in range(workers):
             await self._launch(number)
         await self.wait_applied()
 
     async def _launch(self, number: int) -> None:
+        """Start a worker with the whole zone data of all views."""
         assert self._group is not None, "workers live while the server runs"
         listening = tuple(self._listening(number))
         start = Start(
@@ -137,7 +139,7 @@ class DnsServer:
             self._settings.log_every,
             self._settings.forward,
         )
-        worker = _Worker(number, await _spawn([one.fd for one in listening]), self.metrics)
+        worker = _Worker(number, await _spawn([item.fd for item in listening]), self.metrics)
         for served in self._served.values():  # from here on it gets every change, like the others
             worker.send(encode_frame(served.compiler.full_delta()))
         worker.send(encode_frame(start))
@@ -157,6 +159,7 @@ class DnsServer:
             await self._launch(worker.number)
 
     def _listening(self, number: int) -> list[ListeningSocket]:
+        """The sockets of a worker, by its number."""
         found: list[ListeningSocket] = []
         for view, served in self._served.items():
             for listeners in served.listeners:
@@ -234,6 +237,7 @@ class _Worker:
             await self._process.wait()
 
     def _on_report(self, report: Report) -> None:
+        """Count, log or resolve a barrier, by the kind of report."""
         match report:
             case BarrierReached(number):
                 done = self._waiting.pop(number, None)

@@ -47,6 +47,7 @@ class Connection:
         self.write(now)
 
     def _respond(self, answer: StreamResponder, now: float) -> None:
+        """Respond to the whole queries in the input buffer."""
         incoming = self._incoming
         at = 0
         while len(incoming) - at >= 2 and not self.ended and self._transfer is None:

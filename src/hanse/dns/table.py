@@ -186,12 +186,14 @@ class Table:
         self.names[node.name] = _interned(tuple(types))
 
     def _drop(self, name: bytes) -> None:
+        """Remove all answers of a name."""
         self.aliases.pop(name, None)
         for rtype in self.names.pop(name, ()):
             self.answers.pop(_question(name, rtype), None)
             self.client_selectors.pop(_question(name, rtype), None)
 
     def _entry(self, zone: Zone, rrset: RRset) -> Entry:
+        """The prepared answer of an RRset, with its rotation."""
         counter = self.counter(zone.text, type_mnemonic(rrset.type), Rcode.NOERROR)
         first = rrset.variants[0]
         front = self._headers_for(first.count)
@@ -216,6 +218,7 @@ class Table:
     def _client_entry(
         self, zone: Zone, rrset: RRset
     ) -> tuple[ClientSelector, list[tuple[Headers, bytes]], list[int]]:
+        """The prepared variants of an RRset that depends on the client."""
         counter = self.counter(zone.text, type_mnemonic(rrset.type), Rcode.NOERROR)
         prepared = [(self._headers_for(v.count), v.body) for v in rrset.variants]
         return ClientSelector(rrset, self._random), prepared, counter
@@ -230,6 +233,7 @@ class Table:
         return known
 
     def _headers_for(self, number: int) -> Headers:
+        """The headers of a positive response with a number of records."""
         found = self._headers_by_count.get(number)
         if found is None:
             found = self._headers_by_count[number] = headers(Rcode.NOERROR, number)
@@ -240,10 +244,12 @@ _known_types: dict[tuple[int, ...], tuple[int, ...]] = {}
 
 
 def _interned(types: tuple[int, ...]) -> tuple[int, ...]:
+    """The same tuple for equal types: there are few combinations."""
     return _known_types.setdefault(types, types)
 
 
 def _question(name: bytes, rtype: int) -> bytes:
+    """The question section of a name and type, in lower case."""
     return name + rtype.to_bytes(2) + _IN
 
 

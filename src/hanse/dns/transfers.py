@@ -57,6 +57,7 @@ def respond_by_stream(packet: bytes, table: Table, client: str) -> StreamReply:
 
 
 def _is_allowed_transfer(question: Question, table: Table, client: str) -> bool:
+    """Whether a question is for a transfer that the client may have."""
     return (
         question.type in (RecordType.AXFR, RecordType.IXFR)  # a full transfer may answer IXFR
         and question.class_ == IN

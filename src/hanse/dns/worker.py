@@ -130,6 +130,7 @@ class Worker:
         del pending[:at]
 
     def _apply(self, body: bytes) -> None:
+        """Apply one command."""
         command = decode_command(body)
         match command:
             case Start():
@@ -158,6 +159,7 @@ class Worker:
         return self._tables[view]
 
     def _listen(self, listening: ListeningSocket) -> None:
+        """Serve an inherited socket."""
         sock = socket.socket(fileno=listening.fd)
         sock.setblocking(False)
         if listening.stream:
@@ -220,6 +222,7 @@ class Worker:
         return sample
 
     def _accept(self, listener: socket.socket, view: str) -> None:
+        """Accept a connection; over the limit the longest idle one is closed."""
         try:
             sock, client = listener.accept()
         except OSError:  # closed again, or another worker accepted it
@@ -232,6 +235,7 @@ class Worker:
         self._poll.register(sock.fileno(), select.EPOLLIN)
 
     def _serve(self, connection: Connection, event: int) -> None:
+        """Write or read on a connection, as poll reported."""
         table = self._table(connection.view)
         if event & select.EPOLLOUT:
             connection.write(time.monotonic())
@@ -252,6 +256,7 @@ class Worker:
         self._poll.modify(connection.sock.fileno(), events)
 
     def _stream_responder(self, connection: Connection, table: Table) -> StreamResponder:
+        """Respond to queries of a connection, or forward them."""
         forwarder, client = self._forwarder, connection.client
 
         def answer(packet: bytes) -> StreamReply:

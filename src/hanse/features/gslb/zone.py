@@ -69,6 +69,7 @@ class GlobalZone:
         return build_nodes
 
     def _nodes(self, service: GlobalService, snapshot: Snapshot) -> Iterator[ZoneNode]:
+        """The node of a host, with the members that serve or the fallback."""
         try:
             name = wire_name(service.spec.host)
         except InvalidName:

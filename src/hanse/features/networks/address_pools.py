@@ -136,6 +136,7 @@ class Pool:
         return True
 
     def _cursor(self, at: int, slot: PoolSlot, residue: int) -> _Cursor:
+        """The cursor of a range and residue class."""
         key = (at, slot, residue)
         if key not in self._cursors:
             first_offset = (

@@ -84,6 +84,7 @@ def pick_cluster_address(service: ObjectRef, snapshot: Snapshot) -> str:
 
 
 def _is_held_by(address: IPAddress, service: ObjectRef) -> bool:
+    """Whether an address belongs to a Service."""
     by = address.spec.parent_ref
     return by is not None and (by.namespace, by.name) == (service.namespace, service.name)
 

@@ -81,11 +81,13 @@ def is_own_write(review: AdmissionRequest, options: NetworksOptions) -> bool:
 
 
 def labels_of(wire: Wire) -> dict[str, str]:
+    """The labels of a wire object; empty if they are malformed."""
     found = (wire.get("metadata") or {}).get("labels")
     return found if isinstance(found, dict) else {}
 
 
 def annotations_of(wire: Wire) -> dict[str, str]:
+    """The annotations of a wire object; empty if they are malformed."""
     found = (wire.get("metadata") or {}).get("annotations")
     return found if isinstance(found, dict) else {}
 

@@ -168,6 +168,7 @@ class Networks:
         return Plan(tuple(Desired(p, snapshot.local) for p in isolation_policies(key.name, inputs)))
 
     def _port_plan(self, key: Key, snapshot: Snapshot) -> Plan:
+        """The port of one pod."""
         pod = snapshot.get(snapshot.local, Pod, key.name, key.namespace)
         name = _network_of_labels(pod) if pod is not None else None
         network = find_network(name, snapshot) if name is not None else None
@@ -175,6 +176,7 @@ class Networks:
         return plan_port(pod, network, provider, snapshot)
 
     def _service_plan(self, key: Key, snapshot: Snapshot) -> Plan:
+        """The provider's objects for one Service."""
         service = snapshot.get(snapshot.local, Service, key.name, key.namespace)
         network = (
             find_network(_network_of_labels(service), snapshot) if service is not None else None
@@ -193,6 +195,7 @@ class Networks:
         )
 
     def _keys_for_object(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:  # noqa: C901 - one case for each kind
+        """The keys that a changed object concerns, by kind."""
         obj = change.object
         meta = obj.metadata
         match obj:
@@ -229,6 +232,7 @@ class Networks:
                 return
 
     def _keys_for_member(self, member: Object, snapshot: Snapshot) -> Iterator[Key]:
+        """Keys for a pod, Service or slice in a network."""
         name = _network_of_labels(member)
         network = snapshot.get(snapshot.local, Network, str(name))
         if network is None:
@@ -264,6 +268,7 @@ class Networks:
             yield from self._keys_for_peering(peering, snapshot)
 
     def _keys_for_range(self, cidr: ServiceCIDR, snapshot: Snapshot) -> Iterator[Key]:
+        """Keys for a ServiceCIDR: its network, or failed networks if it is a foreign one."""
         owner = cidr.metadata.labels.get(RANGE_OF)
         if owner is None:
             yield from self._failed_network_keys(snapshot)
@@ -272,6 +277,7 @@ class Networks:
                 yield Key("network", network.metadata.name)
 
     def _keys_for_peering(self, peering: NetworkPeering, snapshot: Snapshot) -> Iterator[Key]:
+        """Keys for both sides of a peering."""
         own, peer_network = own_network(peering, snapshot), parse_network_name(peering.spec.peer)
         yield Key("peering", peering.metadata.name, peering.metadata.namespace)
         for other in snapshot.by(snapshot.local, PEERINGS_BY_PEER, str(own)):
@@ -306,9 +312,9 @@ class Networks:
             case KindServed(where, kind) if where == snapshot.local and kind in _OPTIONAL_KINDS:
                 yield GUARDS_KEY
                 yield from self._all_keys(snapshot)
-            case WriteOutcome(place) if place.where == snapshot.local:
+            case WriteOutcome(ref) if ref.where == snapshot.local:
                 yield from self._keys_for_outcome(
-                    place.ref.kind, place.ref.name, place.ref.namespace, snapshot
+                    ref.ref.kind, ref.ref.name, ref.ref.namespace, snapshot
                 )
             case _:
                 return
@@ -316,6 +322,7 @@ class Networks:
     def _keys_for_outcome(
         self, kind: object, name: str, namespace: str, snapshot: Snapshot
     ) -> Iterator[Key]:
+        """Keys whose status depends on the result of a write."""
         if kind == Network.kind:
             yield Key("tenant", parse_network_name(name).tenant)
         elif kind == Namespace.kind:

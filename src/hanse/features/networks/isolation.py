@@ -100,6 +100,7 @@ def _base_policies(
 
 
 def _apiserver_rules(endpoints: Sequence[tuple[str, int]]) -> Iterator[EgressPolicyRule]:
+    """Egress rules to the API servers, grouped by port."""
     ports: dict[int, list[str]] = {}
     for address, port in endpoints:
         ports.setdefault(port, []).append(address)

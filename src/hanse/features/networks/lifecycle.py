@@ -176,6 +176,7 @@ def dns_service_address(
 def _service_address(
     service: str, namespace: str, pool: tuple[Range, ...], offset: int, snapshot: Snapshot
 ) -> str:
+    """The address of one of the network's own Services: current, reserved or free."""
     current = snapshot.get(snapshot.local, Service, service, namespace)
     held_address = parse_address(current.spec.cluster_ip) if current is not None else None
     if pool:
@@ -196,6 +197,7 @@ def _is_ready(cidr: ServiceCIDR, snapshot: Snapshot) -> bool:
 
 
 def _validate(network: Network, snapshot: Snapshot) -> Iterator[str]:
+    """Yield a message for each fault of a network."""
     name = parse_network_name(network.metadata.name)
     if network.spec.tenant != name.tenant or not name.network:
         yield (
@@ -252,6 +254,7 @@ def dns_cluster_ip(network: Network, snapshot: Snapshot) -> str:
 def _status_plan(
     network: Network, state: NetworkPhase, desired: tuple[Desired, ...], snapshot: Snapshot
 ) -> Plan:
+    """The plan with the status patch, and an Event if the network has failed."""
     ref = ClusterObjectRef(snapshot.local, object_ref(network))
     ready = condition("Ready", state.phase == "Ready", state.reason, state.message)
     status: Wire = {
@@ -364,6 +367,7 @@ def _remaining_objects(network: Network, snapshot: Snapshot) -> Iterator[Object]
 def _terminating_patch(
     network: Network, message: str, drained: Condition, snapshot: Snapshot
 ) -> Patch:
+    """The status patch of a network that is being deleted."""
     ready = condition("Ready", False, "Terminating", message)
     status: Wire = {
         "phase": "Terminating",

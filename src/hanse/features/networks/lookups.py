@@ -40,7 +40,7 @@ WAITING_PODS_BY_NETWORK = Index(
     lambda p: _network_key(p) if READINESS in p.metadata.annotations else (),
 )
 PODS_BY_ADDRESS = Index(
-    Pod, "networks-pod-addresses", lambda p: [one.ip for one in p.status.pod_ips if one.ip]
+    Pod, "networks-pod-addresses", lambda p: [pod_ip.ip for pod_ip in p.status.pod_ips if pod_ip.ip]
 )
 SERVICES_BY_NETWORK = Index(Service, "networks-services", _network_key)
 NAMESPACES_BY_TENANT = Index(Namespace, "networks-namespaces", _tenant_key)

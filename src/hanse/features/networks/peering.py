@@ -41,9 +41,9 @@ def agreed_peers(tenant: str, snapshot: Snapshot) -> list[tuple[str, NetworkName
     return sorted(
         {
             (peering.spec.network, parse_network_name(peering.spec.peer))
-            for space in tenant_namespaces(tenant, snapshot)
+            for namespace in tenant_namespaces(tenant, snapshot)
             for peering in snapshot.in_namespace(
-                snapshot.local, NetworkPeering, space.metadata.name
+                snapshot.local, NetworkPeering, namespace.metadata.name
             )
             if is_agreed(peering, snapshot)
         }
@@ -80,6 +80,7 @@ _REASONS = {"Failed": "Invalid", "Ready": "Agreed", "Pending": "OneSided"}
 
 
 def _validate(peering: NetworkPeering, snapshot: Snapshot) -> Iterator[str]:
+    """Yield a message for each fault of a peering."""
     own, theirs = own_network(peering, snapshot), parse_network_name(peering.spec.peer)
     if not own.tenant:
         yield f"namespace {peering.metadata.namespace} is no tenant's; create it in one of yours"

@@ -58,6 +58,7 @@ def _egress_allowed(
     traffic_port: TrafficPort,
     policies: Iterable[NetworkPolicy],
 ) -> bool:
+    """Whether the policies of the source allow the connection."""
     if not source.is_pod:
         return True
     selecting = [p for p in policies if _selects(p, source) and "Egress" in policy_types(p)]
@@ -74,6 +75,7 @@ def _ingress_allowed(
     traffic_port: TrafficPort,
     policies: Iterable[NetworkPolicy],
 ) -> bool:
+    """Whether the policies of the target allow the connection."""
     if not target.is_pod:
         return True
     selecting = [p for p in policies if _selects(p, target) and "Ingress" in policy_types(p)]
@@ -228,6 +230,7 @@ def _endpoint(
 def _add_endpoint(
     found: dict[str, dict[object, TrafficEndpoint]], endpoint: TrafficEndpoint
 ) -> None:
+    """Add an endpoint to its network, unless an equal one is there."""
     tenant = endpoint.namespace_labels.get(TENANT, "")
     name = f"{tenant}.{endpoint.labels.get(NETWORK, DEFAULT)}" if tenant else OUTSIDE
     identity = (endpoint.namespace, tuple(sorted(endpoint.labels.items())))

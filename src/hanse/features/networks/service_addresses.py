@@ -83,6 +83,7 @@ class ServiceAddresses:
         membership: NetworkMembership,
         snapshot: Snapshot,
     ) -> Wire:
+        """An address of the network's ranges; requested addresses are validated."""
         ranges = service_ranges(membership.network)
         pool = self._pool(str(membership.name), ranges, reserved_addresses(membership.network))
         request = _parse_request(spec, ranges)
@@ -140,6 +141,7 @@ class ServiceAddresses:
         owner: str,
         snapshot: Snapshot,
     ) -> Wire:
+        """Allocate an address of each requested IP version, or deny the request."""
         slot = snapshot.fact(AssignedSlot, snapshot.local)
 
         def is_used(address: str) -> bool:
@@ -192,6 +194,7 @@ class ServiceAddresses:
     def _pool(
         self, name: str, ranges: tuple[Range, ...], excluded: frozenset[str], first_offset: int = 1
     ) -> Pool:
+        """The pool of a name; a new one if its ranges have changed."""
         pool = self._pools.get(name)
         if pool is None or pool.ranges != ranges or pool.excluded != excluded:
             pool = self._pools[name] = Pool(ranges, excluded, first_offset)
@@ -242,6 +245,7 @@ def _exhausted_message(version: int, pool: Pool, owner: str) -> str:
 
 
 def _address_fields(spec: Wire, addresses: list[str], request: AddressRequest) -> Wire:
+    """The spec fields of allocated addresses."""
     given: Wire = {"clusterIP": addresses[0], "clusterIPs": addresses}
     if spec.get("ipFamilyPolicy") == "PreferDualStack" and len(request.versions) == 1:
         # else the API server adds a second address, from any range

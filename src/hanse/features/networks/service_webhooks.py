@@ -154,11 +154,11 @@ class SlicesHook:
         service = snapshot.get(snapshot.local, Service, service_name, review.namespace)
         desired = dict(labels)
         if service is not None and NETWORK in service.metadata.labels:
-            wanted = service.metadata.labels[NETWORK]
-            if desired.setdefault(NETWORK, wanted) != wanted:
+            service_network = service.metadata.labels[NETWORK]
+            if desired.setdefault(NETWORK, service_network) != service_network:
                 raise RequestDenied(
                     f"metadata.labels[{NETWORK}]: Service {service.metadata.name} is in network "
-                    f"{wanted}; remove the label"
+                    f"{service_network}; remove the label"
                 )
         membership = resolve_network(desired, review.namespace, snapshot, "metadata.labels")
         if not is_trusted(review, self._feature.options):

@@ -91,6 +91,7 @@ def _status_patch(
     desired: list[Desired],
     snapshot: Snapshot,
 ) -> Patch:
+    """The status patch of a tenant: Ready, and its default network."""
     outcomes = (
         snapshot.fact(WriteOutcome, ClusterObjectRef(d.where, object_ref(d.object)))
         for d in desired

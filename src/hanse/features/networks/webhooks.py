@@ -97,6 +97,7 @@ def _immutable_changes(review: AdmissionRequest) -> Iterator[str]:
 
 
 def _forged_labels(review: AdmissionRequest) -> Iterator[str]:
+    """Yield a message if a new object has the owner label."""
     if OWNER in labels_of(review.object):
         yield f"metadata.labels[{OWNER}]: it marks what Hanse keeps; remove it"
 
@@ -177,12 +178,14 @@ class TemplatesHook:
 
 
 def _template(review: AdmissionRequest) -> tuple[str, Wire]:
+    """Field path and pod template of a workload."""
     is_cron_job = review.kind == "CronJob"
     path = "spec.jobTemplate.spec.template" if is_cron_job else "spec.template"
     return path, _pod_template(review.kind, review.object)
 
 
 def _pod_template(kind: str, wire: Wire) -> Wire:
+    """The pod template of a workload; empty if it has none."""
     spec: Wire = wire.get("spec") or {}
     if kind == "CronJob":
         spec = (spec.get("jobTemplate") or {}).get("spec") or {}

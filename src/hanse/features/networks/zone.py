@@ -51,7 +51,11 @@ class NetworkZone:
         self._pods = b"\x03pod" + self._apex
         self.zones: tuple[bytes, ...] = (self._apex,)
         selector = ",".join(f"{name}={value}" for name, value in self._labels.items())
-        self.watches = tuple(w for space in namespaces or ("",) for w in watches(space, selector))
+        self.watches = tuple(
+            w
+            for namespace_domain in namespaces or ("",)
+            for w in watches(namespace_domain, selector)
+        )
         self._aliases = {
             (network.alias_namespace, network.kubernetes): ("default", "kubernetes"),
             (network.dns_namespace, network.kube_dns): ("kube-system", "kube-dns"),
@@ -102,6 +106,7 @@ class NetworkZone:
         return build_nodes
 
     def _is_ours(self, obj: Object) -> bool:
+        """Whether an object has the labels of the network."""
         return all(obj.metadata.labels.get(name) == value for name, value in self._labels.items())
 
     def _service_nodes(self, service: Service, snapshot: Snapshot) -> Iterator[ZoneNode]:
@@ -111,8 +116,10 @@ class NetworkZone:
         if alias := self._aliases.get(names[0]):
             names.append(alias)
         for namespace, service_name in names:
-            space = child_name(namespace, self._services)
-            name = child_name(service_name, space) if space is not None else None
+            namespace_domain = child_name(namespace, self._services)
+            name = (
+                child_name(service_name, namespace_domain) if namespace_domain is not None else None
+            )
             if name is None:
                 continue
             service_key = f"{meta.namespace}/{meta.name}"
@@ -124,9 +131,14 @@ class NetworkZone:
             yield from service_nodes(name, service, slices, self.view.ttl)
 
     def _pod_nodes(self, pod: Pod) -> Iterator[ZoneNode]:
-        space = child_name(pod.metadata.namespace, self._pods)
+        """The names of a pod by its dashed addresses."""
+        namespace_domain = child_name(pod.metadata.namespace, self._pods)
         for pod_ip in pod.status.pod_ips:
             rdata = address_rdata(pod_ip.ip)
-            name = child_name(dashed_address(pod_ip.ip), space) if space is not None else None
+            name = (
+                child_name(dashed_address(pod_ip.ip), namespace_domain)
+                if namespace_domain is not None
+                else None
+            )
             if name is not None and rdata is not None:
                 yield ZoneNode(name, address_rrsets([rdata], self.view.ttl))

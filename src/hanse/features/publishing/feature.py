@@ -76,6 +76,7 @@ class Publishing:
                 yield Key(f"{source.name}.{key.topic}", key.name, key.namespace)
 
     def _conflicting_keys(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
+        """The keys that share a name with a changed DNSEndpoint."""
         for side in (change.before, change.after):
             if isinstance(side, DNSEndpoint):
                 texts = conflicting_keys(side, self.name, snapshot)

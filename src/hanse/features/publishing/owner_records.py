@@ -68,6 +68,7 @@ def parse_published_names(
 
 
 def _parse_owner(name: str, rdataset: dns.rdataset.Rdataset) -> Mapping[str, Meta]:
+    """The metadata in an owner record, by name; empty if it is malformed."""
     if rdataset.rdtype != dns.rdatatype.TXT or len(rdataset) != 1:
         return {}
     try:

@@ -98,6 +98,7 @@ def conflicting_keys(endpoint: DNSEndpoint, feature: str, snapshot: Snapshot) ->
 
 
 def _patch(subject: _Subject, desired_condition: Condition, snapshot: Snapshot) -> Patch:
+    """The status patch that sets the condition."""
     after = msgspec.to_builtins(
         merge_conditions(subject.conditions, [desired_condition], snapshot.now, subject.generation)
     )
@@ -135,6 +136,7 @@ def _subjects(
     where: str,
     several: Iterable[ServiceImport | GlobalService | StatefulSet | FederatedStatefulSet | None],
 ) -> Iterator[_Subject]:
+    """Existing objects as subjects, with their conditions."""
     for obj in several:
         if obj is None:
             continue
@@ -149,6 +151,7 @@ def _subjects(
 def _condition(
     failures: Sequence[_Failure], current: Condition | None, *, complete: bool
 ) -> Condition | None:
+    """The desired condition; None to leave it as it is."""
     if failures:
         first, more = failures[0], len(failures) - 1
         others = f" (and {more} more of its names)" if more else ""
@@ -160,6 +163,7 @@ def _condition(
 
 
 def _failures(key: Key, item: Desired, snapshot: Snapshot) -> Iterator[_Failure]:
+    """The names of a desired object that cannot be published."""
     ref = ClusterObjectRef(item.where, object_ref(item.object))
     found = snapshot.find(ref)
     outcome = snapshot.fact(WriteOutcome, ref)
@@ -188,16 +192,19 @@ def _published_name(obj: Object) -> str:
 
 
 def _is_published(key: Key, item: Desired, snapshot: Snapshot) -> bool:
+    """Whether the desired object exists and belongs to the key."""
     found = snapshot.find(ClusterObjectRef(item.where, object_ref(item.object)))
     return found is not None and _is_ours(key, found, snapshot)
 
 
 def _is_ours(key: Key, found: Object, snapshot: Snapshot) -> bool:
+    """Whether an object belongs to the key."""
     claim = owner_claim(found)
     return claim is not None and (claim.key, claim.serves) == (str(key), snapshot.local)
 
 
 def _conflict_message(found: Object) -> str:
+    """Who owns a name, and what to do."""
     claim = owner_claim(found)
     if claim is not None:
         return (

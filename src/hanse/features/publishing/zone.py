@@ -65,10 +65,12 @@ class DnsEndpointZone:
         return build_nodes
 
     def _name_in_zone(self, text: str) -> bytes | None:
+        """Parse a name; None if it is not below the zone."""
         name = _parse_name(text)
         return name if name is not None and is_subdomain(name, self._apex) else None
 
     def _rrsets(self, records: Sequence[DNSRecord]) -> Iterator[RRset]:
+        """The RRsets of some records: addresses, or else the first CNAME."""
         ttl = min((r.record_ttl for r in records if r.record_ttl), default=self.view.ttl)
         targets = [t for r in records if r.record_type in ("A", "AAAA") for t in r.targets]
         rdatas = [rdata for text in targets if (rdata := address_rdata(text)) is not None]

@@ -27,12 +27,14 @@ LOCAL_PREFERRED = "the local cluster is ready and comes first"
 
 
 def _service_key(endpoint_slice: EndpointSlice) -> Iterator[str]:
+    """Index key: `namespace/name` of the service of an imported slice."""
     name = endpoint_slice.metadata.labels.get(SERVICE_NAME)
     if name and SOURCE_CLUSTER in endpoint_slice.metadata.labels:
         yield f"{endpoint_slice.metadata.namespace}/{name}"
 
 
 def _source_cluster(endpoint_slice: EndpointSlice) -> Iterator[str]:
+    """Index key: the source cluster of an imported slice."""
     if (
         SERVICE_NAME in endpoint_slice.metadata.labels
         and SOURCE_CLUSTER in endpoint_slice.metadata.labels
@@ -111,6 +113,7 @@ def cluster_backends(
 def _backends_in(
     cluster: ClusterId, slices: list[EndpointSlice], rules: ClusterSetRules
 ) -> ClusterBackends:
+    """The backends of one cluster, from its slices."""
     if len(slices) > 1:
         slices = sorted(slices, key=lambda s: s.metadata.name)
     weighting = _cluster_weight(cluster, slices, rules)
@@ -156,6 +159,7 @@ def _number(text: str) -> int | None:
 
 
 def _ready_addresses(endpoint_slice: EndpointSlice) -> tuple[EndpointAddress, ...]:
+    """The ready addresses of a slice."""
     ports = endpoint_slice.ports or ()
     addresses: list[EndpointAddress] = []
     for endpoint in endpoint_slice.endpoints or ():
@@ -170,12 +174,14 @@ def _ready_addresses(endpoint_slice: EndpointSlice) -> tuple[EndpointAddress, ..
 
 
 def _exclusion_reason(slices: list[EndpointSlice]) -> str:
+    """Why a cluster has no ready address."""
     if not slices:
         return NO_SLICES
     return NOT_READY if any(s.endpoints for s in slices) else NO_BACKENDS
 
 
 def _merge_ports(slices: list[EndpointSlice]) -> tuple[EndpointPort, ...]:
+    """The distinct ports of all slices."""
     if len(slices) == 1:
         return slices[0].ports or ()
     ports = [port for s in slices for port in s.ports or ()]

@@ -60,8 +60,8 @@ class ClusterZone:
             if key == VERSION:
                 return (version_node(self._apex, SCHEMA_VERSION, self.view.ttl),)
             service = snapshot.get(snapshot.local, Service, key.name, key.namespace)
-            space = child_name(key.namespace, self._services)
-            name = child_name(key.name, space) if space is not None else None
+            namespace_domain = child_name(key.namespace, self._services)
+            name = child_name(key.name, namespace_domain) if namespace_domain is not None else None
             if service is None or name is None:
                 return ()
             slices = snapshot.by(snapshot.local, SLICES, f"{key.namespace}/{key.name}")

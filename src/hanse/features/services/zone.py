@@ -127,8 +127,8 @@ class ServiceZone:
 
     def service_name(self, key: Key) -> bytes | None:
         """The domain name of a service; None if it would be invalid."""
-        space = child_name(key.namespace, self._services)
-        return None if space is None else child_name(key.name, space)
+        namespace_domain = child_name(key.namespace, self._services)
+        return None if namespace_domain is None else child_name(key.name, namespace_domain)
 
 
 def has_cluster_names(view: View, rules: ClusterSetRules) -> bool:
@@ -296,6 +296,7 @@ def _srv_rrset(numbers: Sequence[int], target: bytes, ttl: int) -> tuple[RRset, 
 def _port_nodes(
     name: bytes, named: dict[tuple[str, str], list[bytes]], ttl: int
 ) -> Iterator[ZoneNode]:
+    """The nodes of named ports with their SRV records."""
     for (port, protocol), records in named.items():
         own = _port_name(port, protocol, name)
         if own is not None:

@@ -171,8 +171,8 @@ class StatefulSetZone:
         """All nodes of one governing Service and of its sets."""
         local = _name_in_namespace(key.name, key.namespace, self._cluster_services)
         federation_name = _name_in_namespace(key.name, key.namespace, self._federation_services)
-        space = child_name(key.namespace, self._federation_services)
-        if local is None or federation_name is None or space is None:
+        namespace_domain = child_name(key.namespace, self._federation_services)
+        if local is None or federation_name is None or namespace_domain is None:
             return
         ports = _distinct(port for record in sets for port in record.spec.ports)
         local_replicas = list(_local_replicas(key, local, snapshot)) if self.view.local else []
@@ -190,9 +190,9 @@ class StatefulSetZone:
                 set_replicas = list(
                     _load_balanced_replicas(record, federation_name, expired, snapshot, brokers)
                 )
-                yield from _replica_nodes(set_replicas, space, self.view.ttl)
+                yield from _replica_nodes(set_replicas, namespace_domain, self.view.ttl)
             yield from _replica_nodes(set_replicas, federation_name, self.view.ttl)
-            set_name = child_name(record.metadata.name, space)
+            set_name = child_name(record.metadata.name, namespace_domain)
             if set_name is not None and set_name != federation_name:
                 yield from _set_nodes(set_name, set_replicas, record.spec.ports, self.view.ttl)
             all_replicas += set_replicas
@@ -283,8 +283,8 @@ def _distinct(values: Iterable[T]) -> list[T]:
 
 def _name_in_namespace(name: str, namespace: str, parent: bytes) -> bytes | None:
     """`<name>.<namespace>` below a name; None if that would be invalid."""
-    space = child_name(namespace, parent)
-    return child_name(name, space) if space is not None else None
+    namespace_domain = child_name(namespace, parent)
+    return child_name(name, namespace_domain) if namespace_domain is not None else None
 
 
 def _is_synced(kind: type[Object], broker: ClusterId, snapshot: Snapshot) -> bool:

@@ -90,9 +90,9 @@ def _headless_nodes(
     for own, rdatas in pods.items():
         yield ZoneNode(own, address_rrsets(rdatas, ttl))
     for (port_name, protocol), records in ports.items():
-        title = _port_name(port_name, protocol, name) if port_name else None
-        if title is not None:
-            yield ZoneNode(title, _srv_rrset(records, ttl))
+        port_domain = _port_name(port_name, protocol, name) if port_name else None
+        if port_domain is not None:
+            yield ZoneNode(port_domain, _srv_rrset(records, ttl))
 
 
 def _add_endpoint(name: bytes, endpoint: Endpoint, pods: dict[bytes, list[bytes]]) -> bytes | None:
