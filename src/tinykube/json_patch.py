@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from tinykube.serializer import clone
+
 
 class PatchFailed(Exception):
     """An operation cannot be applied."""
@@ -34,7 +36,7 @@ def _apply_operation(document: Any, operation: dict[str, Any]) -> Any:
             return _add(
                 document,
                 path,
-                _deep_copy(_value_at(document, _parse_pointer(operation.get("from")))),
+                clone(_value_at(document, _parse_pointer(operation.get("from")))),
             )
         case "test":
             if _value_or_none(document, path) != operation.get("value"):
@@ -128,9 +130,3 @@ def _remove(document: Any, path: list[str]) -> Any:
     else:
         del parent[path[-1]]
     return document
-
-
-def _deep_copy(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _deep_copy(inner) for key, inner in value.items()}
-    return [_deep_copy(inner) for inner in value] if isinstance(value, list) else value

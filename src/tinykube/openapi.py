@@ -83,7 +83,7 @@ def _add_schemas(schemas: Object, resource: Resource) -> None:
         needed = [_META]
     else:
         needed = [_type(resource)]
-        needed += [type_of(*_subresource_kind(resource, sub.name)) for sub in resource.subresources]
+        needed += [type_of(*resource.body_kind(sub.name)) for sub in resource.subresources]
     if "list" in resource.verbs:
         schemas[f"{_schema_name(resource)}List"] = _list_schema(resource)
         needed.append(_LIST_META)
@@ -91,12 +91,6 @@ def _add_schemas(schemas: Object, resource: Resource) -> None:
         schemas[_component(name)] = _schema(name)
     if resource.custom is None and (own := schemas.get(_schema_name(resource))) is not None:
         schemas[_schema_name(resource)] = own | {_GVK: [_kind_of(resource)]}
-
-
-def _subresource_kind(resource: Resource, name: str) -> tuple[str, str]:
-    found = next(sub for sub in resource.subresources if sub.name == name)
-    own = f"{found.group}/{found.version}" if found.group else resource.api_version
-    return own, found.kind
 
 
 def _reachable(names: list[str], known: Object) -> Iterator[str]:

@@ -89,6 +89,14 @@ class Resource(Struct, frozen=True):
         """The subresource of that name, or None."""
         return next((sub for sub in self.subresources if sub.name == name), None)
 
+    def body_kind(self, subresource: str) -> tuple[str, str]:
+        """The apiVersion and kind of request bodies for a subresource, or for the object itself."""
+        found = self.subresource(subresource)
+        if found is None:
+            return self.api_version, self.kind
+        own = f"{found.group}/{found.version}" if found.group else self.api_version
+        return own, found.kind
+
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """The path of one object, or of the collection when no name is given."""
         parts = [self.prefix]

@@ -316,16 +316,16 @@ def _requirement_of(expression: Mapping[str, Any]) -> Requirement:
 
 
 def selector_text(selector: Mapping[str, Any]) -> str:
-    """A LabelSelector object in text form."""
-    terms = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
+    """A LabelSelector object in text form, ordered by key; empty without requirements."""
+    terms = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
     for expression in selector.get("matchExpressions") or ():
         requirement = _requirement_of(expression)
-        values = ",".join(sorted(requirement.values))
+        key, values = requirement.key, ",".join(sorted(requirement.values))
         match requirement.operator:
             case "exists":
-                terms.append(requirement.key)
+                terms.append((key, key))
             case "!":
-                terms.append(f"!{requirement.key}")
+                terms.append((key, f"!{key}"))
             case word:
-                terms.append(f"{requirement.key} {word} ({values})")
-    return ",".join(sorted(terms))
+                terms.append((key, f"{key} {word} ({values})"))
+    return ",".join(text for _, text in sorted(terms, key=lambda term: term[0]))

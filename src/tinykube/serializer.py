@@ -161,7 +161,9 @@ def _quantity(value: Any, owner: str, path: str) -> Any:
 
 def _time(value: Any, _owner: str, _path: str) -> Any:
     if not isinstance(value, str):
-        raise TypeMismatch(f"json: cannot unmarshal {_go_kind(value)} into Go value of type string")
+        raise TypeMismatch(
+            f"json: cannot unmarshal {_go_value(value)} into Go value of type string"
+        )
     try:
         moment = datetime.fromisoformat(value)
     except ValueError:
@@ -233,7 +235,7 @@ def _zero_value(field: Field) -> Any:
 def _mismatch(value: Any, owner: str, path: str, wanted: str) -> TypeMismatch:
     """The error for a value that does not have the Go type `wanted`."""
     struct = owner.rpartition(".")[2]
-    kind = _go_kind(value).partition(" ")[0]
+    kind = go_kind(value)
     converted = f"unrecognized type: {wanted}"
     if wanted.startswith("[]"):
         converted = f"cannot restore slice from {_GO_KINDS.get(kind, kind)}"
@@ -242,7 +244,7 @@ def _mismatch(value: Any, owner: str, path: str, wanted: str) -> TypeMismatch:
     elif "." in wanted:
         converted = f"cannot restore struct from: {_GO_KINDS.get(kind, kind)}"
     return TypeMismatch(
-        f"json: cannot unmarshal {_go_kind(value)} into Go struct field "
+        f"json: cannot unmarshal {_go_value(value)} into Go struct field "
         f"{struct}.{path} of type {wanted}",
         converted,
     )
@@ -251,20 +253,26 @@ def _mismatch(value: Any, owner: str, path: str, wanted: str) -> TypeMismatch:
 _GO_KINDS = {"number": "int64", "object": "map", "array": "slice"}
 
 
-def _go_kind(value: Any) -> str:
+def go_kind(value: Any) -> str:
+    """The JSON type of a value as Go names it in messages."""
     match value:
         case bool():
             return "bool"
         case str():
             return "string"
-        case int():
-            return "number" if abs(value) < 1 << 31 else f"number {value}"
-        case float():
-            return f"number {value}"
+        case int() | float():
+            return "number"
         case list():
             return "array"
         case _:
             return "object"
+
+
+def _go_value(value: Any) -> str:
+    """The JSON type of a value, and the number where it does not fit a 32-bit integer."""
+    kind = go_kind(value)
+    fits = isinstance(value, int) and abs(value) < 1 << 31
+    return kind if kind != "number" or fits else f"number {value}"
 
 
 def _go_name(type_name: str) -> str:

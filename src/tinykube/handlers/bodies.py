@@ -99,16 +99,9 @@ _EXPECTED = {
 def decode_object(call: Call) -> Object:
     """The object in the body, decoded as the kind of the target; unknown fields are dropped."""
     value = _parse_object(call)
-    resource = call.resource
-    subresource = resource.subresource(call.target.subresource)
-    kind, api_version = resource.kind, resource.api_version
-    if subresource is not None and subresource.group:
-        kind, api_version = subresource.kind, f"{subresource.group}/{subresource.version}"
-    elif subresource is not None:
-        kind = subresource.kind
-    if (resource.custom is not None and subresource is None) or fields_of(
-        type_of(api_version, kind)
-    ) is None:
+    api_version, kind = call.body_kind
+    custom = call.resource.custom is not None and api_version == call.resource.api_version
+    if custom or fields_of(type_of(api_version, kind)) is None:
         return _decode_custom(call, value)
     return _decode_builtin(call, value, kind, api_version)
 
@@ -129,13 +122,10 @@ def _parse_object(call: Call) -> Object:
         ) from error
     if not isinstance(value, dict):
         summary = _summary(call.request.body)
-        go_kind = (
-            "array" if isinstance(value, list) else "string" if isinstance(value, str) else "number"
-        )
         raise bad_request(
             f"the object provided is unrecognized (must be of type {kind}): couldn't get "
-            f"version/kind; json parse error: json: cannot unmarshal {go_kind} into Go value of "
-            f'type struct {{ APIVersion string "json:\\"apiVersion,omitempty\\""; '
+            f"version/kind; json parse error: json: cannot unmarshal {serializer.go_kind(value)} "
+            f'into Go value of type struct {{ APIVersion string "json:\\"apiVersion,omitempty\\""; '
             f'Kind string "json:\\"kind,omitempty\\"" }} ({summary})'
         )
     return value

@@ -32,6 +32,11 @@ class Call:
     def resource(self) -> Resource:
         return self.target.resource
 
+    @property
+    def body_kind(self) -> tuple[str, str]:
+        """The apiVersion and kind of the object in the body."""
+        return self.resource.body_kind(self.target.subresource)
+
     def _verb(self) -> str:
         one = bool(self.target.name)
         match self.request.method:

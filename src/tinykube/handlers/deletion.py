@@ -25,7 +25,7 @@ from tinykube.handlers.reads import check_list_options, selector_for
 from tinykube.object_meta import timestamp
 from tinykube.resources import Object, Resource
 from tinykube.service_allocator import ServiceAllocator
-from tinykube.storage import Storage
+from tinykube.storage import Storage, name_of
 from tinykube.strategies import strategy_for
 
 _IMMORTAL_NAMESPACES = frozenset(("default", "kube-system", "kube-public"))
@@ -144,11 +144,8 @@ class DeleteHandler:
             if selected.matches(obj)
         ]
         for obj in chosen:
-            metadata = obj["metadata"]
             try:
-                await self.delete_object(
-                    call, metadata.get("namespace", ""), metadata["name"], options
-                )
+                await self.delete_object(call, *name_of(obj), options)
             except StatusError as error:
                 if error.code != 404:
                     raise
@@ -202,8 +199,7 @@ class DeleteHandler:
         metadata = stored["metadata"]
         last = stored
         if not dry:
-            namespace, name = metadata.get("namespace", ""), metadata["name"]
-            last = self._storage.remove(resource.store, namespace, name)
+            last = self._storage.remove(resource.store, *name_of(stored))
             if resource.store == "services":
                 self._allocator.release(stored)
         if strategy_for(resource).returns_deleted_object:

@@ -36,7 +36,7 @@ def patch_for(call: Call) -> Callable[[Object], Object]:
         if call.resource.custom is None:
             raise StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
         raise unsupported_media_type(accepted)
-    return patch_function(kind, read_body(call.request), type_of(*_kind_of(call)))
+    return patch_function(kind, read_body(call.request), type_of(*call.body_kind))
 
 
 def patch_function(kind: str, body: bytes, type_name: str) -> Callable[[Object], Object]:
@@ -50,8 +50,8 @@ def patch_function(kind: str, body: bytes, type_name: str) -> Callable[[Object],
         return lambda old: _apply_json_patch(old, patch)
     if not isinstance(patch, dict):
         raise bad_request(
-            f"error decoding patch: json: cannot unmarshal {_go_kind(patch)} into Go value of "
-            "type map[string]interface {}"
+            f"error decoding patch: json: cannot unmarshal {serializer.go_kind(patch)} into Go "
+            "value of type map[string]interface {}"
         )
     if kind == MERGE_PATCH:
         return lambda old: merge(old, patch)
@@ -61,8 +61,8 @@ def patch_function(kind: str, body: bytes, type_name: str) -> Callable[[Object],
 def _apply_json_patch(old: Object, patch: Any) -> Object:
     if not isinstance(patch, list):
         raise bad_request(
-            f"error decoding patch: json: cannot unmarshal {_go_kind(patch)} into Go value of "
-            "type []handlers.jsonPatchOp"
+            f"error decoding patch: json: cannot unmarshal {serializer.go_kind(patch)} into Go "
+            "value of type []handlers.jsonPatchOp"
         )
     if len(patch) > _OPERATIONS_LIMIT:
         raise StatusError(
@@ -89,31 +89,10 @@ def _apply_strategic_merge(type_name: str, old: Object, patch: Object) -> Object
         raise StatusError(500, "", str(error)) from error
 
 
-def _go_kind(value: Any) -> str:
-    match value:
-        case dict():
-            return "object"
-        case list():
-            return "array"
-        case bool():
-            return "bool"
-        case str():
-            return "string"
-        case _:
-            return "number"
-
-
-def _kind_of(call: Call) -> tuple[str, str]:
-    subresource = call.resource.subresource(call.target.subresource)
-    if subresource is not None and subresource.group:
-        return f"{subresource.group}/{subresource.version}", subresource.kind
-    return call.resource.api_version, call.resource.kind
-
-
 def decode_patched(call: Call, patched: Object) -> Object:
     """A patched object decoded as its kind; shares nothing with the object before."""
     resource = call.resource
-    api_version, kind = _kind_of(call)
+    api_version, kind = call.body_kind
     if resource.custom is not None and (api_version, kind) == (resource.api_version, resource.kind):
         decoded, unknown = custom_resources.prune_and_default(resource, patched)
     else:

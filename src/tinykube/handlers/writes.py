@@ -30,7 +30,7 @@ from tinykube.handlers.calls import Call
 from tinykube.handlers.scale import scale_of, with_replicas
 from tinykube.resources import Object, Resource
 from tinykube.service_allocator import ServiceAllocator
-from tinykube.storage import KeyExists, Storage
+from tinykube.storage import KeyExists, Storage, name_of
 from tinykube.strategies import strategy_for
 from tinykube.strategy import Strategy, desired_state
 
@@ -180,7 +180,7 @@ class WriteHandler:
             raise invalid_object(kind, resource.group, meta.get("name", ""), errors)
 
     def _store_new(self, call: Call, resource: Resource, obj: Object) -> Object:
-        namespace, name = obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
+        namespace, name = name_of(obj)
         if self._storage.get(resource.store, namespace, name) is not None:
             raise KeyExists(name)
         _check_namespace(self._storage, resource, namespace, obj["metadata"])
@@ -293,8 +293,7 @@ class WriteHandler:
         if dry:
             return new
         if _deletion_is_complete(resource, new, old):
-            meta = old["metadata"]
-            self._storage.remove(resource.store, meta.get("namespace", ""), meta["name"])
+            self._storage.remove(resource.store, *name_of(old))
             if resource.store == "services":
                 self._allocator.release(old)
             return new

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tinykube.resources import Object
+from tinykube.selectors import selector_text
 from tinykube.tables.columns import value_at
 
 NONE = "<none>"
@@ -68,25 +69,9 @@ def labels(pairs: Any) -> str:
     return ",".join(f"{key}={value}" for key, value in sorted((pairs or {}).items())) or NONE
 
 
-def selector(selects: Any) -> str:
+def selector(label_selector: Object | None) -> str:
     """A LabelSelector in text form; empty without requirements."""
-    parts = [
-        (key, f"{key}={value}")
-        for key, value in value_at(selects, "matchLabels", default={}).items()
-    ]
-    for expression in value_at(selects, "matchExpressions", default=[]):
-        key = expression.get("key", "")
-        values = ",".join(sorted(expression.get("values") or []))
-        match expression.get("operator"):
-            case "In":
-                parts.append((key, f"{key} in ({values})"))
-            case "NotIn":
-                parts.append((key, f"{key} notin ({values})"))
-            case "Exists":
-                parts.append((key, key))
-            case _:
-                parts.append((key, f"!{key}"))
-    return ",".join(part for _, part in sorted(parts, key=lambda part: part[0]))
+    return selector_text(label_selector or {})
 
 
 def containers(pod_template: Any) -> list[str]:
