@@ -36,7 +36,7 @@ from hanse.model.snapshot import Index, Snapshot
 
 MAX_WARNINGS = 100
 """The number of warnings in a status."""
-_SUSPECT = "odd"
+_SUSPECT = "suspect"
 _FAILED_RESULTS = ("Foreign", "Refused", "Forbidden")
 _HOST_OUTPUTS = (GlobalService.kind, DNSEndpoint.kind, AviGslbService.kind, AviHealthMonitor.kind)
 
@@ -67,11 +67,11 @@ def _suspect_keys(obj: Object) -> tuple[str, ...]:
     return (_SUSPECT,) if is_suspect(obj) else ()
 
 
-SUSPECT_SERVICES = Index(Service, "gslb-odd", _suspect_keys)
-SUSPECT_INGRESSES = Index(Ingress, "gslb-odd", _suspect_keys)
-SUSPECT_ROUTES = Index(Route, "gslb-odd", _suspect_keys)
-SUSPECT_HTTPROUTES = Index(HTTPRoute, "gslb-odd", _suspect_keys)
-SUSPECT_GATEWAYS = Index(Gateway, "gslb-odd", _suspect_keys)
+SUSPECT_SERVICES = Index(Service, "gslb-suspect", _suspect_keys)
+SUSPECT_INGRESSES = Index(Ingress, "gslb-suspect", _suspect_keys)
+SUSPECT_ROUTES = Index(Route, "gslb-suspect", _suspect_keys)
+SUSPECT_HTTPROUTES = Index(HTTPRoute, "gslb-suspect", _suspect_keys)
+SUSPECT_GATEWAYS = Index(Gateway, "gslb-suspect", _suspect_keys)
 
 
 def diagnose_objects(
