@@ -1,7 +1,7 @@
 """When keys are planned and writes are held: work queue, retries, pause, mass deletion."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import timedelta
 from random import Random
 
@@ -13,17 +13,13 @@ from hanse.model.crds import crd_of
 from hanse.model.facts import Role, WriteOutcome
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.hanse import ClusterSet
-from hanse.model.objects import K, Meta
 from hanse.model.ownership import ALLOW_MASS_DELETION
 from hanse.model.plan import Desired, Key, Plan
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
-from hanse.runtime.external import ExternalApi
 from hanse.runtime.workqueue import Priority, WorkQueue
 from tests.runtime.test_reconciler import define
 from tests.runtime.toy_world import (
     SHOP,
-    ExternalFeature,
-    InMemorySystem,
     find_configmap,
     offer,
     toy_world,
@@ -60,7 +56,7 @@ async def test_a_fresh_change_overtakes_a_backlog_that_its_own_key_is_about_to_j
     assert (await queue.take()).item == key("news")
 
 
-async def test_wishes_for_a_far_future_that_are_overtaken_do_not_pile_up() -> None:
+async def test_entries_for_a_far_future_that_are_overtaken_do_not_pile_up() -> None:
     now = 0.0
     queue = WorkQueue(lambda: now)
 
@@ -88,14 +84,14 @@ class Restless:
         return Plan((Desired(configmap("thing", SHOP), snapshot.local),))
 
 
-async def test_a_server_that_fails_in_ever_new_words_is_not_asked_without_a_pause(
+async def test_a_server_that_fails_with_ever_new_messages_is_retried_with_backoff(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def in_new_words(random: Random) -> Response:
-        told = {"kind": "Status", "code": 500, "message": f"trace {random.random()}"}
-        return Response(500, msgspec.json.encode(told), {})
+    def with_new_message(random: Random) -> Response:
+        status = {"kind": "Status", "code": 500, "message": f"trace {random.random()}"}
+        return Response(500, msgspec.json.encode(status), {})
 
-    monkeypatch.setattr(faults, "_refusal", in_new_words)
+    monkeypatch.setattr(faults, "_refusal", with_new_message)
     async with toy_world("lubeck", features=(Restless(),)) as world:
         await asyncio.sleep(5)
         world.network.link("lubeck", "lubeck").faults = LinkFaults(
@@ -108,17 +104,19 @@ async def test_a_server_that_fails_in_ever_new_words_is_not_asked_without_a_paus
         assert 2 <= len(writes) < 30
 
 
-async def test_an_agent_that_starts_in_a_paused_fleet_reads_the_brake_before_it_writes() -> None:
+async def test_an_agent_that_starts_in_a_paused_fleet_reads_the_pause_before_it_writes() -> None:
     async with toy_world("lubeck", agents=False) as world:
         await define(world, BROKER, crd_of(ClusterSet))
-        informers = {
+        cluster_set = {
             "apiVersion": ClusterSet.kind.api_version,
             "kind": "ClusterSet",
             "metadata": {"name": "hansa"},
             "spec": {"paused": True},
         }
         path = f"/apis/{ClusterSet.kind.api_version}/{ClusterSet.kind.plural}"
-        await world.client(BROKER).send(Request("POST", path, body=msgspec.json.encode(informers)))
+        await world.client(BROKER).send(
+            Request("POST", path, body=msgspec.json.encode(cluster_set))
+        )
         await world.client("lubeck").create(offer("bread", price="3"))
         world.network.link("lubeck", BROKER).faults = LinkFaults(delay=timedelta(seconds=2))
 
@@ -155,51 +153,13 @@ async def test_mass_deletion_that_a_person_allowed_beforehand_is_not_held() -> N
         assert await find_configmap(world, BROKER, "shop.bread-0.lubeck", "toy") is None
 
 
-async def test_an_outside_row_that_comes_back_as_it_was_is_seen_at_once() -> None:
-    async with toy_world("lubeck", features=(ExternalFeature(),), agents=False) as world:
-        ledger = InMemorySystem()
-        reconciler = world.reconciler("lubeck")
-        outside = ExternalApi(ledger, poll_interval=lambda: timedelta(hours=1))
-        reconciler.informers.join("ledger", {Role.MEMBER}, outside)
-        client = world.client("lubeck")
-        async with reconciler.running():
-            for _ in range(3):
-                await client.create(configmap("row", SHOP, sum="1"))
-                await asyncio.sleep(60)
-                assert reconciler.snapshot().get("ledger", ConfigMap, "row") is not None
-                await client.delete(ConfigMap, "row", SHOP)
-                await asyncio.sleep(60)
-
-        assert ledger.rows == {}
-        assert outside._versions == {}, "what is gone is remembered for ever"
-
-
-async def test_a_list_of_an_outside_system_that_a_write_overtook_is_read_again() -> None:
-    class Slow(InMemorySystem):
-        async def list(self, kind: type[K]) -> Sequence[K]:
-            rows = await super().list(kind)
-            await asyncio.sleep(1)
-            return rows
-
-    ledger = Slow()
-    outside = ExternalApi(ledger)
-    listing = asyncio.create_task(outside.list(ConfigMap))
-    await asyncio.sleep(0.5)
-    made = outside._count_write(await ledger.create(ConfigMap(metadata=Meta(name="row"))))
-
-    listed = await listing
-
-    assert [o.metadata.name for o in listed.objects] == ["row"]
-    assert int(listed.resource_version) >= int(made.metadata.resource_version)
-
-
-async def test_an_agent_that_cannot_read_the_brake_at_its_start_writes_nothing_until_then() -> None:
+async def test_an_agent_that_cannot_read_the_pause_at_its_start_writes_nothing_until_then() -> None:
     async with toy_world("lubeck") as world:
         await world.client("lubeck").create(offer("bread", price="3"))
         await world.settle()
         await world.kill_agent("lubeck")
-        undone = {"metadata": {"annotations": {OFFERED: "no"}}}
-        await world.client("lubeck").patch(ConfigMap, "bread", SHOP, undone)
+        unmarked = {"metadata": {"annotations": {OFFERED: "no"}}}
+        await world.client("lubeck").patch(ConfigMap, "bread", SHOP, unmarked)
 
         world.network.cut("lubeck", BROKER)
         with world.network.counting_writes() as writes:
@@ -213,5 +173,5 @@ async def test_an_agent_that_cannot_read_the_brake_at_its_start_writes_nothing_u
         assert writes == []
         assert why == "broker cannot be reached to say whether writes are paused"
         assert not world.agents["lubeck"].reconciler.paused
-        mended = await world.client("lubeck").read(ConfigMap, "bread", SHOP)
-        assert mended.metadata.annotations[OFFERED] == "yes"
+        repaired = await world.client("lubeck").read(ConfigMap, "bread", SHOP)
+        assert repaired.metadata.annotations[OFFERED] == "yes"

@@ -53,7 +53,7 @@ POLL_INTERVAL = timedelta(seconds=30)
 
 
 class ExternalApi:
-    """An outside system as the engine's `Api`: polled, and compared first."""
+    """An external system as an `Api`: polled, with versions computed from the content."""
 
     def __init__(
         self, system: ExternalSystem, poll_interval: Callable[[], timedelta] = lambda: POLL_INTERVAL

@@ -23,20 +23,20 @@ class LeaseTracker:
     def __init__(self, informers: ClusterInformers, clock: Clock) -> None:
         self._informers = informers
         self._clock = clock
-        self._heartbeats: dict[ClusterId, LeaseObserver] = {}
+        self._observers: dict[ClusterId, LeaseObserver] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def on_change(self, change: Change) -> None:
         """Track changes of Leases, and of the state of the clusters that hold them."""
         match change:
             case ObjectChange(where, before, after) if isinstance(change.object, Lease):
-                heartbeats = self._heartbeats.setdefault(where, LeaseObserver())
+                observer = self._observers.setdefault(where, LeaseObserver())
                 if isinstance(after, Lease):
-                    heartbeats.observe(after, _now())
+                    observer.observe(after, _now())
                     self._publish(where, after)
                 elif isinstance(before, Lease):
                     meta = before.metadata
-                    heartbeats.forget(meta.namespace, meta.name)
+                    observer.forget(meta.namespace, meta.name)
                     self._informers.drop_fact(LeaseLiveness, (where, meta.namespace, meta.name))
             case FactChange(_, after) if isinstance(change.fact, ClusterState):
                 self._track_visibility(change.fact.cluster, after)
@@ -46,17 +46,17 @@ class LeaseTracker:
 
     def _track_visibility(self, cluster: ClusterId, state: object) -> None:
         """Let Leases expire only while the watch of their cluster is up."""
-        heartbeats = self._heartbeats.get(cluster)
-        if heartbeats is None:
+        observer = self._observers.get(cluster)
+        if observer is None:
             return
         if isinstance(state, ClusterState) and state.phase in (Phase.SYNCED, Phase.LEAVING):
-            heartbeats.mark_reachable(_now())
+            observer.mark_reachable(_now())
         else:
-            heartbeats.mark_unreachable()
+            observer.mark_unreachable()
 
     def _set_timer(self) -> None:
         """Check again when the next Lease may expire; a timer that fires early does no harm."""
-        expiries = [heartbeats.next_expiry for heartbeats in self._heartbeats.values()]
+        expiries = [observer.next_expiry for observer in self._observers.values()]
         due = min((expiry for expiry in expiries if expiry is not None), default=None)
         if due is None:
             return
@@ -69,34 +69,34 @@ class LeaseTracker:
 
     def _publish_expired(self) -> None:
         self._timer = None
-        for where, heartbeats in self._heartbeats.items():
-            for namespace, name in self._expired(where, heartbeats):
+        for where, observer in self._observers.items():
+            for namespace, name in self._expired(where, observer):
                 for store in self._informers.stores_of(where, Lease.kind):
                     lease = store.get(namespace, name)
                     if isinstance(lease, Lease):
                         self._publish(where, lease)
         self._set_timer()
 
-    def _expired(self, where: ClusterId, heartbeats: LeaseObserver) -> tuple[Name, ...]:
+    def _expired(self, where: ClusterId, observer: LeaseObserver) -> tuple[Name, ...]:
         """The Leases that expired before their cluster last answered.
 
         After a late answer every Lease has its full duration again.
         """
-        due = heartbeats.next_expiry
+        due = observer.next_expiry
         if due is None or due > _now():
             return ()
         answered_at = self._informers.suspect(where)
         if answered_at - due > LATE_ANSWER:
-            heartbeats.mark_unreachable()
-            heartbeats.mark_reachable(answered_at)
-        return heartbeats.expire(answered_at)
+            observer.mark_unreachable()
+            observer.mark_reachable(answered_at)
+        return observer.expire(answered_at)
 
     def _publish(self, where: ClusterId, lease: Lease) -> None:
         namespace, name = lease.metadata.namespace, lease.metadata.name
-        pulse = self._heartbeats[where].liveness(namespace, name)
-        if pulse is HolderLiveness.UNKNOWN:
+        liveness = self._observers[where].liveness(namespace, name)
+        if liveness is HolderLiveness.UNKNOWN:
             return
-        alive = pulse is HolderLiveness.ALIVE
+        alive = liveness is HolderLiveness.ALIVE
         holder = lease.spec.holder_identity
         known = self._informers.facts.get(LeaseLiveness, (where, namespace, name))
         if known is None or (known.alive, known.holder) != (alive, holder):
