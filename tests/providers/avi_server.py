@@ -61,8 +61,8 @@ class AviServer:
             await runner.cleanup()
 
     async def _login(self, request: web.Request) -> web.Response:
-        said = await request.json()
-        if (said.get("username"), said.get("password")) != (USER, PASSWORD):
+        login = await request.json()
+        if (login.get("username"), login.get("password")) != (USER, PASSWORD):
             return web.json_response({"error": "Invalid credentials"}, status=401)
         self.logins += 1
         session = f"session-{next(self._numbers)}"
@@ -94,8 +94,8 @@ class AviServer:
 
     async def _gslb(self, request: web.Request) -> web.Response:
         leader = "cluster-1" if self.leads else "cluster-2"
-        told = {"count": 1, "results": [{"leader_cluster_uuid": leader}]}
-        return self._refusal(request) or web.json_response(told)
+        answer = {"count": 1, "results": [{"leader_cluster_uuid": leader}]}
+        return self._refusal(request) or web.json_response(answer)
 
     async def _collection(self, request: web.Request) -> web.Response:
         if refusal := self._refusal(request):
@@ -108,10 +108,10 @@ class AviServer:
             found = [one for one in found if one["name"] == name]
         size, page = int(request.query.get("page_size", "50")), int(request.query.get("page", "1"))
         shown = found[(page - 1) * size : page * size]
-        told: dict[str, Any] = {"count": len(found), "results": shown}
+        answer: dict[str, Any] = {"count": len(found), "results": shown}
         if page * size < len(found):
-            told["next"] = f"/api/{kind}?page={page + 1}"
-        return web.json_response(told)
+            answer["next"] = f"/api/{kind}?page={page + 1}"
+        return web.json_response(answer)
 
     def _create(self, kind: str, body: dict[str, Any]) -> web.Response:
         if any(one["name"] == body["name"] for one in self.objects[kind].values()):
@@ -124,15 +124,15 @@ class AviServer:
         if refusal := self._refusal(request):
             return refusal
         kind, uuid = request.match_info["kind"], request.match_info["uuid"]
-        standing = self.objects[kind].get(uuid)
-        if standing is None:
+        existing = self.objects[kind].get(uuid)
+        if existing is None:
             return web.json_response({"error": "not found"}, status=404)
         if request.method == "DELETE":
-            self.writes.append(("DELETE", standing["name"]))
+            self.writes.append(("DELETE", existing["name"]))
             del self.objects[kind][uuid]
             return web.Response(status=204)
         body = await request.json()
-        if body.get("_last_modified") != standing["_last_modified"]:
+        if body.get("_last_modified") != existing["_last_modified"]:
             return web.json_response({"error": "Concurrent Update Error"}, status=412)
         return web.json_response(self._kept(kind, body))
 

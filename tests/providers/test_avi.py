@@ -93,10 +93,10 @@ async def test_a_session_that_was_forgotten_is_begun_anew(avi: AviServer) -> Non
 
 async def test_a_bad_password_is_told_without_it(avi: AviServer) -> None:
     async with client_of(avi, "not-it") as system:
-        with pytest.raises(BadCredentials, match="refuses user 'amko'") as told:
+        with pytest.raises(BadCredentials, match="refuses user 'amko'") as raised:
             await system.list(AviGslbService)
 
-    assert "not-it" not in str(told.value)
+    assert "not-it" not in str(raised.value)
 
 
 async def test_an_authority_that_is_no_certificate_is_named(avi: AviServer) -> None:
@@ -131,10 +131,10 @@ async def test_the_controller_says_how_long_to_wait(avi: AviServer) -> None:
     avi.failures = [(429, {"Retry-After": "7"})]
 
     async with client_of(avi) as system:
-        with pytest.raises(Throttled) as told:
+        with pytest.raises(Throttled) as raised:
             await system.create(service())
 
-    assert told.value.retry_after == timedelta(seconds=7)
+    assert raised.value.retry_after == timedelta(seconds=7)
 
 
 async def test_without_a_controller_nothing_is_asked() -> None:
@@ -169,11 +169,11 @@ class Site:
         }
         await self.admin.create(Secret(metadata=Meta(name="avi", namespace=NAMESPACE), data=login))
         leader = GSLBLeader(credentials="avi", controller_ip=f"127.0.0.1:{self.avi.port}")
-        said = config("lubeck")
-        said = msgspec.structs.replace(
-            said, spec=msgspec.structs.replace(said.spec, gslb_leader=leader)
+        gslb_config = config("lubeck")
+        gslb_config = msgspec.structs.replace(
+            gslb_config, spec=msgspec.structs.replace(gslb_config.spec, gslb_leader=leader)
         )
-        await self.admin.create(said)
+        await self.admin.create(gslb_config)
         await self.admin.create(amko("lubeck", leads=True))
         await self.admin.create(policy("lubeck", ttl=9))
         await self.serve("10.1.0.9")
@@ -263,5 +263,5 @@ async def test_services_of_others_are_left_alone(avi: AviServer) -> None:
 
 
 def _created_by(avi: AviServer) -> str:
-    told = next(iter(avi.services.values())).get("created_by", "")
-    return str(told)
+    raised = next(iter(avi.services.values())).get("created_by", "")
+    return str(raised)

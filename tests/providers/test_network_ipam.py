@@ -30,10 +30,10 @@ async def provider(answer: Any) -> AsyncIterator[tuple[str, list[dict[str, Any]]
     app.router.add_post("/addresses", respond)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
-    door = socket.create_server(("127.0.0.1", 0))
-    await web.SockSite(runner, door).start()
+    listener = socket.create_server(("127.0.0.1", 0))
+    await web.SockSite(runner, listener).start()
     try:
-        yield f"http://127.0.0.1:{door.getsockname()[1]}/addresses", asked
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/addresses", asked
     finally:
         await runner.cleanup()
 
@@ -43,9 +43,9 @@ async def test_a_provider_is_asked_with_all_it_needs_and_its_word_taken() -> Non
         return web.json_response({"address": "10.60.0.4"})
 
     async with provider(gives) as (url, asked):
-        told = await network_providers([("mizar", url)])["network-mizar"](**WANTED)
+        answer = await network_providers([("mizar", url)])["network-mizar"](**WANTED)
 
-    assert told == {"address": "10.60.0.4"}
+    assert answer == {"address": "10.60.0.4"}
     assert asked == [WANTED]
 
 

@@ -352,15 +352,15 @@ async def test_our_own_shortage_of_sockets_says_nothing_about_a_target(
 
 
 def test_a_path_cannot_break_out_of_its_line() -> None:
-    told = head_request(
+    request = head_request(
         ProbeTarget("HTTP", "10.0.0.1", 80, "a\r\nX: y", "/ HTTP/1.1\r\nEvil: 1"), keep=False
     )
 
-    assert told.count(b"\r\n") == 6
-    assert b"\r\nEvil" not in told
+    assert request.count(b"\r\n") == 6
+    assert b"\r\nEvil" not in request
 
 
 @given(st.binary(max_size=200))
 @settings(deadline=None)
-def test_whatever_is_answered_is_judged_without_a_crash(told: bytes) -> None:
-    assert isinstance(response_failure(told), str)
+def test_whatever_is_answered_is_judged_without_a_crash(request: bytes) -> None:
+    assert isinstance(response_failure(request), str)

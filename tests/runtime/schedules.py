@@ -359,8 +359,10 @@ class Schedule:
             wanted = {}
         data = objects[copy]["data"] if copy in objects else {}
         self._require(data == wanted, f"{copy} in {cluster} is {data}, not {wanted}")
-        told = objects[receipt]["data"]["from"] if receipt in objects else ""
-        self._require(told == ",".join(sorted(wanted)), f"{receipt} in {cluster} says {told!r}")
+        clusters = objects[receipt]["data"]["from"] if receipt in objects else ""
+        self._require(
+            clusters == ",".join(sorted(wanted)), f"{receipt} in {cluster} says {clusters!r}"
+        )
 
     async def _check_no_writes(self) -> None:
         """A settled fleet writes nothing, and neither does an agent that starts over it."""

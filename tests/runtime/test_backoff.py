@@ -138,8 +138,10 @@ class Writing(Waiting):
     def writes(self, value: str, subresource: Literal["", "status"] = "") -> float:
         """Write when its time has come; gives how long that took."""
         meta = configmap("sum").metadata
-        seen = replace(meta, resource_version=str(self.version), generation=self.generation)
-        base = replace(configmap("sum"), metadata=seen)
+        observed_meta = replace(
+            meta, resource_version=str(self.version), generation=self.generation
+        )
+        base = replace(configmap("sum"), metadata=observed_meta)
         action = Update("broker", base, {"data": {"a": value}}, subresource, 0)
         began = self.now
         while not self.ripe_at(self.now, action):

@@ -52,24 +52,26 @@ def box(**fields: Any) -> Box:
 
 
 def test_nothing_is_written_when_nothing_differs() -> None:
-    wanted = written(configmap("shop", open="yes"))
+    desired = written(configmap("shop", open="yes"))
 
-    assert object_patch(wanted, stored(wanted)) == {}
+    assert object_patch(desired, stored(desired)) == {}
 
 
 def test_a_field_that_somebody_changed_from_its_default_is_put_back() -> None:
-    wanted = written(box())
-    standing = stored(replace(wanted, spec=BoxSpec(sealed=True, size=4)))
+    desired = written(box())
+    observed = stored(replace(desired, spec=BoxSpec(sealed=True, size=4)))
 
-    assert object_patch(wanted, standing) == {"spec": {"sealed": None, "size": None}}
+    assert object_patch(desired, observed) == {"spec": {"sealed": None, "size": None}}
 
 
 def test_what_the_server_allocates_is_left_alone() -> None:
     ports = (ServicePort(port=80, name="web"),)
-    wanted = written(Service(metadata=Meta(name="s", namespace="d"), spec=ServiceSpec(ports=ports)))
+    desired = written(
+        Service(metadata=Meta(name="s", namespace="d"), spec=ServiceSpec(ports=ports))
+    )
     given_ports = (ServicePort(port=80, name="web", target_port=80, node_port=30080),)
     spec = replace(
-        wanted.spec,
+        desired.spec,
         ports=given_ports,
         cluster_ip="10.0.0.9",
         cluster_ips=("10.0.0.9",),
@@ -77,28 +79,28 @@ def test_what_the_server_allocates_is_left_alone() -> None:
         ip_family_policy="SingleStack",
     )
 
-    assert object_patch(wanted, stored(replace(wanted, spec=spec))) == {}
+    assert object_patch(desired, stored(replace(desired, spec=spec))) == {}
 
 
 def test_others_labels_and_annotations_are_kept_and_ours_taken_back() -> None:
     first = written(labelled(configmap("shop"), ours="1", old="2"))
-    standing = stored(annotated(labelled(first, theirs="3"), {"note": "by hand"}))
-    wanted = written(labelled(configmap("shop"), ours="1"))
+    observed = stored(annotated(labelled(first, theirs="3"), {"note": "by hand"}))
+    desired = written(labelled(configmap("shop"), ours="1"))
 
-    change = object_patch(wanted, standing)
-    after = applied(standing, change)
+    change = object_patch(desired, observed)
+    after = applied(observed, change)
 
     assert after.metadata.labels.get("theirs") == "3"
     assert after.metadata.annotations.get("note") == "by hand"
     assert "old" not in after.metadata.labels
-    assert object_patch(wanted, after) == {}
+    assert object_patch(desired, after) == {}
 
 
 def test_a_key_that_we_never_set_is_removed_from_data() -> None:
-    wanted = written(configmap("shop", open="yes"))
-    standing = stored(replace(wanted, data={"open": "yes", "extra": "x"}))
+    desired = written(configmap("shop", open="yes"))
+    observed = stored(replace(desired, data={"open": "yes", "extra": "x"}))
 
-    assert object_patch(wanted, standing) == {"data": {"extra": None}}
+    assert object_patch(desired, observed) == {"data": {"extra": None}}
 
 
 def test_a_new_leader_takes_over_without_a_write() -> None:
@@ -119,28 +121,28 @@ def test_a_change_carries_the_new_epoch() -> None:
 
 
 def test_defaults_that_the_server_fills_into_an_open_part_are_no_difference() -> None:
-    wanted = written(box(template={"spec": {"containers": [{"name": "a"}]}}))
+    desired = written(box(template={"spec": {"containers": [{"name": "a"}]}}))
     filled = {"spec": {"containers": [{"name": "a", "pull": "Always"}], "grace": 30}}
 
-    assert object_patch(wanted, stored(replace(wanted, template=filled))) == {}
+    assert object_patch(desired, stored(replace(desired, template=filled))) == {}
 
 
 def test_a_field_taken_out_of_an_open_part_is_removed() -> None:
     first = written(box(template={"spec": {"grace": 5, "host": "x", "deep": {"a": 1}}}))
-    wanted = written(box(template={"spec": {"host": "x", "deep": {"b": 2}}}))
+    desired = written(box(template={"spec": {"host": "x", "deep": {"b": 2}}}))
 
-    after = applied(stored(first), object_patch(wanted, stored(first)))
+    after = applied(stored(first), object_patch(desired, stored(first)))
 
     assert after.template == {"spec": {"host": "x", "deep": {"b": 2}}}
-    assert object_patch(wanted, after) == {}
+    assert object_patch(desired, after) == {}
 
 
 def test_status_is_compared_by_itself() -> None:
-    wanted = written(box(status=BoxStatus(weight=9)))
-    standing = stored(replace(wanted, status=BoxStatus()))
+    desired = written(box(status=BoxStatus(weight=9)))
+    observed = stored(replace(desired, status=BoxStatus()))
 
-    assert object_patch(wanted, standing) == {}
-    assert status_patch(wanted, standing) == {"status": {"weight": 9}}
+    assert object_patch(desired, observed) == {}
+    assert status_patch(desired, observed) == {"status": {"weight": 9}}
 
 
 def test_no_status_desired_means_none_is_taken_away() -> None:
@@ -184,15 +186,15 @@ _boxes = st.builds(
 def test_the_difference_after_applying_is_empty(
     first: Box, second: Box, labels: dict[str, str], more: dict[str, str]
 ) -> None:
-    standing = stored(written(replace(first, metadata=replace(first.metadata, labels=labels))))
-    wanted = written(replace(second, metadata=replace(second.metadata, labels=more)))
+    observed = stored(written(replace(first, metadata=replace(first.metadata, labels=labels))))
+    desired = written(replace(second, metadata=replace(second.metadata, labels=more)))
 
-    after = applied(standing, object_patch(wanted, standing))
+    after = applied(observed, object_patch(desired, observed))
 
-    assert object_patch(wanted, after) == {}
-    assert after.spec == wanted.spec
-    assert after.template == wanted.template
-    assert set(after.metadata.labels) == set(wanted.metadata.labels)
+    assert object_patch(desired, after) == {}
+    assert after.spec == desired.spec
+    assert after.template == desired.template
+    assert set(after.metadata.labels) == set(desired.metadata.labels)
 
 
 @given(target=_open, patch=_open)

@@ -349,12 +349,13 @@ def test_a_new_epoch_alone_is_not_written_and_goes_with_any_change(
     obj: Crate, epochs: tuple[int, int]
 ) -> None:
     older, newer = epochs
+    obj = replace(obj, metadata=replace(obj.metadata, labels={"tier": "1"}))
     observed = stored(applied(obj, older))
     changed = replace(obj, spec=replace(obj.spec, size=9))
-    renamed = replace(obj, metadata=replace(obj.metadata, labels={"new": "label"}))
+    relabelled = replace(obj, metadata=replace(obj.metadata, labels={"tier": "2"}))
 
     assert object_patch(applied(obj, newer), observed) == {}
-    for desired in (changed, renamed):
+    for desired in (changed, relabelled):
         change = object_patch(applied(desired, newer), observed)
         assert change["metadata"]["annotations"][EPOCH] == str(newer)
 

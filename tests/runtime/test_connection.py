@@ -1,4 +1,4 @@
-"""What is said of a cluster in which not everything can be read."""
+"""The state of a cluster in which not everything can be read, and closing its API."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -57,14 +57,14 @@ def test_rights_that_are_missing_are_named_with_the_remedy(role: Role, remedy: s
     )
 
 
-def test_an_outage_is_told_before_rights_that_are_missing() -> None:
+def test_an_outage_is_reported_before_missing_rights() -> None:
     _, reason = state_of(Role.BROKER, ConfigMap=FORBIDDEN, Lease=Unreachable("connection refused"))
 
     assert reason == "Lease.coordination.k8s.io: connection refused"
 
 
 class Slow(InProcessTransport):
-    """A way whose first end is not lived to see."""
+    """A transport whose first close never returns."""
 
     asked = 0
     ended = False
@@ -78,13 +78,15 @@ class Slow(InProcessTransport):
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("replaced", [False, True], ids=["left", "replaced"])
-async def test_a_way_whose_end_was_cut_short_ends_with_the_fleet(replaced: bool) -> None:
+async def test_an_api_whose_close_was_cancelled_is_closed_with_the_informers(
+    replaced: bool,
+) -> None:
     informers = ClusterInformers((), Facts(), WallClock(), "lubeck")
-    way = Slow(ApiServer("bergen", clock=WallClock()))
+    transport = Slow(ApiServer("bergen", clock=WallClock()))
 
     async def part() -> None:
         async with informers.running():
-            informers.join("bergen", {Role.MEMBER}, ClusterClient(way, Random(0)))
+            informers.join("bergen", {Role.MEMBER}, ClusterClient(transport, Random(0)))
             if replaced:
                 other = InProcessTransport(ApiServer("bergen", clock=WallClock()))
                 informers.join("bergen", {Role.MEMBER}, ClusterClient(other, Random(0)))
@@ -92,12 +94,12 @@ async def test_a_way_whose_end_was_cut_short_ends_with_the_fleet(replaced: bool)
             await informers.disconnect("bergen")
 
     parting = asyncio.create_task(part())
-    while not way.asked:  # noqa: ASYNC110 - a turn of the loop or two
+    while not transport.asked:  # noqa: ASYNC110 - a turn of the loop or two
         await asyncio.sleep(0)
     parting.cancel()
     await asyncio.wait({parting})
-    assert not way.ended
+    assert not transport.ended
 
     await informers.close()
 
-    assert way.ended
+    assert transport.ended

@@ -1,4 +1,4 @@
-"""Connections that come and go on a guide's word, and what was found about them."""
+"""Connecting, contending for and leaving members as connection sources desire."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -39,7 +39,7 @@ def anyio_backend() -> object:
 
 
 class Closable(InProcessTransport):
-    """A way that tells whether it was closed."""
+    """A transport that records whether it was closed."""
 
     closed = False
 
@@ -48,7 +48,7 @@ class Closable(InProcessTransport):
 
 
 @asynccontextmanager
-async def realm(*names: str) -> AsyncIterator[World]:
+async def supervised_world(*names: str) -> AsyncIterator[World]:
     """Clusters without agents, where laws are made at home and given to the child."""
     world = World((*names, "child"), lambda: (LeaderFeature(),))
     for name in world.names:
@@ -73,8 +73,8 @@ async def supervising(world: World, name: str) -> AsyncIterator[tuple[Reconciler
         yield reconciler, elections
 
 
-async def test_joining_over_a_connected_cluster_closes_the_way_that_it_replaces() -> None:
-    async with realm("lubeck") as world, supervising(world, "lubeck") as (reconciler, _):
+async def test_joining_a_connected_cluster_closes_the_api_that_it_replaces() -> None:
+    async with supervised_world("lubeck") as world, supervising(world, "lubeck") as (reconciler, _):
         first, second = Closable(world.clusters["child"]), Closable(world.clusters["child"])
         reconciler.informers.join("child", {Role.MEMBER, Role.LED}, ClusterClient(first))
         await asyncio.sleep(5)
@@ -87,8 +87,11 @@ async def test_joining_over_a_connected_cluster_closes_the_way_that_it_replaces(
         assert reconciler.snapshot().synced("child")
 
 
-async def test_who_stands_twice_in_a_member_stands_there_once() -> None:
-    async with realm("lubeck") as world, supervising(world, "lubeck") as (reconciler, elections):
+async def test_contending_twice_for_a_member_is_contending_once() -> None:
+    async with (
+        supervised_world("lubeck") as world,
+        supervising(world, "lubeck") as (reconciler, elections),
+    ):
         await asyncio.sleep(5)
         elections.contend("child", world.client("child"))
         await asyncio.sleep(5)
@@ -105,7 +108,7 @@ async def test_who_stands_twice_in_a_member_stands_there_once() -> None:
 
 async def test_who_follows_leaves_at_once_and_what_the_leader_wrote_stays() -> None:
     async with (
-        realm("lubeck", "hamburg") as world,
+        supervised_world("lubeck", "hamburg") as world,
         supervising(world, "lubeck") as (_, __),
     ):
         await asyncio.sleep(5)
@@ -121,7 +124,10 @@ async def test_who_follows_leaves_at_once_and_what_the_leader_wrote_stays() -> N
 
 
 async def test_a_leader_that_leaves_withdraws_what_it_wrote_and_gives_its_lease_back() -> None:
-    async with realm("lubeck") as world, supervising(world, "lubeck") as (reconciler, elections):
+    async with (
+        supervised_world("lubeck") as world,
+        supervising(world, "lubeck") as (reconciler, elections),
+    ):
         await asyncio.sleep(10)
         assert (await world.client("child").read(ConfigMap, "law", SHOP)).data == {"of": "all"}
 
@@ -187,7 +193,10 @@ class Confused:
 async def test_a_connection_source_that_fails_ends_neither_the_agent_nor_its_connections(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with realm("lubeck") as world, supervising(world, "lubeck") as (reconciler, elections):
+    async with (
+        supervised_world("lubeck") as world,
+        supervising(world, "lubeck") as (reconciler, elections),
+    ):
         home = world.client("lubeck")
         connections = ConnectionReconciler(
             reconciler, elections, home, [Confused()], random=world.random

@@ -77,8 +77,8 @@ class Restless:
     watches = (Watch(Role.LOCAL, ConfigMap, writes=Writes.OBJECTS),)
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
-        told = isinstance(change, FactChange) and isinstance(change.fact, WriteOutcome)
-        return [Key("thing")] if told or isinstance(change, ObjectChange) else []
+        outcome_changed = isinstance(change, FactChange) and isinstance(change.fact, WriteOutcome)
+        return [Key("thing")] if outcome_changed or isinstance(change, ObjectChange) else []
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
         return Plan((Desired(configmap("thing", SHOP), snapshot.local),))

@@ -36,7 +36,7 @@ def anyio_backend() -> object:
 
 
 class ProbedConnection:
-    """A listener to a cluster that answers questions as it is probed, the last way for ever."""
+    """A probed connection whose probes get these answers, the last one for ever."""
 
     def __init__(self, *answers: str) -> None:
         api = ClusterClient(InProcessTransport(ApiServer("bergen", clock=LoopClock())), Random(0))

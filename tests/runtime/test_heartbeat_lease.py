@@ -24,7 +24,7 @@ def anyio_backend() -> object:
     return ON_VIRTUAL_TIME
 
 
-class Party:
+class HeartbeatScenario:
     """A cluster that works or not, and the Lease by which others know."""
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Party:
         self.client = Client(InProcessTransport(ApiServer("broker", clock=clock)))
         self.presence = HeartbeatLease(self.client, "default", "oslo", clock, lambda: self.duration)
 
-    async def told(self) -> LeaseSpec:
+    async def lease_spec(self) -> LeaseSpec:
         return (await self.client.read(Lease, "oslo", "default")).spec
 
     @asynccontextmanager
@@ -46,43 +46,43 @@ class Party:
         await asyncio.wait({task})
 
 
-async def test_it_is_shown_as_soon_as_the_replica_works() -> None:
-    party = Party()
-    async with party.running():
+async def test_it_is_published_as_soon_as_the_replica_is_active() -> None:
+    scenario = HeartbeatScenario()
+    async with scenario.running():
         await asyncio.sleep(60)
-        before = party.presence.is_published
+        before = scenario.presence.is_published
 
-        party.working = True
-        party.presence.renew_soon()
+        scenario.working = True
+        scenario.presence.renew_soon()
         await asyncio.sleep(SOON)
 
-        assert (before, party.presence.is_published) == (False, True)
-        assert (await party.told()).holder_identity == "oslo"
+        assert (before, scenario.presence.is_published) == (False, True)
+        assert (await scenario.lease_spec()).holder_identity == "oslo"
 
 
 async def test_a_new_duration_is_kept_to_at_once() -> None:
-    party = Party()
-    party.working = True
-    async with party.running():
-        assert (await party.told()).lease_duration_seconds == 30
+    scenario = HeartbeatScenario()
+    scenario.working = True
+    async with scenario.running():
+        assert (await scenario.lease_spec()).lease_duration_seconds == 30
 
-        party.duration = timedelta(seconds=3)
-        party.presence.renew_soon()
+        scenario.duration = timedelta(seconds=3)
+        scenario.presence.renew_soon()
         await asyncio.sleep(SOON)
-        first = await party.told()
+        first = await scenario.lease_spec()
         await asyncio.sleep(1 + SOON)
-        second = await party.told()
+        second = await scenario.lease_spec()
 
         assert first.lease_duration_seconds == 3
         assert first.renew_time != second.renew_time
 
 
-async def test_who_does_not_work_any_more_does_not_renew() -> None:
-    party = Party()
-    party.working = True
-    async with party.running():
-        party.working = False
-        before = await party.told()
+async def test_an_inactive_replica_does_not_renew() -> None:
+    scenario = HeartbeatScenario()
+    scenario.working = True
+    async with scenario.running():
+        scenario.working = False
+        before = await scenario.lease_spec()
         await asyncio.sleep(60)
 
-        assert await party.told() == before
+        assert await scenario.lease_spec() == before

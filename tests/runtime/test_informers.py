@@ -84,7 +84,7 @@ def test_a_version_that_a_restored_server_gave_twice_is_noticed(restored: Config
 BY_COLOUR = Index(ConfigMap, "colour", lambda c: [c.data.get("colour", "")])
 
 
-class Painter:
+class RedNamesFeature:
     """Looks at members, and by colour at those it leads."""
 
     name = "painter"
@@ -103,12 +103,12 @@ class Painter:
             for c in snapshot.clusters(Role.LED)
             for o in snapshot.by(c, BY_COLOUR, "red")
         ]
-        told = configmap("red", SHOP, names=",".join(red))
-        return Plan((Desired(told, snapshot.local),))
+        names = configmap("red", SHOP, names=",".join(red))
+        return Plan((Desired(names, snapshot.local),))
 
 
 async def test_a_new_role_finds_by_its_indexes_what_was_known_before() -> None:
-    async with toy_world("lubeck", "child", features=(Painter(),), agents=False) as world:
+    async with toy_world("lubeck", "child", features=(RedNamesFeature(),), agents=False) as world:
         await world.client("child").create(configmap("barn", SHOP, colour="red"))
         reconciler = world.reconciler("lubeck")
         reconciler.informers.join("child", {Role.MEMBER}, world.api("lubeck", "child"))
@@ -121,7 +121,7 @@ async def test_a_new_role_finds_by_its_indexes_what_was_known_before() -> None:
             assert (await get_configmap(world, "lubeck", "red")).data == {"names": "barn"}
 
 
-class Keeper:
+class CopyFeature:
     """Copies every ConfigMap of those it leads to its own cluster; wakes by objects alone."""
 
     name = "keeper"
@@ -141,7 +141,7 @@ class Keeper:
         return Plan((Desired(copy, snapshot.local),) if here else ())
 
 
-class Onlooker(Keeper):
+class MemberCopyFeature(CopyFeature):
     """Watches members, so that a lead opens no new stream."""
 
     name = "onlooker"
@@ -152,7 +152,7 @@ class Onlooker(Keeper):
 
 
 async def test_a_new_role_tells_whom_it_concerns_of_what_was_known_before() -> None:
-    features = (Keeper(), Onlooker())
+    features = (CopyFeature(), MemberCopyFeature())
     async with toy_world("lubeck", "child", features=features, agents=False) as world:
         await world.client("child").create(configmap("barn", SHOP))
         reconciler = world.reconciler("lubeck")
@@ -166,7 +166,7 @@ async def test_a_new_role_tells_whom_it_concerns_of_what_was_known_before() -> N
             assert (await get_configmap(world, "lubeck", "kept-barn")).data == {"of": "child"}
 
 
-class Silent(LeaderFeature):
+class FactlessLeaderFeature(LeaderFeature):
     """A crown that wakes by its own cluster's objects alone, and watches members all the time."""
 
     watches = (
@@ -183,12 +183,14 @@ class Silent(LeaderFeature):
 
 
 async def test_a_new_leader_withdraws_what_nobody_wanted_while_nobody_led() -> None:
-    async with toy_world("lubeck", "child", features=(Silent(),), agents=False) as world:
+    async with toy_world(
+        "lubeck", "child", features=(FactlessLeaderFeature(),), agents=False
+    ) as world:
         owner = Owner("crown", Key("crown"), "child", led=True)
         await world.client("child").create(with_owner(configmap("law", SHOP), owner))
         reconciler = world.reconciler("lubeck")
         reconciler.informers.join("child", {Role.MEMBER}, world.api("lubeck", "child"))
-        reconciler.set_fence(Anyone())
+        reconciler.set_fence(OpenFence())
         async with reconciler.running():
             await asyncio.sleep(60)
 
@@ -198,7 +200,7 @@ async def test_a_new_leader_withdraws_what_nobody_wanted_while_nobody_led() -> N
             assert await find_configmap(world, "child", "law") is None
 
 
-class Anyone:
+class OpenFence:
     """A fence that is open."""
 
     def may_write(self, member: str | None) -> bool:
@@ -206,7 +208,7 @@ class Anyone:
 
 
 async def test_a_replica_that_takes_over_looks_at_facts_it_learned_while_it_stood_by() -> None:
-    class Courtier(Silent):
+    class Courtier(FactlessLeaderFeature):
         def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
             led = isinstance(change, FactChange) and isinstance(change.after, Leadership)
             return [Key("crown")] if led else []
@@ -215,7 +217,7 @@ async def test_a_replica_that_takes_over_looks_at_facts_it_learned_while_it_stoo
         await world.client("lubeck").create(configmap("law", SHOP, of="lubeck"))
         reconciler = world.reconciler("lubeck")
         reconciler.informers.join("child", {Role.MEMBER}, world.api("lubeck", "child"))
-        reconciler.set_fence(Anyone())
+        reconciler.set_fence(OpenFence())
         async with reconciler.running(active=False):
             await asyncio.sleep(5)
             reconciler.informers.put_fact(Leadership("child", "lubeck_1", 3, ours=True))
@@ -227,7 +229,7 @@ async def test_a_replica_that_takes_over_looks_at_facts_it_learned_while_it_stoo
             assert (await get_configmap(world, "child", "law")).data == {"of": "lubeck"}
 
 
-class TwoEyes(Toy):
+class TwoSelectionsToy(Toy):
     """Watches the broker by two selections that overlap."""
 
     watches = (
@@ -238,7 +240,7 @@ class TwoEyes(Toy):
 
 
 async def test_what_leaves_one_selection_and_stays_in_another_is_still_ours() -> None:
-    async with toy_world("lubeck", features=(TwoEyes(),)) as world:
+    async with toy_world("lubeck", features=(TwoSelectionsToy(),)) as world:
         await world.client("lubeck").create(offer("bread", price="3"))
         await world.settle()
         reconciler = world.agents["lubeck"].reconciler
@@ -251,7 +253,7 @@ async def test_what_leaves_one_selection_and_stays_in_another_is_still_ours() ->
         )
         (known,) = reconciler.informers.connections[BROKER].informers[flagged].store.all()
 
-        reconciler.on_change(ObjectChange(BROKER, known, None))  # as if that selection told it last
+        reconciler.on_change(ObjectChange(BROKER, known, None))  # as if that informer saw it last
         await world.client("lubeck").delete(ConfigMap, "bread", SHOP)
         await world.settle()
 
@@ -259,7 +261,9 @@ async def test_what_leaves_one_selection_and_stays_in_another_is_still_ours() ->
 
 
 async def test_a_second_look_does_not_wait_for_clusters_that_are_gone_or_dead() -> None:
-    async with toy_world("lubeck", "child", "wreck", features=(Painter(),), agents=False) as world:
+    async with toy_world(
+        "lubeck", "child", "wreck", features=(RedNamesFeature(),), agents=False
+    ) as world:
         reconciler = world.reconciler("lubeck")
         for name in ("child", "wreck"):
             reconciler.informers.join(name, {Role.MEMBER}, world.api("lubeck", name))
@@ -278,7 +282,7 @@ async def test_a_second_look_does_not_wait_for_clusters_that_are_gone_or_dead() 
             assert waiting, "a cluster that went down meanwhile was not waited for"
 
 
-async def test_an_engine_ends_although_a_second_look_waits() -> None:
+async def test_a_reconciler_ends_although_a_second_list_waits() -> None:
     async with toy_world("lubeck", agents=False) as world:
         reconciler = world.reconciler("lubeck")
         async with asyncio.timeout(600):

@@ -1,4 +1,4 @@
-"""The laws of the engine over random schedules of users, faults, crashes and time.
+"""The laws of the reconciler over random schedules of users, faults, crashes and time.
 
 `HANSE_SCHEDULES` and `HANSE_SEED` make the search longer or start it elsewhere; a failure prints
 its seed, and `python -m tests.runtime.schedules SEED` replays it.

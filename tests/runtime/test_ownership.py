@@ -17,7 +17,7 @@ from tests.support.builders import annotated, configmap, labelled, stored
 OWNER_ONE = Owner("toy", Key("copy", "shop", "default"), "lubeck")
 
 
-def test_an_object_that_we_stamped_is_ours() -> None:
+def test_an_object_with_our_marks_is_ours() -> None:
     obj = with_owner(configmap("shop"), OWNER_ONE, frozenset({"b", "a"}), epoch=7)
 
     assert owner_of(obj) == OWNER_ONE

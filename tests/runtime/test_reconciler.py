@@ -48,13 +48,13 @@ async def define(world: World, where: str, definition: Wire) -> None:
     await world.client(where).send(request)
 
 
-# who looks after what
+# ownership
 
 
 def test_a_leader_leaves_alone_what_the_members_own_agent_wrote() -> None:
     theirs = Owner("toy", RECORD_KEY, "hamburg")
     record = stored(with_owner(configmap("shop.bread.hamburg", HOME), theirs))
-    seen = snapshot(
+    view = snapshot(
         Toy(),
         "lubeck",
         [cluster("lubeck", Role.LOCAL), cluster(BROKER, Role.BROKER)],
@@ -62,7 +62,7 @@ def test_a_leader_leaves_alone_what_the_members_own_agent_wrote() -> None:
         [Leadership("hamburg", "lubeck_1", 1, ours=True)],
     )
 
-    wanted = diff("toy", RECORD_KEY, Plan(), [(BROKER, theirs, record)], seen)
+    wanted = diff("toy", RECORD_KEY, Plan(), [(BROKER, theirs, record)], view)
 
     assert wanted.actions == ()
 
@@ -105,8 +105,8 @@ async def test_leaving_by_force_ends_a_leaving_that_waits() -> None:
 # steps
 
 
-class Builder:
-    """Lays a foundation, which clusters refuse if it is told to be bad, and then a roof."""
+class TwoStepFeature:
+    """Writes a foundation, whose name the cluster may refuse, and in the next step a roof."""
 
     name = "builder"
     watches = (Watch(Role.LOCAL, ConfigMap, writes=Writes.OBJECTS),)
@@ -124,7 +124,7 @@ class Builder:
 
 
 async def test_a_later_step_waits_as_long_as_an_earlier_one_is_refused() -> None:
-    async with toy_world("lubeck", features=(Builder(),)) as world:
+    async with toy_world("lubeck", features=(TwoStepFeature(),)) as world:
         client = world.client("lubeck")
         await client.create(configmap("order", SHOP, foundation="Not A Name"))
         await asyncio.sleep(2)
@@ -140,8 +140,8 @@ async def test_a_later_step_waits_as_long_as_an_earlier_one_is_refused() -> None
 
 
 def test_a_later_step_waits_for_one_whose_sources_were_never_seen_whole() -> None:
-    seen = snapshot(
-        Builder(),
+    view = snapshot(
+        TwoStepFeature(),
         "lubeck",
         [cluster("lubeck", Role.LOCAL), cluster(BROKER, Role.BROKER, phase=Phase.CONNECTING)],
         {},
@@ -149,13 +149,13 @@ def test_a_later_step_waits_for_one_whose_sources_were_never_seen_whole() -> Non
     first = Desired(configmap("stone", SHOP), "lubeck", sources=frozenset({BROKER}))
     second = Desired(configmap("roof", SHOP), "lubeck", step=1)
 
-    assert diff("builder", Key("house"), Plan((first, second)), [], seen).actions == ()
+    assert diff("builder", Key("house"), Plan((first, second)), [], view).actions == ()
 
 
-# waking
+# retries
 
 
-class Settler:
+class NamespaceWaitingFeature:
     """Wants one object in a namespace, and watches nothing that tells of the namespace."""
 
     name = "settler"
@@ -169,7 +169,7 @@ class Settler:
 
 
 async def test_what_a_missing_namespace_refused_is_written_as_soon_as_there_is_one() -> None:
-    async with toy_world("lubeck", features=(Settler(),)) as world:
+    async with toy_world("lubeck", features=(NamespaceWaitingFeature(),)) as world:
         await world.client("lubeck").create(configmap("order", SHOP))
         await world.settle(timedelta(hours=1))
 
@@ -179,7 +179,7 @@ async def test_what_a_missing_namespace_refused_is_written_as_soon_as_there_is_o
         assert await find_configmap(world, "lubeck", "hut", "island") is not None
 
 
-class Registrar:
+class KindWaitingFeature:
     """Wants an export for every ConfigMap, be the kind served or not."""
 
     name = "registrar"
@@ -200,7 +200,7 @@ class Registrar:
 
 
 async def test_what_waits_for_a_kind_is_written_as_soon_as_it_is_served() -> None:
-    async with toy_world("lubeck", features=(Registrar(),)) as world:
+    async with toy_world("lubeck", features=(KindWaitingFeature(),)) as world:
         client = world.client("lubeck")
         await client.create(configmap("order", SHOP))
         await world.settle()

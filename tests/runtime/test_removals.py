@@ -25,7 +25,7 @@ def anyio_backend() -> object:
     return ON_VIRTUAL_TIME
 
 
-class Giver:
+class RemovalFeature:
     """Makes a ConfigMap where an order says so, and tells of one that it only records."""
 
     name = "giver"
@@ -62,28 +62,28 @@ class Giver:
 
 
 async def test_a_notice_goes_with_the_write_of_another_object_even_about_what_is_absent() -> None:
-    world = World((HOME,), lambda: (Giver(),))
+    world = World((HOME,), lambda: (RemovalFeature(),))
     admin = world.client(HOME)
     await admin.create(namespace(SHOP))
     async with world.agents_running():
         await admin.create(configmap("order", SHOP, of="bread"))
         await asyncio.sleep(5)
 
-    told = {e.reason: e.involved_object.name for e in (await admin.list(Event)).objects}
-    assert told == {"Made": "gift", "Missing": "missing"}
+    events = {e.reason: e.involved_object.name for e in (await admin.list(Event)).objects}
+    assert events == {"Made": "gift", "Missing": "missing"}
 
 
 async def test_a_removal_as_seen_spares_what_was_edited_meanwhile() -> None:
     world = World((HOME,), lambda: ())
     admin = world.client(HOME)
     await admin.create(namespace(SHOP))
-    seen = await admin.create(configmap("gift", SHOP, of="bread"))
+    observed = await admin.create(configmap("gift", SHOP, of="bread"))
     await admin.patch(ConfigMap, "gift", SHOP, {"data": {"of": "salt"}})
 
     reconciler = world.reconciler(HOME)
     deleting = [
-        Delete(HOME, seen, "deleted elsewhere", 0, as_seen=True),
-        Delete(HOME, seen, "deleted elsewhere", 0, as_seen=False),
+        Delete(HOME, observed, "deleted elsewhere", 0, as_seen=True),
+        Delete(HOME, observed, "deleted elsewhere", 0, as_seen=False),
     ]
     first = await reconciler._writer.apply(deleting[:1])
     assert [w.result for w in first] == ["Failed"]
@@ -97,11 +97,11 @@ async def test_a_removal_as_seen_spares_what_was_edited_meanwhile() -> None:
 
 def test_a_removal_says_whether_it_must_be_as_seen() -> None:
     gift = stored(configmap("gift", SHOP))
-    seen = snapshot(Giver(), HOME, [cluster(HOME, Role.LOCAL)], {HOME: [gift]})
+    observed = snapshot(RemovalFeature(), HOME, [cluster(HOME, Role.LOCAL)], {HOME: [gift]})
     removal = Removal(
         ClusterObjectRef(HOME, object_ref(gift)), gift.metadata.uid, "gone", as_seen=True
     )
 
-    wanted = diff("giver", Key("gift"), Plan(removals=(removal,)), (), seen)
+    wanted = diff("giver", Key("gift"), Plan(removals=(removal,)), (), observed)
 
     assert [a.as_seen for a in wanted.actions if isinstance(a, Delete)] == [True]

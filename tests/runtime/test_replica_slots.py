@@ -47,7 +47,7 @@ class Replica:
         await asyncio.wait({self.task})
 
 
-async def test_each_has_a_place_of_its_own_and_a_freed_one_is_taken_again() -> None:
+async def test_each_replica_has_a_slot_of_its_own_and_a_freed_one_is_taken_again() -> None:
     clock = LoopClock()
     api = ApiServer("lubeck", clock=clock)
     one, two = Replica(api, "one", clock), Replica(api, "two", clock)
@@ -66,7 +66,7 @@ async def test_each_has_a_place_of_its_own_and_a_freed_one_is_taken_again() -> N
         await replica.end()
 
 
-async def test_who_finds_all_places_taken_waits_for_one() -> None:
+async def test_a_replica_that_finds_all_slots_taken_waits_for_one() -> None:
     clock = LoopClock()
     api = ApiServer("lubeck", clock=clock)
     four = [Replica(api, f"r{number}", clock) for number in range(4)]

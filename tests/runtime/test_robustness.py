@@ -58,10 +58,10 @@ async def test_an_event_is_told_with_a_patch_that_was_needed_and_only_then() -> 
         world.start_agent("lubeck").event_handlers.append(heard.append)
         await world.settle()
 
-        told = [
+        events = [
             o for c in heard if isinstance(c, ObjectChange) and isinstance(o := c.object, Event)
         ]
-        assert [e.involved_object.name for e in told] == ["bread"]
+        assert [e.involved_object.name for e in events] == ["bread"]
         events = [
             e for e in (await world.client("lubeck").list(Event)).objects if e.reason == "Offered"
         ]
@@ -122,7 +122,7 @@ async def test_a_restored_cluster_is_read_again_before_anything_is_written_there
         assert await find_configmap(world, BROKER, "shop.salt.lubeck", HOME) is not None
 
 
-async def test_streams_that_come_to_see_a_cluster_together_ask_twice_at_most_who_it_is() -> None:
+async def test_informers_that_sync_together_check_the_identity_twice_at_most() -> None:
     class Curious(Toy):
         watches = (
             *Toy.watches,

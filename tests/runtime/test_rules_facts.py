@@ -50,7 +50,7 @@ def anyio_backend() -> object:
 # 7
 
 
-async def test_rule_7_answers_are_facts_and_wake_the_one_who_asked() -> None:
+async def test_rule_7_answers_are_facts_and_enqueue_the_key_that_asked() -> None:
     class Curious:
         """Copies what a live read of an unwatched name finds."""
 
@@ -119,12 +119,12 @@ async def test_rule_7_the_outcome_of_a_refused_write_is_a_fact_until_it_succeeds
         await world.client("lubeck").create(offer("bread", price="3"))
         await asyncio.sleep(20)
         facts = world.agents["lubeck"].reconciler.informers.facts
-        told = [o.result for o in facts.all(WriteOutcome)]
+        observed = [o.result for o in facts.all(WriteOutcome)]
 
         await world.client(BROKER).create(namespace(HOME))
         await world.settle(timedelta(minutes=11))
 
-        assert told == ["Refused"]
+        assert observed == ["Refused"]
         assert list(facts.all(WriteOutcome)) == []
         assert (await get_configmap(world, "lubeck", "bread")).metadata.annotations[
             OFFERED
@@ -140,7 +140,7 @@ async def _finalize(world: World, body: dict[str, Any]) -> None:
     await world.client(BROKER).send(Request("PUT", path, body=msgspec.json.encode(obj)))
 
 
-class Doctor:
+class LivenessFeature:
     """Notes for each Lease of the broker whether its holder is alive."""
 
     name = "doctor"
@@ -154,17 +154,17 @@ class Doctor:
 
 
 async def test_rule_7_liveness_is_judged_by_our_own_observation_of_renewals() -> None:
-    async with toy_world("lubeck", features=(Doctor(),)) as world:
+    async with toy_world("lubeck", features=(LivenessFeature(),)) as world:
         facts = world.agents["lubeck"].reconciler.informers.facts
         spec = LeaseSpec(holder_identity="bergen", lease_duration_seconds=30)
         client = world.client(BROKER)
         await client.create(Lease(metadata=Meta(name="bergen", namespace=HOME), spec=spec))
-        told = []
+        observed = []
         for round_ in range(4):
             renewal = {"spec": {"renewTime": f"2001-01-01T00:00:0{round_}.000000Z"}}
             await client.patch(Lease, "bergen", HOME, renewal)
             await asyncio.sleep(20)
-            told.append([f.alive for f in facts.all(LeaseLiveness)])
+            observed.append([f.alive for f in facts.all(LeaseLiveness)])
         world.network.cut("lubeck", BROKER)
         await asyncio.sleep(300)
         unseen = [f.alive for f in facts.all(LeaseLiveness)]
@@ -174,7 +174,7 @@ async def test_rule_7_liveness_is_judged_by_our_own_observation_of_renewals() ->
         await client.delete(Lease, "bergen", HOME)
         await asyncio.sleep(5)
 
-        assert told == [[], [True], [True], [True]], (
+        assert observed == [[], [True], [True], [True]], (
             "known by its first renewal, whatever its clock"
         )
         assert unseen == [True], "silence is not held against one we could not hear"
@@ -213,7 +213,7 @@ async def test_rule_7_a_kind_is_noticed_as_soon_as_it_is_served() -> None:
 # 8
 
 
-class Doorkeeper:
+class AskingWebhook:
     """Lets a ConfigMap in only if the one it names exists."""
 
     name = "doorkeeper"
@@ -254,7 +254,7 @@ async def test_rule_8_webhooks_ask_for_what_the_store_does_not_know(
         )
         started = asyncio.get_running_loop().time()
 
-        given = await decide(Doorkeeper(), review, reconciler.snapshot, reconciler.answer)
+        given = await decide(AskingWebhook(), review, reconciler.snapshot, reconciler.answer)
 
         assert isinstance(given, verdict)
         assert asyncio.get_running_loop().time() - started <= 1.001
@@ -280,7 +280,7 @@ async def test_rule_9_own_writes_are_seen_at_once() -> None:
             await asyncio.sleep(30)
 
         to_broker = [w for w in writes if w.target == BROKER]
-        seen = reconciler.snapshot().get(BROKER, ConfigMap, "shop.bread.lubeck", HOME)
-        assert seen is not None
+        stored_record = reconciler.snapshot().get(BROKER, ConfigMap, "shop.bread.lubeck", HOME)
+        assert stored_record is not None
         assert [w.status for w in to_broker] == [201, 201], "the record and the sum, once each"
         assert not link.cut

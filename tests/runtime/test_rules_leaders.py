@@ -45,7 +45,7 @@ TERMS = LeaseTimings()
 
 
 def supervisor(world: World, name: str, member: str) -> tuple[Reconciler, LeaderElections]:
-    """An engine that stands for election in one member."""
+    """A reconciler that contends for one member."""
     reconciler = world.reconciler(name)
     reconciler.informers.join(member, {Role.MEMBER}, world.api(name, member))
     elections = LeaderElections(
@@ -109,7 +109,7 @@ def _law(epoch: int, text: str) -> ConfigMap:
 )
 def test_rule_5_a_lower_epoch_never_overwrites_a_higher(ours: int, written: bool) -> None:
     law = _law(5, "hamburg")
-    seen = snapshot(
+    observed = snapshot(
         LeaderFeature(),
         "lubeck",
         [cluster("lubeck", Role.LOCAL), cluster("child", Role.MEMBER, Role.LED)],
@@ -119,8 +119,8 @@ def test_rule_5_a_lower_epoch_never_overwrites_a_higher(ours: int, written: bool
     owner = owner_of(law)
     assert owner is not None
 
-    plan = LeaderFeature().plan(owner.key, seen)
-    wanted = diff("crown", owner.key, plan, [("child", owner, law)], seen)
+    plan = LeaderFeature().plan(owner.key, observed)
+    wanted = diff("crown", owner.key, plan, [("child", owner, law)], observed)
 
     assert bool(wanted.actions) is written
     assert law.metadata.annotations[EPOCH] == "5"

@@ -107,8 +107,8 @@ async def test_rule_13_mass_disappearance_is_held_until_a_second_list_agrees(
         assert held is not None
         assert held > 0
         assert await find_configmap(world, BROKER, "shop.bread-0.lubeck", HOME) is None
-        told = [r.message for r in caplog.records if r.name == "hanse.runtime.mass_deletion"]
-        assert told == ["deletions held: too much vanished at once", "deletions go on"]
+        messages = [r.message for r in caplog.records if r.name == "hanse.runtime.mass_deletion"]
+        assert messages == ["deletions held: too much vanished at once", "deletions go on"]
 
 
 async def test_rule_13_deletions_seen_on_a_live_watch_are_no_surprise() -> None:

@@ -49,7 +49,7 @@ async def test_rule_1_omission_deletes_only_what_is_ours() -> None:
         assert await find_configmap(world, BROKER, "shop.bread.lubeck", HOME) is None
 
 
-async def test_rule_1_what_is_seen_on_another_way_is_not_judged_there() -> None:
+async def test_rule_1_an_object_that_another_connection_shows_is_not_deleted_through_it() -> None:
     class Onlooker:
         """Looks at ConfigMaps of sites, and writes nothing."""
 
@@ -136,7 +136,7 @@ async def test_rule_2_unreachable_is_not_absent() -> None:
 
 
 async def test_rule_2_nothing_is_written_from_half_of_what_there_is() -> None:
-    seen = snapshot(
+    observed = snapshot(
         Toy(),
         "lubeck",
         [
@@ -147,7 +147,7 @@ async def test_rule_2_nothing_is_written_from_half_of_what_there_is() -> None:
     )
     copy = Desired(configmap("copy", SHOP), "lubeck", sources=frozenset({BROKER}))
 
-    wanted = diff("toy", Key("copy", "bread", SHOP), Plan((copy,)), [], seen)
+    wanted = diff("toy", Key("copy", "bread", SHOP), Plan((copy,)), [], observed)
 
     assert wanted.actions == ()
     assert wanted.waiting_for == {BROKER}
@@ -179,17 +179,17 @@ async def test_rule_3_nothing_foreign_is_overwritten_and_the_conflict_is_told() 
         await world.settle()
 
         kept = await get_configmap(world, "hamburg", "copy-of-bread")
-        told = await get_configmap(world, "lubeck", "bread")
+        offer_object = await get_configmap(world, "lubeck", "bread")
         assert kept == mine
-        assert "exists already" in told.metadata.annotations[OFFERED]
+        assert "exists already" in offer_object.metadata.annotations[OFFERED]
         receipt = await find_configmap(world, "hamburg", "receipt-of-bread")
         assert receipt is None, "a later step followed one that could not be done"
 
         await world.client(BROKER).delete(ConfigMap, "shop.bread.lubeck", HOME)
         await world.settle()
 
-        told = await get_configmap(world, "lubeck", "bread")
-        assert told.metadata.annotations[OFFERED] == "yes"
+        offer_object = await get_configmap(world, "lubeck", "bread")
+        assert offer_object.metadata.annotations[OFFERED] == "yes"
 
 
 # 4

@@ -26,7 +26,7 @@ def anyio_backend() -> object:
     return ON_VIRTUAL_TIME
 
 
-class Founder:
+class NamespaceFeature:
     """Founds the namespace that each ConfigMap of `default` names, and greets it on the broker."""
 
     name = "founder"
@@ -53,7 +53,7 @@ class Founder:
 
 
 async def test_what_is_missing_is_made_and_stays_when_it_is_no_longer_wanted() -> None:
-    world = World(("lubeck",), lambda: (Founder(),))
+    world = World(("lubeck",), lambda: (NamespaceFeature(),))
     admin = world.client("lubeck")
     async with world.agents_running():
         await admin.create(configmap("town"))
@@ -68,7 +68,7 @@ async def test_what_is_missing_is_made_and_stays_when_it_is_no_longer_wanted() -
 
 
 async def test_what_stands_already_is_left_as_it_is() -> None:
-    world = World(("lubeck",), lambda: (Founder(),))
+    world = World(("lubeck",), lambda: (NamespaceFeature(),))
     admin = world.client("lubeck")
     before = await admin.create(namespace("town"))
     await admin.create(configmap("town"))
@@ -79,7 +79,7 @@ async def test_what_stands_already_is_left_as_it_is() -> None:
 
 
 async def test_a_patch_that_all_agree_on_is_left_to_the_first_in_the_order() -> None:
-    world = World(("lubeck", "hamburg"), lambda: (Founder(),))
+    world = World(("lubeck", "hamburg"), lambda: (NamespaceFeature(),))
     async with world.agents_running():
         await world.settle()
         with world.network.counting_writes() as writes:
@@ -96,7 +96,7 @@ async def test_a_patch_that_all_agree_on_is_left_to_the_first_in_the_order() -> 
 
 
 def test_who_makes_what_is_missing_may_not_delete_it() -> None:
-    rules = {r.resource: r.verbs for r in rbac_rules(Founder.watches, Role.LOCAL)}
+    rules = {r.resource: r.verbs for r in rbac_rules(NamespaceFeature.watches, Role.LOCAL)}
 
     assert rules["namespaces"] == ("create", "get", "list", "watch")
 
@@ -111,27 +111,29 @@ def test_defaults_that_the_server_fills_into_a_list_of_open_parts_are_no_differe
             StatefulSet(metadata=meta, spec=StatefulSetSpec(volume_claim_templates=(claim,))), owner
         )
     )
-    standing = StatefulSet(
+    existing = StatefulSet(
         metadata=wanted.metadata, spec=StatefulSetSpec(volume_claim_templates=(filled,))
     )
 
-    assert object_patch(wanted, stored(standing)) == {}
+    assert object_patch(wanted, stored(existing)) == {}
 
 
 @pytest.mark.parametrize(("kept", "writes"), [(True, 0), (False, 1)])
 def test_what_is_kept_is_neither_written_nor_deleted(kept: bool, writes: int) -> None:
     owner = Owner("founder", Key("found", "town"), "lubeck")
     ours = stored(with_owner(configmap("ours"), owner))
-    seen = snapshot(Founder(), "lubeck", [cluster("lubeck", Role.LOCAL)], {"lubeck": [ours]})
+    observed = snapshot(
+        NamespaceFeature(), "lubeck", [cluster("lubeck", Role.LOCAL)], {"lubeck": [ours]}
+    )
     plan = Plan(kept=(ClusterObjectRef("lubeck", object_ref(ours)),) if kept else ())
 
-    todo_ = diff("founder", owner.key, plan, [("lubeck", owner, ours)], seen)
+    found = diff("founder", owner.key, plan, [("lubeck", owner, ours)], observed)
 
-    assert len(todo_.actions) == writes
+    assert len(found.actions) == writes
 
 
 async def test_a_patch_that_is_ours_alone_is_sent_at_once() -> None:
-    class Greeter(Founder):
+    class Greeter(NamespaceFeature):
         def plan(self, key: Key, snapshot: Snapshot) -> Plan:
             plan = super().plan(key, snapshot)
             return Plan(plan.desired, patches=tuple(replace(p, rank=None) for p in plan.patches))
