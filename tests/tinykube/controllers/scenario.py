@@ -7,10 +7,9 @@ from typing import Any
 
 import msgspec
 
-from hanse.kube.errors import error_from_response
-from hanse.local.in_process import client_response
 from tinykube.apiserver import ApiServer
 from tinykube.controllers.controller_manager import ALL_CONTROLLERS, ControllerManager, Simulation
+from tinykube.errors import StatusError
 from tinykube.request import MERGE_PATCH, Request
 from tinykube.resources import Object
 from tinykube.storage import Snapshot
@@ -30,9 +29,9 @@ class ClusterClient:
     async def send(self, method: str, path: str, body: Object | None = None, **more: Any) -> Object:
         request = Request(method, path, body=msgspec.json.encode(body) if body else b"", **more)
         response = await self.api.send(request)
-        if response.status >= 300:
-            raise error_from_response(client_response(response))
         decoded: Object = msgspec.json.decode(response.body)
+        if response.status >= 300:
+            raise StatusError(response.status, decoded.get("reason", ""), decoded["message"])
         return decoded
 
     async def create(self, obj: Object, namespace: str = "default") -> Object:

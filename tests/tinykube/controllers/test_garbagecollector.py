@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from hanse.kube.errors import Forbidden
 from tinykube.controllers.controller_manager import CORE_CONTROLLERS
+from tinykube.errors import StatusError
 from tinykube.resources import Object
 
 from .scenario import ClusterClient, ready_pods, run_cluster, workload
@@ -163,7 +163,7 @@ async def test_a_namespace_is_deleted_with_its_content() -> None:
         await cluster.wait_until(lambda: len(ready_pods(cluster, "shop")) == 6)
 
         await cluster.delete("namespaces", "shop")
-        with pytest.raises(Forbidden, match="because it is being terminated"):
+        with pytest.raises(StatusError, match="because it is being terminated"):
             await cluster.create(config("late"), "shop")
         await cluster.wait_until(lambda: cluster.get("namespaces", "shop") is None)
 
