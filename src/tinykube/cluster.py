@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import msgspec
 
@@ -70,13 +70,15 @@ class Cluster:
         response = await self.api.send(
             Request(method, path, tuple(query.items()), sent, content_type)
         )
-        answer: Any = msgspec.json.decode(response.body)
+        try:
+            answer: Object = msgspec.json.decode(response.body)
+        except msgspec.DecodeError:  # health checks and unknown paths are answered with text
+            answer = {"message": response.body.decode().strip()}
         if response.status >= 300:
             raise StatusError(
                 response.status, answer.get("reason", ""), answer["message"], answer.get("details")
             )
-        obj: Object = answer
-        return obj
+        return answer
 
     async def create(self, obj: Object, namespace: str = "default") -> Object:
         """Create an object by its apiVersion and kind."""

@@ -14,13 +14,11 @@ from aiohttp.web_request import BaseRequest
 
 from tinykube.apiserver import is_watch
 from tinykube.errors import StatusError
+from tinykube.handlers.bodies import BODY_LIMIT
 from tinykube.request import JSON, Request, RequestLike, Response
 from tinykube.users import ANONYMOUS, User, effective_user
 
 log = logging.getLogger(__name__)
-
-BODY_LIMIT = 3 * 1024 * 1024
-"""The size limit of a request body; one byte more is read, for the API server to refuse it."""
 
 _PUBLIC_PATHS = ("/version", "/healthz", "/livez", "/readyz")
 _FORWARDED_HEADERS = ("If-None-Match", "User-Agent")

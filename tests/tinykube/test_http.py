@@ -13,7 +13,8 @@ import aiohttp
 import pytest
 
 from tinykube.errors import StatusError
-from tinykube.http import BODY_LIMIT, serve
+from tinykube.handlers.bodies import BODY_LIMIT
+from tinykube.http import serve
 from tinykube.request import RequestLike, Response
 from tinykube.serving import Certificate, self_signed, tls_context
 from tinykube.users import ANONYMOUS, User

@@ -13,7 +13,7 @@ from tinykube.handlers.calls import Call
 from tinykube.request import JSON, RequestLike
 from tinykube.resources import Object
 
-LIMIT = 3 * 1024 * 1024
+BODY_LIMIT = 3 * 1024 * 1024
 YAML = "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 _FORMER_VERSIONS = ("extensions/v1beta1", "apps/v1beta1", "apps/v1beta2")
@@ -27,8 +27,8 @@ class DecodeError(Exception):
 
 def read_body(request: RequestLike) -> bytes:
     """The body; raises `StatusError` when it is too large."""
-    if len(request.body) > LIMIT:
-        raise too_large(LIMIT)
+    if len(request.body) > BODY_LIMIT:
+        raise too_large(BODY_LIMIT)
     return request.body
 
 
