@@ -1,1 +1,1 @@
-"""The nouns: kinds, keys, snapshots, plans. No I/O is done here and no clock is read."""
+"""The shared types: kinds, snapshot, plan, conditions, facts. Pure: no I/O, no clock."""

@@ -1,4 +1,4 @@
-"""Conditions: one per type, with a transition time that moves only with the status."""
+"""Status conditions: one per type, with a transition time that changes only with the status."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -23,40 +23,40 @@ class Condition(Value, frozen=True, kw_only=True, omit_defaults=False):
 
 
 def condition(type_: str, status: bool | None, reason: str, message: str = "") -> Condition:
-    """A wanted condition, before it is known when it began; None is Unknown."""
+    """A condition without transition time, which `merge_conditions` sets; None is Unknown."""
     truth: Truth = "Unknown" if status is None else "True" if status else "False"
     return Condition(type=type_, status=truth, reason=reason, message=message)
 
 
 def merge_conditions(
-    standing: Sequence[Condition], wanted: Iterable[Condition], now: datetime, generation: int = 0
+    current: Sequence[Condition], desired: Iterable[Condition], now: datetime, generation: int = 0
 ) -> tuple[Condition, ...]:
-    """The conditions to write: wanted ones in place of their namesakes, others as they stand.
+    """The conditions to write: desired ones replace those of the same type, others stay.
 
-    A condition that says what it said before keeps its time and its place, so that writing it again
-    changes nothing.
+    A condition with an unchanged status keeps its transition time and its place in the list, so
+    that writing it again changes nothing.
     """
-    fresh = {c.type: c for c in wanted}
-    kept = tuple(_settled(old, fresh.pop(old.type, None), now, generation) for old in standing)
-    added = tuple(_begun(c, now, generation) for c in fresh.values())
+    new_by_type = {c.type: c for c in desired}
+    kept = tuple(_updated(old, new_by_type.pop(old.type, None), now, generation) for old in current)
+    added = tuple(_with_transition(c, now, generation) for c in new_by_type.values())
     return kept + added
 
 
 def find_condition(conditions: Iterable[Condition], type_: str) -> Condition | None:
-    """The condition of that type, if it is told."""
+    """The condition of that type, or None."""
     return next((c for c in conditions if c.type == type_), None)
 
 
-def _settled(old: Condition, new: Condition | None, now: datetime, generation: int) -> Condition:
+def _updated(old: Condition, new: Condition | None, now: datetime, generation: int) -> Condition:
     if new is None:
         return old
-    begun = _begun(new, now, generation)
+    changed = _with_transition(new, now, generation)
     if old.status != new.status or old.last_transition_time is None:
-        return begun
-    return replace(begun, last_transition_time=old.last_transition_time)
+        return changed
+    return replace(changed, last_transition_time=old.last_transition_time)
 
 
-def _begun(wanted: Condition, now: datetime, generation: int) -> Condition:
+def _with_transition(desired: Condition, now: datetime, generation: int) -> Condition:
     return replace(
-        wanted, last_transition_time=now.replace(microsecond=0), observed_generation=generation
+        desired, last_transition_time=now.replace(microsecond=0), observed_generation=generation
     )

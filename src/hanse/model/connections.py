@@ -1,4 +1,4 @@
-"""The ways to clusters that others name: what a guide reads out of objects at home. Pure."""
+"""Connections to other clusters, as sources derive them from local objects."""
 
 from typing import Protocol, TypeAlias, runtime_checkable
 
@@ -10,7 +10,7 @@ from hanse.model.snapshot import Snapshot, Watch
 
 
 class ServerCredentials(Struct, frozen=True):
-    """A server, by what its certificate is judged, and who we are there; never shown."""
+    """An API server and the credentials for it; the representation shows no secret."""
 
     server: str
     ca: bytes = b""
@@ -23,45 +23,45 @@ class ServerCredentials(Struct, frozen=True):
 
 
 class KubeconfigCredentials(Struct, frozen=True):
-    """A context of a kubeconfig that somebody else wrote: nothing of this machine is used."""
+    """A context of an untrusted kubeconfig: files and programs of this machine are not used."""
 
     text: bytes
     context: str
     origin: str
-    """What people know the text by, for messages."""
+    """Where the kubeconfig comes from, for messages."""
 
     def __repr__(self) -> str:
         return f"KubeconfigCredentials({self.origin!r}, {self.context!r}, <secret>)"
 
 
 class ClusterConnection(Struct, frozen=True):
-    """A cluster to be connected, and what it is to us."""
+    """A cluster to connect to, with its roles and credentials."""
 
     cluster: ClusterId
     roles: frozenset[Role]
     credentials: ServerCredentials | KubeconfigCredentials
     field: str = ""
-    """The field by which people named it, for messages."""
+    """The field that names the cluster, for messages."""
     runs_election: bool = False
-    """Whether we stand for election in it."""
+    """Whether to take part in its leader election."""
     preferred_leaders: tuple[ClusterId, ...] = ()
-    """The supervisors that should lead it rather than we: each is given a little time."""
+    """The supervisors that are preferred as its leader: each gets a little time first."""
 
 
 class LeavingCluster(Struct, frozen=True):
-    """A cluster that is named no longer, and not left yet: the way by which it is."""
+    """A cluster that is no longer named and not left yet, with the connection to leave it by."""
 
     connection: ClusterConnection
 
 
 class ReleasedCluster(Struct, frozen=True):
-    """A cluster that others look after from now on: nothing is withdrawn from it."""
+    """A cluster that other supervisors manage from now on: our objects stay in it."""
 
     cluster: ClusterId
 
 
 class AbandonedCluster(Struct, frozen=True):
-    """A cluster that a person gave up: what is ours there stays behind."""
+    """A cluster that a person abandoned: our objects stay behind in it."""
 
     cluster: ClusterId
 
@@ -69,12 +69,12 @@ class AbandonedCluster(Struct, frozen=True):
 ConnectionIntent: TypeAlias = (
     ClusterConnection | InvalidConnection | LeavingCluster | ReleasedCluster | AbandonedCluster
 )
-"""A cluster that is named by none is left: what is ours there is withdrawn first."""
+"""What to do with a cluster; one without an intent is left, its owned objects deleted first."""
 
 
 @runtime_checkable
 class ConnectionSource(Protocol):
-    """Who says which clusters are connected; a feature may be one."""
+    """A source of connections; a feature may be one."""
 
     @property
     def name(self) -> str: ...
@@ -84,9 +84,9 @@ class ConnectionSource(Protocol):
 
     @property
     def source_kinds(self) -> tuple[type[Object], ...]:
-        """The kinds at home that it goes by: before all are read it is not asked."""
+        """The local kinds it reads; it is not called before all are listed."""
         ...
 
     def connection_intents(self, snapshot: Snapshot) -> tuple[ConnectionIntent, ...]:
-        """All clusters to connect, and what is wrong with those that cannot be."""
+        """An intent for every cluster that is named."""
         ...

@@ -1,4 +1,4 @@
-"""What shells know that is not a Kubernetes object: keyed values that wake as objects do."""
+"""Facts: keyed values that are no Kubernetes objects, and that requeue keys as objects do."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -11,7 +11,7 @@ from hanse.model.objects import ClusterId, ClusterObjectRef, Kind, Wire
 
 
 class Role(StrEnum):
-    """What a cluster is to this agent; one cluster may have several roles."""
+    """The role of a cluster for this agent; a cluster may have several."""
 
     LOCAL = "local"
     BROKER = "broker"
@@ -19,11 +19,11 @@ class Role(StrEnum):
     LED = "led"
     SITE = "site"
     OUTSIDE = "outside"
-    """No cluster at all, but a system that is written in the same way: a name server."""
+    """Not a cluster but an external system that is written in the same way, as a name server."""
 
 
 class Phase(StrEnum):
-    """How a connection to a cluster stands."""
+    """The phase of a connection to a cluster."""
 
     CONNECTING = "Connecting"
     SYNCED = "Synced"
@@ -33,12 +33,12 @@ class Phase(StrEnum):
 
     @property
     def writable(self) -> bool:
-        """Whether writes to the cluster make sense now."""
+        """Whether writes may be sent to the cluster."""
         return self in (Phase.SYNCED, Phase.CONNECTING, Phase.LEAVING)
 
 
 class Fact(Struct, frozen=True):
-    """A keyed value; each kind of fact says what its key is."""
+    """A keyed value; each type of fact defines its key."""
 
     @property
     def key(self) -> object:
@@ -46,7 +46,7 @@ class Fact(Struct, frozen=True):
 
 
 class ClusterState(Fact, frozen=True):
-    """Whether what is known of a cluster can be relied on, and since when."""
+    """The connection state of a cluster, and since when."""
 
     cluster: ClusterId
     roles: frozenset[Role]
@@ -54,11 +54,11 @@ class ClusterState(Fact, frozen=True):
     since: datetime
     reason: str = ""
     listed: bool = False
-    """Whether everything watched in it was listed in full once: before that, all is partial."""
+    """Whether every watched kind was listed once: before that its objects are partial."""
     recovering: bool = False
-    """Whether it was restored a moment ago: what is missing there may be about to come back."""
+    """Whether it was restored a moment ago: missing objects may still come back."""
     leaving: bool = False
-    """Whether we are on our way out of it, reachable or not: nothing is wanted there."""
+    """Whether this agent is leaving it, reachable or not: nothing is desired there."""
 
     @property
     def key(self) -> ClusterId:
@@ -66,7 +66,7 @@ class ClusterState(Fact, frozen=True):
 
 
 class ClusterDeparted(Fact, frozen=True):
-    """A cluster that has left the fleet for certain: nothing is kept for its sake."""
+    """A cluster that has certainly left the fleet: it is no longer a reason to keep objects."""
 
     cluster: ClusterId
     since: datetime
@@ -77,7 +77,7 @@ class ClusterDeparted(Fact, frozen=True):
 
 
 class ClusterAbandoned(Fact, frozen=True):
-    """A cluster that was given up, and what of ours stays behind there as far as it was known."""
+    """A cluster that was abandoned, and the owned objects known to stay behind in it."""
 
     cluster: ClusterId
     since: datetime
@@ -89,12 +89,12 @@ class ClusterAbandoned(Fact, frozen=True):
 
 
 class InvalidConnection(Fact, frozen=True):
-    """A cluster that somebody named and that we cannot go to, or not by what they changed."""
+    """A named cluster that cannot be connected to as it is configured."""
 
     source: str
     cluster: ClusterId
     field: str
-    """What to mend, as people wrote it: `spec.members[1].secret`."""
+    """The field to correct: `spec.members[1].secret`."""
     reason: str
     message: str
 
@@ -116,7 +116,7 @@ class KindServed(Fact, frozen=True):
 
 
 class LeaseLiveness(Fact, frozen=True):
-    """Whether the party that renews a Lease is alive, by our own observation of its renewals."""
+    """Whether the holder of a Lease is alive, by our own observation of its renewals."""
 
     where: ClusterId
     namespace: str
@@ -131,7 +131,7 @@ class LeaseLiveness(Fact, frozen=True):
 
 
 class Leadership(Fact, frozen=True):
-    """Who leads a member, in which epoch, and whether that is us."""
+    """The leader of a member, its epoch, and whether this agent is it."""
 
     member: ClusterId
     holder: str
@@ -147,7 +147,7 @@ WriteResult = Literal["Done", "Foreign", "Fenced", "Refused", "Forbidden", "Fail
 
 
 class WriteOutcome(Fact, frozen=True):
-    """How the last write of an object that did not go as wished ended; gone once one succeeds."""
+    """Why the last write of an object failed; dropped once a write succeeds."""
 
     place: ClusterObjectRef
     result: WriteResult
@@ -160,7 +160,7 @@ class WriteOutcome(Fact, frozen=True):
 
 
 class Answer(Fact, frozen=True):
-    """What a question of an earlier plan was answered with: a value, or why there is none."""
+    """The answer to a question of an earlier plan: a value, or an error."""
 
     question: str
     value: Wire | None
@@ -176,20 +176,20 @@ F = TypeVar("F", bound=Fact)
 
 
 class Facts:
-    """All facts of one agent. Shells put them in; snapshots read them."""
+    """All facts of one agent, written by the runtime and read by snapshots."""
 
     def __init__(self) -> None:
         self._by_type: dict[type[Fact], dict[object, Any]] = {}
 
     def put(self, fact: Fact) -> Fact | None:
-        """Keep a fact; gives the one it replaces."""
+        """Store a fact; returns the one it replaces."""
         known = self._by_type.setdefault(type(fact), {})
         before: Fact | None = known.get(fact.key)
         known[fact.key] = fact
         return before
 
     def drop(self, type_: type[F], key: object) -> F | None:
-        """Forget a fact; gives what it was."""
+        """Remove a fact and return it."""
         dropped: F | None = self._by_type.get(type_, {}).pop(key, None)
         return dropped
 
@@ -202,5 +202,5 @@ class Facts:
 
 
 def age(since: datetime, now: datetime) -> timedelta:
-    """How long something has been so; never negative, whatever clocks say."""
+    """The time since a moment, never negative."""
     return max(now - since, timedelta(0))

@@ -1,4 +1,4 @@
-"""What stands on objects for our own sake: whose they are, and what people say about that."""
+"""Labels and annotations of owned objects, and the owner that they name."""
 
 import msgspec
 from msgspec import Struct
@@ -6,23 +6,23 @@ from msgspec import Struct
 from hanse.model.objects import Object
 
 OWN_PREFIX = "hanse.dev/"
-"""The prefix of our bookkeeping: never replicated from one object to another."""
+"""The prefix of our own labels and annotations, which are never replicated."""
 
 OWNER = "hanse.dev/owner"
-"""Label of everything that the engine owns."""
+"""Label of every object that the runtime owns."""
 OWNER_KEY = "hanse.dev/owner-key"
 SOURCES = "hanse.dev/sources"
 APPLIED = "hanse.dev/applied"
 EPOCH = "hanse.dev/epoch"
 
 PAUSED = "hanse.dev/paused"
-"""Annotation of an object, or of the system namespace: nothing is written."""
+"""Annotation of an object, or of the system namespace, that stops writes."""
 ALLOW_MASS_DELETION = "hanse.dev/allow-mass-deletion"
-"""Annotation on the system namespace: features (comma-joined, or `*`) whose holds are lifted."""
+"""Annotation of the system namespace: features (comma-separated, or `*`) that may mass-delete."""
 
 
 class OwnerClaim(Struct, frozen=True, omit_defaults=True, rename={"serves": "for"}):
-    """The owner-key annotation: the decision, whom it serves, and what it was written on."""
+    """The owner-key annotation: feature and key, the cluster served, and the object's own name."""
 
     feature: str
     key: str
@@ -33,14 +33,14 @@ class OwnerClaim(Struct, frozen=True, omit_defaults=True, rename={"serves": "for
     led: bool = False
 
 
-def parse_owner_claim(told: str) -> OwnerClaim | None:
-    """The claim that a text holds, if it is one."""
+def parse_owner_claim(text: str) -> OwnerClaim | None:
+    """Parse an owner-key annotation; None if it is not one."""
     try:
-        return msgspec.json.decode(told, type=OwnerClaim) if told else None
+        return msgspec.json.decode(text, type=OwnerClaim) if text else None
     except msgspec.DecodeError:
         return None
 
 
 def owner_claim(obj: Object) -> OwnerClaim | None:
-    """The claim that stands on an object."""
+    """The owner that an object's annotation names; whether it is right is checked elsewhere."""
     return parse_owner_claim(obj.metadata.annotations.get(OWNER_KEY, ""))

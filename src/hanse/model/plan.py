@@ -1,4 +1,4 @@
-"""What a feature wants: all that should exist for one key, and little else."""
+"""The plan of one key: the desired objects, and other changes; and the Feature protocol."""
 
 from collections.abc import Iterable
 from datetime import timedelta
@@ -11,9 +11,9 @@ from hanse.model.snapshot import Change, Snapshot, Watch
 
 
 class Key(Struct, frozen=True, order=True):
-    """One unit of decision of one feature: it is queued, planned and owned as a whole.
+    """The unit of reconciliation of a feature: it is queued, planned and owned as a whole.
 
-    `topic` parts a feature's kinds of decision (`export`, `import`).
+    `topic` separates the sorts of keys of one feature (`export`, `import`).
     """
 
     topic: str
@@ -25,7 +25,7 @@ class Key(Struct, frozen=True, order=True):
 
 
 def parse_key(text: str) -> Key | None:
-    """The key that `str` gave, or None where the text is not one."""
+    """Parse the text of a key; None if it is not one."""
     topic, _, rest = text.partition("/")
     namespace, slash, name = rest.partition("/")
     return Key(topic, name, namespace) if topic and slash else None
@@ -37,24 +37,24 @@ class Desired(Struct, frozen=True):
     object: Object
     where: ClusterId
     step: int = 0
-    """Order of writes: a step goes to a destination only after the one before it."""
+    """The order of writes: a step is written to a cluster only after the previous one."""
     sources: frozenset[ClusterId] = frozenset()
-    """Whose observation this rests on: never deleted by omission while one is unsynced."""
+    """The clusters it is derived from: it is not deleted by omission while one is unsynced."""
     as_leader_of: ClusterId | None = None
     shared: bool = False
     """Any agent may write it; all compute the same."""
     takes_over: bool = False
     """Whether a foreign object of that name is overwritten; only where the spec says so."""
     rank: int = 0
-    """For shared objects: how many seconds to leave the write to agents before us in the order."""
+    """For shared objects: how many seconds to leave the write to agents with a lower rank."""
     awaited: bool = False
-    """For shared objects that others wait for: the first in the order writes at once."""
+    """For shared objects that others wait for: the agent of rank 0 writes at once."""
     unowned: bool = False
-    """Made where it is missing and nobody's from then on: we never change or delete it."""
+    """Created if missing and not owned then: it is never changed or deleted."""
 
 
 class Removal(Struct, frozen=True):
-    """The deletion of an object that we do not own, or of one whose going has a known cause."""
+    """The deletion of an object that is not owned, or whose deletion has a known cause."""
 
     place: ClusterObjectRef
     uid: str
@@ -62,11 +62,11 @@ class Removal(Struct, frozen=True):
     step: int = 0
     as_leader_of: ClusterId | None = None
     as_seen: bool = False
-    """Whether a change that we have not seen saves it: the deletion then waits for another plan."""
+    """Whether the observed resourceVersion is a precondition of the deletion."""
 
 
 class Patch(Struct, frozen=True):
-    """A change to fields of an object that others own too; `change` is a merge patch."""
+    """A merge patch of an object that others own too."""
 
     place: ClusterObjectRef
     change: Wire
@@ -74,7 +74,7 @@ class Patch(Struct, frozen=True):
     step: int = 0
     as_leader_of: ClusterId | None = None
     rank: int | None = None
-    """Where all agents say the same: how many seconds to leave it to those before us."""
+    """Where all agents write the same: the seconds to leave it to agents of a lower rank."""
 
 
 class Read(Struct, frozen=True):
@@ -82,7 +82,7 @@ class Read(Struct, frozen=True):
 
     place: ClusterObjectRef
     since: str = ""
-    """What was known when it was asked: an answer to it tells of the time after that."""
+    """The state observed when it was asked; a new state makes a new question."""
 
     @property
     def id(self) -> str:
@@ -90,7 +90,7 @@ class Read(Struct, frozen=True):
 
 
 class Call(Struct, frozen=True):
-    """A question answered by a provider (a resolver, a probe, an outside controller)."""
+    """A question answered by a provider (a resolver, a probe, an external controller)."""
 
     provider: str
     arguments: tuple[tuple[str, Any], ...] = ()
@@ -101,25 +101,25 @@ class Call(Struct, frozen=True):
 
 
 class Question(Struct, frozen=True):
-    """Something a plan needs that no watch tells; asked again when the answer is too old."""
+    """A query whose answer a plan needs; asked again when the answer is older than `max_age`."""
 
     ask: Read | Call
     max_age: timedelta = timedelta(seconds=30)
 
 
 class EventRequest(Struct, frozen=True):
-    """A Kubernetes Event about an object, sent only with a write of it that was needed."""
+    """A Kubernetes Event about an object, recorded only if the object is written too."""
 
     place: ClusterObjectRef
     reason: str
     message: str
     type: Literal["Normal", "Warning"] = "Normal"
     recorded_with: ClusterObjectRef | None = None
-    """Another object whose write this goes with; what it is about need not exist then."""
+    """Another object whose write records the Event; the subject need not exist then."""
 
 
 class Plan(Struct, frozen=True):
-    """All that one key wants. What it owns and does not name here is deleted."""
+    """The desired state of one key. Owned objects that it does not name are deleted."""
 
     desired: tuple[Desired, ...] = ()
     removals: tuple[Removal, ...] = ()
@@ -128,13 +128,13 @@ class Plan(Struct, frozen=True):
     events: tuple[EventRequest, ...] = ()
     requeue_after: timedelta | None = None
     kept: tuple[ClusterObjectRef, ...] = ()
-    """What the key owns and leaves exactly as it stands: neither written nor deleted."""
+    """Owned objects that are neither written nor deleted."""
     keep_all: bool = False
-    """Nothing can be decided by what was read: all that the key owns stays as it stands."""
+    """Keep all owned objects as they are: the plan cannot be decided."""
 
 
 class Feature(Protocol):
-    """A capability: a pure function from what was seen to what should be."""
+    """A controller: a pure function from a snapshot to desired objects, per key."""
 
     @property
     def name(self) -> str: ...
@@ -143,9 +143,9 @@ class Feature(Protocol):
     def watches(self) -> tuple[Watch, ...]: ...
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
-        """The keys whose plan may differ after this change."""
+        """The keys to requeue after a change."""
         ...
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
-        """Everything that should exist for this key."""
+        """The desired state of a key."""
         ...

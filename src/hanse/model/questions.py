@@ -1,4 +1,4 @@
-"""Host names that plans need the addresses of: what is asked, and what is known."""
+"""Questions that plans ask: host lookups and live reads, with their last answers."""
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
@@ -11,53 +11,55 @@ from hanse.model.objects import Wire
 from hanse.model.plan import Call, Question, Read
 from hanse.model.snapshot import Snapshot
 
-LEAST_TTL = timedelta(seconds=5)
-MOST_TTL = timedelta(hours=1)
+MIN_TTL = timedelta(seconds=5)
+MAX_TTL = timedelta(hours=1)
 PROVIDER = "resolve"
+
+MAX_READ_AGE = timedelta(seconds=3)
+"""The age up to which the answer of a live read counts as fresh."""
 
 
 class HostLookup(Struct, frozen=True):
-    """What is known of a host name, and the question that keeps it so."""
+    """The last answer for a host name, and the question that keeps it current."""
 
     question: Question
     addresses: tuple[str, ...] | None
-    """None: it is not known now; empty: nobody has that name."""
+    """None if not known now; empty if the name does not exist."""
     error: str = ""
 
     @property
     def requeue_after(self) -> timedelta:
-        """When the question is to be asked once more."""
+        """When the question is due again."""
         return self.question.max_age
 
 
 def host_lookup(host: str, snapshot: Snapshot) -> HostLookup:
-    """The addresses of a host, as far as they are known, for as long as its records hold."""
+    """The addresses of a host as last answered; asked again after the TTL of its records."""
     call = Call(PROVIDER, (("host", host),))
     answer = snapshot.fact(Answer, call.id)
     if answer is None or answer.value is None:
         error = answer.error if answer is not None else ""
-        return HostLookup(Question(call, LEAST_TTL), None, error)
+        return HostLookup(Question(call, MIN_TTL), None, error)
     value: dict[str, Any] = answer.value
-    ttl = min(max(timedelta(seconds=value.get("ttl", 0)), LEAST_TTL), MOST_TTL)
+    ttl = min(max(timedelta(seconds=value.get("ttl", 0)), MIN_TTL), MAX_TTL)
     return HostLookup(Question(call, ttl), tuple(value.get("addresses", ())))
 
 
-FRESH = timedelta(seconds=3)
-
-
 def fresh_values(reads: Sequence[Read], snapshot: Snapshot) -> tuple[Wire | None, ...] | None:
-    """What is there in each place, None for nothing; None of all while any of it is not known."""
+    """The objects of live reads, None for an absent one; None while an answer is not fresh."""
     found = [snapshot.fact(Answer, read.id) for read in reads]
-    known = [a for a in found if a is not None and not a.error and snapshot.now - a.at < FRESH]
+    known = [
+        a for a in found if a is not None and not a.error and snapshot.now - a.at < MAX_READ_AGE
+    ]
     return tuple(answer.value for answer in known) if len(known) == len(reads) else None
 
 
 def fresh_read_questions(reads: Iterable[Read]) -> tuple[Question, ...]:
-    """The questions whose answers count as read just now."""
-    return tuple(Question(read, FRESH) for read in reads)
+    """The questions that keep live reads fresh."""
+    return tuple(Question(read, MAX_READ_AGE) for read in reads)
 
 
 def live_uid(read: Wire | None) -> str:
-    """The uid of what was read; empty where nothing is, or it is going."""
+    """The uid of an object that was read; empty if it is absent or being deleted."""
     meta = read.get("metadata", {}) if read is not None else {}
     return "" if meta.get("deletionTimestamp") else str(meta.get("uid", ""))

@@ -1,4 +1,4 @@
-"""What a bearer token says of itself: whose it is, and from when to when it holds; pure."""
+"""The claims of a bearer token (JWT): subject, time of issue and expiry."""
 
 import base64
 import binascii
@@ -9,7 +9,7 @@ from msgspec import Struct
 
 
 class TokenClaims(Struct, frozen=True):
-    """The parts of a web token that we read; its signature is its server's to judge."""
+    """The claims of a JWT that we use; the signature is not verified."""
 
     subject: str
     issued: datetime | None
@@ -23,18 +23,18 @@ class _Payload(Struct, frozen=True):
 
 
 def parse_claims(token: str) -> TokenClaims | None:
-    """What a token says of itself; None where it is no web token."""
+    """Parse the claims of a token; None if it is not a JWT."""
     match token.split("."):
         case [_, payload, _]:
             try:
                 padded = payload + "=" * (-len(payload) % 4)
-                told = msgspec.json.decode(base64.urlsafe_b64decode(padded), type=_Payload)
-                return TokenClaims(told.sub, _moment(told.iat), _moment(told.exp))
+                claims = msgspec.json.decode(base64.urlsafe_b64decode(padded), type=_Payload)
+                return TokenClaims(claims.sub, _timestamp(claims.iat), _timestamp(claims.exp))
             except (binascii.Error, msgspec.DecodeError, ValueError, OverflowError, OSError):
                 return None
         case _:
             return None
 
 
-def _moment(seconds: float | None) -> datetime | None:
+def _timestamp(seconds: float | None) -> datetime | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
