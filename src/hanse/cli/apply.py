@@ -99,7 +99,7 @@ async def _apply(client: Client, wanted: Manifest, *, dry_run: bool) -> Effect:
     found = await read_existing(client, wanted)
     if found is None:
         return await _create(client, wanted, dry_run=dry_run)
-    if wanted.settled or contains(found, wanted.wire):
+    if wanted.create_only or contains(found, wanted.wire):
         return Effect.UNCHANGED
     if _is_foreign(wanted, found):
         return Effect.FOREIGN

@@ -1,4 +1,4 @@
-"""What an admission webhook is asked and what it may answer."""
+"""Admission webhooks: requests, decisions, and the hook protocol of features."""
 
 from typing import Literal, Protocol, TypeAlias
 
@@ -12,7 +12,7 @@ Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
 
 class AdmissionRequest(Struct, frozen=True):
-    """A write that an API server asks about before it happens."""
+    """The request of an AdmissionReview."""
 
     operation: Operation
     group: str
@@ -21,33 +21,33 @@ class AdmissionRequest(Struct, frozen=True):
     name: str = ""
     namespace: str = ""
     object: Wire = {}
-    """The object as it would be; empty for a deletion."""
+    """The new object; empty for a deletion."""
     before: Wire = {}
-    """The object as it is; empty for a creation."""
+    """The old object; empty for a creation."""
     user: str = ""
     groups: tuple[str, ...] = ()
     dry_run: bool = False
     subresource: str = ""
     uid: str = ""
-    """By which this request is told from every other."""
+    """The uid of the request."""
 
 
 class Allow(Struct, frozen=True):
-    """Let it happen, changed by a merge patch if there is one; warnings are shown to the person."""
+    """Allow the request, with a merge patch if there is one; warnings are shown to the user."""
 
     change: Wire = {}
     warnings: tuple[str, ...] = ()
 
 
 class Deny(Struct, frozen=True):
-    """Refuse it; the message names the field and the remedy."""
+    """Deny the request; the message names the field and the remedy."""
 
     message: str
     code: int = 403
 
 
 class NeedsAnswer(Struct, frozen=True):
-    """Something must be known that no store knows: it is asked once, and the review repeated."""
+    """The decision needs an answer that no store has: it is asked once, then decided again."""
 
     question: Read | Call
 
@@ -56,26 +56,26 @@ AdmissionDecision: TypeAlias = Allow | Deny | NeedsAnswer
 
 
 class WebhookRule(Struct, frozen=True):
-    """Which writes a hook is asked about, and what happens where nobody answers."""
+    """The requests that are sent to a hook, and the failure policy."""
 
     groups: tuple[str, ...]
     resources: tuple[str, ...]
-    """Plurals, with subresources as `pods/status`."""
+    """Plural resource names, with subresources as `pods/status`."""
     operations: tuple[Operation, ...] = ("CREATE", "UPDATE")
     versions: tuple[str, ...] = ("*",)
     namespaces: Wire = {}
-    """A selector of namespaces by label; empty: all of them."""
+    """The namespaceSelector; empty selects all."""
     objects: Wire = {}
-    """A selector of objects by label; empty: all of them."""
+    """The objectSelector; empty selects all."""
     required: bool = True
-    """Whether a write waits for the answer (Fail) or goes ahead without one (Ignore)."""
+    """Whether the failure policy is Fail, else Ignore."""
     changes: bool = False
-    """Whether the answer may change the object (a mutating webhook)."""
+    """Whether the hook may patch the object (a mutating webhook)."""
     timeout_seconds: int = 3
 
 
 class AdmissionHook(Protocol):
-    """One admission decision: a pure function of the request and of what was seen."""
+    """An admission decision: a pure function of the request and a snapshot."""
 
     @property
     def name(self) -> str: ...

@@ -1,4 +1,4 @@
-"""The definitions of our kinds, as an API server takes them, and stand-ins for others' kinds."""
+"""CustomResourceDefinitions of our kinds, and placeholders for kinds of others."""
 
 from collections.abc import Iterable
 from copy import deepcopy
@@ -87,44 +87,44 @@ FOREIGN_KINDS: tuple[type[Object], ...] = (
     VirtualMachineInstance,
     Vpc,
 )
-"""The kinds that others define and we use where a cluster serves them."""
+"""The kinds of others that we use where a cluster serves them."""
 
 STAND_IN = "hanse.dev/stand-in"
-"""The label of a definition that stands in for the one its owner would install."""
+"""The label of a placeholder CRD."""
 
 _AGE = Column("Age", ".metadata.creationTimestamp", "date")
-_OPEN: Wire = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+_ANY_OBJECT: Wire = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
 def crds() -> tuple[Wire, ...]:
-    """The definitions of all our kinds, in the order of their names."""
-    return _by_name(crd_of(kind) for kind in OWN_KINDS)
+    """The CRDs of our kinds, sorted by name."""
+    return _sorted_by_name(crd_of(kind) for kind in OWN_KINDS)
 
 
 def placeholder_crds() -> tuple[Wire, ...]:
-    """Definitions that let any object of a foreign kind in, for clusters without its owner."""
-    return _by_name(placeholder_crd(kind) for kind in FOREIGN_KINDS)
+    """Placeholder CRDs of the kinds of others, for clusters without their controllers."""
+    return _sorted_by_name(placeholder_crd(kind) for kind in FOREIGN_KINDS)
 
 
 def crd_of(kind: type[Object]) -> Wire:
-    """The definition of one of our kinds."""
+    """The CRD of one of our kinds."""
     declared = getattr(kind, "crd", None)
     if not isinstance(declared, Crd):
         raise TypeError(f"{kind.__name__} is not a kind that we define")
-    return _definition(kind, declared, _schema(kind, declared), {})
+    return _crd(kind, declared, _schema(kind, declared), {})
 
 
 def placeholder_crd(kind: type[Object]) -> Wire:
-    """A definition of somebody else's kind that takes everything."""
-    schema = {"description": struct_description(kind), **_OPEN}
+    """A placeholder CRD that accepts any object of a kind of others."""
+    schema = {"description": struct_description(kind), **_ANY_OBJECT}
     metadata: Wire = {"labels": {STAND_IN: "true"}}
     if kind.kind.group.endswith((".k8s.io", ".kubernetes.io")):
-        # an API server refuses definitions in these groups that do not say who approved them
+        # an API server refuses CRDs in these groups without this annotation
         metadata["annotations"] = {"api-approved.kubernetes.io": "unapproved, a stand-in"}
-    return _definition(kind, Crd(categories=()), schema, metadata)
+    return _crd(kind, Crd(categories=()), schema, metadata)
 
 
-def _definition(kind: type[Object], crd: Crd, schema: Wire, metadata: Wire) -> Wire:
+def _crd(kind: type[Object], crd: Crd, schema: Wire, metadata: Wire) -> Wire:
     served = kind.kind
     versions = (served.version, *kind.fallback_versions)
     return {
@@ -201,5 +201,5 @@ def _schema(kind: type[Object], crd: Crd) -> Wire:
     }
 
 
-def _by_name(definitions: Iterable[Wire]) -> tuple[Wire, ...]:
-    return tuple(sorted(definitions, key=lambda crd: str(crd["metadata"]["name"])))
+def _sorted_by_name(built: Iterable[Wire]) -> tuple[Wire, ...]:
+    return tuple(sorted(built, key=lambda crd: str(crd["metadata"]["name"])))

@@ -1,4 +1,4 @@
-"""Objects that are put into a cluster once, to prepare it, as an administrator would write them."""
+"""Manifests that set up a cluster: CRDs, namespaces, roles and bindings."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -11,7 +11,7 @@ from hanse.model.objects import Kind, Object, Wire, to_wire
 from hanse.model.rbac import RbacRule
 
 PART_OF = "app.kubernetes.io/part-of"
-"""Label of everything that is set up here, so that it can be found and removed as one."""
+"""Label of all these objects, so that they can be found and removed."""
 
 _RBAC = "rbac.authorization.k8s.io"
 SERVICE_ACCOUNT = Kind("", "v1", "ServiceAccount", "serviceaccounts")
@@ -25,14 +25,14 @@ CLUSTER_ROLE_BINDING = Kind(
 
 
 class Manifest(Struct, frozen=True):
-    """An object to set up, and what is done where one of its name stands already."""
+    """An object to apply, and what to do if it exists."""
 
     kind: Kind
     wire: Wire
-    settled: bool = False
-    """What stands there is a person's to change, and is left as it is."""
+    create_only: bool = False
+    """Whether an existing object is left as it is."""
     optional: bool = False
-    """A server that does not serve the kind does without."""
+    """Whether it is skipped where the kind is not served."""
 
     @property
     def name(self) -> str:
@@ -48,7 +48,7 @@ class Manifest(Struct, frozen=True):
 
 
 class Subject(Struct, frozen=True):
-    """The ServiceAccount that rights are given to."""
+    """The ServiceAccount that roles are bound to."""
 
     name: str
     namespace: str
@@ -64,7 +64,7 @@ def manifest(
     annotations: Mapping[str, str] | None = None,
     optional: bool = False,
 ) -> Manifest:
-    """An object of ours by its parts."""
+    """A manifest from its parts, labelled as part of Hanse."""
     metadata: Wire = {"name": name}
     if namespace:
         metadata["namespace"] = namespace
@@ -75,56 +75,58 @@ def manifest(
     return Manifest(kind, {**wire, **(body or {})}, optional=optional)
 
 
-def settled(obj: Object) -> Manifest:
-    """An object that is created where there is none, and else left as people have it."""
-    return Manifest(type(obj).kind, to_wire(obj), settled=True)
+def create_only(obj: Object) -> Manifest:
+    """A manifest that is created if missing and never changed."""
+    return Manifest(type(obj).kind, to_wire(obj), create_only=True)
 
 
 def crd_manifests() -> tuple[Manifest, ...]:
-    """Our kinds."""
+    """The CRDs of our kinds."""
     return tuple(Manifest(CustomResourceDefinition.kind, crd) for crd in crds())
 
 
 def namespace(name: str) -> Manifest:
-    """A namespace, whoever made it."""
+    """A namespace, created if missing."""
     wire = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-    return Manifest(Namespace.kind, wire, settled=True)
+    return Manifest(Namespace.kind, wire, create_only=True)
 
 
 def role_manifests(name: str, rules: Iterable[RbacRule]) -> tuple[Manifest, ...]:
-    """One ClusterRole for what holds everywhere, one Role for each namespace."""
+    """A ClusterRole for the rules of all namespaces, and a Role per namespace."""
     return tuple(
-        manifest(kind, name, space, body={"rules": [rule.wire() for rule in held]})
-        for kind, space, held in _by_place(rules)
+        manifest(kind, name, scope, body={"rules": [rule.wire() for rule in namespace_rules]})
+        for kind, scope, namespace_rules in _by_namespace(rules)
     )
 
 
 def binding_manifests(
     name: str, role: str, rules: Iterable[RbacRule], subject: Subject, labels: Mapping[str, str]
 ) -> tuple[Manifest, ...]:
-    """What gives an account the roles that `role_manifests` makes of the same rules."""
+    """The bindings of a ServiceAccount to the roles that `role_manifests` makes of the rules."""
     return tuple(
-        _binding(kind, name, role, space, subject, labels) for kind, space, _ in _by_place(rules)
+        _binding(kind, name, role, scope, subject, labels)
+        for kind, scope, _ in _by_namespace(rules)
     )
 
 
 def _binding(
-    kind: Kind, name: str, role: str, space: str, subject: Subject, labels: Mapping[str, str]
+    kind: Kind, name: str, role: str, scope: str, subject: Subject, labels: Mapping[str, str]
 ) -> Manifest:
-    bound = ROLE_BINDING if space else CLUSTER_ROLE_BINDING
+    binding_kind = ROLE_BINDING if scope else CLUSTER_ROLE_BINDING
     body = {
         "roleRef": {"apiGroup": _RBAC, "kind": kind.name, "name": role},
         "subjects": [
             {"kind": "ServiceAccount", "name": subject.name, "namespace": subject.namespace}
         ],
     }
-    return manifest(bound, name, space, body=body, labels=labels)
+    return manifest(binding_kind, name, scope, body=body, labels=labels)
 
 
-def _by_place(rules: Iterable[RbacRule]) -> list[tuple[Kind, str, Sequence[RbacRule]]]:
-    places: dict[str, list[RbacRule]] = {}
+def _by_namespace(rules: Iterable[RbacRule]) -> list[tuple[Kind, str, Sequence[RbacRule]]]:
+    by_namespace: dict[str, list[RbacRule]] = {}
     for rule in rules:
-        places.setdefault(rule.namespace, []).append(rule)
+        by_namespace.setdefault(rule.namespace, []).append(rule)
     return [
-        (ROLE if space else CLUSTER_ROLE, space, held) for space, held in sorted(places.items())
+        (ROLE if scope else CLUSTER_ROLE, scope, namespace_rules)
+        for scope, namespace_rules in sorted(by_namespace.items())
     ]

@@ -1,4 +1,4 @@
-"""What every Kubernetes object has: a kind, metadata, and a name that is unique in its cluster."""
+"""The base of all kinds: objects, metadata, references, and their wire format."""
 
 from datetime import datetime
 from typing import Any, ClassVar, TypeAlias, TypeVar
@@ -11,7 +11,7 @@ Wire: TypeAlias = dict[str, Any]
 
 
 class Kind(Struct, frozen=True, order=True, cache_hash=True):
-    """A kind as its API server serves it."""
+    """A group, version and kind, with its resource name and scope."""
 
     group: str
     version: str
@@ -25,7 +25,7 @@ class Kind(Struct, frozen=True, order=True, cache_hash=True):
 
     @property
     def definition(self) -> str:
-        """The name of its definition, where it has one."""
+        """The name of its CustomResourceDefinition, if it has one."""
         return f"{self.plural}.{self.group}"
 
     def __str__(self) -> str:
@@ -33,7 +33,7 @@ class Kind(Struct, frozen=True, order=True, cache_hash=True):
 
 
 class Value(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", gc=False):
-    """A part of an object, with the API server's defaults: omitted and filled in are equal.
+    """A part of an object, with the API server's defaults: omitted and defaulted are equal.
 
     Objects come from JSON and are never cyclic: leaving them to reference counting alone keeps the
     garbage collector out of stores with a hundred thousand of them.
@@ -41,7 +41,7 @@ class Value(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel
 
 
 class OwnerReference(Value, frozen=True, kw_only=True):
-    """Who an object goes with when the garbage collector runs."""
+    """A reference to an owner, as the garbage collector uses it."""
 
     api_version: str
     kind: str
@@ -52,7 +52,7 @@ class OwnerReference(Value, frozen=True, kw_only=True):
 
 
 class Meta(Value, frozen=True, kw_only=True):
-    """The metadata fields that decisions are made of."""
+    """The fields of ObjectMeta that we use."""
 
     name: str = ""
     namespace: str = ""
@@ -68,15 +68,15 @@ class Meta(Value, frozen=True, kw_only=True):
 
 
 class Object(Value, frozen=True, kw_only=True):
-    """A Kubernetes object, with only the fields we use; each subclass says its `kind`."""
+    """A Kubernetes object with the fields we use; each subclass sets its `kind`."""
 
     kind: ClassVar[Kind]
     fallback_versions: ClassVar[tuple[str, ...]] = ()
-    """Other versions with the same shape, newest first, used where `kind.version` is not served."""
+    """Other versions with the same schema, newest first, used if `kind.version` is not served."""
     allocated: ClassVar[frozenset[str]] = frozenset()
-    """Paths that the server or others fill in (`spec.clusterIP`): left alone where not desired."""
+    """Paths that the server or others set (`spec.clusterIP`): kept if not desired."""
     has_status_subresource: ClassVar[bool] = True
-    """Whether `status` is written by its own subresource."""
+    """Whether `status` is written by the status subresource."""
 
     metadata: Meta
 
@@ -93,7 +93,7 @@ K = TypeVar("K", bound=Object)
 
 
 class ObjectRef(Struct, frozen=True, order=True):
-    """The name of one object within its cluster."""
+    """A reference to an object within its cluster."""
 
     kind: Kind
     name: str
@@ -108,7 +108,7 @@ class ObjectRef(Struct, frozen=True, order=True):
 
 
 class ClusterObjectRef(Struct, frozen=True, order=True):
-    """The name of one object within the fleet."""
+    """A reference to an object within the fleet."""
 
     where: ClusterId
     ref: ObjectRef
@@ -118,24 +118,24 @@ class ClusterObjectRef(Struct, frozen=True, order=True):
 
 
 def object_ref(obj: Object) -> ObjectRef:
-    """The name an object goes by in its cluster."""
+    """The reference to an object."""
     return ObjectRef(type(obj).kind, obj.metadata.name, obj.metadata.namespace)
 
 
 def to_wire(obj: Object) -> Wire:
-    """The object as its API server reads it: defaults omitted, kind and version first."""
+    """The object as JSON values: apiVersion and kind first, defaults omitted."""
     kind = type(obj).kind
     body: Wire = msgspec.to_builtins(obj, str_keys=True)
     return {"apiVersion": kind.api_version, "kind": kind.name, **body}
 
 
 def wire_field(name: str, default: Any = msgspec.NODEFAULT) -> Any:
-    """A field whose name on the wire is not the camel case of ours (`clusterIP`)."""
+    """A field whose JSON name is not the camel case of its Python name (`clusterIP`)."""
     return field(name=name, default=default)
 
 
 def apply_merge_patch(target: Any, patch: Any) -> Any:
-    """The target with a merge patch applied; neither is changed, both may be shared."""
+    """The target with a JSON merge patch (RFC 7386) applied; neither argument is changed."""
     if not isinstance(patch, dict):
         return patch
     result = dict(target) if isinstance(target, dict) else {}

@@ -1,4 +1,4 @@
-"""Probes: what is to be tried over the network, again and again, and what was found out. Pure."""
+"""Health probes: targets, thresholds, results, and the features that need them."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
@@ -12,7 +12,7 @@ from hanse.model.snapshot import Change, Snapshot
 
 
 class ProbeTarget(Struct, frozen=True, order=True):
-    """What is tried: a connection, or over it a request that must succeed."""
+    """The target of a probe: a TCP connection, or an HTTP request over it."""
 
     type: Literal["TCP", "HTTP", "HTTPS"]
     address: str
@@ -26,7 +26,7 @@ class ProbeTarget(Struct, frozen=True, order=True):
 
 
 class ProbePolicy(Struct, frozen=True):
-    """How often, how long, and how many tries in a row decide."""
+    """The interval, timeout, and success and failure thresholds of a probe."""
 
     interval: timedelta = timedelta(seconds=10)
     timeout: timedelta = timedelta(seconds=4)
@@ -35,14 +35,14 @@ class ProbePolicy(Struct, frozen=True):
 
 
 class Probe(Struct, frozen=True):
-    """One target and the rule by which it is judged."""
+    """One target and its policy."""
 
     target: ProbeTarget
     rule: ProbePolicy = ProbePolicy()
 
 
 class TargetHealth(Fact, frozen=True):
-    """What a probe's rule decided last; there is none before it has decided anything."""
+    """The health of a target; there is none before a threshold was reached."""
 
     target: ProbeTarget
     up: bool
@@ -56,7 +56,7 @@ class TargetHealth(Fact, frozen=True):
 
 @runtime_checkable
 class ProbeSource(Protocol):
-    """Who wants probes, in keys as decisions are: a change wakes keys, a key tells its probes."""
+    """A source of probes by key: a change requeues keys, and each key has its probes."""
 
     @property
     def name(self) -> str: ...
@@ -66,7 +66,7 @@ class ProbeSource(Protocol):
         ...
 
     def probe_keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
-        """The keys whose probes a change may have changed."""
+        """The keys whose probes may differ after a change."""
         ...
 
     def probes(self, key: Key, snapshot: Snapshot) -> Sequence[Probe]:
@@ -74,5 +74,5 @@ class ProbeSource(Protocol):
         ...
 
     def forbidden(self, snapshot: Snapshot) -> frozenset[str]:
-        """Addresses that must not be tried: those of API servers."""
+        """Addresses that must not be probed: those of API servers."""
         ...

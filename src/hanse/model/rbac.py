@@ -1,4 +1,4 @@
-"""The least rights an agent needs in a cluster: RBAC rules from what features watch and write."""
+"""The RBAC rules that an agent needs in a cluster, from what features watch and write."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -12,13 +12,13 @@ from hanse.model.objects import Kind, Wire
 from hanse.model.snapshot import Watch, Writes
 
 IDENTITY_NAMESPACE = "kube-system"
-"""The namespace by whose uid a cluster is known again."""
+"""The namespace whose uid identifies a cluster."""
 
 _READ = ("get", "list", "watch")
 
 
 class RbacRule(Struct, frozen=True, order=True):
-    """One RBAC rule, in one namespace or (empty) in all of them."""
+    """One RBAC rule, in one namespace or (empty) in all."""
 
     namespace: str
     group: str
@@ -27,7 +27,7 @@ class RbacRule(Struct, frozen=True, order=True):
     names: tuple[str, ...] = ()
 
     def wire(self) -> Wire:
-        """The rule as a Role holds it."""
+        """The rule as a PolicyRule of a Role."""
         named = {"resourceNames": list(self.names)} if self.names else {}
         return {
             "apiGroups": [self.group],
@@ -40,14 +40,14 @@ class RbacRule(Struct, frozen=True, order=True):
 def rbac_rules(
     watches: Iterable[Watch], *roles: Role, leases: Sequence[tuple[str, str]] = ()
 ) -> tuple[RbacRule, ...]:
-    """What an agent may do in clusters of these roles; `leases` are those it holds or looks at.
+    """The rules for clusters of these roles; `leases` are those the agent holds or reads.
 
-    What is watched by name is granted by name: a list or watch with a field selector for one name
-    is a request for that name. RBAC cannot bound a create so, of Leases neither.
+    A watch of one object is granted by resourceName, since a list or watch with a field selector
+    for one name is a request for that name. RBAC cannot restrict a create by name.
     """
-    here = [watch for watch in watches if watch.role in roles]
+    relevant = [watch for watch in watches if watch.role in roles]
     verbs: dict[tuple[str, str, str, tuple[str, ...]], set[str]] = {}
-    for namespace, kind, granted, subresource, names in _granted(here, leases):
+    for namespace, kind, granted, subresource, names in _grants(relevant, leases):
         resource = f"{kind.plural}/{subresource}" if subresource else kind.plural
         verbs.setdefault((namespace, kind.group, resource, names), set()).update(granted)
     rules = [RbacRule(n, g, r, tuple(sorted(v)), names) for (n, g, r, names), v in verbs.items()]
@@ -59,13 +59,13 @@ def rbac_rules(
     for namespace, renewed in held.items():
         kind = Lease.kind
         rules.append(RbacRule(namespace, kind.group, kind.plural, ("patch",), tuple(renewed)))
-    return tuple(sorted(_without_covered(rules)))
+    return tuple(sorted(_drop_covered(rules)))
 
 
-def _granted(
+def _grants(
     watches: Sequence[Watch], leases: Sequence[tuple[str, str]]
 ) -> Iterator[tuple[str, Kind, tuple[str, ...], str, tuple[str, ...]]]:
-    """Namespace, kind, verbs, subresource and names of each grant, unordered and with repeats."""
+    """Namespace, kind, verbs, subresource and names of each grant, with repeats."""
     yield "", CustomResourceDefinition.kind, _READ, "", ()
     for watch in watches:
         where, kind = watch.namespace, watch.kind.kind
@@ -85,12 +85,12 @@ def _granted(
         yield namespace, Lease.kind, (*_READ, "create"), "", ()
 
 
-def _without_covered(rules: Iterable[RbacRule]) -> Iterable[RbacRule]:
-    """Leave out what a rule for all namespaces grants anyway."""
+def _drop_covered(rules: Iterable[RbacRule]) -> Iterable[RbacRule]:
+    """The rules without those that a rule for all namespaces includes."""
     everywhere = {
         (r.group, r.resource): set(r.verbs) for r in rules if not r.namespace and not r.names
     }
     for rule in rules:
-        given = everywhere.get((rule.group, rule.resource), set())
-        if not rule.namespace or not set(rule.verbs) <= given:
+        covered = everywhere.get((rule.group, rule.resource), set())
+        if not rule.namespace or not set(rule.verbs) <= covered:
             yield rule

@@ -1,7 +1,7 @@
-"""What an API server is told about our structs: schemas, rules and columns, declared beside them.
+"""Structural schemas, validation rules and printer columns of our kinds, from their structs.
 
-The decoder does not enforce any of this. An API server does, for what is written from now on; an
-object that was stored under a looser definition must still be read, and be told what is wrong.
+The API server enforces them on writes. The decoder does not: an object that was stored under a
+looser CRD must still be read, and get a condition that says what is wrong.
 """
 
 import types
@@ -26,16 +26,16 @@ ADDRESS = r"^([0-9]{1,3}(\.[0-9]{1,3}){3}|[0-9a-fA-F:]*:[0-9a-fA-F:.]*)$"
 
 
 class ValidationRule(Struct, frozen=True):
-    """A CEL expression that must hold, and what to say when it does not."""
+    """A CEL validation rule and its message."""
 
     holds: str
     message: str
     at: str = ""
-    """The field to blame, relative to where the rule stands (`.spec.tenant`)."""
+    """The fieldPath, relative to the rule (`.spec.tenant`)."""
 
 
 class Schema(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """What `Annotated` tells about a field: its meaning, and the values it may have."""
+    """The schema of a field, given in `Annotated`."""
 
     description: str = ""
     pattern: str = ""
@@ -48,23 +48,23 @@ class Schema(Struct, frozen=True, omit_defaults=True, rename="camel"):
     max_items: int | None = None
     max_properties: int | None = None
     default: bool | int | None = None
-    """A default that the API server fills in although it is false or zero."""
+    """A default that the API server sets although it is false or zero."""
     filled: bool = False
-    """An object that is left out is filled in from the defaults of its fields."""
+    """Whether an absent object is defaulted to the defaults of its fields."""
     keys: tuple[str, ...] = ()
-    """The fields that tell the elements of a list apart: a list of type map."""
+    """The keys of a list of type map."""
     unique: bool = False
-    """No element appears twice: a list of type set."""
+    """Whether it is a list of type set."""
     immutable: bool = False
     known: type[Struct] | None = None
-    """Fields that are checked within an object whose other fields are kept as they are."""
+    """The struct whose fields are validated in an object that preserves unknown fields."""
     rules: tuple[ValidationRule, ...] = ()
 
 
 class Column(Struct, frozen=True):
-    """A column of `kubectl get`; priority 1 is shown by `-o wide` only.
+    """A printer column of `kubectl get`; priority 1 is shown by `-o wide` only.
 
-    The path must find one value: of several an API server shows the first alone.
+    The path must select one value: of several an API server shows only the first.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Column(Struct, frozen=True):
 
 
 class Scale(Struct, frozen=True):
-    """Where the scale subresource finds its numbers."""
+    """The paths of the scale subresource."""
 
     wanted: str
     observed: str
@@ -83,14 +83,14 @@ class Scale(Struct, frozen=True):
 
 
 class Crd(Struct, frozen=True):
-    """What a definition says about its kind beyond the schema."""
+    """What a CRD declares beyond the schema."""
 
     short_names: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
     categories: tuple[str, ...] = ("hanse",)
     rules: tuple[ValidationRule, ...] = ()
     name: Schema | None = None
-    """What an object's own name must look like."""
+    """The schema of metadata.name."""
     status: bool = True
     scale: Scale | None = None
 
@@ -142,11 +142,11 @@ _SCALARS: dict[Any, Wire] = {
 
 
 def structural_schema(annotation: Any) -> Wire:
-    """The structural schema of a type, with all that its annotations say."""
+    """The structural schema of a type with its annotations."""
     if get_origin(annotation) is not Annotated:
-        return _shape(annotation)
+        return _type_schema(annotation)
     base, *notes = get_args(annotation)
-    schema = _shape(base)
+    schema = _type_schema(base)
     for note in notes:
         if isinstance(note, Schema):
             schema |= constraints(note)
@@ -156,10 +156,12 @@ def structural_schema(annotation: Any) -> Wire:
 
 
 def object_schema(struct: type[Struct]) -> Wire:
-    """The fields of a struct, those that have no default being required."""
-    told = [f for f in fields(struct) if not (issubclass(struct, Object) and f.name == "metadata")]
-    required = [field.encode_name for field in told if field.required]
-    properties = {field.encode_name: _field(field) for field in told}
+    """The schema of a struct; fields without a default are required."""
+    declared = [
+        f for f in fields(struct) if not (issubclass(struct, Object) and f.name == "metadata")
+    ]
+    required = [field.encode_name for field in declared if field.required]
+    properties = {field.encode_name: _field_schema(field) for field in declared}
     return {
         "type": "object",
         **({"required": required} if required else {}),
@@ -173,7 +175,7 @@ def struct_description(struct: type[Struct]) -> str:
     return " ".join((struct.__doc__ or "").split("\n\n")[0].split())
 
 
-def _field(field: FieldInfo) -> Wire:
+def _field_schema(field: FieldInfo) -> Wire:
     schema = structural_schema(field.type)
     scalar = isinstance(field.default, bool | int | str)
     if scalar and field.default and "default" not in schema:
@@ -182,24 +184,26 @@ def _field(field: FieldInfo) -> Wire:
 
 
 def constraints(note: Schema) -> Wire:
-    """What an annotation says, in the words of an API server."""
-    ours = ("filled", "keys", "unique", "immutable", "known", "rules")
-    plain = {name: value for name, value in asdict(note).items() if name not in ours}
-    said: Wire = msgspec.to_builtins(Schema(**plain))
+    """The schema keywords of an annotation."""
+    own_options = ("filled", "keys", "unique", "immutable", "known", "rules")
+    plain = {name: value for name, value in asdict(note).items() if name not in own_options}
+    keywords: Wire = msgspec.to_builtins(Schema(**plain))
     if note.filled:
-        said["default"] = {}
+        keywords["default"] = {}
     if note.keys:
-        said |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(note.keys)}
+        keywords |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(note.keys)}
     if note.unique:
-        said["x-kubernetes-list-type"] = "set"
+        keywords["x-kubernetes-list-type"] = "set"
     if note.known is not None:
-        said |= object_schema(note.known)
-    fixed = (ValidationRule("self == oldSelf", "cannot be changed"),) if note.immutable else ()
-    return said | validations((*fixed, *note.rules))
+        keywords |= object_schema(note.known)
+    immutable_rule = (
+        (ValidationRule("self == oldSelf", "cannot be changed"),) if note.immutable else ()
+    )
+    return keywords | validations((*immutable_rule, *note.rules))
 
 
 def validations(rules: tuple[ValidationRule, ...]) -> Wire:
-    """Rules in the words of an API server; nothing where there are none."""
+    """The `x-kubernetes-validations` of rules; empty without rules."""
     if not rules:
         return {}
     return {
@@ -214,7 +218,7 @@ def validations(rules: tuple[ValidationRule, ...]) -> Wire:
     }
 
 
-def _shape(type_: Any) -> Wire:
+def _type_schema(type_: Any) -> Wire:
     if type_ in _SCALARS:
         return dict(_SCALARS[type_])
     if type_ is Condition:
@@ -227,34 +231,34 @@ def _shape(type_: Any) -> Wire:
     return _GENERICS[origin](get_args(type_))
 
 
-def _list(args: tuple[Any, ...]) -> Wire:
+def _list_schema(args: tuple[Any, ...]) -> Wire:
     return {"type": "array", "items": structural_schema(args[0])}
 
 
-def _map(args: tuple[Any, ...]) -> Wire:
+def _map_schema(args: tuple[Any, ...]) -> Wire:
     if args[1] is Any:
         return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     return {"type": "object", "additionalProperties": structural_schema(args[1])}
 
 
-def _enum(args: tuple[Any, ...]) -> Wire:
-    # the empty text stands for a field that is not there
+def _enum_schema(args: tuple[Any, ...]) -> Wire:
+    # an empty string is an absent field
     return {"type": "string", "enum": [value for value in args if value]}
 
 
-def _union(args: tuple[Any, ...]) -> Wire:
-    some = [arg for arg in args if arg is not types.NoneType]
-    if len(some) == 1:
-        return structural_schema(some[0])
-    if set(some) == {int, str}:
+def _union_schema(args: tuple[Any, ...]) -> Wire:
+    non_null = [arg for arg in args if arg is not types.NoneType]
+    if len(non_null) == 1:
+        return structural_schema(non_null[0])
+    if set(non_null) == {int, str}:
         return {"x-kubernetes-int-or-string": True}
-    raise TypeError(f"a definition cannot say what a union of {some} is")
+    raise TypeError(f"a definition cannot say what a union of {non_null} is")
 
 
 _GENERICS: dict[Any, Callable[[tuple[Any, ...]], Wire]] = {
-    tuple: _list,
-    dict: _map,
-    Literal: _enum,
-    Union: _union,
-    types.UnionType: _union,
+    tuple: _list_schema,
+    dict: _map_schema,
+    Literal: _enum_schema,
+    Union: _union_schema,
+    types.UnionType: _union_schema,
 }

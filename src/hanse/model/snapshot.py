@@ -1,4 +1,4 @@
-"""All that was observed, read-only, as a feature sees it during one synchronous plan."""
+"""The snapshot: a read-only view of cached objects and facts during one synchronous plan."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -14,7 +14,7 @@ K_co = TypeVar("K_co", bound=Object, covariant=True)
 
 
 class Index(Struct, Generic[K], frozen=True):
-    """A way to look objects of a kind up: its name, and the values an object is found under."""
+    """An index over objects of a kind: its name, and the values that an object has in it."""
 
     kind: type[K]
     name: str
@@ -22,24 +22,24 @@ class Index(Struct, Generic[K], frozen=True):
 
 
 class Writes(Flag):
-    """What a feature may write of a kind that it watches."""
+    """What a feature writes of a kind that it watches."""
 
     NOTHING = 0
     OBJECTS = auto()
     """Create, patch and delete."""
     FIELDS = auto()
-    """Patch what others made."""
+    """Patch objects of others."""
     STATUS = auto()
     """Patch the status subresource."""
     MISSING = auto()
-    """Create what is not there, which is nobody's then."""
+    """Create objects that are missing, without owning them."""
 
 
 class Watch(Struct, frozen=True):
-    """What a feature wants to see in every cluster of a role.
+    """A kind that a feature watches in every cluster of a role.
 
-    A feature also watches what it writes, and says so by `writes`: the engine owns only what it
-    can see, and an agent gets only the rights that its features ask for.
+    A feature also watches what it writes, and declares it by `writes`: the runtime owns only what
+    it watches, and an agent gets only the RBAC permissions that its watches need.
     """
 
     role: Role
@@ -50,11 +50,11 @@ class Watch(Struct, frozen=True):
     indexes: tuple[Index[Any], ...] = ()
     writes: Writes = Writes.NOTHING
     name: str = ""
-    """The only object to see, by name: an agent then may read no other of its namespace."""
+    """The only object to watch: an agent may then read no other of its namespace."""
 
 
 class Lister(Protocol[K_co]):
-    """One store as a reader sees it."""
+    """The read-only interface of a store."""
 
     @property
     def synced(self) -> bool: ...
@@ -74,7 +74,7 @@ Stores = Mapping[tuple[ClusterId, Kind], Sequence[Lister[Any]]]
 
 
 class Snapshot:
-    """A view over live stores and facts, valid until the plan that reads it returns."""
+    """A view of live stores and facts, valid until the plan that reads it returns."""
 
     def __init__(self, stores: Stores, facts: Facts, now: datetime, local: ClusterId) -> None:
         self._stores = stores
@@ -83,7 +83,7 @@ class Snapshot:
         self.local = local
 
     def get(self, where: ClusterId, kind: type[K], name: str, namespace: str = "") -> K | None:
-        """The object of that name as last seen; None where it is not, or not watched."""
+        """The object of that name as last observed; None if absent or not watched."""
         for store in self._stores.get((where, kind.kind), ()):
             found: K | None = store.get(namespace, name)
             if found is not None:
@@ -91,7 +91,7 @@ class Snapshot:
         return None
 
     def find(self, place: ClusterObjectRef) -> Object | None:
-        """The object at a place, whatever its kind, if it is watched."""
+        """The object of a reference, if it exists and is watched."""
         for store in self._stores.get((place.where, place.ref.kind), ()):
             found: Object | None = store.get(place.ref.namespace, place.ref.name)
             if found is not None:
@@ -99,14 +99,14 @@ class Snapshot:
         return None
 
     def unreadable_reason(self, place: ClusterObjectRef) -> str:
-        """Why what stands at a place cannot be read as its kind; empty where it can."""
+        """Why an object cannot be decoded as its kind; empty where it can."""
         for store in self._stores.get((place.where, place.ref.kind), ()):
             if why := store.unreadable_reason(place.ref.namespace, place.ref.name):
                 return why
         return ""
 
     def all(self, where: ClusterId, kind: type[K]) -> Iterator[K]:
-        """Every object of a kind that is watched in a cluster."""
+        """Every watched object of a kind in a cluster."""
         return self._each(where, kind, lambda store: store.all())
 
     def in_namespace(self, where: ClusterId, kind: type[K], namespace: str) -> Iterator[K]:
@@ -114,7 +114,7 @@ class Snapshot:
         return self._each(where, kind, lambda store: store.in_namespace(namespace))
 
     def by(self, where: ClusterId, index: Index[K], value: str) -> Iterator[K]:
-        """Every object that an index finds under a value."""
+        """Every object under a value of an index."""
         return self._each(where, index.kind, lambda store: store.by(index.name, value))
 
     def synced(self, where: ClusterId, kind: type[Object] | None = None) -> bool:
@@ -139,9 +139,9 @@ class Snapshot:
         return self.listed(where, kind) or self.serves(where, kind) is False
 
     def clusters(self, role: Role) -> tuple[ClusterId, ...]:
-        """The clusters of a role, those aside that we are leaving, in one order for everybody.
+        """The clusters of a role, sorted, without those that this agent is leaving.
 
-        Home stays home: what we leave there is the federation.
+        The local cluster is always included: leaving there means leaving the federation.
         """
         return tuple(
             sorted(
@@ -152,7 +152,7 @@ class Snapshot:
         )
 
     def fact(self, type_: type[F], key: object) -> F | None:
-        """The fact of that type and key, if it is known."""
+        """The fact of that type and key, or None."""
         return self._facts.get(type_, key)
 
     def facts(self, type_: type[F]) -> Iterator[F]:
@@ -166,17 +166,17 @@ class Snapshot:
         if len(stores) == 1:
             yield from read(stores[0])
             return
-        told: set[tuple[str, str]] = set()
+        yielded: set[tuple[str, str]] = set()
         for store in stores:
             for obj in read(store):
                 name = (obj.metadata.namespace, obj.metadata.name)
-                if name not in told:
-                    told.add(name)
+                if name not in yielded:
+                    yielded.add(name)
                     yield obj
 
 
 class ObjectChange(Struct, frozen=True):
-    """One object before and after; `live` when seen on a watch, not found missing by a list."""
+    """One object before and after; `live` if a watch reported it, not a list."""
 
     where: ClusterId
     before: Object | None
@@ -185,7 +185,7 @@ class ObjectChange(Struct, frozen=True):
 
     @property
     def object(self) -> Object:
-        """The object as last known."""
+        """The object as last observed."""
         found = self.after if self.after is not None else self.before
         assert found is not None, "a change has at least one side"
         return found
@@ -199,7 +199,7 @@ class FactChange(Struct, frozen=True):
 
     @property
     def fact(self) -> Fact:
-        """The fact as last known."""
+        """The fact after, or else before."""
         found = self.after if self.after is not None else self.before
         assert found is not None, "a change has at least one side"
         return found

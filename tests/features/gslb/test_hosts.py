@@ -180,7 +180,7 @@ def test_a_rule_brings_public_addresses_and_third_parties() -> None:
 
     members = service_in(two_clusters(host_rule)).spec.members
 
-    assert [(m.cluster, m.told, m.third_party) for m in members] == [
+    assert [(m.cluster, m.advertised_address, m.third_party) for m in members] == [
         ("lubeck", "192.0.2.1", False),
         ("hamburg", "10.2.0.1", False),
         ("oslo", "198.51.100.1", True),

@@ -180,7 +180,7 @@ def _cluster_row(site: GslbCluster, view: GslbView) -> tuple[str, ...]:
 def _host_row(service: GlobalService) -> tuple[str, str, str]:
     up = {(h.cluster, h.address): h.up for h in service.status.members}
     members = [
-        f"{m.cluster} {m.told} weight {m.weight} priority {m.priority}"
+        f"{m.cluster} {m.advertised_address} weight {m.weight} priority {m.priority}"
         + ("" if up.get((m.cluster, m.address)) else click.style(" down", fg="red"))
         for m in service.spec.members
     ]
@@ -222,7 +222,7 @@ def _members(service: GlobalService) -> list[dict[str, Any]]:
             {
                 "cluster": member.cluster,
                 "address": member.address,
-                "told": member.told,
+                "told": member.advertised_address,
                 "weight": member.weight,
                 "priority": member.priority,
                 "up": state is not None and state.up,

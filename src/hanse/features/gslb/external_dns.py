@@ -33,7 +33,9 @@ def build_dns_endpoint(
     elif spec.when_down == "GSLB_SERVICE_DOWN_RESPONSE_EMPTY":
         records = ()
     else:
-        records = tuple(_merged_records(spec.host, [m.told for m in spec.members], ttl))
+        records = tuple(
+            _merged_records(spec.host, [m.advertised_address for m in spec.members], ttl)
+        )
     return DNSEndpoint(
         metadata=Meta(name=spec.host, namespace=NAMESPACE),
         spec=DNSEndpointSpec(endpoints=records),
@@ -45,15 +47,15 @@ def _records(
 ) -> Iterator[DNSRecord]:
     """One weighted record per member, or records merged by family."""
     if not weighted:
-        yield from _merged_records(host, [m.told for m in members], ttl)
+        yield from _merged_records(host, [m.advertised_address for m in members], ttl)
         return
     for member in members:
         yield DNSRecord(
             dns_name=host,
-            record_type=_record_type(member.told),
+            record_type=_record_type(member.advertised_address),
             record_ttl=ttl,
-            targets=(member.told,),
-            set_identifier=f"{member.cluster}-{member.told}",
+            targets=(member.advertised_address,),
+            set_identifier=f"{member.cluster}-{member.advertised_address}",
             provider_specific=(ProviderProperty(name="aws/weight", value=str(member.weight)),),
         )
 

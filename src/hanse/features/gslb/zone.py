@@ -91,7 +91,7 @@ def _weighted_rrsets(
         weights: dict[bytes, int] = {}
         labels: dict[bytes, str] = {}
         for member in members:
-            rdata = address_rdata(member.told)
+            rdata = address_rdata(member.advertised_address)
             if rdata is not None and len(rdata) == size:
                 weights[rdata] = weights.get(rdata, 0) + member.weight
                 labels.setdefault(rdata, member.cluster)
@@ -115,7 +115,7 @@ def _down_rrsets(spec: GlobalServiceSpec, ttl: int) -> Iterator[RRset]:
     """The RRsets while all members are down; by default the name has none."""
     match spec.when_down:
         case "GSLB_SERVICE_DOWN_RESPONSE_ALL_RECORDS":
-            yield from _full_rrsets([member.told for member in spec.members], ttl)
+            yield from _full_rrsets([member.advertised_address for member in spec.members], ttl)
         case "GSLB_SERVICE_DOWN_RESPONSE_FALLBACK_IP":
             yield from _full_rrsets([spec.fallback_ip], ttl)
         case "GSLB_SERVICE_DOWN_RESPONSE_NONE":
@@ -171,4 +171,4 @@ def excluded_members(service: GlobalService, snapshot: Snapshot) -> list[tuple[s
 
 
 def _describe_member(member: GlobalMember) -> str:
-    return f"{member.cluster} ({member.told})"
+    return f"{member.cluster} ({member.advertised_address})"

@@ -142,7 +142,7 @@ def _subjects(
             continue
         ref, generation = ClusterObjectRef(where, object_ref(obj)), obj.metadata.generation
         if isinstance(obj, StatefulSet):
-            conditions = tuple(c.told for c in obj.status.conditions)
+            conditions = tuple(c.as_condition for c in obj.status.conditions)
             yield _Subject(ref, conditions, generation, counts_generations=False)
         else:
             yield _Subject(ref, obj.status.conditions, generation)

@@ -19,10 +19,10 @@ from hanse.model.manifests import (
     Manifest,
     Subject,
     binding_manifests,
+    create_only,
     manifest,
     namespace,
     role_manifests,
-    settled,
 )
 from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
 from hanse.model.objects import ClusterId, Meta, Wire
@@ -99,7 +99,7 @@ def broker(watches: Iterable[Watch], broker_namespace: str) -> tuple[Manifest, .
 def cluster_set(profile: Profile) -> Manifest:
     """The ClusterSet of a new broker."""
     spec = ClusterSetSpec(profile=profile)
-    return settled(ClusterSet(metadata=Meta(name="default"), spec=spec))
+    return create_only(ClusterSet(metadata=Meta(name="default"), spec=spec))
 
 
 def member(

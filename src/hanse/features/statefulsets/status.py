@@ -236,7 +236,7 @@ def _present_conditions(submitted: SubmittedSet) -> tuple[Condition, ...]:
     """The conditions in the set's present status."""
     if not isinstance(submitted.object, StatefulSet):
         return submitted.object.status.conditions
-    return tuple(each.told for each in submitted.object.status.conditions)
+    return tuple(each.as_condition for each in submitted.object.status.conditions)
 
 
 def _format_selector(selector: Wire) -> str:

@@ -36,8 +36,8 @@ class ObservedCondition(Value, frozen=True, kw_only=True):
     last_transition_time: datetime | None = None
 
     @property
-    def told(self) -> Condition:
-        """The same as kinds of our own tell it."""
+    def as_condition(self) -> Condition:
+        """The same as a `metav1.Condition`."""
         return Condition(
             type=self.type,
             status=self.status,

@@ -52,8 +52,8 @@ class GlobalMember(Value, frozen=True, kw_only=True):
     ] = ()
 
     @property
-    def told(self) -> str:
-        """The address that clients are told."""
+    def advertised_address(self) -> str:
+        """The address in DNS answers."""
         return self.public_ip or self.address
 
 

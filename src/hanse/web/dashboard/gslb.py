@@ -84,7 +84,7 @@ def _part(member: GlobalMember, serving: list[GlobalMember], health: Known) -> C
     return ClusterPart(
         cluster=member.cluster,
         state="good" if share else "idle" if up else "bad",
-        text=f"{member.told}, weight {member.weight}, priority {member.priority}",
+        text=f"{member.advertised_address}, weight {member.weight}, priority {member.priority}",
         share=share,
     )
 
