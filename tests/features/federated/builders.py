@@ -36,6 +36,7 @@ from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId, K, Meta, Object
 from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Snapshot
+from hanse.runtime.diff import diff
 from tests.support.builders import cluster, namespace, snapshot, stored
 from tests.support.supervised_world import SupervisedWorld
 
@@ -236,3 +237,18 @@ async def join(
         )
     )
     await world.admin(where).create(pods(name, *addresses))
+
+
+def created_objects(plan: Plan, view: Snapshot) -> list[Object]:
+    """The objects that the runtime would create, as an API server returns them."""
+    actions = diff("federated", service_key(), plan, (), view).actions
+    return [stored(a.object) for a in actions if hasattr(a, "object")]
+
+
+def applied_objects(view: Snapshot) -> list[Object]:
+    """The objects in lubeck after a plan was applied."""
+    return created_objects(plan_for(service_key(), view), view)
+
+
+OURS = {HERE: [stored_configmap(record(HERE, "10.1.0.1"), age=9)]}
+BERGEN = {"bergen": [stored_configmap(record("bergen", "10.3.0.1"), age=5)]}
