@@ -2,17 +2,21 @@
 
 import asyncio
 import ssl
+from collections.abc import AsyncIterator, Iterable
 from datetime import timedelta
 
 import pytest
 from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hanse.kube.certificates import KeyPair, server_context
 from hanse.kube.client_config import ClientConfig, Credentials, Identity, ServerEndpoint
 from hanse.kube.errors import BadCredentials, Forbidden, Gone, Unreachable
-from hanse.kube.http_transport import HttpTransport
+from hanse.kube.http_transport import HttpTransport, split_lines
 from hanse.kube.transport import Request
 from tests.kube.http_server import AUTHORITY, SERVER, listening, transport
+from tinykube.virtual_time import run
 
 pytestmark = pytest.mark.anyio
 
@@ -168,3 +172,25 @@ async def test_a_new_certificate_opens_new_connections_and_old_streams_go_on() -
     assert (before, after) == (b"before", b"after")
     assert b"'old'" in first.body
     assert b"'new'" in second.body
+
+
+async def chunks(parts: Iterable[bytes]) -> AsyncIterator[bytes]:
+    for part in parts:
+        yield part
+
+
+async def split(parts: Iterable[bytes]) -> list[bytes]:
+    return [line async for line in split_lines(chunks(parts))]
+
+
+@given(st.lists(st.binary(max_size=8).map(lambda part: part.replace(b"x", b"\n"))))
+def test_how_the_chunks_fall_does_not_matter(parts: list[bytes]) -> None:
+    assert run(split(parts)) == [line for line in b"".join(parts).split(b"\n") if line]
+
+
+async def test_a_line_of_megabytes_comes_in_one_piece() -> None:
+    parts = [b"x" * 65536] * 64 + [b"\nrest"]
+
+    lines = await split(parts)
+
+    assert [len(line) for line in lines] == [64 * 65536, 4]

@@ -54,7 +54,7 @@ def explain_replica(
     code = "NOERROR" if found else "NODATA" if wire in nodes else "NXDOMAIN"
     question = parse_replica_name(name, options)
     shares = _find_shares(question, snapshot) if question is not None else None
-    if shares is not None and shares.spec.newer:
+    if shares is not None and shares.spec.has_newer_schema:
         return Explanation("SERVFAIL", (), _newer_schema_reason(shares))
     rule, left_out = _reasons(question, shares, snapshot)
     return Explanation(code, explained_records(found) if found else (), rule, left_out)
@@ -112,7 +112,7 @@ def _excluded_clusters(
         for share in shares.spec.shares:
             part = parts.get(share.name)
             without = [r.name for r in part.replicas if not r.addresses] if part else []
-            if part is not None and part.newer:
+            if part is not None and part.has_newer_schema:
                 excluded.append(
                     ExcludedCluster(share.name, f"its report: {newer_schema_message(part.schema)}")
                 )

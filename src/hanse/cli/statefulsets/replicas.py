@@ -89,7 +89,7 @@ def set_view(
     """A set, from its shares and the reports of its clusters."""
     meta, spec = record.metadata, record.spec
     own = {p.cluster: p for p in parts if (p.namespace, p.name) == (meta.namespace, meta.name)}
-    if spec.newer:
+    if spec.has_newer_schema:
         return SetView(
             meta.namespace, meta.name, "", (), (f"shares: {newer_schema_message(spec.schema)}",)
         )
@@ -107,7 +107,11 @@ def set_view(
 
 
 def _trouble(part: StatefulSetPartSpec) -> str:
-    return f"its report: {newer_schema_message(part.schema)}" if part.newer else part.trouble
+    return (
+        f"its report: {newer_schema_message(part.schema)}"
+        if part.has_newer_schema
+        else part.trouble
+    )
 
 
 def _replica(
@@ -120,8 +124,8 @@ def _replica(
 ) -> ReplicaView:
     meta, spec = record.metadata, record.spec
     name = replica_name(meta.name, cluster, ordinal)
-    unread = part is not None and part.newer
-    replicas = part.replicas if part is not None and not part.newer else ()
+    unread = part is not None and part.has_newer_schema
+    replicas = part.replicas if part is not None and not part.has_newer_schema else ()
     report = next((r for r in replicas if r.name == name), None)
     state = "missing" if report is None else "ready" if report.ready else "not ready"
     below = f"{spec.service}.{meta.namespace}"

@@ -187,7 +187,7 @@ def _copies_for_host(
     """At the host: the shares, owned by the set, and the Services of replicas in other clusters."""
     sources = frozenset({broker})
     record = snapshot.get(broker, StatefulSetShares, key.name, key.namespace)
-    if record is not None and not record.spec.newer:
+    if record is not None and not record.spec.has_newer_schema:
         kind = FederatedStatefulSet.kind
         owner = OwnerReference(
             api_version=kind.api_version,

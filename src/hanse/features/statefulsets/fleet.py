@@ -59,7 +59,9 @@ def list_parts(
     """The reports of clusters about one set, without tombstones and newer schemas."""
     found = snapshot.by(broker, PARTS_BY_SET, f"{key.namespace}/{key.name}")
     specs = (part.spec for part in found)
-    return {part.cluster: part for part in specs if not part.newer and part.ended is None}
+    return {
+        part.cluster: part for part in specs if not part.has_newer_schema and part.ended is None
+    }
 
 
 def clusters_with_newer_parts(
@@ -67,7 +69,7 @@ def clusters_with_newer_parts(
 ) -> frozenset[ClusterId]:
     """The clusters whose reports have a newer schema: they count as unobserved."""
     found = snapshot.by(broker, PARTS_BY_SET, f"{key.namespace}/{key.name}")
-    return frozenset(part.spec.cluster for part in found if part.spec.newer)
+    return frozenset(part.spec.cluster for part in found if part.spec.has_newer_schema)
 
 
 def _is_healthy(lease: Lease, snapshot: Snapshot, broker: ClusterId, broker_namespace: str) -> bool:

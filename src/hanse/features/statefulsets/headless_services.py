@@ -81,6 +81,6 @@ def _is_live(key: Key, snapshot: Snapshot, broker: ClusterId) -> bool:
     """Whether a set has shares, and is neither terminating nor orphaned."""
     submitted = find_submitted_set(key, snapshot, broker)
     record = snapshot.get(broker, StatefulSetShares, key.name, key.namespace)
-    if submitted is None or record is None or record.spec.newer:
+    if submitted is None or record is None or record.spec.has_newer_schema:
         return False
     return not submitted.terminating and not submitted.orphaned

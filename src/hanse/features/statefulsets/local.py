@@ -91,7 +91,7 @@ def _plan_set(key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace:
     """The plan by the state of the set: placed, invalid, terminating, orphaned, or missing."""
     record = snapshot.get(broker, StatefulSetShares, key.name, key.namespace)
     newer = snapshot.local in clusters_with_newer_parts(key, snapshot, broker) or (
-        record and record.spec.newer
+        record and record.spec.has_newer_schema
     )
     if newer or not is_broker_listed(broker, snapshot):
         return plan_unchanged(key, snapshot, broker, broker_namespace)
@@ -120,7 +120,7 @@ def _plan_set(key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace:
 
 def _plan_placed_set(placed: _PlacedSet, snapshot: Snapshot, broker_namespace: str) -> Plan:
     """The StatefulSet with its share, load balancers if needed, and the report."""
-    submitted, share = placed.submitted, placed.record.spec.of(snapshot.local)
+    submitted, share = placed.submitted, placed.record.spec.share_of(snapshot.local)
     desired_here = _desired_objects(placed, share, snapshot)
     replicas = (
         list_replica_names(submitted.name, placed.record.spec, snapshot.local)

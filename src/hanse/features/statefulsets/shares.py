@@ -116,7 +116,9 @@ def _read_state(
 ) -> _SetState | None:
     """The state of a set; None if the broker is not listed, or a schema is newer than ours."""
     unread = clusters_with_newer_parts(key, snapshot, broker)
-    if not is_broker_listed(broker, snapshot) or (unread if record is None else record.spec.newer):
+    if not is_broker_listed(broker, snapshot) or (
+        unread if record is None else record.spec.has_newer_schema
+    ):
         return None
     everyone = list_members(snapshot, broker, broker_namespace)
     return _SetState(
@@ -266,7 +268,7 @@ def _build_record(
 def list_replica_names(name: str, spec: StatefulSetSharesSpec, cluster: ClusterId) -> list[str]:
     """The names of the replicas of one cluster."""
     first = spec.first_ordinal
-    return [replica_name(name, cluster, n) for n in range(first, first + spec.of(cluster))]
+    return [replica_name(name, cluster, n) for n in range(first, first + spec.share_of(cluster))]
 
 
 def _service_annotation_patch(

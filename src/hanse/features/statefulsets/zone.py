@@ -132,7 +132,7 @@ class StatefulSetZone:
             ]
             if not sets:
                 return ()
-            if any(record.spec.newer for record in sets):
+            if any(record.spec.has_newer_schema for record in sets):
                 return None
             several = sorted(sets, key=lambda s: s.metadata.name)
             return list(self._service_nodes(key, several, expired, snapshot, brokers))
@@ -225,9 +225,9 @@ def _load_balanced_replicas(
     meta = record.metadata
     service_key = f"{meta.namespace}/{meta.name}"
     specs = (part.spec for b in brokers for part in snapshot.by(b, PARTS_BY_SET, service_key))
-    parts = [part for part in specs if not part.newer]
+    parts = [part for part in specs if not part.has_newer_schema]
     for part in sorted(parts, key=lambda p: p.cluster):
-        share = record.spec.of(part.cluster)
+        share = record.spec.share_of(part.cluster)
         for replica in () if part.cluster in expired else part.replicas[:share]:
             target = child_name(replica.name, federation_name)
             if target is not None:

@@ -260,18 +260,19 @@ DOMAINS = (
     "antreaplus.vmware-tanzue.com",
     "antreaplus.tanzu-vmware.com",
 )
+"""The spellings of the label domain in the published design, all of which are read."""
 
 
 def label_spellings(name: str) -> tuple[str, ...]:
-    """Every way to write a mark, such as `svc.global.federated`, with its domain."""
+    """The label `<name>.<domain>` with every spelling of the domain."""
     return tuple(f"{name}.{domain}" for domain in DOMAINS)
 
 
-def spelled_label(marks: Mapping[str, str], name: str) -> str:
-    """How somebody wrote a mark, to tell it as it stands; by the first spelling if nobody did."""
-    return next((s for s in label_spellings(name) if s in marks), label_spellings(name)[0])
+def spelled_label(labels: Mapping[str, str], name: str) -> str:
+    """The label of a name as spelled in labels; with the first spelling if it is absent."""
+    return next((s for s in label_spellings(name) if s in labels), label_spellings(name)[0])
 
 
-def spelled_value(marks: Mapping[str, str], name: str) -> str | None:
-    """The value of a mark in whichever spelling it stands; the first of several counts."""
-    return next((marks[s] for s in label_spellings(name) if s in marks), None)
+def spelled_value(labels: Mapping[str, str], name: str) -> str | None:
+    """The value of a label in any spelling, the first of several; None if it is absent."""
+    return next((labels[s] for s in label_spellings(name) if s in labels), None)

@@ -8,11 +8,11 @@ from hanse.model.objects import Kind, Object, Value
 from hanse.model.schema import Column, Crd, Schema
 
 SCHEMA = 1
-"""Raised when older agents would misread shares or parts; newer ones than ours are left alone."""
+"""The schema version, raised when older agents would misread objects; newer ones are left alone."""
 
 
 def newer_schema_message(schema: int) -> str:
-    """What is said of shares or a part of a later form than ours."""
+    """The message about an object with a newer schema."""
     return f"made by a newer Hanse (form {schema}, this one reads {SCHEMA}); update this one"
 
 
@@ -62,11 +62,11 @@ class StatefulSetSharesSpec(Value, frozen=True, kw_only=True):
     schema: Annotated[Count, _VERSION] = SCHEMA
 
     @property
-    def newer(self) -> bool:
-        """Whether it is of a later form than we know."""
+    def has_newer_schema(self) -> bool:
+        """Whether a newer agent wrote it, in a schema that this one does not know."""
         return self.schema > SCHEMA
 
-    def of(self, cluster: str) -> int:
+    def share_of(self, cluster: str) -> int:
         """The replicas of one cluster."""
         return next((s.replicas for s in self.shares if s.name == cluster), 0)
 
@@ -136,8 +136,8 @@ class StatefulSetPartSpec(Value, frozen=True, kw_only=True):
     schema: Annotated[Count, _VERSION] = SCHEMA
 
     @property
-    def newer(self) -> bool:
-        """Whether it is of a later form than we know."""
+    def has_newer_schema(self) -> bool:
+        """Whether a newer agent wrote it, in a schema that this one does not know."""
         return self.schema > SCHEMA
 
     @property

@@ -60,10 +60,10 @@ def _unreadable_item(shares: StatefulSetShares) -> FeatureItem:
 
 
 def _item(shares: StatefulSetShares, reports: dict[str, StatefulSetPartSpec]) -> FeatureItem:
-    if shares.spec.newer:
+    if shares.spec.has_newer_schema:
         return _unreadable_item(shares)
-    unreadable = {c: p for c, p in reports.items() if p.newer}
-    readable = {c: p for c, p in reports.items() if not p.newer}
+    unreadable = {c: p for c, p in reports.items() if p.has_newer_schema}
+    readable = {c: p for c, p in reports.items() if not p.has_newer_schema}
     wanted = sum(share.replicas for share in shares.spec.shares)
     ready = sum(part.ready for part in readable.values())
     parts = tuple(
