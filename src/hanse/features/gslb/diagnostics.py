@@ -44,7 +44,7 @@ _HOST_OUTPUTS = (GlobalService.kind, DNSEndpoint.kind, AviGslbService.kind, AviH
 class Diagnostic(Struct, frozen=True):
     """A message about an object that is selected and not balanced, or not written."""
 
-    place: ClusterObjectRef
+    ref: ClusterObjectRef
     message: str
 
 
@@ -87,28 +87,28 @@ def diagnose_objects(
         ]
         selected += snapshot.all(where, AkoHostRule) if uses_host_rules(snapshot) else ()
         for obj in sorted(selected, key=lambda o: str(object_ref(o))):
-            place = ClusterObjectRef(where, object_ref(obj))
+            ref = ClusterObjectRef(where, object_ref(obj))
             name = f"{obj.metadata.namespace}/{obj.metadata.name}"
             subject = f"{match.cluster}: {type(obj).kind.name} {name}"
             yield from (
-                Diagnostic(place, f"{subject}: {addresses}")
+                Diagnostic(ref, f"{subject}: {addresses}")
                 for addresses in _problems(obj, where, snapshot)
             )
 
 
-def is_host_output(place: ClusterObjectRef) -> bool:
+def is_host_output(target: ClusterObjectRef) -> bool:
     """Whether an object is one that we write for hosts, and not configuration."""
-    return place.ref.kind in _HOST_OUTPUTS and place.ref.namespace in ("", NAMESPACE)
+    return target.ref.kind in _HOST_OUTPUTS and target.ref.namespace in ("", NAMESPACE)
 
 
 def diagnose_writes(leading: Leading, snapshot: Snapshot) -> Iterator[Diagnostic]:
     """The failed writes of objects for hosts."""
     for outcome in sorted(snapshot.facts(WriteOutcome), key=lambda o: str(o.place)):
-        place = outcome.place
-        if outcome.result in _FAILED_RESULTS and is_host_output(place):
-            where = leading.context if place.where == snapshot.local else context_of(place.where)
+        ref = outcome.place
+        if outcome.result in _FAILED_RESULTS and is_host_output(ref):
+            where = leading.context if ref.where == snapshot.local else context_of(ref.where)
             remedy = "; delete it" if outcome.result == "Foreign" else ""
-            yield Diagnostic(place, f"{where}: {outcome.message}{remedy}")
+            yield Diagnostic(ref, f"{where}: {outcome.message}{remedy}")
 
 
 def _suspect_objects(where: ClusterId, snapshot: Snapshot) -> Iterator[Object]:

@@ -105,10 +105,10 @@ def _keys_for_fact(change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
                 yield host_key(service.metadata.name)
         case Answer() if _has_addresses(change.before) != _has_addresses(change.after):
             yield POLICY_KEY
-        case WriteOutcome(place) if is_host_output(place):
+        case WriteOutcome(target) if is_host_output(target):
             yield POLICY_KEY
-        case WriteOutcome(place) if (
-            place.ref.namespace == NAMESPACE and place.where != snapshot.local
+        case WriteOutcome(target) if (
+            target.ref.namespace == NAMESPACE and target.where != snapshot.local
         ):
             yield FEDERATION_KEY
         case _:

@@ -43,7 +43,7 @@ def plan_policy_status(leading: Leading, snapshot: Snapshot, options: GslbOption
     patches = list(_config_patches(snapshot, avi="avi" in options.providers))
     events: list[EventRequest] = []
     for current in list_deployment_policies(snapshot):
-        place = ClusterObjectRef(snapshot.local, object_ref(current))
+        ref = ClusterObjectRef(snapshot.local, object_ref(current))
         status: Wire = {
             "errorStatus": policy.error[:MAX_ERROR_LENGTH]
             if isinstance(policy, InvalidConfiguration)
@@ -55,8 +55,8 @@ def plan_policy_status(leading: Leading, snapshot: Snapshot, options: GslbOption
                 *diagnose_writes(leading, snapshot),
             ]
             status["warnings"] = _warnings(diagnostics, current, policy, leading, snapshot)
-            events += _warning_events(diagnostics, current, place)
-        patches.append(Patch(place, {"status": status}, subresource="status"))
+            events += _warning_events(diagnostics, current, ref)
+        patches.append(Patch(ref, {"status": status}, subresource="status"))
     return Plan(patches=tuple(patches), events=tuple(events))
 
 
@@ -114,16 +114,13 @@ def _warnings(
 
 
 def _warning_events(
-    diagnostics: Sequence[Diagnostic], current: GlobalDeploymentPolicy, place: ClusterObjectRef
+    diagnostics: Sequence[Diagnostic], current: GlobalDeploymentPolicy, ref: ClusterObjectRef
 ) -> Iterator[EventRequest]:
     """An Event on each object that a new warning is about."""
     for diagnostic in diagnostics[:MAX_WARNINGS]:
-        if (
-            diagnostic.place.where != CONTROLLER
-            and diagnostic.message not in current.status.warnings
-        ):
+        if diagnostic.ref.where != CONTROLLER and diagnostic.message not in current.status.warnings:
             yield EventRequest(
-                diagnostic.place, "NotBalanced", diagnostic.message, "Warning", recorded_with=place
+                diagnostic.ref, "NotBalanced", diagnostic.message, "Warning", recorded_with=ref
             )
 
 

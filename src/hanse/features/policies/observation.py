@@ -177,8 +177,8 @@ def _observe_appeared(
     winner = merged.winner
     present = winner is not None and winner.state == "Present"
     target = stored.history.entry(here.target)
-    ours = target is not None and version is not None and version.dot == target.dot
-    if target is not None and ours and target.state == "Present":
+    is_own_write = target is not None and version is not None and version.dot == target.dot
+    if target is not None and is_own_write and target.state == "Present":
         return _observe_own_write(observed, stored, known, target, flips)
     if observed.matches(winner):
         assert winner is not None
@@ -378,12 +378,12 @@ def _absent_state(here: LocalState) -> LocalState:
 
 def _choose_actor(stored: PolicyRecord, known: History, view: MemberView, *parts: object) -> str:
     """The actor id for the next event: a new one if others know more events of ours than we do."""
-    ours = stored.history.context.get(stored.actor, 0)
+    own_count = stored.history.context.get(stored.actor, 0)
     others_know = max(h.context.get(stored.actor, 0) for h in (known, view.known_events))
-    if stored.actor and others_know <= ours:
+    if stored.actor and others_know <= own_count:
         return stored.actor
     uid = view.policy.metadata.uid if view.policy is not None else stored.here.uid
-    return new_actor_id(view.member, str(view.key), uid, ours, *parts)
+    return new_actor_id(view.member, str(view.key), uid, own_count, *parts)
 
 
 def _superseded_content(stored: PolicyRecord, known: History) -> SupersededContent | None:
@@ -391,8 +391,8 @@ def _superseded_content(stored: PolicyRecord, known: History) -> SupersededConte
 
     No user decided against it, so the record keeps it.
     """
-    ours = stored.history.context.get(stored.actor, 0)
-    if not stored.actor or known.context.get(stored.actor, 0) <= ours:
+    own_count = stored.history.context.get(stored.actor, 0)
+    if not stored.actor or known.context.get(stored.actor, 0) <= own_count:
         return stored.kept
     merged, lost = merge(stored.history, known), stored.history.winner
     winner = merged.winner

@@ -227,22 +227,22 @@ def _status_patch(
     error: str,
 ) -> Patch:
     """The status at the host: that of the broker's copy, if it is up to date."""
-    place = ClusterObjectRef(snapshot.local, object_ref(hosted))
+    ref = ClusterObjectRef(snapshot.local, object_ref(hosted))
     generation = hosted.metadata.generation
     if error:
-        return Patch(place, _refused_status(hosted, error, snapshot), "status")
+        return Patch(ref, _refused_status(hosted, error, snapshot), "status")
     if at_broker is None or OWNER not in at_broker.metadata.labels or at_broker.spec != hosted.spec:
-        return Patch(place, {})  # the present status stays until there is a newer one
+        return Patch(ref, {})  # the present status stays until there is a newer one
     status = at_broker.status
     if status.observed_generation != at_broker.metadata.generation:
-        return Patch(place, {})
+        return Patch(ref, {})
     conditions = [replace(c, observed_generation=generation) for c in status.conditions]
     copied: Wire = msgspec.to_builtins(
         replace(status, observed_generation=generation, conditions=tuple(conditions))
     )
     counts = ("replicas", "readyReplicas", "currentReplicas", "updatedReplicas")
     zeros: Wire = {**dict.fromkeys(counts, 0), "clusters": []}
-    return Patch(place, {"status": {**zeros, **copied}}, "status")
+    return Patch(ref, {"status": {**zeros, **copied}}, "status")
 
 
 def _refused_status(hosted: FederatedStatefulSet, message: str, snapshot: Snapshot) -> Wire:

@@ -106,9 +106,9 @@ def _plan_deletion(
 def _plan_running_on(running: _RunningSet, snapshot: Snapshot, reason: str, text: str) -> Plan:
     """Keep everything, and say so in the report and by an Event here."""
     report = _build_report(running, snapshot, trouble=text, annotations={LOST: "true"})
-    place = ClusterObjectRef(snapshot.local, object_ref(running.stateful_set))
+    ref = ClusterObjectRef(snapshot.local, object_ref(running.stateful_set))
     with_report = ClusterObjectRef(running.broker, object_ref(report))
-    event = EventRequest(place, reason, text, "Warning", recorded_with=with_report)
+    event = EventRequest(ref, reason, text, "Warning", recorded_with=with_report)
     return replace(_plan_with_report(report, running, snapshot), events=(event,))
 
 
@@ -124,10 +124,10 @@ def _lost_message(running: _RunningSet) -> str:
 
 def _plan_with_report(report: StatefulSetPart, running: _RunningSet, snapshot: Snapshot) -> Plan:
     """A plan that writes the report and keeps everything else."""
-    place = ClusterObjectRef(running.broker, object_ref(report))
+    ref = ClusterObjectRef(running.broker, object_ref(report))
     unchanged = plan_unchanged(running.key, snapshot, running.broker, running.broker_namespace).kept
     desired = Desired(report, running.broker, sources=frozenset({snapshot.local}))
-    return Plan((desired,), kept=tuple(p for p in unchanged if p != place))
+    return Plan((desired,), kept=tuple(p for p in unchanged if p != ref))
 
 
 def _build_report(

@@ -114,8 +114,8 @@ class StatefulSets:
                     ):
                         yield Key("mirror", name, meta.namespace)
             case Service():
-                place = f"{meta.namespace}/{meta.name}"
-                for hosted in snapshot.by(snapshot.local, FEDERATED_SETS_BY_SERVICE, place):
+                ref = f"{meta.namespace}/{meta.name}"
+                for hosted in snapshot.by(snapshot.local, FEDERATED_SETS_BY_SERVICE, ref):
                     yield Key("mirror", hosted.metadata.name, meta.namespace)
                 for version in (change.before, change.after):  # another set may have adopted it
                     yield from _local_keys(version) if version is not None else ()
@@ -139,11 +139,11 @@ class StatefulSets:
             case Service() if CLUSTER in meta.annotations:
                 yield from _sync_keys(meta.labels.get(SET, ""), meta.namespace, snapshot)
             case Service():
-                place = f"{meta.namespace}/{meta.name}"
-                stateful_sets = snapshot.by(change.where, SETS_BY_SERVICE, place)
+                ref = f"{meta.namespace}/{meta.name}"
+                stateful_sets = snapshot.by(change.where, SETS_BY_SERVICE, ref)
                 for governed in (
                     *stateful_sets,
-                    *snapshot.by(change.where, FEDERATED_SETS_BY_SERVICE, place),
+                    *snapshot.by(change.where, FEDERATED_SETS_BY_SERVICE, ref),
                 ):
                     yield from _set_keys(governed.metadata.name, governed.metadata.namespace)
             case Lease() if change.before is None or _lease_holder(change.before) != _lease_holder(
@@ -161,12 +161,14 @@ class StatefulSets:
                 yield from self._all_keys(snapshot)
             case LeaseLiveness(where) if where == broker_cluster(snapshot):
                 yield from self._all_shared_keys(snapshot)
-            case WriteOutcome(place) if (
-                place.where == snapshot.local or place.ref.kind == Service.kind
+            case WriteOutcome(target) if (
+                ref.where == snapshot.local or target.ref.kind == Service.kind
             ):
-                yield from self._keys_for_object_name(place.ref.name, place.ref.namespace, snapshot)
-            case WriteOutcome(place) if place.ref.kind == FederatedStatefulSet.kind:
-                yield from _sync_keys(place.ref.name, place.ref.namespace, snapshot)
+                yield from self._keys_for_object_name(
+                    target.ref.name, target.ref.namespace, snapshot
+                )
+            case WriteOutcome(target) if target.ref.kind == FederatedStatefulSet.kind:
+                yield from _sync_keys(target.ref.name, target.ref.namespace, snapshot)
             case _:
                 return
 

@@ -103,8 +103,8 @@ def overwrite_events(services: Sequence[Service], snapshot: Snapshot) -> Iterato
     for service in services:
         if _unowned_service(service, snapshot) is not None:
             text = f"{service.metadata.name} is the load balancer of a replica: it is overwritten"
-            place = ClusterObjectRef(snapshot.local, object_ref(service))
-            yield EventRequest(place, OVERWRITTEN, text, "Warning")
+            ref = ClusterObjectRef(snapshot.local, object_ref(service))
+            yield EventRequest(ref, OVERWRITTEN, text, "Warning")
 
 
 def conflicting_service_removals(
@@ -114,10 +114,10 @@ def conflicting_service_removals(
     for service in services:
         foreign = _unowned_service(service, snapshot)
         if foreign is not None and (foreign.headless or foreign.spec.type == "ExternalName"):
-            place = ClusterObjectRef(
+            ref = ClusterObjectRef(
                 snapshot.local, ObjectRef(Service.kind, foreign.name, foreign.namespace)
             )
-            yield Removal(place, foreign.metadata.uid, "a replica's load balancer takes its name")
+            yield Removal(ref, foreign.metadata.uid, "a replica's load balancer takes its name")
 
 
 def _unowned_service(service: Service, snapshot: Snapshot) -> Service | None:

@@ -26,10 +26,10 @@ SERVICES_BY_SET = Index(Service, "statefulsets-services", _set_keys)
 
 def list_owned(key: Key, snapshot: Snapshot) -> list[Object]:
     """The objects of a set in this cluster that we own."""
-    place = f"{key.namespace}/{key.name}"
+    ref = f"{key.namespace}/{key.name}"
     return [
-        *snapshot.by(snapshot.local, STATEFUL_SETS_BY_SET, place),
-        *snapshot.by(snapshot.local, SERVICES_BY_SET, place),
+        *snapshot.by(snapshot.local, STATEFUL_SETS_BY_SET, ref),
+        *snapshot.by(snapshot.local, SERVICES_BY_SET, ref),
     ]
 
 

@@ -36,25 +36,25 @@ def build_report(
         cluster_set_name(submitted.name, snapshot.local),
         submitted.namespace,
     )
-    ours = (
+    owned = (
         stateful_set if stateful_set is not None and OWNER in stateful_set.metadata.labels else None
     )
-    applied = ours.metadata.annotations.get(REVISION, "") if ours is not None else ""
-    is_current = ours is not None and ours.status.observed_generation >= ours.metadata.generation
-    status = ours.status if ours is not None and is_current else None
+    applied = owned.metadata.annotations.get(REVISION, "") if owned is not None else ""
+    is_current = owned is not None and owned.status.observed_generation >= owned.metadata.generation
+    status = owned.status if owned is not None and is_current else None
     spec = StatefulSetPartSpec(
         namespace=submitted.namespace,
         name=submitted.name,
         cluster=snapshot.local,
-        share=ours.spec.replicas if ours is not None else share,
+        share=owned.spec.replicas if owned is not None else share,
         applied=applied,
-        revision=applied if ours is not None and _is_rolled_out(ours) else "",
+        revision=applied if owned is not None and _is_rolled_out(owned) else "",
         current_replicas=status.current_replicas if status else 0,
         updated_replicas=status.updated_replicas if status else 0,
         available_replicas=status.available_replicas if status else 0,
-        replicas=tuple(_replicas(submitted, snapshot)) if ours is not None else (),
+        replicas=tuple(_replicas(submitted, snapshot)) if owned is not None else (),
         trouble="; ".join(_problems(submitted, desired, snapshot))[:32000],
-        made=add_created_uid(ours, created_before),
+        made=add_created_uid(owned, created_before),
     )
     name = part_name(submitted.namespace, submitted.name, snapshot.local)
     return StatefulSetPart(metadata=Meta(name=name, namespace=broker_namespace), spec=spec)

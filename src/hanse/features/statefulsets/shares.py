@@ -35,10 +35,10 @@ from hanse.model.snapshot import Snapshot
 class _Fleet(Struct, frozen=True):
     """The clusters of the fleet, as one set may use them."""
 
-    everyone: tuple[ClusterId, ...]
+    members: tuple[ClusterId, ...]
     healthy: tuple[ClusterId, ...]
     """Clusters that may be given replicas, in the fleet's order."""
-    unfit: tuple[ClusterId, ...]
+    too_long: tuple[ClusterId, ...]
     """Clusters whose name is too long together with the set's."""
 
 
@@ -51,7 +51,7 @@ class _SetState(Struct, frozen=True):
     parts: dict[ClusterId, StatefulSetPartSpec]
     unread: frozenset[ClusterId]
     """Clusters whose reports have a newer schema."""
-    everyone: tuple[FleetMember, ...]
+    members: tuple[FleetMember, ...]
     rank: int
     """The rank of this cluster among the writers of shared objects."""
 
@@ -82,7 +82,7 @@ def plan_shares(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     decision = _decide(state, snapshot)
     if decision is None:
         reporting = state.parts.keys() | state.unread
-        reporting_members = reporting & {member.cluster for member in state.everyone}
+        reporting_members = reporting & {member.cluster for member in state.members}
         is_needed = record is not None and (record.metadata.owner_references or reporting_members)
         return unchanged if is_needed else Plan()
     desired = decision.record
@@ -99,7 +99,7 @@ def plan_status(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     decision = _decide(state, snapshot) if state is not None else None
     if state is None or decision is None:
         return Plan()
-    alive = _live_parts(state.parts, state.everyone, snapshot, broker, broker_namespace)
+    alive = _live_parts(state.parts, state.members, snapshot, broker, broker_namespace)
     status = plan_set_status(_status_inputs(state, decision, alive), snapshot, broker, state.rank)
     annotated = _service_annotation_patch(
         decision.submitted, decision.record, decision.service, broker, state.rank
@@ -120,15 +120,15 @@ def _read_state(
         unread if record is None else record.spec.has_newer_schema
     ):
         return None
-    everyone = list_members(snapshot, broker, broker_namespace)
+    members = list_members(snapshot, broker, broker_namespace)
     return _SetState(
         broker=broker,
         submitted=find_submitted_set(key, snapshot, broker),
         record=record,
         parts=list_parts(key, snapshot, broker),
         unread=frozenset(unread),
-        everyone=everyone,
-        rank=_writer_rank(snapshot.local, everyone),
+        members=members,
+        rank=_writer_rank(snapshot.local, members),
     )
 
 
@@ -137,7 +137,7 @@ def _decide(state: _SetState, snapshot: Snapshot) -> _ShareDecision | None:
     submitted = state.submitted
     if submitted is None or submitted.terminating or submitted.orphaned:
         return None
-    fleet = _fleet_for(submitted, state.everyone)
+    fleet = _fleet_for(submitted, state.members)
     distribution = _distribute(submitted, state.record, state.parts, fleet)
     service = snapshot.get(state.broker, Service, submitted.spec.service_name, submitted.namespace)
     record = state.record if submitted.errors else _build_record(submitted, distribution, service)
@@ -154,22 +154,22 @@ def _status_inputs(
         distribution=decision.distribution,
         parts=alive,
         away=tuple(c for c in shares if c not in fleet.healthy or c in state.unread),
-        left=tuple(c for c in shares if c not in fleet.everyone),
-        unfit=fleet.unfit,
-        joined=fleet.everyone,
+        left=tuple(c for c in shares if c not in fleet.members),
+        too_long=fleet.too_long,
+        joined=fleet.members,
         service_missing=bool(submitted.spec.service_name) and decision.service is None,
     )
 
 
 def _live_parts(
     parts: dict[ClusterId, StatefulSetPartSpec],
-    everyone: tuple[FleetMember, ...],
+    members: tuple[FleetMember, ...],
     snapshot: Snapshot,
     broker: ClusterId,
     broker_namespace: str,
 ) -> dict[ClusterId, StatefulSetPartSpec]:
     """The reports of clusters that are in the fleet and alive."""
-    joined = {member.cluster for member in everyone}
+    joined = {member.cluster for member in members}
     return {
         c: p
         for c, p in parts.items()
@@ -177,9 +177,9 @@ def _live_parts(
     }
 
 
-def _writer_rank(local: ClusterId, everyone: tuple[FleetMember, ...]) -> int:
+def _writer_rank(local: ClusterId, members: tuple[FleetMember, ...]) -> int:
     """The rank of this cluster among the healthy ones, which write shared objects in turn."""
-    alive = [m.cluster for m in everyone if m.healthy]
+    alive = [m.cluster for m in members if m.healthy]
     return alive.index(local) if local in alive else len(alive)
 
 
@@ -188,13 +188,13 @@ def _desired_record(record: StatefulSetShares, broker: ClusterId, rank: int) -> 
     return Desired(record, broker, sources=sources, shared=True, rank=rank, awaited=True)
 
 
-def _fleet_for(submitted: SubmittedSet, everyone: tuple[FleetMember, ...]) -> _Fleet:
+def _fleet_for(submitted: SubmittedSet, members: tuple[FleetMember, ...]) -> _Fleet:
     """Divide the fleet into clusters that may run the set, and those with too long names."""
-    unfit = tuple(m.cluster for m in everyone if name_error(submitted.name, (m.cluster,)))
+    too_long = tuple(m.cluster for m in members if name_error(submitted.name, (m.cluster,)))
     return _Fleet(
-        tuple(m.cluster for m in everyone),
-        tuple(m.cluster for m in everyone if m.healthy and m.cluster not in unfit),
-        unfit,
+        tuple(m.cluster for m in members),
+        tuple(m.cluster for m in members if m.healthy and m.cluster not in too_long),
+        too_long,
     )
 
 
@@ -210,9 +210,9 @@ def _distribute(
         return Distribution(before)
     rebalances = record is not None and submitted.rebalance not in ("", record.spec.rebalanced)
     if rebalances:
-        before = {c: n for c, n in before.items() if c in fleet.everyone and c not in fleet.healthy}
+        before = {c: n for c, n in before.items() if c in fleet.members and c not in fleet.healthy}
     elif submitted.redistributes:
-        before = {c: n for c, n in before.items() if c in fleet.everyone}
+        before = {c: n for c, n in before.items() if c in fleet.members}
     return distribute(
         submitted.spec.replicas, before, fleet.healthy, _preferences(submitted, fleet, before)
     )
@@ -297,5 +297,5 @@ def _service_annotation_patch(
         REPLICAS not in service.metadata.annotations and LB_NEEDED not in submitted.all_annotations
     ):
         return ()  # load balancers were never requested
-    place = ClusterObjectRef(broker, object_ref(service))
-    return (Patch(place, {"metadata": {"annotations": annotations}}, rank=rank),)
+    ref = ClusterObjectRef(broker, object_ref(service))
+    return (Patch(ref, {"metadata": {"annotations": annotations}}, rank=rank),)

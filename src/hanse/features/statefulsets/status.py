@@ -33,7 +33,7 @@ class StatusInputs(Struct, frozen=True):
     """Clusters with a share that are not healthy or not readable."""
     left: tuple[ClusterId, ...] = ()
     """Clusters with a share that are not in the fleet any more."""
-    unfit: tuple[ClusterId, ...] = ()
+    too_long: tuple[ClusterId, ...] = ()
     joined: tuple[ClusterId, ...] = ()
     service_missing: bool = False
 
@@ -59,19 +59,19 @@ class StatusInputs(Struct, frozen=True):
 def plan_set_status(inputs: StatusInputs, snapshot: Snapshot, broker: ClusterId, rank: int) -> Plan:
     """The patch of the set's status, and Events for changed conditions."""
     submitted = inputs.submitted
-    place = ClusterObjectRef(broker, submitted.ref)
+    ref = ClusterObjectRef(broker, submitted.ref)
     present = _present_conditions(submitted)
     desired = tuple(_conditions(inputs, present))
     generation = submitted.object.metadata.generation
     conditions = merge_conditions(present, desired, snapshot.now, generation)
     status = _status(inputs, conditions)
-    events = tuple(condition_events(place, present, desired))
-    patch = Patch(place, {"status": status}, "status", rank=rank)
+    events = tuple(condition_events(ref, present, desired))
+    patch = Patch(ref, {"status": status}, "status", rank=rank)
     return Plan(patches=(patch,), events=events)
 
 
 def condition_events(
-    place: ClusterObjectRef, before: Sequence[Condition], after: Sequence[Condition]
+    ref: ClusterObjectRef, before: Sequence[Condition], after: Sequence[Condition]
 ) -> Iterator[EventRequest]:
     """Events for conditions that turn bad or good again, and for a new placement."""
     for each in after:
@@ -79,7 +79,7 @@ def condition_events(
             kind: Literal["Normal", "Warning"] = (
                 "Normal" if each.reason in _NORMAL_REASONS else "Warning"
             )
-            yield EventRequest(place, each.reason, each.message, kind)
+            yield EventRequest(ref, each.reason, each.message, kind)
 
 
 def _status(inputs: StatusInputs, conditions: Sequence[Condition]) -> Wire:
@@ -186,8 +186,8 @@ def _placement_problems(inputs: StatusInputs) -> Iterator[str]:
     unknown = sorted(submitted.preferences.by_cluster.keys() - set(inputs.joined))
     if unknown:
         yield f"preferences: there is no cluster {', '.join(unknown)} in the fleet"
-    if inputs.unfit:
-        names = ", ".join(inputs.unfit)
+    if inputs.too_long:
+        names = ", ".join(inputs.too_long)
         yield (
             f"metadata.name: {submitted.name!r} is too long for {names}, "
             f"since name, dash and cluster may have {MAX_SET_NAME} characters"

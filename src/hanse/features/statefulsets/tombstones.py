@@ -76,13 +76,13 @@ def plan_returned_set(
     stateful_set: StatefulSet, report: StatefulSetPart, snapshot: Snapshot, broker: ClusterId
 ) -> Plan:
     """A plan that deletes a StatefulSet that was restored though its set was deleted."""
-    spec, place = report.spec, ClusterObjectRef(snapshot.local, object_ref(stateful_set))
+    spec, ref = report.spec, ClusterObjectRef(snapshot.local, object_ref(stateful_set))
     when = f" at {spec.ended:%Y-%m-%dT%H:%M:%SZ}" if spec.ended is not None else ""
     text = (
         f"StatefulSet {stateful_set.metadata.name} is back, though its set "
         f"{spec.namespace}/{spec.name} was deleted{when}: it is deleted again, its claims stay"
     )
-    event = EventRequest(place, "Returned", text, "Warning", recorded_with=place)
+    event = EventRequest(ref, "Returned", text, "Warning", recorded_with=ref)
     return Plan(kept=(ClusterObjectRef(broker, object_ref(report)),), events=(event,))
 
 
