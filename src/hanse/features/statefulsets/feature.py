@@ -162,7 +162,7 @@ class StatefulSets:
             case LeaseLiveness(where) if where == broker_cluster(snapshot):
                 yield from self._all_shared_keys(snapshot)
             case WriteOutcome(target) if (
-                ref.where == snapshot.local or target.ref.kind == Service.kind
+                target.where == snapshot.local or target.ref.kind == Service.kind
             ):
                 yield from self._keys_for_object_name(
                     target.ref.name, target.ref.namespace, snapshot
