@@ -316,13 +316,8 @@ class Schedule:
             {n: v for n, v in found.metadata.labels.items() if n == "tier"},
             {c.cluster for c in found.status.clusters},
         )
-        desired = (
-            merged.type,
-            merged.ports,
-            merged.session_affinity,
-            merged.labels,
-            set(merged.clusters),
-        )
+        terms = (merged.type, merged.ports, merged.session_affinity, merged.labels)
+        desired = (*terms, set(merged.clusters))
         self._require(reported == desired, f"{subject} is {reported}, not {desired}")
 
     async def _check_slices(

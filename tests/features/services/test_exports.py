@@ -107,12 +107,10 @@ def test_an_export_that_is_gone_or_going_wants_nothing() -> None:
 
 @pytest.mark.parametrize("kind", ["ClusterIP", "NodePort", "LoadBalancer"])
 def test_every_other_type_is_exported_by_its_address(kind: str) -> None:
-    [endpoint_slice] = desired(
-        plan(observed([export(), service(type=kind), backends()])), EndpointSlice
-    )
+    [slice_] = desired(plan(observed([export(), service(type=kind), backends()])), EndpointSlice)
 
-    assert endpoint_slice.metadata.namespace == HOME
-    assert [e.addresses for e in endpoint_slice.endpoints or ()] == [("10.0.0.1",)]
+    assert slice_.metadata.namespace == HOME
+    assert [e.addresses for e in slice_.endpoints or ()] == [("10.0.0.1",)]
 
 
 def test_no_condition_is_set_until_ready_is_known() -> None:
@@ -164,9 +162,9 @@ def test_while_the_broker_is_healthy_a_queued_export_is_not_pending() -> None:
 
 def test_a_write_that_fails_is_reported_after_a_second() -> None:
     view = observed([export(), service(), backends()], after=2)
-    [endpoint_slice] = desired(plan(view), EndpointSlice)
+    [slice_] = desired(plan(view), EndpointSlice)
     trouble = WriteOutcome(
-        ClusterObjectRef(BROKER, object_ref(endpoint_slice)), "Failed", "the broker is full", EPOCH
+        ClusterObjectRef(BROKER, object_ref(slice_)), "Failed", "the broker is full", EPOCH
     )
 
     reported = plan(observed([export(), service(), backends()], facts=[trouble], after=2))
@@ -187,9 +185,9 @@ def test_a_condition_is_kept_while_nothing_is_known() -> None:
 @pytest.mark.parametrize("result", ["Foreign", "Refused", "Forbidden"])
 def test_a_broker_that_does_not_take_it_is_quoted(result: WriteResult) -> None:
     view = observed([export(), service(), backends()])
-    [endpoint_slice] = desired(plan(view), EndpointSlice)
+    [slice_] = desired(plan(view), EndpointSlice)
     trouble = WriteOutcome(
-        ClusterObjectRef(BROKER, object_ref(endpoint_slice)), result, "the broker says no", EPOCH
+        ClusterObjectRef(BROKER, object_ref(slice_)), result, "the broker says no", EPOCH
     )
 
     reported = plan(observed([export(), service(), backends()], facts=[trouble]))
@@ -265,9 +263,9 @@ def test_a_later_export_of_another_type_is_valid_not_ready_and_published_empty()
     assert conditions(result)["Valid"] == ("True", "Valid")
     assert conditions(result)["Ready"] == ("False", "Failed")
     assert conditions(result)["Conflict"] == ("True", "TypeConflict")
-    [endpoint_slice] = desired(result, EndpointSlice)
-    assert endpoint_slice.endpoints == ()
-    assert RECORD in endpoint_slice.metadata.annotations
+    [slice_] = desired(result, EndpointSlice)
+    assert slice_.endpoints == ()
+    assert RECORD in slice_.metadata.annotations
 
 
 def test_it_is_admitted_as_soon_as_the_older_is_gone_or_dead() -> None:
@@ -278,16 +276,16 @@ def test_it_is_admitted_as_soon_as_the_older_is_gone_or_dead() -> None:
         observed([export(), service(), backends()]),
         observed([export(), service(), backends()], older, facts=[dead]),
     ):
-        [endpoint_slice] = desired(plan(view), EndpointSlice)
-        assert [e.addresses for e in endpoint_slice.endpoints or ()] == [("10.0.0.1",)]
+        [slice_] = desired(plan(view), EndpointSlice)
+        assert [e.addresses for e in slice_.endpoints or ()] == [("10.0.0.1",)]
 
 
 def test_under_a_headless_import_of_kep_1645_a_service_shows_its_pods() -> None:
     other = published_slices(record("bergen", age=9, headless=True))
 
-    [endpoint_slice] = desired(conflict_with(*other, profile="kep-1645"), EndpointSlice)
+    [slice_] = desired(conflict_with(*other, profile="kep-1645"), EndpointSlice)
 
-    assert [e.addresses for e in endpoint_slice.endpoints or ()] == [("10.9.0.1",)]
+    assert [e.addresses for e in slice_.endpoints or ()] == [("10.9.0.1",)]
 
 
 def test_our_own_old_record_is_no_other_export() -> None:
@@ -303,13 +301,9 @@ def test_what_a_later_version_of_our_agent_published_is_left_as_it_is() -> None:
     mine = export()
     content = msgspec.to_builtins(build_record(mine, service(), HERE))
     text = msgspec.json.encode({**content, "schema": SCHEMA + 1, "new": True}).decode()
-    [endpoint_slice] = [
-        o for o in published(mine, service(), backends()) if isinstance(o, EndpointSlice)
-    ]
-    annotations = {**endpoint_slice.metadata.annotations, RECORD: text}
-    newer = replace(
-        endpoint_slice, metadata=replace(endpoint_slice.metadata, annotations=annotations)
-    )
+    [slice_] = [o for o in published(mine, service(), backends()) if isinstance(o, EndpointSlice)]
+    annotations = {**slice_.metadata.annotations, RECORD: text}
+    newer = replace(slice_, metadata=replace(slice_.metadata, annotations=annotations))
 
     view = observed([mine, service(("http", 81)), backends()], [newer])
     result = plan(view)
@@ -400,8 +394,6 @@ def test_an_address_outside_of_the_clusters_ranges_is_reported() -> None:
 def test_an_address_outside_of_the_clusters_ranges_is_not_published() -> None:
     bounds = rules(clusters=(MemberSettings(id=HERE, ranges=("10.7.0.0/16",)),))
 
-    [endpoint_slice] = desired(
-        plan(observed([export(), service(), backends()], [bounds])), EndpointSlice
-    )
+    [slice_] = desired(plan(observed([export(), service(), backends()], [bounds])), EndpointSlice)
 
-    assert endpoint_slice.endpoints == ()
+    assert slice_.endpoints == ()
