@@ -19,7 +19,12 @@ from hanse.features.federated.options import FederatedOptions
 from hanse.features.federation.feature import Membership
 from hanse.features.federation.tokens import PROVIDER as TOKEN_PROVIDER
 from hanse.features.federation.webhooks import WEBHOOKS as MEMBERSHIP_HOOKS
-from hanse.features.gslb.avi import CONTROLLER, configured_controller, configured_refresh_interval
+from hanse.features.gslb.avi import (
+    CONTROLLER,
+    AviAccess,
+    configured_controller,
+    configured_refresh_interval,
+)
 from hanse.features.gslb.configuration import InvalidConfiguration
 from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.leadership import local_amko_cluster
@@ -52,7 +57,7 @@ from hanse.model.plan import Feature
 from hanse.model.probes import ProbeSource
 from hanse.model.questions import PROVIDER as LOOKUP
 from hanse.model.snapshot import Change, ObjectChange, Watch
-from hanse.providers.avi import AviController, Controller, NoController
+from hanse.providers.avi import AviController, NoController
 from hanse.providers.network_ipam import network_providers
 from hanse.providers.probe_sockets import SocketProbe
 from hanse.providers.probes import ProbeFunction, Prober
@@ -339,7 +344,7 @@ class Agent:
         await self._avi.close()
         await self.reconciler.informers.close()
 
-    def _avi_controller(self) -> Controller | NoController:
+    def _avi_controller(self) -> AviAccess | NoController:
         """The Avi controller as configured now; none while this cluster is not the GSLB leader."""
         snapshot = self.reconciler.snapshot()
         own = local_amko_cluster(snapshot)
@@ -348,14 +353,7 @@ class Agent:
         configured = configured_controller(snapshot)
         if isinstance(configured, InvalidConfiguration):
             return NoController(configured.error)
-        return Controller(
-            f"https://{configured.address}",
-            configured.version,
-            configured.tenant,
-            configured.username,
-            configured.password,
-            configured.ca,
-        )
+        return configured
 
     def _avi_poll_interval(self) -> timedelta:
         """How often the Avi controller is polled, as configured now."""

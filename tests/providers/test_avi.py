@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from hanse.app import Agent, Options, Settings
+from hanse.features.gslb.avi import AviAccess
 from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.options import GslbOptions
 from hanse.kube.client import Client
@@ -30,7 +31,7 @@ from hanse.model.kinds.gslb import (
     GSLBLeader,
 )
 from hanse.model.objects import Meta
-from hanse.providers.avi import AviController, Controller, NoController
+from hanse.providers.avi import AviController, NoController
 from tests.features.gslb.fleet import HOST, amko, balancer, config, policy
 from tests.providers.avi_server import PASSWORD, USER, AviServer
 from tinykube.apiserver import ApiServer
@@ -44,9 +45,16 @@ async def avi() -> AsyncIterator[AviServer]:
         yield server
 
 
-def controller(avi: AviServer, password: str = PASSWORD) -> Controller:
+def controller(avi: AviServer, password: str = PASSWORD) -> AviAccess:
     url = f"https://127.0.0.1:{avi.port}"
-    return Controller(url, "22.1.3", "admin", USER, password, avi.authority.certificate.decode())
+    return AviAccess(
+        url.removeprefix("https://"),
+        "22.1.3",
+        "admin",
+        USER,
+        password,
+        avi.authority.certificate.decode(),
+    )
 
 
 @asynccontextmanager

@@ -340,7 +340,7 @@ def test_status_is_patched_by_itself_until_it_is_as_desired(
     else:
         assert after.status.ready == desired_status.ready
         assert after.status.seals == desired_status.seals
-        assert after.status.message == desired_status.message or other.message
+        assert after.status.message == (desired_status.message or other.message)
     assert patch_has_effect(change, observed) == bool(change)
 
 

@@ -14,6 +14,7 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
+from hanse.features.gslb.avi import AviAccess
 from hanse.kube.errors import (
     AlreadyExists,
     BadCredentials,
@@ -34,28 +35,13 @@ REQUEST_TIMEOUT = timedelta(seconds=30)
 A = TypeVar("A")
 
 
-class Controller(Struct, frozen=True):
-    """The address of a controller and our credentials; its repr hides these."""
-
-    url: str
-    version: str
-    tenant: str
-    username: str
-    password: str
-    ca: str = ""
-    """The CA of its certificate in PEM; empty: those of the system."""
-
-    def __repr__(self) -> str:
-        return f"Controller({self.url!r}, <secret>)"
-
-
 class NoController(Struct, frozen=True):
     """Why there is no controller to write to."""
 
     why: str
 
 
-ControllerLookup = Callable[[], Controller | NoController]
+ControllerLookup = Callable[[], AviAccess | NoController]
 """Returns the controller to use; called at each request, since the configuration may change."""
 
 _PATHS: dict[type[Object], str] = {
@@ -71,7 +57,7 @@ class AviController:
 
     def __init__(self, lookup: ControllerLookup) -> None:
         self._lookup = lookup
-        self._logged_in_to: Controller | None = None
+        self._logged_in_to: AviAccess | None = None
         self._session: aiohttp.ClientSession | None = None
         self._token = ""
         self._tls: ssl.SSLContext | bool = True
@@ -138,7 +124,7 @@ class AviController:
             answer = await self._send(controller, method, f"/api/{path}", body)
         return _decode(answer)
 
-    async def _log_in(self, controller: Controller) -> None:
+    async def _log_in(self, controller: AviAccess) -> None:
         """Log in, and require that this controller leads the GSLB."""
         timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT.total_seconds())
         jar = aiohttp.CookieJar(unsafe=True)  # controllers are mostly named by address
@@ -149,7 +135,7 @@ class AviController:
             login = {"username": controller.username, "password": controller.password}
             answer = await self._send(controller, "POST", "/login", login)
             if answer.status in (401, 403):
-                raise BadCredentials(f"{controller.url} refuses user {controller.username!r}")
+                raise BadCredentials(f"{_url(controller)} refuses user {controller.username!r}")
             _decode(answer)
             self._token = self._cookie("csrftoken")
             await self._require_leader(controller)
@@ -158,29 +144,30 @@ class AviController:
             raise
         self._logged_in_to = controller
 
-    async def _require_leader(self, controller: Controller) -> None:
+    async def _require_leader(self, controller: AviAccess) -> None:
         own = _decode(await self._send(controller, "GET", "/api/cluster"))
         sites = _decode(await self._send(controller, "GET", "/api/gslb")).get("results", ())
         leaders = [site.get("leader_cluster_uuid") for site in sites]
         if own.get("uuid") not in leaders:
             raise Unreachable(
-                f"{controller.url} does not lead the GSLB; set controllerIP to the leader's address"
+                f"{_url(controller)} does not lead the GSLB; "
+                "set controllerIP to the leader's address"
             )
 
     async def _send(
-        self, controller: Controller, method: str, path: str, body: Wire | None = None
+        self, controller: AviAccess, method: str, path: str, body: Wire | None = None
     ) -> Response:
         assert self._session is not None, "a session was begun"
         headers = {
             "X-Avi-Version": controller.version,
             "X-Avi-Tenant": controller.tenant or "admin",
-            "Referer": controller.url,
+            "Referer": _url(controller),
             **({"X-CSRFToken": self._token} if self._token else {}),
         }
         try:
             async with self._session.request(
                 method,
-                f"{controller.url}{path}",
+                f"{_url(controller)}{path}",
                 json=body,
                 headers=headers,
                 ssl=self._tls,
@@ -189,14 +176,18 @@ class AviController:
                 return Response(answer.status, await answer.read(), response_headers)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             reason = str(error) or type(error).__name__
-            raise Unreachable(f"cannot connect to {controller.url}: {reason}") from None
+            raise Unreachable(f"cannot connect to {_url(controller)}: {reason}") from None
 
     def _cookie(self, name: str) -> str:
         assert self._session is not None, "a session was begun"
         return next((c.value for c in self._session.cookie_jar if c.key == name), "")
 
 
-def _tls_context(controller: Controller) -> ssl.SSLContext | bool:
+def _url(controller: AviAccess) -> str:
+    return f"https://{controller.address}"
+
+
+def _tls_context(controller: AviAccess) -> ssl.SSLContext | bool:
     """The TLS context for a controller; raises `BadCredentials` for an invalid CA."""
     if not controller.ca:
         return True
@@ -204,7 +195,7 @@ def _tls_context(controller: Controller) -> ssl.SSLContext | bool:
         return ssl.create_default_context(cadata=controller.ca)
     except ssl.SSLError:
         raise BadCredentials(
-            f"{controller.url}: certificateAuthorityData of its Secret is no certificate in PEM"
+            f"{_url(controller)}: certificateAuthorityData of its Secret is no certificate in PEM"
         ) from None
 
 
