@@ -1,4 +1,4 @@
-"""Imported services in a few words, and what is answered about them."""
+"""Builders of imported services, and a resolver that answers from them without a network."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
@@ -64,11 +64,11 @@ def imported(
     namespace: str = "shop",
 ) -> ServiceImport:
     """A service as its importing cluster has it."""
-    told = tuple(ImportedPort(name=n, port=p) for n, p in ports)
+    imported_ports = tuple(ImportedPort(name=n, port=p) for n, p in ports)
     exporting = tuple(ExportingCluster(cluster=c) for c in clusters)
     return ServiceImport(
         metadata=Meta(name=name, namespace=namespace),
-        spec=ServiceImportSpec(type=type_, ports=told, ips=ips),
+        spec=ServiceImportSpec(type=type_, ports=imported_ports, ips=ips),
         status=ServiceImportStatus(clusters=exporting),
     )
 

@@ -1,4 +1,4 @@
-"""A real CoreDNS on loopback, and the same questions to it and to us."""
+"""A real CoreDNS on loopback, and the differences between its answers and this server's."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -38,9 +38,9 @@ async def coredns(blocks: str, folder: Path) -> AsyncIterator[int]:
     [port] = free_ports(1)
     corefile = folder / "Corefile"
     corefile.write_text(blocks.replace("PORT", str(port)))
-    with (folder / "coredns.log").open("wb") as said:
+    with (folder / "coredns.log").open("wb") as output:
         process = await asyncio.create_subprocess_exec(
-            str(program), "-conf", str(corefile), stdout=said, stderr=said
+            str(program), "-conf", str(corefile), stdout=output, stderr=output
         )
     try:
         yield port
@@ -52,16 +52,16 @@ async def coredns(blocks: str, folder: Path) -> AsyncIterator[int]:
 
 async def until_served(port: int, name: str, rtype: str = "A") -> None:
     """Wait until a name has an answer."""
-    told: DnsAnswer | None = None
+    answer: DnsAnswer | None = None
     for _ in range(200):
         try:
-            told = await ask(port, name, rtype, patience=0.5)  # it may not listen yet
+            answer = await ask(port, name, rtype, patience=0.5)  # it may not listen yet
         except (dns.exception.DNSException, OSError):
-            told = None
-        if told is not None and told.records:
+            answer = None
+        if answer is not None and answer.records:
             return
         await asyncio.sleep(0.1)
-    raise AssertionError(f"{name} is still answered with {told}")
+    raise AssertionError(f"{name} is still answered with {answer}")
 
 
 class Difference(Struct, frozen=True):
@@ -73,12 +73,12 @@ class Difference(Struct, frozen=True):
     theirs: str
 
 
-def in_words(told: DnsAnswer, rtype: str) -> str:
+def in_words(answer: DnsAnswer, rtype: str) -> str:
     """An answer as far as both have to agree: SRV by port and target, its weight is a choice."""
-    records = told.records
+    records = answer.records
     if rtype == "SRV":
         records = tuple(sorted(" ".join(record.split()[2:]) for record in records))
-    return " ".join((told.code, *records))
+    return " ".join((answer.code, *records))
 
 
 async def differences(

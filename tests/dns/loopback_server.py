@@ -1,4 +1,4 @@
-"""The real server on loopback, and clients that ask it."""
+"""The real server on loopback, and clients that query it."""
 
 import socket
 from collections.abc import AsyncIterator, Sequence

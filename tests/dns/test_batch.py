@@ -1,4 +1,4 @@
-"""Many datagrams by one call: each client hears what is meant for it, and nothing else."""
+"""Batches of datagrams: each client gets the responses to its own queries."""
 
 import socket
 from collections.abc import Iterator

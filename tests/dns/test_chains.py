@@ -1,4 +1,4 @@
-"""Another server's answer about the end of an alias, as an answer to who asked for the alias."""
+"""Responses of upstream servers about a CNAME's target become responses about the CNAME."""
 
 from random import Random
 
@@ -44,9 +44,9 @@ def lines(message: dns.message.Message) -> list[str]:
     return [line for rrset in message.answer for line in rrset.to_text().splitlines()]
 
 
-def answered(query: dns.message.Message, *told: tuple[str, str, str]) -> dns.message.Message:
+def answered(query: dns.message.Message, *records: tuple[str, str, str]) -> dns.message.Message:
     answer = dns.message.make_response(query)
-    for owner, rtype, rdata in told:
+    for owner, rtype, rdata in records:
         answer.answer.append(dns.rrset.from_text(owner, 60, "IN", rtype, rdata))
     return answer
 
@@ -56,14 +56,14 @@ def answered(query: dns.message.Message, *told: tuple[str, str, str]) -> dns.mes
 )
 @settings(max_examples=150, deadline=None)
 def test_an_answer_is_the_alias_and_then_all_that_was_told(
-    told: list[tuple[str, tuple[str, str]]], edns: bool, known: bool
+    records: list[tuple[str, tuple[str, str]]], edns: bool, known: bool
 ) -> None:
     query = dns.message.make_query(ASKED, "A", use_edns=0 if edns else None)
     onward = forwarded_question(query.to_wire(), table())
     assert onward is not None
     asked = dns.message.from_wire(onward.query)
     assert str(asked.question[0].name) == TARGET
-    answer = answered(asked, *((owner, *record) for owner, record in told))
+    answer = answered(asked, *((owner, *record) for owner, record in records))
     if not known:
         answer.set_rcode(dns.rcode.NXDOMAIN)
 
@@ -74,10 +74,10 @@ def test_an_answer_is_the_alias_and_then_all_that_was_told(
     assert query.is_response(message)
     assert str(message.question[0].name) == ASKED
     assert message.rcode() == answer.rcode()
-    wanted = dns.message.from_wire(answer.to_wire(), one_rr_per_rrset=True)
+    target_name = dns.message.from_wire(answer.to_wire(), one_rr_per_rrset=True)
     assert [line.lower() for line in lines(message)] == [
         f"{ASKED} 5 IN CNAME {TARGET}".lower(),
-        *(line.lower() for line in lines(wanted)),
+        *(line.lower() for line in lines(target_name)),
     ]
 
 
@@ -103,8 +103,8 @@ def test_what_is_too_long_for_a_datagram_is_cut_and_says_so() -> None:
     cut = answered(asked)
     cut.flags |= dns.flags.TC
 
-    for told in (long, cut.to_wire()):
-        back = onward.client_response(told, 512)
+    for records in (long, cut.to_wire()):
+        back = onward.client_response(records, 512)
         assert back is not None
         assert len(back) <= 512
         assert dns.message.from_wire(back).flags & dns.flags.TC

@@ -1,4 +1,4 @@
-"""`hanse dns` and `hanse resolve` against a federation that runs: packets and words agree."""
+"""`hanse dns` and `hanse resolve` against a running federation: packets and explanations agree."""
 
 import asyncio
 import json
@@ -48,8 +48,8 @@ def _dns(federation: Running, *arguments: str) -> Iterator["ServerSettings"]:
         text=True,
     )
     try:
-        told = _said(process, "dns serves")
-        yield ServerSettings(process, int(told["listen"].rpartition(":")[2]), told["metrics"])
+        line = _said(process, "dns serves")
+        yield ServerSettings(process, int(line["listen"].rpartition(":")[2]), line["metrics"])
     finally:
         process.terminate()
         process.communicate(timeout=PATIENCE)
@@ -60,9 +60,9 @@ def _said(process: subprocess.Popen[str], message: str) -> dict[str, str]:
     """The line of the log with a message; others may stand before it."""
     assert process.stderr is not None
     for line in process.stderr:
-        told: dict[str, str] = json.loads(line)
-        if told["message"] == message:
-            return told
+        entry: dict[str, str] = json.loads(line)
+        if entry["message"] == message:
+            return entry
     raise AssertionError(f"the server ended and never said {message!r}")
 
 
@@ -71,9 +71,9 @@ def _ask(port: int, name: str, rtype: str) -> DnsAnswer:
     end = monotonic() + PATIENCE
     while monotonic() < end:
         query = dns.message.make_query(name, rtype)
-        told = parse_answer(dns.query.udp(query, "127.0.0.1", port=port, timeout=PATIENCE))
-        if told.code != "SERVFAIL":
-            return told
+        answer = parse_answer(dns.query.udp(query, "127.0.0.1", port=port, timeout=PATIENCE))
+        if answer.code != "SERVFAIL":
+            return answer
     raise AssertionError(f"still SERVFAIL after {PATIENCE} s")
 
 
@@ -96,27 +96,27 @@ def test_resolve_tells_what_the_server_answers(fleet: Running) -> None:
     names = ("--cluster-id", "lubeck", "--global-zone", "global.test")
     with _dns(fleet, "--context", "lubeck", *names) as serving:
         for name, rtype in questions:
-            said = fleet.beside("resolve", name, rtype, "--context", "lubeck", "--json")
-            assert said.status == 0, said.err
-            (told,) = json.loads(said.out)["clusters"]
+            output = fleet.beside("resolve", name, rtype, "--context", "lubeck", "--json")
+            assert output.status == 0, output.err
+            (answer,) = json.loads(output.out)["clusters"]
             packet = _ask(serving.port, name, rtype)
-            assert told["code"] == packet.code, (name, rtype)
-            assert tuple(sorted(r["value"] for r in told["records"])) == packet.records
+            assert answer["code"] == packet.code, (name, rtype)
+            assert tuple(sorted(r["value"] for r in answer["records"])) == packet.records
 
 
 def test_every_cluster_answers_its_own_address_first(fleet: Running) -> None:
-    said = fleet.beside("resolve", "web.shop", "--json")
+    output = fleet.beside("resolve", "web.shop", "--json")
 
-    told = {one["cluster"]: one for one in json.loads(said.out)["clusters"]}
-    assert set(told) == {"lubeck", "hamburg", "bergen"}
-    assert len({one["records"][0]["value"] for one in told.values()}) == 3
-    assert told["bergen"]["rule"] == "local first: bergen is ready"
+    answer = {one["cluster"]: one for one in json.loads(output.out)["clusters"]}
+    assert set(answer) == {"lubeck", "hamburg", "bergen"}
+    assert len({one["records"][0]["value"] for one in answer.values()}) == 3
+    assert answer["bergen"]["rule"] == "local first: bergen is ready"
 
 
 def test_resolve_reads_well(fleet: Running) -> None:
-    said = fleet.beside("resolve", "web.shop", "--no-local-first", "--context", "bergen")
+    output = fleet.beside("resolve", "web.shop", "--no-local-first", "--context", "bergen")
 
-    lines = said.out.splitlines()
+    lines = output.out.splitlines()
     assert lines[0] == f"{WEB}. A"
     assert lines[1].split() == ["CLUSTER", "ANSWER", "RECORDS", "WHY"]
     assert "in turn by weight: bergen, hamburg, lubeck" in lines[2]
@@ -129,12 +129,12 @@ def test_a_cluster_whose_lease_ran_out_is_left_out_by_server_and_resolve(fleet: 
 
     with _dns(fleet, "--context", "lubeck", "--broker-context", "broker") as serving:
         end = monotonic() + PATIENCE
-        while (told := _ask(serving.port, name, "A")).code != NODATA and monotonic() < end:
-            assert told.records == ("10.4.0.1",), "until its Lease has run out before our eyes"
-        said = fleet.beside("resolve", name, "--json")
+        while (answer := _ask(serving.port, name, "A")).code != NODATA and monotonic() < end:
+            assert answer.records == ("10.4.0.1",), "until its Lease has run out before our eyes"
+        output = fleet.beside("resolve", name, "--json")
 
-    assert told.code == NODATA
-    by_cluster = {one["cluster"]: one for one in json.loads(said.out)["clusters"]}
+    assert answer.code == NODATA
+    by_cluster = {one["cluster"]: one for one in json.loads(output.out)["clusters"]}
     assert by_cluster["lubeck"]["code"] == "NODATA"
     assert by_cluster["lubeck"]["leftOut"] == [
         {"cluster": "riga", "why": "its Lease on the broker has run out"}
@@ -220,18 +220,18 @@ def test_a_zone_is_transferred_to_those_who_may_have_it_alone(fleet: Running) ->
 def test_bad_input_gets_one_clear_line(
     fleet: Running, arguments: tuple[str, ...], words: str
 ) -> None:
-    said = fleet.beside(*arguments)
+    output = fleet.beside(*arguments)
 
-    assert (said.status, said.out) == (2, "")
-    assert words in said.err
-    assert len(said.err.splitlines()) == 1
+    assert (output.status, output.out) == (2, "")
+    assert words in output.err
+    assert len(output.err.splitlines()) == 1
 
 
 def test_the_corefile_hands_the_zone_over(fleet: Running) -> None:
-    said = fleet.beside("dns", "corefile", "10.0.0.7:5353")
+    output = fleet.beside("dns", "corefile", "10.0.0.7:5353")
 
-    assert said.out.startswith("clusterset.local:53 {")
-    assert "forward . 10.0.0.7:5353" in said.out
+    assert output.out.startswith("clusterset.local:53 {")
+    assert "forward . 10.0.0.7:5353" in output.out
 
 
 def test_global_hosts_are_answered_below_their_zones_by_region(fleet: Running) -> None:
@@ -296,8 +296,8 @@ def test_global_hosts_follow_the_health_that_the_leader_tells(fleet: Running) ->
 def _until_answered(port: int, name: str, address: str) -> None:
     """Ask until a change has come through; whoever waits for too long fails."""
     end = monotonic() + PATIENCE
-    while (told := _ask(port, name, "A").records) != (address,):
-        assert monotonic() < end, f"{name} is still {told}"
+    while (answer := _ask(port, name, "A").records) != (address,):
+        assert monotonic() < end, f"{name} is still {answer}"
 
 
 @pytest.mark.parametrize(
@@ -312,8 +312,8 @@ def _until_answered(port: int, name: str, address: str) -> None:
 def test_bad_words_about_global_zones_are_told_in_one_line(
     fleet: Running, arguments: tuple[str, str], words: str
 ) -> None:
-    said = fleet.beside("dns", "--listen", "127.0.0.1:0", *arguments)
+    output = fleet.beside("dns", "--listen", "127.0.0.1:0", *arguments)
 
-    assert said.status == 2
-    assert words in said.err
-    assert said.err.count("\n") == 1
+    assert output.status == 2
+    assert words in output.err
+    assert output.err.count("\n") == 1

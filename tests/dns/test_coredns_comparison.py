@@ -1,4 +1,4 @@
-"""A real CoreDNS beside us: in front of us, and answering from the same objects by itself."""
+"""A real CoreDNS: forwarding to this server, and serving the same objects by itself."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager

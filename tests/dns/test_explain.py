@@ -1,4 +1,4 @@
-"""Why a name is answered as it is."""
+"""Explanations of answers about services."""
 
 import pytest
 
@@ -15,7 +15,7 @@ NOWHERE = View("none")
 
 def why(name: str = WEB, view: View = NOWHERE, rtype: int = RecordType.A) -> Explanation:
     dead = LeaseLiveness("broker", "hanse-broker", "riga", "riga", alive=False, since=EPOCH)
-    seen = cluster_snapshot(
+    observed = cluster_snapshot(
         "lubeck",
         imported(clusters=["tallinn"]),
         endpoint_slice("bergen", "10.2.0.1", weight=3),
@@ -28,16 +28,16 @@ def why(name: str = WEB, view: View = NOWHERE, rtype: int = RecordType.A) -> Exp
         endpoint_slice("hamburg", service="db"),
         facts=[dead],
     )
-    return explain(name, rtype, view, seen)
+    return explain(name, rtype, view, observed)
 
 
 def test_answers_in_turn_are_told_with_their_shares_and_who_is_missing() -> None:
-    told = why()
+    explanation = why()
 
-    assert told.code == "NOERROR"
-    assert told.records == (ExplainedRecord("10.2.0.1", 75), ExplainedRecord("10.0.0.1", 25))
-    assert told.rule == "in turn by weight: bergen, lubeck"
-    assert told.left_out == (
+    assert explanation.code == "NOERROR"
+    assert explanation.records == (ExplainedRecord("10.2.0.1", 75), ExplainedRecord("10.0.0.1", 25))
+    assert explanation.rule == "in turn by weight: bergen, lubeck"
+    assert explanation.left_out == (
         ExcludedCluster("hamburg", "none of its endpoints is ready"),
         ExcludedCluster("riga", "its Lease on the broker has run out"),
         ExcludedCluster("tallinn", "it exports the service, and none of its slices has arrived"),
@@ -46,13 +46,16 @@ def test_answers_in_turn_are_told_with_their_shares_and_who_is_missing() -> None
 
 
 def test_local_first_is_told_as_the_reason() -> None:
-    told = why(view=LUBECK)
+    explanation = why(view=LUBECK)
 
-    assert (told.records, told.rule) == (
+    assert (explanation.records, explanation.rule) == (
         (ExplainedRecord("10.0.0.1"),),
         "local first: lubeck is ready",
     )
-    assert ExcludedCluster("bergen", "the local cluster is ready and comes first") in told.left_out
+    assert (
+        ExcludedCluster("bergen", "the local cluster is ready and comes first")
+        in explanation.left_out
+    )
 
 
 @pytest.mark.parametrize(
@@ -133,30 +136,30 @@ def test_local_first_is_told_as_the_reason() -> None:
     ],
 )
 def test_each_form_has_its_rule(name: str, rtype: int, code: str, rule: str) -> None:
-    told = why(name, rtype=rtype)
+    explanation = why(name, rtype=rtype)
 
-    assert (told.code, told.rule) == (code, rule)
+    assert (explanation.code, explanation.rule) == (code, rule)
 
 
 def test_a_cluster_that_is_asked_for_and_has_nothing_is_explained() -> None:
-    told = why(f"hamburg.{WEB}")
+    explanation = why(f"hamburg.{WEB}")
 
-    assert told.code == "NODATA"
-    assert told.left_out == (ExcludedCluster("hamburg", "none of its endpoints is ready"),)
+    assert explanation.code == "NODATA"
+    assert explanation.left_out == (ExcludedCluster("hamburg", "none of its endpoints is ready"),)
 
 
 def test_the_addresses_of_the_import_are_the_rule_of_kep_1645() -> None:
-    seen = cluster_snapshot("lubeck", imported(ips=("10.9.0.1",)), fleet=rules("kep-1645"))
+    observed = cluster_snapshot("lubeck", imported(ips=("10.9.0.1",)), fleet=rules("kep-1645"))
 
-    told = explain(WEB, RecordType.A, LUBECK, seen)
+    explanation = explain(WEB, RecordType.A, LUBECK, observed)
 
-    assert told.records == (ExplainedRecord("10.9.0.1"),)
-    assert told.rule == "kep-1645: the addresses of the ServiceImport"
-    alone = explain(f"bergen.{WEB}", RecordType.A, LUBECK, seen)
+    assert explanation.records == (ExplainedRecord("10.9.0.1"),)
+    assert explanation.rule == "kep-1645: the addresses of the ServiceImport"
+    alone = explain(f"bergen.{WEB}", RecordType.A, LUBECK, observed)
     assert (alone.code, alone.rule) == ("NXDOMAIN", "kep-1645: no name is of a single cluster")
 
 
 def test_before_the_first_sync_nothing_is_known() -> None:
-    seen = cluster_snapshot("lubeck", phase=Phase.CONNECTING)
+    observed = cluster_snapshot("lubeck", phase=Phase.CONNECTING)
 
-    assert explain(WEB, RecordType.A, LUBECK, seen).code == "SERVFAIL"
+    assert explain(WEB, RecordType.A, LUBECK, observed).code == "SERVFAIL"

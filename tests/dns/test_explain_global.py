@@ -1,4 +1,4 @@
-"""Why a global host is answered as it is."""
+"""Explanations of answers about global hosts."""
 
 from typing import Any
 
@@ -19,10 +19,10 @@ HOST = "shop.global.test"
 VIEW = View("all")
 
 
-def seen(*members: GlobalMember, **said: Any) -> Snapshot:
+def observed(*members: GlobalMember, **settings: Any) -> Snapshot:
     service = GlobalService(
         metadata=Meta(name=HOST, namespace=NAMESPACE),
-        spec=GlobalServiceSpec(host=HOST, members=members, **said),
+        spec=GlobalServiceSpec(host=HOST, members=members, **settings),
     )
     return snapshot(
         Gslb(), "lubeck", [cluster("lubeck", Role.LOCAL)], {"lubeck": [stored(service)]}
@@ -34,11 +34,11 @@ def member(name: str, address: str, **more: Any) -> GlobalMember:
 
 
 def test_weights_priorities_and_who_is_left_out_are_told() -> None:
-    told = explain(
+    explanation = explain(
         f"{HOST}.",
         RecordType.A,
         VIEW,
-        seen(
+        observed(
             member("lubeck", "10.0.0.1", weight=3, priority=20),
             member("hamburg", "10.0.0.2", priority=20),
             member("bergen", "10.0.0.3"),
@@ -46,19 +46,24 @@ def test_weights_priorities_and_who_is_left_out_are_told() -> None:
         ),
     )
 
-    assert told.code == "NOERROR"
-    assert told.records == (ExplainedRecord("10.0.0.1", 75), ExplainedRecord("10.0.0.2", 25))
-    assert told.rule == ("in turn by weight, priority 20: lubeck (10.0.0.1), hamburg (10.0.0.2)")
-    assert told.left_out == (
+    assert explanation.code == "NOERROR"
+    assert explanation.records == (ExplainedRecord("10.0.0.1", 75), ExplainedRecord("10.0.0.2", 25))
+    assert explanation.rule == (
+        "in turn by weight, priority 20: lubeck (10.0.0.1), hamburg (10.0.0.2)"
+    )
+    assert explanation.left_out == (
         ExcludedCluster("bergen (10.0.0.3)", "others of a higher priority are up"),
         ExcludedCluster("oslo (10.0.0.4)", "its cluster has nothing ready behind it"),
     )
 
 
 def test_all_records_of_a_host_are_asked_for_in_vain_as_of_any_name() -> None:
-    told = explain(f"{HOST}.", RecordType.ANY, VIEW, seen(member("lubeck", "10.0.0.1")))
+    explanation = explain(f"{HOST}.", RecordType.ANY, VIEW, observed(member("lubeck", "10.0.0.1")))
 
-    assert (told.code, told.rule) == ("REFUSED", "questions for everything are refused")
+    assert (explanation.code, explanation.rule) == (
+        "REFUSED",
+        "questions for everything are refused",
+    )
 
 
 @pytest.mark.parametrize(
@@ -75,27 +80,27 @@ def test_names_beside_hosts_are_answered_as_name_servers_of_the_zone_do(
 ) -> None:
     view = View("all", global_zones=("global.test",))
 
-    told = explain(name, RecordType.A, view, seen(member("lubeck", "10.0.0.1")))
+    explanation = explain(name, RecordType.A, view, observed(member("lubeck", "10.0.0.1")))
 
-    assert told.code == code
-    assert why in told.rule
+    assert explanation.code == code
+    assert why in explanation.rule
 
 
 def test_it_is_told_what_is_answered_when_all_are_down() -> None:
-    down = seen(
+    down = observed(
         member("lubeck", "10.0.0.1", ready=False),
         when_down="GSLB_SERVICE_DOWN_RESPONSE_FALLBACK_IP",
         fallback_ip="192.0.2.9",
     )
 
-    told = explain(HOST, RecordType.A, VIEW, down)
+    explanation = explain(HOST, RecordType.A, VIEW, down)
 
-    assert told.records == (ExplainedRecord("192.0.2.9"),)
-    assert told.rule == "every member is down; what is answered then: fallback ip"
+    assert explanation.records == (ExplainedRecord("192.0.2.9"),)
+    assert explanation.rule == "every member is down; what is answered then: fallback ip"
 
 
 def test_silence_is_told_as_such() -> None:
-    down = seen(
+    down = observed(
         member("lubeck", "10.0.0.1", ready=False), when_down="GSLB_SERVICE_DOWN_RESPONSE_NONE"
     )
 

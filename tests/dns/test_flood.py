@@ -1,4 +1,4 @@
-"""Limits on real packets: a server off loopback, in a network of its own, and one who asks much."""
+"""Rate limits with real packets: a server off loopback, in a network namespace of its own."""
 
 import asyncio
 import json
@@ -86,19 +86,19 @@ async def flooded(folder: Path) -> Flooded:
             "PATH": "/usr/bin:/sbin:/bin",
         },
     )
-    said, _ = await process.communicate()
+    output, _ = await process.communicate()
     assert process.returncode == 0
-    return Flooded(**json.loads(said))
+    return Flooded(**json.loads(output))
 
 
 @pytest.mark.anyio
 async def test_who_asks_too_much_is_held_back_and_told_to_come_by_tcp(tmp_path: Path) -> None:
-    told = await flooded(tmp_path)
+    result = await flooded(tmp_path)
 
-    seconds = 1 + told.whole // LIMIT  # a busy machine may spread the flood over several
-    assert LIMIT <= told.whole <= LIMIT * seconds < ASKED
-    dropped = ASKED - told.whole
-    assert told.limited == dropped
-    assert abs(told.cut - dropped / 2) <= seconds, "every second one hears that there is more"
-    assert told.longest <= told.asked, "nobody is amplified"
-    assert told.tcp, "by TCP everything is told"
+    seconds = 1 + result.whole // LIMIT  # a busy machine may spread the flood over several
+    assert LIMIT <= result.whole <= LIMIT * seconds < ASKED
+    dropped = ASKED - result.whole
+    assert result.limited == dropped
+    assert abs(result.cut - dropped / 2) <= seconds, "every second one hears that there is more"
+    assert result.longest <= result.asked, "nobody is amplified"
+    assert result.tcp, "by TCP everything is told"

@@ -1,4 +1,4 @@
-"""Questions about other zones go to another name server, and its answers back to who asked."""
+"""Queries for other zones are forwarded to an upstream server."""
 
 import socket
 import socketserver
@@ -15,7 +15,7 @@ from hanse.dns.server import ServerSettings
 from tests.dns.builders import NXDOMAIN, cluster_snapshot, endpoint_slice, imported
 from tests.dns.loopback_server import running
 from tests.features.networks.test_zone import VIEW, ZONE, elsewhere
-from tests.features.networks.test_zone import seen as names_seen
+from tests.features.networks.test_zone import observed as names_seen
 
 pytestmark = pytest.mark.anyio
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 MANY = [f"192.0.2.{n}" for n in range(1, 101)]
 
 
-def told(packet: bytes, *, stream: bool) -> bytes | None:
+def respond_with(packet: bytes, *, stream: bool) -> bytes | None:
     """What a server answers that knows two names, one of them too long for a datagram."""
     query = dns.message.from_wire(packet)
     name = query.question[0].name.to_text()
@@ -44,7 +44,7 @@ class ByStream(socketserver.StreamRequestHandler):
 
     def handle(self) -> None:
         length = int.from_bytes(self.rfile.read(2))
-        answer = told(self.rfile.read(length), stream=True)
+        answer = respond_with(self.rfile.read(length), stream=True)
         if answer is not None:
             self.wfile.write(len(answer).to_bytes(2) + answer[:20])
             self.wfile.flush()
@@ -54,7 +54,7 @@ class ByStream(socketserver.StreamRequestHandler):
 class ByDatagram(socketserver.BaseRequestHandler):
     def handle(self) -> None:
         packet, sock = self.request
-        answer = told(packet, stream=False)
+        answer = respond_with(packet, stream=False)
         if answer is not None:
             sock.sendto(answer, self.client_address)
 
@@ -79,11 +79,11 @@ def upstream() -> Iterator[tuple[str, int]]:
 async def test_other_zones_are_asked_for_elsewhere_and_our_own_are_not(
     upstream: tuple[str, int],
 ) -> None:
-    seen = cluster_snapshot(
+    observed = cluster_snapshot(
         "lubeck", imported(clusters=["lubeck"]), endpoint_slice("lubeck", "10.1.0.5")
     )
 
-    async with running(seen, settings=ServerSettings(forward=(upstream,))) as server:
+    async with running(observed, settings=ServerSettings(forward=(upstream,))) as server:
         outside = await server.ask("example.org")
         assert outside.records == ("192.0.2.7",)
         assert (await server.ask("nothing.example.org")).code == NXDOMAIN
@@ -99,11 +99,11 @@ async def test_other_zones_are_asked_for_elsewhere_and_our_own_are_not(
 async def test_a_long_answer_is_fetched_by_tcp_for_who_comes_by_tcp(
     upstream: tuple[str, int],
 ) -> None:
-    seen = cluster_snapshot(
+    observed = cluster_snapshot(
         "lubeck", imported(clusters=["lubeck"]), endpoint_slice("lubeck", "10.1.0.5")
     )
 
-    async with running(seen, settings=ServerSettings(forward=(upstream,))) as server:
+    async with running(observed, settings=ServerSettings(forward=(upstream,))) as server:
         cut = await server.ask("many.example.org")
         assert cut.message is not None
         assert cut.message.flags & dns.flags.TC
@@ -119,11 +119,11 @@ async def test_a_server_that_is_not_there_is_told_to_who_comes_by_tcp() -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         where = ("127.0.0.1", int(nobody.getsockname()[1]))
-        seen = cluster_snapshot(
+        observed = cluster_snapshot(
             "lubeck", imported(clusters=["lubeck"]), endpoint_slice("lubeck", "10.1.0.5")
         )
 
-        async with running(seen, settings=ServerSettings(forward=(where,))) as server:
+        async with running(observed, settings=ServerSettings(forward=(where,))) as server:
             assert (await server.ask("example.org", tcp=True)).code == "SERVFAIL"
 
 

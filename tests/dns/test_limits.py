@@ -1,4 +1,4 @@
-"""Nobody is flooded in another's name."""
+"""Response rate limits by client network."""
 
 from ipaddress import ip_address
 

@@ -1,4 +1,4 @@
-"""Odd and bad packets: the answer that the RFCs give, or silence."""
+"""Unusual and malformed packets: the response of the RFCs, or none."""
 
 import dns.edns
 import dns.flags

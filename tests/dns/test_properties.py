@@ -1,4 +1,4 @@
-"""Laws: of compiling, of turns, and of a server that anything may be sent to."""
+"""Properties of the compiler, of rotation, and of a server that gets arbitrary packets."""
 
 import gc
 import os
@@ -89,14 +89,14 @@ def test_compiling_step_by_step_gives_what_compiling_from_scratch_gives(
     before: tuple[Object, ...] = ()
     compiler.enqueue_all(cluster_snapshot("lubeck"))
     for objects in fleets:
-        seen = cluster_snapshot("lubeck", *objects)
+        observed = cluster_snapshot("lubeck", *objects)
         for change in _changes(before, objects):
-            compiler.on_change(change, seen)
+            compiler.on_change(change, observed)
         while compiler.due:
-            table.apply(compiler.compile(seen, most))
+            table.apply(compiler.compile(observed, most))
         before = objects
 
-    fresh = compiled(view, [ServiceZone(view)], seen)
+    fresh = compiled(view, [ServiceZone(view)], observed)
 
     assert _content(compiler.full_delta()) == _content(fresh)
     scratch = Table("test", Random(1))
@@ -123,14 +123,14 @@ def test_a_change_recompiles_only_what_it_concerns() -> None:
     many = [imported(f"s{n}") for n in range(100)]
     pieces = [endpoint_slice("bergen", f"10.0.0.{n}", service=f"s{n}") for n in range(100)]
     compiler = Compiler(view, [ServiceZone(view)])
-    seen = cluster_snapshot("lubeck", *many, *pieces)
-    compiler.enqueue_all(seen)
-    compiler.compile(seen)
+    observed = cluster_snapshot("lubeck", *many, *pieces)
+    compiler.enqueue_all(observed)
+    compiler.compile(observed)
 
     after = endpoint_slice("bergen", "10.9.9.9", service="s7")
-    seen = cluster_snapshot("lubeck", *many, *pieces[:7], after, *pieces[8:])
-    compiler.on_change(ObjectChange("lubeck", pieces[7], after), seen)
-    delta = compiler.compile(seen)
+    observed = cluster_snapshot("lubeck", *many, *pieces[:7], after, *pieces[8:])
+    compiler.on_change(ObjectChange("lubeck", pieces[7], after), observed)
+    delta = compiler.compile(observed)
 
     names = {name_text(named.name) for named in delta.nodes}
     assert names == {f"s7.shop.svc.{ZONE}.", f"bergen.s7.shop.svc.{ZONE}."}
@@ -140,12 +140,12 @@ def test_a_change_recompiles_only_what_it_concerns() -> None:
 def test_a_change_that_changes_no_answer_tells_nothing() -> None:
     view = View("test")
     objects = (imported(), endpoint_slice("bergen", "10.2.0.1"))
-    compiler, seen = Compiler(view, [ServiceZone(view)]), cluster_snapshot("lubeck", *objects)
-    compiler.enqueue_all(seen)
-    serial = compiler.compile(seen).serial
+    compiler, observed = Compiler(view, [ServiceZone(view)]), cluster_snapshot("lubeck", *objects)
+    compiler.enqueue_all(observed)
+    serial = compiler.compile(observed).serial
 
-    compiler.enqueue_all(seen)
-    delta = compiler.compile(seen)
+    compiler.enqueue_all(observed)
+    delta = compiler.compile(observed)
 
     assert (delta.nodes, delta.removed, delta.serial) == ((), (), serial)
 
@@ -159,14 +159,14 @@ def test_a_change_of_the_fleets_rules_is_taken_in() -> None:
     )
     compiler, table = Compiler(view, [ServiceZone(view)]), Table("test", Random(1))
     table.apply(compiler.full_delta())
-    seen = cluster_snapshot("lubeck", *objects)
-    compiler.enqueue_all(seen)
-    table.apply(compiler.compile(seen))
+    observed = cluster_snapshot("lubeck", *objects)
+    compiler.enqueue_all(observed)
+    table.apply(compiler.compile(observed))
 
     after = rules(bergen=0)
-    seen = cluster_snapshot("lubeck", *objects, fleet=after)
-    compiler.on_change(ObjectChange("broker", None, after), seen)
-    table.apply(compiler.compile(seen))
+    observed = cluster_snapshot("lubeck", *objects, fleet=after)
+    compiler.on_change(ObjectChange("broker", None, after), observed)
+    table.apply(compiler.compile(observed))
 
     query = dns.message.make_query(WEB, "A").to_wire()
     answers = {respond(query, table, stream=True) for _ in range(4)}
@@ -192,10 +192,10 @@ def test_turns_are_spread_smoothly(weights: list[int]) -> None:
 
     for index in range(len(weights)):
         share = reduced.count(index) / len(reduced)
-        seen = 0
+        observed = 0
         for n, one in enumerate(order, start=1):
-            seen += one == index
-            assert abs(seen - n * share) <= len(weights), "never far ahead, never far behind"
+            observed += one == index
+            assert abs(observed - n * share) <= len(weights), "never far ahead, never far behind"
 
 
 @given(st.binary(max_size=120))
@@ -307,7 +307,7 @@ def test_an_answer_that_is_remembered_is_forgotten_when_anything_changes() -> No
     view = View("test")
     compiler, table = Compiler(view, [ServiceZone(view)]), Table("test", Random(1))
     query = dns.message.make_query(WEB, "A").to_wire()
-    told: list[bytes] = []
+    answer: list[bytes] = []
     batch = Batch(socket.AF_INET)
     with (
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ours,
@@ -318,12 +318,12 @@ def test_an_answer_that_is_remembered_is_forgotten_when_anything_changes() -> No
         ours.setblocking(False)
         theirs.settimeout(20)
         for address in ("10.2.0.1", "10.2.0.2"):
-            seen = cluster_snapshot("lubeck", imported(), endpoint_slice("bergen", address))
-            compiler.enqueue_all(seen)
-            table.apply(compiler.compile(seen))
+            observed = cluster_snapshot("lubeck", imported(), endpoint_slice("bergen", address))
+            compiler.enqueue_all(observed)
+            table.apply(compiler.compile(observed))
             for _ in range(2):
                 theirs.send(query)
                 serve_datagrams(ours, batch, table)
-                told.append(theirs.recv(512)[-4:])
+                answer.append(theirs.recv(512)[-4:])
 
-    assert told == [b"\x0a\2\0\1"] * 2 + [b"\x0a\2\0\2"] * 2
+    assert answer == [b"\x0a\2\0\1"] * 2 + [b"\x0a\2\0\2"] * 2

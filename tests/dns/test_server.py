@@ -1,4 +1,4 @@
-"""The server itself: real processes, real sockets, real packets."""
+"""The server with real processes, sockets and packets."""
 
 import asyncio
 import os
@@ -65,10 +65,12 @@ async def test_names_are_answered_over_ipv6() -> None:
 
 async def test_every_worker_answers() -> None:
     async with running(cluster_snapshot("lubeck", *TWO), workers=2) as here:
-        told = [await here.ask(WEB) for _ in range(32)]  # a new socket each: both have their share
+        answer = [
+            await here.ask(WEB) for _ in range(32)
+        ]  # a new socket each: both have their share
 
         assert len(here.server.pids) == 2
-        assert {one.code for one in told} == {"NOERROR"}
+        assert {one.code for one in answer} == {"NOERROR"}
 
 
 async def test_the_case_of_a_question_is_kept() -> None:
@@ -83,17 +85,17 @@ async def test_the_case_of_a_question_is_kept() -> None:
 async def test_a_change_is_answered_as_soon_as_it_is_told() -> None:
     view = View("test")
     before, after = imported(), imported("mail")
-    seen = [cluster_snapshot("lubeck", before, endpoint_slice("bergen", "10.2.0.1"))]
+    observed = [cluster_snapshot("lubeck", before, endpoint_slice("bergen", "10.2.0.1"))]
     compiler, listeners = Compiler(view, [ServiceZone(view)]), bind_listeners("127.0.0.1", 0, 1)
     async with serving([ServedView(compiler, (listeners,))]) as server:
-        feed = ViewUpdater(compiler, server, lambda: seen[0])
+        feed = ViewUpdater(compiler, server, lambda: observed[0])
         async with feed.running():
             await feed.wait_applied()
             here = Running(server, compiler, (listeners,))
             assert (await here.ask(f"mail.shop.svc.{ZONE}")).code == NXDOMAIN
 
             slice_ = endpoint_slice("bergen", "10.2.0.9", service="mail")
-            seen[0] = cluster_snapshot(
+            observed[0] = cluster_snapshot(
                 "lubeck", before, endpoint_slice("bergen", "10.2.0.1"), after, slice_
             )
             feed.on_change(ObjectChange("lubeck", None, after))
@@ -104,9 +106,9 @@ async def test_a_change_is_answered_as_soon_as_it_is_told() -> None:
 
 
 async def test_what_does_not_fit_is_cut_and_told_in_full_over_tcp() -> None:
-    seen = cluster_snapshot("lubeck", CROWD, endpoint_slice("bergen", *MANY, service="crowd"))
+    observed = cluster_snapshot("lubeck", CROWD, endpoint_slice("bergen", *MANY, service="crowd"))
     name = f"crowd.shop.svc.{ZONE}"
-    async with running(seen) as here:
+    async with running(observed) as here:
         for size, most in ((None, 512), (600, 600), (65000, 1232), (100, 512)):
             edns = {} if size is None else {"use_edns": 0, "payload": size}
             answer = here.raw(dns.message.make_query(name, "A", **edns).to_wire())  # type: ignore[arg-type]
@@ -181,9 +183,11 @@ async def test_when_there_are_too_many_connections_the_longest_idle_goes() -> No
 
 
 async def test_a_client_that_reads_nothing_holds_nobody_up() -> None:
-    seen = cluster_snapshot("lubeck", *TWO, CROWD, endpoint_slice("bergen", *MANY, service="crowd"))
+    observed = cluster_snapshot(
+        "lubeck", *TWO, CROWD, endpoint_slice("bergen", *MANY, service="crowd")
+    )
     query = dns.message.make_query(f"crowd.shop.svc.{ZONE}", "A").to_wire()
-    async with running(seen) as here:
+    async with running(observed) as here:
         with socket.create_connection(("127.0.0.1", here.port)) as greedy:
             greedy.setblocking(False)
             sent = 0
@@ -202,9 +206,9 @@ async def test_a_worker_that_dies_is_replaced_and_knows_everything() -> None:
         (first,) = here.server.pids
 
         os.kill(first, signal.SIGKILL)
-        told = await here.ask(WEB)  # waits in the socket, which is ours, for the next worker
+        answer = await here.ask(WEB)  # waits in the socket, which is ours, for the next worker
 
-        assert told.code == "NOERROR"
+        assert answer.code == "NOERROR"
         assert here.server.pids != (first,)
 
 
@@ -234,12 +238,12 @@ async def test_questions_are_counted_by_zone_type_and_code() -> None:
             await here.ask(name)
         metrics = here.server.metrics
 
-    told = generate_latest(metrics.registry).decode()
+    answer = generate_latest(metrics.registry).decode()
     common = 'hanse_dns_queries_total{rcode="%s",type="A",view="test",zone="clusterset.local."} %s'
-    assert common % ("NOERROR", "2.0") in told
-    assert common % ("NXDOMAIN", "1.0") in told
-    assert 'hanse_dns_names{view="test"}' in told
-    measured = re.search(r'hanse_dns_seconds_bucket{le="\+Inf"} (\d+)', told)
+    assert common % ("NOERROR", "2.0") in answer
+    assert common % ("NXDOMAIN", "1.0") in answer
+    assert 'hanse_dns_names{view="test"}' in answer
+    measured = re.search(r'hanse_dns_seconds_bucket{le="\+Inf"} (\d+)', answer)
     assert measured is not None
     assert int(measured[1]) >= 3, "each question came by itself"
 
@@ -258,7 +262,7 @@ async def test_one_question_in_so_many_is_logged(caplog: pytest.LogCaptureFixtur
 
 
 async def test_several_views_are_served_by_the_same_workers() -> None:
-    seen: Snapshot = cluster_snapshot(
+    observed: Snapshot = cluster_snapshot(
         "lubeck",
         imported(),
         endpoint_slice("lubeck", "10.0.0.1"),
@@ -270,16 +274,16 @@ async def test_several_views_are_served_by_the_same_workers() -> None:
     pairs = zip(compilers, listeners, strict=True)
     async with serving([ServedView(c, (one,)) for c, one in pairs]) as server:
         for compiler in compilers:
-            compiler.enqueue_all(seen)
-            server.update(compiler.compile(seen))
+            compiler.enqueue_all(observed)
+            server.update(compiler.compile(observed))
         await server.wait_applied()
 
-        told = [
+        answer = [
             {(await Running(server, c, (one,)).ask(WEB)).records for _ in range(4)}
             for c, one in zip(compilers, listeners, strict=True)
         ]
 
-    assert told == [{("10.0.0.1",), ("10.2.0.1",)}, {("10.0.0.1",)}]
+    assert answer == [{("10.0.0.1",), ("10.2.0.1",)}, {("10.0.0.1",)}]
     for one in listeners:
         one.close()
 
@@ -324,9 +328,9 @@ async def test_other_clients_read_our_answers(
 ) -> None:
     if shutil.which(program) is None:
         pytest.skip(f"needs {program} (Debian: {package})")
-    seen = cluster_snapshot("lubeck", imported(), endpoint_slice("bergen", "10.2.0.1"))
-    said: dict[str, bytes] = {}
-    async with running(seen) as here:
+    observed = cluster_snapshot("lubeck", imported(), endpoint_slice("bergen", "10.2.0.1"))
+    output: dict[str, bytes] = {}
+    async with running(observed) as here:
         for name, rtype in ((WEB, "A"), (f"_http._tcp.{WEB}", "SRV"), (f"no.{WEB}", "A")):
             question = (name, rtype) if program == "kdig" else (name, "@127.0.0.1", rtype)
             server = ("@127.0.0.1",) if program == "kdig" else ()
@@ -335,48 +339,48 @@ async def test_other_clients_read_our_answers(
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
             )
-            told, _ = await process.communicate()
-            assert process.returncode == 0, told
-            assert b"WARNING" not in told, told
-            assert b"malformed" not in told.lower(), told
-            said[f"{name} {rtype}"] = told
+            answer, _ = await process.communicate()
+            assert process.returncode == 0, answer
+            assert b"WARNING" not in answer, answer
+            assert b"malformed" not in answer.lower(), answer
+            output[f"{name} {rtype}"] = answer
 
-    assert b"10.2.0.1" in said[f"{WEB} A"]
-    assert f"0 50 80 {WEB}.".encode() in said[f"_http._tcp.{WEB} SRV"]
-    assert b"NXDOMAIN" in said[f"no.{WEB} A"]
-    assert b"SOA" in said[f"no.{WEB} A"]
+    assert b"10.2.0.1" in output[f"{WEB} A"]
+    assert f"0 50 80 {WEB}.".encode() in output[f"_http._tcp.{WEB} SRV"]
+    assert b"NXDOMAIN" in output[f"no.{WEB} A"]
+    assert b"SOA" in output[f"no.{WEB} A"]
 
 
 @pytest.mark.skipif(shutil.which("dig") is None, reason="needs dig (Debian: bind9-dnsutils)")
 @pytest.mark.parametrize("options", [(), ("+tcp",), ("+noedns",), ("+nocookie", "+dnssec")])
 async def test_dig_reads_our_answers(options: tuple[str, ...]) -> None:
-    seen = cluster_snapshot("lubeck", imported(), endpoint_slice("bergen", "10.2.0.1"))
-    async with running(seen) as here:
+    observed = cluster_snapshot("lubeck", imported(), endpoint_slice("bergen", "10.2.0.1"))
+    async with running(observed) as here:
         process = await asyncio.create_subprocess_exec(
             *("dig", "@127.0.0.1", "-p", str(here.port), "+norecurse", *options, WEB, "A"),
             stdout=asyncio.subprocess.PIPE,
         )
-        said, _ = await process.communicate()
+        output, _ = await process.communicate()
 
-    assert b"status: NOERROR" in said
-    assert b"10.2.0.1" in said
-    warnings = [line for line in said.splitlines() if b"WARNING" in line]
+    assert b"status: NOERROR" in output
+    assert b"10.2.0.1" in output
+    warnings = [line for line in output.splitlines() if b"WARNING" in line]
     assert all(b"reserved for Multicast DNS" in line for line in warnings), warnings
 
 
 async def test_a_view_that_is_added_is_answered_and_those_before_go_on() -> None:
-    seen = cluster_snapshot(
+    observed = cluster_snapshot(
         "lubeck", imported(clusters=["lubeck"]), endpoint_slice("lubeck", "10.1.0.5")
     )
     view = View("late", zone="late.example")
     compiler = Compiler(view, [ServiceZone(view)])
     listeners = bind_listeners("127.0.0.1", 0, 1)
 
-    async with running(seen) as first:
+    async with running(observed) as first:
         await first.server.add([ServedView(compiler, (listeners,))])
         late = Running(first.server, compiler, (listeners,))
         assert (await late.ask("web.shop.svc.late.example")).code == "SERVFAIL"
-        feed = ViewUpdater(compiler, first.server, lambda: seen)
+        feed = ViewUpdater(compiler, first.server, lambda: observed)
         async with feed.running():
             await feed.wait_applied()
             assert (await late.ask("web.shop.svc.late.example")).records == ("10.1.0.5",)

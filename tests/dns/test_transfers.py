@@ -1,4 +1,4 @@
-"""Whole zones, to those who may have them."""
+"""Zone transfers to secondaries."""
 
 import asyncio
 import shutil
@@ -40,7 +40,7 @@ async def transferred(here: Running) -> dns.zone.Zone:
 
 async def test_a_zone_holds_every_name_and_everyone_who_has_a_turn() -> None:
     pods = endpoint_slice("bergen", pod("10.2.0.7", hostname="db-0"), service="db")
-    seen = cluster_snapshot(
+    observed = cluster_snapshot(
         "lubeck",
         imported(),
         endpoint_slice("bergen", "10.2.0.1", weight=9),
@@ -48,9 +48,9 @@ async def test_a_zone_holds_every_name_and_everyone_who_has_a_turn() -> None:
         imported("db", type_="Headless"),
         pods,
     )
-    async with running(seen, OPEN) as here:
+    async with running(observed, OPEN) as here:
         zone = await transferred(here)
-        told = await here.ask(ZONE, "SOA")
+        answer = await here.ask(ZONE, "SOA")
 
     records = {
         (name.to_text(), dns.rdatatype.to_text(rdataset.rdtype)): sorted(map(str, rdataset))
@@ -62,7 +62,7 @@ async def test_a_zone_holds_every_name_and_everyone_who_has_a_turn() -> None:
     assert records[f"db-0.bergen.db.shop.svc.{ZONE}.", "A"] == ["10.2.0.7"]
     assert records[f"dns-version.{ZONE}.", "TXT"] == ['"1.0.0"']
     assert records[f"{ZONE}.", "NS"] == [f"ns.dns.{ZONE}."]
-    assert tuple(records[f"{ZONE}.", "SOA"]) == told.records
+    assert tuple(records[f"{ZONE}.", "SOA"]) == answer.records
 
 
 async def test_a_large_zone_goes_in_several_messages_and_questions_may_follow() -> None:
@@ -98,9 +98,9 @@ async def test_a_client_that_stops_reading_a_transfer_holds_nobody_up() -> None:
         for _ in range(50):
             writer.write(len(wire).to_bytes(2) + wire)
 
-        told = await here.ask(f"s7.{WEB[4:]}", tcp=True)
+        answer = await here.ask(f"s7.{WEB[4:]}", tcp=True)
 
-        assert told.code == "NOERROR"
+        assert answer.code == "NOERROR"
         writer.transport.abort()
 
 
@@ -127,11 +127,11 @@ async def test_dig_takes_a_transfer(options: tuple[str, ...]) -> None:
             *("dig", "@127.0.0.1", "-p", str(here.port), *options, ZONE, "AXFR"),
             stdout=asyncio.subprocess.PIPE,
         )
-        said, _ = await process.communicate()
+        output, _ = await process.communicate()
 
-    assert b"s399.shop.svc.clusterset.local. 5 IN A 10.0.1.143" in b" ".join(said.split())
-    assert b"XFR size:" in said
-    assert b"failed" not in said
+    assert b"s399.shop.svc.clusterset.local. 5 IN A 10.0.1.143" in b" ".join(output.split())
+    assert b"XFR size:" in output
+    assert b"failed" not in output
 
 
 def test_secondaries_are_told_by_network() -> None:

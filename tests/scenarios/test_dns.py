@@ -1,4 +1,4 @@
-"""Every row of what names answer, asked by real packets of a server beside a cluster.
+"""Every row of the specification, queried by real packets of a server beside a cluster.
 
 Packets are real, so time is too, on either engine.
 """
@@ -84,8 +84,8 @@ async def _negative(ask: DnsClient, web: str) -> None:
         (f"no-{web}", "A", NXDOMAIN),
     ):
         for tcp in (False, True):
-            told = await ask(name, rtype, tcp=tcp)
-            assert (told.code, told.authority) == (code, ("SOA",)), name
+            answer = await ask(name, rtype, tcp=tcp)
+            assert (answer.code, answer.authority) == (code, ("SOA",)), name
     version = await ask(f"dns-version.{ZONE}", "TXT")
     assert version.records == ('"1.0.0"',)
     assert version.message is not None
@@ -126,9 +126,9 @@ async def test_names_of_pods(services: ServicesScenario) -> None:
 
 
 async def _message(ask: DnsClient, name: str) -> list[object]:
-    told = await ask(name)
-    assert told.message is not None
-    return list(told.message.answer[0])
+    answer = await ask(name)
+    assert answer.message is not None
+    return list(answer.message.answer[0])
 
 
 async def test_names_in_the_profile_of_the_kep(services: ServicesScenario) -> None:
@@ -166,8 +166,8 @@ async def test_a_dead_cluster_leaves_the_answers(services: ServicesScenario) -> 
         within = lease + timedelta(seconds=2)
 
         async def gone() -> None:
-            told = await ask(f"bergen.{web}")
-            assert told.code in (NODATA, NXDOMAIN), told
+            answer = await ask(f"bergen.{web}")
+            assert answer.code in (NODATA, NXDOMAIN), answer
 
         await scenario.eventually(gone, within=within)
         assert {(await ask(web)).records for _ in range(4)} == {(lubeck,)}

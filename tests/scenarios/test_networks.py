@@ -1,4 +1,4 @@
-"""Tenants and their networks: how they come to be, what they have, and how they end."""
+"""Tenants and networks: creation, objects, peering and deletion."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the API server refuses to tenants by itself, while nobody answers for Hanse."""
+"""ValidatingAdmissionPolicies restrict tenants while no agent runs."""
 
 import pytest
 
@@ -18,15 +18,15 @@ async def test_what_the_api_server_refuses_by_itself(tenancy: NetworksScenario) 
 
     async def guards() -> None:
         grab = made(Namespace, f"{acme}-grab", labels={TENANT: acme})
-        told = await refusal(anna.create(grab, dry_run=True))
-        assert "only administrators say whose a namespace is" in told
+        message = await refusal(anna.create(grab, dry_run=True))
+        assert "only administrators say whose a namespace is" in message
         deny = await refusal(anna.delete(NetworkPolicy, "hanse-deny", space))
         assert "is kept by Hanse" in deny
         stolen = {"ports": [{"port": 80}], "clusterIP": "10.92.0.20"}
-        told = await refusal(
+        message = await refusal(
             anna.create(made(Service, "stolen", tenancy.scenario.namespace, spec=stolen))
         )
-        assert f"is of network {name}" in told
+        assert f"is of network {name}" in message
 
     await tenancy.scenario.eventually(guards)
     own = {"ports": [{"port": 80}], "clusterIP": "10.92.0.20"}

@@ -1,4 +1,4 @@
-"""Pods on a provider's network: they wait for a port, get it, and give it back once."""
+"""Pods on a provider's network: they wait for a port, get it, and release it once."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Tenants who try to label, allocate, touch or open what is not theirs, and what they may do."""
+"""Tenants that try to label, allocate, change or open foreign objects, and what they may do."""
 
 import asyncio
 from typing import Any
@@ -54,12 +54,12 @@ async def test_what_tenants_make_is_stamped_and_what_they_forge_is_refused(
     )
     relabel = {"metadata": {"labels": {NETWORK: "lab"}}}
     for kind in (Pod, Service):
-        told = await refusal(anna.patch(kind, "web", space, relabel))
-        assert "cannot be changed" in told
+        message = await refusal(anna.patch(kind, "web", space, relabel))
+        assert "cannot be changed" in message
     template = {"metadata": {"labels": {"a": "b", TENANT: bolt}}, "spec": POD}
     spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
-    told = await refusal(anna.create(made(Deployment, "web", space, spec=spec)))
-    assert "spec.template.metadata.labels" in told
+    message = await refusal(anna.create(made(Deployment, "web", space, spec=spec)))
+    assert "spec.template.metadata.labels" in message
     await anna.patch(Pod, "web", space, {"metadata": {"labels": {"colour": "red"}}})
 
 
@@ -76,8 +76,8 @@ async def test_a_tenant_cannot_touch_what_is_kept_for_it(guarded: NetworksScenar
         (NetworkPolicy, "hanse-deny", space),
         (Deployment, "kube-dns-default", f"{acme}-kube-system"),
     ):
-        told = await refusal(anna.delete(kind, name, where))
-        assert "is kept by Hanse" in told, told
+        message = await refusal(anna.delete(kind, name, where))
+        assert "is kept by Hanse" in message, message
         change = {"metadata": {"annotations": {"mine": "now"}}}
         assert "is kept by Hanse" in await refusal(anna.patch(kind, name, where, change))
 
@@ -89,16 +89,16 @@ async def test_a_tenant_cannot_open_or_lead_into_another_network(guarded: Networ
     address = await guarded.scenario.eventually(address_of(guarded, theirs.metadata.name, other))
 
     hole: Any = {"podSelector": {}, "ingress": [{"from": [{"namespaceSelector": {}}]}]}
-    told = await refusal(anna.create(made(NetworkPolicy, "hole", space, spec=hole)))
-    assert "namespaceSelector: it may select namespaces of other tenants" in told
+    message = await refusal(anna.create(made(NetworkPolicy, "hole", space, spec=hole)))
+    assert "namespaceSelector: it may select namespaces of other tenants" in message
     await anna.create(made(Service, "lure", space, spec={"ports": [{"port": 80}]}))
     slice_ = {
         "labels": {"kubernetes.io/service-name": "lure"},
         "addressType": "IPv4",
         "endpoints": [{"addresses": [address]}],
     }
-    told = await refusal(anna.create(made(EndpointSlice, "lure-1", space, **slice_)))
-    assert "is a pod of another network" in told
+    message = await refusal(anna.create(made(EndpointSlice, "lure-1", space, **slice_)))
+    assert "is a pod of another network" in message
     own = {**slice_, "endpoints": [{"addresses": ["192.0.2.1"]}]}
     piece = await anna.create(made(EndpointSlice, "lure-2", space, **own))
     assert piece.metadata.labels[NETWORK] == "default"
@@ -169,10 +169,10 @@ async def test_a_pod_on_a_provider_network_comes_through_by_itself(
 
     pod = await anna.create(made(Pod, "web", space, labels={NETWORK: "lab"}, spec=POD))
     assert [g.name for g in pod.spec.scheduling_gates] == [READINESS]
-    told = await refusal(
+    message = await refusal(
         anna.patch(Pod, "web", space, {"metadata": {"annotations": {CNI_ARGS: "VPCID=v-2"}}})
     )
-    assert "cannot be changed" in told
+    assert "cannot be changed" in message
 
     async def runs() -> None:
         now = await guarded.admin.read(Pod, "web", space)
@@ -196,8 +196,8 @@ async def test_while_the_agent_is_down_only_tenants_wait(guarded: NetworksScenar
         guarded.scenario.testbed.webhook_endpoint(door.name), None
     )
 
-    told = await refusal(anna.create(made(Pod, "web", space, spec=POD)))
-    assert "failed calling webhook" in told
+    message = await refusal(anna.create(made(Pod, "web", space, spec=POD)))
+    assert "failed calling webhook" in message
     plain = guarded.scenario.namespace
     await anna.create(made(Pod, "web", plain, spec=POD))
     await anna.create(made(Service, "web", plain, spec={"ports": [{"port": 80}]}))

@@ -1,4 +1,4 @@
-"""Global host names: weights, priorities, algorithms, and what is told when all are down."""
+"""Global host names: weights, priorities, algorithms, and answers while all members are down."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -60,21 +60,21 @@ def table_of(
     *members: GlobalMember,
     facts: Sequence[TargetHealth] = (),
     health: Sequence[MemberHealth] | None = None,
-    **said: Any,
+    **settings: Any,
 ) -> Table:
     """A worker's table that knows one host, whose members are all up unless it is said."""
-    spec = GlobalServiceSpec(host=HOST, members=members, **said)
+    spec = GlobalServiceSpec(host=HOST, members=members, **settings)
     up = tuple(MemberHealth(cluster=m.cluster, address=m.address, up=True) for m in members)
     service = GlobalService(
         metadata=Meta(name=HOST, namespace=NAMESPACE),
         spec=spec,
         status=GlobalServiceStatus(members=up if health is None else tuple(health)),
     )
-    seen = snapshot(
+    observed = snapshot(
         Gslb(), "lubeck", [cluster("lubeck", Role.LOCAL)], {"lubeck": [stored(service)]}, facts
     )
     table = Table("all", Random(1))
-    table.apply(compiled(VIEW, [GlobalZone(VIEW)], seen))
+    table.apply(compiled(VIEW, [GlobalZone(VIEW)], observed))
     return table
 
 
@@ -87,7 +87,7 @@ def ask(
     return dns.message.from_wire(packet) if packet is not None else None
 
 
-def told(table: Table, *args: Any, **how: Any) -> list[str]:
+def answer_addresses(table: Table, *args: Any, **how: Any) -> list[str]:
     answer = ask(table, *args, **how)
     assert answer is not None
     return [rdata.address for rrset in answer.answer for rdata in rrset]
@@ -96,7 +96,7 @@ def told(table: Table, *args: Any, **how: Any) -> list[str]:
 def test_weights_are_met_and_turns_are_spread() -> None:
     table = table_of(member("lubeck", "10.0.0.1", 3), member("bergen", "10.0.0.2", 1))
 
-    answers = [told(table)[0] for _ in range(400)]
+    answers = [answer_addresses(table)[0] for _ in range(400)]
 
     assert Counter(answers) == {"10.0.0.1": 300, "10.0.0.2": 100}
     assert all("10.0.0.2" in answers[n : n + 4] for n in range(0, 400, 4))
@@ -106,7 +106,9 @@ def test_the_highest_priority_that_is_up_answers_alone() -> None:
     high = member("lubeck", "10.0.0.1", priority=20)
     low = member("bergen", "10.0.0.2", priority=10)
 
-    assert {*told(table_of(low, high)), *told(table_of(low, high))} == {"10.0.0.1"}
+    assert {*answer_addresses(table_of(low, high)), *answer_addresses(table_of(low, high))} == {
+        "10.0.0.1"
+    }
 
 
 def test_the_next_priority_answers_when_all_above_it_are_down() -> None:
@@ -115,7 +117,7 @@ def test_the_next_priority_answers_when_all_above_it_are_down() -> None:
     low = member("bergen", "10.0.0.2", priority=10, monitors=watched)
     down = TargetHealth(ProbeTarget("TCP", "10.0.0.1", 80), False, EPOCH, "refused")
 
-    assert told(table_of(high, low, facts=[down])) == ["10.0.0.2"]
+    assert answer_addresses(table_of(high, low, facts=[down])) == ["10.0.0.2"]
 
 
 def test_who_probes_nothing_goes_by_what_the_leader_tells() -> None:
@@ -130,7 +132,7 @@ def test_who_probes_nothing_goes_by_what_the_leader_tells() -> None:
             MemberHealth(cluster=m.cluster, address=m.address, up=is_up)
             for m, is_up in zip(members, up, strict=False)
         )
-        return told(table_of(*members, health=health))
+        return answer_addresses(table_of(*members, health=health))
 
     assert answered(True, True) == ["10.0.0.1"]
     assert answered(False, True) == ["10.0.0.2"]
@@ -139,13 +141,15 @@ def test_who_probes_nothing_goes_by_what_the_leader_tells() -> None:
 
 
 def test_what_its_cluster_says_is_not_ready_is_not_told() -> None:
-    assert told(
+    assert answer_addresses(
         table_of(member("lubeck", "10.0.0.1", ready=False), member("bergen", "10.0.0.2"))
     ) == ["10.0.0.2"]
 
 
 def test_clients_are_told_the_public_address() -> None:
-    assert told(table_of(member("lubeck", "10.0.0.1", public_ip="192.0.2.1"))) == ["192.0.2.1"]
+    assert answer_addresses(table_of(member("lubeck", "10.0.0.1", public_ip="192.0.2.1"))) == [
+        "192.0.2.1"
+    ]
 
 
 def test_the_time_to_keep_an_answer_is_as_said() -> None:
@@ -158,8 +162,8 @@ def test_the_time_to_keep_an_answer_is_as_said() -> None:
 def test_each_family_has_members_of_its_own() -> None:
     table = table_of(member("lubeck", "10.0.0.1"), member("bergen", "fd00::1"))
 
-    assert told(table) == ["10.0.0.1"]
-    assert told(table, rtype="AAAA") == ["fd00::1"]
+    assert answer_addresses(table) == ["10.0.0.1"]
+    assert answer_addresses(table, rtype="AAAA") == ["fd00::1"]
 
 
 # -- a consistent hash
@@ -172,15 +176,15 @@ CLIENTS = [str(ip_address(0x0A000000 + n * 256)) for n in range(400)]
 def test_clients_of_one_network_always_get_the_same_member() -> None:
     table = table_of(*FOUR, **HASHED)
 
-    assert len({told(table, f"203.0.113.{n}")[0] for n in range(50)}) == 1
-    assert len({told(table, client)[0] for client in CLIENTS}) == 4
+    assert len({answer_addresses(table, f"203.0.113.{n}")[0] for n in range(50)}) == 1
+    assert len({answer_addresses(table, client)[0] for client in CLIENTS}) == 4
 
 
 def test_a_member_that_goes_moves_its_own_clients_alone() -> None:
     before, after = table_of(*FOUR, **HASHED), table_of(*FOUR[:-1], **HASHED)
 
     for client in CLIENTS:
-        (was,), (now,) = told(before, client), told(after, client)
+        (was,), (now,) = answer_addresses(before, client), answer_addresses(after, client)
         assert was in (now, "10.0.0.4")
 
 
@@ -198,7 +202,7 @@ def test_one_who_leaves_a_hash_moves_nobody_else(weights: list[int], key: int) -
 def test_a_heavier_member_gets_more_networks() -> None:
     table = table_of(member("a", "10.0.0.1", 3), member("b", "10.0.0.2", 1), **HASHED)
 
-    shares = Counter(told(table, client)[0] for client in CLIENTS)
+    shares = Counter(answer_addresses(table, client)[0] for client in CLIENTS)
 
     assert 0.65 < shares["10.0.0.1"] / len(CLIENTS) < 0.85
 
@@ -217,20 +221,22 @@ def test_a_listed_resolver_names_its_client_and_the_narrowest_range_counts(
 ) -> None:
     table = table_of(*PLACES, **GEO)
 
-    assert {told(table, RESOLVER, subnet)[0] for _ in range(4)} == {address}
+    assert {answer_addresses(table, RESOLVER, subnet)[0] for _ in range(4)} == {address}
 
 
 def test_the_word_of_other_resolvers_is_not_taken() -> None:
     table = table_of(*PLACES, **GEO)
 
-    assert {told(table, "203.0.113.1", "198.51.100.0/24")[0] for _ in range(4)} == {
+    assert {answer_addresses(table, "203.0.113.1", "198.51.100.0/24")[0] for _ in range(4)} == {
         "10.0.0.1",
         "10.0.0.2",
     }
 
 
 def test_a_client_that_asks_itself_is_judged_by_its_own_address() -> None:
-    assert {told(table_of(*PLACES, **GEO), "198.51.100.9")[0] for _ in range(4)} == {"10.0.0.2"}
+    assert {answer_addresses(table_of(*PLACES, **GEO), "198.51.100.9")[0] for _ in range(4)} == {
+        "10.0.0.2"
+    }
 
 
 def test_a_resolver_hears_for_how_much_of_a_subnet_the_answer_holds() -> None:
@@ -246,14 +252,14 @@ def test_clients_from_nowhere_fall_back_as_said() -> None:
     spread = table_of(*PLACES, **GEO)
     hashed = table_of(*PLACES, **GEO, fallback="GSLB_ALGORITHM_CONSISTENT_HASH", hash_mask=24)
 
-    assert len({told(spread, "203.0.113.1")[0] for _ in range(4)}) == 2
-    assert len({told(hashed, "203.0.113.1")[0] for _ in range(4)}) == 1
+    assert len({answer_addresses(spread, "203.0.113.1")[0] for _ in range(4)}) == 2
+    assert len({answer_addresses(hashed, "203.0.113.1")[0] for _ in range(4)}) == 1
 
 
 def test_where_the_near_one_is_down_others_answer() -> None:
     table = table_of(PLACES[0], member("bergen", "10.0.0.2", ready=False), **GEO)
 
-    assert told(table, RESOLVER, "198.51.100.0/24") == ["10.0.0.1"]
+    assert answer_addresses(table, RESOLVER, "198.51.100.0/24") == ["10.0.0.1"]
 
 
 # -- when all are down
@@ -269,18 +275,18 @@ def test_without_a_word_the_name_is_there_and_empty() -> None:
 
 
 def test_all_records_are_told_if_so_said() -> None:
-    said: dict[str, Any] = {"when_down": "GSLB_SERVICE_DOWN_RESPONSE_ALL_RECORDS"}
+    settings: dict[str, Any] = {"when_down": "GSLB_SERVICE_DOWN_RESPONSE_ALL_RECORDS"}
 
-    assert sorted(told(table_of(*DOWN, **said))) == ["10.0.0.1", "10.0.0.2"]
+    assert sorted(answer_addresses(table_of(*DOWN, **settings))) == ["10.0.0.1", "10.0.0.2"]
 
 
 def test_the_fallback_address_is_told_if_so_said() -> None:
-    said: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "when_down": "GSLB_SERVICE_DOWN_RESPONSE_FALLBACK_IP",
         "fallback_ip": "192.0.2.9",
     }
 
-    assert told(table_of(*DOWN, **said)) == ["192.0.2.9"]
+    assert answer_addresses(table_of(*DOWN, **settings)) == ["192.0.2.9"]
 
 
 def test_nothing_at_all_is_answered_if_so_said() -> None:
@@ -288,4 +294,4 @@ def test_nothing_at_all_is_answered_if_so_said() -> None:
 
 
 def test_an_empty_answer_is_given_if_so_said() -> None:
-    assert told(table_of(*DOWN, when_down="GSLB_SERVICE_DOWN_RESPONSE_EMPTY")) == []
+    assert answer_addresses(table_of(*DOWN, when_down="GSLB_SERVICE_DOWN_RESPONSE_EMPTY")) == []

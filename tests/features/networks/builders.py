@@ -1,4 +1,4 @@
-"""Tenants, networks, pods and admission requests in a few words."""
+"""Builders of tenants, networks, pods and admission requests."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -63,9 +63,9 @@ def network(name: str = "acme.default", type_: str = "flat", **more: Any) -> Net
 
 
 def pod(name: str = "web", where: str = "acme-web", ip: str = "", **labels: str) -> Pod:
-    told = {TENANT: where.partition("-")[0], NETWORK: "default", **labels}
+    all_labels = {TENANT: where.partition("-")[0], NETWORK: "default", **labels}
     status = {"podIP": ip, "podIPs": [{"ip": ip}]} if ip else {}
-    wire = {"metadata": {"name": name, "namespace": where, "labels": told}, "status": status}
+    wire = {"metadata": {"name": name, "namespace": where, "labels": all_labels}, "status": status}
     return stored(msgspec.convert(wire, Pod))
 
 

@@ -1,4 +1,4 @@
-"""Network namespaces as pods, a machine with rules between them, and packets that pass or do not.
+"""Network namespaces as pods, a router with nftables rules between them, and connections.
 
 Run under `unshare -rn` with a plan on standard input; prints who reached whom, as JSON.
 """

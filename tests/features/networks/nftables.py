@@ -1,4 +1,4 @@
-"""What policies allow, as rules that let packets through: for checks on a real network stack."""
+"""What NetworkPolicies allow as nftables rules, for tests on a real network stack."""
 
 from collections.abc import Iterator, Sequence
 

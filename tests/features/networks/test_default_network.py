@@ -1,4 +1,4 @@
-"""The default network's template: the seed's works unchanged, others say what is wrong."""
+"""The template of the default network: valid ones, and what is wrong with others."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def test_an_empty_template_gives_no_network() -> None:
 
 
 @pytest.mark.parametrize(
-    ("template", "told"),
+    ("template", "message"),
     [
         ("{{.Name}}", "'{{.Name}}'; {{.}} (the tenant's name) is the only substitution"),
         ("{{ . }}", "is the only substitution"),
@@ -51,8 +51,8 @@ def test_an_empty_template_gives_no_network() -> None:
         ("{metadata: {name: x}, spec: {type: vpc}}", "needs spec.vpcID"),
     ],
 )
-def test_a_bad_template_says_what_to_change(template: str, told: str) -> None:
+def test_a_bad_template_says_what_to_change(template: str, message: str) -> None:
     with pytest.raises(InvalidTemplate) as caught:
         default_network(template, "acme")
 
-    assert told in str(caught.value)
+    assert message in str(caught.value)

@@ -1,4 +1,4 @@
-"""Isolation as it is written, read by the evaluator: who reaches whom, whatever people add."""
+"""The isolation policies, evaluated: which pods reach which, with and without user policies."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Networks by kinds of others, whole flows: kube-ovn's, and policies that tenants cannot open.
+"""Networks with optional kinds: kube-ovn, and ClusterNetworkPolicies.
 
 Their definitions are stand-ins; what their controllers would do is done by hand, step by step.
 """

@@ -1,4 +1,4 @@
-"""A packet really passes or does not: network namespaces as pods, rules from the matrix between."""
+"""Real packets pass as the evaluation of policies says: network namespaces and nftables."""
 
 import json
 import subprocess
@@ -27,8 +27,10 @@ def lacking() -> str:
     return f"not permitted here: {tried.stderr.strip()[:80]}" if tried.returncode else ""
 
 
-def at(address: str, one: TrafficEndpoint) -> TrafficEndpoint:
-    return TrafficEndpoint(address, one.namespace, one.labels, one.namespace_labels, (address,))
+def at(address: str, endpoint: TrafficEndpoint) -> TrafficEndpoint:
+    return TrafficEndpoint(
+        address, endpoint.namespace, endpoint.labels, endpoint.namespace_labels, (address,)
+    )
 
 
 def test_packets_pass_between_pods_of_one_network_and_no_others() -> None:
@@ -55,7 +57,7 @@ def test_packets_pass_between_pods_of_one_network_and_no_others() -> None:
         "ports": [traffic_port.port for traffic_port in PORTS],
     }
 
-    said = subprocess.run(
+    output = subprocess.run(
         ["unshare", "-rn", sys.executable, str(SCRIPT)],
         input=json.dumps(plan),
         capture_output=True,
@@ -64,8 +66,8 @@ def test_packets_pass_between_pods_of_one_network_and_no_others() -> None:
         timeout=60,
     )
 
-    assert said.returncode == 0, said.stderr
-    reached = {tuple(one) for one in json.loads(said.stdout)}
+    assert output.returncode == 0, output.stderr
+    reached = {tuple(endpoint) for endpoint in json.loads(output.stdout)}
     expected = {
         (a.name, b.name, traffic_port.port)
         for a, b, traffic_port in product(pods, pods, PORTS)

@@ -1,4 +1,4 @@
-"""What is asked when tenants write: stamped, pointed at their DNS, or refused with the remedy."""
+"""Admission of pods and Services: labels, DNS settings, and denials with a remedy."""
 
 from datetime import timedelta
 from typing import Any
@@ -31,9 +31,9 @@ SPEC = {"containers": [{"name": "main", "image": "none"}]}
 
 
 def test_a_pod_is_stamped_and_pointed_at_the_dns_of_its_tenants_default_network() -> None:
-    seen = cluster_snapshot(network())
+    observed = cluster_snapshot(network())
 
-    change = applied_change(hooks()["networks-pods"].review(admission_request(spec=SPEC), seen))
+    change = applied_change(hooks()["networks-pods"].review(admission_request(spec=SPEC), observed))
 
     assert change["metadata"]["labels"] == {TENANT: "acme", NETWORK: "default"}
     assert change["spec"] == {
@@ -47,10 +47,14 @@ def test_a_pod_is_stamped_and_pointed_at_the_dns_of_its_tenants_default_network(
 
 
 def test_a_pod_that_names_a_network_of_its_tenants_is_in_it() -> None:
-    seen = cluster_snapshot(network(), network("acme.lab", status={"dnsServiceIP": "10.96.0.77"}))
+    observed = cluster_snapshot(
+        network(), network("acme.lab", status={"dnsServiceIP": "10.96.0.77"})
+    )
 
     change = applied_change(
-        hooks()["networks-pods"].review(admission_request(spec=SPEC, labels={NETWORK: "lab"}), seen)
+        hooks()["networks-pods"].review(
+            admission_request(spec=SPEC, labels={NETWORK: "lab"}), observed
+        )
     )
 
     assert change["metadata"]["labels"][NETWORK] == "lab"
@@ -83,20 +87,23 @@ def test_who_asks_for_another_resolver_gets_it(policy: str) -> None:
 
 
 def test_pods_of_the_host_network_and_of_nodes_themselves_are_left_alone() -> None:
-    hook, seen = hooks()["networks-pods"], cluster_snapshot(network())
+    hook, observed = hooks()["networks-pods"], cluster_snapshot(network())
     mirror = {"kubernetes.io/config.mirror": "x"}
     of_node = admission_request(spec=SPEC, annotations=mirror, groups=("system:nodes",))
 
     assert (
-        applied_change(hook.review(admission_request(spec={**SPEC, "hostNetwork": True}), seen))
+        applied_change(hook.review(admission_request(spec={**SPEC, "hostNetwork": True}), observed))
         == {}
     )
-    assert applied_change(hook.review(of_node, seen)) == {}
-    assert applied_change(hook.review(admission_request(spec=SPEC, annotations=mirror), seen)) != {}
+    assert applied_change(hook.review(of_node, observed)) == {}
+    assert (
+        applied_change(hook.review(admission_request(spec=SPEC, annotations=mirror), observed))
+        != {}
+    )
 
 
 @pytest.mark.parametrize(
-    ("labels", "annotations", "told"),
+    ("labels", "annotations", "message"),
     [
         pytest.param(
             {TENANT: "bolt"},
@@ -113,11 +120,11 @@ def test_pods_of_the_host_network_and_of_nodes_themselves_are_left_alone() -> No
     ],
 )
 def test_a_pod_that_forges_is_refused(
-    labels: dict[str, str], annotations: dict[str, str], told: str
+    labels: dict[str, str], annotations: dict[str, str], message: str
 ) -> None:
     request = admission_request(spec=SPEC, labels=labels, annotations=annotations)
 
-    assert told in denial_message(
+    assert message in denial_message(
         hooks()["networks-pods"].review(request, cluster_snapshot(network()))
     )
 
@@ -141,12 +148,12 @@ def test_a_network_that_the_store_does_not_know_is_asked_for_and_then_refused() 
 
 def test_a_network_just_created_is_found_by_asking() -> None:
     question = Read(ClusterObjectRef(HERE, ObjectRef(Network.kind, "acme.lab")))
-    told: Any = msgspec.to_builtins(network("acme.lab"), str_keys=True)
+    message: Any = msgspec.to_builtins(network("acme.lab"), str_keys=True)
 
     change = applied_change(
         hooks()["networks-pods"].review(
             admission_request(spec=SPEC, labels={NETWORK: "lab"}),
-            cluster_snapshot(facts=[Answer(question.id, told, "", EPOCH)]),
+            cluster_snapshot(facts=[Answer(question.id, message, "", EPOCH)]),
         )
     )
 
@@ -154,20 +161,22 @@ def test_a_network_just_created_is_found_by_asking() -> None:
 
 
 def test_a_network_without_its_dns_address_is_to_be_tried_again() -> None:
-    seen = cluster_snapshot(network(status={"phase": "Pending"}))
+    observed = cluster_snapshot(network(status={"phase": "Pending"}))
 
-    told = denial_message(hooks()["networks-pods"].review(admission_request(spec=SPEC), seen))
+    message = denial_message(
+        hooks()["networks-pods"].review(admission_request(spec=SPEC), observed)
+    )
 
-    assert told == "network acme.default has no DNS address yet; try again"
+    assert message == "network acme.default has no DNS address yet; try again"
 
 
 def test_a_pod_on_a_provider_network_waits_behind_a_gate() -> None:
-    seen = cluster_snapshot(network(type_="mizar"))
+    observed = cluster_snapshot(network(type_="mizar"))
     gates = [{"name": "mine"}]
 
     change = applied_change(
         hooks()["networks-pods"].review(
-            admission_request(spec={**SPEC, "schedulingGates": gates}), seen
+            admission_request(spec={**SPEC, "schedulingGates": gates}), observed
         )
     )
 
@@ -176,10 +185,10 @@ def test_a_pod_on_a_provider_network_waits_behind_a_gate() -> None:
 
 
 def test_a_pod_that_has_its_node_gets_no_gate() -> None:
-    seen = cluster_snapshot(network(type_="mizar"))
+    observed = cluster_snapshot(network(type_="mizar"))
 
     change = applied_change(
-        hooks()["networks-pods"].review(admission_request(spec={**SPEC, "nodeName": "n"}), seen)
+        hooks()["networks-pods"].review(admission_request(spec={**SPEC, "nodeName": "n"}), observed)
     )
 
     assert "schedulingGates" not in change["spec"]
@@ -187,7 +196,7 @@ def test_a_pod_that_has_its_node_gets_no_gate() -> None:
 
 
 @pytest.mark.parametrize(
-    ("nic", "told"),
+    ("nic", "message"),
     [
         ("{", "write JSON such as"),
         ('{"mac": "x"}', "unknown field"),
@@ -200,24 +209,26 @@ def test_a_pod_that_has_its_node_gets_no_gate() -> None:
         ('{"name": "a-name-of-sixteen"}', "write up to 15 letters"),
     ],
 )
-def test_an_interface_that_cannot_be_had_is_refused(nic: str, told: str) -> None:
-    seen = cluster_snapshot(
+def test_an_interface_that_cannot_be_had_is_refused(nic: str, message: str) -> None:
+    observed = cluster_snapshot(
         network(type_="mizar", subnets=[{"name": "front", "cidr": "10.0.0.0/24"}])
     )
     request = admission_request(spec=SPEC, annotations={NIC: nic})
 
-    assert told in denial_message(hooks()["networks-pods"].review(request, seen))
+    assert message in denial_message(hooks()["networks-pods"].review(request, observed))
 
 
 @pytest.mark.parametrize("subnet", ["front", "10.0.0.0/24", "10.0.0.0/26"])
 def test_a_subnet_is_named_or_written_out(subnet: str) -> None:
-    seen = cluster_snapshot(
+    observed = cluster_snapshot(
         network(type_="mizar", subnets=[{"name": "front", "cidr": "10.0.0.0/24"}])
     )
     nic = f'{{"name": "eth0", "subnet": "{subnet}", "ip": "10.0.0.5"}}'
 
     applied_change(
-        hooks()["networks-pods"].review(admission_request(spec=SPEC, annotations={NIC: nic}), seen)
+        hooks()["networks-pods"].review(
+            admission_request(spec=SPEC, annotations={NIC: nic}), observed
+        )
     )
 
 
@@ -237,9 +248,11 @@ def test_stamped_labels_cannot_be_changed(label: str, kind: str) -> None:
     labels = {TENANT: "acme", NETWORK: "default", label: "other"}
     request = admission_request(kind, labels=labels, before=before, operation="UPDATE")
 
-    told = denial_message(hooks()["networks-labels"].review(request, cluster_snapshot(network())))
+    message = denial_message(
+        hooks()["networks-labels"].review(request, cluster_snapshot(network()))
+    )
 
-    assert told.startswith(f"metadata.labels[{label}]: it was stamped when web was created")
+    assert message.startswith(f"metadata.labels[{label}]: it was stamped when web was created")
 
 
 def test_other_labels_are_peoples_own_and_the_agent_may_change_all() -> None:
@@ -275,7 +288,7 @@ def test_a_tenant_cannot_take_the_gate_away_or_say_that_the_network_is_ready() -
     }
     request = admission_request(annotations={}, spec={}, before=before, operation="UPDATE")
 
-    told = denial_message(hook.review(request, cluster_snapshot()))
+    message = denial_message(hook.review(request, cluster_snapshot()))
 
-    assert f"metadata.annotations[{READINESS}]" in told
-    assert "spec.schedulingGates" in told
+    assert f"metadata.annotations[{READINESS}]" in message
+    assert "spec.schedulingGates" in message

@@ -1,4 +1,4 @@
-"""Providers and plans as pure functions: what each wants for a network, and for a pod."""
+"""Providers and plans as pure functions: the desired objects of networks and pods."""
 
 from ipaddress import ip_address, ip_network
 from typing import Any, TypeVar
@@ -37,14 +37,14 @@ SUBNETS = [{"name": "front", "cidr": "10.30.0.0/24"}, {"name": "back", "cidr": "
 OVN = network("acme.ovn", "kube-ovn", subnets=SUBNETS)
 
 
-def wanted(plan: Plan, kind: type[T]) -> list[T]:
+def desired_objects(plan: Plan, kind: type[T]) -> list[T]:
     return [d.object for d in plan.desired if isinstance(d.object, kind)]
 
 
 def status(plan: Plan) -> dict[str, Any]:
     (patch,) = [p for p in plan.patches if p.subresource == "status"]
-    told: dict[str, Any] = patch.change["status"]
-    return told
+    result: dict[str, Any] = patch.change["status"]
+    return result
 
 
 def subnet(name: str, ready: bool) -> OvnSubnet:
@@ -60,9 +60,11 @@ def subnet(name: str, ready: bool) -> OvnSubnet:
 def test_kube_ovn_gets_a_vpc_and_a_subnet_for_each_of_ours() -> None:
     plan = FEATURE.plan(Key("network", "acme.ovn"), cluster_snapshot(OVN))
 
-    (vpc,) = wanted(plan, Vpc)
+    (vpc,) = desired_objects(plan, Vpc)
     assert vpc.spec.namespaces == ("acme-default", "acme-kube-system", "acme-web")
-    assert [(s.metadata.name, s.spec.cidr_block, s.spec.vpc) for s in wanted(plan, OvnSubnet)] == [
+    assert [
+        (s.metadata.name, s.spec.cidr_block, s.spec.vpc) for s in desired_objects(plan, OvnSubnet)
+    ] == [
         ("acme-ovn-front", "10.30.0.0/24", "acme-ovn"),
         ("acme-ovn-back", "10.31.0.0/24", "acme-ovn"),
     ]
@@ -86,10 +88,10 @@ def test_a_pod_on_kube_ovn_is_told_in_its_words_and_let_go() -> None:
     plan = FEATURE.plan(Key("port", "web", "acme-web"), cluster_snapshot(OVN, waiting))
 
     (patch,) = plan.patches
-    told = patch.change["metadata"]["annotations"]
-    assert told[SWITCH] == "acme-ovn-back"
-    assert told[IP_ADDRESS] == "10.31.0.9"
-    assert told[READINESS] is None
+    result = patch.change["metadata"]["annotations"]
+    assert result[SWITCH] == "acme-ovn-back"
+    assert result[IP_ADDRESS] == "10.31.0.9"
+    assert result[READINESS] is None
 
 
 def test_a_pod_on_kube_ovn_that_asks_for_a_part_of_a_subnet_is_told_what_it_can_have() -> None:
@@ -131,7 +133,7 @@ def test_a_service_on_kube_ovn_leads_to_its_ready_pods_without_a_proxy() -> None
 
     plan = FEATURE.plan(key, cluster_snapshot(OVN, stored(web), stored(piece)))
 
-    (rule,) = wanted(plan, SwitchLBRule)
+    (rule,) = desired_objects(plan, SwitchLBRule)
     assert (rule.spec.vip, rule.spec.endpoints) == ("10.96.0.7", ("10.30.0.2",))
     assert [(p.port, p.target_port) for p in rule.spec.ports] == [(80, 8080)]
     assert FEATURE.plan(key, cluster_snapshot(OVN)) == Plan()
@@ -143,8 +145,8 @@ def test_a_kube_ovn_network_waits_at_its_end_for_what_kube_ovn_holds() -> None:
     gone = replace(
         OVN, metadata=replace(OVN.metadata, deletion_timestamp=OVN.metadata.creation_timestamp)
     )
-    told = {"type": "Drained", "status": "True", "reason": "Unused", "message": ""}
-    draining = replace(gone, status=msgspec.convert({"conditions": [told]}, type(gone.status)))
+    result = {"type": "Drained", "status": "True", "reason": "Unused", "message": ""}
+    draining = replace(gone, status=msgspec.convert({"conditions": [result]}, type(gone.status)))
 
     held = FEATURE.plan(
         Key("network", "acme.ovn"), cluster_snapshot(draining, subnet("acme-ovn-front", True))
@@ -160,12 +162,12 @@ def test_the_same_pod_asks_for_the_same_port_again() -> None:
     waiting = pod("web", **{NETWORK: "lab"})
     key = Key("port", "web", "acme-web")
 
-    first = wanted(FEATURE.plan(key, cluster_snapshot(vpc, waiting)), NetworkPort)
-    again = wanted(FEATURE.plan(key, cluster_snapshot(vpc, waiting)), NetworkPort)
+    first = desired_objects(FEATURE.plan(key, cluster_snapshot(vpc, waiting)), NetworkPort)
+    again = desired_objects(FEATURE.plan(key, cluster_snapshot(vpc, waiting)), NetworkPort)
     standing = stored(first[0])
     after = FEATURE.plan(key, cluster_snapshot(vpc, waiting, standing))
 
-    assert first == again == wanted(after, NetworkPort)
+    assert first == again == desired_objects(after, NetworkPort)
     assert (
         f"IPV4={first[0].spec.address}"
         in after.patches[0].change["metadata"]["annotations"][CNI_ARGS]
@@ -179,12 +181,12 @@ def test_a_pod_gets_the_interface_that_it_asks_for() -> None:
     )
     key = Key("port", "web", "acme-web")
 
-    (port,) = wanted(FEATURE.plan(key, cluster_snapshot(vpc, asks)), NetworkPort)
+    (port,) = desired_objects(FEATURE.plan(key, cluster_snapshot(vpc, asks)), NetworkPort)
     after = FEATURE.plan(key, cluster_snapshot(vpc, asks, stored(port)))
 
     assert ip_address(port.spec.address) in ip_network("10.8.7.0/29")
-    told = after.patches[0].change["metadata"]["annotations"][CNI_ARGS]
-    assert told.startswith(f"IFNAME=eth1;IPV4={port.spec.address};PREFIX=16;GATEWAY=10.8.0.1;")
+    result = after.patches[0].change["metadata"]["annotations"][CNI_ARGS]
+    assert result.startswith(f"IFNAME=eth1;IPV4={port.spec.address};PREFIX=16;GATEWAY=10.8.0.1;")
 
 
 def test_a_part_of_a_subnet_that_is_full_is_told_as_the_part() -> None:
@@ -194,14 +196,14 @@ def test_a_part_of_a_subnet_that_is_full_is_told_as_the_part() -> None:
     def asking(name: str) -> Pod:
         return annotated(pod(name, **{NETWORK: "lab"}), {NIC: '{"subnet": "10.8.7.4/32"}'})
 
-    (port,) = wanted(
+    (port,) = desired_objects(
         FEATURE.plan(replace(key, name="other"), cluster_snapshot(vpc, asking("other"))),
         NetworkPort,
     )
     plan = FEATURE.plan(key, cluster_snapshot(vpc, asking("web"), stored(port)))
 
     assert port.spec.address == "10.8.7.4"
-    assert wanted(plan, NetworkPort) == []
+    assert desired_objects(plan, NetworkPort) == []
     assert "is free in all (10.8.7.4/32)" in str(plan.patches[0].change)
 
 
@@ -209,7 +211,7 @@ def test_the_last_port_to_go_wakes_a_network_that_waits_for_it() -> None:
     lab = network("acme.lab", "vpc", vpcID="v", subnets=SUBNETS)
     ends = replace(lab.metadata, deletion_timestamp=lab.metadata.creation_timestamp)
     ending = replace(lab, metadata=ends)
-    (port,) = wanted(
+    (port,) = desired_objects(
         FEATURE.plan(
             Key("port", "web", "acme-web"), cluster_snapshot(lab, pod("web", **{NETWORK: "lab"}))
         ),
@@ -248,9 +250,11 @@ def guarded_world(*objects: Object) -> tuple[Networks, Snapshot]:
 
 
 def test_the_guard_passes_the_network_on_and_denies_other_tenants_before_they_are_asked() -> None:
-    feature, seen = guarded_world(network())
+    feature, observed = guarded_world(network())
 
-    (guard,) = wanted(feature.plan(Key("network", "acme.default"), seen), ClusterNetworkPolicy)
+    (guard,) = desired_objects(
+        feature.plan(Key("network", "acme.default"), observed), ClusterNetworkPolicy
+    )
 
     assert guard.spec.tier == "Admin"
     assert [rule["action"] for rule in guard.spec.ingress] == ["Pass", "Deny"]
@@ -276,9 +280,11 @@ def test_the_guard_lets_peers_through() -> None:
         peering("acme-web", "default", "bolt.default"),
         peering("bolt-web", "default", "acme.default"),
     )
-    feature, seen = guarded_world(network(), network("bolt.default"), *both)
+    feature, observed = guarded_world(network(), network("bolt.default"), *both)
 
-    (guard,) = wanted(feature.plan(Key("network", "acme.default"), seen), ClusterNetworkPolicy)
+    (guard,) = desired_objects(
+        feature.plan(Key("network", "acme.default"), observed), ClusterNetworkPolicy
+    )
 
     assert len(guard.spec.egress[0]["to"]) == 2
 
@@ -286,7 +292,7 @@ def test_the_guard_lets_peers_through() -> None:
 def test_without_being_asked_for_there_is_no_guard() -> None:
     plan = FEATURE.plan(Key("network", "acme.default"), cluster_snapshot(network()))
 
-    assert wanted(plan, ClusterNetworkPolicy) == []
+    assert desired_objects(plan, ClusterNetworkPolicy) == []
 
 
 def test_a_service_of_another_feature_is_somebody_who_uses_a_network() -> None:
@@ -305,11 +311,11 @@ def test_a_service_of_another_feature_is_somebody_who_uses_a_network() -> None:
 
 def test_names_that_are_too_long_are_shortened_and_stay_apart() -> None:
     long = "n" * 63
-    seen = cluster_snapshot(network(f"acme.{long}"))
+    observed = cluster_snapshot(network(f"acme.{long}"))
 
     names = {
         d.object.metadata.name
-        for d in FEATURE.plan(Key("network", f"acme.{long}"), seen).desired
+        for d in FEATURE.plan(Key("network", f"acme.{long}"), observed).desired
         if not isinstance(d.object, Namespace | Network | Pod)
     }
 

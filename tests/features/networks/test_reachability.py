@@ -1,4 +1,4 @@
-"""The evaluator against the published rules of NetworkPolicy, one rule each."""
+"""The evaluation of NetworkPolicies, one rule of the specification each."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""What tenants may not do: each attempt is refused with the field and the remedy."""
+"""What tenants may not do: each attempt is denied with the field and the remedy."""
 
 from typing import Any
 
@@ -33,9 +33,9 @@ def test_a_tenant_cannot_touch_its_kubernetes_and_is_told_so(operation: Any, ver
         "Service", before=before, operation=operation, name="kubernetes-default"
     )
 
-    told = denial_message(hooks()["networks-kept"].review(request, cluster_snapshot()))
+    message = denial_message(hooks()["networks-kept"].review(request, cluster_snapshot()))
 
-    assert told.startswith(
+    assert message.startswith(
         f"Service kubernetes-default is kept by Hanse for the network and cannot be {verb}"
     )
     admin = admission_request("Service", before=before, operation=operation, groups=ADMIN)
@@ -62,12 +62,12 @@ def template(kind: str, labels: dict[str, str]) -> dict[str, Any]:
 def test_a_workload_whose_pods_would_be_refused_is_refused_with_the_path(kind: str) -> None:
     request = admission_request(kind, spec=template(kind, {TENANT: "bolt"}))
 
-    told = denial_message(
+    message = denial_message(
         hooks()["networks-templates"].review(request, cluster_snapshot(network()))
     )
 
     path = "spec.jobTemplate.spec.template" if kind == "CronJob" else "spec.template"
-    assert told.startswith(f"{path}.metadata.labels[{TENANT}]: namespace acme-web belongs to")
+    assert message.startswith(f"{path}.metadata.labels[{TENANT}]: namespace acme-web belongs to")
 
 
 def test_a_workload_on_a_network_of_the_tenants_passes() -> None:
@@ -82,26 +82,26 @@ def test_a_workload_on_a_network_of_the_tenants_passes() -> None:
 
 
 def test_slices_by_hand_get_their_services_network() -> None:
-    seen = cluster_snapshot(network(), network("acme.lab"), service(network="lab"))
+    observed = cluster_snapshot(network(), network("acme.lab"), service(network="lab"))
     request = admission_request("EndpointSlice", labels={"kubernetes.io/service-name": "web"})
 
-    change = applied_change(hooks()["networks-slices"].review(request, seen))
+    change = applied_change(hooks()["networks-slices"].review(request, observed))
 
     assert change["metadata"]["labels"] == {TENANT: "acme", NETWORK: "lab"}
 
 
 def test_slices_cannot_lead_to_pods_of_another_network() -> None:
     theirs = pod("secret", "bolt-web", ip="10.4.0.9")
-    seen = cluster_snapshot(network(), service(), theirs)
+    observed = cluster_snapshot(network(), service(), theirs)
     request = admission_request(
         "EndpointSlice",
         labels={"kubernetes.io/service-name": "web"},
         endpoints=[{"addresses": ["10.4.0.9"]}],
     )
 
-    told = denial_message(hooks()["networks-slices"].review(request, seen))
+    message = denial_message(hooks()["networks-slices"].review(request, observed))
 
-    assert told == (
+    assert message == (
         "endpoints[0].addresses: 10.4.0.9 is a pod of another network than acme.default; remove it"
     )
 
@@ -110,19 +110,19 @@ def test_endpoints_in_their_older_form_cannot_either() -> None:
     theirs = pod("secret", "bolt-web", ip="10.4.0.9")
     subsets = [{"addresses": [{"ip": "10.4.0.9"}]}]
 
-    told = denial_message(
+    message = denial_message(
         hooks()["networks-slices"].review(
             admission_request("Endpoints", subsets=subsets),
             cluster_snapshot(network(), service(), theirs),
         )
     )
 
-    assert told.startswith("subsets[0].addresses: 10.4.0.9 is a pod of another network")
+    assert message.startswith("subsets[0].addresses: 10.4.0.9 is a pod of another network")
 
 
 @pytest.mark.parametrize("address", ["10.96.0.1", "10.4.0.9"])
 def test_a_service_cannot_be_reached_at_an_address_of_somebody_else(address: str) -> None:
-    seen = cluster_snapshot(
+    observed = cluster_snapshot(
         network(), cidr("10.96.0.0/12"), pod("secret", "bolt-web", ip="10.4.0.9")
     )
     spec = {"ports": [{"port": 80}], "externalIPs": [address]}
@@ -133,21 +133,23 @@ def test_a_service_cannot_be_reached_at_an_address_of_somebody_else(address: str
 
     for request in (admission_request("Service", spec=spec), later):
         assert f"spec.externalIPs: {address} is an address of" in denial_message(
-            hook.review(request, seen)
+            hook.review(request, observed)
         )
     outside = {**spec, "externalIPs": ["203.0.113.5"]}
-    applied_change(hook.review(admission_request("Service", spec=outside), seen))
+    applied_change(hook.review(admission_request("Service", spec=outside), observed))
 
 
 def test_a_slice_cannot_name_another_network_than_its_service() -> None:
-    seen = cluster_snapshot(network(), network("acme.lab"), service())
+    observed = cluster_snapshot(network(), network("acme.lab"), service())
     labels = {"kubernetes.io/service-name": "web", NETWORK: "lab"}
 
-    told = denial_message(
-        hooks()["networks-slices"].review(admission_request("EndpointSlice", labels=labels), seen)
+    message = denial_message(
+        hooks()["networks-slices"].review(
+            admission_request("EndpointSlice", labels=labels), observed
+        )
     )
 
-    assert "Service web is in network default" in told
+    assert "Service web is in network default" in message
 
 
 # -- namespaces
@@ -195,7 +197,7 @@ def test_a_namespace_whose_label_the_store_lacks_is_read_and_never_taken_for_nob
 
 
 @pytest.mark.parametrize(
-    ("given", "before", "told"),
+    ("given", "before", "message"),
     [
         ({"service": {"cidrs": ["10.0.0.0/33"]}}, {}, "'10.0.0.0/33' is not a CIDR"),
         ({"service": {"cidrs": ["10.0.0.1/24"]}}, {}, "write one such as 10.0.0.0/24"),
@@ -235,10 +237,10 @@ def test_a_namespace_whose_label_the_store_lacks_is_read_and_never_taken_for_nob
     ],
 )
 def test_a_bad_network_is_refused_with_the_field(
-    given: dict[str, Any], before: dict[str, Any], told: str
+    given: dict[str, Any], before: dict[str, Any], message: str
 ) -> None:
     others = network("bolt.default", service={"cidrs": ["10.9.1.0/24"]})
-    seen = cluster_snapshot(others, cidr("10.96.0.0/12"))
+    observed = cluster_snapshot(others, cidr("10.96.0.0/12"))
     request = admission_request(
         "Network",
         "",
@@ -248,17 +250,17 @@ def test_a_bad_network_is_refused_with_the_field(
         operation="UPDATE" if before else "CREATE",
     )
 
-    assert told in denial_message(hooks()["networks-networks"].review(request, seen))
+    assert message in denial_message(hooks()["networks-networks"].review(request, observed))
 
 
 def test_subnets_may_overlap_those_of_other_networks() -> None:
     subnets = [{"name": "a", "cidr": "10.1.0.0/24"}]
-    seen = cluster_snapshot(network("bolt.x", "vpc", vpcID="v", subnets=subnets))
+    observed = cluster_snapshot(network("bolt.x", "vpc", vpcID="v", subnets=subnets))
     spec = {"type": "vpc", "vpcID": "w", "tenant": "acme", "subnets": subnets}
 
     applied_change(
         hooks()["networks-networks"].review(
-            admission_request("Network", "", name="acme.x", spec=spec), seen
+            admission_request("Network", "", name="acme.x", spec=spec), observed
         )
     )
 
@@ -267,7 +269,7 @@ def test_subnets_may_overlap_those_of_other_networks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "told"),
+    ("rule", "message"),
     [
         (
             {"from": [{"namespaceSelector": {}}]},
@@ -293,11 +295,13 @@ def test_subnets_may_overlap_those_of_other_networks() -> None:
     ],
 )
 def test_a_policy_that_opens_towards_other_tenants_is_refused(
-    rule: dict[str, Any], told: str
+    rule: dict[str, Any], message: str
 ) -> None:
     request = admission_request("NetworkPolicy", spec={"podSelector": {}, "ingress": [rule]})
 
-    assert told in denial_message(hooks()["networks-policies"].review(request, cluster_snapshot()))
+    assert message in denial_message(
+        hooks()["networks-policies"].review(request, cluster_snapshot())
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Addresses of Services: of their own network, never one twice, and never another's."""
+"""Addresses of Services: of their own network, each given once."""
 
 from datetime import timedelta
 from ipaddress import IPv4Network, IPv6Network, ip_address
@@ -63,10 +63,10 @@ def test_a_service_gets_an_address_of_its_networks_pool_and_the_networks_labels(
 
 def test_the_networks_own_addresses_and_used_ones_are_not_given() -> None:
     hook = hooks()["networks-services"]
-    seen = cluster_snapshot(OWN, *RANGES, used("10.50.0.2"), used("10.50.0.4"))
+    observed = cluster_snapshot(OWN, *RANGES, used("10.50.0.2"), used("10.50.0.4"))
 
     given_ = [
-        applied_change(hook.review(in_network(), seen))["spec"]["clusterIP"] for _ in range(10)
+        applied_change(hook.review(in_network(), observed))["spec"]["clusterIP"] for _ in range(10)
     ]
 
     assert len(set(given_)) == 10
@@ -74,12 +74,14 @@ def test_the_networks_own_addresses_and_used_ones_are_not_given() -> None:
 
 
 def test_what_other_features_write_for_a_tenant_is_in_its_network_too() -> None:
-    hook, seen = hooks()["networks-services"], cluster_snapshot(OWN, *RANGES)
+    hook, observed = hooks()["networks-services"], cluster_snapshot(OWN, *RANGES)
     derived = admission_request(
         "Service", labels={**LABELS, OWNER: "services-1"}, spec={}, user=AGENT
     )
 
-    assert applied_change(hook.review(derived, seen))["spec"]["clusterIP"].startswith("10.50.0.")
+    assert applied_change(hook.review(derived, observed))["spec"]["clusterIP"].startswith(
+        "10.50.0."
+    )
 
 
 def test_what_a_network_itself_needs_has_an_address_of_the_clusters_range() -> None:
@@ -124,27 +126,34 @@ def test_a_range_that_cannot_go_names_the_services_that_have_addresses_in_it() -
         ),
     )
 
-    told = plan.patches[0].change["status"]["message"]
-    assert told == "removing ServiceCIDR own; delete Service plain/web, whose addresses are in it"
+    given_address = plan.patches[0].change["status"]["message"]
+    assert (
+        given_address
+        == "removing ServiceCIDR own; delete Service plain/web, whose addresses are in it"
+    )
 
 
 def test_an_exhausted_pool_refuses_and_names_the_network() -> None:
     hook = hooks()["networks-services"]
-    seen = cluster_snapshot(OWN, *RANGES)
+    observed = cluster_snapshot(OWN, *RANGES)
     for _ in range(12):
-        applied_change(hook.review(in_network(), seen))
+        applied_change(hook.review(in_network(), observed))
 
-    told = denial_message(hook.review(in_network(), seen))
+    given_address = denial_message(hook.review(in_network(), observed))
 
-    assert "no IPv4 address of network acme.own is free; delete a Service of it" in told
+    assert "no IPv4 address of network acme.own is free; delete a Service of it" in given_address
 
 
 def test_a_family_that_a_network_has_no_range_of_is_not_said_to_be_exhausted() -> None:
     asks = in_network(ipFamilies=["IPv6"], ipFamilyPolicy="SingleStack")
 
-    told = denial_message(hooks()["networks-services"].review(asks, cluster_snapshot(OWN, *RANGES)))
+    given_address = denial_message(
+        hooks()["networks-services"].review(asks, cluster_snapshot(OWN, *RANGES))
+    )
 
-    assert told.startswith("spec.ipFamilies: network acme.own has no IPv6 range; leave IPv6 out")
+    assert given_address.startswith(
+        "spec.ipFamilies: network acme.own has no IPv6 range; leave IPv6 out"
+    )
 
 
 def test_an_address_that_was_promised_and_not_used_comes_back_after_half_a_minute() -> None:
@@ -158,14 +167,16 @@ def test_an_address_that_was_promised_and_not_used_comes_back_after_half_a_minut
 
 
 def test_a_dry_run_promises_nothing() -> None:
-    hook, seen = hooks()["networks-services"], cluster_snapshot(OWN, *RANGES)
+    hook, observed = hooks()["networks-services"], cluster_snapshot(OWN, *RANGES)
     trial = admission_request("Service", labels=LABELS, spec={}, dry_run=True)
 
-    told = {applied_change(hook.review(trial, seen))["spec"]["clusterIP"] for _ in range(30)}
+    given_address = {
+        applied_change(hook.review(trial, observed))["spec"]["clusterIP"] for _ in range(30)
+    }
 
-    assert told
+    assert given_address
     given_ = {
-        applied_change(hook.review(in_network(), seen))["spec"]["clusterIP"] for _ in range(12)
+        applied_change(hook.review(in_network(), observed))["spec"]["clusterIP"] for _ in range(12)
     }
     assert len(given_) == 12
 
@@ -182,17 +193,17 @@ def test_headless_services_and_external_names_get_none(spec: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize(
-    ("address", "told"),
+    ("address", "given_address"),
     [
         ("10.96.0.7", "spec.clusterIP: 10.96.0.7 is outside of network acme.own (10.50.0.0/28)"),
         ("10.50.0.10", "10.50.0.10 is kept for network acme.own itself"),
         ("seven", "is outside of network acme.own"),
     ],
 )
-def test_an_address_of_ones_own_choice_must_be_inside(address: str, told: str) -> None:
+def test_an_address_of_ones_own_choice_must_be_inside(address: str, given_address: str) -> None:
     request = in_network(clusterIP=address)
 
-    assert told in denial_message(
+    assert given_address in denial_message(
         hooks()["networks-services"].review(request, cluster_snapshot(OWN, *RANGES))
     )
 
@@ -208,12 +219,12 @@ def test_an_address_of_ones_own_choice_inside_is_left_to_the_api_server() -> Non
 
 
 def test_everybody_else_gets_an_address_of_the_clusters_own_range() -> None:
-    seen = cluster_snapshot(OWN, network(), *RANGES)
+    observed = cluster_snapshot(OWN, network(), *RANGES)
     elsewhere = admission_request("Service", "plain", spec={})
     flat = admission_request("Service", spec={})
 
-    others = applied_change(hooks()["networks-addresses"].review(elsewhere, seen))
-    default = applied_change(hooks()["networks-services"].review(flat, seen))
+    others = applied_change(hooks()["networks-addresses"].review(elsewhere, observed))
+    default = applied_change(hooks()["networks-services"].review(flat, observed))
 
     for change in (others, default):
         assert change["spec"]["clusterIP"].startswith("10.96.")
@@ -222,19 +233,19 @@ def test_everybody_else_gets_an_address_of_the_clusters_own_range() -> None:
 def test_nobody_else_may_choose_an_address_of_a_network() -> None:
     request = admission_request("Service", "plain", spec={"clusterIP": "10.50.0.5"})
 
-    told = denial_message(
+    given_address = denial_message(
         hooks()["networks-addresses"].review(request, cluster_snapshot(OWN, *RANGES))
     )
 
-    assert told.startswith("spec.clusterIP: 10.50.0.5 is in a range of network acme.own")
+    assert given_address.startswith("spec.clusterIP: 10.50.0.5 is in a range of network acme.own")
 
 
 def test_in_a_cluster_without_other_ranges_the_api_server_chooses() -> None:
-    seen = cluster_snapshot(network(), cidr("10.96.0.0/16"))
+    observed = cluster_snapshot(network(), cidr("10.96.0.0/16"))
 
     assert (
         applied_change(
-            hooks()["networks-addresses"].review(admission_request("Service", "plain"), seen)
+            hooks()["networks-addresses"].review(admission_request("Service", "plain"), observed)
         )
         == {}
     )
@@ -267,8 +278,10 @@ def test_a_providers_word_is_asked_for_and_no_answer_is_try_again() -> None:
         "clusterIP": "10.60.0.4",
         "clusterIPs": ["10.60.0.4"],
     }
-    told = denial_message(hook.review(request, cluster_snapshot(outside, facts=[no])))
-    assert told == ("provider mizar did not answer for network acme.far (timed out); try again")
+    given_address = denial_message(hook.review(request, cluster_snapshot(outside, facts=[no])))
+    assert given_address == (
+        "provider mizar did not answer for network acme.far (timed out); try again"
+    )
 
 
 def test_replicas_keep_to_residues_of_their_own() -> None:
@@ -278,9 +291,10 @@ def test_replicas_keep_to_residues_of_their_own() -> None:
 
     def given_by(hook: Any, number: int) -> set[str]:
         slot = AssignedSlot(HERE, PoolSlot(number, SLOTS))
-        seen = cluster_snapshot(wide, *RANGES, facts=[slot])
+        observed = cluster_snapshot(wide, *RANGES, facts=[slot])
         return {
-            applied_change(hook.review(in_network(), seen))["spec"]["clusterIP"] for _ in range(25)
+            applied_change(hook.review(in_network(), observed))["spec"]["clusterIP"]
+            for _ in range(25)
         }
 
     assert not given_by(mine, 1) & given_by(theirs, 2)
@@ -374,8 +388,8 @@ def test_no_service_gets_a_ranges_own_address_or_that_of_all_hosts(
 
     for version in {range_.version for range_ in ranges}:
         slots = [PoolSlot((number + turn) % SLOTS, SLOTS) for turn in range(20)]
-        told = [pool.take(slot, version, lambda _: False, EPOCH) for slot in slots]
-        assert not kept_free & set(told)
+        given_address = [pool.take(slot, version, lambda _: False, EPOCH) for slot in slots]
+        assert not kept_free & set(given_address)
 
 
 @given(cidrs(), st.integers(0, SLOTS - 1))
@@ -385,13 +399,13 @@ def test_an_address_is_one_of_its_range_as_everybody_else_writes_it(
 ) -> None:
     pool = Pool((range_,), frozenset())
 
-    told = [
+    given_address = [
         pool.take(PoolSlot(number, SLOTS), range_.version, lambda _: False, EPOCH) for _ in "12345"
     ]
 
-    addresses = [ip_address(text) for text in told if text is not None]
+    addresses = [ip_address(text) for text in given_address if text is not None]
     assert addresses
-    assert [str(address) for address in addresses] == told[: len(addresses)]
+    assert [str(address) for address in addresses] == given_address[: len(addresses)]
     assert all(address in range_ for address in addresses)
 
 
@@ -401,12 +415,12 @@ def test_nor_may_one_choose_it(range_: Range) -> None:
     own = network("acme.own", service={"cidrs": [str(range_)]})
 
     for address in edges(range_):
-        told = denial_message(
+        given_address = denial_message(
             hooks()["networks-services"].review(
                 in_network(clusterIP=address), cluster_snapshot(own, *RANGES)
             )
         )
-        assert f"spec.clusterIP: {address} is kept for network acme.own itself" in told
+        assert f"spec.clusterIP: {address} is kept for network acme.own itself" in given_address
 
 
 @given(cidrs(four=30, six=126), st.uuids())
@@ -430,8 +444,8 @@ def test_no_pod_gets_a_subnets_edges_or_its_gateway_and_none_may_ask_for_them(
         for address in never:
             notes = {NIC: msgspec.json.encode({"ip": address}).decode()}
             asking = admission_request("Pod", labels={NETWORK: "lab"}, annotations=notes, spec={})
-            told = denial_message(
+            given_address = denial_message(
                 hooks()["networks-pods"].review(asking, cluster_snapshot(of_type))
             )
-            assert f"ip {address} is the " in told
-            assert told.endswith("choose another")
+            assert f"ip {address} is the " in given_address
+            assert given_address.endswith("choose another")

@@ -1,4 +1,4 @@
-"""The names of one tenant network, and that no other's are known there."""
+"""The names of one tenant network, and none of other networks."""
 
 from collections.abc import Sequence
 from random import Random
@@ -69,13 +69,13 @@ class Looking:
     watches = ZONE.watches
 
 
-def seen(*objects: Object) -> Snapshot:
+def observed(*objects: Object) -> Snapshot:
     return snapshot(Looking(), "lubeck", [cluster("lubeck", Role.LOCAL)], {"lubeck": objects})  # type: ignore[arg-type]  # it only looks
 
 
 def ask(objects: Sequence[Object], name: str, rtype: str = "A") -> DnsAnswer:
     table = Table(VIEW.name, Random(1))
-    table.apply(compiled(VIEW, [ZONE], seen(*objects)))
+    table.apply(compiled(VIEW, [ZONE], observed(*objects)))
     query = dns.message.make_query(name, rtype).to_wire()
     answer = respond(query, table, stream=True)
     assert answer is not None
@@ -86,17 +86,17 @@ def test_a_service_of_the_network_is_known_with_its_ports() -> None:
     objects = [service("web", "10.1.0.5")]
 
     assert ask(objects, "web.acme-web.svc.cluster.local").records == ("10.1.0.5",)
-    told = ask(objects, "_http._tcp.web.acme-web.svc.cluster.local", "SRV")
-    assert told.records == ("0 50 80 web.acme-web.svc.cluster.local.",)
+    answer = ask(objects, "_http._tcp.web.acme-web.svc.cluster.local", "SRV")
+    assert answer.records == ("0 50 80 web.acme-web.svc.cluster.local.",)
 
 
 @pytest.mark.parametrize("marks", [labels("default"), labels("lab", "bolt"), {}])
 def test_names_of_other_networks_do_not_exist(marks: dict[str, str]) -> None:
     objects = [service("secret", "10.1.0.5", labels=marks), service("web", "10.1.0.6")]
 
-    told = ask(objects, "secret.acme-web.svc.cluster.local")
+    answer = ask(objects, "secret.acme-web.svc.cluster.local")
 
-    assert told.code == "NXDOMAIN"
+    assert answer.code == "NXDOMAIN"
 
 
 def test_kubernetes_and_kube_dns_answer_by_their_aliases() -> None:
@@ -140,9 +140,9 @@ def elsewhere(name: str, target: str) -> Service:
 
 @pytest.mark.parametrize("rtype", ["A", "AAAA", "SRV", "CNAME", "MX"])
 def test_an_external_name_is_an_alias_whatever_is_asked_for(rtype: str) -> None:
-    told = ask([elsewhere("shop", "Shop.example.org")], "shop.acme-web.svc.cluster.local", rtype)
+    answer = ask([elsewhere("shop", "Shop.example.org")], "shop.acme-web.svc.cluster.local", rtype)
 
-    assert (told.code, told.records) == ("NOERROR", ("shop.example.org.",))
+    assert (answer.code, answer.records) == ("NOERROR", ("shop.example.org.",))
 
 
 def test_an_external_name_leads_to_a_service_of_the_network_and_to_no_other() -> None:
@@ -155,10 +155,10 @@ def test_an_external_name_leads_to_a_service_of_the_network_and_to_no_other() ->
     ]
     web = "web.acme-web.svc.cluster.local."
 
-    told = ask(objects, "front.acme-web.svc.cluster.local")
-    assert told.records == ("10.1.0.5", f"middle.{web.removeprefix('web.')}", web)
-    assert told.message is not None
-    assert [str(rrset.name) for rrset in told.message.answer][-1] == web
+    answer = ask(objects, "front.acme-web.svc.cluster.local")
+    assert answer.records == ("10.1.0.5", f"middle.{web.removeprefix('web.')}", web)
+    assert answer.message is not None
+    assert [str(rrset.name) for rrset in answer.message.answer][-1] == web
     empty = ask(objects, "front.acme-web.svc.cluster.local", "AAAA")
     assert (empty.code, len(empty.records)) == ("NOERROR", 2)
     assert ask(objects, "spy.acme-web.svc.cluster.local").code == "NXDOMAIN"
@@ -170,16 +170,16 @@ def test_external_names_that_go_round_in_a_circle_end() -> None:
         elsewhere("two", "one.acme-web.svc.cluster.local"),
     ]
 
-    told = ask(objects, "one.acme-web.svc.cluster.local")
+    answer = ask(objects, "one.acme-web.svc.cluster.local")
 
-    assert told.code == "NOERROR"
-    assert len(told.records) == 2
+    assert answer.code == "NOERROR"
+    assert len(answer.records) == 2
 
 
 def test_an_external_name_that_is_none_is_not_told() -> None:
-    told = ask([elsewhere("bad", "a..b")], "bad.acme-web.svc.cluster.local")
+    answer = ask([elsewhere("bad", "a..b")], "bad.acme-web.svc.cluster.local")
 
-    assert told.code == "NXDOMAIN"
+    assert answer.code == "NXDOMAIN"
 
 
 def test_pods_are_verified() -> None:
@@ -197,11 +197,11 @@ def test_what_is_not_in_the_clusters_domain_is_refused() -> None:
 def test_a_change_recompiles_what_it_concerns() -> None:
     before, after = service("web", "10.1.0.5"), service("web", "10.1.0.6")
     compiler = Compiler(VIEW, [ZONE])
-    compiler.enqueue_all(seen(before))
-    compiler.compile(seen(before))
+    compiler.enqueue_all(observed(before))
+    compiler.compile(observed(before))
 
-    compiler.on_change(ObjectChange("lubeck", before, after), seen(after))
-    delta = compiler.compile(seen(after))
+    compiler.on_change(ObjectChange("lubeck", before, after), observed(after))
+    delta = compiler.compile(observed(after))
 
     assert {named.name for named in delta.nodes} == {
         b"\x03web\x08acme-web\x03svc\x07cluster\x05local\x00",

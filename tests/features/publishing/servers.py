@@ -1,4 +1,4 @@
-"""Real name servers of others, with an empty zone that our key may change."""
+"""Real name servers with an empty zone that the key may update."""
 
 import asyncio
 import shutil

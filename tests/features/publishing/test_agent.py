@@ -1,4 +1,4 @@
-"""`hanse agent` as a person starts it, publishing to a BIND that runs."""
+"""`hanse agent` publishes to a running BIND."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""What is published, decided from what is seen."""
+"""What is published, as a pure function."""
 
 from hanse import app
 from hanse.features.publishing.feature import Publishing
@@ -49,12 +49,12 @@ def test_a_service_is_one_dns_endpoint() -> None:
     plan = planned(*TWO, options=PublishingOptions(ZONE, "dns"))
 
     (desired,) = plan.desired
-    told = desired.object
-    assert isinstance(told, DNSEndpoint)
-    assert (told.namespace, desired.where) == ("dns", "lubeck")
-    assert told.name.startswith("web-shop-services.service-")
+    endpoint = desired.object
+    assert isinstance(endpoint, DNSEndpoint)
+    assert (endpoint.namespace, desired.where) == ("dns", "lubeck")
+    assert endpoint.name.startswith("web-shop-services.service-")
     web = f"web.shop.svc.{ZONE}"
-    assert told.spec.endpoints[0] == DNSRecord(
+    assert endpoint.spec.endpoints[0] == DNSRecord(
         dns_name=web, record_type="A", record_ttl=5, targets=("10.1.0.1", "10.2.0.1")
     )
     assert (
@@ -64,16 +64,16 @@ def test_a_service_is_one_dns_endpoint() -> None:
             record_ttl=5,
             targets=(f"0 50 80 {web}.",),
         )
-        in told.spec.endpoints
+        in endpoint.spec.endpoints
     )
 
 
 def weighted(*objects: Object) -> list[tuple[str, str, tuple[str, ...], str]]:
     """The address records of a service: type, identifier, targets and weight."""
     options = PublishingOptions(ZONE, "dns", weighted=True)
-    told = planned(*objects, options=options).desired[0].object
-    assert isinstance(told, DNSEndpoint)
-    mine = [r for r in told.spec.endpoints if r.dns_name == f"web.shop.svc.{ZONE}"]
+    endpoint = planned(*objects, options=options).desired[0].object
+    assert isinstance(endpoint, DNSEndpoint)
+    mine = [r for r in endpoint.spec.endpoints if r.dns_name == f"web.shop.svc.{ZONE}"]
     assert all(not r.provider_specific for r in mine if r.record_type == "SRV")
     return [
         (r.record_type, r.set_identifier, r.targets, r.provider_specific[0].value)
@@ -114,9 +114,9 @@ def test_pods_of_a_headless_service_are_one_set_that_takes_all_there_is() -> Non
 def test_text_is_told_to_external_dns_without_quotes() -> None:
     plan = planned(options=PublishingOptions(ZONE, "dns"), key=Key("services.version"))
 
-    told = plan.desired[0].object
-    assert isinstance(told, DNSEndpoint)
-    assert [(r.dns_name, r.targets) for r in told.spec.endpoints] == [
+    endpoint = plan.desired[0].object
+    assert isinstance(endpoint, DNSEndpoint)
+    assert [(r.dns_name, r.targets) for r in endpoint.spec.endpoints] == [
         (f"dns-version.{ZONE}", ("1.0.0",))
     ]
 

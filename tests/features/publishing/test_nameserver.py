@@ -1,4 +1,4 @@
-"""Names of ours on real name servers: written and taken away, and nobody else's touched."""
+"""Published names on real name servers: written and deleted, foreign ones untouched."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -31,8 +31,8 @@ async def theirs(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 
 
 def name(label: str = "web", *addresses: str, **more: tuple[str, ...]) -> PublishedName:
-    told = {"A": addresses or ("10.0.0.1",), **more}
-    sets = tuple(RecordSet(type=t, ttl=5, values=told[t]) for t in sorted(told))
+    published = {"A": addresses or ("10.0.0.1",), **more}
+    sets = tuple(RecordSet(type=t, ttl=5, values=published[t]) for t in sorted(published))
     return PublishedName(
         metadata=Meta(name=f"{label}.{ZONE}", labels={"owner": "us"}, annotations={"k": "x" * 600}),
         spec=PublishedNameSpec(records=sets),
@@ -140,11 +140,11 @@ async def test_a_server_that_will_not_have_us_is_told_as_such(
     unseen = replace(name(), metadata=Meta(name=f"web.{zone}"))
 
     for attempt in (lambda: connect.list(PublishedName), lambda: connect.create(unseen)):
-        with pytest.raises(error) as told:
+        with pytest.raises(error) as published:
             await attempt()
-        assert isinstance(told.value, Forbidden | BadCredentials)
-        assert "name server 127.0.0.1" in str(told.value)
-        assert "c2Vj" not in str(told.value)
+        assert isinstance(published.value, Forbidden | BadCredentials)
+        assert "name server 127.0.0.1" in str(published.value)
+        assert "c2Vj" not in str(published.value)
 
 
 async def test_a_server_that_is_gone_is_unreachable() -> None:

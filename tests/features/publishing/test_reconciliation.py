@@ -1,4 +1,4 @@
-"""From services in a cluster to names on somebody's BIND, by the engine that writes everything."""
+"""From services in a cluster to names on a BIND, by the runtime."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -77,8 +77,8 @@ async def test_names_follow_the_services_of_a_cluster(theirs: ExternalServer) ->
         return (await theirs.ask(WEB)).records == addresses
 
     async def served_by_port() -> bool:
-        told = await theirs.ask(f"_http._tcp.{WEB}", "SRV")
-        return told.records == (f"0 50 80 {WEB}.{ZONE}.",)
+        answer = await theirs.ask(f"_http._tcp.{WEB}", "SRV")
+        return answer.records == (f"0 50 80 {WEB}.{ZONE}.",)
 
     async with publishing(world, theirs):
         await until(lambda: answers("10.2.0.1"))
@@ -130,16 +130,16 @@ async def test_a_name_that_a_person_made_stays_theirs_and_is_told_until_they_let
     await open_shop(world)
     await theirs.edit(lambda update: update.add(WEB, 5, "A", "192.0.2.1"))
 
-    async def told(status: str) -> bool:
+    async def has_condition(status: str) -> bool:
         service = await world.client("lubeck").read(ServiceImport, "web", "shop")
         return [c.status for c in service.status.conditions if c.type == "Published"] == [status]
 
     async with publishing(world, theirs):
-        await until(lambda: told("False"))
+        await until(lambda: has_condition("False"))
         assert (await theirs.ask(WEB)).records == ("192.0.2.1",)
 
         await theirs.edit(lambda update: update.delete(WEB))
-        await until(lambda: told("True"))
+        await until(lambda: has_condition("True"))
         assert (await theirs.ask(WEB)).records == ("10.2.0.1",)
 
 

@@ -1,4 +1,4 @@
-"""Names of replicas, and names that a person's own DNSEndpoint has: told like all others."""
+"""The condition `Published` of sets, and names that a foreign DNSEndpoint has."""
 
 from collections.abc import Sequence
 
@@ -75,10 +75,16 @@ def test_a_replicas_name_that_is_taken_is_told_on_the_set_as_it_was_submitted(
     plan = planned(door, PublishedName(metadata=Meta(name=REPLICA)))
 
     (patch,) = plan.patches
-    (told,) = patch.change["status"]["conditions"]
+    (conditions,) = patch.change["status"]["conditions"]
     assert (patch.place.where, patch.place.ref.kind) == ("broker", type(door).kind)
-    assert (told["type"], told["status"], told["reason"]) == ("Published", "False", "NameTaken")
-    assert told["message"].startswith(f"{REPLICA} is not published: it stands in the zone already")
+    assert (conditions["type"], conditions["status"], conditions["reason"]) == (
+        "Published",
+        "False",
+        "NameTaken",
+    )
+    assert conditions["message"].startswith(
+        f"{REPLICA} is not published: it stands in the zone already"
+    )
     assert [notice.reason for notice in plan.events] == ["NameTaken"]
 
 
@@ -112,9 +118,10 @@ def services() -> Publishing:
     return Publishing([ServiceZone(View("published", zone=ZONE))], PublishingOptions(ZONE, "dns"))
 
 
-def seen(*endpoints: DNSEndpoint, told: Sequence[Object] = ()) -> Snapshot:
+def observed(*endpoints: DNSEndpoint, conditions: Sequence[Object] = ()) -> Snapshot:
     held = [
-        stored(o) for o in (imported(), endpoint_slice("bergen", "10.2.0.1"), *endpoints, *told)
+        stored(o)
+        for o in (imported(), endpoint_slice("bergen", "10.2.0.1"), *endpoints, *conditions)
     ]
     clusters = [cluster("lubeck", Role.LOCAL), cluster("broker", Role.BROKER)]
     return snapshot(services(), "lubeck", clusters, {"lubeck": held})
@@ -127,38 +134,40 @@ def persons(name: str = NAME) -> DNSEndpoint:
 
 
 def ours() -> DNSEndpoint:
-    (desired,) = services().plan(WEB, seen()).desired
+    (desired,) = services().plan(WEB, observed()).desired
     assert isinstance(desired.object, DNSEndpoint)
     return with_owner(desired.object, Owner("publishing", WEB, "lubeck"))
 
 
 def test_a_persons_own_endpoint_of_the_same_name_is_told_of() -> None:
-    plan = services().plan(WEB, seen(persons(), ours()))
+    plan = services().plan(WEB, observed(persons(), ours()))
 
     (patch,) = plan.patches
-    (told,) = patch.change["status"]["conditions"]
+    (conditions,) = patch.change["status"]["conditions"]
     assert patch.place.ref.kind == ServiceImport.kind
-    assert told["reason"] == "NameTaken"
-    assert told["message"].startswith(f"{NAME} is not published: DNSEndpoint dns/mine, not made by")
-    assert "take the name out of it" in told["message"]
+    assert conditions["reason"] == "NameTaken"
+    assert conditions["message"].startswith(
+        f"{NAME} is not published: DNSEndpoint dns/mine, not made by"
+    )
+    assert "take the name out of it" in conditions["message"]
 
 
 def test_an_endpoint_where_ours_would_stand_is_told_of_too() -> None:
     mine = replace(persons("else.example.org"), metadata=replace(ours().metadata, annotations={}))
 
-    (patch,) = services().plan(WEB, seen(mine)).patches
-    (told,) = patch.change["status"]["conditions"]
-    assert told["reason"] == "NameTaken"
+    (patch,) = services().plan(WEB, observed(mine)).patches
+    (conditions,) = patch.change["status"]["conditions"]
+    assert conditions["reason"] == "NameTaken"
 
 
 def test_an_endpoint_of_other_names_is_nobodys_business() -> None:
-    assert services().plan(WEB, seen(persons("else.example.org"), ours())).patches == ()
+    assert services().plan(WEB, observed(persons("else.example.org"), ours())).patches == ()
 
 
 @pytest.mark.parametrize("gone", [False, True], ids=["appears", "goes"])
 def test_a_persons_endpoint_wakes_whose_name_it_has(gone: bool) -> None:
     before, after = (persons(), None) if gone else (None, persons())
 
-    woken = services().keys_for(ObjectChange("lubeck", before, after), seen(ours()))
+    woken = services().keys_for(ObjectChange("lubeck", before, after), observed(ours()))
 
     assert set(woken) == {WEB}

@@ -1,4 +1,4 @@
-"""A name that cannot be published is told where people look: on what it is a name of."""
+"""A name that cannot be published is a condition of the object that has the name."""
 
 from collections.abc import Iterable
 
@@ -59,8 +59,8 @@ def planned(
     return publishing().plan(key, snapshot(publishing(), "lubeck", clusters, held, facts))
 
 
-def service(told: Condition | None = None) -> tuple[ServiceImport, Object]:
-    conditions = (told,) if told is not None else ()
+def service(condition: Condition | None = None) -> tuple[ServiceImport, Object]:
+    conditions = (condition,) if condition is not None else ()
     status = ServiceImportStatus(conditions=conditions)
     return replace(imported(), status=status), endpoint_slice("bergen", "10.2.0.1")
 
@@ -75,14 +75,14 @@ def made_by(city: str, obj: PublishedName, key: Key = WEB) -> PublishedName:
 
 def all_made(plan: Plan) -> list[PublishedName]:
     """Every name of a plan as it stands once it was written."""
-    wanted = [d.object for d in plan.desired if isinstance(d.object, PublishedName)]
-    return [made_by("lubeck", one) for one in wanted]
+    desired = [d.object for d in plan.desired if isinstance(d.object, PublishedName)]
+    return [made_by("lubeck", one) for one in desired]
 
 
-def told_by(plan: Plan) -> tuple[str, str, str]:
+def planned_conditions(plan: Plan) -> tuple[str, str, str]:
     (patch,) = plan.patches
-    (told,) = patch.change["status"]["conditions"]
-    found = msgspec.convert(told, Condition)
+    (conditions,) = patch.change["status"]["conditions"]
+    found = msgspec.convert(conditions, Condition)
     assert found.type == "Published"
     return found.status, found.reason, found.message
 
@@ -94,7 +94,7 @@ def outcome(result: WriteResult, message: str) -> WriteOutcome:
 def test_a_name_that_a_person_made_is_told_with_what_to_do() -> None:
     plan = planned(*service(), names=[name()])
 
-    status, reason, message = told_by(plan)
+    status, reason, message = planned_conditions(plan)
     assert (status, reason) == ("False", "NameTaken")
     assert message.startswith(f"{NAME} is not published: it stands in the zone already")
     assert "delete its records there" in message
@@ -102,7 +102,7 @@ def test_a_name_that_a_person_made_is_told_with_what_to_do() -> None:
 
 
 def test_a_name_that_another_cluster_publishes_names_that_cluster() -> None:
-    _, reason, message = told_by(planned(*service(), names=[made_by("bergen", name())]))
+    _, reason, message = planned_conditions(planned(*service(), names=[made_by("bergen", name())]))
 
     assert reason == "NameTaken"
     assert f"{NAME} is not published: bergen publishes it for {WEB}" in message
@@ -112,20 +112,23 @@ def test_a_name_that_another_cluster_publishes_names_that_cluster() -> None:
 def test_a_name_of_another_object_of_ours_is_taken_too() -> None:
     other = made_by("lubeck", name(), HOST)
 
-    assert "lubeck publishes it for gslb.host" in told_by(planned(*service(), names=[other]))[2]
+    assert (
+        "lubeck publishes it for gslb.host"
+        in planned_conditions(planned(*service(), names=[other]))[2]
+    )
 
 
 def test_of_several_names_the_first_is_told_and_the_others_are_counted() -> None:
     names = [name(), name(f"_http._tcp.{NAME}")]
 
-    assert "(and 1 more of its names)" in told_by(planned(*service(), names=names))[2]
+    assert "(and 1 more of its names)" in planned_conditions(planned(*service(), names=names))[2]
 
 
 @pytest.mark.parametrize("result", ["Refused", "Forbidden"])
 def test_what_the_server_says_is_told(result: WriteResult) -> None:
     facts = [outcome(result, "it answers REFUSED: let our key transfer and update the zone")]
 
-    status, reason, message = told_by(planned(*service(), facts=facts))
+    status, reason, message = planned_conditions(planned(*service(), facts=facts))
 
     assert (status, reason) == ("False", result)
     assert message.endswith("let our key transfer and update the zone")
@@ -143,14 +146,14 @@ def test_what_was_told_stays_until_every_name_is_known_to_stand() -> None:
     made = all_made(planned(*service()))
 
     assert planned(*service(bad), names=made[1:]).patches == ()
-    status, reason, _ = told_by(planned(*service(bad), names=made))
+    status, reason, _ = planned_conditions(planned(*service(bad), names=made))
     assert (status, reason) == ("True", "Published")
 
 
 def test_an_event_is_sent_once() -> None:
     first = planned(*service(), names=[name()])
-    (told,) = first.patches[0].change["status"]["conditions"]
-    standing = msgspec.convert(told, Condition)
+    (conditions,) = first.patches[0].change["status"]["conditions"]
+    standing = msgspec.convert(conditions, Condition)
 
     again = planned(*service(standing), names=[name()])
 
@@ -158,29 +161,31 @@ def test_an_event_is_sent_once() -> None:
     assert again.patches == first.patches
 
 
-def host(told: tuple[Condition, ...] = ()) -> GlobalService:
+def host(conditions: tuple[Condition, ...] = ()) -> GlobalService:
     member = GlobalMember(cluster="bergen", address="192.0.2.7")
     health = MemberHealth(cluster="bergen", address="192.0.2.7", up=True)
     return GlobalService(
         metadata=Meta(name=HOST.name, namespace=NAMESPACE),
         spec=GlobalServiceSpec(host=HOST.name, members=(member,)),
-        status=GlobalServiceStatus(up="1/1", members=(health,), conditions=told),
+        status=GlobalServiceStatus(up="1/1", members=(health,), conditions=conditions),
     )
 
 
 def test_a_global_host_is_told_of_on_its_global_service() -> None:
     plan = planned(host(), names=[name(HOST.name)], key=HOST)
 
-    assert told_by(plan)[:2] == ("False", "NameTaken")
+    assert planned_conditions(plan)[:2] == ("False", "NameTaken")
     assert plan.patches[0].place.ref.kind == GlobalService.kind
 
 
 def test_the_leader_leaves_alone_what_publishers_tell_in_its_followers() -> None:
-    told = host((replace(condition("Published", False, "NameTaken"), last_transition_time=EPOCH),))
+    conditions = host(
+        (replace(condition("Published", False, "NameTaken"), last_transition_time=EPOCH),)
+    )
     later = replace(host(), status=replace(host().status, up="0/1"))
 
-    assert status_patch(host(), told) == {}
-    assert status_patch(later, told) == {"status": {"up": "0/1"}}
+    assert status_patch(host(), conditions) == {}
+    assert status_patch(later, conditions) == {"status": {"up": "0/1"}}
 
 
 def test_the_agent_asks_for_the_right_to_tell() -> None:

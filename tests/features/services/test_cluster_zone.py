@@ -1,4 +1,4 @@
-"""The names of a local federation: a cluster's own Services, and those for whoever is outside."""
+"""The zones of `hanse up`: a cluster's own Services, and DNSEndpoints."""
 
 from collections.abc import Sequence
 from random import Random
@@ -33,13 +33,13 @@ class Looking:
     watches = (*INSIDE.watches, *OUTSIDE.watches)
 
 
-def seen(*objects: Object) -> Snapshot:
+def observed(*objects: Object) -> Snapshot:
     return snapshot(Looking(), "lubeck", [cluster("lubeck", Role.LOCAL)], {"lubeck": objects})  # type: ignore[arg-type]  # it only looks
 
 
 def ask(objects: Sequence[Object], name: str, rtype: str = "A") -> DnsAnswer:
     table = Table(VIEW.name, Random(1))
-    table.apply(compiled(VIEW, [INSIDE, OUTSIDE], seen(*objects)))
+    table.apply(compiled(VIEW, [INSIDE, OUTSIDE], observed(*objects)))
     answer = respond(dns.message.make_query(name, rtype).to_wire(), table, stream=True)
     assert answer is not None
     return parse_answer(dns.message.from_wire(answer))
@@ -57,8 +57,8 @@ def service(name: str, ip: str, space: str = SYSTEM, **spec: object) -> Service:
 
 
 def outside(name: str, type_: str, *targets: str) -> DNSEndpoint:
-    told = DNSRecord(dns_name=name, record_type=type_, targets=targets)
-    spec = DNSEndpointSpec(endpoints=(told,))
+    answer = DNSRecord(dns_name=name, record_type=type_, targets=targets)
+    spec = DNSEndpointSpec(endpoints=(answer,))
     return stored(DNSEndpoint(metadata=Meta(name="e", namespace=SYSTEM), spec=spec))
 
 
@@ -105,17 +105,17 @@ def test_what_is_not_below_the_zone_or_no_name_is_left_out(name: str) -> None:
     compiler = Compiler(VIEW, [OUTSIDE])
     assert compiler.zones == OUTSIDE.zones
 
-    told = OUTSIDE.records_for(seen(outside(name, "A", "192.0.2.1")))(Key("outside", name))
+    answer = OUTSIDE.records_for(observed(outside(name, "A", "192.0.2.1")))(Key("outside", name))
 
-    assert [n.name for n in told if not n.name.endswith(b"\x05hanse\x07example\0")] == []
+    assert [n.name for n in answer if not n.name.endswith(b"\x05hanse\x07example\0")] == []
 
 
 def test_a_change_wakes_the_names_before_and_after_it() -> None:
     one, two = outside("a.hanse.example", "A"), outside("b.hanse.example", "A")
 
-    woken = set(OUTSIDE.keys_for(ObjectChange("lubeck", one, two), seen(two)))
+    woken = set(OUTSIDE.keys_for(ObjectChange("lubeck", one, two), observed(two)))
 
     assert {key.name for key in woken} == {"a.hanse.example", "b.hanse.example"}
     web = service("web", "10.1.0.5")
-    assert set(INSIDE.keys_for(ObjectChange("lubeck", None, web), seen(web)))
-    assert not set(INSIDE.keys_for(ObjectChange("bergen", None, web), seen(web)))
+    assert set(INSIDE.keys_for(ObjectChange("lubeck", None, web), observed(web)))
+    assert not set(INSIDE.keys_for(ObjectChange("bergen", None, web), observed(web)))

@@ -1,4 +1,4 @@
-"""Multi-cluster services: every row of the contract, asked in wire format."""
+"""Multi-cluster services: every row of the specification, queried in wire format."""
 
 from collections import Counter
 
@@ -33,21 +33,21 @@ def test_one_cluster_answers_at_a_time_and_all_have_their_turn() -> None:
         )
     )
 
-    told = [ask().records for _ in range(4)]
+    answer = [ask().records for _ in range(4)]
 
-    assert Counter(told) == {("10.2.0.1",): 2, ("10.1.0.1",): 2}
-    assert told[0] != told[1]
+    assert Counter(answer) == {("10.2.0.1",): 2, ("10.1.0.1",): 2}
+    assert answer[0] != answer[1]
 
 
 def test_the_local_cluster_comes_first_when_it_is_ready() -> None:
-    seen = cluster_snapshot(
+    observed = cluster_snapshot(
         "lubeck",
         imported(),
         endpoint_slice("lubeck", "10.0.0.1"),
         endpoint_slice("bergen", "10.2.0.1"),
     )
 
-    ask = ZoneResolver(seen, LUBECK)
+    ask = ZoneResolver(observed, LUBECK)
 
     assert {ask().records for _ in range(5)} == {("10.0.0.1",)}
 
@@ -63,33 +63,33 @@ def test_the_local_cluster_is_passed_over_while_it_is_not_ready() -> None:
 
 
 def test_local_first_can_be_switched_off() -> None:
-    seen = cluster_snapshot(
+    observed = cluster_snapshot(
         "lubeck",
         imported(),
         endpoint_slice("lubeck", "10.0.0.1"),
         endpoint_slice("bergen", "10.2.0.1"),
     )
 
-    ask = ZoneResolver(seen, View("lubeck", local="lubeck", local_first=False))
+    ask = ZoneResolver(observed, View("lubeck", local="lubeck", local_first=False))
 
     assert {ask().records for _ in range(4)} == {("10.0.0.1",), ("10.2.0.1",)}
 
 
 def test_a_local_cluster_of_one_family_answers_nothing_for_the_other() -> None:
-    seen = cluster_snapshot(
+    observed = cluster_snapshot(
         "lubeck",
         imported(),
         endpoint_slice("lubeck", "10.0.0.1"),
         endpoint_slice("bergen", "fd00::2"),
     )
 
-    ask = ZoneResolver(seen, LUBECK)
+    ask = ZoneResolver(observed, LUBECK)
 
     assert ask(WEB, "AAAA").code == NODATA
 
 
 def test_weights_of_the_fleet_share_answers_out() -> None:
-    seen = cluster_snapshot(
+    observed = cluster_snapshot(
         "lubeck",
         imported(),
         endpoint_slice("bergen", "10.2.0.1"),
@@ -97,13 +97,13 @@ def test_weights_of_the_fleet_share_answers_out() -> None:
         fleet=rules(bergen=3, hamburg=1),
     )
 
-    ask = ZoneResolver(seen)
+    ask = ZoneResolver(observed)
 
     assert Counter(ask().records for _ in range(8)) == {("10.2.0.1",): 6, ("10.1.0.1",): 2}
 
 
 def test_an_exports_own_weight_overrules_the_fleets() -> None:
-    seen = cluster_snapshot(
+    observed = cluster_snapshot(
         "lubeck",
         imported(),
         endpoint_slice("bergen", "10.2.0.1", weight=1),
@@ -111,7 +111,7 @@ def test_an_exports_own_weight_overrules_the_fleets() -> None:
         fleet=rules(bergen=9),
     )
 
-    ask = ZoneResolver(seen)
+    ask = ZoneResolver(observed)
 
     assert Counter(ask().records for _ in range(8)) == {("10.2.0.1",): 4, ("10.1.0.1",): 4}
 
@@ -131,7 +131,7 @@ def test_a_drained_cluster_answers_only_when_nobody_else_can() -> None:
 
 def test_a_cluster_that_went_silent_is_left_out() -> None:
     dead = LeaseLiveness("broker", "hanse-broker", "bergen", "bergen", alive=False, since=EPOCH)
-    seen = cluster_snapshot(
+    observed = cluster_snapshot(
         "lubeck",
         imported(),
         endpoint_slice("bergen", "10.2.0.1"),
@@ -139,7 +139,7 @@ def test_a_cluster_that_went_silent_is_left_out() -> None:
         facts=[dead],
     )
 
-    ask = ZoneResolver(seen)
+    ask = ZoneResolver(observed)
 
     assert {ask().records for _ in range(4)} == {("10.1.0.1",)}
     assert ask(f"bergen.{WEB}").code == NODATA
@@ -185,18 +185,18 @@ PORTS = (("http", 80), ("metrics", 9100))
     ],
 )
 def test_an_addressed_service_answers(name: str, rtype: str, expected: tuple[str, ...]) -> None:
-    seen = cluster_snapshot(
+    observed = cluster_snapshot(
         "lubeck",
         imported(),
         endpoint_slice("bergen", "10.2.0.1", ports=PORTS),
         endpoint_slice("hamburg", "10.1.0.1"),
     )
 
-    told = ZoneResolver(seen)(name, rtype)
+    answer = ZoneResolver(observed)(name, rtype)
 
-    assert told.records == expected
-    assert told.message is not None
-    assert all(rrset.ttl == 5 for rrset in told.message.answer)
+    assert answer.records == expected
+    assert answer.message is not None
+    assert all(rrset.ttl == 5 for rrset in answer.message.answer)
 
 
 @pytest.mark.parametrize(
@@ -224,17 +224,17 @@ def test_an_addressed_service_answers(name: str, rtype: str, expected: tuple[str
     ],
 )
 def test_what_is_not_there_is_told_apart(name: str, rtype: str, code: str) -> None:
-    seen = cluster_snapshot(
+    observed = cluster_snapshot(
         "lubeck",
         imported(),
         endpoint_slice("bergen", "10.2.0.1", ports=PORTS),
         endpoint_slice("hamburg", pod("10.1.0.1", ready=False)),
     )
 
-    told = ZoneResolver(seen)(name, rtype)
+    answer = ZoneResolver(observed)(name, rtype)
 
-    assert (told.code, told.records) == (code, ())
-    assert told.authority == (("SOA",) if code in (NODATA, NXDOMAIN) else ())
+    assert (answer.code, answer.records) == (code, ())
+    assert answer.authority == (("SOA",) if code in (NODATA, NXDOMAIN) else ())
 
 
 def test_a_known_service_with_nothing_usable_is_empty_not_unknown() -> None:
@@ -248,14 +248,14 @@ def test_a_known_service_with_nothing_usable_is_empty_not_unknown() -> None:
 
 
 def test_clusters_that_agree_on_no_port_are_answered_without_ports() -> None:
-    seen = cluster_snapshot(
+    observed = cluster_snapshot(
         "lubeck",
         imported(ports=()),
         endpoint_slice("bergen", "10.2.0.1", ports=[("a", 1)]),
         endpoint_slice("hamburg", "10.1.0.1", ports=[("b", 2)]),
     )
 
-    ask = ZoneResolver(seen)
+    ask = ZoneResolver(observed)
 
     assert ask(WEB, "A").code == "NOERROR"
     assert ask(WEB, "SRV").code == NODATA
@@ -263,14 +263,14 @@ def test_clusters_that_agree_on_no_port_are_answered_without_ports() -> None:
 
 
 def test_the_sets_own_addresses_are_answered_in_kep_1645() -> None:
-    seen = cluster_snapshot(
+    observed = cluster_snapshot(
         "lubeck",
         imported(ips=("10.9.0.1", "fd09::1")),
         endpoint_slice("bergen", pod("10.2.0.1", ready=False)),
         fleet=rules("kep-1645"),
     )
 
-    ask = ZoneResolver(seen, LUBECK)
+    ask = ZoneResolver(observed, LUBECK)
 
     assert ask(WEB, "A").records == ("10.9.0.1",)
     assert ask(WEB, "AAAA").records == ("fd09::1",)
@@ -290,14 +290,14 @@ def test_an_import_without_addresses_yet_is_empty_in_kep_1645() -> None:
 
 
 def test_cluster_names_can_be_switched_on_in_kep_1645() -> None:
-    seen = cluster_snapshot(
+    observed = cluster_snapshot(
         "lubeck",
         imported(ips=("10.9.0.1",)),
         endpoint_slice("bergen", "10.2.0.1"),
         fleet=rules("kep-1645"),
     )
 
-    ask = ZoneResolver(seen, View("lubeck", cluster_names=True))
+    ask = ZoneResolver(observed, View("lubeck", cluster_names=True))
 
     assert ask(f"bergen.{WEB}").records == ("10.2.0.1",)
 
@@ -306,7 +306,7 @@ HEADLESS = imported(type_="Headless")
 
 
 def test_every_ready_pod_of_every_cluster_is_told_once() -> None:
-    seen = cluster_snapshot(
+    observed = cluster_snapshot(
         "lubeck",
         HEADLESS,
         endpoint_slice("bergen", "10.2.0.1", "10.2.0.2", pod("10.2.0.3", ready=False)),
@@ -314,7 +314,7 @@ def test_every_ready_pod_of_every_cluster_is_told_once() -> None:
         endpoint_slice("hamburg", "10.1.0.1", slot="-again"),
     )
 
-    ask = ZoneResolver(seen, LUBECK)
+    ask = ZoneResolver(observed, LUBECK)
 
     assert ask(WEB, "A").records == ("10.1.0.1", "10.2.0.1", "10.2.0.2")
     assert ask(f"bergen.{WEB}", "A").records == ("10.2.0.1", "10.2.0.2")
@@ -362,7 +362,7 @@ def test_pods_take_turns_in_being_first() -> None:
     ],
 )
 def test_a_headless_service_answers(name: str, rtype: str, expected: tuple[str, ...]) -> None:
-    seen = cluster_snapshot(
+    observed = cluster_snapshot(
         "lubeck",
         HEADLESS,
         endpoint_slice("bergen", pod("10.2.0.1", hostname="db-0"), ports=PORTS),
@@ -371,7 +371,7 @@ def test_a_headless_service_answers(name: str, rtype: str, expected: tuple[str, 
         endpoint_slice("hamburg", "fd01::9"),
     )
 
-    assert ZoneResolver(seen)(name, rtype).records == expected
+    assert ZoneResolver(observed)(name, rtype).records == expected
 
 
 def test_a_pod_with_a_host_name_has_no_dashed_name() -> None:
@@ -412,11 +412,11 @@ def test_the_profiles_differ_about_a_headless_service_without_pods(profile: str,
 
 
 def test_pods_are_named_by_cluster_in_kep_1645_too() -> None:
-    seen = cluster_snapshot(
+    observed = cluster_snapshot(
         "lubeck", HEADLESS, endpoint_slice("bergen", "10.2.0.1"), fleet=rules("kep-1645")
     )
 
-    ask = ZoneResolver(seen)
+    ask = ZoneResolver(observed)
 
     assert ask(f"10-2-0-1.bergen.{WEB}").records == ("10.2.0.1",)
     assert ask(f"bergen.{WEB}").code == NODATA
@@ -431,9 +431,9 @@ def test_before_the_first_sync_every_name_fails() -> None:
 
 
 def test_the_zone_can_be_another() -> None:
-    seen = cluster_snapshot("lubeck", imported(), endpoint_slice("bergen", "10.2.0.1"))
+    observed = cluster_snapshot("lubeck", imported(), endpoint_slice("bergen", "10.2.0.1"))
 
-    ask = ZoneResolver(seen, View("x", zone="hanse.example"))
+    ask = ZoneResolver(observed, View("x", zone="hanse.example"))
 
     assert ask("web.shop.svc.hanse.example").records == ("10.2.0.1",)
     assert ask(WEB).code == "REFUSED"

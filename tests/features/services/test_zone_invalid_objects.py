@@ -1,4 +1,4 @@
-"""Objects with nonsense in them: it is left out, and the rest is answered."""
+"""Objects with invalid values: these are skipped, and the rest is answered."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def test_an_address_that_is_none_is_left_out(bad: str) -> None:
 
 
 def test_names_that_no_label_can_hold_do_no_harm() -> None:
-    seen = cluster_snapshot(
+    observed = cluster_snapshot(
         "lubeck",
         imported("x" * 64),
         imported(ports=[("p" * 63, 80)]),
@@ -26,6 +26,6 @@ def test_names_that_no_label_can_hold_do_no_harm() -> None:
         endpoint_slice("bergen", pod("10.2.0.2", hostname="h" * 64)),
     )
 
-    ask = ZoneResolver(seen, View("test", local="bergen"))
+    ask = ZoneResolver(observed, View("test", local="bergen"))
 
     assert ask().records == ("10.2.0.2",)

@@ -1,4 +1,4 @@
-"""Names of federated sets: the records that the design lists, and when they come and go."""
+"""Names of federated sets: the specified records, and when they appear and disappear."""
 
 from collections.abc import Iterable, Sequence
 from random import Random
@@ -58,11 +58,11 @@ class Looking:
 
 
 def shares(balanced: bool = True, **of: int) -> StatefulSetShares:
-    told = of or SHARES
+    replicas = of or SHARES
     return StatefulSetShares(
         metadata=Meta(name="store", namespace=SPACE),
         spec=StatefulSetSharesSpec(
-            shares=tuple(Share(name=c, replicas=n) for c, n in told.items()),
+            shares=tuple(Share(name=c, replicas=n) for c, n in replicas.items()),
             service="etcd",
             ports=(NamedPort(port=80, name="store"),),
             load_balanced=balanced,
@@ -168,9 +168,9 @@ def test_every_cluster_finds_all_eleven_by_the_federations_name(local: str) -> N
     assert names.targets(f"store.{SPACE}.myfederation.svc.example.com") == expected
     for replica in replicas:
         _, name, ordinal = replica.split("-")
-        told = (address_of(name, int(ordinal)),)
-        assert names.ask(f"{replica}.{WIDE}").records == told
-        assert names.ask(f"{replica}.{SPACE}.myfederation.svc.example.com").records == told
+        addresses = (address_of(name, int(ordinal)),)
+        assert names.ask(f"{replica}.{WIDE}").records == addresses
+        assert names.ask(f"{replica}.{SPACE}.myfederation.svc.example.com").records == addresses
 
 
 def test_without_balancers_the_federations_name_gives_the_askers_local_records() -> None:
@@ -181,8 +181,8 @@ def test_without_balancers_the_federations_name_gives_the_askers_local_records()
 
 
 def test_nobodys_view_has_federation_names_alone() -> None:
-    seen = seen_by("c1", [shares(), *parts()], [pods("c1", 4)])
-    names = Names(seen, View("all"))
+    observed = seen_by("c1", [shares(), *parts()], [pods("c1", 4)])
+    names = Names(observed, View("all"))
 
     assert len(names.targets(WIDE)) == 11
     assert names.ask(LOCAL, "SRV").code == "NXDOMAIN"
@@ -222,30 +222,30 @@ def test_a_cluster_that_has_left_is_not_answered() -> None:
 
 
 def test_everything_is_published_to_those_who_ask_other_servers() -> None:
-    seen = seen_by("c1", [shares(c1=1), part("c1", "198.19.1.1")])
+    observed = seen_by("c1", [shares(c1=1), part("c1", "198.19.1.1")])
     zone = StatefulSetZone(View("published"), HOME)
     publishing = Publishing([zone], PublishingOptions("example.com", endpoints_in="dns"))
 
-    (wanted,) = publishing.plan(Key(f"statefulsets.{SERVICE}", "etcd", SPACE), seen).desired
+    (desired,) = publishing.plan(Key(f"statefulsets.{SERVICE}", "etcd", SPACE), observed).desired
 
-    assert isinstance(wanted.object, DNSEndpoint)
-    told = {(r.dns_name, r.record_type): r.targets for r in wanted.object.spec.endpoints}
-    assert told[WIDE, "SRV"] == (f"0 50 80 store-c1-0.{WIDE}.",)
-    assert told[f"_store._tcp.{WIDE}", "SRV"] == told[WIDE, "SRV"]
-    assert told[f"store-c1-0.{WIDE}", "A"] == ("198.19.1.1",)
+    assert isinstance(desired.object, DNSEndpoint)
+    answer = {(r.dns_name, r.record_type): r.targets for r in desired.object.spec.endpoints}
+    assert answer[WIDE, "SRV"] == (f"0 50 80 store-c1-0.{WIDE}.",)
+    assert answer[f"_store._tcp.{WIDE}", "SRV"] == answer[WIDE, "SRV"]
+    assert answer[f"store-c1-0.{WIDE}", "A"] == ("198.19.1.1",)
 
 
 def test_a_balancer_with_a_host_name_is_an_alias() -> None:
-    seen = seen_by("c1", [shares(c1=1), part("c1", "lb-1.cloud.example")])
-    names = Names(seen)
+    observed = seen_by("c1", [shares(c1=1), part("c1", "lb-1.cloud.example")])
+    names = Names(observed)
 
-    told = names.ask(f"store-c1-0.{WIDE}")
-    assert told.records == ("lb-1.cloud.example.",)
+    answer = names.ask(f"store-c1-0.{WIDE}")
+    assert answer.records == ("lb-1.cloud.example.",)
     assert names.ask(f"store-c1-0.{WIDE}", "CNAME").records == ("lb-1.cloud.example.",)
 
     zone = StatefulSetZone(View("published"), HOME)
-    nodes = zone.records_for(seen)(Key(SERVICE, "etcd", SPACE))
-    sets = [told for node in nodes or () for told in record_sets(node)]
+    nodes = zone.records_for(observed)(Key(SERVICE, "etcd", SPACE))
+    sets = [s for node in nodes or () for s in record_sets(node)]
     assert {s.type for s in sets} == {"SRV", "CNAME"}, "others keep no addresses of an alias"
 
 
@@ -277,16 +277,16 @@ def test_a_broker_that_is_away_holds_up_no_other_names() -> None:
 
 def test_a_change_recompiles_only_the_names_of_its_service() -> None:
     zone = StatefulSetZone(View("c1", local="c1"), HOME)
-    seen = seen_by("c1", [shares(), *parts()], [pods("c1", 4)])
+    observed = seen_by("c1", [shares(), *parts()], [pods("c1", 4)])
     own = [Key(SERVICE, "etcd", SPACE)]
     other = EndpointSlice(
         metadata=Meta(name="x", namespace=SPACE, labels={"kubernetes.io/service-name": "web"}),
         address_type="IPv4",
     )
 
-    assert list(zone.keys_for(ObjectChange("broker", None, part("c1")), seen)) == own
-    assert list(zone.keys_for(ObjectChange("c1", None, pods("c1", 4)), seen)) == own
-    assert list(zone.keys_for(ObjectChange("c1", None, other), seen)) == []
+    assert list(zone.keys_for(ObjectChange("broker", None, part("c1")), observed)) == own
+    assert list(zone.keys_for(ObjectChange("c1", None, pods("c1", 4)), observed)) == own
+    assert list(zone.keys_for(ObjectChange("c1", None, other), observed)) == []
 
 
 @pytest.mark.parametrize(
@@ -302,21 +302,21 @@ def test_a_change_recompiles_only_the_names_of_its_service() -> None:
 )
 def test_why_a_name_is_answered_as_it_is(name: str, rtype: int, code: str, rule: str) -> None:
     dead = LeaseLiveness("broker", HOME, "c3", "c3", alive=False, since=EPOCH)
-    seen = seen_by("c1", [shares(), *parts()], [pods("c1", 4)], dead)
+    observed = seen_by("c1", [shares(), *parts()], [pods("c1", 4)], dead)
     zone = StatefulSetZone(View("c1", local="c1"), HOME)
 
-    told = explain_replica(name, rtype, StatefulSetOptions(), zone, seen)
+    answer = explain_replica(name, rtype, StatefulSetOptions(), zone, observed)
 
-    assert told.code == code
-    assert told.rule.startswith(rule)
-    assert [o.cluster for o in told.left_out] == (["c3"] if rule.startswith("each") else [])
+    assert answer.code == code
+    assert answer.rule.startswith(rule)
+    assert [o.cluster for o in answer.left_out] == (["c3"] if rule.startswith("each") else [])
 
 
 def test_without_balancers_the_rule_says_whose_replicas_are_told() -> None:
-    seen = seen_by("c1", [shares(balanced=False), *parts()], [pods("c1", 4)])
+    observed = seen_by("c1", [shares(balanced=False), *parts()], [pods("c1", 4)])
     zone = StatefulSetZone(View("c1", local="c1"), HOME)
 
-    told = explain_replica(WIDE, 33, StatefulSetOptions(), zone, seen)
+    answer = explain_replica(WIDE, 33, StatefulSetOptions(), zone, observed)
 
-    assert told.rule == "no load balancers are wanted: c1's own ready replicas"
-    assert len(told.records) == 4
+    assert answer.rule == "no load balancers are wanted: c1's own ready replicas"
+    assert len(answer.records) == 4

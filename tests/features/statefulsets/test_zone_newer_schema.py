@@ -1,4 +1,4 @@
-"""Sets told by a newer Hanse than this one: nothing is misread, and it is said what to do."""
+"""Sets written by a newer version: nothing is misread, and the reason is explained."""
 
 from msgspec.structs import replace
 
@@ -37,8 +37,8 @@ def newer_shares(**of: int) -> StatefulSetShares:
     return replace(known, spec=replace(known.spec, schema=SCHEMA + 1))
 
 
-def newer(told: StatefulSetPart) -> StatefulSetPart:
-    return replace(told, spec=replace(told.spec, schema=SCHEMA + 1))
+def newer(answer: StatefulSetPart) -> StatefulSetPart:
+    return replace(answer, spec=replace(answer.spec, schema=SCHEMA + 1))
 
 
 def after(compiler: Compiler, snapshot: Snapshot) -> set[bytes]:
@@ -50,9 +50,9 @@ def after(compiler: Compiler, snapshot: Snapshot) -> set[bytes]:
 
 def test_what_was_told_of_a_set_stands_when_its_shares_cannot_be_read_any_more() -> None:
     compiler = Compiler(ZONE.view, [ZONE])
-    told = after(compiler, seen_by("c1", [shares(), *parts()], [pods("c1", 4)]))
+    answer = after(compiler, seen_by("c1", [shares(), *parts()], [pods("c1", 4)]))
 
-    assert after(compiler, seen_by("c1", [newer_shares(c1=1), *parts()], [pods("c1", 4)])) == told
+    assert after(compiler, seen_by("c1", [newer_shares(c1=1), *parts()], [pods("c1", 4)])) == answer
 
 
 def test_a_cluster_whose_report_cannot_be_read_is_left_out_and_the_others_are_told() -> None:
@@ -65,9 +65,9 @@ def test_a_cluster_whose_report_cannot_be_read_is_left_out_and_the_others_are_to
 def test_what_was_published_stands_too() -> None:
     publishing = Publishing([ZONE], PublishingOptions("example.com", endpoints_in="dns"))
     known = seen_by("c1", [shares(c1=1), part("c1", "198.19.1.1")])
-    (wanted,) = publishing.plan(ETCD, known).desired
+    (desired,) = publishing.plan(ETCD, known).desired
     owner = Owner("publishing", ETCD, "c1")
-    standing = stored(with_owner(wanted.object, owner))
+    standing = stored(with_owner(desired.object, owner))
 
     unread = seen_by("c1", [newer_shares(c1=2), part("c1", "198.19.1.9")])
     plan = publishing.plan(ETCD, unread)
@@ -77,10 +77,10 @@ def test_what_was_published_stands_too() -> None:
 
 def test_people_are_told_to_update() -> None:
     options = StatefulSetOptions()
-    told = explain_replica(WIDE, 33, options, ZONE, seen_by("c1", [newer_shares()]))
-    assert told.code == "SERVFAIL"
-    assert f"StatefulSetShares {SPACE}/store: {NEWER}" in told.rule
+    answer = explain_replica(WIDE, 33, options, ZONE, seen_by("c1", [newer_shares()]))
+    assert answer.code == "SERVFAIL"
+    assert f"StatefulSetShares {SPACE}/store: {NEWER}" in answer.rule
 
     half = seen_by("c1", [shares(c1=1, c2=1), part("c1", "198.19.1.1"), newer(part("c2"))])
-    told = explain_replica(WIDE, 33, options, ZONE, half)
-    assert [(o.cluster, o.why) for o in told.left_out] == [("c2", f"its report: {NEWER}")]
+    answer = explain_replica(WIDE, 33, options, ZONE, half)
+    assert [(o.cluster, o.why) for o in answer.left_out] == [("c2", f"its report: {NEWER}")]
