@@ -181,7 +181,7 @@ class Settings(Struct, frozen=True):
     options: Options = Options()
     replicated: bool = True
     """Whether other replicas may run, so that a Lease decides which of them is active."""
-    terms: LeaseTimings = LeaseTimings()
+    timings: LeaseTimings = LeaseTimings()
 
 
 class Agent:
@@ -232,7 +232,7 @@ class Agent:
         self.reconciler.event_handlers.append(self.webhook_server.on_change)
         identity = f"{settings.cluster}_{settings.identity}"
         self.elections = LeaderElections(
-            informers, identity, clock=clock, random=random, terms=settings.terms
+            informers, identity, clock=clock, random=random, timings=settings.timings
         )
         self.reconciler.set_fence(self.elections)
         self._serves_webhooks = bool(hooks)
@@ -243,7 +243,7 @@ class Agent:
             SLOT_LEASES,
             clock=clock,
             random=random,
-            terms=settings.terms,
+            timings=settings.timings,
         )
         informers.join(settings.cluster, {Role.LOCAL}, self._local_client)
         connection_sources = [

@@ -143,7 +143,7 @@ async def agent_processes(
 async def run(cluster: ClusterId, identity: str, namespace: str, kubeconfig: Path) -> None:
     """Run an agent until a signal or the end of standard input."""
     agent = Agent(
-        Settings(cluster, identity, namespace=namespace, terms=SHORT),
+        Settings(cluster, identity, namespace=namespace, timings=SHORT),
         HttpTransport(find_credentials(kubeconfig, context=cluster)),
         broker=HttpTransport(find_credentials(kubeconfig, context=BROKER)),
         features=(Toy(),),

@@ -75,7 +75,7 @@ async def running_elector(client: Client) -> AsyncIterator[list[LeaderState]]:
     """Run our elector; yields the list of its leader states."""
     states: list[LeaderState] = []
     elector = LeaderElector(
-        client, SPACE, NAME, OURS, clock=WallClock(), random=Random(1), terms=TERMS
+        client, SPACE, NAME, OURS, clock=WallClock(), random=Random(1), timings=TERMS
     )
     task = asyncio.create_task(elector.run(states.append), name="elector")
     try:

@@ -65,7 +65,7 @@ async def supervising(world: World, name: str) -> AsyncIterator[tuple[Reconciler
     reconciler = world.reconciler(name)
     reconciler.informers.join("child", {Role.MEMBER}, world.api(name, "child"))
     elections = LeaderElections(
-        reconciler.informers, f"{name}_1", clock=world.clock, random=world.random, terms=TERMS
+        reconciler.informers, f"{name}_1", clock=world.clock, random=world.random, timings=TERMS
     )
     reconciler.set_fence(elections)
     async with reconciler.running(), elections.running():

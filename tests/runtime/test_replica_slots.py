@@ -35,7 +35,7 @@ class Replica:
             PLACES,
             clock=clock,
             random=Random(1),
-            terms=LeaseTimings(),
+            timings=LeaseTimings(),
         )
         self.task = asyncio.create_task(self._places.run(self._tell))
 

@@ -217,7 +217,7 @@ class AskingWebhook:
     """Lets a ConfigMap in only if the one it names exists."""
 
     name = "doorkeeper"
-    asks = (WebhookRule(groups=("",), resources=("configmaps",)),)
+    rules = (WebhookRule(groups=("",), resources=("configmaps",)),)
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         wanted = review.object.get("data", {}).get("friend", "")

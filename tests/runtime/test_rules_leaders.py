@@ -49,7 +49,7 @@ def supervisor(world: World, name: str, member: str) -> tuple[Reconciler, Leader
     reconciler = world.reconciler(name)
     reconciler.informers.join(member, {Role.MEMBER}, world.api(name, member))
     elections = LeaderElections(
-        reconciler.informers, f"{name}_1", clock=world.clock, random=world.random, terms=TERMS
+        reconciler.informers, f"{name}_1", clock=world.clock, random=world.random, timings=TERMS
     )
     reconciler.set_fence(elections)
     return reconciler, elections

@@ -171,7 +171,7 @@ class Scenario:
                 namespace=self.system,
                 options=Options(admission=admission),
                 replicated=bool(replica),
-                terms=self.testbed.terms,
+                timings=self.testbed.timings,
             ),
             home,
             broker=broker,

@@ -100,7 +100,7 @@ class SupervisedWorld:
             providers=self._providers,
         )
         elections = LeaderElections(
-            reconciler.informers, f"{name}_1", clock=self.clock, random=self.random, terms=TERMS
+            reconciler.informers, f"{name}_1", clock=self.clock, random=self.random, timings=TERMS
         )
         reconciler.set_fence(elections)
         for member in self.names:

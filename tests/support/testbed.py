@@ -35,7 +35,7 @@ class ClusterTestbed(Protocol):
     def clock(self) -> Clock: ...
 
     @property
-    def terms(self) -> LeaseTimings:
+    def timings(self) -> LeaseTimings:
         """Lease durations, short where time is real."""
         ...
 

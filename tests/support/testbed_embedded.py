@@ -35,7 +35,7 @@ class EmbeddedTestbed:
     poll_interval = timedelta(milliseconds=100)
     settle_time = timedelta(minutes=3)
     slack = timedelta(0)
-    terms = LeaseTimings()
+    timings = LeaseTimings()
 
     def __init__(self, names: Sequence[ClusterId], *, seed: int = 0) -> None:
         self.names = tuple(names)

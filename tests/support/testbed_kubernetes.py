@@ -36,7 +36,7 @@ class KubernetesTestbed:
     poll_interval = timedelta(milliseconds=100)
     settle_time = timedelta(seconds=3)
     slack = timedelta(seconds=20)
-    terms = SHORT
+    timings = SHORT
 
     def __init__(self, fleet: RealFleet, folder: Path) -> None:
         self.names = tuple(name for name in fleet.clusters if name != BROKER)

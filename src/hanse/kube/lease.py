@@ -102,10 +102,10 @@ def next_action(
 
 
 def next_spec(
-    step: Acquire | Renew, held: LeaseSpec, identity: str, now: datetime, terms: LeaseTimings
+    step: Acquire | Renew, held: LeaseSpec, identity: str, now: datetime, timings: LeaseTimings
 ) -> LeaseSpec:
     """The record to write for an action; a renewal keeps the acquire time."""
-    duration = int(terms.lease.total_seconds())
+    duration = int(timings.lease.total_seconds())
     match step:
         case Acquire(transitions):
             at = format_micro_time(now)

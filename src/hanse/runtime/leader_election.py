@@ -33,15 +33,15 @@ class _SupervisorOrder:
     def __init__(
         self,
         preferred: PreferredLeaders,
-        terms: LeaseTimings,
+        timings: LeaseTimings,
         may_request: Callable[[], bool],
     ) -> None:
         self._preferred = preferred
-        self._terms = terms
+        self._timings = timings
         self.may_request = may_request
 
     def acquire_delay(self) -> timedelta:
-        return self._terms.retry * (DEFERENCE * len(self._preferred()))
+        return self._timings.retry * (DEFERENCE * len(self._preferred()))
 
     def prefers(self, candidate: str) -> bool:
         return holder_cluster(candidate) in self._preferred()
@@ -60,13 +60,13 @@ class LeaderElections:
         *,
         clock: Clock,
         random: Random,
-        terms: LeaseTimings = LeaseTimings(),  # noqa: B008 - a frozen value
+        timings: LeaseTimings = LeaseTimings(),  # noqa: B008 - a frozen value
     ) -> None:
         self._informers = informers
         self._identity = identity
         self._clock = clock
         self._random = random
-        self._terms = terms
+        self._timings = timings
         self._electors: dict[ClusterId, LeaderElector] = {}
         self._tasks: dict[ClusterId, asyncio.Task[None]] = {}
         self._replica_elector: LeaderElector | None = None
@@ -107,7 +107,7 @@ class LeaderElections:
             return
         order = None
         if preferred is not None:
-            order = _SupervisorOrder(preferred, self._terms, self._may_request)
+            order = _SupervisorOrder(preferred, self._timings, self._may_request)
         elector = self._new_elector(client, SYSTEM, member, order)
         self._electors[member] = elector
         if self._informers.facts.get(Leadership, member) is None:
@@ -167,7 +167,7 @@ class LeaderElections:
             self._identity,
             clock=self._clock,
             random=self._random,
-            terms=self._terms,
+            timings=self._timings,
             order=order,
         )
 

@@ -26,7 +26,7 @@ class ReplicaSlots:
         *,
         clock: Clock,
         random: Random,
-        terms: LeaseTimings,
+        timings: LeaseTimings,
     ) -> None:
         self._client = client
         self._namespace = namespace
@@ -34,7 +34,7 @@ class ReplicaSlots:
         self._leases = tuple(leases)
         self._clock = clock
         self._random = random
-        self._terms = terms
+        self._timings = timings
 
     async def run(self, on_slot: Callable[[int | None], None]) -> None:
         """Hold a slot until cancelled; `on_slot` gets its number, or None when it is lost."""
@@ -54,7 +54,7 @@ class ReplicaSlots:
             self._identity,
             clock=self._clock,
             random=self._random,
-            terms=self._terms,
+            timings=self._timings,
         )
         lost = asyncio.Event()
         held = False

@@ -30,7 +30,7 @@ class TwoRuleWebhook:
     """A webhook with two rules: one with the failure policy Fail, one with Ignore."""
 
     name = "guard"
-    asks = (
+    rules = (
         WebhookRule(("",), ("pods",), namespaces={"matchLabels": {"tenant": "yes"}}),
         WebhookRule(("",), ("services",), required=False),
     )

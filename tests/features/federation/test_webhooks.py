@@ -209,7 +209,7 @@ def test_an_invalid_federation_may_be_labelled() -> None:
 
 
 def test_webhooks_have_rules_for_what_they_review() -> None:
-    assert {a.groups for h in (ClusterClaimWebhook(), FederationWebhook()) for a in h.asks} == {
+    assert {a.groups for h in (ClusterClaimWebhook(), FederationWebhook()) for a in h.rules} == {
         (GROUP,),
         ("about.k8s.io",),
     }

@@ -179,7 +179,7 @@ def test_an_existing_set_with_a_long_name_can_still_be_scaled() -> None:
 
 
 def test_the_hook_is_asked_about_its_own_kind_alone() -> None:
-    assert {(a.groups, a.resources) for a in HOOK.asks} == {
+    assert {(a.groups, a.resources) for a in HOOK.rules} == {
         (("hanse.dev",), ("federatedstatefulsets",))
     }
-    assert msgspec.to_builtins(HOOK.asks[0])["required"] is False
+    assert msgspec.to_builtins(HOOK.rules[0])["required"] is False

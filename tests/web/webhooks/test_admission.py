@@ -126,7 +126,7 @@ def test_the_json_patch_does_what_the_merge_patch_says(target: Any, change: Any)
 
 class Bouncer:
     name = "bouncer"
-    asks = (WebhookRule(groups=("",), resources=("configmaps",)),)
+    rules = (WebhookRule(groups=("",), resources=("configmaps",)),)
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         if review.name == "broken":

@@ -21,7 +21,7 @@ def webhook_entries(
     return tuple(
         _entry(hook, number, asks, authority, options)
         for hook in hooks
-        for number, asks in enumerate(hook.asks)
+        for number, asks in enumerate(hook.rules)
         if asks.changes is mutating
     )
 

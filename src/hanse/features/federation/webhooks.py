@@ -27,7 +27,7 @@ class ClusterClaimWebhook:
     """Denies changes of the cluster id while a Federation exists, and a second id."""
 
     name = "cluster-claims"
-    asks = (
+    rules = (
         WebhookRule((GROUP,), (ClusterClaim.kind.plural,), ("CREATE", "UPDATE", "DELETE")),
         WebhookRule(
             (about.ClusterProperty.kind.group,),
@@ -56,7 +56,7 @@ class FederationWebhook:
     """Denies a second Federation, and members that cannot be valid."""
 
     name = "federations"
-    asks = (WebhookRule((GROUP,), (Federation.kind.plural,), ("CREATE", "UPDATE")),)
+    rules = (WebhookRule((GROUP,), (Federation.kind.plural,), ("CREATE", "UPDATE")),)
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         if review.operation == "CREATE" and not snapshot.listed_or_unserved(

@@ -27,7 +27,7 @@ class PodsHook:
     """Labels pods with tenant and network, and configures the network's DNS."""
 
     name = "networks-pods"
-    asks = (
+    rules = (
         WebhookRule(
             ("",), ("pods",), ("CREATE",), namespaces=TENANT_NAMESPACES, required=True, changes=True
         ),

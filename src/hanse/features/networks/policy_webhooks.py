@@ -22,7 +22,7 @@ class PoliciesHook:
     """Denies NetworkPolicies that could select pods of other tenants."""
 
     name = "networks-policies"
-    asks = (
+    rules = (
         WebhookRule(
             ("networking.k8s.io",),
             ("networkpolicies",),

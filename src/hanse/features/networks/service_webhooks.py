@@ -30,7 +30,7 @@ class ServicesHook:
     """Labels Services of tenants, and allocates addresses of their network."""
 
     name = "networks-services"
-    asks = (
+    rules = (
         WebhookRule(
             ("",),
             ("services",),
@@ -102,7 +102,7 @@ class ClusterServicesHook:
     """Allocates addresses for Services outside of tenants' namespaces."""
 
     name = "networks-addresses"
-    asks = (
+    rules = (
         WebhookRule(
             ("",),
             ("services",),
@@ -130,7 +130,7 @@ class SlicesHook:
     """Labels EndpointSlices and Endpoints, and denies addresses of other networks' pods."""
 
     name = "networks-slices"
-    asks = tuple(
+    rules = tuple(
         WebhookRule(
             (group,), resources, ("CREATE", "UPDATE"), namespaces=TENANT_NAMESPACES, changes=True
         )

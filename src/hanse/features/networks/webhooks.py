@@ -58,7 +58,7 @@ class LabelsHook:
     """Denies changes of the labels that admission set on pods, Services and slices."""
 
     name = "networks-labels"
-    asks = (
+    rules = (
         WebhookRule(
             ("",), ("pods", "services"), ("CREATE", "UPDATE"), namespaces=TENANT_NAMESPACES
         ),
@@ -111,7 +111,7 @@ class ManagedObjectsHook:
     """Denies changes of objects that Hanse owns in tenants' namespaces."""
 
     name = "networks-kept"
-    asks = tuple(
+    rules = tuple(
         WebhookRule(
             (group,),
             resources,
@@ -139,7 +139,7 @@ class TemplatesHook:
     """Denies workloads whose pods would be denied."""
 
     name = "networks-templates"
-    asks = tuple(
+    rules = tuple(
         WebhookRule((group,), resources, ("CREATE", "UPDATE"), namespaces=TENANT_NAMESPACES)
         for group, resources in WORKLOADS
     )
@@ -197,7 +197,7 @@ class NamespacesHook:
     """Denies changes of the tenant label of namespaces; a VAP does so without an agent."""
 
     name = "networks-namespaces"
-    asks = (
+    rules = (
         WebhookRule(
             ("",),
             ("namespaces",),
@@ -224,7 +224,7 @@ class NetworksHook:
     """Denies invalid Networks."""
 
     name = "networks-networks"
-    asks = (WebhookRule((Network.kind.group,), ("networks",), ("CREATE", "UPDATE")),)
+    rules = (WebhookRule((Network.kind.group,), ("networks",), ("CREATE", "UPDATE")),)
 
     def __init__(self, feature: Networks) -> None:
         self._feature = feature
@@ -247,7 +247,7 @@ class PeeringsHook:
     """Denies NetworkPeerings outside of tenants' namespaces."""
 
     name = "networks-peerings"
-    asks = (WebhookRule((Network.kind.group,), ("networkpeerings",), ("CREATE", "UPDATE")),)
+    rules = (WebhookRule((Network.kind.group,), ("networkpeerings",), ("CREATE", "UPDATE")),)
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         try:

@@ -25,7 +25,7 @@ class PolicyPeersWebhook:
     """Allows every policy, and warns about peers that select nothing in other clusters."""
 
     name = "policies-peers"
-    asks: tuple[WebhookRule, ...] = (
+    rules: tuple[WebhookRule, ...] = (
         WebhookRule((GROUP,), ("clusternetworkpolicies", "networkpolicies"), required=False),
     )
 

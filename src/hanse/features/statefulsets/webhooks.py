@@ -34,7 +34,7 @@ class FederatedStatefulSetWebhook:
     """Denies a FederatedStatefulSet that no cluster could run, with the API's own messages."""
 
     name = "federatedstatefulsets"
-    asks: tuple[WebhookRule, ...] = (
+    rules: tuple[WebhookRule, ...] = (
         WebhookRule(
             ("hanse.dev",), ("federatedstatefulsets",), ("CREATE", "UPDATE"), required=False
         ),
