@@ -26,7 +26,9 @@ pytestmark = pytest.mark.anyio
 
 SPACE, NAME = "elections", "member"
 TERMS = LeaseTimings(
-    lease=timedelta(seconds=4), deadline=timedelta(seconds=3), retry=timedelta(milliseconds=500)
+    lease_duration=timedelta(seconds=4),
+    renew_deadline=timedelta(seconds=3),
+    retry_period=timedelta(milliseconds=500),
 )
 OURS = "lubeck_1"
 
@@ -56,9 +58,9 @@ async def client_go(
             "--leader-elect=true",
             f"--leader-elect-resource-namespace={SPACE}",
             f"--leader-elect-resource-name={NAME}",
-            f"--leader-elect-lease-duration={int(TERMS.lease.total_seconds())}s",
-            f"--leader-elect-renew-deadline={int(TERMS.deadline.total_seconds())}s",
-            f"--leader-elect-retry-period={int(TERMS.retry.total_seconds() * 1000)}ms",
+            f"--leader-elect-lease-duration={int(TERMS.lease_duration.total_seconds())}s",
+            f"--leader-elect-renew-deadline={int(TERMS.renew_deadline.total_seconds())}s",
+            f"--leader-elect-retry-period={int(TERMS.retry_period.total_seconds() * 1000)}ms",
             stdout=written,
             stderr=written,
         )
@@ -111,7 +113,9 @@ async def test_a_lease_passes_between_our_elector_and_that_of_client_go(
     async with running_elector(client) as states:
         first = await held(client, by_us)
         async with peer:
-            await asyncio.sleep(TERMS.lease.total_seconds() + 2)  # it stands, and waits for us
+            await asyncio.sleep(
+                TERMS.lease_duration.total_seconds() + 2
+            )  # it stands, and waits for us
             kept = await held(client, by_us)
             assert kept.lease_transitions == first.lease_transitions, "client-go took it from us"
             assert kept.renew_time is not None
@@ -124,7 +128,7 @@ async def test_a_lease_passes_between_our_elector_and_that_of_client_go(
         second = await held(client, by_the_peer)
         assert second.lease_transitions == first.lease_transitions + 1
         async with running_elector(client) as states:
-            await asyncio.sleep(TERMS.lease.total_seconds() + 2)
+            await asyncio.sleep(TERMS.lease_duration.total_seconds() + 2)
             third = await held(client, by_the_peer)
             assert third.holder_identity == second.holder_identity, "we took it from client-go"
             assert [getattr(one, "holder", "") for one in states][-1] == second.holder_identity

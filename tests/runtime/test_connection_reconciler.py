@@ -29,7 +29,9 @@ from tests.support.world import World
 from tinykube.virtual_time import ON_VIRTUAL_TIME
 
 TERMS = LeaseTimings(
-    lease=timedelta(seconds=15), deadline=timedelta(seconds=10), retry=timedelta(seconds=2)
+    lease_duration=timedelta(seconds=15),
+    renew_deadline=timedelta(seconds=10),
+    retry_period=timedelta(seconds=2),
 )
 
 

@@ -90,7 +90,7 @@ async def test_of_two_replicas_one_works_and_the_other_takes_over_when_it_is_kil
     await scenario.kill_agent(working)
     await toy_offers.reprice("lubeck", "bread", "4")
 
-    lease = scenario.testbed.timings.lease
+    lease = scenario.testbed.timings.lease_duration
     [other] = [name for name in replicas if name != working]
     await scenario.eventually(works(scenario, other), within=lease + timedelta(seconds=5))
     await scenario.eventually(toy_offers.everywhere("bread", lubeck="4"))

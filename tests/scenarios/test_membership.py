@@ -115,7 +115,7 @@ async def test_when_the_leaders_supervisor_dies_another_takes_over(
         scenario.network.cut(leader, member)
 
     await scenario.eventually(
-        membership.is_led("bergen", successor), scenario.testbed.timings.lease * 3
+        membership.is_led("bergen", successor), scenario.testbed.timings.lease_duration * 3
     )
     await scenario.eventually(has_flag(scenario, "blue", "bergen", successor, leader))
 
@@ -134,10 +134,10 @@ async def test_a_supervisor_that_is_back_gets_its_members_back_after_a_while(
     (successor,) = set(membership.supervisors) - {leader}
     await scenario.kill_agent(leader)
     await scenario.eventually(
-        membership.is_led("bergen", successor), scenario.testbed.timings.lease * 3
+        membership.is_led("bergen", successor), scenario.testbed.timings.lease_duration * 3
     )
     await scenario.eventually(
-        membership.is_led(leader, successor), scenario.testbed.timings.lease * 3
+        membership.is_led(leader, successor), scenario.testbed.timings.lease_duration * 3
     )
 
     await scenario.start_agent(leader)

@@ -22,7 +22,9 @@ from tests.support.service_accounts import Account, grant
 from tests.support.testbed import WebhookEndpoint
 
 SHORT = LeaseTimings(
-    lease=timedelta(seconds=3), deadline=timedelta(seconds=2), retry=timedelta(milliseconds=500)
+    lease_duration=timedelta(seconds=3),
+    renew_deadline=timedelta(seconds=2),
+    retry_period=timedelta(milliseconds=500),
 )
 RBAC_TIMEOUT = timedelta(seconds=10)
 """How long an API server may take to apply roles that were just created."""

@@ -62,7 +62,7 @@ class HolderPreference(Protocol):
     """Which of several candidates should hold a lease."""
 
     def acquire_delay(self) -> timedelta:
-        """How long to leave a free lease to preferred candidates, at most `timings.retry`."""
+        """How long to leave a free lease to preferred candidates, at most the retry period."""
         ...
 
     def prefers(self, candidate: str) -> bool:
@@ -135,7 +135,7 @@ class LeaderElector:
         """Whether the last renewal is recent enough for a write that is sent now."""
         if self.renewed_at is None:
             return False
-        until = self.renewed_at + self._timings.deadline.total_seconds()
+        until = self.renewed_at + self._timings.renew_deadline.total_seconds()
         return asyncio.get_running_loop().time() < until
 
     async def run(self, on_change: Callable[[LeaderState], None]) -> None:
@@ -171,7 +171,7 @@ class LeaderElector:
 
     async def _acquire(self) -> None:
         """Acquire a free lease: after the delay for preferred candidates and a live read."""
-        pause = min(self._order.acquire_delay(), self._timings.retry)
+        pause = min(self._order.acquire_delay(), self._timings.retry_period)
         if pause:
             await asyncio.sleep(pause.total_seconds())
         if not await self._read_lease():
@@ -202,13 +202,15 @@ class LeaderElector:
     async def _renew_in_time(self, action: Renew, renewed_at: float) -> None:
         """Renew when due, giving up at the renew deadline."""
         loop = asyncio.get_running_loop()
-        due = renewed_at + self._timings.retry.total_seconds()
+        due = renewed_at + self._timings.retry_period.total_seconds()
         while loop.time() < due and self._is_ours() and not self._should_yield():
             await self._wait_for_update(due)
         if not self._is_ours() or self._should_yield():
             return
         try:
-            async with asyncio.timeout_at(renewed_at + self._timings.deadline.total_seconds()):
+            async with asyncio.timeout_at(
+                renewed_at + self._timings.renew_deadline.total_seconds()
+            ):
                 while self._is_ours() and self.renewed_at == renewed_at:
                     await self._try_write(action)
         except TimeoutError:
@@ -235,7 +237,7 @@ class LeaderElector:
         ):
             return
         with suppress(KubeError, TimeoutError):  # renewed meanwhile: requested later
-            async with asyncio.timeout(self._timings.retry.total_seconds()):
+            async with asyncio.timeout(self._timings.retry_period.total_seconds()):
                 change = lease_request_patch(lease, self._identity)
                 self._observe(await self._client.patch(Lease, self._name, self._namespace, change))
 
@@ -244,7 +246,7 @@ class LeaderElector:
         loop = asyncio.get_running_loop()
         started = loop.time()
         try:
-            async with asyncio.timeout(self._timings.deadline.total_seconds() / 2):
+            async with asyncio.timeout(self._timings.renew_deadline.total_seconds() / 2):
                 lease = await self._write(action)
         except (Conflict, AlreadyExists):
             await self._read_lease()
@@ -308,7 +310,7 @@ class LeaderElector:
             self._identity,
             renewed_at=self.renewed_at,
             known_transitions=self._known_transitions,
-            deadline=self._timings.deadline,
+            deadline=self._timings.renew_deadline,
         )
 
     async def _watch(self) -> None:
@@ -354,8 +356,8 @@ class LeaderElector:
     async def _wait_before_retry(self) -> None:
         """Wait the retry period, with jitter for candidates so that they do not collide."""
         leading = self.renewed_at is not None
-        spread = 1.0 if leading else 1 + self._timings.jitter * self._random.random()
-        await asyncio.sleep(self._timings.retry.total_seconds() * spread)
+        spread = 1.0 if leading else 1 + self._timings.jitter_factor * self._random.random()
+        await asyncio.sleep(self._timings.retry_period.total_seconds() * spread)
 
     async def _release(self, on_change: Callable[[LeaderState], None]) -> None:
         """Stop leading first, then release the lease if the server can be reached."""

@@ -12,10 +12,10 @@ from hanse.model.objects import Meta, Wire
 class LeaseTimings(Struct, frozen=True):
     """Lease duration, renew deadline, retry period and jitter factor, as in client-go."""
 
-    lease: timedelta = timedelta(seconds=15)
-    deadline: timedelta = timedelta(seconds=10)
-    retry: timedelta = timedelta(seconds=2)
-    jitter: float = 1.2
+    lease_duration: timedelta = timedelta(seconds=15)
+    renew_deadline: timedelta = timedelta(seconds=10)
+    retry_period: timedelta = timedelta(seconds=2)
+    jitter_factor: float = 1.2
 
 
 PREFERRED_HOLDER = "hanse.dev/wanted-by"
@@ -78,7 +78,7 @@ def next_action(
     *,
     renewed_at: float | None = None,
     known_transitions: int = -1,
-    deadline: timedelta = DEFAULT_TIMINGS.deadline,
+    deadline: timedelta = DEFAULT_TIMINGS.renew_deadline,
 ) -> LeaseAction:
     """The next action of a candidate; `renewed_at` is when a leader's last renewal began.
 
@@ -102,11 +102,11 @@ def next_action(
 
 
 def next_spec(
-    step: Acquire | Renew, held: LeaseSpec, identity: str, now: datetime, timings: LeaseTimings
+    action: Acquire | Renew, held: LeaseSpec, identity: str, now: datetime, timings: LeaseTimings
 ) -> LeaseSpec:
     """The record to write for an action; a renewal keeps the acquire time."""
-    duration = int(timings.lease.total_seconds())
-    match step:
+    duration = int(timings.lease_duration.total_seconds())
+    match action:
         case Acquire(transitions):
             at = format_micro_time(now)
             return LeaseSpec(
@@ -125,7 +125,7 @@ def next_spec(
                 lease_transitions=held.lease_transitions,
             )
         case _:
-            assert_never(step)
+            assert_never(action)
 
 
 def released_spec(held: LeaseSpec, now: datetime) -> LeaseSpec:

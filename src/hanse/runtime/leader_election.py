@@ -41,7 +41,7 @@ class _SupervisorOrder:
         self.may_request = may_request
 
     def acquire_delay(self) -> timedelta:
-        return self._timings.retry * (DEFERENCE * len(self._preferred()))
+        return self._timings.retry_period * (DEFERENCE * len(self._preferred()))
 
     def prefers(self, candidate: str) -> bool:
         return holder_cluster(candidate) in self._preferred()

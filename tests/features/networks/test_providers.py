@@ -176,7 +176,7 @@ def test_the_same_pod_asks_for_the_same_port_again() -> None:
 
 def test_a_pod_gets_the_interface_that_it_asks_for() -> None:
     vpc = network("acme.lab", "vpc", vpcID="v", subnets=[{"name": "all", "cidr": "10.8.0.0/16"}])
-    rules = annotated(
+    asks = annotated(
         pod("web", **{NETWORK: "lab"}), {NIC: '{"name": "eth1", "subnet": "10.8.7.0/29"}'}
     )
     key = Key("port", "web", "acme-web")

@@ -145,7 +145,7 @@ def test_an_exhausted_pool_refuses_and_names_the_network() -> None:
 
 
 def test_a_family_that_a_network_has_no_range_of_is_not_said_to_be_exhausted() -> None:
-    rules = in_network(ipFamilies=["IPv6"], ipFamilyPolicy="SingleStack")
+    asks = in_network(ipFamilies=["IPv6"], ipFamilyPolicy="SingleStack")
 
     given_address = denial_message(
         hooks()["networks-services"].review(asks, cluster_snapshot(OWN, *RANGES))
