@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cli.programs import Running, running
+from tests.cli.programs import RunningFederation, running
 
 
 @pytest.fixture(scope="session")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFederation]:
     """Three clusters with the sample."""
     with running(tmp_path_factory.mktemp("fleet")) as federation:
         yield federation

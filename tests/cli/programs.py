@@ -11,10 +11,10 @@ from pathlib import Path
 from msgspec import Struct
 
 HANSE = (sys.executable, "-c", "from hanse.cli import main; main()")
-PATIENCE = 60
+COMMAND_TIMEOUT = 60
 
 
-class Said(Struct, frozen=True):
+class CommandResult(Struct, frozen=True):
     """What a program said, and how it ended."""
 
     status: int
@@ -23,8 +23,8 @@ class Said(Struct, frozen=True):
 
 
 def hanse(
-    *arguments: str, cwd: Path, env: dict[str, str] | None = None, patience: int = PATIENCE
-) -> Said:
+    *arguments: str, cwd: Path, env: dict[str, str] | None = None, patience: int = COMMAND_TIMEOUT
+) -> CommandResult:
     """Run a command to its end."""
     ended = subprocess.run(
         [*HANSE, *arguments],
@@ -36,7 +36,7 @@ def hanse(
         stdin=subprocess.DEVNULL,
         check=False,
     )
-    return Said(ended.returncode, ended.stdout, ended.stderr)
+    return CommandResult(ended.returncode, ended.stdout, ended.stderr)
 
 
 def environment(home: Path, more: dict[str, str] | None = None) -> dict[str, str]:
@@ -45,7 +45,7 @@ def environment(home: Path, more: dict[str, str] | None = None) -> dict[str, str
     return {**kept, "HOME": str(home), **(more or {})}
 
 
-class Running:
+class RunningFederation:
     """A `hanse up` that stays."""
 
     def __init__(self, process: "subprocess.Popen[str]", folder: Path) -> None:
@@ -63,29 +63,31 @@ class Running:
     def kubeconfig(self) -> Path:
         return self.folder / "kubeconfig"
 
-    def kubectl(self, *arguments: str) -> Said:
+    def kubectl(self, *arguments: str) -> CommandResult:
         ended = subprocess.run(
             ["kubectl", *arguments],
             env=environment(self.folder, {"KUBECONFIG": str(self.kubeconfig)}),
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=COMMAND_TIMEOUT,
             check=False,
         )
-        return Said(ended.returncode, ended.stdout, ended.stderr)
+        return CommandResult(ended.returncode, ended.stdout, ended.stderr)
 
-    def beside(self, *arguments: str) -> Said:
+    def run_hanse(self, *arguments: str) -> CommandResult:
         """A command of ours in the folder in which it was started."""
         return hanse(*arguments, cwd=self.folder.parent)
 
     def stop(self, by: signal.Signals = signal.SIGTERM) -> int:
         """Tell it to end, and wait until it has."""
         self.process.send_signal(by)
-        return self.process.wait(PATIENCE)
+        return self.process.wait(COMMAND_TIMEOUT)
 
 
 @contextmanager
-def running(cwd: Path, *arguments: str, env: dict[str, str] | None = None) -> Iterator[Running]:
+def running(
+    cwd: Path, *arguments: str, env: dict[str, str] | None = None
+) -> Iterator[RunningFederation]:
     """A federation that runs in `DIR` or ./.hanse until the block ends."""
     folder = Path(arguments[arguments.index("--dir") + 1]) if "--dir" in arguments else None
     process = subprocess.Popen(
@@ -98,8 +100,8 @@ def running(cwd: Path, *arguments: str, env: dict[str, str] | None = None) -> It
         stdin=subprocess.DEVNULL,
     )
     try:
-        yield Running(process, cwd / (folder or ".hanse"))
+        yield RunningFederation(process, cwd / (folder or ".hanse"))
     finally:
         if process.poll() is None:
             process.terminate()
-        process.communicate(timeout=PATIENCE)
+        process.communicate(timeout=COMMAND_TIMEOUT)

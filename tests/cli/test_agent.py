@@ -11,11 +11,18 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from tests.cli.programs import HANSE, PATIENCE, Running, environment, hanse, running
+from tests.cli.programs import (
+    COMMAND_TIMEOUT,
+    HANSE,
+    RunningFederation,
+    environment,
+    hanse,
+    running,
+)
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFederation]:
     with running(tmp_path_factory.mktemp("fleet"), "--clusters", "rome", "--no-sample") as found:
         yield found
 
@@ -31,7 +38,7 @@ class Agent:
 
     def get(self, path: str) -> tuple[int, str]:
         try:
-            with urlopen(self.url + path, timeout=PATIENCE) as answer:
+            with urlopen(self.url + path, timeout=COMMAND_TIMEOUT) as answer:
                 return answer.status, answer.read().decode()
         except HTTPError as error:
             with error:
@@ -39,7 +46,9 @@ class Agent:
 
 
 @contextmanager
-def agent(fleet: Running, *arguments: str, env: dict[str, str] | None = None) -> Iterator[Agent]:
+def agent(
+    fleet: RunningFederation, *arguments: str, env: dict[str, str] | None = None
+) -> Iterator[Agent]:
     home = {"KUBECONFIG": str(fleet.kubeconfig), "HANSE_LISTEN": "127.0.0.1:0"}
     process = subprocess.Popen(
         [*HANSE, "agent", *arguments],
@@ -53,10 +62,10 @@ def agent(fleet: Running, *arguments: str, env: dict[str, str] | None = None) ->
     finally:
         if process.poll() is None:
             process.terminate()
-        process.communicate(timeout=PATIENCE)
+        process.communicate(timeout=COMMAND_TIMEOUT)
 
 
-def test_it_says_how_it_is_and_ends_when_told(fleet: Running) -> None:
+def test_it_says_how_it_is_and_ends_when_told(fleet: RunningFederation) -> None:
     with agent(fleet, "--cluster-id", "rome", "--broker-context", "broker") as running_one:
         assert running_one.first["message"] == "agent runs"
         assert running_one.first["cluster"] == "rome"
@@ -65,10 +74,10 @@ def test_it_says_how_it_is_and_ends_when_told(fleet: Running) -> None:
         assert "hanse_" in running_one.get("/metrics")[1]
 
         running_one.process.send_signal(signal.SIGTERM)
-        assert running_one.process.wait(PATIENCE) == 0
+        assert running_one.process.wait(COMMAND_TIMEOUT) == 0
 
 
-def test_it_can_be_told_everything_by_its_environment(fleet: Running) -> None:
+def test_it_can_be_told_everything_by_its_environment(fleet: RunningFederation) -> None:
     told = {"HANSE_CLUSTER_ID": "paris", "HANSE_NAMESPACE": "default", "HANSE_IDENTITY": "one"}
 
     with agent(fleet, env=told) as running_one:
@@ -84,7 +93,9 @@ def test_it_can_be_told_everything_by_its_environment(fleet: Running) -> None:
     assert holder.out == "paris_one"
 
 
-def test_it_shows_what_it_sees_to_those_who_have_the_token(fleet: Running, tmp_path: Path) -> None:
+def test_it_shows_what_it_sees_to_those_who_have_the_token(
+    fleet: RunningFederation, tmp_path: Path
+) -> None:
     secret = tmp_path / "token"
     secret.write_text("a-token-nobody-guesses\n")
     shown = ("--dashboard-listen", "127.0.0.1:0", "--dashboard-token-file", str(secret))
@@ -92,10 +103,10 @@ def test_it_shows_what_it_sees_to_those_who_have_the_token(fleet: Running, tmp_p
     with agent(fleet, "--cluster-id", "rome", *shown) as running_one:
         url = f"http://{running_one.first['dashboard']}/api/board"
         asked = Request(url, headers={"Authorization": "Bearer a-token-nobody-guesses"})
-        with urlopen(asked, timeout=PATIENCE) as answer:
+        with urlopen(asked, timeout=COMMAND_TIMEOUT) as answer:
             board = json.load(answer)
         with pytest.raises(HTTPError) as refused:
-            urlopen(url, timeout=PATIENCE)
+            urlopen(url, timeout=COMMAND_TIMEOUT)
         refused.value.close()
 
     assert refused.value.code == 401
@@ -117,35 +128,35 @@ def test_a_dashboard_without_a_token_or_with_a_weak_one_is_refused(tmp_path: Pat
     assert "secret" not in guessed.err
 
 
-def test_a_context_that_is_not_there_is_named(fleet: Running, tmp_path: Path) -> None:
-    said = hanse(
+def test_a_context_that_is_not_there_is_named(fleet: RunningFederation, tmp_path: Path) -> None:
+    result = hanse(
         *("agent", "--cluster-id", "rome", "--context", "paris", "--listen", "127.0.0.1:0"),
         cwd=tmp_path,
         env={"KUBECONFIG": str(fleet.kubeconfig)},
     )
 
-    assert said.status == 2
-    assert said.err == f"hanse: {fleet.kubeconfig}: no context 'paris'; there is: broker, rome\n"
+    assert result.status == 2
+    assert result.err == f"hanse: {fleet.kubeconfig}: no context 'paris'; there is: broker, rome\n"
 
 
-def test_an_address_that_is_taken_is_named(fleet: Running, tmp_path: Path) -> None:
+def test_an_address_that_is_taken_is_named(fleet: RunningFederation, tmp_path: Path) -> None:
     with agent(fleet, "--cluster-id", "rome") as running_one:
         taken = running_one.first["listen"]
 
-        said = hanse("agent", "--cluster-id", "rome", "--listen", taken, cwd=tmp_path)
+        result = hanse("agent", "--cluster-id", "rome", "--listen", taken, cwd=tmp_path)
 
-    assert said.status == 2
-    assert said.err == (
+    assert result.status == 2
+    assert result.err == (
         f"hanse: --listen {taken}: Address already in use; choose another address or port\n"
     )
 
 
 def test_a_bad_cluster_id_is_refused_at_once(tmp_path: Path) -> None:
-    said = hanse("agent", "--cluster-id", "Rome", cwd=tmp_path)
+    result = hanse("agent", "--cluster-id", "Rome", cwd=tmp_path)
 
-    assert said.status == 2
-    assert said.err.startswith("hanse: --cluster-id 'Rome' is not a DNS label")
-    assert said.err.count("\n") == 1
+    assert result.status == 2
+    assert result.err.startswith("hanse: --cluster-id 'Rome' is not a DNS label")
+    assert result.err.count("\n") == 1
 
 
 def test_a_template_that_no_network_can_be_made_of_is_refused(tmp_path: Path) -> None:
@@ -157,7 +168,7 @@ def test_a_template_that_no_network_can_be_made_of_is_refused(tmp_path: Path) ->
         (("--default-network-template-path", str(tmp_path / "none")), "name a readable file"),
         (("--network-provider", "mizar"), "is not TYPE=URL"),
     ):
-        said = hanse("agent", "--cluster-id", "rome", *told, cwd=tmp_path)
+        result = hanse("agent", "--cluster-id", "rome", *told, cwd=tmp_path)
 
-        assert said.status == 2
-        assert why in said.err
+        assert result.status == 2
+        assert why in result.err

@@ -50,7 +50,7 @@ class Told:
         )
         self._version = 0
 
-    def said(self, level: Literal["DEBUG", "INFO", "WARN", "ERROR"]) -> GSLBConfig:
+    def result(self, level: Literal["DEBUG", "INFO", "WARN", "ERROR"]) -> GSLBConfig:
         made = config("lubeck", "hamburg")
         self._version += 1
         meta = replace(made.metadata, uid="1", resource_version=str(self._version))
@@ -70,8 +70,8 @@ async def test_the_level_follows_the_configuration(started_with: logging.Logger)
 
     with following_log_level(told.reconciler):
         levels = []
-        for said in ("DEBUG", "WARN", "ERROR", "INFO"):
-            told.said(said)
+        for result in ("DEBUG", "WARN", "ERROR", "INFO"):
+            told.result(result)
             levels.append(started_with.level)
 
     assert levels == [logging.DEBUG, logging.WARNING, logging.ERROR, logging.INFO]
@@ -83,7 +83,7 @@ async def test_it_is_the_agents_own_again_when_the_configuration_goes(
     told = Told()
 
     with following_log_level(told.reconciler):
-        told.gone(told.said("ERROR"))
+        told.gone(told.result("ERROR"))
 
         assert started_with.level == logging.INFO
 
@@ -93,6 +93,6 @@ async def test_verbose_is_never_made_quieter(started_with: logging.Logger) -> No
     started_with.setLevel(logging.DEBUG)
 
     with following_log_level(told.reconciler):
-        told.said("ERROR")
+        told.result("ERROR")
 
         assert started_with.level == logging.DEBUG

@@ -94,9 +94,9 @@ def test_the_local_federation_meant_is_the_one_beside_the_kubeconfig(here: Path)
     (here / "fleet").mkdir()
     (here / "fleet/control.sock").touch()
 
-    beside = {"KUBECONFIG": f"/other/config:{here}/fleet/kubeconfig"}
+    run_hanse = {"KUBECONFIG": f"/other/config:{here}/fleet/kubeconfig"}
 
-    assert local_folder(Settings(), beside) == here / "fleet"
+    assert local_folder(Settings(), run_hanse) == here / "fleet"
     assert local_folder(Settings(), {}) == Path(".hanse")
 
 

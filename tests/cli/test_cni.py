@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hanse.features.networks.cni import CniError, merge_cni_args, parse_config, parse_pod
-from tests.cli.programs import HANSE, Running, environment, running
+from tests.cli.programs import HANSE, RunningFederation, environment, running
 
 DELEGATE = """#!/bin/sh
 cat > "$0.stdin"
@@ -20,7 +20,7 @@ RUNTIMES = "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web"
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFederation]:
     with running(tmp_path_factory.mktemp("fleet"), "--clusters", "rome", "--no-sample") as found:
         yield found
 
@@ -34,7 +34,7 @@ def plugins(tmp_path: Path) -> Path:
 
 
 def call(
-    fleet: Running, plugins: Path, command: str, args: str = RUNTIMES, **config: Any
+    fleet: RunningFederation, plugins: Path, command: str, args: str = RUNTIMES, **config: Any
 ) -> tuple[int, dict[str, Any]]:
     """Call the plugin as a runtime does; gives its status and answer."""
     told = {
@@ -67,7 +67,7 @@ def call(
 
 
 def test_a_pods_arguments_reach_the_delegate_and_its_answer_the_runtime(
-    fleet: Running, plugins: Path
+    fleet: RunningFederation, plugins: Path
 ) -> None:
     fleet.kubectl("create", "namespace", "shop")
     fleet.kubectl("-n", "shop", "run", "web", "--image", "none")
@@ -84,7 +84,9 @@ def test_a_pods_arguments_reach_the_delegate_and_its_answer_the_runtime(
     assert told == {"cniVersion": "1.0.0", "name": "pods", "type": "delegate", "mtu": 1400}
 
 
-def test_a_pod_that_is_gone_can_still_be_taken_down(fleet: Running, plugins: Path) -> None:
+def test_a_pod_that_is_gone_can_still_be_taken_down(
+    fleet: RunningFederation, plugins: Path
+) -> None:
     gone = RUNTIMES.replace("web", "gone")
 
     assert call(fleet, plugins, "DEL", gone)[0] == 0
@@ -95,7 +97,9 @@ def test_a_pod_that_is_gone_can_still_be_taken_down(fleet: Running, plugins: Pat
     assert "pod shop/gone is not there" in answer["msg"]
 
 
-def test_what_is_wrong_is_told_as_the_protocol_has_it(fleet: Running, plugins: Path) -> None:
+def test_what_is_wrong_is_told_as_the_protocol_has_it(
+    fleet: RunningFederation, plugins: Path
+) -> None:
     status, answer = call(fleet, plugins, "ADD", delegate={"type": "missing"})
 
     assert status == 1

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.cli.programs import PATIENCE, Running
+from tests.cli.programs import COMMAND_TIMEOUT, RunningFederation
 from tests.cli.test_up_dns import addresses, views
 
 SYSTEM = "antrea-plus-system"
@@ -15,31 +15,33 @@ HOME_OF = {"web": "bergen", "db": "bergen", "queue": "hamburg"}
 """Where there is one of each: a Service of pods, of a machine, and a native service."""
 
 
-def behind(fleet: Running, cluster: str, name: str, space: str = SYSTEM) -> dict[str, set[str]]:
+def behind(
+    fleet: RunningFederation, cluster: str, name: str, space: str = SYSTEM
+) -> dict[str, set[str]]:
     """The endpoints of a Service as a cluster has them, by where they come from."""
-    said = fleet.kubectl(
+    result = fleet.kubectl(
         *("--context", cluster, "-n", space, "get", "endpointslices", "-o", "json"),
         *("-l", f"kubernetes.io/service-name={name}"),
     )
     found: dict[str, set[str]] = {}
-    for piece in json.loads(said.out)["items"]:
+    for piece in json.loads(result.out)["items"]:
         source = piece["metadata"].get("annotations", {}).get(CLUSTER, cluster)
         told = {a for e in piece["endpoints"] or () for a in e["addresses"]}
         found.setdefault(source, set()).update(told)
     return found
 
 
-def address_of(fleet: Running, cluster: str, name: str, space: str = SYSTEM) -> str:
-    said = fleet.kubectl(
+def address_of(fleet: RunningFederation, cluster: str, name: str, space: str = SYSTEM) -> str:
+    result = fleet.kubectl(
         *("--context", cluster, "-n", space, "get", "service", name),
         *("-o", "jsonpath={.spec.clusterIP}"),
     )
-    return said.out
+    return result.out
 
 
 def eventually(check: Callable[[], None]) -> None:
     """Names follow what clusters hold; others may have cut some off just now."""
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + COMMAND_TIMEOUT
     while True:
         try:
             return check()
@@ -52,7 +54,7 @@ def eventually(check: Callable[[], None]) -> None:
 @pytest.mark.parametrize("asker", ["lubeck", "bergen"])
 @pytest.mark.parametrize("thing", ["web", "db", "queue"])
 def test_a_pod_finds_pods_machines_and_native_services_of_any_cluster(
-    fleet: Running, asker: str, thing: str
+    fleet: RunningFederation, asker: str, thing: str
 ) -> None:
     home = HOME_OF[thing]
 
@@ -68,9 +70,11 @@ def test_a_pod_finds_pods_machines_and_native_services_of_any_cluster(
 
 
 @pytest.mark.parametrize("thing", ["web", "db", "queue"])
-def test_a_machine_finds_them_by_the_name_for_the_world(fleet: Running, thing: str) -> None:
+def test_a_machine_finds_them_by_the_name_for_the_world(
+    fleet: RunningFederation, thing: str
+) -> None:
     home = HOME_OF[thing]
-    server = json.loads(fleet.beside("status", "--json").out)["dns"]
+    server = json.loads(fleet.run_hanse("status", "--json").out)["dns"]
 
     def found() -> None:
         code, answered = addresses(server, f"{thing}.{SYSTEM}.hanse.example")
@@ -83,7 +87,9 @@ def test_a_machine_finds_them_by_the_name_for_the_world(fleet: Running, thing: s
     eventually(found)
 
 
-def test_in_its_own_cluster_a_machine_is_found_by_the_name_of_its_service(fleet: Running) -> None:
+def test_in_its_own_cluster_a_machine_is_found_by_the_name_of_its_service(
+    fleet: RunningFederation,
+) -> None:
     def found() -> None:
         code, answered = addresses(views(fleet)["bergen"], "db.shop.svc.cluster.local")
         assert code == "NOERROR"

@@ -19,13 +19,13 @@ def test_the_walk_on_your_machine_works(tmp_path: Path) -> None:
     commands = "\n".join(re.findall(r"^```sh\n(.*?)^```", section, re.MULTILINE | re.DOTALL))
     (tmp_path / "walk.sh").write_text("set -eu\n" + commands)
 
-    said = hanse("up", "--exec", "bash walk.sh", cwd=tmp_path, patience=120)
+    result = hanse("up", "--exec", "bash walk.sh", cwd=tmp_path, patience=120)
 
-    assert said.status == 0, said.out + said.err
-    assert "local first: bergen is ready" in said.out
-    assert re.search(r"^0 50 \d+ web\.shop\.svc\.clusterset\.local\.$", said.out, re.MULTILINE)
-    assert "clusterset.local:53 {" in said.out
+    assert result.status == 0, result.out + result.err
+    assert "local first: bergen is ready" in result.out
+    assert re.search(r"^0 50 \d+ web\.shop\.svc\.clusterset\.local\.$", result.out, re.MULTILINE)
+    assert "clusterset.local:53 {" in result.out
     assert re.search(
-        r'^dns-version\.clusterset\.local\.\s+5\s+IN\s+TXT\s+"1\.0\.0"', said.out, re.MULTILINE
+        r'^dns-version\.clusterset\.local\.\s+5\s+IN\s+TXT\s+"1\.0\.0"', result.out, re.MULTILINE
     )
-    assert "dns stops" in said.err
+    assert "dns stops" in result.err

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cli.programs import Running, running
+from tests.cli.programs import RunningFederation, running
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFederation]:
     """Two clusters with a Service `web` on the same port, and `db` on different ones."""
     arguments = ("--clusters", "rome,paris", "--no-sample")
     with running(tmp_path_factory.mktemp("fleet"), *arguments) as found:
@@ -24,11 +24,11 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield found
 
 
-def test_an_export_is_made_and_its_result_shown(fleet: Running) -> None:
-    said = fleet.beside("export", "web", "-n", "shop")
+def test_an_export_is_made_and_its_result_shown(fleet: RunningFederation) -> None:
+    result = fleet.run_hanse("export", "web", "-n", "shop")
 
-    assert said.status == 0, said.err
-    assert said.out == (
+    assert result.status == 0, result.err
+    assert result.out == (
         "shop/web is exported by rome\n"
         "  type       ClusterSetIP\n"
         "  ports      80/TCP\n"
@@ -37,43 +37,43 @@ def test_an_export_is_made_and_its_result_shown(fleet: Running) -> None:
     )
 
 
-def test_exporting_again_is_fine_and_takes_new_wishes(fleet: Running) -> None:
-    fleet.beside("export", "web", "-n", "shop")
+def test_exporting_again_is_fine_and_takes_new_wishes(fleet: RunningFederation) -> None:
+    fleet.run_hanse("export", "web", "-n", "shop")
 
     wishes = ("--weight", "3", "--priority", "10", "--to-clusters", "rome")
-    said = fleet.beside("export", "web", "-n", "shop", *wishes)
+    result = fleet.run_hanse("export", "web", "-n", "shop", *wishes)
     annotations = _annotations(fleet)
-    fleet.beside("export", "web", "-n", "shop", "--to-clusters", "")
+    fleet.run_hanse("export", "web", "-n", "shop", "--to-clusters", "")
 
     kept = {"services.hanse.dev/weight": "3", "services.hanse.dev/priority": "10"}
-    assert said.status == 0, said.err
+    assert result.status == 0, result.err
     assert annotations == {**kept, "services.hanse.dev/to-clusters": "rome"}
     assert _annotations(fleet) == kept
 
 
-def _annotations(fleet: Running) -> dict[str, str]:
+def _annotations(fleet: RunningFederation) -> dict[str, str]:
     found = fleet.kubectl("-n", "shop", "get", "serviceexport", "web", "-o", "json")
     annotations: dict[str, str] = json.loads(found.out)["metadata"].get("annotations", {})
     return annotations
 
 
-def test_a_conflict_is_explained_and_fails(fleet: Running) -> None:
-    fleet.beside("export", "db", "-n", "shop")
+def test_a_conflict_is_explained_and_fails(fleet: RunningFederation) -> None:
+    fleet.run_hanse("export", "db", "-n", "shop")
 
-    said = fleet.beside("export", "db", "-n", "shop", "--context", "paris")
+    result = fleet.run_hanse("export", "db", "-n", "shop", "--context", "paris")
 
-    assert said.status == 1
-    assert said.out.startswith("shop/db is exported by paris, rome\n")
-    assert "\n! PortConflict: " in said.out
-    assert "5432" in said.out
+    assert result.status == 1
+    assert result.out.startswith("shop/db is exported by paris, rome\n")
+    assert "\n! PortConflict: " in result.out
+    assert "5432" in result.out
 
 
-def test_status_shows_every_service_with_its_conflicts(fleet: Running) -> None:
+def test_status_shows_every_service_with_its_conflicts(fleet: RunningFederation) -> None:
     for cluster in ("rome", "paris"):
-        fleet.beside("export", "db", "-n", "shop", "--context", cluster)
+        fleet.run_hanse("export", "db", "-n", "shop", "--context", cluster)
 
-    shown = fleet.beside("status")
-    services = json.loads(fleet.beside("status", "--json").out)["services"]
+    shown = fleet.run_hanse("status")
+    services = json.loads(fleet.run_hanse("status", "--json").out)["services"]
 
     assert "shop/db" in shown.out
     assert re.search(r"! shop/db in (paris, )?rome: PortConflict: ", shown.out)
@@ -84,45 +84,45 @@ def test_status_shows_every_service_with_its_conflicts(fleet: Running) -> None:
     assert {one["cluster"] for one in db["problems"]} == {"paris", "rome"}
 
 
-def test_a_program_reads_the_result(fleet: Running) -> None:
-    told = json.loads(fleet.beside("export", "web", "-n", "shop", "--json").out)
+def test_a_program_reads_the_result(fleet: RunningFederation) -> None:
+    told = json.loads(fleet.run_hanse("export", "web", "-n", "shop", "--json").out)
 
     assert told["exported"] is True
     assert told["ports"] == [{"name": "", "port": 80, "protocol": "TCP", "appProtocol": ""}]
     assert told["endpoints"]["rome"] == {"ready": 1, "all": 1}
 
 
-def test_nobody_has_to_wait(fleet: Running) -> None:
-    said = fleet.beside("export", "web", "-n", "shop", "--no-wait")
+def test_nobody_has_to_wait(fleet: RunningFederation) -> None:
+    result = fleet.run_hanse("export", "web", "-n", "shop", "--no-wait")
 
-    assert said.status == 0
-    assert said.out == "shop/web is to be exported by rome; see `hanse status`\n"
+    assert result.status == 0
+    assert result.out == "shop/web is to be exported by rome; see `hanse status`\n"
 
 
-def test_a_broker_that_cannot_be_reached_is_told_of(fleet: Running) -> None:
+def test_a_broker_that_cannot_be_reached_is_told_of(fleet: RunningFederation) -> None:
     fleet.kubectl("-n", "shop", "expose", "deployment", "web", "--name=cut", "--port=1")
-    fleet.beside("local", "cut", "rome", "broker")
+    fleet.run_hanse("local", "cut", "rome", "broker")
     try:
-        said = fleet.beside("export", "cut", "-n", "shop", "--timeout", "4")
-        shown = fleet.beside("status")
+        result = fleet.run_hanse("export", "cut", "-n", "shop", "--timeout", "4")
+        shown = fleet.run_hanse("status")
     finally:
-        fleet.beside("local", "heal", "--all")
+        fleet.run_hanse("local", "heal", "--all")
 
-    assert said.status == 1
-    assert said.out.startswith("shop/cut is not exported by rome\n! Pending: ")
+    assert result.status == 1
+    assert result.out.startswith("shop/cut is not exported by rome\n! Pending: ")
     blind = "! the agent of rome does not see broker as it is now: Unreachable: "
     (told,) = [line for line in shown.out.splitlines() if line.startswith(blind)]
     assert "broker does not answer rome" in told
 
 
-def test_where_no_agent_runs_the_remedy_is_told(fleet: Running) -> None:
+def test_where_no_agent_runs_the_remedy_is_told(fleet: RunningFederation) -> None:
     service = ("create", "service", "clusterip", "alone", "--tcp=80")
     fleet.kubectl("--context", "broker", "-n", "default", *service)
 
-    said = fleet.beside("export", "alone", "-n", "default", "--context", "broker")
+    result = fleet.run_hanse("export", "alone", "-n", "default", "--context", "broker")
 
-    assert said.status == 1
-    assert said.err == (
+    assert result.status == 1
+    assert result.err == (
         "waiting up to 30 s for the agent of broker\n"
         "hanse: the ServiceExport is made, but no agent has ever run in broker; "
         "start it with `hanse agent --context broker`, see `hanse doctor`\n"
@@ -159,18 +159,20 @@ def test_where_no_agent_runs_the_remedy_is_told(fleet: Running) -> None:
         ),
     ],
 )
-def test_bad_input_is_one_line(fleet: Running, arguments: tuple[str, ...], message: str) -> None:
-    said = fleet.beside("export", *arguments)
+def test_bad_input_is_one_line(
+    fleet: RunningFederation, arguments: tuple[str, ...], message: str
+) -> None:
+    result = fleet.run_hanse("export", *arguments)
 
-    assert said.status == 2
-    assert said.err.startswith(message)
-    assert said.err.count("\n") == 1
+    assert result.status == 2
+    assert result.err.startswith(message)
+    assert result.err.count("\n") == 1
 
 
-def test_a_service_without_endpoints_of_its_own_is_refused(fleet: Running) -> None:
+def test_a_service_without_endpoints_of_its_own_is_refused(fleet: RunningFederation) -> None:
     fleet.kubectl(*("create", "service", "externalname", "out"), "--external-name=example.org")
 
-    said = fleet.beside("export", "out")
+    result = fleet.run_hanse("export", "out")
 
-    assert said.status == 2
-    assert "default/out is of type ExternalName and has no endpoints; export one" in said.err
+    assert result.status == 2
+    assert "default/out is of type ExternalName and has no endpoints; export one" in result.err

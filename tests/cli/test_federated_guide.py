@@ -24,12 +24,12 @@ def test_the_walk_works_from_its_beginning_to_the_move_to_antrea(tmp_path: Path)
     walk = [*blocks("On your machine"), *blocks("Moving to Antrea Multi-cluster")]
     (tmp_path / "walk.sh").write_text("set -eu\n" + "\n".join(walk))
 
-    said = hanse("up", "--no-sample", "--exec", "bash walk.sh", cwd=tmp_path)
+    result = hanse("up", "--no-sample", "--exec", "bash walk.sh", cwd=tmp_path)
 
-    assert said.status == 0, said.out + said.err
-    assert "ExternalName" in said.out
-    assert re.search(r"market/scales +bergen +1", said.out), said.out
-    assert "fish is imported from bergen lubeck" in said.out
+    assert result.status == 0, result.out + result.err
+    assert "ExternalName" in result.out
+    assert re.search(r"market/scales +bergen +1", result.out), result.out
+    assert "fish is imported from bergen lubeck" in result.out
 
 
 @pytest.mark.parametrize("template", ["{namespace}.example.org", "{name}", "{name}_x.example"])

@@ -13,7 +13,7 @@ import yaml
 
 from hanse import app
 from hanse.features.federation.manifests import rules_for
-from tests.cli.programs import Running, Said, hanse, running
+from tests.cli.programs import CommandResult, RunningFederation, hanse, running
 
 GUIDES = Path(__file__).parents[2] / "docs/guides"
 IN_ROME = ("join", "--context", "rome", "--supervises")
@@ -22,7 +22,7 @@ LEAGUE = ("leave", "--federation", "league")
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFederation]:
     """Three clusters with agents, of which two supervise a federation."""
     arguments = ("--clusters", "rome,paris,oslo", "--no-sample", "--no-federation")
     with running(tmp_path_factory.mktemp("league"), *arguments) as found:
@@ -33,17 +33,17 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield found
 
 
-def _join(fleet: Running, cluster: str, *more: str) -> Said:
+def _join(fleet: RunningFederation, cluster: str, *more: str) -> CommandResult:
     who = ("--cluster-id", cluster, "--context", cluster)
-    return fleet.beside("join", "--federation", "league", *who, *more)
+    return fleet.run_hanse("join", "--federation", "league", *who, *more)
 
 
-def _leave(fleet: Running, cluster: str, *more: str) -> Said:
+def _leave(fleet: RunningFederation, cluster: str, *more: str) -> CommandResult:
     who = ("--cluster-id", cluster, "--context", cluster)
-    return fleet.beside("leave", "--federation", "league", *who, *more)
+    return fleet.run_hanse("leave", "--federation", "league", *who, *more)
 
 
-def _federation(fleet: Running, cluster: str) -> Any:
+def _federation(fleet: RunningFederation, cluster: str) -> Any:
     get = ("--context", cluster, "get", "federation", "league", "-o", "json")
     return json.loads(fleet.kubectl(*get).out)
 
@@ -55,7 +55,7 @@ def _soon(check: Callable[[], bool]) -> None:
         time.sleep(0.2)
 
 
-def _reached(fleet: Running, cluster: str, *members: str) -> Callable[[], bool]:
+def _reached(fleet: RunningFederation, cluster: str, *members: str) -> Callable[[], bool]:
     def check() -> bool:
         told = _federation(fleet, cluster).get("status", {}).get("members") or []
         return {m["clusterID"] for m in told if m.get("reachable")} == set(members)
@@ -63,12 +63,12 @@ def _reached(fleet: Running, cluster: str, *members: str) -> Callable[[], bool]:
     return check
 
 
-def test_supervisors_reach_each_other_once_both_have_joined(fleet: Running) -> None:
+def test_supervisors_reach_each_other_once_both_have_joined(fleet: RunningFederation) -> None:
     for supervisor in ("rome", "paris"):
         _soon(_reached(fleet, supervisor, "rome", "paris"))
 
 
-def test_a_child_joins_is_led_and_leaves_nothing_behind(fleet: Running) -> None:
+def test_a_child_joins_is_led_and_leaves_nothing_behind(fleet: RunningFederation) -> None:
     dry = _join(fleet, "oslo", *BOTH, "--dry-run")
     joined = _join(fleet, "oslo", *BOTH)
     again = _join(fleet, "oslo", *BOTH)
@@ -95,11 +95,11 @@ def test_a_child_joins_is_led_and_leaves_nothing_behind(fleet: Running) -> None:
     assert "league" not in names.out
 
 
-def test_tokens_are_never_printed(fleet: Running) -> None:
-    said = _join(fleet, "paris", "--supervises", "--supervisor", "rome", "--dry-run")
+def test_tokens_are_never_printed(fleet: RunningFederation) -> None:
+    result = _join(fleet, "paris", "--supervises", "--supervisor", "rome", "--dry-run")
 
-    assert said.status == 0, said.err
-    assert "\ndata:" not in said.out
+    assert result.status == 0, result.err
+    assert "\ndata:" not in result.out
 
 
 @pytest.mark.parametrize(
@@ -183,18 +183,18 @@ def test_tokens_are_never_printed(fleet: Running) -> None:
     ],
 )
 def test_bad_wishes_are_refused_in_one_line(
-    fleet: Running, arguments: tuple[str, ...], sentence: str
+    fleet: RunningFederation, arguments: tuple[str, ...], sentence: str
 ) -> None:
-    said = fleet.beside(*arguments)
+    result = fleet.run_hanse(*arguments)
 
-    assert said.status == 2
-    assert sentence in said.err
-    assert said.err.count("\n") == 1
+    assert result.status == 2
+    assert sentence in result.err
+    assert result.err.count("\n") == 1
     listed = [m["clusterID"] for m in _federation(fleet, "rome")["spec"]["members"]]
     assert {"rome", "paris"} <= set(listed)
 
 
-def test_a_cluster_whose_supervisors_lost_their_account_can_leave(fleet: Running) -> None:
+def test_a_cluster_whose_supervisors_lost_their_account_can_leave(fleet: RunningFederation) -> None:
     assert _join(fleet, "oslo", *BOTH).status == 0
     _soon(lambda: bool(_federation(fleet, "oslo").get("status", {}).get("leaders")))
     account = ("delete", "serviceaccount", "hanse-supervisor", "-n", "antrea-plus-system")
@@ -219,11 +219,13 @@ def test_the_guide_forms_grows_and_shrinks_a_federation_by_kubectl_alone(tmp_pat
     shutil.copy(GUIDES / "federation-supervisor.yaml", tmp_path)
     (tmp_path / "walk.sh").write_text("set -eu\n" + _commands())
 
-    said = hanse(*("up", "--no-sample", "--no-federation", "--exec", "bash walk.sh"), cwd=tmp_path)
+    result = hanse(
+        *("up", "--no-sample", "--no-federation", "--exec", "bash walk.sh"), cwd=tmp_path
+    )
 
-    assert said.status == 0, said.out + said.err
-    assert "bergen is led by" in said.out
-    assert "bergen has left" in said.out
+    assert result.status == 0, result.out + result.err
+    assert "bergen is led by" in result.out
+    assert "bergen has left" in result.out
     assert "hanse join" not in _commands()
 
 

@@ -12,24 +12,24 @@ import dns.query
 import pytest
 import yaml
 
-from tests.cli.programs import Running, Said, hanse, running
+from tests.cli.programs import CommandResult, RunningFederation, hanse, running
 
 GUIDE = Path(__file__).parents[2] / "docs/guides/gslb.md"
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFederation]:
     with running(tmp_path_factory.mktemp("fleet"), "--clusters", "rome,paris") as found:
         yield found
 
 
-def _status(fleet: Running) -> dict[str, object]:
-    said = fleet.beside("gslb", "status", "--json")
-    found: dict[str, object] = json.loads(said.out)
+def _status(fleet: RunningFederation) -> dict[str, object]:
+    result = fleet.run_hanse("gslb", "status", "--json")
+    found: dict[str, object] = json.loads(result.out)
     return found
 
 
-def _eventually_in_step(fleet: Running) -> dict[str, object]:
+def _eventually_in_step(fleet: RunningFederation) -> dict[str, object]:
     for _ in range(30):
         found = _status(fleet)
         if not found["problems"]:
@@ -37,7 +37,7 @@ def _eventually_in_step(fleet: Running) -> dict[str, object]:
     raise AssertionError(found)
 
 
-def test_status_tells_who_leads_and_who_is_in_step(fleet: Running) -> None:
+def test_status_tells_who_leads_and_who_is_in_step(fleet: RunningFederation) -> None:
     found = _eventually_in_step(fleet)
 
     assert found["leaders"] == ["rome"]
@@ -46,11 +46,11 @@ def test_status_tells_who_leads_and_who_is_in_step(fleet: Running) -> None:
     assert [(c["name"], c["inStep"]) for c in clusters] == [("rome", None), ("paris", True)]
 
 
-def test_a_promotion_is_refused_while_a_leader_can_be_reached(fleet: Running) -> None:
-    said = fleet.beside("gslb", "promote", "paris")
+def test_a_promotion_is_refused_while_a_leader_can_be_reached(fleet: RunningFederation) -> None:
+    result = fleet.run_hanse("gslb", "promote", "paris")
 
-    assert (said.status, said.out) == (2, "")
-    assert said.err == (
+    assert (result.status, result.out) == (2, "")
+    assert result.err == (
         "hanse: rome leads and can be reached; run `hanse gslb demote rome` first\n"
     )
 
@@ -67,33 +67,35 @@ def test_a_promotion_is_refused_while_a_leader_can_be_reached(fleet: Running) ->
     ],
 )
 def test_bad_input_is_one_line_with_the_remedy(
-    fleet: Running, arguments: tuple[str, ...], words: str
+    fleet: RunningFederation, arguments: tuple[str, ...], words: str
 ) -> None:
-    said = fleet.beside("gslb", *arguments)
+    result = fleet.run_hanse("gslb", *arguments)
 
-    assert said.status == 2
-    assert words in said.err
-    assert said.err.count("\n") == 1
+    assert result.status == 2
+    assert words in result.err
+    assert result.err.count("\n") == 1
 
 
-def test_a_dry_run_changes_nothing(fleet: Running) -> None:
-    said = fleet.beside("gslb", "demote", "rome", "--dry-run")
+def test_a_dry_run_changes_nothing(fleet: RunningFederation) -> None:
+    result = fleet.run_hanse("gslb", "demote", "rome", "--dry-run")
 
-    assert said.out.startswith("would make rome a follower\n")
+    assert result.out.startswith("would make rome a follower\n")
     assert _status(fleet)["leaders"] == ["rome"]
 
 
 def test_the_walk_through_the_guide_works(tmp_path: Path) -> None:
     (tmp_path / "walk.sh").write_text("set -eu\n" + _commands("On your machine"))
 
-    said: Said = hanse("up", "--exec", "timeout 150 bash walk.sh", cwd=tmp_path, patience=180)
+    result: CommandResult = hanse(
+        "up", "--exec", "timeout 150 bash walk.sh", cwd=tmp_path, patience=180
+    )
 
-    assert said.status == 0, said.out + said.err
-    assert "6 198.19.0.1" in said.out
-    assert "2 198.19.1.1" in said.out
-    assert "make hamburg the leader" in said.out
-    assert "oslo is no member cluster of the GSLBConfig" in said.out
-    assert "lubeck and hamburg lead both" in said.out
+    assert result.status == 0, result.out + result.err
+    assert "6 198.19.0.1" in result.out
+    assert "2 198.19.1.1" in result.out
+    assert "make hamburg the leader" in result.out
+    assert "oslo is no member cluster of the GSLBConfig" in result.out
+    assert "lubeck and hamburg lead both" in result.out
 
 
 def _commands(heading: str) -> str:
@@ -105,9 +107,9 @@ def _commands(heading: str) -> str:
 
 
 def test_the_account_of_leaders_may_write_in_one_namespace_alone(tmp_path: Path) -> None:
-    said = hanse("gslb", "rights", "--account", "boss", cwd=tmp_path)
+    result = hanse("gslb", "rights", "--account", "boss", cwd=tmp_path)
 
-    documents = list(yaml.safe_load_all(said.out))
+    documents = list(yaml.safe_load_all(result.out))
     assert [d["kind"] for d in documents] == [
         *("Namespace", "ServiceAccount", "ClusterRole", "Role"),
         *("ClusterRoleBinding", "RoleBinding"),
@@ -123,7 +125,9 @@ def test_the_account_of_leaders_may_write_in_one_namespace_alone(tmp_path: Path)
     assert documents[-1]["subjects"][0]["name"] == "boss"
 
 
-def test_a_member_whose_socket_is_closed_leaves_the_answers_and_comes_back(fleet: Running) -> None:
+def test_a_member_whose_socket_is_closed_leaves_the_answers_and_comes_back(
+    fleet: RunningFederation,
+) -> None:
     first, port = _listening("127.0.0.5", 0)
     second, _ = _listening("127.0.0.6", port)
     monitor = {"type": "TCP", "port": str(port), "interval": "1", "up": "1", "down": "1"}
@@ -155,16 +159,16 @@ def _listening(host: str, port: int) -> tuple[socket.socket, int]:
     return made, made.getsockname()[1]
 
 
-def _apply(fleet: Running, body: Mapping[str, object], name: str) -> None:
+def _apply(fleet: RunningFederation, body: Mapping[str, object], name: str) -> None:
     file = fleet.folder / f"{name}.json"
     meta = {"name": name, "namespace": "avi-system"}
     file.write_text(json.dumps({**body, "metadata": meta}))
-    said = fleet.kubectl("apply", "-f", str(file))
-    assert said.status == 0, said.err
+    result = fleet.kubectl("apply", "-f", str(file))
+    assert result.status == 0, result.err
 
 
-def _await_answers(fleet: Running, wanted: set[str]) -> None:
-    host, _, port = json.loads(fleet.beside("status", "--json").out)["dns"].partition(":")
+def _await_answers(fleet: RunningFederation, wanted: set[str]) -> None:
+    host, _, port = json.loads(fleet.run_hanse("status", "--json").out)["dns"].partition(":")
     query = dns.message.make_query("sockets.global.test", "A")
     end = monotonic() + 30
     told: set[str] = set()

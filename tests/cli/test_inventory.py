@@ -37,7 +37,7 @@ async def rome(tmp_path: Path) -> AsyncIterator[EmbeddedCluster]:
         yield clusters["rome"]
 
 
-def _way(access: ClientConfig) -> ClusterAccess:
+def _access(access: ClientConfig) -> ClusterAccess:
     return ClusterAccess("rome", StaticCredentials(access))
 
 
@@ -52,7 +52,9 @@ async def _renewed(rome: EmbeddedCluster, ago: timedelta) -> None:
 
 
 async def test_an_empty_cluster_is_seen_as_it_is(rome: EmbeddedCluster) -> None:
-    (seen,) = await read_inventories([_way(rome.context.access)], [Permission("list", "services")])
+    (seen,) = await read_inventories(
+        [_access(rome.context.access)], [Permission("list", "services")]
+    )
 
     assert isinstance(seen, ClusterInventory)
     assert seen.server == rome.url
@@ -72,7 +74,7 @@ async def test_an_agent_is_alive_while_it_renews_its_lease(
 ) -> None:
     await _renewed(rome, timedelta(seconds=seconds))
 
-    (seen,) = await read_inventories([_way(rome.context.access)])
+    (seen,) = await read_inventories([_access(rome.context.access)])
 
     assert isinstance(seen, ClusterInventory)
     assert seen.agent is not None
@@ -81,7 +83,7 @@ async def test_an_agent_is_alive_while_it_renews_its_lease(
 
 
 async def test_clocks_of_one_machine_do_not_differ(rome: EmbeddedCluster) -> None:
-    (seen,) = await read_inventories([_way(rome.context.access)])
+    (seen,) = await read_inventories([_access(rome.context.access)])
 
     assert isinstance(seen, ClusterInventory)
     assert abs(seen.skew) < timedelta(seconds=1)
@@ -90,7 +92,7 @@ async def test_clocks_of_one_machine_do_not_differ(rome: EmbeddedCluster) -> Non
 async def test_a_token_that_is_refused_is_our_credentials_fault(rome: EmbeddedCluster) -> None:
     access = replace(rome.context.access, identity=Identity(token="wrong"))
 
-    assert await read_inventories([_way(access)]) == [
+    assert await read_inventories([_access(access)]) == [
         UnreadCluster("rome", "Unauthorized", "credentials")
     ]
 
@@ -99,7 +101,7 @@ async def test_a_cluster_that_is_gone_hides_no_other(rome: EmbeddedCluster) -> N
     access = rome.context.access
     nowhere = replace(access, endpoint=replace(access.endpoint, url="https://127.0.0.1:1"))
 
-    gone, there = await read_inventories([_way(nowhere), _way(access)])
+    gone, there = await read_inventories([_access(nowhere), _access(access)])
 
     assert gone == UnreadCluster(
         "rome", "cannot connect to 127.0.0.1:1: connection refused", "silence"

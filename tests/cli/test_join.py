@@ -10,39 +10,39 @@ import pytest
 
 from hanse.cli.inventory import credentials_expiry
 from hanse.kube.client_config import Identity
-from tests.cli.programs import Running, Said, running
+from tests.cli.programs import CommandResult, RunningFederation, running
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFederation]:
     """Two clusters without a part in the fleet that is formed here."""
     arguments = ("--clusters", "rome,paris", "--no-sample", "--no-federation")
     with running(tmp_path_factory.mktemp("fleet"), *arguments) as found:
-        said = found.beside("broker", "init", "--context", "broker", "--namespace", "league")
-        assert said.status == 0, said.err
+        result = found.run_hanse("broker", "init", "--context", "broker", "--namespace", "league")
+        assert result.status == 0, result.err
         yield found
 
 
-def _join(fleet: Running, cluster: str, *more: str, context: str = "") -> Said:
-    return fleet.beside(
+def _join(fleet: RunningFederation, cluster: str, *more: str, context: str = "") -> CommandResult:
+    return fleet.run_hanse(
         *("join", "--broker", "broker", "--broker-namespace", "league"),
         *("--cluster-id", cluster, "--context", context or cluster, *more),
     )
 
 
 @pytest.fixture(scope="module")
-def joined(fleet: Running) -> Said:
+def joined(fleet: RunningFederation) -> CommandResult:
     """What was told when rome joined."""
     return _join(fleet, "rome")
 
 
-def _kubeconfig(fleet: Running, cluster: str) -> Any:
+def _kubeconfig(fleet: RunningFederation, cluster: str) -> Any:
     path = "jsonpath={.data.kubeconfig}"
     get = ("--context", cluster, "-n", "hanse-system", "get", "secret", "hanse-broker", "-o", path)
     return json.loads(base64.b64decode(fleet.kubectl(*get).out))
 
 
-def test_it_tells_what_it_made_where_and_how_the_agent_is_started(joined: Said) -> None:
+def test_it_tells_what_it_made_where_and_how_the_agent_is_started(joined: CommandResult) -> None:
     assert joined.status == 0, joined.err
     assert "broker: created ServiceAccount league/rome\n" in joined.out
     assert "broker: created Lease league/rome\n" in joined.out
@@ -54,7 +54,9 @@ def test_it_tells_what_it_made_where_and_how_the_agent_is_started(joined: Said) 
     )
 
 
-def test_the_agent_is_that_account_on_the_broker(fleet: Running, joined: Said) -> None:
+def test_the_agent_is_that_account_on_the_broker(
+    fleet: RunningFederation, joined: CommandResult
+) -> None:
     way = fleet.folder / "way"
     way.write_text(json.dumps(_kubeconfig(fleet, "rome")))
 
@@ -65,7 +67,7 @@ def test_the_agent_is_that_account_on_the_broker(fleet: Running, joined: Said) -
     assert user == "system:serviceaccount:league:rome"
 
 
-def test_no_secret_is_ever_printed(fleet: Running, joined: Said) -> None:
+def test_no_secret_is_ever_printed(fleet: RunningFederation, joined: CommandResult) -> None:
     token = _kubeconfig(fleet, "rome")["users"][0]["user"]["token"]
 
     dry = _join(fleet, "rome", "--dry-run", "--broker-server", "https://elsewhere:6443")
@@ -75,13 +77,15 @@ def test_no_secret_is_ever_printed(fleet: Running, joined: Said) -> None:
     assert "\ndata:" not in dry.out
 
 
-def test_joining_again_changes_nothing(fleet: Running, joined: Said) -> None:
+def test_joining_again_changes_nothing(fleet: RunningFederation, joined: CommandResult) -> None:
     again = _join(fleet, "rome")
 
     assert again.out.startswith("broker: nothing to change\nrome: nothing to change\n")
 
 
-def test_a_token_that_the_broker_no_longer_knows_is_renewed(fleet: Running, joined: Said) -> None:
+def test_a_token_that_the_broker_no_longer_knows_is_renewed(
+    fleet: RunningFederation, joined: CommandResult
+) -> None:
     before = _kubeconfig(fleet, "rome")
     fleet.kubectl("--context", "broker", "-n", "league", "delete", "serviceaccount", "rome")
 
@@ -92,7 +96,9 @@ def test_a_token_that_the_broker_no_longer_knows_is_renewed(fleet: Running, join
     assert _kubeconfig(fleet, "rome") != before
 
 
-def test_a_token_lasts_a_week_unless_asked_otherwise(fleet: Running, joined: Said) -> None:
+def test_a_token_lasts_a_week_unless_asked_otherwise(
+    fleet: RunningFederation, joined: CommandResult
+) -> None:
     fleet.kubectl("--context", "rome", "-n", "hanse-system", "delete", "secret", "hanse-broker")
     _join(fleet, "rome")
     token = _kubeconfig(fleet, "rome")["users"][0]["user"]["token"]
@@ -103,48 +109,60 @@ def test_a_token_lasts_a_week_unless_asked_otherwise(fleet: Running, joined: Sai
     assert timedelta(days=6) < expires - datetime.now(UTC) <= timedelta(days=7)
 
 
-def test_a_token_past_half_its_life_is_renewed(fleet: Running, joined: Said) -> None:
+def test_a_token_past_half_its_life_is_renewed(
+    fleet: RunningFederation, joined: CommandResult
+) -> None:
     again = _join(fleet, "rome", "--token-lifetime", "3650d")
 
     assert "rome: changed Secret hanse-system/hanse-broker\n" in again.out
 
 
-def test_an_id_of_another_cluster_is_refused(fleet: Running, joined: Said) -> None:
-    said = _join(fleet, "rome", context="paris")
+def test_an_id_of_another_cluster_is_refused(
+    fleet: RunningFederation, joined: CommandResult
+) -> None:
+    result = _join(fleet, "rome", context="paris")
 
-    assert said.status == 2
-    assert said.err.startswith("hanse: cluster id 'rome' is that of another cluster (kube-system")
-    assert said.err.endswith("kubectl --context broker -n league delete lease rome\n")
-
-
-def test_members_of_a_local_federation_hold_their_ids_from_the_start(fleet: Running) -> None:
-    said = fleet.beside("join", "--broker", "broker", "--cluster-id", "rome", "--context", "paris")
-
-    assert said.status == 2
-    assert said.err.startswith("hanse: cluster id 'rome' is that of another cluster (kube-system")
+    assert result.status == 2
+    assert result.err.startswith("hanse: cluster id 'rome' is that of another cluster (kube-system")
+    assert result.err.endswith("kubectl --context broker -n league delete lease rome\n")
 
 
-def test_a_cluster_has_one_id(fleet: Running, joined: Said) -> None:
-    said = _join(fleet, "paris", context="rome")
+def test_members_of_a_local_federation_hold_their_ids_from_the_start(
+    fleet: RunningFederation,
+) -> None:
+    result = fleet.run_hanse(
+        "join", "--broker", "broker", "--cluster-id", "rome", "--context", "paris"
+    )
 
-    assert said.status == 2
-    assert said.err.startswith("hanse: rome has joined as 'rome'; keep that --cluster-id, or undo")
+    assert result.status == 2
+    assert result.err.startswith("hanse: cluster id 'rome' is that of another cluster (kube-system")
 
 
-def test_a_dry_run_writes_nothing(fleet: Running) -> None:
-    said = _join(fleet, "paris", "--dry-run")
+def test_a_cluster_has_one_id(fleet: RunningFederation, joined: CommandResult) -> None:
+    result = _join(fleet, "paris", context="rome")
 
-    assert "# broker: would create ServiceAccount league/paris\n" in said.out
-    assert "# paris: would create Secret hanse-system/hanse-broker\n" in said.out
+    assert result.status == 2
+    assert result.err.startswith(
+        "hanse: rome has joined as 'rome'; keep that --cluster-id, or undo"
+    )
+
+
+def test_a_dry_run_writes_nothing(fleet: RunningFederation) -> None:
+    result = _join(fleet, "paris", "--dry-run")
+
+    assert "# broker: would create ServiceAccount league/paris\n" in result.out
+    assert "# paris: would create Secret hanse-system/hanse-broker\n" in result.out
     found = fleet.kubectl("--context", "paris", "-n", "hanse-system", "get", "serviceaccounts")
     assert "hanse-agent" not in found.out
 
 
-def test_a_server_that_is_no_broker_is_refused_with_the_remedy(fleet: Running) -> None:
-    said = fleet.beside("join", "--broker", "paris", "--cluster-id", "paris", "--context", "paris")
+def test_a_server_that_is_no_broker_is_refused_with_the_remedy(fleet: RunningFederation) -> None:
+    result = fleet.run_hanse(
+        "join", "--broker", "paris", "--cluster-id", "paris", "--context", "paris"
+    )
 
-    assert said.status == 2
-    assert said.err == (
+    assert result.status == 2
+    assert result.err == (
         "hanse: paris has no namespace hanse-broker; "
         "run `hanse broker init --context paris` first\n"
     )
@@ -175,9 +193,11 @@ def test_a_server_that_is_no_broker_is_refused_with_the_remedy(fleet: Running) -
         ),
     ],
 )
-def test_bad_input_is_one_line(fleet: Running, arguments: tuple[str, ...], message: str) -> None:
-    said = fleet.beside("join", *arguments)
+def test_bad_input_is_one_line(
+    fleet: RunningFederation, arguments: tuple[str, ...], message: str
+) -> None:
+    result = fleet.run_hanse("join", *arguments)
 
-    assert said.status == 2
-    assert said.err.startswith(message)
-    assert said.err.count("\n") == 1
+    assert result.status == 2
+    assert result.err.startswith(message)
+    assert result.err.count("\n") == 1

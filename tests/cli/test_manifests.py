@@ -155,11 +155,11 @@ def test_a_choice_in_a_template_is_one_that_exists() -> None:
 def test_a_choice_that_makes_no_sense_is_refused_in_one_line(
     arguments: tuple[str, ...], says: str, tmp_path: Path
 ) -> None:
-    said = hanse("manifests", *arguments, cwd=tmp_path)
+    result = hanse("manifests", *arguments, cwd=tmp_path)
 
-    assert said.status == 2
-    assert says in said.err
-    assert said.err.count("\n") == 1
+    assert result.status == 2
+    assert says in result.err
+    assert result.err.count("\n") == 1
 
 
 def test_the_chart_is_not_written_over_what_is_there(tmp_path: Path) -> None:

@@ -23,15 +23,15 @@ def _commands(heading: str) -> str:
 def test_the_walk_on_your_machine_works(tmp_path: Path) -> None:
     (tmp_path / "walk.sh").write_text("set -eu\n" + _commands("On your machine"))
 
-    said = hanse(
+    result = hanse(
         "up", "--no-sample", "--clusters", "lubeck", "--exec", "bash walk.sh", cwd=tmp_path
     )
 
-    assert said.status == 0, said.out + said.err
-    assert re.search(r"globex\.lab +· +✓ +· +·", said.out), said.out
-    assert re.search(r"globex\.lab +· +✓ +✓ +·", said.out), said.out
-    assert re.search(r"trial +ClusterIP +10\.77\.0\.\d+ ", said.out), said.out
-    assert re.search(r"globex\.default +flat +Ready +10\.[0-9.]+ +1 +1\n", said.out), said.out
-    assert re.search(r"globex\.lab +flat +Ready +10\.77\.0\.10 +0 +1\n", said.out), said.out
-    assert "waiting for Service globex-web/trial to be deleted" in said.out
-    assert "tenant globex has no network initech" in said.err + said.out
+    assert result.status == 0, result.out + result.err
+    assert re.search(r"globex\.lab +· +✓ +· +·", result.out), result.out
+    assert re.search(r"globex\.lab +· +✓ +✓ +·", result.out), result.out
+    assert re.search(r"trial +ClusterIP +10\.77\.0\.\d+ ", result.out), result.out
+    assert re.search(r"globex\.default +flat +Ready +10\.[0-9.]+ +1 +1\n", result.out), result.out
+    assert re.search(r"globex\.lab +flat +Ready +10\.77\.0\.10 +0 +1\n", result.out), result.out
+    assert "waiting for Service globex-web/trial to be deleted" in result.out
+    assert "tenant globex has no network initech" in result.err + result.out

@@ -48,6 +48,6 @@ def test_a_cluster_that_does_not_answer_is_named_with_what_to_do(
 
     status = run([*arguments, "--kubeconfig", "config"])
 
-    said = capsys.readouterr()
-    assert told in said.out + said.err
+    result = capsys.readouterr()
+    assert told in result.out + result.err
     assert status == 1

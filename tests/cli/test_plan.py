@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hanse.cli.root import run
-from tests.cli.programs import Running
+from tests.cli.programs import RunningFederation
 from tests.support.toy import OFFER, Toy
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
@@ -38,14 +38,16 @@ spec: {ports: [{port: 99999}]}
 """
 
 
-def test_a_plan_tells_what_would_change_and_changes_nothing(fleet: Running, tmp_path: Path) -> None:
+def test_a_plan_tells_what_would_change_and_changes_nothing(
+    fleet: RunningFederation, tmp_path: Path
+) -> None:
     file = tmp_path / "prices.yaml"
     file.write_text(PRICES)
 
     def change() -> tuple[str, str]:
-        said = fleet.beside("plan", "-f", str(file), "--context", "bergen", "--json")
-        (row,) = json.loads(said.out)["changes"]
-        assert said.status == 0
+        result = fleet.run_hanse("plan", "-f", str(file), "--context", "bergen", "--json")
+        (row,) = json.loads(result.out)["changes"]
+        assert result.status == 0
         return row["cluster"], row["change"]
 
     assert change() == ("bergen", "create")
@@ -59,15 +61,15 @@ def test_a_plan_tells_what_would_change_and_changes_nothing(fleet: Running, tmp_
 
 
 def test_a_plan_tells_what_would_be_refused_and_where_it_stands(
-    fleet: Running, tmp_path: Path
+    fleet: RunningFederation, tmp_path: Path
 ) -> None:
     file = tmp_path / "port.yaml"
     file.write_text(PORT)
 
-    said = fleet.beside("plan", "-f", str(file), "--json")
+    result = fleet.run_hanse("plan", "-f", str(file), "--json")
 
-    rows = {row["kind"]: row for row in json.loads(said.out)["changes"]}
-    assert said.status == 1
+    rows = {row["kind"]: row for row in json.loads(result.out)["changes"]}
+    assert result.status == 1
     assert {kind: row["change"] for kind, row in rows.items()} == {
         "Namespace": "create",
         "ConfigMap": "create",
@@ -82,7 +84,7 @@ def test_a_plan_tells_what_would_be_refused_and_where_it_stands(
 
 
 def test_a_plan_asks_every_agent_what_it_would_do(
-    fleet: Running,
+    fleet: RunningFederation,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -116,7 +118,7 @@ spec: {ports: [{name: http, port: 80}]}
 
 
 def test_a_plan_tells_what_leaders_would_do_in_the_members_that_they_lead(
-    fleet: Running, tmp_path: Path
+    fleet: RunningFederation, tmp_path: Path
 ) -> None:
     file = tmp_path / "joins.yaml"
     file.write_text(JOINS)
@@ -126,9 +128,9 @@ def test_a_plan_tells_what_leaders_would_do_in_the_members_that_they_lead(
             "--for=jsonpath={.status.members[2].leader}",
         )
 
-    said = fleet.beside("plan", "-f", str(file), "--context", "bergen", "--json")
+    result = fleet.run_hanse("plan", "-f", str(file), "--context", "bergen", "--json")
 
-    changes = json.loads(said.out)["changes"]
+    changes = json.loads(result.out)["changes"]
     served = {
         (row["cluster"], row["change"], row["namespace"])
         for row in changes

@@ -90,8 +90,8 @@ def test_a_policy_that_stands_nowhere_yet_is_told_apart() -> None:
 def test_bad_input_is_answered_with_one_line(
     arguments: tuple[str, ...], told: str, tmp_path: Path
 ) -> None:
-    said = hanse("policies", "resolve", *arguments, cwd=tmp_path)
+    result = hanse("policies", "resolve", *arguments, cwd=tmp_path)
 
-    assert said.status == 2
-    assert told in said.err
-    assert said.err.count("\n") == 1
+    assert result.status == 2
+    assert told in result.err
+    assert result.err.count("\n") == 1

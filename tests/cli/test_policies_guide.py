@@ -12,16 +12,16 @@ def test_the_walk_through_the_guide_works(tmp_path: Path) -> None:
     commands = re.findall(r"^```sh\n(.*?)^```", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
     (tmp_path / "walk.sh").write_text("set -eu\n" + "\n".join(commands))
 
-    said = hanse(
+    result = hanse(
         *("up", "--no-sample", "--exec", "timeout 150 bash walk.sh"), cwd=tmp_path, patience=180
     )
 
-    assert said.status == 0, said.out + said.err
-    assert "acnp/no-telnet  lubeck   Applied  Applied  Applied\n" in said.out
-    assert "Replicated" in said.out
-    assert "Blocked: PlainPolicy" in said.out
-    assert "the version of hamburg lost against lubeck's and is kept" in said.out
-    assert "acnp/no-telnet: bergen has carried it out" in said.out
-    assert "no policy is federated" in said.out.rsplit("no-ftp", 1)[1]
-    assert "Warning: federated.anp.antreaplus.vmware.com: spec.ingress[0].from[0]" in said.err
-    assert "federated policy acnp/local-only: spec.ingress[0].from[0] selects only" in said.out
+    assert result.status == 0, result.out + result.err
+    assert "acnp/no-telnet  lubeck   Applied  Applied  Applied\n" in result.out
+    assert "Replicated" in result.out
+    assert "Blocked: PlainPolicy" in result.out
+    assert "the version of hamburg lost against lubeck's and is kept" in result.out
+    assert "acnp/no-telnet: bergen has carried it out" in result.out
+    assert "no policy is federated" in result.out.rsplit("no-ftp", 1)[1]
+    assert "Warning: federated.anp.antreaplus.vmware.com: spec.ingress[0].from[0]" in result.err
+    assert "federated policy acnp/local-only: spec.ingress[0].from[0] selects only" in result.out

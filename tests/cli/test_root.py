@@ -249,11 +249,11 @@ def test_the_program_ends_with_the_status_of_its_command(tmp_path: Path) -> None
 def test_no_traceback_reaches_a_person(tmp_path: Path) -> None:
     (tmp_path / "config").write_text("clusters: [not, {a: cluster}]")
 
-    said = hanse("status", "--kubeconfig", "config", cwd=tmp_path)
+    result = hanse("status", "--kubeconfig", "config", cwd=tmp_path)
 
-    assert said.status == 2
-    assert said.err.count("\n") == 1
-    assert said.err.startswith("hanse: config: ")
+    assert result.status == 2
+    assert result.err.count("\n") == 1
+    assert result.err.startswith("hanse: config: ")
 
 
 def test_nothing_is_said_to_a_reader_who_left(tmp_path: Path) -> None:
@@ -281,9 +281,9 @@ def test_shells_are_given_a_completion_script(
 def test_completion_knows_our_commands(tmp_path: Path) -> None:
     asked = {"_HANSE_COMPLETE": "bash_complete", "COMP_WORDS": "hanse do", "COMP_CWORD": "1"}
 
-    said = hanse(cwd=tmp_path, env=asked)
+    result = hanse(cwd=tmp_path, env=asked)
 
-    assert said.out.split() == ["plain,doctor"]
+    assert result.out.split() == ["plain,doctor"]
 
 
 def test_the_version_can_be_read_by_machines(capsys: pytest.CaptureFixture[str]) -> None:

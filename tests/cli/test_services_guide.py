@@ -19,8 +19,8 @@ def _commands(heading: str) -> str:
 def test_the_walk_on_your_machine_works(tmp_path: Path) -> None:
     (tmp_path / "walk.sh").write_text("set -eu\n" + _commands("On your machine"))
 
-    said = hanse("up", "--no-sample", "--exec", "bash walk.sh", cwd=tmp_path)
+    result = hanse("up", "--no-sample", "--exec", "bash walk.sh", cwd=tmp_path)
 
-    assert said.status == 0, said.out + said.err
-    assert "market/fish is exported by hamburg, lubeck\n" in said.out
-    assert "! market/fish in hamburg" in said.out
+    assert result.status == 0, result.out + result.err
+    assert "market/fish is exported by hamburg, lubeck\n" in result.out
+    assert "! market/fish in hamburg" in result.out

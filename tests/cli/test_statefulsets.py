@@ -121,8 +121,8 @@ def test_bad_names_are_refused_in_a_sentence(zone: str, federation: str, words: 
 
 
 def test_without_a_broker_it_says_what_to_name(tmp_path: Path) -> None:
-    said = hanse("statefulsets", cwd=tmp_path)
+    result = hanse("statefulsets", cwd=tmp_path)
 
-    assert said.status == 2
-    assert "start `hanse up`" in said.err or "kubeconfig" in said.err
-    assert len(said.err.splitlines()) == 1
+    assert result.status == 2
+    assert "start `hanse up`" in result.err or "kubeconfig" in result.err
+    assert len(result.err.splitlines()) == 1

@@ -15,26 +15,30 @@ def test_the_walk_through_the_guide_works(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "examples/statefulset", tmp_path / "examples/statefulset")
     (tmp_path / "walk.sh").write_text("set -eu\n" + "\n".join(commands))
 
-    said = hanse(
+    result = hanse(
         *("up", "--clusters", "c1,c2,c3", "--no-sample", "--exec", "timeout 150 bash walk.sh"),
         cwd=tmp_path,
         patience=180,
     )
 
-    assert said.status == 0, said.out + said.err
-    assert "mynamespace/store  11/11 ready\n" in said.out
-    assert "c1 4, c2 4, c3 3" in said.out
-    assert re.search(r"c1 +~ update +StatefulSet mynamespace/store-c1 +the agent of c1\n", said.out)
-    assert re.search(r"c3 +\+ create +Service mynamespace/store-c3-3 +the agent of c3\n", said.out)
-    assert "store-c2 " not in said.out.partition("CHANGE ")[2].partition("scaled")[0]
-    assert "c1 5, c2 4, c3 4" in said.out
+    assert result.status == 0, result.out + result.err
+    assert "mynamespace/store  11/11 ready\n" in result.out
+    assert "c1 4, c2 4, c3 3" in result.out
+    assert re.search(
+        r"c1 +~ update +StatefulSet mynamespace/store-c1 +the agent of c1\n", result.out
+    )
+    assert re.search(
+        r"c3 +\+ create +Service mynamespace/store-c3-3 +the agent of c3\n", result.out
+    )
+    assert "store-c2 " not in result.out.partition("CHANGE ")[2].partition("scaled")[0]
+    assert "c1 5, c2 4, c3 4" in result.out
     for cluster, count in (("c1", 5), ("c2", 4), ("c3", 4)):
         for n in range(count):
             name = f"store-{cluster}-{n}.etcd.mynamespace.myfederation.svc.example.com"
-            assert f"0 50 80 {name}.\n" in said.out
-    assert "each replica by its load balancer, in clusters that are alive" in said.out
-    assert "c2 answers with its own ready replicas" in said.out
-    assert "c2 cannot be heard" in said.out
-    assert '"name":"c1","readyReplicas":4,"replicas":4' in said.out
-    assert "etcd-store-store-c1-0" in said.out
-    assert "cache-c2" in said.out
+            assert f"0 50 80 {name}.\n" in result.out
+    assert "each replica by its load balancer, in clusters that are alive" in result.out
+    assert "c2 answers with its own ready replicas" in result.out
+    assert "c2 cannot be heard" in result.out
+    assert '"name":"c1","readyReplicas":4,"replicas":4' in result.out
+    assert "etcd-store-store-c1-0" in result.out
+    assert "cache-c2" in result.out

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.programs import HANSE, PATIENCE, Running, environment, running
+from tests.cli.programs import COMMAND_TIMEOUT, HANSE, RunningFederation, environment, running
 
 TOUR = Path(__file__).parents[2] / "docs/guides/tour.md"
 WILD = "…"
@@ -49,8 +49,8 @@ def test_a_wild_line_stands_for_any_and_a_wild_word_for_the_rest() -> None:
 class Tourist:
     """Somebody who follows the page in a shell beside a running federation."""
 
-    def __init__(self, fleet: Running, home: Path) -> None:
-        told = json.loads(fleet.beside("status", "--json").out)
+    def __init__(self, fleet: RunningFederation, home: Path) -> None:
+        told = json.loads(fleet.run_hanse("status", "--json").out)
         host, _, port = told["dns"].partition(":")
         program = " ".join(f"'{word}'" for word in HANSE)
         self._shell = (
@@ -66,7 +66,7 @@ class Tourist:
             env=self._environment,
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=COMMAND_TIMEOUT,
             stdin=subprocess.DEVNULL,
             check=False,
         )
@@ -77,7 +77,7 @@ def test_every_command_prints_what_the_page_shows(tmp_path: Path) -> None:
     with running(tmp_path) as fleet:
         tourist = Tourist(fleet, tmp_path)
         for command, expected in steps(TOUR.read_text()):
-            until = time.monotonic() + PATIENCE
+            until = time.monotonic() + COMMAND_TIMEOUT
             while not shows(output := tourist.types(command), expected):
                 # What spans clusters takes a moment; what never comes is a page that lies.
                 assert time.monotonic() < until, f"$ {command}\n{output}\nis not\n" + "\n".join(

@@ -30,7 +30,7 @@ from hanse.model.manifests import Manifest, crd_manifests
 from hanse.model.objects import Meta
 from hanse.model.plan import Key
 from hanse.runtime.ownership import Owner, with_owner
-from tests.cli.programs import Running, running
+from tests.cli.programs import RunningFederation, running
 from tinykube.apiserver import ApiServer
 
 pytestmark = pytest.mark.anyio
@@ -161,14 +161,16 @@ async def test_the_same_can_be_done_by_hand() -> None:
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFederation]:
     with running(tmp_path_factory.mktemp("fleet"), "--clusters", "rome") as found:
         yield found
 
 
-def test_an_agent_that_is_alive_elsewhere_is_named_and_nothing_is_deleted(fleet: Running) -> None:
-    looked = fleet.beside("uninstall", "--context", "rome")
-    refused = fleet.beside("uninstall", "--context", "rome", "--yes")
+def test_an_agent_that_is_alive_elsewhere_is_named_and_nothing_is_deleted(
+    fleet: RunningFederation,
+) -> None:
+    looked = fleet.run_hanse("uninstall", "--context", "rome")
+    refused = fleet.run_hanse("uninstall", "--context", "rome", "--yes")
 
     assert "Nothing was deleted" in looked.out
     assert "with them go 1 serviceexports.multicluster.x-k8s.io" in looked.out
@@ -177,22 +179,24 @@ def test_an_agent_that_is_alive_elsewhere_is_named_and_nothing_is_deleted(fleet:
     assert fleet.kubectl("get", "serviceimport", "web", "-n", "shop").status == 0
 
 
-def test_an_agent_that_writes_all_again_is_told_at_once_and_not_waited_for(fleet: Running) -> None:
+def test_an_agent_that_writes_all_again_is_told_at_once_and_not_waited_for(
+    fleet: RunningFederation,
+) -> None:
     agent = ("-n", "hanse-system", "create", "deployment", "hanse-agent", "--image=hanse")
     mark = ("-n", "hanse-system", "label", "deployment", "hanse-agent")
     assert fleet.kubectl(*agent).status == 0
     assert fleet.kubectl(*mark, "app.kubernetes.io/part-of=hanse").status == 0
 
-    said = fleet.beside("uninstall", "--context", "rome", "--yes", "--force")
+    result = fleet.run_hanse("uninstall", "--context", "rome", "--yes", "--force")
 
     left = fleet.kubectl("-n", "hanse-system", "get", "deployments,replicasets,pods", "-o", "name")
     assert left.out == "", "an agent of the cluster's own is gone with its pods before the rest"
-    assert said.status == 1
-    assert "an agent is at work" in said.err or "is an agent still running?" in said.err
+    assert result.status == 1
+    assert "an agent is at work" in result.err or "is an agent still running?" in result.err
 
 
-def test_a_context_that_is_not_there_is_named(fleet: Running, tmp_path: Path) -> None:
-    said = fleet.beside("uninstall", "--context", "nowhere")
+def test_a_context_that_is_not_there_is_named(fleet: RunningFederation, tmp_path: Path) -> None:
+    result = fleet.run_hanse("uninstall", "--context", "nowhere")
 
-    assert said.status == 2
-    assert "nowhere" in said.err
+    assert result.status == 2
+    assert "nowhere" in result.err

@@ -12,7 +12,15 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from tests.cli.programs import HANSE, PATIENCE, Running, Said, environment, hanse, running
+from tests.cli.programs import (
+    COMMAND_TIMEOUT,
+    HANSE,
+    CommandResult,
+    RunningFederation,
+    environment,
+    hanse,
+    running,
+)
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
 
@@ -27,7 +35,7 @@ def _refuses(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
-def test_it_tells_what_is_where(fleet: Running) -> None:
+def test_it_tells_what_is_where(fleet: RunningFederation) -> None:
     for port, name in zip(
         _ports(fleet.kubeconfig), ("lubeck", "hamburg", "bergen", "broker"), strict=True
     ):
@@ -38,7 +46,7 @@ def test_it_tells_what_is_where(fleet: Running) -> None:
     assert f"export KUBECONFIG={fleet.kubeconfig}" in fleet.told
 
 
-def test_every_cluster_is_a_context_and_the_first_is_current(fleet: Running) -> None:
+def test_every_cluster_is_a_context_and_the_first_is_current(fleet: RunningFederation) -> None:
     contexts = fleet.kubectl("config", "get-contexts", "-o", "name")
     current = fleet.kubectl("config", "current-context")
 
@@ -47,11 +55,11 @@ def test_every_cluster_is_a_context_and_the_first_is_current(fleet: Running) -> 
 
 
 @pytest.mark.parametrize("name", ["kubeconfig", "control.sock"])
-def test_only_its_owner_can_use_it(fleet: Running, name: str) -> None:
+def test_only_its_owner_can_use_it(fleet: RunningFederation, name: str) -> None:
     assert stat.S_IMODE((fleet.folder / name).stat().st_mode) == 0o600
 
 
-def test_the_sample_runs_in_every_cluster(fleet: Running) -> None:
+def test_the_sample_runs_in_every_cluster(fleet: RunningFederation) -> None:
     for cluster in ("lubeck", "hamburg", "bergen"):
         waited = fleet.kubectl(
             "--context",
@@ -67,7 +75,7 @@ def test_the_sample_runs_in_every_cluster(fleet: Running) -> None:
         assert waited.status == 0, waited.err
 
 
-def test_the_broker_runs_no_workloads(fleet: Running) -> None:
+def test_the_broker_runs_no_workloads(fleet: RunningFederation) -> None:
     nodes = fleet.kubectl("--context", "broker", "get", "nodes", "-o", "name")
     rules = fleet.kubectl("--context", "broker", "get", "clustersets", "-o", "name")
 
@@ -75,18 +83,18 @@ def test_the_broker_runs_no_workloads(fleet: Running) -> None:
     assert rules.out.split() == ["clusterset.hanse.dev/local"]
 
 
-def test_each_cluster_has_ranges_of_its_own(fleet: Running) -> None:
-    told = json.loads(fleet.beside("local", "list", "--json").out)
+def test_each_cluster_has_ranges_of_its_own(fleet: RunningFederation) -> None:
+    told = json.loads(fleet.run_hanse("local", "list", "--json").out)
 
     ranges = [one[kind] for one in told["clusters"] for kind in ("services", "pods", "nodes")]
     given = [one for one in ranges if one]
     assert len(set(given)) == len(given) == 10
 
 
-def test_status_sees_every_agent_alive(fleet: Running) -> None:
-    said = fleet.beside("status", "--json")
+def test_status_sees_every_agent_alive(fleet: RunningFederation) -> None:
+    result = fleet.run_hanse("status", "--json")
 
-    clusters = {one["name"]: one for one in json.loads(said.out)["clusters"]}
+    clusters = {one["name"]: one for one in json.loads(result.out)["clusters"]}
     assert list(clusters) == ["lubeck", "hamburg", "bergen", "broker"]
     assert all(clusters[name]["agent"]["alive"] for name in ("lubeck", "hamburg", "bergen"))
     assert all(clusters[name]["nodes"] == {"all": 3, "ready": 3} for name in ("lubeck", "bergen"))
@@ -94,40 +102,40 @@ def test_status_sees_every_agent_alive(fleet: Running) -> None:
     assert clusters["lubeck"]["features"]["services"]["exports"] >= 1
 
 
-def test_doctor_finds_nothing_wrong(fleet: Running) -> None:
-    said = fleet.beside("doctor")
+def test_doctor_finds_nothing_wrong(fleet: RunningFederation) -> None:
+    result = fleet.run_hanse("doctor")
 
-    assert said.out == "✓ nothing is wrong in lubeck, hamburg, bergen, broker\n"
-    assert said.status == 0
-
-
-def test_versions_of_servers_are_told(fleet: Running) -> None:
-    said = fleet.beside("version", "--servers", "--json")
-
-    assert set(json.loads(said.out)["servers"]) == {"lubeck", "hamburg", "bergen", "broker"}
-    assert all(version.startswith("v1.") for version in json.loads(said.out)["servers"].values())
+    assert result.out == "✓ nothing is wrong in lubeck, hamburg, bergen, broker\n"
+    assert result.status == 0
 
 
-def test_an_unknown_cluster_is_named_with_those_there_are(fleet: Running) -> None:
-    said = fleet.beside("local", "kill", "rome")
+def test_versions_of_servers_are_told(fleet: RunningFederation) -> None:
+    result = fleet.run_hanse("version", "--servers", "--json")
 
-    assert said.status == 2
-    assert said.err == (
+    assert set(json.loads(result.out)["servers"]) == {"lubeck", "hamburg", "bergen", "broker"}
+    assert all(version.startswith("v1.") for version in json.loads(result.out)["servers"].values())
+
+
+def test_an_unknown_cluster_is_named_with_those_there_are(fleet: RunningFederation) -> None:
+    result = fleet.run_hanse("local", "kill", "rome")
+
+    assert result.status == 2
+    assert result.err == (
         "hanse: there is no cluster 'rome'; there is: lubeck, hamburg, bergen, broker\n"
     )
 
 
-def test_a_second_one_in_the_same_folder_is_told_who_is_there(fleet: Running) -> None:
-    said = fleet.beside("up")
+def test_a_second_one_in_the_same_folder_is_told_who_is_there(fleet: RunningFederation) -> None:
+    result = fleet.run_hanse("up")
 
-    assert said.status == 2
-    assert said.err == (
+    assert result.status == 2
+    assert result.err == (
         f"hanse: a federation runs in {fleet.folder} already, as process {fleet.process.pid}; "
         f"stop it with `kill {fleet.process.pid}`, or give another folder with --dir\n"
     )
 
 
-def test_a_second_one_beside_it_takes_other_ports(fleet: Running, tmp_path: Path) -> None:
+def test_a_second_one_beside_it_takes_other_ports(fleet: RunningFederation, tmp_path: Path) -> None:
     with running(tmp_path, "--clusters", "rome", "--no-sample") as other:
         assert not set(_ports(fleet.kubeconfig)) & set(_ports(other.kubeconfig))
         assert other.kubectl("get", "nodes", "-o", "name").out.count("node/rome-node-") == 3
@@ -141,31 +149,31 @@ def test_a_killed_cluster_refuses_connections_and_comes_back_with_its_data(
         fleet.kubectl("create", "configmap", "kept", "--from-literal=a=b")
         port = _ports(fleet.kubeconfig)[0]
 
-        killed = fleet.beside("local", "kill", "rome")
+        killed = fleet.run_hanse("local", "kill", "rome")
         assert killed.status == 0
         assert _refuses(port)
-        silent = json.loads(fleet.beside("status", "--json").out)["clusters"][0]
+        silent = json.loads(fleet.run_hanse("status", "--json").out)["clusters"][0]
         assert not silent["reachable"]
-        ill = fleet.beside("doctor")
+        ill = fleet.run_hanse("doctor")
         assert ill.status == 1
         assert "mend it: hanse local start rome" in ill.out
 
-        assert fleet.beside("local", "start", "rome").status == 0
+        assert fleet.run_hanse("local", "start", "rome").status == 0
         found = fleet.kubectl("get", "configmap", "kept", "-o", "jsonpath={.data.a}")
         assert found.out == "b"
 
 
 def test_cuts_and_slowness_are_listed_until_they_are_healed(tmp_path: Path) -> None:
     with running(tmp_path, "--clusters", "rome,paris", "--no-sample") as fleet:
-        fleet.beside("local", "cut", "rome", "broker")
-        fleet.beside("local", "slow", "paris", "50ms")
+        fleet.run_hanse("local", "cut", "rome", "broker")
+        fleet.run_hanse("local", "slow", "paris", "50ms")
 
-        told = json.loads(fleet.beside("local", "list", "--json").out)
+        told = json.loads(fleet.run_hanse("local", "list", "--json").out)
         assert told["cuts"] == [["broker", "rome"]]
         assert [one["delay_milliseconds"] for one in told["clusters"]] == [0, 50, 0]
 
-        assert fleet.beside("local", "heal", "--all").status == 0
-        healed = json.loads(fleet.beside("local", "list", "--json").out)
+        assert fleet.run_hanse("local", "heal", "--all").status == 0
+        healed = json.loads(fleet.run_hanse("local", "list", "--json").out)
         assert healed["cuts"] == []
         assert not any(one["delay_milliseconds"] for one in healed["clusters"])
 
@@ -181,7 +189,7 @@ def test_a_signal_ends_everything(tmp_path: Path, sign: signal.Signals) -> None:
 
     assert all(_refuses(port) for port in ports)
     assert not (fleet.folder / "control.sock").exists()
-    assert fleet.beside("local", "list").err == (
+    assert fleet.run_hanse("local", "list").err == (
         "hanse: no local federation runs in .hanse; start one with `hanse up`, "
         "or name its folder with --dir\n"
     )
@@ -201,7 +209,7 @@ def test_an_interrupted_script_is_ended_and_told_as_shells_do(tmp_path: Path) ->
     shell = process.stdout.readline().strip()
 
     process.terminate()
-    _, err = process.communicate(timeout=PATIENCE)
+    _, err = process.communicate(timeout=COMMAND_TIMEOUT)
 
     assert process.returncode == 128 + signal.SIGTERM
     assert err.endswith("stopping; once more to force it\nended\n")
@@ -229,8 +237,8 @@ def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
         pass
     process.terminate()
 
-    assert process.wait(PATIENCE) == 130
-    process.communicate(timeout=PATIENCE)
+    assert process.wait(COMMAND_TIMEOUT) == 130
+    process.communicate(timeout=COMMAND_TIMEOUT)
 
 
 def test_a_watch_that_is_open_does_not_hold_up_the_end(tmp_path: Path) -> None:
@@ -246,16 +254,16 @@ def test_a_watch_that_is_open_does_not_hold_up_the_end(tmp_path: Path) -> None:
 
         assert fleet.stop() == 0
 
-        watching.communicate(timeout=PATIENCE)
+        watching.communicate(timeout=COMMAND_TIMEOUT)
 
 
 def test_exec_ends_with_the_status_of_the_script(tmp_path: Path) -> None:
     script = "kubectl create namespace port && kubectl get namespace port -o name; exit 7"
 
-    said = hanse("up", "--clusters", "rome", "--no-sample", "--exec", script, cwd=tmp_path)
+    result = hanse("up", "--clusters", "rome", "--no-sample", "--exec", script, cwd=tmp_path)
 
-    assert said.status == 7
-    assert said.out == "namespace/port created\nnamespace/port\n"
+    assert result.status == 7
+    assert result.out == "namespace/port created\nnamespace/port\n"
     assert all(_refuses(port) for port in _ports(tmp_path / ".hanse/kubeconfig"))
 
 
@@ -263,35 +271,35 @@ def test_when_it_is_ready_each_cluster_can_be_given_work(tmp_path: Path) -> None
     holders = "{range .items[*]}{.metadata.name}={.spec.holderIdentity} {end}"
     script = f"kubectl --context broker -n hanse-broker get leases -o jsonpath='{holders}'"
 
-    said = hanse("up", "--clusters", "rome,oslo", "--no-sample", "--exec", script, cwd=tmp_path)
+    result = hanse("up", "--clusters", "rome,oslo", "--no-sample", "--exec", script, cwd=tmp_path)
 
-    assert said.out == "oslo=oslo rome=rome "
+    assert result.out == "oslo=oslo rome=rome "
 
 
 def test_a_script_finds_our_program_and_can_cut_and_heal(tmp_path: Path) -> None:
     script = "hanse local cut rome broker && hanse local list --json && hanse local heal --all"
 
-    said = hanse("up", "--clusters", "rome", "--no-sample", "--exec", script, cwd=tmp_path)
+    result = hanse("up", "--clusters", "rome", "--no-sample", "--exec", script, cwd=tmp_path)
 
-    assert said.status == 0
-    assert '"cuts": [\n    [\n      "broker",\n      "rome"\n    ]\n  ]' in said.out
-    assert said.out.endswith("everything is whole again\n")
+    assert result.status == 0
+    assert '"cuts": [\n    [\n      "broker",\n      "rome"\n    ]\n  ]' in result.out
+    assert result.out.endswith("everything is whole again\n")
 
 
 def test_a_script_that_is_killed_ends_as_shells_tell_it(tmp_path: Path) -> None:
-    said = hanse("up", "--clusters", "rome", "--exec", "kill -9 $$", cwd=tmp_path)
+    result = hanse("up", "--clusters", "rome", "--exec", "kill -9 $$", cwd=tmp_path)
 
-    assert said.status == 128 + signal.SIGKILL
+    assert result.status == 128 + signal.SIGKILL
 
 
 def test_what_a_script_leaves_behind_is_ended(tmp_path: Path) -> None:
-    said = hanse(
+    result = hanse(
         *("up", "--clusters", "rome", "--exec", "sleep 600 >/dev/null 2>&1 & echo $!"),
         cwd=tmp_path,
     )
 
-    assert said.status == 0
-    state = Path(f"/proc/{said.out.strip()}/stat")
+    assert result.status == 0
+    state = Path(f"/proc/{result.out.strip()}/stat")
     assert not state.exists() or state.read_text().split()[2] == "Z"
 
 
@@ -299,7 +307,7 @@ def test_objects_are_kept_only_where_that_was_asked_for(tmp_path: Path) -> None:
     create = "kubectl create configmap kept --from-literal=a=b"
     look = "kubectl get configmap kept -o jsonpath={.data.a}"
 
-    def up(script: str, *arguments: str) -> Said:
+    def up(script: str, *arguments: str) -> CommandResult:
         return hanse(*("up", "--clusters", "rome", "--exec", script, *arguments), cwd=tmp_path)
 
     up(create)
@@ -310,7 +318,7 @@ def test_objects_are_kept_only_where_that_was_asked_for(tmp_path: Path) -> None:
 
 
 def test_what_a_person_took_out_of_the_sample_stays_out(tmp_path: Path) -> None:
-    def up(script: str) -> Said:
+    def up(script: str) -> CommandResult:
         return hanse(*("up", "--clusters", "rome", "--dir", "d", "--exec", script), cwd=tmp_path)
 
     up("kubectl -n shop delete deployment web")
@@ -325,20 +333,20 @@ def test_a_spoilt_file_of_kept_objects_is_named(tmp_path: Path) -> None:
     kept.mkdir(parents=True)
     (kept / "rome.json").write_text("{")
 
-    said = hanse("up", "--clusters", "rome", "--dir", "kept", cwd=tmp_path)
+    result = hanse("up", "--clusters", "rome", "--dir", "kept", cwd=tmp_path)
 
-    assert said.status == 2
-    assert said.err.startswith(f"hanse: what rome held cannot be read from {kept}/rome.json: ")
-    assert said.err.count("\n") == 1
+    assert result.status == 2
+    assert result.err.startswith(f"hanse: what rome held cannot be read from {kept}/rome.json: ")
+    assert result.err.count("\n") == 1
 
 
 def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
-    said = hanse("up", "--dir", "file/in", cwd=tmp_path)
+    result = hanse("up", "--dir", "file/in", cwd=tmp_path)
 
-    assert said.status == 2
-    assert said.err == (
+    assert result.status == 2
+    assert result.err == (
         f"hanse: the folder {tmp_path}/file/in cannot be used: Not a directory; "
         "give another with --dir\n"
     )

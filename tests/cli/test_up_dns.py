@@ -10,7 +10,7 @@ import dns.message
 import dns.query
 import dns.rcode
 
-from tests.cli.programs import PATIENCE, Running, hanse
+from tests.cli.programs import COMMAND_TIMEOUT, RunningFederation, hanse
 
 WEB = "web.shop.svc.clusterset.local"
 
@@ -19,19 +19,19 @@ def addresses(server: str, name: str) -> tuple[str, list[str]]:
     """What a server answers: the code and the addresses."""
     host, _, port = server.partition(":")
     question = dns.message.make_query(name, "A")
-    answer = dns.query.udp(question, host, port=int(port), timeout=PATIENCE)
+    answer = dns.query.udp(question, host, port=int(port), timeout=COMMAND_TIMEOUT)
     found = [record.to_text() for told in answer.answer for record in told]
     return dns.rcode.to_text(answer.rcode()), found
 
 
-def views(fleet: Running) -> dict[str, str]:
+def views(fleet: RunningFederation) -> dict[str, str]:
     """Where each view answers, as the table tells it."""
     rows = [line.split() for line in fleet.told.splitlines() if "https://127.0.0.1:" in line]
     return {row[0]: f"127.0.0.1:{row[3]}" for row in rows if row[3].isdecimal()}
 
 
-def test_each_cluster_is_answered_its_own_address_first(fleet: Running) -> None:
-    until = time.monotonic() + PATIENCE
+def test_each_cluster_is_answered_its_own_address_first(fleet: RunningFederation) -> None:
+    until = time.monotonic() + COMMAND_TIMEOUT
     own: set[str] = set()
     while len(own) < 3 and time.monotonic() < until:  # the sample's pods take their time
         told = {cluster: addresses(server, WEB) for cluster, server in views(fleet).items()}
@@ -41,12 +41,12 @@ def test_each_cluster_is_answered_its_own_address_first(fleet: Running) -> None:
     assert len(own) == 3, f"each cluster has its own: {told}"
 
 
-def test_one_who_asks_from_nowhere_is_sent_to_all_in_turn(fleet: Running) -> None:
+def test_one_who_asks_from_nowhere_is_sent_to_all_in_turn(fleet: RunningFederation) -> None:
     found = re.search(r"dig @(\S+) -p (\d+)", fleet.told)
     assert found is not None
 
     server = f"{found[1]}:{found[2]}"
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + COMMAND_TIMEOUT
     turns: list[str] = []
     while len(set(turns)) < 3 and time.monotonic() < until:  # others may have cut it off just now
         turns = [addresses(server, WEB)[1][0] for _ in range(6)]
@@ -54,21 +54,23 @@ def test_one_who_asks_from_nowhere_is_sent_to_all_in_turn(fleet: Running) -> Non
     assert len(set(turns)) == 3
 
 
-def test_status_tells_where_each_view_answers(fleet: Running) -> None:
-    told = json.loads(fleet.beside("status", "--json").out)
+def test_status_tells_where_each_view_answers(fleet: RunningFederation) -> None:
+    told = json.loads(fleet.run_hanse("status", "--json").out)
 
     assert {one["name"]: one["dns"] for one in told["clusters"] if one["dns"]} == views(fleet)
     assert f"-p {told['dns'].partition(':')[2]} " in fleet.told
 
 
-def test_a_tenants_network_is_answered_its_own_names_and_no_others(fleet: Running) -> None:
-    told = json.loads(fleet.beside("status", "--json").out)
+def test_a_tenants_network_is_answered_its_own_names_and_no_others(
+    fleet: RunningFederation,
+) -> None:
+    told = json.loads(fleet.run_hanse("status", "--json").out)
     (server,) = [
         one["networkDns"]["acme.default"] for one in told["clusters"] if one["name"] == "hamburg"
     ]
     wait = ("--for=jsonpath={.status.phase}=Ready", "--timeout=30s", "network/acme.default")
     fleet.kubectl("--context", "hamburg", "wait", *wait)
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + COMMAND_TIMEOUT
     kubernetes: list[str] = []
     while not kubernetes and time.monotonic() < until:
         kubernetes = addresses(server, "kubernetes.default.svc.cluster.local")[1]
@@ -82,7 +84,7 @@ def test_a_tenants_network_is_answered_its_own_names_and_no_others(fleet: Runnin
 def test_a_script_finds_the_names(tmp_path: Path) -> None:
     script = f"{sys.executable} -c 'import os, json; print(json.dumps(os.environ[\"HANSE_DNS\"]))'"
 
-    said = hanse("up", "--no-sample", "--clusters", "paris", "--exec", script, cwd=tmp_path)
+    result = hanse("up", "--no-sample", "--clusters", "paris", "--exec", script, cwd=tmp_path)
 
-    assert said.status == 0, said.err
-    assert re.fullmatch(r"127\.0\.0\.1:\d+", json.loads(said.out.splitlines()[-1]))
+    assert result.status == 0, result.err
+    assert re.fullmatch(r"127\.0\.0\.1:\d+", json.loads(result.out.splitlines()[-1]))

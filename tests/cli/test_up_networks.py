@@ -27,7 +27,7 @@ pytestmark = pytest.mark.anyio
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 HERE = "lubeck"
-PATIENCE = 120
+COMMAND_TIMEOUT = 120
 
 
 async def test_a_network_that_is_made_later_is_answered_its_own_names_too() -> None:
@@ -44,7 +44,7 @@ async def test_a_network_that_is_made_later_is_answered_its_own_names_too() -> N
     )
     marks = {TENANT: "acme", NETWORK: "lab"}
 
-    async with asyncio.timeout(PATIENCE), names.running():
+    async with asyncio.timeout(COMMAND_TIMEOUT), names.running():
         async with agent.running(), names.feeding_from(agent):
             await admin.create(made(Network, "acme.lab", spec={"type": "flat", "tenant": "acme"}))
             web = made(Service, "web", "default", marks, spec={"ports": [{"port": 80}]})
@@ -73,6 +73,6 @@ async def answered(server: str, address: str) -> None:
     query = dns.message.make_query("web.default.svc.cluster.local", "A")
     told: list[str] = []
     while told != [address]:
-        answer = await dns.asyncquery.udp(query, host, port=int(port), timeout=PATIENCE)
+        answer = await dns.asyncquery.udp(query, host, port=int(port), timeout=COMMAND_TIMEOUT)
         told = [record.to_text() for rrset in answer.answer for record in rrset]
         await asyncio.sleep(0.05)

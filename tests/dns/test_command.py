@@ -22,11 +22,11 @@ from hanse.kube.http_transport import HttpTransport
 from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.model.objects import Meta
 from tests.cli.conftest import fleet as fleet_of_clusters
-from tests.cli.programs import HANSE, Running, environment
+from tests.cli.programs import HANSE, RunningFederation, environment
 from tests.dns.builders import NODATA, WEB, DnsAnswer, endpoint_slice, imported, parse_answer
 
 fleet = fleet_of_clusters
-PATIENCE = 60
+COMMAND_TIMEOUT = 60
 
 
 class ServerSettings(Struct, frozen=True):
@@ -38,7 +38,7 @@ class ServerSettings(Struct, frozen=True):
 
 
 @contextmanager
-def _dns(federation: Running, *arguments: str) -> Iterator["ServerSettings"]:
+def _dns(federation: RunningFederation, *arguments: str) -> Iterator["ServerSettings"]:
     """A DNS server of its own process."""
     listen = ("--listen", "127.0.0.1:0", "--workers", "1", "--log-format", "json")
     process = subprocess.Popen(
@@ -52,7 +52,7 @@ def _dns(federation: Running, *arguments: str) -> Iterator["ServerSettings"]:
         yield ServerSettings(process, int(line["listen"].rpartition(":")[2]), line["metrics"])
     finally:
         process.terminate()
-        process.communicate(timeout=PATIENCE)
+        process.communicate(timeout=COMMAND_TIMEOUT)
     assert process.returncode == 0
 
 
@@ -68,16 +68,16 @@ def _said(process: subprocess.Popen[str], message: str) -> dict[str, str]:
 
 def _ask(port: int, name: str, rtype: str) -> DnsAnswer:
     """Ask until the server has read its cluster: before that it fails, as it must."""
-    end = monotonic() + PATIENCE
+    end = monotonic() + COMMAND_TIMEOUT
     while monotonic() < end:
         query = dns.message.make_query(name, rtype)
-        answer = parse_answer(dns.query.udp(query, "127.0.0.1", port=port, timeout=PATIENCE))
+        answer = parse_answer(dns.query.udp(query, "127.0.0.1", port=port, timeout=COMMAND_TIMEOUT))
         if answer.code != "SERVFAIL":
             return answer
-    raise AssertionError(f"still SERVFAIL after {PATIENCE} s")
+    raise AssertionError(f"still SERVFAIL after {COMMAND_TIMEOUT} s")
 
 
-def test_resolve_tells_what_the_server_answers(fleet: Running) -> None:
+def test_resolve_tells_what_the_server_answers(fleet: RunningFederation) -> None:
     questions = [
         (WEB, "A"),
         (WEB, "AAAA"),
@@ -96,7 +96,7 @@ def test_resolve_tells_what_the_server_answers(fleet: Running) -> None:
     names = ("--cluster-id", "lubeck", "--global-zone", "global.test")
     with _dns(fleet, "--context", "lubeck", *names) as serving:
         for name, rtype in questions:
-            output = fleet.beside("resolve", name, rtype, "--context", "lubeck", "--json")
+            output = fleet.run_hanse("resolve", name, rtype, "--context", "lubeck", "--json")
             assert output.status == 0, output.err
             (answer,) = json.loads(output.out)["clusters"]
             packet = _ask(serving.port, name, rtype)
@@ -104,8 +104,8 @@ def test_resolve_tells_what_the_server_answers(fleet: Running) -> None:
             assert tuple(sorted(r["value"] for r in answer["records"])) == packet.records
 
 
-def test_every_cluster_answers_its_own_address_first(fleet: Running) -> None:
-    output = fleet.beside("resolve", "web.shop", "--json")
+def test_every_cluster_answers_its_own_address_first(fleet: RunningFederation) -> None:
+    output = fleet.run_hanse("resolve", "web.shop", "--json")
 
     answer = {one["cluster"]: one for one in json.loads(output.out)["clusters"]}
     assert set(answer) == {"lubeck", "hamburg", "bergen"}
@@ -113,8 +113,8 @@ def test_every_cluster_answers_its_own_address_first(fleet: Running) -> None:
     assert answer["bergen"]["rule"] == "local first: bergen is ready"
 
 
-def test_resolve_reads_well(fleet: Running) -> None:
-    output = fleet.beside("resolve", "web.shop", "--no-local-first", "--context", "bergen")
+def test_resolve_reads_well(fleet: RunningFederation) -> None:
+    output = fleet.run_hanse("resolve", "web.shop", "--no-local-first", "--context", "bergen")
 
     lines = output.out.splitlines()
     assert lines[0] == f"{WEB}. A"
@@ -123,15 +123,17 @@ def test_resolve_reads_well(fleet: Running) -> None:
     assert "(33 %)" in lines[2]
 
 
-def test_a_cluster_whose_lease_ran_out_is_left_out_by_server_and_resolve(fleet: Running) -> None:
+def test_a_cluster_whose_lease_ran_out_is_left_out_by_server_and_resolve(
+    fleet: RunningFederation,
+) -> None:
     name = "ghost.shop.svc.clusterset.local"
     asyncio.run(_haunt(fleet))
 
     with _dns(fleet, "--context", "lubeck", "--broker-context", "broker") as serving:
-        end = monotonic() + PATIENCE
+        end = monotonic() + COMMAND_TIMEOUT
         while (answer := _ask(serving.port, name, "A")).code != NODATA and monotonic() < end:
             assert answer.records == ("10.4.0.1",), "until its Lease has run out before our eyes"
-        output = fleet.beside("resolve", name, "--json")
+        output = fleet.run_hanse("resolve", name, "--json")
 
     assert answer.code == NODATA
     by_cluster = {one["cluster"]: one for one in json.loads(output.out)["clusters"]}
@@ -141,7 +143,7 @@ def test_a_cluster_whose_lease_ran_out_is_left_out_by_server_and_resolve(fleet: 
     ]
 
 
-async def _haunt(fleet: Running) -> None:
+async def _haunt(fleet: RunningFederation) -> None:
     """A service in lubeck whose only cluster has died long ago."""
     for context, objects in (
         ("lubeck", [imported("ghost"), endpoint_slice("riga", "10.4.0.1", service="ghost")]),
@@ -165,7 +167,7 @@ def _old_lease(cluster: str) -> Lease:
     return Lease(metadata=Meta(name=cluster, namespace="hanse-broker"), spec=spec)
 
 
-def test_a_hangup_replaces_the_workers_and_numbers_are_told(fleet: Running) -> None:
+def test_a_hangup_replaces_the_workers_and_numbers_are_told(fleet: RunningFederation) -> None:
     with _dns(fleet, "--context", "lubeck", "--metrics-listen", "127.0.0.1:0") as serving:
         assert _ask(serving.port, WEB, "A").code == "NOERROR"
         before = _children(serving.process.pid)
@@ -187,16 +189,16 @@ def _children(pid: int) -> set[str]:
 
 
 def _fetched(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
+    with urllib.request.urlopen(url, timeout=COMMAND_TIMEOUT) as answer:
         return str(answer.read().decode())
 
 
-def test_a_zone_is_transferred_to_those_who_may_have_it_alone(fleet: Running) -> None:
+def test_a_zone_is_transferred_to_those_who_may_have_it_alone(fleet: RunningFederation) -> None:
     allowed = ("--allow-transfer", "127.0.0.0/8")
     with _dns(fleet, "--context", "lubeck", *allowed) as serving:
         _ask(serving.port, WEB, "A")
         zone = dns.zone.Zone("clusterset.local", relativize=False)
-        dns.query.inbound_xfr("127.0.0.1", zone, port=serving.port, lifetime=PATIENCE)
+        dns.query.inbound_xfr("127.0.0.1", zone, port=serving.port, lifetime=COMMAND_TIMEOUT)
     with _dns(fleet, "--context", "lubeck") as serving:
         refused = _ask(serving.port, "clusterset.local", "AXFR")
 
@@ -218,23 +220,23 @@ def test_a_zone_is_transferred_to_those_who_may_have_it_alone(fleet: Running) ->
     ],
 )
 def test_bad_input_gets_one_clear_line(
-    fleet: Running, arguments: tuple[str, ...], words: str
+    fleet: RunningFederation, arguments: tuple[str, ...], words: str
 ) -> None:
-    output = fleet.beside(*arguments)
+    output = fleet.run_hanse(*arguments)
 
     assert (output.status, output.out) == (2, "")
     assert words in output.err
     assert len(output.err.splitlines()) == 1
 
 
-def test_the_corefile_hands_the_zone_over(fleet: Running) -> None:
-    output = fleet.beside("dns", "corefile", "10.0.0.7:5353")
+def test_the_corefile_hands_the_zone_over(fleet: RunningFederation) -> None:
+    output = fleet.run_hanse("dns", "corefile", "10.0.0.7:5353")
 
     assert output.out.startswith("clusterset.local:53 {")
     assert "forward . 10.0.0.7:5353" in output.out
 
 
-def test_global_hosts_are_answered_below_their_zones_by_region(fleet: Running) -> None:
+def test_global_hosts_are_answered_below_their_zones_by_region(fleet: RunningFederation) -> None:
     members = [
         {"cluster": "lubeck", "address": "10.1.0.1"},
         {"cluster": "bergen", "address": "10.3.0.1"},
@@ -256,7 +258,7 @@ def test_global_hosts_are_answered_below_their_zones_by_region(fleet: Running) -
         unknown = _ask(serving.port, "b.global.test", "A").code
         query = dns.message.make_query("a.global.test", "A")
         streamed = parse_answer(
-            dns.query.tcp(query, "127.0.0.1", port=serving.port, timeout=PATIENCE)
+            dns.query.tcp(query, "127.0.0.1", port=serving.port, timeout=COMMAND_TIMEOUT)
         )
 
     assert streamed.records == ("10.3.0.1",)
@@ -264,7 +266,7 @@ def test_global_hosts_are_answered_below_their_zones_by_region(fleet: Running) -
     assert unknown == "NXDOMAIN"
 
 
-def test_global_hosts_follow_the_health_that_the_leader_tells(fleet: Running) -> None:
+def test_global_hosts_follow_the_health_that_the_leader_tells(fleet: RunningFederation) -> None:
     watched = [{"type": "TCP", "port": 80}]
     members = [
         {"cluster": "lubeck", "address": "10.1.0.1", "priority": 20, "monitors": watched},
@@ -295,7 +297,7 @@ def test_global_hosts_follow_the_health_that_the_leader_tells(fleet: Running) ->
 
 def _until_answered(port: int, name: str, address: str) -> None:
     """Ask until a change has come through; whoever waits for too long fails."""
-    end = monotonic() + PATIENCE
+    end = monotonic() + COMMAND_TIMEOUT
     while (answer := _ask(port, name, "A").records) != (address,):
         assert monotonic() < end, f"{name} is still {answer}"
 
@@ -310,9 +312,9 @@ def _until_answered(port: int, name: str, address: str) -> None:
     ],
 )
 def test_bad_words_about_global_zones_are_told_in_one_line(
-    fleet: Running, arguments: tuple[str, str], words: str
+    fleet: RunningFederation, arguments: tuple[str, str], words: str
 ) -> None:
-    output = fleet.beside("dns", "--listen", "127.0.0.1:0", *arguments)
+    output = fleet.run_hanse("dns", "--listen", "127.0.0.1:0", *arguments)
 
     assert output.status == 2
     assert words in output.err

@@ -11,11 +11,11 @@ import pytest
 from hanse.local.real.binaries import cache_folder
 from hanse.local.real.build import find_or_build
 from hanse.local.real.programs import CLUSTER
-from tests.cli.programs import Running, running
+from tests.cli.programs import RunningFederation, running
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFederation]:
     """One small federation on the programs that were found or built."""
     asyncio.run(find_or_build(CLUSTER, cache_folder()))
     arguments = ("--engine", "kubernetes", "--clusters", "rome")
@@ -29,13 +29,13 @@ def _cache() -> dict[str, str]:
     return {"XDG_CACHE_HOME": stdin}
 
 
-def test_doctor_reports_nothing(fleet: Running) -> None:
-    result = fleet.beside("doctor")
+def test_doctor_reports_nothing(fleet: RunningFederation) -> None:
+    result = fleet.run_hanse("doctor")
 
     assert result.out == "✓ nothing is wrong in rome, broker\n"
 
 
-def test_the_sample_runs_and_a_load_balancer_gets_an_address(fleet: Running) -> None:
+def test_the_sample_runs_and_a_load_balancer_gets_an_address(fleet: RunningFederation) -> None:
     rolled = fleet.kubectl("-n", "shop", "rollout", "status", "deployment/web", "--timeout=60s")
     fleet.kubectl("-n", "shop", "expose", "deployment/web", "--name=out", "--type=LoadBalancer")
     address = fleet.kubectl(
@@ -47,12 +47,12 @@ def test_the_sample_runs_and_a_load_balancer_gets_an_address(fleet: Running) -> 
     assert address.status == 0, address.err
 
 
-def test_a_killed_api_server_comes_back_with_its_data(fleet: Running) -> None:
+def test_a_killed_api_server_comes_back_with_its_data(fleet: RunningFederation) -> None:
     fleet.kubectl("create", "configmap", "kept", "--from-literal=a=b")
 
-    fleet.beside("local", "kill", "rome")
-    silent = json.loads(fleet.beside("status", "--json").out)["clusters"][0]
-    started = fleet.beside("local", "start", "rome")
+    fleet.run_hanse("local", "kill", "rome")
+    silent = json.loads(fleet.run_hanse("status", "--json").out)["clusters"][0]
+    started = fleet.run_hanse("local", "start", "rome")
     found = fleet.kubectl("get", "configmap", "kept", "-o", "jsonpath={.data.a}")
 
     assert not silent["reachable"]
@@ -60,7 +60,7 @@ def test_a_killed_api_server_comes_back_with_its_data(fleet: Running) -> None:
     assert found.out == "b"
 
 
-def test_stopping_leaves_no_server_running(fleet: Running) -> None:
+def test_stopping_leaves_no_server_running(fleet: RunningFederation) -> None:
     assert fleet.stop() == 0
 
     here = str(fleet.folder)

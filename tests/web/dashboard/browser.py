@@ -16,7 +16,7 @@ import aiohttp
 PROGRAM = next(
     (p for p in ("chromium", "chromium-browser", "google-chrome") if shutil.which(p)), ""
 )
-PATIENCE = 30.0
+COMMAND_TIMEOUT = 30.0
 
 
 class Page:
@@ -33,7 +33,7 @@ class Page:
         number = next(self._numbers)
         await self._socket.send_json({"id": number, "method": method, "params": parameters})
         while True:
-            told = json.loads((await self._socket.receive(PATIENCE)).data)
+            told = json.loads((await self._socket.receive(COMMAND_TIMEOUT)).data)
             if told.get("id") == number:
                 assert "error" not in told, told
                 return dict(told["result"])
@@ -64,7 +64,7 @@ class Page:
     async def until(self, expression: str) -> None:
         """Wait until an expression holds in the page."""
         loop = asyncio.get_running_loop()
-        end = loop.time() + PATIENCE
+        end = loop.time() + COMMAND_TIMEOUT
         while not await self.ask(f"Boolean({expression})"):
             if loop.time() > end:
                 text = await self.ask("document.body.innerText")
@@ -129,7 +129,7 @@ async def browsing(width: int = 1360, height: int = 860) -> AsyncIterator[Page]:
 
 async def _first_page(chromium: asyncio.subprocess.Process, http: aiohttp.ClientSession) -> Page:
     assert chromium.stderr is not None
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(COMMAND_TIMEOUT):
         while b"listening on" not in (line := await chromium.stderr.readline()):
             assert line, "Chromium ended before it listened"
         address = line.decode().split("ws://")[1].split("/")[0]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.programs import Running, running
+from tests.cli.programs import RunningFederation, running
 from tests.web.dashboard.browser import PROGRAM, Page, browsing
 
 pytestmark = pytest.mark.skipif(not PROGRAM, reason="no Chromium here: apt-get install chromium")
@@ -16,7 +16,7 @@ PICTURES = Path(os.environ.get("HANSE_PICTURES", "dist/pictures"))
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFederation]:
     with running(tmp_path_factory.mktemp("page")) as federation:
         yield federation
 
@@ -41,9 +41,9 @@ async def page(browser: Page) -> Page:
     return browser
 
 
-async def entered(page: Page, fleet: Running, where: str = "") -> None:
+async def entered(page: Page, fleet: RunningFederation, where: str = "") -> None:
     """Come in by a link, and go to a part of the page."""
-    link = fleet.beside("dashboard")
+    link = fleet.run_hanse("dashboard")
     assert link.status == 0, link.err
     await page.open(link.out.strip())
     await page.shows("Map")
@@ -51,7 +51,9 @@ async def entered(page: Page, fleet: Running, where: str = "") -> None:
         await page.ask(f"location.hash = '#/{where}'")
 
 
-async def test_the_fleet_is_a_map_in_light_and_in_dark(page: Page, fleet: Running) -> None:
+async def test_the_fleet_is_a_map_in_light_and_in_dark(
+    page: Page, fleet: RunningFederation
+) -> None:
     for scheme in ("light", "dark"):
         await page.dress(scheme)
         await entered(page, fleet)
@@ -64,7 +66,7 @@ async def test_the_fleet_is_a_map_in_light_and_in_dark(page: Page, fleet: Runnin
 
 
 async def test_a_cluster_is_stopped_by_a_click_and_seen_to_go_and_to_come_back(
-    page: Page, fleet: Running
+    page: Page, fleet: RunningFederation
 ) -> None:
     await entered(page, fleet, "fleet/bergen")
 
@@ -78,7 +80,7 @@ async def test_a_cluster_is_stopped_by_a_click_and_seen_to_go_and_to_come_back(
     assert page.complaints == []
 
 
-async def test_a_way_is_cut_and_healed_by_a_click(page: Page, fleet: Running) -> None:
+async def test_a_way_is_cut_and_healed_by_a_click(page: Page, fleet: RunningFederation) -> None:
     await entered(page, fleet, "fleet/hamburg")
 
     await page.click("#cut-broker")
@@ -87,7 +89,9 @@ async def test_a_way_is_cut_and_healed_by_a_click(page: Page, fleet: Running) ->
     await page.until("!document.querySelector('.map .link.bad')")
 
 
-async def test_a_service_is_found_by_typing_and_shown_in_full(page: Page, fleet: Running) -> None:
+async def test_a_service_is_found_by_typing_and_shown_in_full(
+    page: Page, fleet: RunningFederation
+) -> None:
     await entered(page, fleet)
 
     await page.press("/")
@@ -104,20 +108,22 @@ async def test_a_service_is_found_by_typing_and_shown_in_full(page: Page, fleet:
     assert await page.ask("location.hash") == "#/services/shop/web"
 
 
-async def test_a_new_export_appears_without_a_reload(page: Page, fleet: Running) -> None:
+async def test_a_new_export_appears_without_a_reload(page: Page, fleet: RunningFederation) -> None:
     await entered(page, fleet, "services")
 
     made = fleet.kubectl("create", "deployment", "late", "--image=x", "-n", "shop")
     exposed = fleet.kubectl("expose", "deployment", "late", "--port=80", "-n", "shop")
     assert (made.status, exposed.status) == (0, 0), made.err + exposed.err
-    assert fleet.beside("export", "late", "-n", "shop", "--context", "lubeck").status == 0
+    assert fleet.run_hanse("export", "late", "-n", "shop", "--context", "lubeck").status == 0
     await page.until("document.querySelector('tr[data-href=\"#/services/shop/late\"]')")
     await page.ask("location.hash = '#/timeline'")
     await page.shows("shop/late")
     await page.picture(PICTURES / "timeline.png")
 
 
-async def test_a_name_is_explained_and_a_bad_one_refused(page: Page, fleet: Running) -> None:
+async def test_a_name_is_explained_and_a_bad_one_refused(
+    page: Page, fleet: RunningFederation
+) -> None:
     await entered(page, fleet, "names/web.shop.svc.clusterset.local/A")
 
     await page.shows("local first: hamburg is ready")
@@ -126,7 +132,9 @@ async def test_a_name_is_explained_and_a_bad_one_refused(page: Page, fleet: Runn
     await page.until("document.querySelector('.note.bad')")
 
 
-async def test_what_if_tells_every_write_that_would_follow(page: Page, fleet: Running) -> None:
+async def test_what_if_tells_every_write_that_would_follow(
+    page: Page, fleet: RunningFederation
+) -> None:
     await entered(page, fleet, "whatif")
 
     await page.until("document.getElementById('yaml')")
@@ -142,9 +150,9 @@ async def test_what_if_tells_every_write_that_would_follow(page: Page, fleet: Ru
 
 
 async def test_without_the_token_the_page_shows_nothing_and_says_how_to_get_in(
-    page: Page, fleet: Running
+    page: Page, fleet: RunningFederation
 ) -> None:
-    address = fleet.beside("dashboard").out.strip().partition("/enter/")[0]
+    address = fleet.run_hanse("dashboard").out.strip().partition("/enter/")[0]
     await page.open(address)
 
     await page.shows("This dashboard needs its token")
@@ -154,7 +162,7 @@ async def test_without_the_token_the_page_shows_nothing_and_says_how_to_get_in(
 
 
 async def test_everything_that_can_be_clicked_or_filled_has_a_name(
-    page: Page, fleet: Running
+    page: Page, fleet: RunningFederation
 ) -> None:
     unnamed = (
         "[...document.querySelectorAll('button, a, input, select, textarea')].filter(e => "
