@@ -1,4 +1,4 @@
-"""One federation for the tests that leave no mark on it that others would see."""
+"""One federation for all tests that leave nothing in it that others would notice."""
 
 from collections.abc import Iterator
 

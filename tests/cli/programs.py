@@ -1,4 +1,4 @@
-"""The program as a person runs it: its own process, its own output, its own exit status."""
+"""Runs `hanse` as a process, as users do."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ COMMAND_TIMEOUT = 60
 
 
 class CommandResult(Struct, frozen=True):
-    """What a program said, and how it ended."""
+    """The output and exit status of a process."""
 
     status: int
     out: str
@@ -26,7 +26,7 @@ def hanse(
     *arguments: str, cwd: Path, env: dict[str, str] | None = None, patience: int = COMMAND_TIMEOUT
 ) -> CommandResult:
     """Run a command to its end."""
-    ended = subprocess.run(
+    completed = subprocess.run(
         [*HANSE, *arguments],
         cwd=cwd,
         env=environment(cwd, env),
@@ -36,35 +36,35 @@ def hanse(
         stdin=subprocess.DEVNULL,
         check=False,
     )
-    return CommandResult(ended.returncode, ended.stdout, ended.stderr)
+    return CommandResult(completed.returncode, completed.stdout, completed.stderr)
 
 
 def environment(home: Path, more: dict[str, str] | None = None) -> dict[str, str]:
-    """Nothing of the person who runs the tests, but where programs and their parts are."""
+    """An environment without the variables of whoever runs the tests, but PATH and PYTHONPATH."""
     kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
     return {**kept, "HOME": str(home), **(more or {})}
 
 
 class RunningFederation:
-    """A `hanse up` that stays."""
+    """A `hanse up` that keeps running."""
 
     def __init__(self, process: "subprocess.Popen[str]", folder: Path) -> None:
         self.process = process
         self.folder = folder
         assert process.stdout is not None
-        self.told = ""
+        self.output = ""
         for line in process.stdout:
-            self.told += line
+            self.output += line
             if line.startswith("Ctrl-C ends it"):
                 return
-        raise AssertionError(f"it ended with {process.wait()}: {self.told}")
+        raise AssertionError(f"it ended with {process.wait()}: {self.output}")
 
     @property
     def kubeconfig(self) -> Path:
         return self.folder / "kubeconfig"
 
     def kubectl(self, *arguments: str) -> CommandResult:
-        ended = subprocess.run(
+        completed = subprocess.run(
             ["kubectl", *arguments],
             env=environment(self.folder, {"KUBECONFIG": str(self.kubeconfig)}),
             capture_output=True,
@@ -72,14 +72,14 @@ class RunningFederation:
             timeout=COMMAND_TIMEOUT,
             check=False,
         )
-        return CommandResult(ended.returncode, ended.stdout, ended.stderr)
+        return CommandResult(completed.returncode, completed.stdout, completed.stderr)
 
     def run_hanse(self, *arguments: str) -> CommandResult:
-        """A command of ours in the folder in which it was started."""
+        """Run a command in the folder in which the federation was started."""
         return hanse(*arguments, cwd=self.folder.parent)
 
     def stop(self, by: signal.Signals = signal.SIGTERM) -> int:
-        """Tell it to end, and wait until it has."""
+        """Send a signal, and wait for the end."""
         self.process.send_signal(by)
         return self.process.wait(COMMAND_TIMEOUT)
 

@@ -1,4 +1,4 @@
-"""An agent logs as much as the GSLBConfig of its cluster says."""
+"""The log level of an agent follows the GSLBConfig of its cluster."""
 
 import logging
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What an agent is told about publishing, and what is said of options that do not agree."""
+"""The publishing options of an agent, and errors of contradictory ones."""
 
 from pathlib import Path
 

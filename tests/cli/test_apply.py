@@ -1,4 +1,4 @@
-"""Manifests put into a cluster: what is made, what is mended, what is left."""
+"""Applying manifests: what is created, changed and left."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which clusters a command is about."""
+"""Selecting and reading the clusters of a command."""
 
 import asyncio
 import fcntl

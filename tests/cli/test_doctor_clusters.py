@@ -1,4 +1,4 @@
-"""What doctor finds wrong, and what it says mends it."""
+"""Findings of doctor from inventories, each with its remedy."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

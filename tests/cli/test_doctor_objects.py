@@ -1,4 +1,4 @@
-"""What doctor finds between clusters: each with the command that mends it."""
+"""Findings of doctor from objects, each with its remedy."""
 
 import json
 from base64 import b64encode

@@ -1,4 +1,4 @@
-"""Exported services, put together from what clusters hold."""
+"""Exported services, merged from the objects of clusters."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Federated Services and machines, put together from what clusters hold."""
+"""Federated Services and VM Services, merged from the objects of clusters."""
 
 from typing import Any
 

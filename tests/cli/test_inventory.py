@@ -1,4 +1,4 @@
-"""One look at a cluster: what is seen, and what is said of one that does not let us."""
+"""The inventory of a cluster, and of one that cannot be read."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""Where no cluster answers, every command says so, and nothing that it cannot know."""
+"""Every command reports that no cluster answers, and nothing that it cannot know."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What agents would do about what is applied, each answering the others."""
+"""The writes that agents would make after objects are applied, and after each other's."""
 
 from contextlib import AsyncExitStack
 

@@ -1,4 +1,4 @@
-"""Objects in files, and what a person is told about those that are none."""
+"""Parsing objects in files, and the errors of invalid ones."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""How commands run: what lasts is not looked through again and again for garbage."""
+"""The garbage collector and the event loop of long-running commands."""
 
 import ctypes
 import gc

@@ -1,4 +1,4 @@
-"""Who counts as dead to one who looks only once."""
+"""Which Leases count as expired in a single read."""
 
 from datetime import UTC, datetime, timedelta
 

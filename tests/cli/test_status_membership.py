@@ -1,4 +1,4 @@
-"""What status tells of a federation."""
+"""Federations in the output of status."""
 
 from typing import Any
 

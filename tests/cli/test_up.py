@@ -40,10 +40,12 @@ def test_it_tells_what_is_where(fleet: RunningFederation) -> None:
         _ports(fleet.kubeconfig), ("lubeck", "hamburg", "bergen", "broker"), strict=True
     ):
         (row,) = [
-            line for line in fleet.told.splitlines() if line.startswith(f"{name} ") and ":" in line
+            line
+            for line in fleet.output.splitlines()
+            if line.startswith(f"{name} ") and ":" in line
         ]
         assert f"https://127.0.0.1:{port}" in row
-    assert f"export KUBECONFIG={fleet.kubeconfig}" in fleet.told
+    assert f"export KUBECONFIG={fleet.kubeconfig}" in fleet.output
 
 
 def test_every_cluster_is_a_context_and_the_first_is_current(fleet: RunningFederation) -> None:

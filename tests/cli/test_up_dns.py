@@ -26,7 +26,7 @@ def addresses(server: str, name: str) -> tuple[str, list[str]]:
 
 def views(fleet: RunningFederation) -> dict[str, str]:
     """Where each view answers, as the table tells it."""
-    rows = [line.split() for line in fleet.told.splitlines() if "https://127.0.0.1:" in line]
+    rows = [line.split() for line in fleet.output.splitlines() if "https://127.0.0.1:" in line]
     return {row[0]: f"127.0.0.1:{row[3]}" for row in rows if row[3].isdecimal()}
 
 
@@ -42,7 +42,7 @@ def test_each_cluster_is_answered_its_own_address_first(fleet: RunningFederation
 
 
 def test_one_who_asks_from_nowhere_is_sent_to_all_in_turn(fleet: RunningFederation) -> None:
-    found = re.search(r"dig @(\S+) -p (\d+)", fleet.told)
+    found = re.search(r"dig @(\S+) -p (\d+)", fleet.output)
     assert found is not None
 
     server = f"{found[1]}:{found[2]}"
@@ -58,7 +58,7 @@ def test_status_tells_where_each_view_answers(fleet: RunningFederation) -> None:
     told = json.loads(fleet.run_hanse("status", "--json").out)
 
     assert {one["name"]: one["dns"] for one in told["clusters"] if one["dns"]} == views(fleet)
-    assert f"-p {told['dns'].partition(':')[2]} " in fleet.told
+    assert f"-p {told['dns'].partition(':')[2]} " in fleet.output
 
 
 def test_a_tenants_network_is_answered_its_own_names_and_no_others(

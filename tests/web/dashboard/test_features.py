@@ -1,4 +1,4 @@
-"""What the page shows of what spans clusters."""
+"""The items of features that span clusters."""
 
 import json
 from datetime import UTC, datetime

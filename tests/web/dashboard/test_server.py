@@ -1,4 +1,4 @@
-"""Who is let in, and what is told, over real sockets."""
+"""Authentication and updates over real sockets."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What is shown is a pure function of what is seen."""
+"""Items are pure functions of snapshots."""
 
 from datetime import UTC, datetime
 from typing import Any
