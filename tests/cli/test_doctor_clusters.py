@@ -144,9 +144,9 @@ def test_nothing_is_found_in_a_healthy_cluster() -> None:
     ],
 )
 def test_each_trouble_is_found_with_its_remedy(
-    seen: InventoryResult, problem: str, remedy: str
+    inventory: InventoryResult, problem: str, remedy: str
 ) -> None:
-    assert check_clusters([seen], KNOWN) == [Finding("lubeck", problem, remedy)]
+    assert check_clusters([inventory], KNOWN) == [Finding("lubeck", problem, remedy)]
 
 
 def test_what_clusters_tell_of_an_export_in_the_same_words_is_told_once() -> None:
@@ -205,9 +205,9 @@ def _export(*conditions: tuple[str, str, str, str]) -> ExportState:
         dict(zip(("type", "status", "reason", "message"), one, strict=True)) for one in conditions
     ]
     export = {"metadata": {"namespace": "shop", "name": "web"}, "status": {"conditions": told}}
-    seen = parse_services({"items": [export]}, {"items": []})
-    assert seen is not None
-    return seen.exports[0]
+    inventory = parse_services({"items": [export]}, {"items": []})
+    assert inventory is not None
+    return inventory.exports[0]
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_an_import_by_somebody_else_is_found_where_the_service_is_only_imported(
 def test_an_import_of_ours_is_no_finding() -> None:
     ours = {"metadata": {"namespace": "shop", "name": "web", "labels": {"hanse.dev/owner": "s-1"}}}
     exports = (ExportState("shop", "web", ready=True),)
-    seen = parse_services({"items": []}, {"items": [ours]})
-    assert seen is not None
+    inventory = parse_services({"items": []}, {"items": [ours]})
+    assert inventory is not None
 
-    assert check_clusters([_inventory(services=replace(seen, exports=exports))], KNOWN) == []
+    assert check_clusters([_inventory(services=replace(inventory, exports=exports))], KNOWN) == []

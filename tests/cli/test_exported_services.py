@@ -61,63 +61,63 @@ def test_a_service_is_shown_once_with_all_who_export_and_import_it() -> None:
     bergen = ClusterServices("bergen", (good,), (_import("lubeck", "bergen"),))
     hamburg = ClusterServices("hamburg", (), (_import("lubeck", "bergen"),))
 
-    (seen,) = service_views([lubeck, hamburg, bergen])
+    (service,) = service_views([lubeck, hamburg, bergen])
 
-    assert (seen.namespace, seen.name, seen.type) == ("shop", "web", "Headless")
-    assert seen.exporters == ("bergen", "lubeck")
-    assert seen.importers == ("bergen", "hamburg", "lubeck")
-    assert seen.problems == ()
+    assert (service.namespace, service.name, service.type) == ("shop", "web", "Headless")
+    assert service.exporters == ("bergen", "lubeck")
+    assert service.importers == ("bergen", "hamburg", "lubeck")
+    assert service.problems == ()
 
 
 def test_a_clusters_own_word_on_its_endpoints_counts_most() -> None:
     stale = ClusterServices("hamburg", (), (_import("lubeck"),), (_slice("lubeck", True, True),))
     own = ClusterServices("lubeck", (), (_import("lubeck"),), (_slice("lubeck", True, False),))
 
-    for held in ([stale, own], [own, stale]):
-        (seen,) = service_views(held)
-        assert seen.endpoints == {"lubeck": EndpointCount(1, 2)}
+    for clusters in ([stale, own], [own, stale]):
+        (service,) = service_views(clusters)
+        assert service.endpoints == {"lubeck": EndpointCount(1, 2)}
 
 
 def test_endpoints_of_a_cluster_that_was_not_looked_at_are_told_by_others() -> None:
-    (seen,) = service_views(
+    (service,) = service_views(
         [ClusterServices("hamburg", (), (_import("lubeck"),), (_slice("lubeck", True, True),))]
     )
 
-    assert seen.endpoints == {"lubeck": EndpointCount(2, 2)}
+    assert service.endpoints == {"lubeck": EndpointCount(2, 2)}
 
 
 def test_an_export_that_nobody_imports_is_shown_with_what_is_wrong() -> None:
     missing = condition("Valid", False, "NoService", "there is no Service web here")
     pending = condition("Ready", False, "Pending", "it is exported when the Service is created")
 
-    (seen,) = service_views([ClusterServices("lubeck", (_export(missing, pending),))])
+    (service,) = service_views([ClusterServices("lubeck", (_export(missing, pending),))])
 
-    assert (seen.type, seen.exporters) == ("", ())
-    assert [p.reason for p in seen.problems] == ["NoService", "Pending"]
+    assert (service.type, service.exporters) == ("", ())
+    assert [p.reason for p in service.problems] == ["NoService", "Pending"]
 
 
 def test_a_conflict_is_a_problem_of_each_cluster_that_tells_it() -> None:
     conflict = condition("Conflict", True, "PortConflict", "bergen has 81")
     export = _export(VALID, READY, conflict)
 
-    (seen,) = service_views(
+    (service,) = service_views(
         [ClusterServices("lubeck", (export,)), ClusterServices("bergen", (export,))]
     )
 
-    assert seen.problems == (
+    assert service.problems == (
         ExportProblem("bergen", "PortConflict", "bergen has 81"),
         ExportProblem("lubeck", "PortConflict", "bergen has 81"),
     )
-    assert json_document(seen)["problems"][0]["message"] == "bergen has 81"
+    assert json_document(service)["problems"][0]["message"] == "bergen has 81"
 
 
 def test_what_clusters_tell_in_the_same_words_is_shown_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     conflict = _export(VALID, READY, condition("Conflict", True, "PortConflict", "bergen has 81"))
-    held = [ClusterServices(cluster, (conflict,)) for cluster in ("lubeck", "bergen")]
+    clusters = [ClusterServices(cluster, (conflict,)) for cluster in ("lubeck", "bergen")]
 
-    _print_services(service_views(held))
+    _print_services(service_views(clusters))
 
     assert capsys.readouterr().out.splitlines()[-1] == (
         "! shop/web in bergen, lubeck: PortConflict: bergen has 81"

@@ -52,18 +52,18 @@ async def _renewed(rome: EmbeddedCluster, ago: timedelta) -> None:
 
 
 async def test_an_empty_cluster_is_seen_as_it_is(rome: EmbeddedCluster) -> None:
-    (seen,) = await read_inventories(
+    (inventory,) = await read_inventories(
         [_access(rome.context.access)], [Permission("list", "services")]
     )
 
-    assert isinstance(seen, ClusterInventory)
-    assert seen.server == rome.url
-    assert seen.version.startswith("v1.")
-    assert seen.nodes == NodeCounts(3, 3)
-    assert seen.agent is None
-    assert seen.definitions == {}
-    assert seen.denied == ()
-    assert not seen.is_broker
+    assert isinstance(inventory, ClusterInventory)
+    assert inventory.server == rome.url
+    assert inventory.version.startswith("v1.")
+    assert inventory.nodes == NodeCounts(3, 3)
+    assert inventory.agent is None
+    assert inventory.definitions == {}
+    assert inventory.denied == ()
+    assert not inventory.is_broker
 
 
 @pytest.mark.parametrize(
@@ -74,19 +74,19 @@ async def test_an_agent_is_alive_while_it_renews_its_lease(
 ) -> None:
     await _renewed(rome, timedelta(seconds=seconds))
 
-    (seen,) = await read_inventories([_access(rome.context.access)])
+    (inventory,) = await read_inventories([_access(rome.context.access)])
 
-    assert isinstance(seen, ClusterInventory)
-    assert seen.agent is not None
-    assert seen.agent.holder == "rome_0"
-    assert seen.agent.alive is alive
+    assert isinstance(inventory, ClusterInventory)
+    assert inventory.agent is not None
+    assert inventory.agent.holder == "rome_0"
+    assert inventory.agent.alive is alive
 
 
 async def test_clocks_of_one_machine_do_not_differ(rome: EmbeddedCluster) -> None:
-    (seen,) = await read_inventories([_access(rome.context.access)])
+    (inventory,) = await read_inventories([_access(rome.context.access)])
 
-    assert isinstance(seen, ClusterInventory)
-    assert abs(seen.skew) < timedelta(seconds=1)
+    assert isinstance(inventory, ClusterInventory)
+    assert abs(inventory.skew) < timedelta(seconds=1)
 
 
 async def test_a_token_that_is_refused_is_our_credentials_fault(rome: EmbeddedCluster) -> None:

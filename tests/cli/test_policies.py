@@ -35,9 +35,9 @@ def policy(overruled: tuple[OverruledVersion, ...] = (), **phases: str) -> Polic
     ],
 )
 def test_the_deciding_cluster_about_is_the_one_that_waits_or_has_it_applied(
-    seen: PolicyView, word: str, where: str, decided: str
+    view: PolicyView, word: str, where: str, decided: str
 ) -> None:
-    assert _deciding_cluster(seen, Decision(KEY, where, word, 1)) == decided
+    assert _deciding_cluster(view, Decision(KEY, where, word, 1)) == decided
 
 
 @pytest.mark.parametrize(
@@ -63,10 +63,10 @@ def test_the_deciding_cluster_about_is_the_one_that_waits_or_has_it_applied(
     ],
 )
 def test_a_decision_about_nothing_is_refused_in_one_sentence(
-    seen: PolicyView, word: str, where: str, told: str
+    view: PolicyView, word: str, where: str, told: str
 ) -> None:
     with pytest.raises(InputError, match=told):
-        _deciding_cluster(seen, Decision(KEY, where, word, 1))
+        _deciding_cluster(view, Decision(KEY, where, word, 1))
 
 
 def test_a_policy_that_stands_nowhere_yet_is_told_apart() -> None:

@@ -40,15 +40,15 @@ def test_who_leads_and_who_is_not_reached_is_one_table(capsys: pytest.CaptureFix
 
     print_table([("lubeck", lubeck), ("hamburg", hamburg)])
 
-    told = capsys.readouterr().out
-    assert "bergen  lubeck  lubeck (not from hamburg)" in told
-    assert "! federation league in hamburg: MemberUnreachable: bergen: no answer" in told
+    document = capsys.readouterr().out
+    assert "bergen  lubeck  lubeck (not from hamburg)" in document
+    assert "! federation league in hamburg: MemberUnreachable: bergen: no answer" in document
 
 
 def test_a_child_says_who_leads_it() -> None:
-    seen = parse_membership(federation([]), {"items": []})
+    membership = parse_membership(federation([]), {"items": []})
 
-    assert seen is not None
-    told = json_document(seen)
-    assert told is not None
-    assert (told["supervises"], told["leaders"]) == (False, ["lubeck"])
+    assert membership is not None
+    document = json_document(membership)
+    assert document is not None
+    assert (document["supervises"], document["leaders"]) == (False, ["lubeck"])

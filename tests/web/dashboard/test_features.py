@@ -54,42 +54,42 @@ from tests.support.builders import annotated, cluster, snapshot
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
-def shown(section: Section, key: str, seen: MultiClusterSnapshot) -> Any:
-    assert key in set(section.keys(seen))
-    return json.loads(msgspec.json.encode(section.render(key, seen)))
+def render_item(section: Section, key: str, snapshots: MultiClusterSnapshot) -> Any:
+    assert key in set(section.keys(snapshots))
+    return json.loads(msgspec.json.encode(section.render(key, snapshots)))
 
 
-def seen_by(
-    feature: Any, roles: dict[str, tuple[Role, ...]], **held: list[Object]
+def snapshots_of(
+    feature: Any, roles: dict[str, tuple[Role, ...]], **objects_by_cluster: list[Object]
 ) -> MultiClusterSnapshot:
     states = [cluster(name, *several) for name, several in roles.items()]
-    return MultiClusterSnapshot({"lubeck": snapshot(feature, "lubeck", states, held)})
+    return MultiClusterSnapshot({"lubeck": snapshot(feature, "lubeck", states, objects_by_cluster)})
 
 
 def record(where: str, *ready: str) -> Object:
     backends = (Backends("own", "IPv4", ready=ready),)
-    told = MemberRecord(
+    item = MemberRecord(
         where, "Service", "shop", "web", "antrea-plus-system", "web", (MemberPort(80),)
     )
-    return record_configmap(msgspec.structs.replace(told, backends=backends))
+    return record_configmap(msgspec.structs.replace(item, backends=backends))
 
 
 def test_a_federated_service_shows_its_member_services() -> None:
-    seen = seen_by(
+    snapshots = snapshots_of(
         FederatedServices(),
         {"lubeck": (Role.LOCAL, Role.MEMBER, Role.LED), "bergen": (Role.MEMBER,)},
         lubeck=[record("lubeck", "10.0.0.1", "10.0.0.2")],
         bergen=[record("bergen")],
     )
 
-    told = shown(Federated(), "antrea-plus-system/web", seen)
+    item = render_item(Federated(), "antrea-plus-system/web", snapshots)
 
-    assert (told["state"], told["told"]) == ("good", "2 ready")
-    assert [(p["cluster"], p["state"]) for p in told["parts"]] == [
+    assert (item["state"], item["told"]) == ("good", "2 ready")
+    assert [(p["cluster"], p["state"]) for p in item["parts"]] == [
         ("lubeck", "good"),
         ("bergen", "bad"),
     ]
-    assert ["Ports", "80/TCP"] in told["facts"]
+    assert ["Ports", "80/TCP"] in item["facts"]
 
 
 def host(*members: tuple[str, int, int, bool]) -> GlobalService:
@@ -121,19 +121,19 @@ def test_a_host_shows_the_shares_of_those_who_serve_and_why_others_do_not() -> N
         ("oslo", 9, 10, True),
     )
     led = annotated(service, {"gslb.hanse.dev/leader": "2/lubeck"})
-    seen = seen_by(Gslb(), {"lubeck": (Role.LOCAL,)}, lubeck=[led])
+    snapshots = snapshots_of(Gslb(), {"lubeck": (Role.LOCAL,)}, lubeck=[led])
 
-    told = shown(Hosts(), "avi-system/shop.example.com", seen)
+    item = render_item(Hosts(), "avi-system/shop.example.com", snapshots)
 
-    assert [(p["cluster"], p["share"], p["state"]) for p in told["parts"]] == [
+    assert [(p["cluster"], p["share"], p["state"]) for p in item["parts"]] == [
         ("lubeck", 75, "good"),
         ("bergen", 25, "good"),
         ("rome", 0, "bad"),
         ("oslo", 0, "idle"),
     ]
-    assert told["problems"] == ["rome 192.0.2.2 is down: no answer"]
-    assert told["told"] == "3/4 up"
-    assert ["Led by", "lubeck, epoch 2"] in told["facts"]
+    assert item["problems"] == ["rome 192.0.2.2 is down: no answer"]
+    assert item["told"] == "3/4 up"
+    assert ["Led by", "lubeck, epoch 2"] in item["facts"]
 
 
 def part(where: str, *ready: bool, trouble: str = "") -> StatefulSetPart:
@@ -154,21 +154,21 @@ def test_a_stateful_set_shows_the_replicas_of_each_cluster() -> None:
             service="etcd",
         ),
     )
-    seen = seen_by(
+    snapshots = snapshots_of(
         StatefulSetsFeature("hanse-broker"),
         {"lubeck": (Role.LOCAL,), "broker": (Role.BROKER,)},
         broker=[shares, part("lubeck", True, True), part("bergen", True, False, trouble="no room")],
     )
 
-    told = shown(StatefulSets(), "shop/store", seen)
+    item = render_item(StatefulSets(), "shop/store", snapshots)
 
-    assert (told["told"], told["state"]) == ("3/4 ready", "warn")
-    assert [(p["cluster"], p["text"], p["share"]) for p in told["parts"]] == [
+    assert (item["told"], item["state"]) == ("3/4 ready", "warn")
+    assert [(p["cluster"], p["text"], p["share"]) for p in item["parts"]] == [
         ("lubeck", "2/2", 50),
         ("bergen", "1/2", 50),
     ]
-    assert told["problems"] == ["bergen: no room"]
-    assert ["bergen", "store-bergen-0, store-bergen-1 not ready"] in told["facts"]
+    assert item["problems"] == ["bergen: no room"]
+    assert ["bergen", "store-bergen-0, store-bergen-1 not ready"] in item["facts"]
 
 
 def test_a_stateful_set_of_a_newer_hanse_is_shown_as_that() -> None:
@@ -178,17 +178,19 @@ def test_a_stateful_set_of_a_newer_hanse_is_shown_as_that() -> None:
     unread = part("lubeck", True)
     unread = replace(unread, spec=replace(unread.spec, schema=2))
 
-    def told(schema: int) -> Any:
+    def item(schema: int) -> Any:
         record = StatefulSetShares(metadata=meta, spec=replace(spec, schema=schema))
         roles: dict[str, tuple[Role, ...]] = {"lubeck": (Role.LOCAL,), "broker": (Role.BROKER,)}
         feature = StatefulSetsFeature("hanse-broker")
-        return shown(StatefulSets(), "shop/store", seen_by(feature, roles, broker=[record, unread]))
+        return render_item(
+            StatefulSets(), "shop/store", snapshots_of(feature, roles, broker=[record, unread])
+        )
 
-    assert (told(1)["told"], told(1)["problems"]) == (
+    assert (item(1)["told"], item(1)["problems"]) == (
         "0/1 ready",
         [f"lubeck: its report: {newer}"],
     )
-    assert (told(2)["told"], told(2)["problems"]) == ("cannot be read", [f"shares: {newer}"])
+    assert (item(2)["told"], item(2)["problems"]) == ("cannot be read", [f"shares: {newer}"])
 
 
 def test_a_policy_shows_where_it_is_blocked_and_versions_that_crossed() -> None:
@@ -198,7 +200,7 @@ def test_a_policy_shows_where_it_is_blocked_and_versions_that_crossed() -> None:
     other = append_event(made, "bergen~1", "Present", Content(spec={"priority": 3}), "c")
     crossed = merge(one, other)
     blocked = LocalState(phase="Blocked", reason="Refused", message="no tier gold")
-    seen = seen_by(
+    snapshots = snapshots_of(
         PoliciesFeature(),
         {"lubeck": (Role.LOCAL, Role.MEMBER, Role.LED), "bergen": (Role.MEMBER,)},
         lubeck=[
@@ -207,11 +209,11 @@ def test_a_policy_shows_where_it_is_blocked_and_versions_that_crossed() -> None:
         bergen=[record_config_map(key, PolicyRecord(crossed, blocked))],
     )
 
-    told = shown(Policies(), "every namespace/deny", seen)
+    item = render_item(Policies(), "every namespace/deny", snapshots)
 
-    assert (told["told"], told["state"]) == ("conflict", "warn")
-    assert told["problems"] == ["bergen: Refused: no tier gold"]
-    assert told["versions"] == [
+    assert (item["told"], item["state"]) == ("conflict", "warn")
+    assert item["problems"] == ["bergen: Refused: no tier gold"]
+    assert item["versions"] == [
         ["lubeck (counts)", "priority: 2\n"],
         ["bergen (present, overruled)", "priority: 3\n"],
     ]
@@ -230,7 +232,7 @@ def test_a_network_shows_its_phase_and_how_full_its_pool_is() -> None:
     labels = {TENANT: "acme", NETWORK: "default"}
     space = Namespace(metadata=Meta(name="acme-web", labels={TENANT: "acme"}))
     web = Service(metadata=Meta(name="web", namespace="acme-web", labels=labels))
-    seen = seen_by(
+    snapshots = snapshots_of(
         NetworksFeature(),
         {"lubeck": (Role.LOCAL,)},
         lubeck=[
@@ -241,8 +243,8 @@ def test_a_network_shows_its_phase_and_how_full_its_pool_is() -> None:
         ],
     )
 
-    fine = shown(Networks(), "lubeck/acme.default", seen)
-    broken = shown(Networks(), "lubeck/rival.default", seen)
+    fine = render_item(Networks(), "lubeck/acme.default", snapshots)
+    broken = render_item(Networks(), "lubeck/rival.default", snapshots)
 
     assert (fine["told"], fine["parts"][0]["share"]) == ("Ready", 50)
     assert (broken["state"], broken["problems"]) == ("bad", ["ranges overlap"])
@@ -254,12 +256,14 @@ def test_who_reaches_whom_is_shown_for_each_cluster() -> None:
         for tenant in ("acme", "rival")
     ]
     networks: list[Object] = [network("acme.default"), network("rival.default")]
-    seen = seen_by(NetworksFeature(), {"lubeck": (Role.LOCAL,)}, lubeck=[*networks, *spaces])
+    snapshots = snapshots_of(
+        NetworksFeature(), {"lubeck": (Role.LOCAL,)}, lubeck=[*networks, *spaces]
+    )
 
-    told = shown(Reach(), "lubeck", seen)
+    item = render_item(Reach(), "lubeck", snapshots)
 
-    assert told["names"][:2] == ["acme.default", "rival.default"]
-    assert told["rows"][0][1] == "all", "no policy is written yet"
+    assert item["names"][:2] == ["acme.default", "rival.default"]
+    assert item["rows"][0][1] == "all", "no policy is written yet"
 
 
 def test_the_worst_part_is_the_state_of_the_whole() -> None:

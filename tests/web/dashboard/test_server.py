@@ -33,10 +33,10 @@ class Desk:
         self.updates = LiveUpdates(ItemCache([Clusters()], self.multi_snapshot))
 
     def multi_snapshot(self) -> MultiClusterSnapshot:
-        seen = snapshot(
+        own_snapshot = snapshot(
             Services(), "lubeck", [cluster("lubeck", Role.LOCAL)], {"lubeck": self.objects}
         )
-        return MultiClusterSnapshot({"lubeck": seen})
+        return MultiClusterSnapshot({"lubeck": own_snapshot})
 
     async def get(self, path: str, **headers: str) -> aiohttp.ClientResponse:
         """An answer, read to its end."""
@@ -87,17 +87,17 @@ async def test_what_a_program_reads_is_told_to_open_pages_all_the_same() -> None
         at = Desk("", http)
         with at.updates.subscribed() as page:
             assert page is not None
-            told = aiter(page)
-            await anext(told)
+            read_event = aiter(page)
+            await anext(read_event)
             new = ServiceExport(metadata=Meta(name="web", namespace="shop"))
             at.objects.append(new)
             at.updates.on_change("lubeck", ObjectChange("lubeck", None, new))
 
             read = await at.updates.full_state()
 
-            news = json.loads(await anext(told))
+            update = json.loads(await anext(read_event))
         assert json.loads(bytes(read["sections"]["clusters"]["lubeck"]))["exports"] == 1
-        assert news["put"]["clusters"]["lubeck"]["exports"] == 1
+        assert update["put"]["clusters"]["lubeck"]["exports"] == 1
 
 
 async def test_a_code_opens_the_door_once() -> None:
@@ -163,7 +163,7 @@ async def test_files_outside_the_page_are_not_there() -> None:
             assert (await at.get(path)).status == 404
 
 
-async def told(stream: aiohttp.StreamReader) -> tuple[str, Any]:
+async def read_event(stream: aiohttp.StreamReader) -> tuple[str, Any]:
     name = (await stream.readline()).decode().removeprefix("event: ").strip()
     body = json.loads((await stream.readline()).decode().removeprefix("data: "))
     await stream.readline()
@@ -173,17 +173,17 @@ async def told(stream: aiohttp.StreamReader) -> tuple[str, Any]:
 async def test_a_page_is_told_everything_first_and_then_what_changes() -> None:
     async with desk() as at, asyncio.timeout(20):
         answer = await at.http.get(f"{at.url}/api/events", headers=at.bearer)
-        hello, first = await told(answer.content), await told(answer.content)
-        whole = first[1]
-        while not whole["put"].get("clusters"):
-            whole = (await told(answer.content))[1]
+        hello, first = await read_event(answer.content), await read_event(answer.content)
+        first_update = first[1]
+        while not first_update["put"].get("clusters"):
+            first_update = (await read_event(answer.content))[1]
         made = ServiceExport(metadata=Meta(name="web", namespace="shop"))
         at.objects.append(made)
         at.updates.on_change("lubeck", ObjectChange("lubeck", None, made))
-        changed = (await told(answer.content))[1]
+        changed = (await read_event(answer.content))[1]
         answer.close()
 
     assert hello == ("hello", {"may": ["resolve"]})
     assert first[1]["first"]
-    assert whole["put"]["clusters"]["lubeck"]["exports"] == 0
+    assert first_update["put"]["clusters"]["lubeck"]["exports"] == 0
     assert changed["put"]["clusters"]["lubeck"]["exports"] == 1

@@ -43,13 +43,13 @@ def web(*exporters: str) -> ServiceImport:
     )
 
 
-def export(*told: Any) -> ServiceExport:
+def export(*item: Any) -> ServiceExport:
     return ServiceExport(
-        metadata=Meta(name="web", namespace=SHOP), status=ServiceExportStatus(conditions=told)
+        metadata=Meta(name="web", namespace=SHOP), status=ServiceExportStatus(conditions=item)
     )
 
 
-def piece(source: str, *ready: bool, weight: str = "") -> EndpointSlice:
+def endpoint_slice(source: str, *ready: bool, weight: str = "") -> EndpointSlice:
     return EndpointSlice(
         metadata=Meta(
             name=f"web-{source}",
@@ -68,48 +68,54 @@ def piece(source: str, *ready: bool, weight: str = "") -> EndpointSlice:
 GOOD = (condition("Valid", True, "Valid"), condition("Ready", True, "Exported"))
 
 
-def multi_snapshot(**held: list[Object]) -> MultiClusterSnapshot:
+def multi_snapshot(**objects_by_cluster: list[Object]) -> MultiClusterSnapshot:
     """Each cluster as its own agent sees it, beside a broker."""
     fleet = [cluster("broker", Role.BROKER)]
     return MultiClusterSnapshot(
         {
             name: snapshot(Feature(), name, [cluster(name, Role.LOCAL), *fleet], {name: objects})
-            for name, objects in held.items()
+            for name, objects in objects_by_cluster.items()
         }
     )
 
 
-def shown(section: Section, key: str, seen: MultiClusterSnapshot) -> Any:
-    return msgspec.json.decode(msgspec.json.encode(section.render(key, seen)))
+def render_item(section: Section, key: str, snapshots: MultiClusterSnapshot) -> Any:
+    return msgspec.json.decode(msgspec.json.encode(section.render(key, snapshots)))
 
 
 def test_a_service_shows_who_exports_it_and_what_is_ready_there() -> None:
-    seen = multi_snapshot(
-        lubeck=[export(*GOOD), web("lubeck", "bergen"), piece("lubeck", True, True, weight="3")],
-        bergen=[export(*GOOD), web("lubeck", "bergen"), piece("bergen", True, False)],
+    snapshots = multi_snapshot(
+        lubeck=[
+            export(*GOOD),
+            web("lubeck", "bergen"),
+            endpoint_slice("lubeck", True, True, weight="3"),
+        ],
+        bergen=[export(*GOOD), web("lubeck", "bergen"), endpoint_slice("bergen", True, False)],
     )
 
-    told = shown(Services(), "shop/web", seen)
+    item = render_item(Services(), "shop/web", snapshots)
 
-    assert list(Services().keys(seen)) == ["shop/web"]
-    assert told["ports"] == ["80/TCP http"]
-    assert [(e["cluster"], e["ready"], e["all"], e["weight"]) for e in told["exporters"]] == [
+    assert list(Services().keys(snapshots)) == ["shop/web"]
+    assert item["ports"] == ["80/TCP http"]
+    assert [(e["cluster"], e["ready"], e["all"], e["weight"]) for e in item["exporters"]] == [
         ("bergen", 1, 2, ""),
         ("lubeck", 2, 2, "3"),
     ]
-    assert told["state"] == "warn"
+    assert item["state"] == "warn"
 
 
 def test_a_conflict_is_shown_with_the_words_of_each_cluster() -> None:
     conflict = condition("Conflict", True, "PortConflict", "bergen has 81")
-    seen = multi_snapshot(lubeck=[export(*GOOD, conflict), web("lubeck"), piece("lubeck", True)])
+    snapshots = multi_snapshot(
+        lubeck=[export(*GOOD, conflict), web("lubeck"), endpoint_slice("lubeck", True)]
+    )
 
-    told = shown(Services(), "shop/web", seen)
+    item = render_item(Services(), "shop/web", snapshots)
 
-    assert told["problems"] == [
+    assert item["problems"] == [
         {"cluster": "lubeck", "reason": "PortConflict", "message": "bergen has 81"}
     ]
-    assert told["state"] == "warn"
+    assert item["state"] == "warn"
 
 
 def test_a_service_that_nobody_exports_or_imports_is_not_shown() -> None:
@@ -117,46 +123,50 @@ def test_a_service_that_nobody_exports_or_imports_is_not_shown() -> None:
 
 
 def test_a_cluster_is_shown_as_its_own_agent_sees_it_and_others_by_who_looks() -> None:
-    seen = multi_snapshot(lubeck=[export(*GOOD), web("lubeck")])
+    snapshots = multi_snapshot(lubeck=[export(*GOOD), web("lubeck")])
 
-    lubeck, broker = (shown(Clusters(), name, seen) for name in ("lubeck", "broker"))
+    lubeck, broker = (render_item(Clusters(), name, snapshots) for name in ("lubeck", "broker"))
 
     assert (lubeck["agent"], lubeck["exports"], lubeck["imports"]) == (True, 1, 1)
     assert (broker["agent"], broker["roles"], broker["state"]) == (False, ["broker"], "good")
-    assert [link["source"] for link in shown(Links(), "broker", seen)] == ["lubeck"]
+    assert [link["source"] for link in render_item(Links(), "broker", snapshots)] == ["lubeck"]
 
 
 def test_a_cluster_that_is_reached_twice_is_shown_once() -> None:
     fleet = [cluster("lubeck", Role.LOCAL), cluster("gslb/bergen", Role.SITE)]
-    seen = MultiClusterSnapshot({"lubeck": snapshot(Feature(), "lubeck", fleet, {})})
+    snapshots = MultiClusterSnapshot({"lubeck": snapshot(Feature(), "lubeck", fleet, {})})
     both = MultiClusterSnapshot(
         {"lubeck": snapshot(Feature(), "lubeck", [*fleet, cluster("bergen", Role.MEMBER)], {})}
     )
 
-    assert seen.clusters == ("lubeck", "gslb/bergen")
+    assert snapshots.clusters == ("lubeck", "gslb/bergen")
     assert both.clusters == ("lubeck", "bergen")
     for section in (Clusters(), Links()):
-        assert section.render("gslb/bergen", seen) is not None
+        assert section.render("gslb/bergen", snapshots) is not None
         assert section.render("gslb/bergen", both) is None, "although a fact about it wakes it"
 
 
 def test_a_cluster_whose_lease_ran_out_is_bad_although_it_answers() -> None:
-    seen = multi_snapshot(lubeck=[], bergen=[])
+    snapshots = multi_snapshot(lubeck=[], bergen=[])
     dead = LeaseLiveness("broker", "hanse-broker", "bergen", "bergen", alive=False, since=NOW)
-    seen.by_agent["lubeck"]._facts.put(dead)
+    snapshots.by_agent["lubeck"]._facts.put(dead)
 
-    assert shown(Clusters(), "bergen", seen)["reason"] == "its Lease on broker has run out"
-    assert shown(Clusters(), "bergen", seen)["state"] == "bad"
+    assert (
+        render_item(Clusters(), "bergen", snapshots)["reason"] == "its Lease on broker has run out"
+    )
+    assert render_item(Clusters(), "bergen", snapshots)["state"] == "bad"
 
 
 def test_only_what_was_woken_is_told_and_only_if_it_differs() -> None:
-    seen = multi_snapshot(lubeck=[export(*GOOD), web("lubeck"), piece("lubeck", True)])
-    items = ItemCache([Clusters(), Services()], lambda: seen)
+    snapshots = multi_snapshot(
+        lubeck=[export(*GOOD), web("lubeck"), endpoint_slice("lubeck", True)]
+    )
+    items = ItemCache([Clusters(), Services()], lambda: snapshots)
 
     first, second = items.refresh(), items.refresh()
     items.on_change(ObjectChange("lubeck", web("lubeck"), web("lubeck", "bergen")))
     woken_in_vain = items.refresh()
-    seen = multi_snapshot(lubeck=[])
+    snapshots = multi_snapshot(lubeck=[])
     items.on_change(ObjectChange("lubeck", web("lubeck"), None))
     gone = items.refresh()
 
@@ -186,13 +196,13 @@ def test_the_timeline_tells_what_people_did_and_what_agents_said() -> None:
     changes = [
         ObjectChange("lubeck", None, ServiceExport(metadata=new)),
         ObjectChange("lubeck", export(), export(*GOOD)),
-        ObjectChange("lubeck", piece("lubeck", True), piece("lubeck", False)),
+        ObjectChange("lubeck", endpoint_slice("lubeck", True), endpoint_slice("lubeck", False)),
         ObjectChange("lubeck", export(*GOOD), None),
     ]
 
-    told = [h for change in changes for h in line.on_change("lubeck", change, NOW)]
+    item = [h for change in changes for h in line.on_change("lubeck", change, NOW)]
 
-    assert [(h.what, h.kind, h.text) for h in told] == [
+    assert [(h.what, h.kind, h.text) for h in item] == [
         ("created", "ServiceExport", ""),
         ("told", "ServiceExport", "Valid True, Valid"),
         ("told", "ServiceExport", "Ready True, Exported"),
@@ -222,11 +232,11 @@ def test_an_event_is_told_as_a_word_about_its_object_by_the_clusters_own_name() 
     line = Timeline(NOW)
     refused = event("Refused", "the name is taken", "Warning")
 
-    (told,) = line.on_change("lubeck", ObjectChange("gslb/bergen", None, refused), NOW)
+    (item,) = line.on_change("lubeck", ObjectChange("gslb/bergen", None, refused), NOW)
 
-    assert (told.where, told.what, told.state) == ("bergen", "event", "warn")
-    assert (told.kind, told.namespace, told.name) == ("ServiceExport", SHOP, "web")
-    assert told.text == "Refused: the name is taken"
+    assert (item.where, item.what, item.state) == ("bergen", "event", "warn")
+    assert (item.kind, item.namespace, item.name) == ("ServiceExport", SHOP, "web")
+    assert item.text == "Refused: the name is taken"
 
 
 @pytest.mark.parametrize("event_first", [False, True])
@@ -238,14 +248,14 @@ def test_a_condition_and_an_event_that_say_the_same_are_told_once(event_first: b
         ObjectChange("lubeck", None, event("PortConflict", "bergen has 81")),
     ]
 
-    told = [
+    item = [
         happening.text
         for change in (reversed(changes) if event_first else changes)
         for happening in line.on_change("lubeck", change, NOW)
     ]
     later = line.on_change("lubeck", changes[1], NOW + 2 * DUPLICATE_WINDOW)
 
-    assert len(told) == 1
+    assert len(item) == 1
     assert len(later) == 1
 
 
@@ -253,10 +263,10 @@ def test_a_way_for_a_purpose_is_told_under_the_clusters_own_name() -> None:
     fine = ClusterState("gslb/bergen", frozenset({Role.SITE}), Phase.SYNCED, NOW)
     lost = ClusterState("gslb/bergen", frozenset({Role.SITE}), Phase.UNREACHABLE, NOW, "no answer")
 
-    (told,) = Timeline(NOW).on_change("lubeck", FactChange(fine, lost), NOW)
+    (item,) = Timeline(NOW).on_change("lubeck", FactChange(fine, lost), NOW)
 
-    assert told.where == "bergen"
-    assert told.text == "Unreachable for the agent of lubeck: no answer (for gslb)"
+    assert item.where == "bergen"
+    assert item.text == "Unreachable for the agent of lubeck: no answer (for gslb)"
 
 
 def test_the_timeline_forgets_what_is_long_past() -> None:
@@ -273,10 +283,10 @@ def test_the_timeline_tells_when_a_cluster_is_lost_and_who_leads() -> None:
     lost = ClusterState("bergen", frozenset({Role.MEMBER}), Phase.UNREACHABLE, NOW, "no answer")
     leads = Leadership("bergen", "lubeck_local", 3, ours=True)
 
-    told = [
+    item = [
         h.text
         for fact in (FactChange(fine, lost), FactChange(None, leads))
         for h in line.on_change("lubeck", fact, NOW)
     ]
 
-    assert told == ["Unreachable for the agent of lubeck: no answer", "led by lubeck"]
+    assert item == ["Unreachable for the agent of lubeck: no answer", "led by lubeck"]
