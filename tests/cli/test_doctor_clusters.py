@@ -55,7 +55,7 @@ def test_nothing_is_found_in_a_healthy_cluster() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seen", "problem", "remedy"),
+    ("inventory", "problem", "remedy"),
     [
         pytest.param(
             UnreadCluster("lubeck", "connection refused", "silence"),

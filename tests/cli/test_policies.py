@@ -20,7 +20,7 @@ def policy(overruled: tuple[OverruledVersion, ...] = (), **phases: str) -> Polic
 
 
 @pytest.mark.parametrize(
-    ("seen", "word", "where", "decided"),
+    ("view", "word", "where", "decided"),
     [
         pytest.param(
             policy(lubeck="Applied", bergen="Quarantined"), "keep", "", "bergen", id="one waits"
@@ -34,14 +34,14 @@ def policy(overruled: tuple[OverruledVersion, ...] = (), **phases: str) -> Polic
         pytest.param(policy(LOST, lubeck="Applied"), "keep", "lubeck", "lubeck", id="kept"),
     ],
 )
-def test_the_deciding_cluster_about_is_the_one_that_waits_or_has_it_applied(
+def test_the_deciding_cluster_is_the_one_that_waits_or_has_it_applied(
     view: PolicyView, word: str, where: str, decided: str
 ) -> None:
     assert _deciding_cluster(view, Decision(KEY, where, word, 1)) == decided
 
 
 @pytest.mark.parametrize(
-    ("seen", "word", "where", "told"),
+    ("view", "word", "where", "told"),
     [
         pytest.param(
             policy(rome="Quarantined", bergen="Quarantined"),
