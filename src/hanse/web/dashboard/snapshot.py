@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
-from hanse.model.facts import ClusterState, F, Role
+from hanse.model.facts import ClusterState, Role
 from hanse.model.objects import ClusterId, K
 from hanse.model.snapshot import Index, Snapshot
 
@@ -18,11 +18,6 @@ class MultiClusterSnapshot:
     def __init__(self, snapshots: Mapping[ClusterId, Snapshot]) -> None:
         self.by_agent = dict(snapshots)
         self._reporters: dict[ClusterId, ClusterId | None] = {}
-
-    @property
-    def agents(self) -> tuple[ClusterId, ...]:
-        """The clusters whose agents run here."""
-        return tuple(self.by_agent)
 
     @cached_property
     def clusters(self) -> tuple[ClusterId, ...]:
@@ -90,12 +85,6 @@ class MultiClusterSnapshot:
         for where in self.clusters:
             for obj in self.all(where, kind):
                 yield where, obj
-
-    def facts(self, type_: type[F]) -> Iterator[tuple[ClusterId, F]]:
-        """Every fact of a type, with the agent that has it."""
-        for agent, snapshot in self.by_agent.items():
-            for fact in snapshot.facts(type_):
-                yield agent, fact
 
 
 def _unique(found: Iterable[Iterator[K]]) -> Iterator[K]:
