@@ -78,6 +78,8 @@ class Networks:
         self.options = options
         built_in: tuple[Provider, ...] = (FlatProvider(), VpcProvider(), KubeOvnProvider())
         self.providers: dict[str, Provider] = {p.name: p for p in (*built_in, *providers)}
+        provider_watches = [w for p in self.providers.values() for w in p.watches]
+        self._optional_kinds = {*_OPTIONAL_KINDS, *(w.kind.kind for w in provider_watches)}
         self.watches: tuple[Watch, ...] = (
             Watch(Role.LOCAL, Tenant, writes=Writes.STATUS),
             Watch(Role.LOCAL, Network, indexes=(NETWORKS_BY_TENANT,), writes=_ALL | Writes.STATUS),
@@ -108,7 +110,7 @@ class Networks:
             Watch(Role.LOCAL, ValidatingAdmissionPolicy, labels=_GUARD_LABEL, writes=_ALL),
             Watch(Role.LOCAL, ValidatingAdmissionPolicyBinding, labels=_GUARD_LABEL, writes=_ALL),
             Watch(Role.LOCAL, ClusterNetworkPolicy, writes=_ALL),
-            *(watch for provider in self.providers.values() for watch in provider.watches),
+            *provider_watches,
         )
 
     def provider_of(self, network: Network) -> Provider:
@@ -309,7 +311,9 @@ class Networks:
 
     def _keys_for_fact(self, change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
         match change.fact:
-            case KindServed(where, kind) if where == snapshot.local and kind in _OPTIONAL_KINDS:
+            case KindServed(where, kind) if (
+                where == snapshot.local and kind in self._optional_kinds
+            ):
                 yield GUARDS_KEY
                 yield from self._all_keys(snapshot)
             case WriteOutcome(ref) if ref.where == snapshot.local:
