@@ -8,8 +8,13 @@ so a set that runs without a report was never known to this broker, and not dele
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.features.statefulsets.names import LOST, REVISION, cluster_set_name, part_name
-from hanse.features.statefulsets.owned_objects import list_owned, plan_release, plan_unchanged
+from hanse.features.statefulsets.names import LOST, REVISION, part_name
+from hanse.features.statefulsets.owned_objects import (
+    list_owned,
+    owned_stateful_set,
+    plan_release,
+    plan_unchanged,
+)
 from hanse.features.statefulsets.tombstones import (
     add_created_uid,
     deletes_claims,
@@ -21,7 +26,6 @@ from hanse.features.statefulsets.tombstones import (
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetPartSpec
 from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, object_ref
-from hanse.model.ownership import OWNER
 from hanse.model.plan import Desired, EventRequest, Key, Plan
 from hanse.model.snapshot import Snapshot
 
@@ -161,12 +165,10 @@ def _build_report(
 
 def _running_stateful_set(key: Key, snapshot: Snapshot) -> StatefulSet | None:
     """The StatefulSet here, if we own it and it is not terminating."""
-    stateful_set = snapshot.get(
-        snapshot.local, StatefulSet, cluster_set_name(key.name, snapshot.local), key.namespace
-    )
-    if stateful_set is None or OWNER not in stateful_set.metadata.labels:
+    stateful_set = owned_stateful_set(key.name, key.namespace, snapshot)
+    if stateful_set is None or stateful_set.metadata.deletion_timestamp is not None:
         return None
-    return stateful_set if stateful_set.metadata.deletion_timestamp is None else None
+    return stateful_set
 
 
 def _read_report(

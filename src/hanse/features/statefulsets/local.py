@@ -32,6 +32,7 @@ from hanse.features.statefulsets.names import (
 from hanse.features.statefulsets.owned_objects import (
     is_released_by,
     list_owned,
+    owned_stateful_set,
     plan_release,
     plan_unchanged,
 )
@@ -105,9 +106,7 @@ def _plan_set(key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace:
     if submitted.orphaned:
         return plan_release_with_tombstone(key, snapshot, broker, broker_namespace)
     if submitted.errors and record is not None:
-        stateful_set = snapshot.get(
-            snapshot.local, StatefulSet, cluster_set_name(key.name, snapshot.local), key.namespace
-        )
+        stateful_set = owned_stateful_set(key.name, key.namespace, snapshot)
         submitted = with_last_applied(submitted, record.spec, stateful_set)
     if record is None:
         return plan_without_shares(key, snapshot, broker, broker_namespace)
@@ -231,9 +230,8 @@ def copied_service_spec(spec: ServiceSpec) -> ServiceSpec:
 
 def _stateful_set(placed: _PlacedSet, share: int, snapshot: Snapshot) -> StatefulSet | None:
     """The desired StatefulSet of this cluster; None without a share or before our report."""
-    submitted, name = placed.submitted, cluster_set_name(placed.key.name, snapshot.local)
-    found = snapshot.get(snapshot.local, StatefulSet, name, placed.key.namespace)
-    current = found if found is not None and OWNER in found.metadata.labels else None
+    submitted, key = placed.submitted, placed.key
+    current = owned_stateful_set(key.name, key.namespace, snapshot)
     if current is None and snapshot.local not in placed.parts:
         return None  # the report is written first: it later proves that the broker knew the set
     if not share and not (current is not None and deletes_claims(submitted.spec)):
@@ -244,9 +242,9 @@ def _stateful_set(placed: _PlacedSet, share: int, snapshot: Snapshot) -> Statefu
         revision = current.metadata.annotations.get(REVISION, "")
     return StatefulSet(
         metadata=Meta(
-            name=name,
-            namespace=placed.key.namespace,
-            labels={**submitted.labels, SET: placed.key.name},
+            name=cluster_set_name(key.name, snapshot.local),
+            namespace=key.namespace,
+            labels={**submitted.labels, SET: key.name},
             annotations={**submitted.annotations, REVISION: revision},
         ),
         spec=replace(submitted.spec, replicas=share, template=template),

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from hanse.features.statefulsets.headless_services import is_kept_for_another_set
-from hanse.features.statefulsets.names import CLUSTER, RELEASED, SET, part_name
+from hanse.features.statefulsets.names import CLUSTER, RELEASED, SET, cluster_set_name, part_name
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.stateful import StatefulSetPart
@@ -22,6 +22,13 @@ def _set_keys(obj: Object) -> list[str]:
 
 STATEFUL_SETS_BY_SET = Index(StatefulSet, "statefulsets-sets", _set_keys)
 SERVICES_BY_SET = Index(Service, "statefulsets-services", _set_keys)
+
+
+def owned_stateful_set(name: str, namespace: str, snapshot: Snapshot) -> StatefulSet | None:
+    """The StatefulSet of a set in this cluster, if we own it."""
+    local_name = cluster_set_name(name, snapshot.local)
+    found = snapshot.get(snapshot.local, StatefulSet, local_name, namespace)
+    return found if found is not None and OWNER in found.metadata.labels else None
 
 
 def list_owned(key: Key, snapshot: Snapshot) -> list[Object]:

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from hanse.features.statefulsets.load_balancers import list_pods
-from hanse.features.statefulsets.names import REVISION, cluster_set_name, part_name
+from hanse.features.statefulsets.names import REVISION, part_name
+from hanse.features.statefulsets.owned_objects import owned_stateful_set
 from hanse.features.statefulsets.submitted import SubmittedSet
 from hanse.features.statefulsets.tombstones import add_created_uid
 from hanse.model.facts import WriteOutcome
@@ -30,15 +31,7 @@ def build_report(
 
     The share is that of the existing StatefulSet: a new share is reported once it is applied.
     """
-    stateful_set = snapshot.get(
-        snapshot.local,
-        StatefulSet,
-        cluster_set_name(submitted.name, snapshot.local),
-        submitted.namespace,
-    )
-    owned = (
-        stateful_set if stateful_set is not None and OWNER in stateful_set.metadata.labels else None
-    )
+    owned = owned_stateful_set(submitted.name, submitted.namespace, snapshot)
     applied = owned.metadata.annotations.get(REVISION, "") if owned is not None else ""
     is_current = owned is not None and owned.status.observed_generation >= owned.metadata.generation
     status = owned.status if owned is not None and is_current else None

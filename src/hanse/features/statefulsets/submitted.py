@@ -27,7 +27,6 @@ from hanse.model.kinds.core import Node
 from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.kinds.stateful import StatefulSetSharesSpec
 from hanse.model.objects import ClusterId, ObjectRef, object_ref
-from hanse.model.ownership import OWNER
 from hanse.model.plan import Key
 from hanse.model.snapshot import Snapshot
 
@@ -125,7 +124,7 @@ def with_last_applied(
         **submitted.all_annotations,
         LB_NEEDED: "true" if record.load_balanced else "false",
     }
-    if stateful_set is not None and OWNER in stateful_set.metadata.labels:
+    if stateful_set is not None:
         meta = stateful_set.metadata
         return replace(
             submitted,
