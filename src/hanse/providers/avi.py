@@ -145,6 +145,7 @@ class AviController:
         self._logged_in_to = controller
 
     async def _require_leader(self, controller: AviAccess) -> None:
+        """Raise `Unreachable` unless the controller leads the GSLB."""
         own = _decode(await self._send(controller, "GET", "/api/cluster"))
         sites = _decode(await self._send(controller, "GET", "/api/gslb")).get("results", ())
         leaders = [site.get("leader_cluster_uuid") for site in sites]

@@ -116,6 +116,7 @@ def encode_metadata(meta: Meta) -> str:
 
 
 def _meta(wire: Wire) -> Meta:
+    """Name, uid, and the labels and annotations kept in the description."""
     kept: dict[str, Any] = {}
     text = wire.get("description") or ""
     if text.startswith("{"):

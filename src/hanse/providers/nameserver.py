@@ -108,6 +108,7 @@ class NameServer:
         return cast(K, found)
 
     async def _transfer(self) -> None:
+        """Read the published names and the serial anew."""
         zone = await self._transfer_zone()
         self._known = {found.name: found for found in parse_published_names(_rdatasets(zone))}
         self._serial = zone.get_soa().serial
@@ -200,6 +201,7 @@ class NameServer:
                 return await dns.asyncquery.tcp(query, self._host, port=self._port)
 
     async def _transfer_zone(self) -> dns.zone.Zone:
+        """The whole zone, by AXFR."""
         zone = dns.zone.Zone(self._zone, relativize=False)
         query, _ = dns.xfr.make_query(zone)
         key = self._key()

@@ -114,6 +114,7 @@ class Writer:
         return report
 
     async def _send(self, action: Action) -> WriteReport:
+        """Send one write and observe its answer in the stores; errors become reports."""
         connection = self._informers.connections.get(action.where)
         if connection is None:
             return _not_connected(action)

@@ -159,6 +159,7 @@ class Connection:
         self.recovering = True
 
     def _phase(self) -> tuple[Phase, str]:
+        """The phase and its reason, worst first."""
         self.relists_pending = {
             scope: lists
             for scope, lists in self.relists_pending.items()

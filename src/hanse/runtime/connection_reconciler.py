@@ -147,6 +147,7 @@ class ConnectionReconciler:
                     self.enqueue()
 
     async def _run(self, group: asyncio.TaskGroup) -> None:
+        """Reconcile after every change; an inactive replica leads no member."""
         while True:
             seen = self._changed.notified
             if self._reconciler.active:
@@ -286,6 +287,7 @@ class ConnectionReconciler:
         log.info("connection changed", extra=fields)
 
     async def _cancel_leave(self, cluster: ClusterId) -> None:
+        """Stop leaving a cluster, if that has begun and not ended."""
         task = self._leave_tasks.pop(cluster, None)
         if task is None or task.done():
             return

@@ -207,6 +207,7 @@ class ClusterInformers:
         return [i for i in connection.informers.values() if i.scope.kind is kind]
 
     def _adjust_informers(self, connection: Connection) -> None:
+        """Make the informers of a cluster those that its roles need."""
         wanted = wanted_scopes(self._watches, connection.roles).scopes
         for scope in [s for s in connection.informers if s not in wanted]:
             self._stop_informer(connection, scope)
@@ -222,6 +223,7 @@ class ClusterInformers:
             self._start_informers(connection)
 
     def _start_informers(self, connection: Connection) -> None:
+        """Start discovery, the health probe and every informer of a cluster that has no task."""
         assert self._group is not None
         cluster = connection.cluster
         if cluster not in self._cluster_tasks:

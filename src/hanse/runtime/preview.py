@@ -108,6 +108,7 @@ class _Simulation:
         self._due: dict[Item, None] = {}
 
     def run(self, applied: Iterable[tuple[ClusterId, Object]]) -> Preview:
+        """Apply objects, then plan and apply what follows, round after round."""
         for where, obj in applied:
             self._apply_manifest(where, obj)
         actions: list[Action] = []
@@ -147,6 +148,7 @@ class _Simulation:
         self._change(where, before, _created(obj) if before is None else _merged(obj, before))
 
     def _put(self, where: ClusterId, obj: Object) -> None:
+        """Create or replace an object, which keeps its uid."""
         before = self._snapshot.get(where, type(obj), obj.metadata.name, obj.metadata.namespace)
         if before is not None:
             meta = replace(obj.metadata, uid=before.metadata.uid)
@@ -154,6 +156,7 @@ class _Simulation:
         self._change(where, before, obj)
 
     def _change(self, where: ClusterId, before: Object | None, after: Object | None) -> None:
+        """Change an object in the overlays, and enqueue the keys that this concerns."""
         known = after if after is not None else before
         assert known is not None, "a change has at least one side"
         for store in self._stores.get((where, object_ref(known).kind), ()):
