@@ -130,7 +130,7 @@ async def test_what_a_webhook_makes_is_checked_like_anything_else() -> None:
     assert "spec.replicas: Invalid value: -1" in answer.message
 
 
-async def test_a_denial_is_told_in_the_webhooks_name() -> None:
+async def test_a_denial_names_the_webhook() -> None:
     admitting = AdmissionCluster()
     await admitting.hook("validating", "guard", deny)
 
@@ -143,7 +143,7 @@ async def test_a_denial_is_told_in_the_webhooks_name() -> None:
     assert await admitting.cluster.names(CONFIGMAPS) == []
 
 
-async def test_a_review_says_everything_about_the_change() -> None:
+async def test_a_review_has_every_field_of_the_request() -> None:
     admitting = AdmissionCluster()
     await admitting.cluster.create(CONFIGMAPS, configmap("x", a="1"))
     await admitting.hook("validating", "v", allow)
@@ -217,7 +217,7 @@ async def test_impersonation_is_what_webhooks_see() -> None:
         ),
     ],
 )
-async def test_a_webhook_is_asked_about_what_its_rules_name(
+async def test_a_webhook_is_called_for_what_its_rules_match(
     rules: dict[str, Any], more: dict[str, Any], asked: list[str]
 ) -> None:
     admitting = AdmissionCluster()
@@ -304,14 +304,14 @@ async def test_service_references_need_someone_who_resolves_them() -> None:
         no_services({"name": "hook", "namespace": "ns"}, call)
 
 
-async def test_webhooks_are_spoken_to_over_https_only() -> None:
+async def test_webhooks_are_called_over_https_only() -> None:
     call = WebhookCall("http://127.0.0.1:1/", b"", b"", timeout=timedelta(seconds=1))
 
     with pytest.raises(WebhookFailed, match="only https"):
         await call_over_https(call)
 
 
-async def test_webhook_configurations_are_never_asked_about() -> None:
+async def test_webhooks_are_not_called_for_webhook_configurations() -> None:
     admitting = AdmissionCluster()
     everything = rule("*", "*", apiVersions=["*"])
     await admitting.hook("validating", "v", deny, everything)

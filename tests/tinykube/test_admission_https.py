@@ -34,20 +34,20 @@ def call(url: str, authority: Certificate, **more: str) -> WebhookCall:
     return WebhookCall(url, authority.certificate, b"{}", timedelta(seconds=5), **more)
 
 
-async def test_a_trusted_webhook_is_asked() -> None:
+async def test_a_webhook_with_a_trusted_certificate_is_called() -> None:
     authority = self_signed("ours")
 
     async with listening(authority) as url:
         assert await call_over_https(call(url, authority)) == b"{}"
 
 
-async def test_a_webhook_of_another_authority_is_not_believed() -> None:
+async def test_a_webhook_of_another_authority_is_not_trusted() -> None:
     async with listening(self_signed("ours")) as url:
         with pytest.raises(WebhookFailed, match="certificate verify failed"):
             await call_over_https(call(url, self_signed("theirs")))
 
 
-async def test_a_webhook_must_bear_the_name_that_is_asked_for() -> None:
+async def test_the_certificate_of_a_webhook_must_have_the_expected_name() -> None:
     authority = self_signed("ours")
 
     async with listening(authority) as url:
@@ -55,7 +55,7 @@ async def test_a_webhook_must_bear_the_name_that_is_asked_for() -> None:
             await call_over_https(call(url, authority, server_name="hook.other.svc"))
 
 
-async def test_an_answer_that_is_no_success_is_a_failure() -> None:
+async def test_an_error_status_is_a_failure() -> None:
     authority = self_signed("ours")
 
     async with listening(authority, status=503) as url:
@@ -63,6 +63,6 @@ async def test_an_answer_that_is_no_success_is_a_failure() -> None:
             await call_over_https(call(url, authority))
 
 
-async def test_nobody_at_home_is_a_failure() -> None:
+async def test_a_refused_connection_is_a_failure() -> None:
     with pytest.raises(WebhookFailed, match="Post"):
         await call_over_https(call("https://127.0.0.1:1/", self_signed("ours")))

@@ -205,7 +205,7 @@ async def test_an_object_wrong_before_may_stay_wrong_but_not_become_worse() -> N
     assert worse.status == 422
 
 
-async def test_a_definition_goes_after_its_last_object() -> None:
+async def test_a_definition_is_removed_after_its_last_object() -> None:
     cluster = await with_widgets()
     await cluster.create(WIDGETS, widget("free"))
     held = widget("held")

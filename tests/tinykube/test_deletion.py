@@ -76,7 +76,7 @@ async def test_a_finalizer_holds_an_object_until_it_is_taken_off() -> None:
         ({"orphanDependents": True}, ["orphan"]),
     ],
 )
-async def test_the_garbage_collector_is_told_by_finalizers(
+async def test_propagation_policies_set_finalizers_for_the_garbage_collector(
     options: dict[str, Any], finalizers: list[str]
 ) -> None:
     cluster = Cluster()
@@ -88,7 +88,7 @@ async def test_the_garbage_collector_is_told_by_finalizers(
     assert answer.body["metadata"]["generation"] == 2
 
 
-async def test_in_the_background_an_owner_goes_at_once() -> None:
+async def test_background_deletion_removes_the_owner_at_once() -> None:
     cluster = Cluster()
     await cluster.create(DEPLOYMENTS, deployment("web"))
 
@@ -128,7 +128,7 @@ async def test_a_running_pod_is_given_its_grace() -> None:
     assert await cluster.names(PODS) == []
 
 
-async def test_a_pod_nowhere_goes_at_once() -> None:
+async def test_an_unscheduled_pod_is_removed_at_once() -> None:
     cluster = Cluster()
     await cluster.create(PODS, pod("p"))
 

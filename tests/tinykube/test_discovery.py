@@ -75,7 +75,7 @@ def test_resources_are_listed_with_their_subresources(registry: Registry) -> Non
 
 
 @pytest.mark.parametrize(("accept", "version"), [(V2, "v2"), (V2BETA1, "v2beta1")])
-def test_aggregated_discovery_says_all_at_once(
+def test_aggregated_discovery_lists_all_groups(
     registry: Registry, accept: str, version: str
 ) -> None:
     registry.define("ships", (ship(),))
@@ -152,7 +152,7 @@ def test_a_new_definition_is_discovered_and_a_withdrawn_one_is_not(registry: Reg
     assert respond(registry, Request("GET", "/apis/example.com/v1")) is None
 
 
-def test_a_client_that_has_the_document_is_told_so(registry: Registry) -> None:
+def test_a_known_etag_is_answered_with_304(registry: Registry) -> None:
     etag = answer(registry, "/apis").headers["etag"]
 
     again = respond(registry, Request("GET", "/apis", headers=(("If-None-Match", etag),)))
@@ -173,10 +173,10 @@ def test_it_is_well(registry: Registry, path: str) -> None:
     assert answer(registry, path).body == b"ok"
 
 
-def test_it_says_what_it_checked(registry: Registry) -> None:
-    asked = Request("GET", "/readyz", query=(("verbose", ""),))
+def test_verbose_health_lists_the_checks(registry: Registry) -> None:
+    request = Request("GET", "/readyz", query=(("verbose", ""),))
 
-    found = respond(registry, asked)
+    found = respond(registry, request)
 
     assert found is not None
     assert found.body.endswith(b"readyz check passed\n")

@@ -32,20 +32,20 @@ class Recorder:
     """Answers everything, and keeps what was asked by whom."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[RequestLike, User]] = []
+        self.requests: list[tuple[RequestLike, User]] = []
         self.answer = Response(200, b"{}", {"content-type": "application/json"})
         self.lines: asyncio.Queue[bytes | None] = asyncio.Queue()
         self.watch_ended = asyncio.Event()
 
     async def send(self, request: RequestLike, user: User) -> Response:
-        self.asked.append((request, user))
+        self.requests.append((request, user))
         if request.path == "/breaks":
             raise ZeroDivisionError
         return self.answer
 
     @asynccontextmanager
     async def stream(self, request: RequestLike, user: User) -> AsyncIterator[AsyncIterator[bytes]]:
-        self.asked.append((request, user))
+        self.requests.append((request, user))
         if request.path == "/gone":
             raise StatusError(410, "Expired", "too old resource version")
         try:
@@ -119,11 +119,11 @@ async def test_a_request_becomes_a_value(server: Running) -> None:
         headers={"Content-Type": "application/json", "Accept": "application/yaml"},
     )
 
-    asked, user = server.api.asked[0]
+    requests, user = server.api.requests[0]
     assert got == (201, b'{"a":1}')
-    assert (asked.method, asked.path) == ("POST", "/api/v1/namespaces/a b/configmaps")
-    assert asked.query == (("dryRun", "All"), ("labelSelector", "x=y,z"))
-    assert (asked.body, asked.content_type, asked.accept) == (
+    assert (requests.method, requests.path) == ("POST", "/api/v1/namespaces/a b/configmaps")
+    assert requests.query == (("dryRun", "All"), ("labelSelector", "x=y,z"))
+    assert (requests.body, requests.content_type, requests.accept) == (
         b"{}",
         "application/json",
         "application/yaml",
@@ -151,30 +151,32 @@ async def test_head_has_no_body(server: Running) -> None:
         pytest.param({"Authorization": "bearer  issued"}, ISSUED, id="a token the API issued"),
     ],
 )
-async def test_a_known_token_says_who_asks(
+async def test_a_known_token_authenticates_its_user(
     server: Running, header: dict[str, str], user: User
 ) -> None:
     await server.fetch("GET", "/api", headers=header)
 
-    assert server.api.asked[0][1] == user
+    assert server.api.requests[0][1] == user
 
 
 @pytest.mark.parametrize(
     "header", ["", "Bearer wrong", "Bearer", "Basic YTpi", "ada-token"], ids=repr
 )
-async def test_without_a_known_token_nobody_is_let_in(server: Running, header: str) -> None:
+async def test_a_request_without_a_known_token_is_unauthorized(
+    server: Running, header: str
+) -> None:
     status, body = await server.fetch("GET", "/api/v1/pods", headers={"Authorization": header})
 
     assert status == 401
     assert b'"reason":"Unauthorized"' in body
-    assert server.api.asked == []
+    assert server.api.requests == []
 
 
 async def test_health_and_version_are_open_to_all(server: Running) -> None:
     status, _ = await server.fetch("GET", "/readyz", headers={"Authorization": ""})
 
     assert status == 200
-    assert server.api.asked[0][1] == ANONYMOUS
+    assert server.api.requests[0][1] == ANONYMOUS
 
 
 @pytest.mark.parametrize(
@@ -221,7 +223,7 @@ async def test_a_caller_may_act_as_another(
 ) -> None:
     await server.fetch("GET", "/api", headers=headers)
 
-    assert server.api.asked[0][1] == user
+    assert server.api.requests[0][1] == user
 
 
 async def test_groups_without_a_user_cannot_be_impersonated(server: Running) -> None:
@@ -235,7 +237,7 @@ async def test_groups_without_a_user_cannot_be_impersonated(server: Running) -> 
 async def test_a_body_at_the_limit_arrives_whole(server: Running, chunked: bool) -> None:
     await server.fetch("POST", "/api", data=_body(BODY_LIMIT, chunked=chunked))
 
-    assert len(server.api.asked[0][0].body) == BODY_LIMIT
+    assert len(server.api.requests[0][0].body) == BODY_LIMIT
 
 
 @pytest.mark.parametrize("chunked", [False, True])
@@ -248,7 +250,7 @@ async def test_a_body_over_the_limit_is_seen_to_be_so(server: Running, chunked: 
         got = (413, b"too large")  # the server may close while the client is still sending
 
     assert got == (413, b"too large")
-    assert len(server.api.asked[0][0].body) == BODY_LIMIT + 1
+    assert len(server.api.requests[0][0].body) == BODY_LIMIT + 1
 
 
 def _body(size: int, *, chunked: bool) -> Any:
@@ -262,7 +264,7 @@ def _body(size: int, *, chunked: bool) -> Any:
     return parts()
 
 
-async def test_a_fault_of_ours_is_told_and_logged(
+async def test_an_unexpected_error_is_logged_and_answered_with_500(
     server: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
     status, body = await server.fetch("GET", "/breaks")

@@ -87,7 +87,7 @@ async def test_pages_show_one_moment_though_objects_come_and_go() -> None:
     assert "continue" not in second["metadata"]
 
 
-async def test_a_page_of_a_forgotten_moment_is_gone_and_says_how_to_go_on() -> None:
+async def test_an_expired_page_has_a_token_to_continue_inconsistently() -> None:
     cluster = await fleet()
     first = (await cluster.send("GET", CONFIGMAPS, limit=1)).body
     await cluster.create(CONFIGMAPS, configmap("emil"))

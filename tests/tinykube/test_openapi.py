@@ -104,7 +104,7 @@ def patch_of(registry: Registry, path: str) -> Any:
     return fetch(registry, f"/openapi/v3{place}")["paths"][path]["patch"]
 
 
-def test_a_patch_says_that_the_server_validates_fields(registry: Registry) -> None:
+def test_patch_operations_have_the_parameter_field_validation(registry: Registry) -> None:
     patch = patch_of(registry, "/apis/apps/v1/namespaces/{namespace}/deployments/{name}")
 
     assert "fieldValidation" in [parameter["name"] for parameter in patch["parameters"]]

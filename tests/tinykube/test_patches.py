@@ -134,7 +134,7 @@ def test_directives_are_followed(patch: dict[str, Any], expected: list[str]) -> 
     assert ("hostname" in merged) == (not {"$patch", "$retainKeys"} & set(patch))
 
 
-def test_primitive_sets_lose_what_is_named() -> None:
+def test_values_are_deleted_from_primitive_lists() -> None:
     obj = {"metadata": {"finalizers": ["a/b", "c/d"]}}
     patch = {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a/b"], "finalizers": ["e/f"]}}
 

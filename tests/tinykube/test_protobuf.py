@@ -43,7 +43,7 @@ def meta(name: str, *more: bytes) -> bytes:
     return text(1, text(1, name) + empty + whole(7, 0) + text(8, ZERO_TIME) + b"".join(more))
 
 
-def test_what_is_unset_in_go_is_left_out() -> None:
+def test_unset_fields_are_left_out() -> None:
     namespace = meta("shop") + text(2, b"") + text(3, text(1, ""))
 
     decoded = decode_body(body("v1", "Namespace", namespace))

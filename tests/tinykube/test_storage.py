@@ -56,7 +56,7 @@ def test_a_name_can_be_taken_once() -> None:
     assert storage.version == 1
 
 
-def test_what_is_not_there_can_neither_be_replaced_nor_removed() -> None:
+def test_a_missing_object_cannot_be_replaced_or_removed() -> None:
     storage = Storage()
 
     with pytest.raises(KeyNotFound):
@@ -101,7 +101,7 @@ def test_a_removal_carries_the_last_state_and_its_own_version() -> None:
     assert gone["metadata"]["resourceVersion"] == "2"
 
 
-def test_history_is_bounded_and_says_where_it_starts() -> None:
+def test_history_is_bounded_and_the_error_has_its_start() -> None:
     storage = Storage(history=2)
     for name in ("a", "b", "c"):
         storage.create("things", config_map(name))
@@ -127,7 +127,7 @@ def test_lost_history_makes_every_follower_list_again() -> None:
     assert storage.since("things", 2) == []
 
 
-def test_a_listener_hears_its_store_until_it_stops() -> None:
+def test_a_listener_gets_the_changes_of_its_store_until_it_unsubscribes() -> None:
     storage = Storage()
     heard: list[StorageEvent] = []
     stop = storage.subscribe(heard.append, "things")

@@ -57,7 +57,7 @@ async def test_a_scale_of_the_past_is_refused() -> None:
     assert (await cluster.get(path))["spec"]["replicas"] == 2
 
 
-async def test_a_custom_resource_is_scaled_where_its_definition_says() -> None:
+async def test_a_custom_resource_is_scaled_by_the_paths_of_its_definition() -> None:
     cluster = Cluster()
     await cluster.create(CRDS, widget_crd())
     await cluster.create(WIDGETS, widget("w", replicas=2))
@@ -98,7 +98,7 @@ async def test_a_token_dies_with_its_account() -> None:
     assert cluster.api.authenticate(issued["status"]["token"]) is None
 
 
-async def test_a_token_of_another_cluster_or_a_changed_one_is_not_believed() -> None:
+async def test_a_token_of_another_cluster_or_a_changed_one_is_invalid() -> None:
     cluster = Cluster()
     await cluster.create(ACCOUNTS, {"metadata": {"name": "robot"}})
     issued = await cluster.create(f"{ACCOUNTS}/robot/token", {"spec": {}})
@@ -176,7 +176,7 @@ async def test_a_pod_is_bound_once() -> None:
 
 
 @pytest.mark.parametrize("options", [None, {"gracePeriodSeconds": 0}])
-async def test_an_evicted_pod_goes(options: dict[str, int] | None) -> None:
+async def test_an_evicted_pod_is_deleted(options: dict[str, int] | None) -> None:
     cluster = Cluster()
     await cluster.create(PODS, pod("p"))
     eviction = {"metadata": {"name": "p"}, "deleteOptions": options}

@@ -121,7 +121,7 @@ def test_a_pods_state_is_what_its_containers_add_up_to(status: Object, shown: st
     assert row("v1", "Pod", named("p", spec=spec, status=status))["Status"] == shown
 
 
-def test_a_pod_that_is_being_deleted_says_so() -> None:
+def test_a_pod_that_is_being_deleted_is_shown_as_terminating() -> None:
     pod = named("p", status={"phase": "Running"})
     pod["metadata"]["deletionTimestamp"] = ago(seconds=1)
 
@@ -220,7 +220,7 @@ def test_a_job_shows_how_long_it_runs() -> None:
     assert (shown["Status"], shown["Completions"], shown["Duration"]) == ("Running", "1/2", "50s")
 
 
-def test_rows_carry_what_the_client_asked_for() -> None:
+def test_rows_include_the_requested_form_of_the_object() -> None:
     config = named("c", data={"a": "b"})
     resource = builtin("v1", "ConfigMap")
 

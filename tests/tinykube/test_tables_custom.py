@@ -87,7 +87,7 @@ def test_paths_lead_to_values(path: str, found: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("path", ["spec", ".a[", ".a[?(b)]", ".a[?(@.b==c)]", "..a", ".a b"])
-def test_what_is_no_path_is_refused(path: str) -> None:
+def test_an_invalid_path_is_refused(path: str) -> None:
     with pytest.raises(BadPath):
         find(path, {})
 

@@ -30,7 +30,7 @@ def test_timers_fire_in_order() -> None:
     assert order == [10, 20, 30]
 
 
-def test_waiting_for_nothing_is_told_and_does_not_hang() -> None:
+def test_a_deadlock_is_an_error() -> None:
     async def forever() -> None:
         await asyncio.Event().wait()
 
@@ -38,7 +38,7 @@ def test_waiting_for_nothing_is_told_and_does_not_hang() -> None:
         run(forever())
 
 
-def test_no_timer_goes_off_before_its_time() -> None:
+def test_no_timer_fires_early() -> None:
     async def until(due: float) -> float:
         loop = asyncio.get_running_loop()
         waiting = loop.create_future()

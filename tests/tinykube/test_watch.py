@@ -13,7 +13,7 @@ def anyio_backend() -> object:
     return ON_VIRTUAL_TIME
 
 
-async def test_a_watch_tells_what_is_there_and_then_what_happens() -> None:
+async def test_a_watch_sends_existing_objects_then_changes() -> None:
     cluster = Cluster()
     await cluster.create(CONFIGMAPS, configmap("a"))
 
@@ -38,7 +38,7 @@ async def test_a_watch_resumes_after_a_version() -> None:
         assert await watch.next_name() == ("ADDED", "b")
 
 
-async def test_a_forgotten_version_ends_the_watch_with_an_error_event() -> None:
+async def test_a_compacted_version_ends_the_watch_with_an_error_event() -> None:
     cluster = Cluster()
     first = await cluster.create(CONFIGMAPS, configmap("a"))
     await cluster.create(CONFIGMAPS, configmap("b"))
@@ -116,7 +116,7 @@ async def test_bookmarks_come_each_minute_until_the_time_is_over() -> None:
     assert [event["type"] for event in events] == ["BOOKMARK", "BOOKMARK"]
 
 
-async def test_after_a_restore_nothing_is_told_of_the_versions_that_were() -> None:
+async def test_after_a_restore_no_cached_event_is_sent() -> None:
     cluster = Cluster()
     backup = cluster.api.storage.snapshot()
     await cluster.create(CONFIGMAPS, configmap("old"))

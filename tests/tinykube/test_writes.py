@@ -44,7 +44,7 @@ async def test_a_created_object_gets_its_system_fields() -> None:
     assert made == await cluster.get(f"{CONFIGMAPS}/a")
 
 
-async def test_generated_names_start_as_asked_and_differ() -> None:
+async def test_generated_names_have_the_prefix_and_differ() -> None:
     cluster = Cluster()
     asked = {"metadata": {"generateName": "job-"}}
 
@@ -206,7 +206,7 @@ async def test_a_lease_is_made_by_a_put_where_there_is_none() -> None:
     assert "metadata.resourceVersion: Invalid value: 0: must be specified" in again.message
 
 
-async def test_generation_counts_what_is_wanted_and_not_what_is() -> None:
+async def test_generation_counts_changes_of_the_spec_only() -> None:
     cluster = Cluster()
     path = f"{DEPLOYMENTS}/web"
     await cluster.create(DEPLOYMENTS, deployment("web"))

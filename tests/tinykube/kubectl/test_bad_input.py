@@ -113,19 +113,19 @@ async def test_a_mistake_in_a_file(kubectl: Kubectl, stdin: dict[str, Any], comp
 async def test_an_unknown_field_may_be_warned_about(kubectl: Kubectl) -> None:
     stdin = changed(configmap("c"), dat={})
 
-    said = await kubectl.warns("create", "--validate=warn", "-f", "-", stdin=stdin)
+    output = await kubectl.warns("create", "--validate=warn", "-f", "-", stdin=stdin)
 
-    assert 'Warning: unknown field "dat"' in said
+    assert 'Warning: unknown field "dat"' in output
 
 
-async def test_a_stale_version_is_told(kubectl: Kubectl) -> None:
+async def test_a_stale_version_is_a_conflict(kubectl: Kubectl) -> None:
     await kubectl("create", "-f", "-", stdin=configmap("c"))
     stale = configmap("c")
     stale["metadata"]["resourceVersion"] = "1"
 
-    said = await kubectl.fails("replace", "-f", "-", stdin=stale)
+    output = await kubectl.fails("replace", "-f", "-", stdin=stale)
 
-    assert "the object has been modified; please apply your changes to the latest version" in said
+    assert "the object has been modified; please apply your changes to the latest version" in output
 
 
 @pytest.mark.parametrize("arguments", [["logs", "p"], ["exec", "p", "--", "date"]], ids=str)
@@ -134,15 +134,15 @@ async def test_what_only_real_pods_can_do_is_not_found(
 ) -> None:
     await kubectl("run", "p", "--image=nginx")
 
-    said = await kubectl.fails(*arguments)
+    output = await kubectl.fails(*arguments)
 
-    assert "the server could not find the requested resource" in said
+    assert "the server could not find the requested resource" in output
 
 
-async def test_what_is_not_served_is_not_known(kubectl: Kubectl) -> None:
-    said = await kubectl.fails("create", "quota", "q", "--hard=pods=1")
+async def test_an_unserved_kind_is_unknown(kubectl: Kubectl) -> None:
+    output = await kubectl.fails("create", "quota", "q", "--hard=pods=1")
 
-    assert "the server could not find the requested resource" in said
+    assert "the server could not find the requested resource" in output
     assert 'doesn\'t have a resource type "resourcequotas"' in await kubectl.fails(
         "get", "resourcequotas"
     )

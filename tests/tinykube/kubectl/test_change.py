@@ -20,7 +20,7 @@ async def test_apply_creates_changes_and_removes(kubectl: Kubectl) -> None:
     await kubectl("patch", "cm/c", "--type=merge", "-p", '{"data":{"other":"kept"}}')
     changed = await kubectl("apply", "-f", "-", stdin=configmap("c", {"a": "9"}))
 
-    assert [said.split()[-1] for said in (first, again, changed)] == [
+    assert [output.split()[-1] for output in (first, again, changed)] == [
         "created",
         "unchanged",
         "configured",
@@ -34,10 +34,10 @@ async def test_apply_merges_lists_by_their_keys(kubectl: Kubectl) -> None:
     sidecar = '{"spec":{"template":{"spec":{"containers":[{"name":"log","image":"l"}]}}}}'
     await kubectl("patch", "deployment/web", "-p", sidecar)
 
-    said = await kubectl.warns("apply", "-f", "-", stdin=deployment("web", image="nginx:2"))
+    output = await kubectl.warns("apply", "-f", "-", stdin=deployment("web", image="nginx:2"))
     containers = (await kubectl.read("deployment/web"))["spec"]["template"]["spec"]["containers"]
 
-    assert "warning" not in said.lower()
+    assert "warning" not in output.lower()
     assert {one["name"]: one["image"] for one in containers} == {"web": "nginx:2", "log": "l"}
     assert next(one for one in containers if one["name"] == "web")["env"] == [
         {"name": "MODE", "value": "fast"}
@@ -62,9 +62,9 @@ async def test_diff_shows_what_would_change(kubectl: Kubectl) -> None:
 async def test_replace(kubectl: Kubectl) -> None:
     await kubectl("create", "-f", "-", stdin=configmap("c", {"a": "1"}))
 
-    said = await kubectl("replace", "-f", "-", stdin=configmap("c", {"b": "2"}))
+    output = await kubectl("replace", "-f", "-", stdin=configmap("c", {"b": "2"}))
 
-    assert said == "configmap/c replaced\n"
+    assert output == "configmap/c replaced\n"
     assert (await kubectl.read("cm/c"))["data"] == {"b": "2"}
 
 
@@ -145,6 +145,6 @@ async def test_expose(kubectl: Kubectl) -> None:
 
 
 async def test_server_side_apply_is_refused(kubectl: Kubectl) -> None:
-    said = await kubectl.fails("apply", "--server-side", "-f", "-", stdin=configmap("c"))
+    output = await kubectl.fails("apply", "--server-side", "-f", "-", stdin=configmap("c"))
 
-    assert "Server-side apply not available on the server" in said
+    assert "Server-side apply not available on the server" in output

@@ -142,10 +142,10 @@ def holds(expected: object, found: object) -> bool:
 async def test_create(
     kubectl: Kubectl, arguments: list[str], target: str, expected: dict[str, object]
 ) -> None:
-    said = await kubectl("create", *arguments)
+    output = await kubectl("create", *arguments)
     found = await kubectl.read("namespace/shop" if target == "namespace" else target)
 
-    assert said.endswith(" created\n")
+    assert output.endswith(" created\n")
     assert holds(expected, found), found
 
 
@@ -209,9 +209,9 @@ items:
 - {apiVersion: v1, kind: Secret, metadata: {name: c}, stringData: {x: z}}
 """
 
-    said = await kubectl("create", "-f", "-", stdin=text)
+    output = await kubectl("create", "-f", "-", stdin=text)
 
-    assert said.split() == [
+    assert output.split() == [
         "configmap/a",
         "created",
         "configmap/b",
@@ -224,13 +224,13 @@ items:
 async def test_a_generated_name(kubectl: Kubectl) -> None:
     stdin = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "g-"}}
 
-    said = await kubectl("create", "-f", "-", stdin=stdin)
+    output = await kubectl("create", "-f", "-", stdin=stdin)
 
-    assert said.startswith("configmap/g-")
+    assert output.startswith("configmap/g-")
 
 
 async def test_a_dry_run_on_the_server_creates_nothing(kubectl: Kubectl) -> None:
-    said = await kubectl("create", "configmap", "c", "--dry-run=server", "-o", "name")
+    output = await kubectl("create", "configmap", "c", "--dry-run=server", "-o", "name")
 
-    assert said == "configmap/c\n"
+    assert output == "configmap/c\n"
     assert "not found" in await kubectl.fails("get", "configmap", "c")

@@ -81,10 +81,10 @@ async def test_get_across_namespaces_and_with_labels(filled: Kubectl) -> None:
 
 
 async def test_get_of_several_kinds(filled: Kubectl) -> None:
-    said = await filled("get", "configmap/a", "service/kubernetes")
+    output = await filled("get", "configmap/a", "service/kubernetes")
 
-    assert "configmap/a" in said
-    assert "service/kubernetes" in said
+    assert "configmap/a" in output
+    assert "service/kubernetes" in output
 
 
 async def test_get_of_nothing(kubectl: Kubectl) -> None:

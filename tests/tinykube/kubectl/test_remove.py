@@ -46,7 +46,7 @@ async def owned_by(kubectl: Kubectl, owner: str) -> str:
 
 
 @pytest.mark.parametrize("cascade", ["background", "foreground"])
-async def test_what_belongs_to_a_deleted_object_goes_too(kubectl: Kubectl, cascade: str) -> None:
+async def test_dependents_of_a_deleted_object_are_deleted(kubectl: Kubectl, cascade: str) -> None:
     child = await owned_by(kubectl, "owner")
 
     await kubectl("delete", "cm/owner", f"--cascade={cascade}")
@@ -65,24 +65,24 @@ async def test_orphans_stay(kubectl: Kubectl) -> None:
     assert await gone(kubectl, "cm/owner")
 
 
-async def test_delete_waits_for_finalizers_unless_told_not_to(kubectl: Kubectl) -> None:
+async def test_delete_waits_for_finalizers_unless_wait_is_false(kubectl: Kubectl) -> None:
     held = configmap("c")
     held["metadata"]["finalizers"] = ["example.com/hold"]
     await kubectl("create", "-f", "-", stdin=held)
 
     await kubectl("delete", "cm/c", "--wait=false")
-    async with kubectl.streaming("delete", "cm/c") as said, asyncio.timeout(20):
-        first = await said.readline()
+    async with kubectl.streaming("delete", "cm/c") as output, asyncio.timeout(20):
+        first = await output.readline()
         assert not await gone(kubectl, "cm/c")
         patch = '{"metadata":{"finalizers":null}}'
         await kubectl("patch", "cm/c", "--type=merge", "-p", patch)
-        await said.read()  # ends with the command
+        await output.read()  # ends with the command
 
     assert first.startswith(b'configmap "c" deleted')
     assert await gone(kubectl, "cm/c")
 
 
-async def test_a_namespace_goes_with_all_in_it(kubectl: Kubectl) -> None:
+async def test_a_namespace_is_deleted_with_its_content(kubectl: Kubectl) -> None:
     await kubectl("create", "namespace", "shop")
     await kubectl("create", "configmap", "c", "-n", "shop")
     await kubectl("apply", "-n", "shop", "-f", "-", stdin=deployment("web"))

@@ -59,10 +59,10 @@ async def test_get_all_shows_what_belongs_to_an_application(workload_kubectl: Ku
     await workload_kubectl("create", "deployment", "web", "--image=nginx")
     await workload_kubectl("rollout", "status", "deployment/web", "--timeout=25s")
 
-    said = await workload_kubectl("get", "all")
+    output = await workload_kubectl("get", "all")
 
     for kind in ("pod/web-", "service/kubernetes", "deployment.apps/web", "replicaset.apps/web-"):
-        assert kind in said
+        assert kind in output
 
 
 async def test_a_restart_replaces_the_pods(workload_kubectl: Kubectl) -> None:
