@@ -96,9 +96,7 @@ def _status_patch(
         snapshot.fact(WriteOutcome, ClusterObjectRef(d.where, object_ref(d.object)))
         for d in desired
     )
-    failed = [
-        o.message for o in outcomes if o is not None and o.result in ("Foreign", "Refused")
-    ]
+    failed = [o.message for o in outcomes if o is not None and o.result in ("Foreign", "Refused")]
     message = error_message or "; ".join(failed)[:4000]
     ready = condition("Ready", not message, "Invalid" if message else "Ready", message)
     conditions = merge_conditions(
