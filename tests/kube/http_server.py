@@ -18,7 +18,7 @@ Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @asynccontextmanager
-async def listening(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+async def serving(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
     """The URL of a server that gives every request to `answer`."""
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", answer)
@@ -34,17 +34,17 @@ async def listening(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncI
 
 
 @asynccontextmanager
-async def transport(
+async def connected(
     answer: Answer,
     identity: Identity = NOBODY,
     tls: ssl.SSLContext | None = None,
     server_name: str = "",
 ) -> AsyncIterator[HttpTransport]:
     """A transport to a server that answers so; TLS with the test's authority if `tls` is given."""
-    async with listening(answer, tls) as url:
+    async with serving(answer, tls) as url:
         endpoint = ServerEndpoint(url, AUTHORITY.certificate if tls else b"", server_name)
-        way = HttpTransport(StaticCredentials(ClientConfig(endpoint, identity)))
+        http = HttpTransport(StaticCredentials(ClientConfig(endpoint, identity)))
         try:
-            yield way
+            yield http
         finally:
-            await way.close()
+            await http.close()

@@ -1,4 +1,4 @@
-"""A server that answers what the test says, in that order, and remembers what it was asked."""
+"""A transport with scripted responses that records its requests."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -28,10 +28,10 @@ class Lines(Struct, frozen=True):
 Step = Response | Lines | KubeError | Pause
 
 
-class Scripted:
+class ScriptedTransport:
     def __init__(self, *steps: Step) -> None:
         self.steps = list(steps)
-        self.asked: list[Request] = []
+        self.requests: list[Request] = []
         self.closed = False
 
     async def send(self, request: Request) -> Response:
@@ -49,7 +49,7 @@ class Scripted:
         self.closed = True
 
     async def _next(self, request: Request) -> Step:
-        self.asked.append(request)
+        self.requests.append(request)
         if not self.steps:
             raise Unreachable("the script is at its end")
         step = self.steps.pop(0)
@@ -60,7 +60,7 @@ class Scripted:
             raise step
         return step
 
-    async def _lines(self, step: Lines, lasting: float) -> AsyncIterator[bytes]:
+    async def _lines(self, step: Lines, timeout_seconds: float) -> AsyncIterator[bytes]:
         for line in step.lines:
             if isinstance(line, Pause):
                 await asyncio.sleep(line.seconds)
@@ -69,7 +69,7 @@ class Scripted:
         if isinstance(step.ends, KubeError):
             raise step.ends
         if step.ends == "in time":
-            await asyncio.sleep(lasting)
+            await asyncio.sleep(timeout_seconds)
         if step.ends == "silence":
             await asyncio.Event().wait()
 

@@ -24,7 +24,7 @@ from hanse.kube.watch_events import Unreadable
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import Kind, Meta
-from tests.kube.scripted_transport import Scripted, answer, page, refusal, service
+from tests.kube.scripted_transport import ScriptedTransport, answer, page, refusal, service
 from tinykube.virtual_time import ON_VIRTUAL_TIME
 
 pytestmark = pytest.mark.anyio
@@ -36,12 +36,12 @@ def anyio_backend() -> object:
 
 
 async def test_a_read_gives_the_object() -> None:
-    server = Scripted(answer(service("web", 7, clusterIP="10.0.0.1")))
+    server = ScriptedTransport(answer(service("web", 7, clusterIP="10.0.0.1")))
 
     found = await Client(server).read(Service, "web", "shop")
 
     assert (found.name, found.metadata.resource_version) == ("web", "7")
-    assert server.asked[0].target == "/api/v1/namespaces/shop/services/web"
+    assert server.requests[0].target == "/api/v1/namespaces/shop/services/web"
 
 
 @pytest.mark.parametrize(
@@ -65,29 +65,29 @@ async def test_a_read_gives_the_object() -> None:
 )
 async def test_every_refusal_has_its_type(response: Response, error: type[KubeError]) -> None:
     with pytest.raises(KubeError) as raised:
-        await Client(Scripted(response)).read(Service, "web", "shop")
+        await Client(ScriptedTransport(response)).read(Service, "web", "shop")
 
     assert type(raised.value) is error
 
 
 async def test_a_create_is_sent_in_the_version_that_is_served() -> None:
     older = Kind("multicluster.x-k8s.io", "v1alpha1", "ServiceExport", "serviceexports")
-    server = Scripted(answer({"metadata": {"name": "web", "resourceVersion": "1"}}))
+    server = ScriptedTransport(answer({"metadata": {"name": "web", "resourceVersion": "1"}}))
     client = Client(server)
     client.rest_mapper.update(ServedKinds(frozenset({older})))
 
     await client.create(ServiceExport(metadata=Meta(name="web", namespace="shop")))
 
-    assert server.asked[0].path == (
+    assert server.requests[0].path == (
         "/apis/multicluster.x-k8s.io/v1alpha1/namespaces/shop/serviceexports"
     )
-    assert msgspec.json.decode(server.asked[0].body)["apiVersion"] == older.api_version
+    assert msgspec.json.decode(server.requests[0].body)["apiVersion"] == older.api_version
 
 
 async def test_a_delete_that_a_finalizer_holds_gives_what_is_left() -> None:
     dying = service("web", 9)
     dying["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["x/y"]}
-    server = Scripted(
+    server = ScriptedTransport(
         answer(dying), answer({"kind": "Status", "status": "Success"}), answer(service("web", 9))
     )
     client = Client(server)
@@ -103,7 +103,7 @@ async def test_a_delete_that_a_finalizer_holds_gives_what_is_left() -> None:
 
 
 async def test_a_list_follows_its_pages() -> None:
-    server = Scripted(
+    server = ScriptedTransport(
         page(service("a", 1), service("b", 2), version=5, after="next"),
         page(service("c", 3), version=5),
     )
@@ -112,12 +112,12 @@ async def test_a_list_follows_its_pages() -> None:
 
     assert [s.name for s in listed.objects] == ["a", "b", "c"]
     assert listed.resource_version == "5"
-    assert dict(server.asked[1].query)["continue"] == "next"
-    assert dict(server.asked[1].query)["labelSelector"] == "app=web"
+    assert dict(server.requests[1].query)["continue"] == "next"
+    assert dict(server.requests[1].query)["labelSelector"] == "app=web"
 
 
 async def test_a_list_whose_pages_expire_begins_again() -> None:
-    server = Scripted(
+    server = ScriptedTransport(
         page(service("a", 1), version=5, after="next"),
         refusal(410, "Expired"),
         page(service("a", 6), version=9),
@@ -130,7 +130,7 @@ async def test_a_list_whose_pages_expire_begins_again() -> None:
 
 
 async def test_a_list_that_always_expires_is_given_up() -> None:
-    server = Scripted(*[refusal(410, "Expired")] * 9)
+    server = ScriptedTransport(*[refusal(410, "Expired")] * 9)
 
     with pytest.raises(Gone):
         await Client(server).list(Service)
@@ -138,19 +138,19 @@ async def test_a_list_that_always_expires_is_given_up() -> None:
 
 async def test_one_bad_object_does_not_hide_the_others_of_a_list() -> None:
     bad = service("bad", 2, ports="eighty")
-    server = Scripted(page(service("a", 1), bad, service("c", 3), version=5))
+    server = ScriptedTransport(page(service("a", 1), bad, service("c", 3), version=5))
 
     listed = await Client(server).list(Service)
 
     assert [s.name for s in listed.objects] == ["a", "c"]
-    [told] = listed.unreadable
-    assert isinstance(told, Unreadable)
-    assert (told.namespace, told.name) == ("shop", "bad")
-    assert "ports" in told.reason
+    [unreadable] = listed.unreadable
+    assert isinstance(unreadable, Unreadable)
+    assert (unreadable.namespace, unreadable.name) == ("shop", "bad")
+    assert "ports" in unreadable.reason
 
 
 async def test_an_object_without_even_a_name_is_told() -> None:
-    server = Scripted(page({"metadata": {"name": 5}}, service("a", 1), version=5))
+    server = ScriptedTransport(page({"metadata": {"name": 5}}, service("a", 1), version=5))
 
     listed = await Client(server).list(Service)
 
@@ -159,7 +159,7 @@ async def test_an_object_without_even_a_name_is_told() -> None:
 
 
 async def test_an_empty_list_may_say_null() -> None:
-    server = Scripted(answer({"metadata": {"resourceVersion": "3"}, "items": None}))
+    server = ScriptedTransport(answer({"metadata": {"resourceVersion": "3"}, "items": None}))
 
     listed = await Client(server).list(Service)
 
@@ -168,7 +168,9 @@ async def test_an_empty_list_may_say_null() -> None:
 
 
 async def test_a_client_beside_another_does_not_wait_behind_it() -> None:
-    server = Scripted(refusal(429, "TooManyRequests", retry_after="60"), answer(service("web", 1)))
+    server = ScriptedTransport(
+        refusal(429, "TooManyRequests", retry_after="60"), answer(service("web", 1))
+    )
     client = Client(server)
     with pytest.raises(Throttled):
         await client.read(Service, "web", "shop")

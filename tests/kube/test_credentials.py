@@ -37,7 +37,7 @@ async def token(credentials: ReloadingCredentials | Any) -> str:
 
 
 class TestOnVirtualTime:
-    """Files are looked at by the clock, which here moves as it is told."""
+    """Files are looked at by the clock, which the test moves."""
 
     @pytest.fixture
     def anyio_backend(self) -> object:
@@ -225,7 +225,7 @@ async def test_a_plugin_may_give_a_certificate_for_a_time(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("body", "changes", "told"),
+    ("body", "changes", "message"),
     [
         ("sys.exit(3)", {}, "ended with 3"),
         ("print('s3cr3t')", {}, "gave no ExecCredential"),
@@ -240,9 +240,9 @@ async def test_a_plugin_may_give_a_certificate_for_a_time(tmp_path: Path) -> Non
     ids=["exit", "text", "version", "empty", "half", "unknown", "mode", "always", "missing"],
 )
 async def test_a_plugin_that_fails_is_told_without_its_output(
-    tmp_path: Path, body: str, changes: dict[str, Any], told: str
+    tmp_path: Path, body: str, changes: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(BadCredentials, match=told) as raised:
+    with pytest.raises(BadCredentials, match=message) as raised:
         await run_plugin(plugin(program(tmp_path, body), **changes))
 
     assert "s3cr3t" not in str(raised.value)

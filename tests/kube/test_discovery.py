@@ -19,7 +19,7 @@ from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Node, Service
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import Kind
-from tests.kube.scripted_transport import Scripted, answer, refusal
+from tests.kube.scripted_transport import ScriptedTransport, answer, refusal
 from tinykube.apiserver import ApiServer
 from tinykube.virtual_time import ON_VIRTUAL_TIME, LoopClock
 
@@ -88,8 +88,8 @@ async def define(client: Client, *versions: str) -> None:
 
 
 async def test_the_old_form_and_the_new_one_tell_the_same() -> None:
-    way = cluster()
-    newer, older = Client(way), Client(Older(way))
+    transport = cluster()
+    newer, older = Client(transport), Client(Older(transport))
 
     await refresh(newer)
     await refresh(older)
@@ -170,7 +170,7 @@ METRICS = Kind("metrics.k8s.io", "v1", "X", "nodes", namespaced=False)
 
 async def test_an_aggregated_api_that_is_down_is_taken_to_be_as_it_was() -> None:
     none = answer({"items": []})
-    client = Client(Scripted(none, answer(AGGREGATED), none, answer(STALE)))
+    client = Client(ScriptedTransport(none, answer(AGGREGATED), none, answer(STALE)))
 
     first = await refresh(client)
     while_down = await refresh(client)
@@ -183,7 +183,9 @@ async def test_in_the_old_form_too() -> None:
     groups = answer({"groups": [{"name": "metrics.k8s.io", "versions": [{"version": "v1"}]}]})
     kinds = answer({"resources": [{"name": "nodes", "kind": "X", "namespaced": False}]})
     none = answer({"versions": []})
-    client = Client(Scripted(none, groups, kinds, none, groups, refusal(503, "ServiceUnavailable")))
+    client = Client(
+        ScriptedTransport(none, groups, kinds, none, groups, refusal(503, "ServiceUnavailable"))
+    )
 
     first = await refresh(client)
     while_down = await refresh(client)
@@ -193,7 +195,7 @@ async def test_in_the_old_form_too() -> None:
 
 
 async def test_what_is_no_discovery_document_is_not_an_api_server() -> None:
-    client = Client(Scripted(Response(200, b"<html>"), Response(200, b"<html>")))
+    client = Client(ScriptedTransport(Response(200, b"<html>"), Response(200, b"<html>")))
 
     with pytest.raises(Unreachable):
         await refresh(client)

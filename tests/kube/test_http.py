@@ -14,16 +14,16 @@ from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint, Sta
 from hanse.kube.errors import BadCredentials, Unreachable
 from hanse.kube.http_transport import HttpTransport
 from hanse.kube.transport import Request
-from tests.kube.http_server import AUTHORITY, SERVER, listening, transport
+from tests.kube.http_server import AUTHORITY, SERVER, connected, serving
 
 pytestmark = pytest.mark.anyio
 
 
 async def echo(request: web.Request) -> web.Response:
     """What arrived, as headers of the answer; the body as it came."""
-    told = {f"x-{name.lower()}": value for name, value in request.headers.items()}
-    told |= {"x-method": request.method, "x-target": request.raw_path}
-    return web.Response(body=await request.read(), headers=told)
+    echoed = {f"x-{name.lower()}": value for name, value in request.headers.items()}
+    echoed |= {"x-method": request.method, "x-target": request.raw_path}
+    return web.Response(body=await request.read(), headers=echoed)
 
 
 async def test_a_request_arrives_as_it_was_built() -> None:
@@ -35,8 +35,8 @@ async def test_a_request_arrives_as_it_was_built() -> None:
         content_type="application/merge-patch+json",
     )
 
-    async with transport(echo, Identity(token="t0k3n")) as way:
-        response = await way.send(request)
+    async with connected(echo, Identity(token="t0k3n")) as http:
+        response = await http.send(request)
 
     assert response.body == b'{"x":1}'
     assert response.headers["x-method"] == "PATCH"
@@ -51,8 +51,8 @@ async def test_every_status_is_an_answer() -> None:
     async def refuse(_: web.Request) -> web.Response:
         return web.Response(status=409, headers={"Retry-After": "3"}, body=b"{}")
 
-    async with transport(refuse) as way:
-        response = await way.send(Request("GET", "/"))
+    async with connected(refuse) as http:
+        response = await http.send(Request("GET", "/"))
 
     assert (response.status, response.headers["retry-after"]) == (409, "3")
 
@@ -61,50 +61,50 @@ async def test_a_redirect_is_not_followed_with_our_token() -> None:
     async def redirect(_: web.Request) -> web.Response:
         return web.Response(status=302, headers={"Location": "http://elsewhere.example/"})
 
-    async with transport(redirect, Identity(token="t0k3n")) as way:
+    async with connected(redirect, Identity(token="t0k3n")) as http:
         with pytest.raises(Unreachable, match="redirects"):
-            await way.send(Request("GET", "/"))
+            await http.send(Request("GET", "/"))
 
 
 async def test_a_basic_login_and_impersonation_are_sent() -> None:
     identity = Identity(username="u", password="p", impersonate=(("Impersonate-User", "jane"),))
 
-    async with transport(echo, identity) as way:
-        response = await way.send(Request("GET", "/"))
+    async with connected(echo, identity) as http:
+        response = await http.send(Request("GET", "/"))
 
     assert response.headers["x-authorization"] == "Basic dTpw"
     assert response.headers["x-impersonate-user"] == "jane"
 
 
 async def test_a_server_of_the_trusted_authority_is_reached() -> None:
-    async with transport(echo, tls=server_context(SERVER)) as way:
-        assert (await way.send(Request("GET", "/"))).status == 200
+    async with connected(echo, tls=server_context(SERVER)) as http:
+        assert (await http.send(Request("GET", "/"))).status == 200
 
 
 async def test_a_server_of_another_authority_is_not() -> None:
     stranger = CertificateAuthority.create("stranger").server("server")
 
-    async with transport(echo, tls=server_context(stranger)) as way:
+    async with connected(echo, tls=server_context(stranger)) as http:
         with pytest.raises(Unreachable, match=r"certificate of 127\.0\.0\.1:\d+ is not trusted"):
-            await way.send(Request("GET", "/"))
+            await http.send(Request("GET", "/"))
 
 
 async def test_a_certificate_for_another_name_needs_that_name() -> None:
     elsewhere = server_context(AUTHORITY.server("server", ["api.example"]))
 
-    async with transport(echo, tls=elsewhere) as way:
+    async with connected(echo, tls=elsewhere) as http:
         with pytest.raises(Unreachable, match="is not trusted"):
-            await way.send(Request("GET", "/"))
-    async with transport(echo, tls=elsewhere, server_name="api.example") as way:
-        assert (await way.send(Request("GET", "/"))).status == 200
+            await http.send(Request("GET", "/"))
+    async with connected(echo, tls=elsewhere, server_name="api.example") as http:
+        assert (await http.send(Request("GET", "/"))).status == 200
 
 
 async def test_an_insecure_endpoint_is_not_verified() -> None:
     stranger = CertificateAuthority.create("stranger").server("server")
-    async with listening(echo, server_context(stranger)) as url:
-        way = HttpTransport(StaticCredentials(ClientConfig(ServerEndpoint(url, insecure=True))))
-        assert (await way.send(Request("GET", "/"))).status == 200
-        await way.close()
+    async with serving(echo, server_context(stranger)) as url:
+        http = HttpTransport(StaticCredentials(ClientConfig(ServerEndpoint(url, insecure=True))))
+        assert (await http.send(Request("GET", "/"))).status == 200
+        await http.close()
 
 
 async def test_a_client_certificate_is_presented() -> None:
@@ -119,14 +119,14 @@ async def test_a_client_certificate_is_presented() -> None:
     tls.verify_mode = ssl.CERT_REQUIRED
     jane = AUTHORITY.client("jane")
 
-    async with transport(who, Identity(certificate=jane.certificate, key=jane.key), tls) as way:
-        response = await way.send(Request("GET", "/"))
+    async with connected(who, Identity(certificate=jane.certificate, key=jane.key), tls) as http:
+        response = await http.send(Request("GET", "/"))
 
     assert response.body == b"jane"
 
 
 @pytest.mark.parametrize(
-    ("endpoint", "identity", "told"),
+    ("endpoint", "identity", "message"),
     [
         pytest.param(
             ServerEndpoint("https://127.0.0.1:1", ca=b"nonsense"),
@@ -143,29 +143,29 @@ async def test_a_client_certificate_is_presented() -> None:
     ],
 )
 async def test_certificates_that_cannot_be_used_are_told(
-    endpoint: ServerEndpoint, identity: Identity, told: str
+    endpoint: ServerEndpoint, identity: Identity, message: str
 ) -> None:
-    way = HttpTransport(StaticCredentials(ClientConfig(endpoint, identity)))
+    http = HttpTransport(StaticCredentials(ClientConfig(endpoint, identity)))
 
-    with pytest.raises(BadCredentials, match=told):
-        await way.send(Request("GET", "/"))
+    with pytest.raises(BadCredentials, match=message):
+        await http.send(Request("GET", "/"))
 
 
 async def test_nobody_there_is_told_in_a_few_words() -> None:
-    async with listening(echo) as url:
+    async with serving(echo) as url:
         pass
-    way = HttpTransport(
+    http = HttpTransport(
         StaticCredentials(ClientConfig(ServerEndpoint(url), Identity(token="t0k3n")))
     )
 
     with pytest.raises(
         Unreachable, match=r"^cannot connect to 127\.0\.0\.1:\d+: .*refused"
-    ) as told:
-        await way.send(Request("GET", "/"))
-    await way.close()
+    ) as raised:
+        await http.send(Request("GET", "/"))
+    await http.close()
 
-    assert "t0k3n" not in str(told.value)
-    assert len(str(told.value)) < 120
+    assert "t0k3n" not in str(raised.value)
+    assert len(str(raised.value)) < 120
 
 
 async def test_a_server_that_does_not_answer_is_unreachable() -> None:
@@ -175,36 +175,36 @@ async def test_a_server_that_does_not_answer_is_unreachable() -> None:
         await forever.wait()
         return web.Response()
 
-    async with transport(wait) as way:
+    async with connected(wait) as http:
         with pytest.raises(Unreachable, match=r"no answer from .* within 0 s"):
-            await way.send(Request("GET", "/", timeout=timedelta(milliseconds=50)))
+            await http.send(Request("GET", "/", timeout=timedelta(milliseconds=50)))
         with pytest.raises(Unreachable, match=r"no answer from .* within 0 s"):
-            async with way.stream(Request("GET", "/", timeout=timedelta(milliseconds=50))):
+            async with http.stream(Request("GET", "/", timeout=timedelta(milliseconds=50))):
                 pass
         forever.set()
 
 
 async def test_a_proxy_that_is_not_there_is_told_without_its_password() -> None:
-    async with listening(echo) as url:
+    async with serving(echo) as url:
         pass
     proxy = url.replace("http://", "http://user:hunter2@")
     endpoint = ServerEndpoint("https://cluster.example", proxy=proxy)
-    way = HttpTransport(StaticCredentials(ClientConfig(endpoint)))
+    http = HttpTransport(StaticCredentials(ClientConfig(endpoint)))
 
-    with pytest.raises(Unreachable, match=r"the proxy to cluster\.example") as told:
-        await way.send(Request("GET", "/"))
-    await way.close()
+    with pytest.raises(Unreachable, match=r"the proxy to cluster\.example") as raised:
+        await http.send(Request("GET", "/"))
+    await http.close()
 
-    assert "hunter2" not in str(told.value)
+    assert "hunter2" not in str(raised.value)
 
 
 async def test_a_proxy_is_gone_through() -> None:
-    async with listening(echo) as proxy:
-        way = HttpTransport(
+    async with serving(echo) as proxy:
+        http = HttpTransport(
             StaticCredentials(ClientConfig(ServerEndpoint("http://cluster.example", proxy=proxy)))
         )
-        response = await way.send(Request("GET", "/version"))
-        await way.close()
+        response = await http.send(Request("GET", "/version"))
+        await http.close()
 
     assert response.headers["x-host"] == "cluster.example"
 
@@ -217,31 +217,31 @@ async def test_a_large_answer_is_compressed_for_far_servers_only(
         body = gzip.compress(b"x" * 1000)
         return web.Response(body=body, headers={"Content-Encoding": "gzip"})
 
-    async with listening(compressed) as proxy:
-        way = HttpTransport(
+    async with serving(compressed) as proxy:
+        http = HttpTransport(
             StaticCredentials(ClientConfig(ServerEndpoint("http://far.example", proxy=proxy)))
         )
-        response = await way.send(Request("GET", "/"))
-        await way.close()
+        response = await http.send(Request("GET", "/"))
+        await http.close()
 
     assert response.body == b"x" * 1000
 
 
 async def test_nothing_is_sent_after_closing() -> None:
-    async with transport(echo) as way:
-        await way.close()
+    async with connected(echo) as http:
+        await http.close()
 
         with pytest.raises(Unreachable, match="closed"):
-            await way.send(Request("GET", "/"))
+            await http.send(Request("GET", "/"))
 
 
 async def test_closing_that_was_cut_short_can_be_done_again() -> None:
-    async with transport(echo) as way:
-        await way.send(Request("GET", "/"))
-        closing = asyncio.create_task(way.close())
+    async with connected(echo) as http:
+        await http.send(Request("GET", "/"))
+        closing = asyncio.create_task(http.close())
         await asyncio.sleep(0)
         closing.cancel()
         await asyncio.wait({closing})
 
-    del way
+    del http
     gc.collect()  # what was left open would say so now

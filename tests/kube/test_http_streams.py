@@ -15,7 +15,7 @@ from hanse.kube.client_config import ClientConfig, Credentials, Identity, Server
 from hanse.kube.errors import BadCredentials, Forbidden, Gone, Unreachable
 from hanse.kube.http_transport import HttpTransport, split_lines
 from hanse.kube.transport import Request
-from tests.kube.http_server import AUTHORITY, SERVER, listening, transport
+from tests.kube.http_server import AUTHORITY, SERVER, connected, serving
 from tinykube.virtual_time import run
 
 pytestmark = pytest.mark.anyio
@@ -26,12 +26,12 @@ async def test_a_stream_is_refused_with_the_typed_error() -> None:
         status = 410 if request.path == "/gone" else 403
         return web.Response(status=status, body=b'{"message":"no"}')
 
-    async with transport(refuse) as way:
+    async with connected(refuse) as http:
         with pytest.raises(Gone, match="no"):
-            async with way.stream(Request("GET", "/gone")):
+            async with http.stream(Request("GET", "/gone")):
                 pass
         with pytest.raises(Forbidden):
-            async with way.stream(Request("GET", "/")):
+            async with http.stream(Request("GET", "/")):
                 pass
 
 
@@ -48,8 +48,8 @@ async def test_a_stream_yields_lines_of_any_length_as_they_arrive() -> None:
         return answer
 
     async with (
-        transport(stream) as way,
-        way.stream(Request("GET", "/", timeout=timedelta(seconds=5))) as lines,
+        connected(stream) as http,
+        http.stream(Request("GET", "/", timeout=timedelta(seconds=5))) as lines,
     ):
         first = await anext(lines)
         next_please.set()
@@ -70,7 +70,7 @@ async def test_a_stream_that_breaks_off_is_unreachable() -> None:
         request.transport.abort()
         return answer
 
-    async with transport(stream) as way, way.stream(Request("GET", "/")) as lines:
+    async with connected(stream) as http, http.stream(Request("GET", "/")) as lines:
         assert await anext(lines) == b"first"
         with pytest.raises(Unreachable, match="broke off"):
             await anext(lines)
@@ -103,34 +103,34 @@ async def only_fresh(request: web.Request) -> web.StreamResponse:
 
 
 async def test_a_refused_token_is_renewed_once_and_tried_again() -> None:
-    async with listening(only_fresh) as url:
+    async with serving(only_fresh) as url:
         credentials = Rotating(url, Identity(token="stale"), Identity(token="fresh"))
-        way = HttpTransport(credentials)
-        response = await way.send(Request("GET", "/"))
-        await way.close()
+        http = HttpTransport(credentials)
+        response = await http.send(Request("GET", "/"))
+        await http.close()
 
     assert (response.status, credentials.renewals) == (200, 1)
 
 
 async def test_a_refused_watch_is_renewed_too() -> None:
-    async with listening(only_fresh) as url:
-        way = HttpTransport(Rotating(url, Identity(token="stale"), Identity(token="fresh")))
-        async with way.stream(Request("GET", "/")) as lines:
-            told = [line async for line in lines]
-        await way.close()
+    async with serving(only_fresh) as url:
+        http = HttpTransport(Rotating(url, Identity(token="stale"), Identity(token="fresh")))
+        async with http.stream(Request("GET", "/")) as lines:
+            received = [line async for line in lines]
+        await http.close()
 
-    assert told == [b"one", b"two"]
+    assert received == [b"one", b"two"]
 
 
 async def test_credentials_that_stay_refused_are_not_tried_for_ever() -> None:
-    async with listening(only_fresh) as url:
+    async with serving(only_fresh) as url:
         credentials = Rotating(url, Identity(token="stale"))
-        way = HttpTransport(credentials)
-        response = await way.send(Request("GET", "/"))
+        http = HttpTransport(credentials)
+        response = await http.send(Request("GET", "/"))
         with pytest.raises(BadCredentials):
-            async with way.stream(Request("GET", "/")):
+            async with http.stream(Request("GET", "/")):
                 pass
-        await way.close()
+        await http.close()
 
     assert (response.status, credentials.renewals) == (401, 2)
 
@@ -157,17 +157,17 @@ async def test_a_new_certificate_opens_new_connections_and_old_streams_go_on() -
     tls.load_verify_locations(cadata=AUTHORITY.certificate.decode())
     tls.verify_mode = ssl.CERT_REQUIRED
     old, new = AUTHORITY.client("old"), AUTHORITY.client("new")
-    async with listening(stream, tls) as url:
+    async with serving(stream, tls) as url:
         credentials = Rotating(url, identity(old), identity(new), ca=AUTHORITY.certificate)
-        way = HttpTransport(credentials)
-        async with way.stream(Request("GET", "/watch")) as lines:
+        http = HttpTransport(credentials)
+        async with http.stream(Request("GET", "/watch")) as lines:
             before = await anext(lines)
-            first = await way.send(Request("GET", "/who"))
+            first = await http.send(Request("GET", "/who"))
             credentials.rotate()
-            second = await way.send(Request("GET", "/who"))
+            second = await http.send(Request("GET", "/who"))
             go_on.set()
             after = await anext(lines)
-        await way.close()
+        await http.close()
 
     assert (before, after) == (b"before", b"after")
     assert b"'old'" in first.body

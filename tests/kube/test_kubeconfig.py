@@ -202,7 +202,7 @@ async def test_a_kubeconfig_from_a_secret_may_hold_tokens_and_certificates() -> 
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (b"{", "config.yaml: not YAML"),
         (b"\xff\xfe\xfa", "config.yaml: not YAML"),
@@ -223,8 +223,8 @@ async def test_a_kubeconfig_from_a_secret_may_hold_tokens_and_certificates() -> 
     ],
     ids=lambda value: None if isinstance(value, bytes) else value[:40],
 )
-def test_what_is_wrong_is_named_with_its_place(text: bytes, told: str, tmp_path: Path) -> None:
-    with pytest.raises(BadCredentials, match=told):
+def test_what_is_wrong_is_named_with_its_place(text: bytes, message: str, tmp_path: Path) -> None:
+    with pytest.raises(BadCredentials, match=message):
         resolve(text, folder=tmp_path)
 
 

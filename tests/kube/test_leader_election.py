@@ -45,7 +45,7 @@ class Turns:
 
 
 class Candidate:
-    """One elector in a task of its own, and what it told and when."""
+    """One elector in a task of its own, with its states and their times."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Candidate:
         before: tuple[str, ...] | None,
     ) -> None:
         self.name = name
-        self.told: list[tuple[float, LeaderState]] = []
+        self.states: list[tuple[float, LeaderState]] = []
         self.elector = LeaderElector(
             Client(election.network.transport(name, "member", InProcessTransport(election.server))),
             election.namespace,
@@ -65,14 +65,14 @@ class Candidate:
             random=Random(name),
             order=Turns(acquire_delay, before),
         )
-        self.task = asyncio.create_task(self.elector.run(self._tell), name=name)
+        self.task = asyncio.create_task(self.elector.run(self._record), name=name)
 
     @property
     def leads(self) -> bool:
         return isinstance(self.elector.state, Leader)
 
-    def _tell(self, standing: LeaderState) -> None:
-        self.told.append((asyncio.get_running_loop().time(), standing))
+    def _record(self, state: LeaderState) -> None:
+        self.states.append((asyncio.get_running_loop().time(), state))
 
     async def stop(self) -> None:
         self.task.cancel()
@@ -128,7 +128,7 @@ async def test_a_lone_candidate_leads_at_once_and_goes_on_renewing() -> None:
         await asyncio.sleep(60)
         later = await held.lease()
 
-    assert [standing for _, standing in a.told][:2] == [Standby(), Leader(0)]
+    assert [state for _, state in a.states][:2] == [Standby(), Leader(0)]
     assert (first.spec.holder_identity, first.spec.lease_duration_seconds) == ("a", 15)
     assert later.spec.acquire_time == first.spec.acquire_time
     assert later.spec.renew_time is not None
@@ -159,7 +159,7 @@ async def test_a_second_candidate_follows_and_does_not_poll() -> None:
         await asyncio.sleep(600)
         by_b = [one for one in held.network.sent[start:] if one.source == "b"]
 
-    assert b.told[0][1] == Standby("a")
+    assert b.states[0][1] == Standby("a")
     assert by_b == []
 
 
@@ -175,13 +175,13 @@ async def test_a_released_lease_is_taken_over_at_once_with_the_next_epoch() -> N
         await asyncio.sleep(1)
         lease = await held.lease()
 
-    assert a.told[-1][1] == Standby()
+    assert a.states[-1][1] == Standby()
     assert (released_spec.spec.holder_identity, released_spec.spec.lease_duration_seconds) == (
         "",
         1,
     )
-    assert b.told[-2][1] == Leader(1)
-    assert b.told[-2][0] - stopped < 0.1
+    assert b.states[-2][1] == Leader(1)
+    assert b.states[-2][0] - stopped < 0.1
     assert (lease.spec.holder_identity, lease.spec.lease_transitions) == ("b", 1)
 
 
@@ -198,8 +198,8 @@ async def test_a_leader_cut_off_stops_before_another_takes_over() -> None:
             await asyncio.sleep(0.05)
             both += [held.writers] if len(held.writers) > 1 else []
 
-    lost = next(when for when, standing in a.told if when > cut and standing == Standby())
-    led = next(when for when, standing in b.told if isinstance(standing, Leader))
+    lost = next(when for when, state in a.states if when > cut and state == Standby())
+    led = next(when for when, state in b.states if isinstance(state, Leader))
     assert both == []
     assert lost - cut <= 10
     assert lost < led <= cut + 15 + 2 + 0.1
@@ -216,10 +216,10 @@ async def test_a_partition_that_heals_leaves_one_leader_and_higher_epochs() -> N
         held.network.heal("a", "member")
         await asyncio.sleep(120)
         leaders = held.leaders
-        standing = held.candidates[0].elector.state
+        state = held.candidates[0].elector.state
 
     assert leaders == ["b"]
-    assert standing == Standby("b")
+    assert state == Standby("b")
 
 
 async def test_a_leader_cut_off_for_a_moment_stays_leader() -> None:
@@ -234,7 +234,7 @@ async def test_a_leader_cut_off_for_a_moment_stays_leader() -> None:
         await asyncio.sleep(60)
 
         assert held.leaders == ["a"]
-        assert len(a.told) == 2
+        assert len(a.states) == 2
 
 
 async def test_a_dead_leader_is_replaced_within_the_lease_and_a_retry() -> None:
@@ -248,7 +248,7 @@ async def test_a_dead_leader_is_replaced_within_the_lease_and_a_retry() -> None:
         died = asyncio.get_running_loop().time()
         await asyncio.sleep(30)
 
-    led = next(when for when, standing in b.told if isinstance(standing, Leader))
+    led = next(when for when, state in b.states if isinstance(state, Leader))
     assert led - died <= 15 + 2
 
 
@@ -281,7 +281,7 @@ async def test_a_deleted_lease_is_made_again_with_a_higher_epoch() -> None:
 
         assert held.leaders == ["a"]
 
-    epochs = [standing.epoch for _, standing in a.told if isinstance(standing, Leader)]
+    epochs = [state.epoch for _, state in a.states if isinstance(state, Leader)]
     assert epochs == [0, 1]
     assert lease.spec.lease_transitions == 1
 
@@ -298,9 +298,9 @@ async def test_a_lease_taken_by_hand_is_lost() -> None:
         regained = held.leaders
 
     assert lost
-    assert Standby("somebody") in [standing for _, standing in a.told]
+    assert Standby("somebody") in [state for _, state in a.states]
     assert regained == ["a"]
-    assert Leader(10) in [standing for _, standing in a.told]
+    assert Leader(10) in [state for _, state in a.states]
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -329,7 +329,7 @@ async def test_never_do_two_write_in_any_weather(seed: int) -> None:
         await asyncio.sleep(60)
         after_all = held.leaders
 
-    epochs = [s.epoch for c in held.candidates for _, s in c.told if isinstance(s, Leader)]
+    epochs = [s.epoch for c in held.candidates for _, s in c.states if isinstance(s, Leader)]
     assert most == 1
     assert led_by_anyone > 60
     assert len(after_all) == 1
@@ -345,7 +345,7 @@ async def test_a_namespace_that_is_missing_is_named_and_not_asked_for_without_en
         lubeck = held.stand("lubeck")
         await asyncio.sleep(60)
         asked = len(held.network.writes)
-        told = [(r.message, r.__dict__["why"]) for r in caplog.records]
+        states = [(r.message, r.__dict__["why"]) for r in caplog.records]
 
         await Client(InProcessTransport(held.server)).create(
             Namespace(metadata=Meta(name="hanse-system"))
@@ -353,7 +353,7 @@ async def test_a_namespace_that_is_missing_is_named_and_not_asked_for_without_en
         await asyncio.sleep(10)
 
         assert 10 < asked < 40, "once per retry of two seconds"
-        (once,) = told
+        (once,) = states
         assert once[0] == "no lease"
         assert "create the namespace hanse-system" in once[1]
         assert lubeck.leads
@@ -379,8 +379,8 @@ async def test_who_goes_before_others_asks_for_the_lease_after_a_while_and_gets_
         assert (held.leaders, most) == (["a"], 1)
 
     assert (lease.spec.lease_transitions, preferred_holder(lease)) == (1, "")
-    gave = next(at for at, standing in b.told if standing == Standby() and at > A_WHILE)
-    took = next(at for at, standing in a.told if standing == Leader(1))
+    gave = next(at for at, state in b.states if state == Standby() and at > A_WHILE)
+    took = next(at for at, state in a.states if state == Leader(1))
     assert took - gave < 1
 
 
@@ -425,4 +425,4 @@ async def test_where_both_want_to_be_first_nothing_moves_and_nobody_insists() ->
         by_a = [one for one in held.network.writes if one.source == "a"]
 
         assert held.leaders == ["b"]
-        assert len(by_a) <= 3, "one wish, and what a renewal overtook"
+        assert len(by_a) <= 3, "one request, and those that a renewal overtook"

@@ -42,56 +42,61 @@ def lease(
     )
 
 
-def at(seen: Lease | None, *, since: float = 100.0) -> ObservedLease:
-    return ObservedLease(seen, since)
+def observed_lease(observed: Lease | None, *, since: float = 100.0) -> ObservedLease:
+    return ObservedLease(observed, since)
 
 
 @pytest.mark.parametrize(
-    ("seen", "now", "step"),
+    ("observed", "now", "action"),
     [
-        pytest.param(at(None), 100, Acquire(0), id="absent"),
-        pytest.param(at(lease("me")), 100, Renew(), id="ours-from-before"),
-        pytest.param(at(lease("")), 100, Acquire(4), id="released"),
-        pytest.param(at(lease("you")), 114.9, Wait("you", 115.0), id="held"),
-        pytest.param(at(lease("you")), 115, Acquire(4), id="lapsed"),
-        pytest.param(at(lease("you", duration=60)), 115, Wait("you", 160.0), id="its-own-duration"),
+        pytest.param(observed_lease(None), 100, Acquire(0), id="absent"),
+        pytest.param(observed_lease(lease("me")), 100, Renew(), id="ours-from-before"),
+        pytest.param(observed_lease(lease("")), 100, Acquire(4), id="released"),
+        pytest.param(observed_lease(lease("you")), 114.9, Wait("you", 115.0), id="held"),
+        pytest.param(observed_lease(lease("you")), 115, Acquire(4), id="lapsed"),
+        pytest.param(
+            observed_lease(lease("you", duration=60)),
+            115,
+            Wait("you", 160.0),
+            id="its-own-duration",
+        ),
     ],
 )
 def test_a_follower_acquires_what_nobody_holds_and_waits_otherwise(
-    seen: ObservedLease, now: float, step: LeaseAction
+    observed: ObservedLease, now: float, action: LeaseAction
 ) -> None:
-    assert next_action(seen, now, "me") == step
+    assert next_action(observed, now, "me") == action
 
 
 @pytest.mark.parametrize(
-    ("seen", "now", "step"),
+    ("observed", "now", "action"),
     [
-        pytest.param(at(lease("me")), 109.9, Renew(), id="in-time"),
-        pytest.param(at(lease("me")), 110, Lost(""), id="deadline"),
-        pytest.param(at(lease("you")), 101, Lost("you"), id="taken"),
-        pytest.param(at(lease("")), 101, Lost(""), id="emptied"),
-        pytest.param(at(None), 101, Lost(""), id="deleted"),
+        pytest.param(observed_lease(lease("me")), 109.9, Renew(), id="in-time"),
+        pytest.param(observed_lease(lease("me")), 110, Lost(""), id="deadline"),
+        pytest.param(observed_lease(lease("you")), 101, Lost("you"), id="taken"),
+        pytest.param(observed_lease(lease("")), 101, Lost(""), id="emptied"),
+        pytest.param(observed_lease(None), 101, Lost(""), id="deleted"),
     ],
 )
 def test_a_leader_renews_until_its_deadline_or_until_another_holds_it(
-    seen: ObservedLease, now: float, step: LeaseAction
+    observed: ObservedLease, now: float, action: LeaseAction
 ) -> None:
-    assert next_action(seen, now, "me", renewed_at=100.0) == step
+    assert next_action(observed, now, "me", renewed_at=100.0) == action
 
 
 def test_only_a_changed_record_is_a_sign_of_life() -> None:
-    seen = at(lease("you"), since=100)
+    observed = observed_lease(lease("you"), since=100)
 
-    unchanged = seen.after(lease("you"), 110)
-    changed = seen.after(lease("you", renewed="2026-01-01T11:00:02.000000Z"), 110)
+    unchanged = observed.after(lease("you"), 110)
+    changed = observed.after(lease("you", renewed="2026-01-01T11:00:02.000000Z"), 110)
 
     assert unchanged.since == 100
     assert changed.since == 110
 
 
 def test_a_clock_that_is_wrong_elsewhere_does_not_matter() -> None:
-    tomorrow = at(lease("you", renewed="2036-01-01T00:00:00.000000Z"))
-    yesterday = at(lease("you", renewed="1996-01-01T00:00:00.000000Z"))
+    tomorrow = observed_lease(lease("you", renewed="2036-01-01T00:00:00.000000Z"))
+    yesterday = observed_lease(lease("you", renewed="1996-01-01T00:00:00.000000Z"))
 
     assert next_action(tomorrow, 115, "me") == Acquire(4)
     assert next_action(yesterday, 114, "me") == Wait("you", 115.0)
@@ -116,8 +121,10 @@ def test_acquiring_counts_a_change_of_holder_and_renewing_keeps_when_it_was_acqu
 
 
 def test_a_deleted_lease_goes_on_with_higher_epochs() -> None:
-    assert next_action(at(None), 100, "me", known_transitions=7) == Acquire(8)
-    assert next_action(at(lease("", transitions=2)), 100, "me", known_transitions=7) == Acquire(8)
+    assert next_action(observed_lease(None), 100, "me", known_transitions=7) == Acquire(8)
+    assert next_action(
+        observed_lease(lease("", transitions=2)), 100, "me", known_transitions=7
+    ) == Acquire(8)
 
 
 def test_a_released_lease_is_nobodys_and_lapses_in_a_second() -> None:

@@ -5,7 +5,7 @@ from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.model.objects import Meta
 
 
-def beat(number: int, holder: str = "a", duration: int = 15) -> Lease:
+def renewal(number: int, holder: str = "a", duration: int = 15) -> Lease:
     return Lease(
         metadata=Meta(name="lubeck", namespace="sys"),
         spec=LeaseSpec(
@@ -16,83 +16,83 @@ def beat(number: int, holder: str = "a", duration: int = 15) -> Lease:
     )
 
 
-def pulse(beats: LeaseObserver) -> HolderLiveness:
-    return beats.liveness("sys", "lubeck")
+def liveness_of(observer: LeaseObserver) -> HolderLiveness:
+    return observer.liveness("sys", "lubeck")
 
 
 def test_what_was_seen_once_is_unknown_until_it_changes() -> None:
-    beats = LeaseObserver()
+    observer = LeaseObserver()
 
-    beats.observe(beat(1), 0)
-    first = pulse(beats)
-    beats.observe(beat(1), 2)
-    same = pulse(beats)
-    beats.observe(beat(2), 3)
+    observer.observe(renewal(1), 0)
+    first = liveness_of(observer)
+    observer.observe(renewal(1), 2)
+    same = liveness_of(observer)
+    observer.observe(renewal(2), 3)
 
-    assert (first, same, pulse(beats)) == (
+    assert (first, same, liveness_of(observer)) == (
         HolderLiveness.UNKNOWN,
         HolderLiveness.UNKNOWN,
         HolderLiveness.ALIVE,
     )
-    assert beats.holder("sys", "lubeck") == "a"
+    assert observer.holder("sys", "lubeck") == "a"
 
 
 def test_a_lease_lapses_after_its_own_duration_and_is_told_once() -> None:
-    beats = LeaseObserver()
-    beats.observe(beat(1, duration=30), 0)
-    beats.observe(beat(2, duration=30), 10)
+    observer = LeaseObserver()
+    observer.observe(renewal(1, duration=30), 0)
+    observer.observe(renewal(2, duration=30), 10)
 
-    assert beats.next_expiry == 40
-    assert beats.expire(39.9) == ()
-    assert beats.expire(40) == (("sys", "lubeck"),)
-    assert beats.expire(50) == ()
-    assert pulse(beats) == HolderLiveness.EXPIRED
-    assert beats.next_expiry is None
+    assert observer.next_expiry == 40
+    assert observer.expire(39.9) == ()
+    assert observer.expire(40) == (("sys", "lubeck"),)
+    assert observer.expire(50) == ()
+    assert liveness_of(observer) == HolderLiveness.EXPIRED
+    assert observer.next_expiry is None
 
 
 def test_the_dead_come_back_with_a_new_record_and_not_with_an_old_one() -> None:
-    beats = LeaseObserver()
-    beats.observe(beat(1), 0)
-    beats.expire(15)
+    observer = LeaseObserver()
+    observer.observe(renewal(1), 0)
+    observer.expire(15)
 
-    beats.observe(beat(1), 16)
-    still = pulse(beats)
-    beats.observe(beat(2), 17)
+    observer.observe(renewal(1), 16)
+    still = liveness_of(observer)
+    observer.observe(renewal(2), 17)
 
     assert still == HolderLiveness.EXPIRED
-    assert pulse(beats) == HolderLiveness.ALIVE
-    assert beats.next_expiry == 32
+    assert liveness_of(observer) == HolderLiveness.ALIVE
+    assert observer.next_expiry == 32
 
 
 def test_nobody_dies_while_we_cannot_see_and_then_all_have_a_full_duration() -> None:
-    beats = LeaseObserver()
-    beats.observe(beat(1), 0)
-    beats.observe(beat(2), 1)
-    beats.mark_unreachable()
+    observer = LeaseObserver()
+    observer.observe(renewal(1), 0)
+    observer.observe(renewal(2), 1)
+    observer.mark_unreachable()
 
-    blind = (beats.expire(100), beats.next_expiry)
-    beats.mark_reachable(100)
+    unreachable = (observer.expire(100), observer.next_expiry)
+    observer.mark_reachable(100)
 
-    assert blind == ((), None)
-    assert beats.expire(114) == ()
-    assert beats.expire(115) == (("sys", "lubeck"),)
+    assert unreachable == ((), None)
+    assert observer.expire(114) == ()
+    assert observer.expire(115) == (("sys", "lubeck"),)
 
 
 def test_a_lease_given_back_lapses_within_a_second() -> None:
-    beats = LeaseObserver()
-    beats.observe(beat(1), 0)
-    beats.observe(beat(2), 1)
+    observer = LeaseObserver()
+    observer.observe(renewal(1), 0)
+    observer.observe(renewal(2), 1)
 
-    beats.observe(beat(3, holder="", duration=1), 2)
+    observer.observe(renewal(3, holder="", duration=1), 2)
 
-    assert beats.expire(3) == (("sys", "lubeck"),)
+    assert observer.expire(3) == (("sys", "lubeck"),)
 
 
 def test_a_deleted_lease_is_unknown() -> None:
-    beats = LeaseObserver()
-    beats.observe(beat(1), 0)
+    observer = LeaseObserver()
+    observer.observe(renewal(1), 0)
 
-    beats.forget("sys", "lubeck")
+    observer.forget("sys", "lubeck")
 
-    assert pulse(beats) == HolderLiveness.UNKNOWN
-    assert beats.next_expiry is None
+    assert liveness_of(observer) == HolderLiveness.UNKNOWN
+    assert observer.next_expiry is None

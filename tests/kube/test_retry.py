@@ -72,9 +72,9 @@ def test_a_conflict_is_retried_sooner_than_an_outage_and_missing_rights_later() 
 
 @pytest.mark.parametrize("error", [Throttled, ServerError])
 def test_the_servers_own_wish_is_honoured(error: type[ApiError]) -> None:
-    asked = error(Status(code=1), timedelta(seconds=17))
+    throttled = error(Status(code=1), timedelta(seconds=17))
 
-    delay = retry_delay(asked, 0, Random(1))
+    delay = retry_delay(throttled, 0, Random(1))
 
     assert delay is not None
     assert timedelta(seconds=17) <= delay < timedelta(seconds=18)

@@ -298,15 +298,15 @@ WRITES = st.lists(st.builds(Write, st.sampled_from("abc"), st.booleans()), max_s
 
 def history(writes: list[Write]) -> list[Applied[ConfigMap] | Deleted[ConfigMap]]:
     """What a watch tells of these writes; each object of a name has a uid of its own."""
-    told: list[Applied[ConfigMap] | Deleted[ConfigMap]] = []
+    events: list[Applied[ConfigMap] | Deleted[ConfigMap]] = []
     lives: dict[str, str] = {}
     for version, write in enumerate(writes, start=1):
         if write.exists:
             uid = lives.setdefault(write.name, f"{write.name}-{version}")
-            told.append(Applied(thing(write.name, version, uid=uid, owner=str(version % 2))))
+            events.append(Applied(thing(write.name, version, uid=uid, owner=str(version % 2))))
         elif write.name in lives:
-            told.append(Deleted(thing(write.name, version, uid=lives.pop(write.name))))
-    return told
+            events.append(Deleted(thing(write.name, version, uid=lives.pop(write.name))))
+    return events
 
 
 def present_after(

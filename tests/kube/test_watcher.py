@@ -25,7 +25,7 @@ from hanse.kube.watcher import list_and_watch
 from hanse.model.kinds.core import Service
 from tests.kube.scripted_transport import (
     Lines,
-    Scripted,
+    ScriptedTransport,
     bookmark,
     line,
     page,
@@ -47,7 +47,9 @@ def anyio_backend() -> object:
     return ON_VIRTUAL_TIME
 
 
-async def events(server: Scripted, count: int, *, pages: bool = True) -> list[WatchEvent[Service]]:
+async def events(
+    server: ScriptedTransport, count: int, *, pages: bool = True
+) -> list[WatchEvent[Service]]:
     """The first events of a stream from a server that serves lists by pages, or as streams."""
     client = Client(server)
     client.supports_watch_list = False if pages else None
@@ -74,7 +76,7 @@ def resumed_from(request: Request) -> str | None:
 
 
 async def test_a_list_is_followed_by_every_change() -> None:
-    server = Scripted(
+    server = ScriptedTransport(
         page(service("a", 1), version=5),
         Lines(
             (
@@ -94,11 +96,11 @@ async def test_a_list_is_followed_by_every_change() -> None:
     assert isinstance(modified, Applied)
     assert isinstance(deleted, Deleted)
     assert alive == Progress("12")
-    assert resumed_from(server.asked[1]) == "5"
+    assert resumed_from(server.requests[1]) == "5"
 
 
 async def test_a_server_that_streams_lists_is_asked_once_and_goes_on_as_a_watch() -> None:
-    server = Scripted(
+    server = ScriptedTransport(
         Lines(
             (
                 line("ADDED", service("a", 1)),
@@ -117,25 +119,25 @@ async def test_a_server_that_streams_lists_is_asked_once_and_goes_on_as_a_watch(
     assert isinstance(listed, Listed)
     assert listed.resource_version == "9"
     assert isinstance(added, Applied)
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
 async def test_a_server_that_does_not_stream_lists_is_not_asked_again() -> None:
     refused = Invalid(Status(422, "Invalid", "sendInitialEvents is forbidden"))
-    server = Scripted(refused, page(version=5), page(version=5))
+    server = ScriptedTransport(refused, page(version=5), page(version=5))
     client = Client(server)
 
     await first(client, 1)
     await first(client, 1)
 
-    streamed = ["sendInitialEvents" in dict(request.query) for request in server.asked]
+    streamed = ["sendInitialEvents" in dict(request.query) for request in server.requests]
     assert streamed == [True, False, False]
     assert client.supports_watch_list is False
 
 
 async def test_a_bad_selector_is_not_taken_for_a_server_that_cannot_stream_lists() -> None:
     bad = Invalid(Status(400, "BadRequest", "unable to parse selector"))
-    server = Scripted(bad, bad)
+    server = ScriptedTransport(bad, bad)
     client = Client(server)
 
     told = await first(client, 1)
@@ -145,7 +147,7 @@ async def test_a_bad_selector_is_not_taken_for_a_server_that_cannot_stream_lists
 
 
 async def test_a_streamed_list_that_breaks_off_tells_nothing_and_starts_over() -> None:
-    server = Scripted(
+    server = ScriptedTransport(
         Lines((line("ADDED", service("a", 1)),), ends=CUT),
         Lines((line("ADDED", service("b", 2)), bookmark(3, ends_list=True))),
     )
@@ -156,7 +158,7 @@ async def test_a_streamed_list_that_breaks_off_tells_nothing_and_starts_over() -
 
 
 async def test_a_watch_whose_time_is_up_is_resumed_without_listing() -> None:
-    server = Scripted(
+    server = ScriptedTransport(
         page(version=5),
         Lines((line("ADDED", service("a", 7)),), ends="in time"),
         Lines((line("ADDED", service("b", 8)),)),
@@ -165,11 +167,11 @@ async def test_a_watch_whose_time_is_up_is_resumed_without_listing() -> None:
     told = await events(server, 3)
 
     assert [type(event) for event in told] == [Listed, Applied, Applied]
-    assert resumed_from(server.asked[2]) == "7"
+    assert resumed_from(server.requests[2]) == "7"
 
 
 async def test_a_dropped_watch_is_resumed_at_once_after_a_look_at_the_servers_version() -> None:
-    server = Scripted(
+    server = ScriptedTransport(
         page(version=5),
         Lines((bookmark(9),), ends=CUT),
         page(version=30),
@@ -180,13 +182,13 @@ async def test_a_dropped_watch_is_resumed_at_once_after_a_look_at_the_servers_ve
 
     assert told[1:2] == [Progress("9")]
     assert isinstance(told[2], Applied)
-    assert dict(server.asked[2].query)["limit"] == "1"
-    assert resumed_from(server.asked[3]) == "9"
+    assert dict(server.requests[2].query)["limit"] == "1"
+    assert resumed_from(server.requests[3]) == "9"
     assert asyncio.get_running_loop().time() < 0.001
 
 
 async def test_a_restored_server_is_listed_again_though_it_would_let_us_watch() -> None:
-    server = Scripted(
+    server = ScriptedTransport(
         page(service("a", 8), version=50),
         Lines((bookmark(60),), ends=CUT),
         page(version=20),
@@ -201,7 +203,7 @@ async def test_a_restored_server_is_listed_again_though_it_would_let_us_watch() 
 
 
 async def test_a_watch_that_goes_back_in_time_is_listed_again() -> None:
-    server = Scripted(
+    server = ScriptedTransport(
         page(version=50), Lines((line("ADDED", service("a", 7)),)), page(version=8), Lines()
     )
 
@@ -218,7 +220,7 @@ async def test_a_watch_that_goes_back_in_time_is_listed_again() -> None:
     ],
 )
 async def test_an_expired_version_lists_again(expired: Lines) -> None:
-    server = Scripted(page(version=5), expired, page(service("a", 8), version=9), Lines())
+    server = ScriptedTransport(page(version=5), expired, page(service("a", 8), version=9), Lines())
 
     told = await events(server, 1 + len(expired.lines))
 
@@ -227,7 +229,7 @@ async def test_an_expired_version_lists_again(expired: Lines) -> None:
 
 async def test_a_storm_of_expired_versions_does_not_become_a_storm_of_lists() -> None:
     storm = [step for _ in range(12) for step in (page(version=5), Lines((GONE_EVENT,)))]
-    server = Scripted(*storm)
+    server = ScriptedTransport(*storm)
 
     await events(server, 12)
 
@@ -236,7 +238,7 @@ async def test_a_storm_of_expired_versions_does_not_become_a_storm_of_lists() ->
 
 async def test_versions_that_always_expire_are_one_outage_like_any_other() -> None:
     storm = [step for _ in range(8) for step in (page(version=5), Lines((GONE_EVENT,)))]
-    server = Scripted(*storm, page(version=9), Lines((bookmark(10),)))
+    server = ScriptedTransport(*storm, page(version=9), Lines((bookmark(10),)))
 
     told = await events(server, 11)
 
@@ -245,7 +247,7 @@ async def test_versions_that_always_expire_are_one_outage_like_any_other() -> No
 
 
 async def test_an_outage_is_told_once_and_its_end_too() -> None:
-    server = Scripted(
+    server = ScriptedTransport(
         page(version=5),
         Lines((bookmark(6),), ends=CUT),
         *[DOWN] * 5,
@@ -262,7 +264,7 @@ async def test_an_outage_is_told_once_and_its_end_too() -> None:
 
 
 async def test_an_outage_that_began_before_the_first_list_ends_with_a_standing_watch() -> None:
-    server = Scripted(DOWN, DOWN, page(version=5), DOWN, page(version=5), Lines())
+    server = ScriptedTransport(DOWN, DOWN, page(version=5), DOWN, page(version=5), Lines())
 
     told = await events(server, 3)
 
@@ -282,7 +284,7 @@ async def test_an_outage_that_began_before_the_first_list_ends_with_a_standing_w
 async def test_a_server_that_refuses_is_an_outage_and_is_asked_again(
     error: ServerError | Forbidden,
 ) -> None:
-    server = Scripted(error, error, page(version=5), Lines())
+    server = ScriptedTransport(error, error, page(version=5), Lines())
 
     told = await events(server, 3)
 
@@ -293,7 +295,7 @@ async def test_a_server_that_refuses_is_an_outage_and_is_asked_again(
 
 async def test_a_refusal_after_an_outage_is_the_first_of_its_kind() -> None:
     refused = Forbidden(Status(403, "Forbidden", "rights are not read yet"))
-    server = Scripted(*[DOWN] * 5, refused, page(version=6), Lines())
+    server = ScriptedTransport(*[DOWN] * 5, refused, page(version=6), Lines())
 
     told = await events(server, 3)
 
@@ -302,7 +304,7 @@ async def test_a_refusal_after_an_outage_is_the_first_of_its_kind() -> None:
 
 
 async def test_watches_that_end_as_soon_as_they_begin_are_not_reopened_in_a_frenzy() -> None:
-    server = Scripted(
+    server = ScriptedTransport(
         page(version=5),
         *[step for _ in range(16) for step in (Lines(ends="early"), page(version=5))],
     )
@@ -314,7 +316,7 @@ async def test_watches_that_end_as_soon_as_they_begin_are_not_reopened_in_a_fren
 
 
 async def test_a_silent_watch_is_dead_when_the_server_should_have_ended_it() -> None:
-    server = Scripted(page(version=5), Lines(), page(version=5), Lines((bookmark(6),)))
+    server = ScriptedTransport(page(version=5), Lines(), page(version=5), Lines((bookmark(6),)))
 
     told = await events(server, 2)
 
@@ -324,7 +326,7 @@ async def test_a_silent_watch_is_dead_when_the_server_should_have_ended_it() -> 
 
 async def test_an_unserved_kind_is_told_once_and_found_when_it_appears() -> None:
     absent = refusal(404, "NotFound")
-    server = Scripted(*[absent] * 6, page(service("a", 1), version=5), Lines())
+    server = ScriptedTransport(*[absent] * 6, page(service("a", 1), version=5), Lines())
 
     told = await events(server, 2)
 
@@ -334,7 +336,7 @@ async def test_an_unserved_kind_is_told_once_and_found_when_it_appears() -> None
 
 async def test_the_end_of_an_outage_is_told_of_an_unserved_kind_too() -> None:
     absent = refusal(404, "NotFound")
-    server = Scripted(absent, *[DOWN] * 3, *[absent] * 3)
+    server = ScriptedTransport(absent, *[DOWN] * 3, *[absent] * 3)
 
     told = await events(server, 3)
 
@@ -342,7 +344,9 @@ async def test_the_end_of_an_outage_is_told_of_an_unserved_kind_too() -> None:
 
 
 async def test_discovery_wakes_a_stream_that_waits_for_its_kind() -> None:
-    server = Scripted(*[refusal(404, "NotFound")] * 8, page(service("a", 1), version=5), Lines())
+    server = ScriptedTransport(
+        *[refusal(404, "NotFound")] * 8, page(service("a", 1), version=5), Lines()
+    )
     client = Client(server)
     client.supports_watch_list = False
     stream = list_and_watch(client, Service, random=Random(1))
@@ -361,7 +365,7 @@ async def test_discovery_wakes_a_stream_that_waits_for_its_kind() -> None:
 
 async def test_one_bad_object_does_not_break_a_watch() -> None:
     bad = service("b", 6, ports="eighty")
-    server = Scripted(
+    server = ScriptedTransport(
         page(version=5),
         Lines(
             (
@@ -383,7 +387,7 @@ async def test_one_bad_object_does_not_break_a_watch() -> None:
 
 
 async def test_half_a_line_is_a_broken_connection() -> None:
-    server = Scripted(
+    server = ScriptedTransport(
         page(version=5),
         Lines((bookmark(6), b'{"type":"ADDED","obj')),
         page(version=6),
@@ -397,7 +401,7 @@ async def test_half_a_line_is_a_broken_connection() -> None:
 
 async def test_a_flood_of_events_leaves_other_tasks_their_turn() -> None:
     flood = tuple(line("MODIFIED", service("a", 6 + n)) for n in range(2000))
-    server = Scripted(page(version=5), Lines(flood))
+    server = ScriptedTransport(page(version=5), Lines(flood))
     turns = 0
 
     async def count_turns() -> None:
