@@ -149,7 +149,7 @@ async def test_one_bad_object_does_not_hide_the_others_of_a_list() -> None:
     assert "ports" in unreadable.reason
 
 
-async def test_an_object_without_even_a_name_is_told() -> None:
+async def test_an_object_without_even_a_name_is_reported() -> None:
     server = ScriptedTransport(page({"metadata": {"name": 5}}, service("a", 1), version=5))
 
     listed = await Client(server).list(Service)

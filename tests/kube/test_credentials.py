@@ -120,7 +120,9 @@ class TestOnVirtualTime:
         assert (first.endpoint.ca, first.namespace) == (b"CA", "hanse-system")
         assert (first.identity.token, second.identity.token) == ("first", "second")
 
-    async def test_a_failure_is_told_to_all_and_looked_at_again_later(self, tmp_path: Path) -> None:
+    async def test_a_failure_is_reported_to_all_and_looked_at_again_later(
+        self, tmp_path: Path
+    ) -> None:
         file = tmp_path / "config"
         credentials = from_files((file,))
         with pytest.raises(BadCredentials, match="cannot read"):
@@ -239,7 +241,7 @@ async def test_a_plugin_may_give_a_certificate_for_a_time(tmp_path: Path) -> Non
     ],
     ids=["exit", "text", "version", "empty", "half", "unknown", "mode", "always", "missing"],
 )
-async def test_a_plugin_that_fails_is_told_without_its_output(
+async def test_a_plugin_that_fails_is_reported_without_its_output(
     tmp_path: Path, body: str, changes: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(BadCredentials, match=message) as raised:

@@ -99,7 +99,7 @@ async def test_the_old_form_and_the_new_one_tell_the_same() -> None:
     assert {Service.kind, Node.kind, Lease.kind} <= newer.rest_mapper.served.kinds
 
 
-async def test_a_definition_that_appears_or_goes_is_told() -> None:
+async def test_a_definition_that_appears_or_goes_is_reported() -> None:
     client = Client(cluster())
     await refresh(client)
 
@@ -201,7 +201,7 @@ async def test_what_is_no_discovery_document_is_not_an_api_server() -> None:
         await refresh(client)
 
 
-async def test_the_release_is_told_as_numbers() -> None:
+async def test_the_release_is_reported_as_numbers() -> None:
     version = await server_version(Client(cluster()))
 
     assert version.number >= (1, 30)

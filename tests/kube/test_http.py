@@ -142,7 +142,7 @@ async def test_a_client_certificate_is_presented() -> None:
         ),
     ],
 )
-async def test_certificates_that_cannot_be_used_are_told(
+async def test_certificates_that_cannot_be_used_are_reported(
     endpoint: ServerEndpoint, identity: Identity, message: str
 ) -> None:
     http = HttpTransport(StaticCredentials(ClientConfig(endpoint, identity)))
@@ -151,7 +151,7 @@ async def test_certificates_that_cannot_be_used_are_told(
         await http.send(Request("GET", "/"))
 
 
-async def test_nobody_there_is_told_in_a_few_words() -> None:
+async def test_nobody_there_is_reported_in_a_few_words() -> None:
     async with serving(echo) as url:
         pass
     http = HttpTransport(
@@ -184,7 +184,7 @@ async def test_a_server_that_does_not_answer_is_unreachable() -> None:
         forever.set()
 
 
-async def test_a_proxy_that_is_not_there_is_told_without_its_password() -> None:
+async def test_a_proxy_that_is_not_there_is_reported_without_its_password() -> None:
     async with serving(echo) as url:
         pass
     proxy = url.replace("http://", "http://user:hunter2@")

@@ -136,7 +136,9 @@ def test_of_several_files_the_first_to_name_something_counts_in_whole(tmp_path: 
     assert access.identity == Identity(username="only-this")
 
 
-def test_a_plugin_is_found_beside_the_kubeconfig_and_told_of_the_cluster(tmp_path: Path) -> None:
+def test_a_plugin_is_found_beside_the_kubeconfig_and_reported_of_the_cluster(
+    tmp_path: Path,
+) -> None:
     text = config(
         {
             "certificate-authority-data": encoded(b"CA"),
@@ -228,7 +230,7 @@ def test_what_is_wrong_is_named_with_its_place(text: bytes, message: str, tmp_pa
         resolve(text, folder=tmp_path)
 
 
-def test_broken_yaml_is_told_without_quoting_it() -> None:
+def test_broken_yaml_is_reported_without_quoting_it() -> None:
     with pytest.raises(BadCredentials) as raised:
         resolve(b"users: [{token: s3cr3t")
 

@@ -398,7 +398,7 @@ async def test_who_comes_and_goes_takes_nothing_from_others() -> None:
     assert (lease.spec.holder_identity, lease.spec.lease_transitions) == ("b", 0)
 
 
-async def test_who_asked_and_is_gone_costs_a_moment_and_no_more() -> None:
+async def test_a_candidate_that_requested_the_lease_and_is_gone_costs_a_moment() -> None:
     async with election() as held:
         b = held.stand("b", SECOND, before=("a",))
         await asyncio.sleep(5)

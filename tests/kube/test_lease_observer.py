@@ -37,7 +37,7 @@ def test_what_was_seen_once_is_unknown_until_it_changes() -> None:
     assert observer.holder("sys", "lubeck") == "a"
 
 
-def test_a_lease_lapses_after_its_own_duration_and_is_told_once() -> None:
+def test_a_lease_expires_after_its_own_duration_and_is_reported_once() -> None:
     observer = LeaseObserver()
     observer.observe(renewal(1, duration=30), 0)
     observer.observe(renewal(2, duration=30), 10)
@@ -78,7 +78,7 @@ def test_nobody_dies_while_we_cannot_see_and_then_all_have_a_full_duration() -> 
     assert observer.expire(115) == (("sys", "lubeck"),)
 
 
-def test_a_lease_given_back_lapses_within_a_second() -> None:
+def test_a_lease_given_back_expires_within_a_second() -> None:
     observer = LeaseObserver()
     observer.observe(renewal(1), 0)
     observer.observe(renewal(2), 1)

@@ -71,7 +71,7 @@ def test_a_conflict_is_retried_sooner_than_an_outage_and_missing_rights_later() 
 
 
 @pytest.mark.parametrize("error", [Throttled, ServerError])
-def test_the_servers_own_wish_is_honoured(error: type[ApiError]) -> None:
+def test_the_servers_retry_after_is_honoured(error: type[ApiError]) -> None:
     throttled = error(Status(code=1), timedelta(seconds=17))
 
     delay = retry_delay(throttled, 0, Random(1))

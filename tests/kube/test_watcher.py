@@ -246,7 +246,7 @@ async def test_versions_that_always_expire_are_one_outage_like_any_other() -> No
     assert isinstance(told[-1], Progress)
 
 
-async def test_an_outage_is_told_once_and_its_end_too() -> None:
+async def test_an_outage_is_reported_once_and_its_end_too() -> None:
     server = ScriptedTransport(
         page(version=5),
         Lines((bookmark(6),), ends=CUT),
@@ -324,7 +324,7 @@ async def test_a_silent_watch_is_dead_when_the_server_should_have_ended_it() -> 
     assert 330 <= asyncio.get_running_loop().time() <= 630
 
 
-async def test_an_unserved_kind_is_told_once_and_found_when_it_appears() -> None:
+async def test_an_unserved_kind_is_reported_once_and_found_when_it_appears() -> None:
     absent = refusal(404, "NotFound")
     server = ScriptedTransport(*[absent] * 6, page(service("a", 1), version=5), Lines())
 
@@ -334,7 +334,7 @@ async def test_an_unserved_kind_is_told_once_and_found_when_it_appears() -> None
     assert names(told[1]) == ["a"]
 
 
-async def test_the_end_of_an_outage_is_told_of_an_unserved_kind_too() -> None:
+async def test_the_end_of_an_outage_is_reported_of_an_unserved_kind_too() -> None:
     absent = refusal(404, "NotFound")
     server = ScriptedTransport(absent, *[DOWN] * 3, *[absent] * 3)
 

@@ -105,7 +105,7 @@ async def test_hours_of_quiet_need_no_second_list() -> None:
         assert world.count(Interrupted) == 0
 
 
-async def test_what_happened_while_we_were_cut_off_is_told_afterwards() -> None:
+async def test_what_happened_while_we_were_cut_off_is_reported_afterwards() -> None:
     async with watched() as world:
         await world.put("a", x="1")
         await world.put("b", x="1")
@@ -157,7 +157,7 @@ async def test_a_history_lost_meanwhile_is_made_good_by_a_list() -> None:
         assert world.store.rewinds == 0
 
 
-async def test_a_cluster_restored_from_a_backup_is_listed_and_told_as_rewound() -> None:
+async def test_a_cluster_restored_from_a_backup_is_listed_and_reported_as_rewound() -> None:
     async with watched() as world:
         await world.put("a", x="1")
         backup = world.server.storage.snapshot()

@@ -253,7 +253,7 @@ def test_each_kind_has_a_good_example_and_a_bad_one() -> None:
     [case for case in BAD if case.by_rule or isinstance(case.value, int)],
     ids=lambda case: case.id,
 )
-def test_a_value_out_of_bounds_is_still_read_so_that_it_can_be_told(case: Refused) -> None:
+def test_a_value_out_of_bounds_is_still_read_so_that_it_can_be_reported(case: Refused) -> None:
     obj = msgspec.json.decode(msgspec.json.encode(case.applied()), type=case.kind)
 
     assert obj.name == case.applied()["metadata"]["name"]

@@ -31,10 +31,10 @@ class Backoff(Struct, frozen=True):
         return min(grown, self.most) * random.uniform(0.5, 1.0)
 
 
-ORDINARY = Backoff(timedelta(milliseconds=200), timedelta(seconds=30))
-AT_ONCE = Backoff(timedelta(milliseconds=10), timedelta(seconds=5))
-SLOW = Backoff(timedelta(seconds=5), timedelta(seconds=60))
-ABSENT = Backoff(timedelta(seconds=1), timedelta(seconds=30))
+DEFAULT_BACKOFF = Backoff(timedelta(milliseconds=200), timedelta(seconds=30))
+CONFLICT_BACKOFF = Backoff(timedelta(milliseconds=10), timedelta(seconds=5))
+SLOW_BACKOFF = Backoff(timedelta(seconds=5), timedelta(seconds=60))
+NOT_SERVED_BACKOFF = Backoff(timedelta(seconds=1), timedelta(seconds=30))
 """For polling kinds that are not served, or errors that are not retried otherwise."""
 
 
@@ -44,10 +44,10 @@ def retry_delay(error: KubeError, attempt: int, random: Random) -> timedelta | N
         case Invalid() | NotFound() | UndecodableObject():
             return None
         case Conflict() | AlreadyExists() | Gone():
-            return AT_ONCE.delay(attempt, random)
+            return CONFLICT_BACKOFF.delay(attempt, random)
         case Forbidden() | BadCredentials():
-            return SLOW.delay(attempt, random)
-        case Throttled(retry_after=asked) | ServerError(retry_after=asked) if asked is not None:
-            return asked + ORDINARY.delay(0, random)
+            return SLOW_BACKOFF.delay(attempt, random)
+        case Throttled(retry_after=after) | ServerError(retry_after=after) if after is not None:
+            return after + DEFAULT_BACKOFF.delay(0, random)
         case _:
-            return ORDINARY.delay(attempt, random)
+            return DEFAULT_BACKOFF.delay(attempt, random)

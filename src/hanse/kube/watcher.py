@@ -28,7 +28,7 @@ from hanse.kube.errors import (
     Status,
     Unreachable,
 )
-from hanse.kube.retry import ABSENT, retry_delay
+from hanse.kube.retry import NOT_SERVED_BACKOFF, retry_delay
 from hanse.kube.transport import Request
 from hanse.kube.watch_events import Interrupted, NotServed, Progress, WatchEvent
 from hanse.model.objects import K
@@ -152,7 +152,7 @@ class _Watcher(Generic[K]):
 
     async def wait_for_kind(self, notified: int) -> None:
         """Wait until discovery notifies again, or for the backoff of kinds that are not served."""
-        pause = ABSENT.delay(self._attempt, self._random)
+        pause = NOT_SERVED_BACKOFF.delay(self._attempt, self._random)
         try:
             async with asyncio.timeout(pause.total_seconds()):
                 await self._client.rest_mapper.changed.wait_for_more(notified)
@@ -181,7 +181,7 @@ class _Watcher(Generic[K]):
         self._attempt += 1
         if broke:
             return timedelta(0)
-        return pause if pause is not None else ABSENT.delay(self._attempt, self._random)
+        return pause if pause is not None else NOT_SERVED_BACKOFF.delay(self._attempt, self._random)
 
     def _attempts_of_kind(self, error: KubeError) -> int:
         """The attempts of the same sort: a starting server denies access until RBAC is loaded."""

@@ -1,4 +1,4 @@
-"""The group `admissionregistration.k8s.io`: what an API server checks or asks before it writes."""
+"""The group `admissionregistration.k8s.io`: admission policies and webhook configurations."""
 
 from typing import ClassVar
 
@@ -8,7 +8,7 @@ GROUP = "admissionregistration.k8s.io"
 
 
 class ValidatingAdmissionPolicy(Object, frozen=True, kw_only=True):
-    """Expressions that must hold of what is written."""
+    """CEL expressions that validate admission requests."""
 
     kind: ClassVar[Kind] = Kind(
         GROUP, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", namespaced=False
@@ -18,7 +18,7 @@ class ValidatingAdmissionPolicy(Object, frozen=True, kw_only=True):
 
 
 class ValidatingAdmissionPolicyBinding(Object, frozen=True, kw_only=True):
-    """Where a policy holds."""
+    """The binding of a policy to resources."""
 
     kind: ClassVar[Kind] = Kind(
         GROUP,
@@ -32,7 +32,7 @@ class ValidatingAdmissionPolicyBinding(Object, frozen=True, kw_only=True):
 
 
 class ValidatingWebhookConfiguration(Object, frozen=True, kw_only=True):
-    """Webhooks that may refuse; the server fills what they leave out."""
+    """Validating webhooks; the server sets omitted fields."""
 
     kind: ClassVar[Kind] = Kind(
         GROUP,
@@ -46,7 +46,7 @@ class ValidatingWebhookConfiguration(Object, frozen=True, kw_only=True):
 
 
 class MutatingWebhookConfiguration(Object, frozen=True, kw_only=True):
-    """Webhooks that may refuse and change; the server fills what they leave out."""
+    """Mutating webhooks; the server sets omitted fields."""
 
     kind: ClassVar[Kind] = Kind(
         GROUP,

@@ -1,4 +1,4 @@
-"""The group `apiextensions.k8s.io`: which kinds a cluster has been taught."""
+"""The group `apiextensions.k8s.io`: CustomResourceDefinitions."""
 
 from typing import ClassVar, Literal
 
@@ -7,7 +7,7 @@ from hanse.model.objects import Kind, Object, Value
 
 
 class DefinedNames(Value, frozen=True, kw_only=True):
-    """What a kind is called."""
+    """The names of a kind."""
 
     kind: str
     plural: str
@@ -25,7 +25,7 @@ class DefinedVersion(Value, frozen=True, kw_only=True):
 
 
 class CustomResourceDefinitionSpec(Value, frozen=True, kw_only=True):
-    """What kind is defined."""
+    """The defined kind."""
 
     group: str
     names: DefinedNames
@@ -41,7 +41,7 @@ class CustomResourceDefinitionStatus(Value, frozen=True, kw_only=True):
 
 
 class CustomResourceDefinition(Object, frozen=True, kw_only=True):
-    """A definition as it is watched; it is written from `model.crds`, with its schemas."""
+    """A CRD as it is watched; `model.crds` builds those to write, with schemas."""
 
     kind: ClassVar[Kind] = Kind(
         "apiextensions.k8s.io",
@@ -56,7 +56,7 @@ class CustomResourceDefinition(Object, frozen=True, kw_only=True):
 
     @property
     def served_kinds(self) -> frozenset[Kind]:
-        """The kind in each version that is to be served."""
+        """The kind in each served version."""
         names, namespaced = self.spec.names, self.spec.scope == "Namespaced"
         return frozenset(
             Kind(self.spec.group, v.name, names.kind, names.plural, namespaced)

@@ -1,4 +1,4 @@
-"""The group `apps`: workloads, whose pod templates are not ours to read."""
+"""The group `apps`: workloads, with their pod templates as opaque JSON."""
 
 from typing import ClassVar, Literal
 
@@ -52,7 +52,7 @@ class StatefulSet(Object, frozen=True, kw_only=True):
 
 
 class DeploymentSpec(Value, frozen=True, kw_only=True):
-    """What a Deployment runs, as far as we say it."""
+    """The fields of a Deployment that we write."""
 
     replicas: int = 1
     selector: Wire = {}

@@ -1,4 +1,4 @@
-"""The group `coordination.k8s.io`: who holds what, and until when."""
+"""The group `coordination.k8s.io`: Leases."""
 
 from typing import ClassVar
 
@@ -6,7 +6,7 @@ from hanse.model.objects import Kind, Object, Value
 
 
 class LeaseSpec(Value, frozen=True, kw_only=True):
-    """Who holds a lease. Times are MicroTime texts, whose six digits must be kept."""
+    """The holder and times of a lease. Times are MicroTime texts, whose six digits must be kept."""
 
     holder_identity: str = ""
     lease_duration_seconds: int = 0
@@ -16,7 +16,7 @@ class LeaseSpec(Value, frozen=True, kw_only=True):
 
 
 class Lease(Object, frozen=True, kw_only=True):
-    """A claim that lapses unless it is renewed."""
+    """A lease that expires unless its holder renews it."""
 
     kind: ClassVar[Kind] = Kind("coordination.k8s.io", "v1", "Lease", "leases")
 

@@ -1,4 +1,4 @@
-"""The core group: Services and what stands around them."""
+"""The core group: Services, Pods, Nodes, Secrets, Events and others."""
 
 from datetime import datetime
 from typing import Annotated, ClassVar, Literal
@@ -55,7 +55,7 @@ class ServicePort(Value, frozen=True, kw_only=True):
     protocol: Protocol = "TCP"
     app_protocol: str = ""
     target_port: int | str = 0
-    """A number, or the name of a container port; 0 is what the API server fills with `port`."""
+    """A number, or the name of a container port; 0 is defaulted to `port` by the API server."""
     node_port: int = 0
 
 
@@ -76,7 +76,7 @@ class SessionAffinityConfig(Value, frozen=True, kw_only=True):
 
 
 class ServiceSpec(Value, frozen=True, kw_only=True):
-    """What a Service offers and to whom it leads."""
+    """The ports, type, addresses and selector of a Service."""
 
     type: ServiceType = "ClusterIP"
     selector: dict[str, str] = {}
@@ -123,7 +123,7 @@ class LoadBalancerStatus(Value, frozen=True, kw_only=True):
 
 
 class ServiceStatus(Value, frozen=True, kw_only=True):
-    """What a load balancer was given, and what others say of the Service."""
+    """The load balancer and conditions of a Service."""
 
     load_balancer: LoadBalancerStatus = LoadBalancerStatus()
     conditions: tuple[Condition, ...] = ()
@@ -173,14 +173,14 @@ class Namespace(Object, frozen=True, kw_only=True):
 
 
 class NodeAddress(Value, frozen=True, kw_only=True):
-    """One address of a node and what it is for."""
+    """One address of a node and its type."""
 
     type: str
     address: str
 
 
 class Taint(Value, frozen=True, kw_only=True):
-    """What keeps pods away from a node."""
+    """A taint of a node."""
 
     key: str
     value: str = ""
@@ -286,7 +286,7 @@ class PodDNSConfig(Value, frozen=True, kw_only=True):
 
 
 class PodSpec(Value, frozen=True, kw_only=True):
-    """Where a pod runs and what it is called."""
+    """The node, host name and DNS settings of a pod."""
 
     containers: tuple[Container, ...] = ()
     node_name: str = ""
@@ -337,7 +337,7 @@ class VolumeRequests(Value, frozen=True, kw_only=True):
 
 
 class PersistentVolumeClaimSpec(Value, frozen=True, kw_only=True):
-    """What storage is asked for, and what was found."""
+    """The requested storage, and the bound volume."""
 
     access_modes: tuple[str, ...] = ()
     resources: VolumeRequests = VolumeRequests()
@@ -363,14 +363,14 @@ class PersistentVolumeClaim(Object, frozen=True, kw_only=True):
 
 
 class EventSource(Value, frozen=True, kw_only=True):
-    """Who told an event, in the older form that `kubectl` shows."""
+    """The source of an Event, in the older form that `kubectl` shows."""
 
     component: str = ""
     host: str = ""
 
 
 class Event(Object, frozen=True, kw_only=True):
-    """Something that happened to an object, told to people."""
+    """An Event about an object."""
 
     kind: ClassVar[Kind] = Kind("", "v1", "Event", "events")
 

@@ -11,7 +11,7 @@ AddressType = Literal["IPv4", "IPv6", "FQDN"]
 KUBE_SERVICE = "kubernetes.io/service-name"
 """Label of a slice: the Service that it is of."""
 MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
-"""Label of a slice: who keeps it."""
+"""Label of a slice: its controller."""
 
 
 def address_family(text: str) -> AddressType | None:
@@ -36,7 +36,7 @@ def address_family(text: str) -> AddressType | None:
 
 
 class EndpointConditions(Value, frozen=True, kw_only=True):
-    """What is known of an endpoint's state; what is not told is None."""
+    """The conditions of an endpoint; None where not set."""
 
     ready: bool | None = None
     serving: bool | None = None
@@ -56,7 +56,7 @@ class ForNode(Value, frozen=True, kw_only=True):
 
 
 class EndpointHints(Value, frozen=True, kw_only=True):
-    """Who should use an endpoint."""
+    """The zones and nodes that should use an endpoint."""
 
     for_zones: tuple[ForZone, ...] = ()
     for_nodes: tuple[ForNode, ...] = ()
@@ -75,18 +75,18 @@ class Endpoint(Value, frozen=True, kw_only=True):
 
     @property
     def ready(self) -> bool:
-        """Whether it may be given traffic: untold counts as ready, as the API says."""
+        """Whether it may receive traffic; not set counts as ready, as in the API."""
         return self.conditions.ready is not False
 
     @property
     def serving(self) -> bool:
-        """Whether it answers, terminating or not; untold is what `ready` says."""
+        """Whether it serves, terminating or not; not set is as `ready`."""
         serving = self.conditions.serving
         return self.ready if serving is None else serving
 
     @property
     def terminating(self) -> bool:
-        """Whether it is on its way out; untold counts as not."""
+        """Whether it is terminating; not set counts as not."""
         return self.conditions.terminating is True
 
 

@@ -1,4 +1,4 @@
-"""The group `networking.k8s.io`: ways in, who may talk to whom, and ranges of addresses."""
+"""The group `networking.k8s.io`: Ingresses, NetworkPolicies, ServiceCIDRs and IPAddresses."""
 
 from typing import ClassVar, Literal
 
@@ -15,7 +15,7 @@ class IngressService(Value, frozen=True, kw_only=True):
 
 
 class IngressBackend(Value, frozen=True, kw_only=True):
-    """What a path leads to."""
+    """The backend of a path."""
 
     service: IngressService | None = None
 
@@ -63,7 +63,7 @@ class IngressStatus(Value, frozen=True, kw_only=True):
 
 
 class Ingress(Object, frozen=True, kw_only=True):
-    """A way into the cluster by host name. We read it and never write it."""
+    """An Ingress, which is only read."""
 
     kind: ClassVar[Kind] = Kind(GROUP, "v1", "Ingress", "ingresses")
 
@@ -94,7 +94,7 @@ class IPBlock(Value, frozen=True, kw_only=True):
 
 
 class PolicyPeer(Value, frozen=True, kw_only=True):
-    """Who may talk: both selectors in one peer must match."""
+    """A peer of a policy: both selectors must match."""
 
     pod_selector: LabelSelector | None = None
     namespace_selector: LabelSelector | None = None
@@ -124,7 +124,7 @@ class EgressPolicyRule(Value, frozen=True, kw_only=True):
 
 
 class NetworkPolicySpec(Value, frozen=True, kw_only=True):
-    """Whose traffic is limited, and to what."""
+    """The pods of a policy, and the traffic it allows."""
 
     pod_selector: LabelSelector = LabelSelector()
     policy_types: tuple[Literal["Ingress", "Egress"], ...] = ()
@@ -172,7 +172,7 @@ class ParentReference(Value, frozen=True, kw_only=True):
 
 
 class IPAddressSpec(Value, frozen=True, kw_only=True):
-    """Who uses an address."""
+    """The object that uses an address."""
 
     parent_ref: ParentReference | None = None
 

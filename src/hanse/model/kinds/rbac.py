@@ -1,4 +1,4 @@
-"""The group `rbac.authorization.k8s.io`: who may do what in a namespace."""
+"""The group `rbac.authorization.k8s.io`: Roles and RoleBindings."""
 
 from typing import ClassVar
 
@@ -8,7 +8,7 @@ GROUP = "rbac.authorization.k8s.io"
 
 
 class PolicyRule(Value, frozen=True, kw_only=True):
-    """Verbs on resources."""
+    """Verbs that are allowed on resources."""
 
     verbs: tuple[str, ...]
     api_groups: tuple[str, ...] = ()
@@ -17,7 +17,7 @@ class PolicyRule(Value, frozen=True, kw_only=True):
 
 
 class Role(Object, frozen=True, kw_only=True):
-    """Rights in one namespace."""
+    """The rules of a role in one namespace."""
 
     kind: ClassVar[Kind] = Kind(GROUP, "v1", "Role", "roles")
 
@@ -25,7 +25,7 @@ class Role(Object, frozen=True, kw_only=True):
 
 
 class RoleRef(Value, frozen=True, kw_only=True):
-    """The rights that are given."""
+    """The role that is bound."""
 
     kind: str
     name: str
@@ -33,7 +33,7 @@ class RoleRef(Value, frozen=True, kw_only=True):
 
 
 class BoundSubject(Value, frozen=True, kw_only=True):
-    """Who is given rights."""
+    """The subject that a role is bound to."""
 
     kind: str
     name: str
@@ -42,7 +42,7 @@ class BoundSubject(Value, frozen=True, kw_only=True):
 
 
 class RoleBinding(Object, frozen=True, kw_only=True):
-    """Rights of somebody in one namespace."""
+    """A binding of a role to subjects in one namespace."""
 
     kind: ClassVar[Kind] = Kind(GROUP, "v1", "RoleBinding", "rolebindings")
 
