@@ -19,22 +19,22 @@ _LEVELS = {"DEBUG": logging.DEBUG, "WARN": logging.WARNING, "ERROR": logging.ERR
 @contextmanager
 def following_log_level(reconciler: Reconciler) -> Iterator[None]:
     """Apply the configured level until the block ends, but never less than `--verbose`."""
-    own = logging.getLogger().level
+    initial = logging.getLogger().level
 
     def on_change(change: Change) -> None:
         if isinstance(change, ObjectChange) and isinstance(change.object, GSLBConfig):
             config = read_configuration(reconciler.snapshot())
-            said = (
+            level_name = (
                 "INFO" if isinstance(config, InvalidConfiguration) else config.object.spec.log_level
             )
-            wanted = own if own <= logging.DEBUG else _LEVELS.get(said, own)
-            if wanted != logging.getLogger().level:
-                set_level(wanted)
-                log.log(wanted, "log level set", extra={"level": logging.getLevelName(wanted)})
+            level = initial if initial <= logging.DEBUG else _LEVELS.get(level_name, initial)
+            if level != logging.getLogger().level:
+                set_level(level)
+                log.log(level, "log level set", extra={"level": logging.getLevelName(level)})
 
     reconciler.event_handlers.append(on_change)
     try:
         yield
     finally:
         reconciler.event_handlers.remove(on_change)
-        set_level(own)
+        set_level(initial)

@@ -198,13 +198,13 @@ async def _reconcilers(
 
 def _supervise(reconciler: Reconciler, fleet: PlannedFleet) -> None:
     """Connect a supervisor's reconciler to its members, as leader of those that its agent leads."""
-    home = reconciler.informers.local
-    for member in fleet.supervised.get(home, ()):
+    local = reconciler.informers.local
+    for member in fleet.supervised.get(local, ()):
         lease = fleet.leases[member]
-        ours = holder_cluster(lease.holder_identity) == home
+        ours = holder_cluster(lease.holder_identity) == local
         roles = {Role.MEMBER, Role.LED} if ours else {Role.MEMBER}
-        if member == home:
-            reconciler.informers.set_roles(home, {Role.LOCAL} | roles)
+        if member == local:
+            reconciler.informers.set_roles(local, {Role.LOCAL} | roles)
         else:
             reconciler.informers.join(
                 member, roles, ClusterClient(HttpTransport(fleet.members[member].credentials))

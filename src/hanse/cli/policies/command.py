@@ -117,35 +117,37 @@ def _print(ledgers: "Ledgers") -> None:
         where = " in a cluster that answers" if ledgers.failures else ""
         click.echo(f"no policy is federated{where}; see docs/guides/policies.md")
     else:
-        rows = [(one.label, one.origin, *_cells(one)) for one in policies]
+        rows = [(policy.label, policy.origin, *_member_cells(policy)) for policy in policies]
         click.echo(table(("POLICY", "MADE IN", *sorted(ledgers.records)), rows))
     mark = click.style("✗", fg="red")
-    for one in policies:
-        for line in _troubles(one):
-            click.echo(f"{mark} {one.label}: {line}")
+    for policy in policies:
+        for line in _problems(policy):
+            click.echo(f"{mark} {policy.label}: {line}")
     for cluster, why in sorted(ledgers.failures.items()):
         click.echo(f"{mark} {cluster}: {why}")
 
 
-def _cells(one: "PolicyView") -> list[str]:
-    return [_cell(one.members[cluster]) for cluster in sorted(one.members)]
+def _member_cells(policy: "PolicyView") -> list[str]:
+    return [_cell(policy.members[cluster]) for cluster in sorted(policy.members)]
 
 
-def _cell(standing: "MemberStatus") -> str:
-    told = f"{standing.phase}: {standing.reason}" if standing.reason else standing.phase
-    return click.style(told, fg=_COLOURS.get(standing.phase, "white"))
+def _cell(member: "MemberStatus") -> str:
+    text = f"{member.phase}: {member.reason}" if member.reason else member.phase
+    return click.style(text, fg=_COLOURS.get(member.phase, "white"))
 
 
-def _troubles(one: "PolicyView") -> list[str]:
-    told = [
-        f"{cluster}: {standing.message or standing.phase}"
-        for cluster, standing in sorted(one.members.items())
-        if standing.needs_attention
+def _problems(policy: "PolicyView") -> list[str]:
+    problems = [
+        f"{cluster}: {member.message or member.phase}"
+        for cluster, member in sorted(policy.members.items())
+        if member.needs_attention
     ]
-    for lost in one.overruled:
-        what = {"Present": "the version", "Deleted": "the deletion"}.get(lost.state, "the leaving")
-        told.append(
-            f"{what} of {lost.cluster} lost against {one.origin}'s and is kept; settle it with "
-            f"`hanse policies resolve {one.label} --take {lost.cluster}` or --keep"
+    for loser in policy.overruled:
+        change = {"Present": "the version", "Deleted": "the deletion"}.get(
+            loser.state, "the leaving"
         )
-    return told
+        problems.append(
+            f"{change} of {loser.cluster} lost against {policy.origin}'s and is kept; settle it "
+            f"with `hanse policies resolve {policy.label} --take {loser.cluster}` or --keep"
+        )
+    return problems
