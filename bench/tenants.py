@@ -116,7 +116,7 @@ def seen(feature: Networks, networks: int, pods: int) -> Snapshot:
     for scope, indexes in wanted_scopes(feature.watches, state.roles).scopes.items():
         store: Store[Any] = Store(indexes)
         mine = tuple(objects.get(scope.kind, ())) if scope.kind is not Service else ()
-        store.take(Listed(mine, "9"))
+        store.apply_event(Listed(mine, "9"))
         stores.setdefault((HERE, scope.kind.kind), []).append(store)
     return Snapshot(stores, facts, EPOCH, HERE)
 

@@ -295,7 +295,7 @@ class _Seeing:
         self._reconciler = reconciler
         watch = GlobalZone.watches[0]
         store: Store[GlobalService] = Store(watch.indexes)
-        store.take(Listed((service,), "1"))
+        store.apply_event(Listed((service,), "1"))
         self._stores: dict[tuple[ClusterId, Kind], list[Store[GlobalService]]] = {
             (HOME, GlobalService.kind): [store]
         }
@@ -320,7 +320,7 @@ def _seen(hosts: int) -> Snapshot:
             if watch.role is role:
                 store: Store[Object] = Store(watch.indexes)
                 mine = tuple(o for o in objects if type(o) is watch.kind)
-                store.take(Listed(mine, "1"))
+                store.apply_event(Listed(mine, "1"))
                 stores.setdefault((where, watch.kind.kind), []).append(store)
     return Snapshot(stores, facts, now, HOME)
 

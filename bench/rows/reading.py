@@ -58,7 +58,7 @@ def listing(folder: str) -> dict[str, float]:
 
 async def _listed(pages: "Pages") -> Store[Service]:
     store: Store[Service] = Store([BY_APP])
-    for _ in store.take(await Client(pages).list(Service)):
+    for _ in store.apply_event(await Client(pages).list(Service)):
         pass
     return store
 

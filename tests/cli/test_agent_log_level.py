@@ -60,7 +60,7 @@ class Told:
 
     def gone(self, obj: GSLBConfig) -> None:
         for store in self.reconciler.informers.stores_of("lubeck", GSLBConfig.kind):
-            store.take(Deleted(obj))
+            store.apply_event(Deleted(obj))
         for follower in self.reconciler.event_handlers:
             follower(ObjectChange("lubeck", obj, None))
 

@@ -48,7 +48,7 @@ def test_words_that_objects_have_in_common_are_kept_once() -> None:
     one, other = told_twice(**marks)
     store: Store[ConfigMap] = Store()
 
-    store.take(Listed((one, other), "1"))
+    store.apply_event(Listed((one, other), "1"))
 
     kept, again = (words_of(obj) for obj in store.all())
     assert kept == again
@@ -59,7 +59,7 @@ def test_a_long_annotation_is_nobodys_word_and_kept_as_it_is() -> None:
     one, other = told_twice(notes="x" * 5_000)
     store: Store[ConfigMap] = Store()
 
-    store.take(Listed((one, other), "1"))
+    store.apply_event(Listed((one, other), "1"))
 
     notes, others = (obj.metadata.annotations["notes"] for obj in store.all())
     assert notes == others == "x" * 5_000
@@ -87,7 +87,7 @@ BY_OWNER: Index[ConfigMap] = Index(
 
 def filled(*things: ConfigMap, version: int = 10) -> Store[ConfigMap]:
     store = Store([BY_OWNER])
-    store.take(Listed(things, str(version)))
+    store.apply_event(Listed(things, str(version)))
     return store
 
 
@@ -99,7 +99,7 @@ def test_it_is_synced_by_its_first_list() -> None:
     store: Store[ConfigMap] = Store()
 
     before = store.synced
-    store.take(Listed((), "1"))
+    store.apply_event(Listed((), "1"))
 
     assert (before, store.synced) == (False, True)
 
@@ -118,9 +118,9 @@ def test_objects_are_found_by_name_namespace_and_index() -> None:
 def test_an_index_follows_what_changes() -> None:
     store = filled(thing("a", 1, owner="x"))
 
-    store.take(Applied(thing("a", 11, owner="y")))
+    store.apply_event(Applied(thing("a", 11, owner="y")))
     moved = (names(store.by("owner", "x")), names(store.by("owner", "y")))
-    store.take(Deleted(thing("a", 12, owner="y")))
+    store.apply_event(Deleted(thing("a", 12, owner="y")))
 
     assert moved == (set(), {"a"})
     assert names(store.by("owner", "y")) == set()
@@ -131,7 +131,7 @@ def test_older_news_does_not_undo_newer() -> None:
     store = filled()
     store.put(thing("a", 30))
 
-    late = store.take(Applied(thing("a", 20)))
+    late = store.apply_event(Applied(thing("a", 20)))
     known = store.get("s", "a")
 
     assert list(late) == []
@@ -143,7 +143,7 @@ def test_what_we_wrote_survives_a_list_from_before() -> None:
     store = filled()
     store.put(thing("a", 30))
 
-    changed = store.take(Listed((), "25"))
+    changed = store.apply_event(Listed((), "25"))
 
     assert list(changed) == []
     assert names(store.all()) == {"a"}
@@ -154,8 +154,8 @@ def test_what_we_deleted_stays_until_the_watch_tells_what_came_before_it_too() -
     store.mark_deleting(thing("a", 9))
 
     ending = store.is_deleting(thing("a", 9))
-    first = list(store.take(Applied(thing("b", 12))))
-    then = list(store.take(Deleted(thing("a", 13))))
+    first = list(store.apply_event(Applied(thing("b", 12))))
+    then = list(store.apply_event(Deleted(thing("a", 13))))
 
     assert ending
     assert first == [StoreChange(None, thing("b", 12))]
@@ -167,9 +167,9 @@ def test_a_list_tells_the_end_of_what_we_deleted_if_it_is_from_after() -> None:
     store = filled(thing("a", 9))
     store.mark_deleting(thing("a", 9))
 
-    before = list(store.take(Listed((thing("a", 9),), "11")))
+    before = list(store.apply_event(Listed((thing("a", 9),), "11")))
     still = store.is_deleting(thing("a", 9))
-    after = list(store.take(Listed((), "14")))
+    after = list(store.apply_event(Listed((), "14")))
 
     assert (before, still) == ([], True)
     assert after == [StoreChange(thing("a", 9), None, live=False)]
@@ -180,7 +180,7 @@ def test_what_we_deleted_and_a_restore_brought_back_is_there_again() -> None:
     store = filled(thing("a", 9), version=50)
     store.mark_deleting(thing("a", 9))
 
-    store.take(Listed((thing("a", 9),), "20"))
+    store.apply_event(Listed((thing("a", 9),), "20"))
 
     assert store.rewinds == 1
     assert not store.is_deleting(thing("a", 9))
@@ -198,8 +198,8 @@ def test_what_we_put_out_of_sight_is_not_brought_back_by_news_from_before() -> N
     store = filled(thing("a", 9))
 
     gone = store.forget(thing("a", 9))
-    late = store.take(Applied(thing("a", 9)))
-    in_a_list = store.take(Listed((thing("a", 9),), "11"))
+    late = store.apply_event(Applied(thing("a", 9)))
+    in_a_list = store.apply_event(Listed((thing("a", 9),), "11"))
 
     assert gone == (StoreChange(thing("a", 9), None),)
     assert (list(late), list(in_a_list)) == ([], [])
@@ -210,7 +210,7 @@ def test_a_deletion_of_an_earlier_object_of_the_name_leaves_the_new_one() -> Non
     store = filled()
     store.put(thing("a", 30, uid="new"))
 
-    store.take(Deleted(thing("a", 20, uid="old")))
+    store.apply_event(Deleted(thing("a", 20, uid="old")))
 
     assert names(store.all()) == {"a"}
 
@@ -218,7 +218,7 @@ def test_a_deletion_of_an_earlier_object_of_the_name_leaves_the_new_one() -> Non
 def test_a_list_tells_what_is_missing_but_not_as_live() -> None:
     store = filled(thing("a", 1), thing("b", 2))
 
-    [change] = store.take(Listed((thing("b", 2),), "20"))
+    [change] = store.apply_event(Listed((thing("b", 2),), "20"))
 
     assert change == StoreChange(thing("a", 1), None, live=False)
 
@@ -226,7 +226,7 @@ def test_a_list_tells_what_is_missing_but_not_as_live() -> None:
 def test_a_list_older_than_what_was_seen_is_a_restore_and_counts() -> None:
     store = filled(thing("a", 40), thing("b", 41), version=50)
 
-    changed = list(store.take(Listed((thing("a", 4),), "20")))
+    changed = list(store.apply_event(Listed((thing("a", 4),), "20")))
 
     assert store.rewinds == 1
     assert StoreChange(thing("b", 41), None, live=False) in changed
@@ -237,7 +237,7 @@ def test_a_list_older_than_what_was_seen_is_a_restore_and_counts() -> None:
 def test_an_object_older_than_what_was_seen_of_it_is_a_restore_however_new_the_list_is() -> None:
     store = filled(thing("a", 40), thing("b", 41), version=50)
 
-    changed = list(store.take(Listed((thing("a", 4), thing("b", 41)), "1000")))
+    changed = list(store.apply_event(Listed((thing("a", 4), thing("b", 41)), "1000")))
 
     assert store.rewinds == 1
     assert changed == [StoreChange(thing("a", 40), thing("a", 4), live=False)]
@@ -247,8 +247,8 @@ def test_an_object_older_than_what_was_seen_of_it_is_a_restore_however_new_the_l
 def test_a_bookmark_counts_as_seen() -> None:
     store = filled(version=10)
 
-    store.take(Progress("90"))
-    store.take(Listed((), "80"))
+    store.apply_event(Progress("90"))
+    store.apply_event(Listed((), "80"))
 
     assert store.rewinds == 1
 
@@ -256,8 +256,8 @@ def test_a_bookmark_counts_as_seen() -> None:
 def test_an_outage_and_a_missing_kind_leave_everything_as_it_is() -> None:
     store = filled(thing("a", 1))
 
-    store.take(Interrupted(Unreachable("away")))
-    store.take(NotServed())
+    store.apply_event(Interrupted(Unreachable("away")))
+    store.apply_event(NotServed())
 
     assert names(store.all()) == {"a"}
     assert store.synced
@@ -266,8 +266,8 @@ def test_an_outage_and_a_missing_kind_leave_everything_as_it_is() -> None:
 def test_an_object_that_becomes_unreadable_stays_as_it_was_last_read() -> None:
     store = filled(thing("a", 1))
 
-    on_a_watch = store.take(Unreadable("s", "a", "bad", "20"))
-    in_a_list = store.take(Listed((), "30", (Unreadable("s", "a", "bad"),)))
+    on_a_watch = store.apply_event(Unreadable("s", "a", "bad", "20"))
+    in_a_list = store.apply_event(Listed((), "30", (Unreadable("s", "a", "bad"),)))
 
     assert (list(on_a_watch), list(in_a_list)) == ([], [])
     assert names(store.all()) == {"a"}
@@ -276,11 +276,11 @@ def test_an_object_that_becomes_unreadable_stays_as_it_was_last_read() -> None:
 
 def test_an_unreadable_object_that_is_mended_or_goes_is_forgotten() -> None:
     store = filled(thing("a", 1), thing("b", 2))
-    store.take(Unreadable("s", "a", "bad", "20"))
-    store.take(Unreadable("s", "b", "bad", "21"))
+    store.apply_event(Unreadable("s", "a", "bad", "20"))
+    store.apply_event(Unreadable("s", "b", "bad", "21"))
 
-    store.take(Applied(thing("a", 22)))
-    [gone] = store.take(DeletedUnreadable("s", "b", "23"))
+    store.apply_event(Applied(thing("a", 22)))
+    [gone] = store.apply_event(DeletedUnreadable("s", "b", "23"))
 
     assert store.unreadable == {}
     assert gone == StoreChange(thing("b", 2), None)
@@ -333,10 +333,12 @@ def test_however_responses_and_lists_fall_the_end_is_the_truth(
         ahead = chance.choice(events[position:])
         if isinstance(ahead, Applied) and chance.random() < 0.3:
             store.put(ahead.object)  # the answer to a write of ours, before the watch tells it
-        store.take(event)
+        store.apply_event(event)
         if chance.random() < 0.2:
             present = present_after(events[: position + 1])
-            store.take(Listed(tuple(present.values()), event.object.metadata.resource_version))
+            store.apply_event(
+                Listed(tuple(present.values()), event.object.metadata.resource_version)
+            )
 
     truth = present_after(events)
     assert {one.name: one for one in store.all()} == truth

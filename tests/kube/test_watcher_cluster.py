@@ -48,7 +48,7 @@ class Watched:
         async with aclosing(stream) as events:
             async for event in events:
                 self.events.append(event)
-                self.store.take(event)
+                self.store.apply_event(event)
 
     async def put(self, name: str, **content: str) -> ConfigMap:
         made = ConfigMap(metadata=Meta(name=name, namespace="default"), data=content)

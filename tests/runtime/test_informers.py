@@ -42,9 +42,9 @@ def version(name: str, number: int, uid: str = "u") -> ConfigMap:
 
 def test_a_late_answer_does_not_bring_back_what_the_watch_saw_go() -> None:
     store: Store[ConfigMap] = Store()
-    store.take(Listed((), "5"))
-    store.take(Applied(version("bread", 10)))
-    store.take(Deleted(version("bread", 11)))
+    store.apply_event(Listed((), "5"))
+    store.apply_event(Applied(version("bread", 10)))
+    store.apply_event(Deleted(version("bread", 11)))
 
     store.put(version("bread", 10))  # the answer to our create comes last
 
@@ -53,7 +53,7 @@ def test_a_late_answer_does_not_bring_back_what_the_watch_saw_go() -> None:
 
 def test_an_answer_that_is_ahead_of_the_watch_is_kept() -> None:
     store: Store[ConfigMap] = Store()
-    store.take(Listed((), "5"))
+    store.apply_event(Listed((), "5"))
 
     store.put(version("bread", 10))
 
@@ -69,10 +69,10 @@ def test_an_answer_that_is_ahead_of_the_watch_is_kept() -> None:
 )
 def test_a_version_that_a_restored_server_gave_twice_is_noticed(restored: ConfigMap) -> None:
     store: Store[ConfigMap] = Store()
-    store.take(Listed((version("bread", 13),), "14"))
+    store.apply_event(Listed((version("bread", 13),), "14"))
 
-    store.take(Listed((restored,), "14"))
-    gone = store.take(
+    store.apply_event(Listed((restored,), "14"))
+    gone = store.apply_event(
         Deleted(replace(restored, metadata=replace(restored.metadata, resource_version="15")))
     )
 

@@ -87,7 +87,7 @@ def snapshot(
             store: Store[Any] = Store(indexes)
             mine = tuple(o for o in here if type(o) is scope.kind)
             if state.phase is not Phase.CONNECTING:
-                store.take(Listed(mine, str(next(_versions))))
+                store.apply_event(Listed(mine, str(next(_versions))))
             stores.setdefault((state.cluster, scope.kind.kind), []).append(store)
     for fact in facts:
         known.put(fact)

@@ -202,7 +202,7 @@ class StreamedList(Generic[K]):
     def __init__(self) -> None:
         self._found: dict[tuple[str, str], K | Unreadable] = {}
 
-    def take(self, event: DecodedEvent[K]) -> None:
+    def apply_event(self, event: DecodedEvent[K]) -> None:
         match event:
             case Applied(obj):
                 self._found[(obj.metadata.namespace, obj.metadata.name)] = obj

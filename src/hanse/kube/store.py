@@ -85,7 +85,7 @@ class Store(Generic[K]):
         """The number of objects under an index value."""
         return len(self._by_index.get((index, value), ()))
 
-    def take(self, event: WatchEvent[K]) -> Iterable[StoreChange[K]]:
+    def apply_event(self, event: WatchEvent[K]) -> Iterable[StoreChange[K]]:
         """Apply an event of the watch and return the changes it makes."""
         match event:
             case Listed(objects, resource_version, unreadable):

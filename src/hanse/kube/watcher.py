@@ -263,7 +263,7 @@ class _Watcher(Generic[K]):
             if not self._resume_version:
                 streamed = StreamedList[K]()
                 async for event in events:
-                    streamed.take(event)
+                    streamed.apply_event(event)
                     if isinstance(event, Bookmark) and event.ends_list:
                         break
                 else:

@@ -95,7 +95,7 @@ class Informer:
                 self.unreadable = len(event.unreadable)
             case Applied() | Deleted() | Progress():
                 self.error = None
-        return self.store.take(event)
+        return self.store.apply_event(event)
 
 
 class Connection:

@@ -92,7 +92,7 @@ def _snapshot(
     )
     for where, kind, listed in read:
         store: Store[Any] = Store(indexes[kind])
-        store.take(listed)
+        store.apply_event(listed)
         stores[(where, kind.kind)] = [store]
     return Snapshot(stores, facts, now, local)
 

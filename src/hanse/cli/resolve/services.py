@@ -159,6 +159,6 @@ def _snapshot(
             facts.put(KindServed(where, kind.kind, served=False))
             continue
         store: Store[Any] = Store(indexes[kind])
-        store.take(listed)
+        store.apply_event(listed)
         stores[(where, kind.kind)] = [store]
     return Snapshot(stores, facts, now, local)

@@ -99,7 +99,7 @@ class _MirroredCluster:
         cache: Store[K] = Store()
         async with aclosing(list_and_watch(self._client, kind, random=self._random)) as events:
             async for event in events:
-                for change in cache.take(event):
+                for change in cache.apply_event(event):
                     self._apply(store, change.before, change.after)
                 if cache.synced:
                     listed.set()
