@@ -96,6 +96,7 @@ async def read_existing(client: Client, wanted: Manifest) -> Wire | None:
 
 
 async def _apply(client: Client, wanted: Manifest, *, dry_run: bool) -> Effect:
+    """Create, patch or leave one object."""
     found = await read_existing(client, wanted)
     if found is None:
         return await _create(client, wanted, dry_run=dry_run)
@@ -111,6 +112,7 @@ async def _apply(client: Client, wanted: Manifest, *, dry_run: bool) -> Effect:
 
 
 async def _create(client: Client, wanted: Manifest, *, dry_run: bool) -> Effect:
+    """Create an object; optional ones only where their kind is served."""
     if wanted.optional and not await _serves(client, wanted):
         return Effect.UNSERVED
     if not dry_run:
@@ -123,6 +125,7 @@ async def _create(client: Client, wanted: Manifest, *, dry_run: bool) -> Effect:
 
 
 async def _serves(client: Client, wanted: Manifest) -> bool:
+    """Whether the cluster serves a manifest's kind."""
     try:
         await client.send(Request("GET", resource_path(wanted.kind), (("limit", "1"),)))
     except NotFound:
@@ -138,6 +141,7 @@ def _is_foreign(wanted: Manifest, found: Wire) -> bool:
 
 
 async def _wait_until_served(client: Client, wanted: Sequence[Manifest]) -> None:
+    """Wait until definitions are Established; raises `CommandFailed` after the time-out."""
     missing = list(wanted)
     try:
         async with asyncio.timeout(SERVE_TIMEOUT.total_seconds()):
@@ -203,6 +207,7 @@ def _show_manifests(where: str, done: Sequence[AppliedManifest]) -> None:
 
 
 def _would(effect: Effect) -> str:
+    """The verb of a dry run for an effect."""
     match effect:
         case Effect.CREATED:
             return "would create"

@@ -138,6 +138,7 @@ class _NamedClient(Client):
 
 
 def _user_error(name: str, error: KubeError) -> InputError | CommandFailed:
+    """The error that the user sees for a cluster's error, with a remedy where there is one."""
     match error:
         case BadCredentials():
             return InputError(f"{name}: {error}; check the credentials of that context")

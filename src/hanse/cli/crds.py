@@ -32,6 +32,7 @@ def command(as_json: bool, kinds: tuple[str, ...], stand_ins: bool) -> None:
 
 
 def _chosen(known: tuple[Wire, ...], wanted: tuple[str, ...]) -> list[Wire]:
+    """The definitions of the wanted kinds, or all; raises a usage error for an unknown kind."""
     for name in wanted:
         if not any(name.lower() in _called(crd) for crd in known):
             kinds = ", ".join(sorted(crd["spec"]["names"]["kind"] for crd in known))

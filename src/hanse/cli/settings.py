@@ -88,6 +88,7 @@ def _contexts(context: click.Context, parameter: click.Parameter, prefix: str) -
 
 
 def _remember(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    """Store a global option in the settings of the root context."""
     if value is None or value is False:
         return
     root = context.find_root()

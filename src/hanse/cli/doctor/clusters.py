@@ -104,6 +104,7 @@ def _foreign_imports(read: Sequence[ClusterInventory]) -> Iterator[Finding]:
 
 
 def _unread(cluster: UnreadCluster, context: CheckContext) -> Finding:
+    """The finding for a cluster that could not be read."""
     match cluster.fault:
         case "credentials":
             remedy = (
@@ -118,6 +119,7 @@ def _unread(cluster: UnreadCluster, context: CheckContext) -> Finding:
 
 
 def _old_credentials(cluster: ClusterInventory, context: CheckContext) -> Iterator[Finding]:
+    """Credentials that expire soon."""
     if cluster.expires is not None and cluster.expires - context.now < EXPIRY_WARNING:
         days = max((cluster.expires - context.now).days, 0)
         when = f"{cluster.expires:%Y-%m-%d %H:%M} UTC"
@@ -130,6 +132,7 @@ def _old_credentials(cluster: ClusterInventory, context: CheckContext) -> Iterat
 
 
 def _version(cluster: ClusterInventory, context: CheckContext) -> Iterator[Finding]:  # noqa: ARG001 - every check's signature
+    """A Kubernetes version that is not supported."""
     matched = _VERSION.match(cluster.version)
     if matched is None or not OLDEST_MINOR <= int(matched[1]) <= NEWEST_MINOR:
         span = f"1.{OLDEST_MINOR} to 1.{NEWEST_MINOR}"
@@ -142,6 +145,7 @@ def _version(cluster: ClusterInventory, context: CheckContext) -> Iterator[Findi
 
 
 def _skew(cluster: ClusterInventory, context: CheckContext) -> Iterator[Finding]:  # noqa: ARG001 - every check's signature
+    """A clock that differs from ours."""
     if abs(cluster.skew) > MAX_SKEW:
         direction = "ahead of" if cluster.skew > timedelta(0) else "behind"
         yield Finding(
@@ -152,6 +156,7 @@ def _skew(cluster: ClusterInventory, context: CheckContext) -> Iterator[Finding]
 
 
 def _definitions(cluster: ClusterInventory, context: CheckContext) -> Iterator[Finding]:
+    """CustomResourceDefinitions that are missing or of another version."""
     if cluster.definitions is None:
         return  # the check of permissions says why
     remedy = f"hanse crds | kubectl --context {cluster.name} apply -f -"
@@ -172,6 +177,7 @@ def _definitions(cluster: ClusterInventory, context: CheckContext) -> Iterator[F
 
 
 def _agent(cluster: ClusterInventory, context: CheckContext) -> Iterator[Finding]:  # noqa: ARG001 - every check's signature
+    """No agent, or one that does not renew its Lease."""
     if cluster.is_broker and cluster.agent is None:
         return
     if cluster.agent is None:
@@ -191,6 +197,7 @@ def _agent(cluster: ClusterInventory, context: CheckContext) -> Iterator[Finding
 
 
 def _nodes(cluster: ClusterInventory, context: CheckContext) -> Iterator[Finding]:  # noqa: ARG001 - every check's signature
+    """Nodes that are not ready."""
     if cluster.nodes is not None and cluster.nodes.ready < cluster.nodes.all:
         lost = cluster.nodes.all - cluster.nodes.ready
         yield Finding(
@@ -201,6 +208,7 @@ def _nodes(cluster: ClusterInventory, context: CheckContext) -> Iterator[Finding
 
 
 def _rights(cluster: ClusterInventory, context: CheckContext) -> Iterator[Finding]:  # noqa: ARG001 - every check's signature
+    """Permissions that the credentials lack."""
     if cluster.denied:
         listed = _first_three([f"{right.verb} {right.resource}" for right in cluster.denied])
         yield Finding(

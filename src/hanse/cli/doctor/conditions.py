@@ -87,6 +87,7 @@ STATUSES: Mapping[str, tuple[str, Callable[[Wire], Iterator[str]]]] = {
 
 
 def _finding(lists: ClusterLists, kind: str, obj: Wire, message: str) -> Finding:
+    """A finding about an object, with the command that describes it."""
     meta = obj["metadata"]
     name, namespace = meta["name"], meta.get("namespace", "")
     place = f"{namespace}/{name}" if namespace else name

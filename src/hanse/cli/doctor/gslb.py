@@ -45,6 +45,7 @@ def _leading_objects(lists: ClusterLists) -> list[Wire]:
 
 
 def _several_leaders(leading: Sequence[ClusterLists]) -> Finding:
+    """The finding for several leaders: demote the one of the earliest term."""
     terms = {lists.name: max(map(_epoch, _leading_objects(lists))) for lists in leading}
     return Finding(
         leading[0].name,
@@ -65,6 +66,7 @@ def _all_candidates_read(clusters: Sequence[ClusterLists]) -> bool:
 
 
 def _failed_stages(lists: ClusterLists) -> Iterator[Finding]:
+    """Conditions of AMKOClusters that report a problem."""
     failed = {
         f"{one.get('type')}: {one.get('reason') or one.get('status')}"
         for own in lists["amko"]
@@ -76,6 +78,7 @@ def _failed_stages(lists: ClusterLists) -> Iterator[Finding]:
 
 
 def _failed_configurations(lists: ClusterLists) -> Iterator[Finding]:
+    """GSLBConfigs whose state is an error."""
     for one in lists["configurations"]:
         state = str((one.get("status") or {}).get("state", ""))
         if state.startswith("error: "):

@@ -176,6 +176,7 @@ def _unexpiring_tokens(lists: ClusterLists) -> Iterator[Finding]:
 
 
 def _is_unexpiring(secret: dict[str, Any]) -> bool:
+    """Whether a Secret holds a token without an expiry."""
     if secret.get("type") == TOKEN_SECRET_TYPE:
         return True
     try:
@@ -211,6 +212,7 @@ def _overlapping_clusters(clusters: Sequence[ClusterLists]) -> Iterator[Finding]
 
 
 def _cluster_ranges(lists: ClusterLists) -> Iterator[Any]:
+    """The Service and pod ranges of a cluster."""
     if not lists["nodes"]:
         return  # a cluster without nodes uses no addresses
     for item in lists["ranges"]:

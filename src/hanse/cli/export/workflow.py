@@ -104,6 +104,7 @@ async def export(request: ExportRequest) -> ExportResult:
 
 
 async def _check(client: Client, request: ExportRequest, name: str, namespace: str) -> None:
+    """Refuse a Service that cannot be exported, before anything is written."""
     where = request.access.name
     if (namespace, name) == API_SERVER:
         raise InputError(f"{NEVER_EXPORTED}; name another than {namespace}/{name}")
@@ -230,6 +231,7 @@ class _ExportWait:
         return ExportResult(result.cluster, view, waited=True), False
 
     async def _check_agent(self) -> None:
+        """Raise `CommandFailed` where no agent is alive."""
         try:
             lease = await self._client.read(Lease, AGENT, SYSTEM_NAMESPACE)
         except NotFound:

@@ -118,6 +118,7 @@ def _upgrade_warnings(request: LeaderChange, view: GslbView) -> list[str]:
 
 
 def _own_cluster(site: GslbCluster) -> AMKOCluster:
+    """The only AMKOCluster of a site; raises where there is none or several."""
     if site.unreachable:
         raise CommandFailed(f"{site.name} cannot be reached: {site.unreachable}")
     match site.clusters:
@@ -132,6 +133,7 @@ def _own_cluster(site: GslbCluster) -> AMKOCluster:
 
 
 def _check_promotable(site: GslbCluster, view: GslbView) -> None:
+    """Refuse while another leader is reachable, or where nothing was replicated."""
     alive = [leader.name for leader in view.leaders if leader.name != site.name]
     if alive:
         raise InputError(
@@ -145,6 +147,7 @@ def _check_promotable(site: GslbCluster, view: GslbView) -> None:
 
 
 def _controller_step(request: LeaderChange, site: GslbCluster) -> PatchStep:
+    """The patch that sets the leading Avi controller."""
     try:
         ip_address(request.controller)
     except ValueError:

@@ -107,6 +107,7 @@ def _verb(action: Action) -> Verb:
 
 
 def _after(action: Action, known: AgentWrite | None) -> Object | None:
+    """The object after an action, for the reactions of other agents."""
     match action:
         case Create():
             return action.object

@@ -115,6 +115,7 @@ def change_rows(planned: PlannedChanges) -> list[dict[str, Any]]:
 
 
 async def _read_fleet(clusters: Sequence[ClusterAccess]) -> PlannedFleet:
+    """The members, the broker and the leaders of all clusters; raises for one that fails."""
     members: dict[ClusterId, ClusterAccess] = {}
     members_of: dict[ClusterId, list[ClusterId]] = {}
     broker: ClusterAccess | None = None
@@ -166,6 +167,7 @@ def _decode(dry_run: DryRunResult, features: Sequence[Feature]) -> list[Object]:
 async def _preview(
     fleet: PlannedFleet, features: Sequence[Feature], applied: Sequence[AppliedObject]
 ) -> list[AgentWrite]:
+    """What the agents of the fleet would write; raises `CommandFailed` for unread clusters."""
     async with _reconcilers(fleet, features) as reconcilers:
         unread = await wait_until_listed(reconcilers)
         found = [] if unread else preview_agent_writes(reconcilers, applied)

@@ -67,6 +67,7 @@ def parse_documents(text: str, origin: str) -> list[Document]:
 
 
 def _parsed(text: str, origin: str) -> Iterator[tuple[str, Any]]:
+    """The YAML documents of a text, each with its origin and line."""
     loader = _Loader(text)
     try:
         while loader.check_node():
@@ -78,6 +79,7 @@ def _parsed(text: str, origin: str) -> Iterator[tuple[str, Any]]:
 
 
 def _objects(value: Any, at: str) -> Iterator[Document]:
+    """The objects in a document; raises `InputError` for what is not an object."""
     if value is None:
         return
     if not isinstance(value, dict):

@@ -59,6 +59,7 @@ async def dry_run_all(
 async def _dry_run(
     client: Client, document: Document, kind: Kind, namespace: str, new_namespaces: set[str]
 ) -> DryRunResult:
+    """Dry run one document as a create or as a merge patch."""
     place = namespace if kind.namespaced else ""
     ref = ObjectRef(kind, document.name, place)
     wire = {**document.wire, "metadata": {**document.wire["metadata"]}}

@@ -122,6 +122,7 @@ def _replica(
     away: frozenset[ClusterId],
     options: StatefulSetOptions,
 ) -> ReplicaView:
+    """One replica of a set, from its cluster's report."""
     meta, spec = record.metadata, record.spec
     name = replica_name(meta.name, cluster, ordinal)
     unread = part is not None and part.has_newer_schema

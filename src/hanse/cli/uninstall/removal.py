@@ -177,6 +177,7 @@ def _is_owned(wire: Wire) -> bool:
 
 
 async def _listed(client: Client, kind: Kind, labels: str) -> list[tuple[Kind, Wire]]:
+    """The objects of a kind; none where it cannot be listed."""
     query = (("labelSelector", labels),) if labels else ()
     try:
         answer = await client.send(Request("GET", resource_path(kind), query))

@@ -71,6 +71,7 @@ class LocalDashboard:
         )
 
     async def _execute(self, query: Mapping[str, Any]) -> Any:
+        """Run a control request of the page, such as cutting a connection."""
         assert self._federation is not None, "requests come while the federation runs"
         try:
             return await self._federation.execute(msgspec.convert(query, ControlRequest))

@@ -223,6 +223,7 @@ async def _run_agent(
     dial: DialCluster,
 ) -> AsyncIterator[ClusterStateReader]:
     # One federation runs in a folder at a time, so the same identity takes over an old Lease.
+    """Run one cluster's agent until the block ends; gives the phases of its connections."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.bind(("127.0.0.1", 0))
     url = f"https://127.0.0.1:{listener.getsockname()[1]}"

@@ -128,6 +128,7 @@ def _link(source: ClusterId, target: ClusterId, snapshot: Snapshot) -> LinkItem 
 
 
 def _concerned_clusters(change: Change) -> tuple[ClusterId, ...]:
+    """The clusters that a changed fact is about."""
     if not isinstance(change, FactChange):
         return ()
     match change.fact:
@@ -153,6 +154,7 @@ def _roles(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> tuple[str, ...
 
 
 def _leader(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
+    """The cluster that leads a member, by the newest leadership that an agent knows."""
     known = [s.fact(Leadership, cluster) for s in snapshot.by_agent.values()]
     leaderships = [one for one in known if one is not None]
     ours = next((one for one in leaderships if one.ours), None)

@@ -84,6 +84,7 @@ class ItemCache:
         put: dict[str, dict[str, msgspec.Raw]],
         gone: dict[str, tuple[str, ...]],
     ) -> None:
+        """Render one key, and record whether its item changed or is gone."""
         known = self._items[section.name]
         rendered = section.render(key, snapshot)
         if rendered is None:

@@ -112,6 +112,7 @@ def _guard_middleware(auth: Authenticator, hosts: set[str]) -> Any:
 
 
 def _is_authorized(request: web.Request, auth: Authenticator) -> bool:
+    """Whether a request has the token, as a bearer token or in the cookie."""
     kind, _, token = request.headers.get("Authorization", "").partition(" ")
     if kind.lower() == "bearer" and auth.is_valid(token.strip()):
         return True
@@ -123,6 +124,8 @@ def _is_authorized(request: web.Request, auth: Authenticator) -> bool:
 
 
 def _action_handler(action: Action) -> Handler:
+    """A handler that runs an action with the JSON of the request."""
+
     async def answer(request: web.Request) -> web.Response:
         try:
             arguments = msgspec.json.decode(await request.read(), type=dict[str, Any])

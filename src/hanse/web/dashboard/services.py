@@ -98,6 +98,7 @@ class Services:
 
 
 def _service_keys(obj: Object) -> tuple[str, ...]:
+    """The key of the service that an object belongs to, if any."""
     match obj:
         case ServiceExport() | ServiceImport() if SERVICE_NAMESPACE not in obj.metadata.labels:
             return (f"{obj.namespace}/{obj.name}",)
@@ -152,6 +153,7 @@ def _shares(clusters: list[ClusterServices]) -> dict[ClusterId, tuple[str, str]]
 
 
 def _state(view: ServiceView) -> State:
+    """The state of a service by its ready endpoints and problems."""
     ready = sum(count.ready for count in view.endpoints.values())
     if view.problems:
         return "warn" if ready else "bad"

@@ -99,6 +99,7 @@ class Timeline:
     def _object(
         self, where: ClusterId, before: Object | None, after: Object | None
     ) -> Iterator["_Draft"]:
+        """Entries for an object that was created, changed or deleted."""
         known = after if after is not None else before
         if known is None or isinstance(known, _IGNORED_KINDS):
             return
@@ -132,6 +133,7 @@ def _event(where: ClusterId, event: Event) -> _Draft:
 
 
 def _fact(agent: ClusterId, change: FactChange) -> Iterator[_Draft]:
+    """Entries for changed connections, leaders, Leases and failed writes."""
     before, after = change.before, change.after
     match after:
         case ClusterState(cluster, phase=phase, reason=reason):

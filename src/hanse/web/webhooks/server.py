@@ -135,6 +135,7 @@ class WebhookServer:
             yield
 
     def _load_certificate(self, secret: Secret) -> None:
+        """Load a certificate into the TLS context; an unusable one is logged and ignored."""
         certificate, key = secret.data.get("tls.crt", b""), secret.data.get("tls.key", b"")
         # The ssl module reads certificates from files only; the folder is readable by us alone.
         with TemporaryDirectory(prefix="hanse-tls-") as folder:
