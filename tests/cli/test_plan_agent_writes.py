@@ -21,7 +21,7 @@ def anyio_backend() -> object:
 
 
 def _told(found: list[AgentWrite]) -> set[tuple[str, str, str, str]]:
-    return {(one.place.where, one.verb, one.place.ref.name, one.by) for one in found}
+    return {(one.target.where, one.verb, one.target.ref.name, one.by) for one in found}
 
 
 async def _world() -> World:

@@ -56,7 +56,7 @@ class Toy:
             case FactChange():
                 fact = change.fact
                 if isinstance(fact, WriteOutcome):
-                    namespace, _, rest = fact.place.ref.name.partition(".")
+                    namespace, _, rest = fact.target.ref.name.partition(".")
                     return [Key("offer", rest.removesuffix(f".{snapshot.local}"), namespace)]
                 return self._all(snapshot) if isinstance(fact, ClusterState) else []
 

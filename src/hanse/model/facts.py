@@ -149,14 +149,14 @@ WriteResult = Literal["Done", "Foreign", "Fenced", "Refused", "Forbidden", "Fail
 class WriteOutcome(Fact, frozen=True):
     """Why the last write of an object failed; dropped once a write succeeds."""
 
-    place: ClusterObjectRef
+    target: ClusterObjectRef
     result: WriteResult
     message: str
     since: datetime
 
     @property
     def key(self) -> ClusterObjectRef:
-        return self.place
+        return self.target
 
 
 class Answer(Fact, frozen=True):

@@ -56,7 +56,7 @@ class Desired(Struct, frozen=True):
 class Removal(Struct, frozen=True):
     """The deletion of an object that is not owned, or whose deletion has a known cause."""
 
-    place: ClusterObjectRef
+    target: ClusterObjectRef
     uid: str
     cause: str
     step: int = 0
@@ -68,7 +68,7 @@ class Removal(Struct, frozen=True):
 class Patch(Struct, frozen=True):
     """A merge patch of an object that others own too."""
 
-    place: ClusterObjectRef
+    target: ClusterObjectRef
     change: Wire
     subresource: Literal["", "status", "scale"] = ""
     step: int = 0
@@ -80,13 +80,13 @@ class Patch(Struct, frozen=True):
 class Read(Struct, frozen=True):
     """A question answered by a live read of one object; its value is None where it is absent."""
 
-    place: ClusterObjectRef
+    target: ClusterObjectRef
     since: str = ""
     """The state observed when it was asked; a new state makes a new question."""
 
     @property
     def id(self) -> str:
-        return f"read {self.place} since {self.since}" if self.since else f"read {self.place}"
+        return f"read {self.target} since {self.since}" if self.since else f"read {self.target}"
 
 
 class Call(Struct, frozen=True):
@@ -110,7 +110,7 @@ class Question(Struct, frozen=True):
 class EventRequest(Struct, frozen=True):
     """A Kubernetes Event about an object, recorded only if the object is written too."""
 
-    place: ClusterObjectRef
+    target: ClusterObjectRef
     reason: str
     message: str
     type: Literal["Normal", "Warning"] = "Normal"

@@ -52,7 +52,7 @@ class WriteReport(Struct, frozen=True):
     """The version that a create or update returned; else empty."""
 
     @property
-    def place(self) -> ClusterObjectRef:
+    def target(self) -> ClusterObjectRef:
         return target_ref(self.action)
 
 
@@ -239,11 +239,11 @@ class WriteOutcomes:
         An action of the diff that was not `tried`, because it is backed off, keeps its fact.
         """
         failures: dict[ClusterObjectRef, tuple[WriteResult, str]] = {
-            obstacle.place: (obstacle.result, obstacle.message) for obstacle in found.obstacles
+            obstacle.target: (obstacle.result, obstacle.message) for obstacle in found.obstacles
         }
         for report in reports:
             if report.result != "Done" and not isinstance(report.error, Conflict | AlreadyExists):
-                failures[report.place] = (report.result, report.message)
+                failures[report.target] = (report.result, report.message)
         before = self._by_item.pop(item, set())
         planned = {target_ref(action) for action in found.actions}
         pending = {place for place in planned if place in before and place not in tried}

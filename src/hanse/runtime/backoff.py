@@ -125,7 +125,7 @@ class BackoffTracker:
         attempt = self._attempts.get(item, 0)
         for report in reports:
             if report.result == "Done":
-                self._refusals.pop(report.place, None)
+                self._refusals.pop(report.target, None)
                 self._count_repeat(report.action, report.resource_version)
             elif report.result in ("Refused", "Forbidden", "Foreign"):
                 delays.append(self._record_refusal(item, report))
@@ -236,12 +236,12 @@ class BackoffTracker:
 
     def _record_refusal(self, item: Item, report: WriteReport) -> timedelta:
         digest = _digest(report.action)
-        known = self._refusals.get(report.place)
+        known = self._refusals.get(report.target)
         attempt = known.attempt + 1 if known is not None and known.digest == digest else 0
         backoff = REFUSED if report.result == "Refused" else FORBIDDEN
         delay = backoff.delay(attempt, self._random)
         until = self._time() + delay.total_seconds()
-        self._refusals[report.place] = _Refusal(item, digest, attempt, until)
+        self._refusals[report.target] = _Refusal(item, digest, attempt, until)
         return delay
 
 

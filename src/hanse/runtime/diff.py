@@ -67,7 +67,7 @@ Action: TypeAlias = Create | Update | Delete
 class Obstacle(Struct, frozen=True):
     """Why an object is not written although it should be."""
 
-    place: ClusterObjectRef
+    target: ClusterObjectRef
     result: WriteResult
     message: str
 
@@ -107,7 +107,7 @@ def diff(feature: str, key: Key, plan: Plan, owned: OwnedObjects, snapshot: Snap
             continue
         named.add(ClusterObjectRef(desired.where, object_ref(desired.object)))
         builder.add_desired(desired, desired_owner(feature, key, desired, snapshot))
-    named.update(removal.place for removal in plan.removals)
+    named.update(removal.target for removal in plan.removals)
     named.update(p for p in plan.kept if not _goes_with_leaving(p.where, False, snapshot))
     for removal in plan.removals:
         builder.add_removal(removal)
@@ -208,7 +208,7 @@ class DiffBuilder:
 
     def add_removal(self, removal: Removal) -> None:
         """Delete an object for a cause, if it is still the same one."""
-        place = removal.place
+        place = removal.target
         observed = self._snapshot.find(place)
         if observed is None or observed.metadata.uid != removal.uid:
             return
@@ -253,15 +253,15 @@ class DiffBuilder:
 
     def add_patch(self, patch: Patch) -> None:
         """Patch fields of an object that others own, if that changes anything."""
-        observed = self._snapshot.find(patch.place)
+        observed = self._snapshot.find(patch.target)
         if observed is None or is_paused(observed):
             return
         if not patch_has_effect(patch.change, observed):
             return
-        if self._is_writable(patch.place, type(observed), patch.as_leader_of):
+        if self._is_writable(patch.target, type(observed), patch.as_leader_of):
             self._actions.append(
                 Update(
-                    patch.place.where,
+                    patch.target.where,
                     observed,
                     patch.change,
                     patch.subresource,

@@ -33,19 +33,19 @@ class EventRecorder:
         self, requests: Iterable[EventRequest], reports: Iterable[WriteReport]
     ) -> None:
         """Record the Events whose objects the reported writes have changed."""
-        written = {report.place for report in reports if report.result == "Done"}
+        written = {report.target for report in reports if report.result == "Done"}
         for request in requests:
-            if (request.recorded_with or request.place) in written:
+            if (request.recorded_with or request.target) in written:
                 await self._record(request)
 
     async def _record(self, request: EventRequest) -> None:
-        connection = self._informers.connections.get(request.place.where)
-        regarding = self._informers.snapshot().find(request.place)
+        connection = self._informers.connections.get(request.target.where)
+        regarding = self._informers.snapshot().find(request.target)
         if connection is None or (regarding is None and request.recorded_with is None):
             return
         event = self._event(request, regarding)
         for handle in self._event_handlers:  # no informer watches Events
-            handle(ObjectChange(request.place.where, None, event))
+            handle(ObjectChange(request.target.where, None, event))
         try:
             await connection.api.create(event)
         except AlreadyExists:
@@ -68,7 +68,7 @@ class EventRecorder:
 
     def _event(self, request: EventRequest, regarding: Object | None) -> Event:
         now = self._clock.now().replace(microsecond=0)
-        ref = request.place.ref
+        ref = request.target.ref
         return Event(
             metadata=Meta(name=_event_name(request), namespace=ref.namespace or "default"),
             involved_object=ObjectReference(
@@ -91,5 +91,5 @@ class EventRecorder:
 
 def _event_name(request: EventRequest) -> str:
     """One name per object, reason and message, so that a repeated Event is counted."""
-    content = f"{request.place}\n{request.reason}\n{request.message}".encode()
-    return f"{request.place.ref.name[:230]}.{blake2b(content, digest_size=8).hexdigest()}"
+    content = f"{request.target}\n{request.reason}\n{request.message}".encode()
+    return f"{request.target.ref.name[:230]}.{blake2b(content, digest_size=8).hexdigest()}"

@@ -105,7 +105,7 @@ class Metrics:
     def written(self, report: WriteReport) -> None:
         """Count one write that was sent or fenced."""
         verb = type(report.action).__name__.lower()
-        place = report.place
+        place = report.target
         labels = (place.where, place.ref.kind.name, verb, report.result)
         counter = self._counters.get(labels)
         if counter is None:

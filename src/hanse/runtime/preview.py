@@ -125,7 +125,7 @@ class _Simulation:
                     self._owned.of(name, key), managed_watches(feature), self._snapshot
                 )
                 found = diff(name, key, plan, owned, self._snapshot)
-                obstacles.update({o.place: o for o in found.obstacles})
+                obstacles.update({o.target: o for o in found.obstacles})
                 warnings.update(_warnings(plan, found.actions))
                 for action in found.actions:
                     actions.append(action)
@@ -176,7 +176,7 @@ def _warnings(plan: Plan, actions: Iterable[Action]) -> dict[ClusterObjectRef, s
     """The messages of a plan's Warning Events about the objects that it writes."""
     messages: dict[ClusterObjectRef, list[str]] = {target_ref(action): [] for action in actions}
     for request in plan.events:
-        place = request.recorded_with or request.place
+        place = request.recorded_with or request.target
         if request.type == "Warning" and place in messages:
             messages[place].append(request.message)
     return {place: "; ".join(texts) for place, texts in messages.items() if texts}

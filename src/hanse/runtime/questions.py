@@ -66,7 +66,7 @@ class Questions:
             self._enqueue(item)
 
     async def _read(self, query: Read) -> Wire | None:
-        place = query.place
+        place = query.target
         connection = self._informers.connections.get(place.where)
         kind = self._kind_of(query)
         if connection is None or kind is None:
@@ -85,9 +85,9 @@ class Questions:
         return await provider(**dict(query.arguments))
 
     def _kind_of(self, query: Read) -> type[Object] | None:
-        connection = self._informers.connections.get(query.place.where)
+        connection = self._informers.connections.get(query.target.where)
         scopes = connection.informers if connection is not None else ()
-        return next((s.kind for s in scopes if s.kind.kind == query.place.ref.kind), None)
+        return next((s.kind for s in scopes if s.kind.kind == query.target.ref.kind), None)
 
     def _limit_answers(self, question: str) -> None:
         """Drop the oldest answer when there are too many."""

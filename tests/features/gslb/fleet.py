@@ -224,8 +224,8 @@ def answers_to_reads(snapshot: Snapshot, *instead: Object, without: str = "") ->
     answers: list[Answer] = []
     for question in plan_federation(snapshot).questions:
         assert isinstance(question.ask, Read)
-        name = question.ask.place.ref.name
-        obj = None if name == without else others.get(name, snapshot.find(question.ask.place))
+        name = question.ask.target.ref.name
+        obj = None if name == without else others.get(name, snapshot.find(question.ask.target))
         value = msgspec.to_builtins(obj, str_keys=True) if obj is not None else None
         answers.append(Answer(question.ask.id, value, "", EPOCH))
     return answers

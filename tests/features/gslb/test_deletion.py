@@ -89,7 +89,7 @@ def test_what_is_gone_while_its_parents_exist_was_deleted() -> None:
 
     (removal,) = plan_federation(snapshot).removals
 
-    assert removal.place.ref.name == "gc-1"
+    assert removal.target.ref.name == "gc-1"
 
 
 def test_a_live_read_finds_a_definition_that_is_terminating() -> None:
@@ -129,7 +129,7 @@ def test_who_makes_a_configuration_anew_replaces_what_followers_kept() -> None:
 
     plan = plan_federation(snapshot)
 
-    assert [r.place.ref.name for r in plan.removals] == ["gc-1"]
+    assert [r.target.ref.name for r in plan.removals] == ["gc-1"]
     assert [d.object.metadata.name for d in plan.desired] == ["new"]
 
 
@@ -139,7 +139,7 @@ def test_copies_without_the_parents_annotation_go_when_they_are_deleted() -> Non
         [LEADER], sites, facts=answers_to_reads(leader_snapshot([LEADER], sites))
     )
 
-    assert [r.place.ref.name for r in plan_federation(snapshot).removals] == ["gc-1"]
+    assert [r.target.ref.name for r in plan_federation(snapshot).removals] == ["gc-1"]
 
 
 def test_hosts_are_served_until_followers_agree_that_there_is_no_policy() -> None:

@@ -32,8 +32,8 @@ def conditions(snapshot: Snapshot) -> list[tuple[str, str, str]]:
         p
         for p in plan_federation(snapshot).patches
         if p.subresource == "status"
-        and p.place.where == LOCAL
-        and p.place.ref.name == "amkocluster"
+        and p.target.where == LOCAL
+        and p.target.ref.name == "amkocluster"
     ]
     encoded = patch.change["status"]["conditions"]
     return [(c["type"], c["status"], c.get("reason", "")) for c in encoded]
@@ -93,7 +93,7 @@ def test_two_objects_here_are_invalid_both() -> None:
 
     plan = plan_federation(snapshot)
 
-    by_name = {p.place.ref.name: p.change["status"]["conditions"][0] for p in plan.patches}
+    by_name = {p.target.ref.name: p.change["status"]["conditions"][0] for p in plan.patches}
     assert set(by_name) == {"amkocluster", "another"}
     assert {c["status"] for c in by_name.values()} == {"invalid AMKOCluster object"}
     assert isinstance(leader_state(snapshot), NotLeading)

@@ -268,7 +268,7 @@ def test_what_is_selected_and_not_balanced_is_reported_on_the_policy_and_in_an_e
 
     assert warning.startswith(f"lubeck: {expected}")
     (notice,) = Gslb().plan(Key("policy"), snapshot).events
-    assert (notice.place.ref.name, notice.message) == (objects[0].metadata.name, warning)
+    assert (notice.target.ref.name, notice.message) == (objects[0].metadata.name, warning)
 
 
 def test_what_is_balanced_or_not_selected_is_not_reported() -> None:

@@ -81,7 +81,7 @@ def test_strays_on_followers_go_by_name_and_uid() -> None:
 
     stray = snapshot.get(HAMBURG, GSLBConfig, "stray", "avi-system")
     assert stray is not None
-    assert (removal.place, removal.uid) == (
+    assert (removal.target, removal.uid) == (
         ClusterObjectRef(HAMBURG, object_ref(stray)),
         stray.metadata.uid,
     )
@@ -187,9 +187,9 @@ def test_a_copied_monitor_stays_with_a_follower() -> None:
 def test_every_follower_hears_whom_it_follows() -> None:
     snapshot = leader_snapshot([LEADER], FOLLOWERS)
 
-    claims = [p for p in plan_federation(snapshot).patches if p.place.where != LOCAL]
+    claims = [p for p in plan_federation(snapshot).patches if p.target.where != LOCAL]
 
-    assert {p.place.where for p in claims} == {HAMBURG, BERGEN}
+    assert {p.target.where for p in claims} == {HAMBURG, BERGEN}
     assert claims[0].change == {"metadata": {"annotations": {LED_BY: "3/lubeck"}}}
 
 

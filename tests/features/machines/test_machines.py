@@ -167,7 +167,7 @@ def test_a_foreign_service_of_that_name_is_left_alone_and_reported() -> None:
     plan = plan_for(observed(foreign, virtual_machine(), facts=[taken]))
 
     reported = {
-        p.place.ref.kind.name: [
+        p.target.ref.kind.name: [
             (c["type"], c["status"], c["reason"]) for c in p.change["status"]["conditions"]
         ]
         for p in plan.patches
@@ -181,11 +181,11 @@ def test_a_foreign_service_of_that_name_is_left_alone_and_reported() -> None:
     [current] = [
         replace(virtual_machine(), status=msgspec.convert(p.change["status"], VirtualMachineStatus))
         for p in plan.patches
-        if p.place.ref.kind == VirtualMachine.kind
+        if p.target.ref.kind == VirtualMachine.kind
     ]
     restarted, empty = plan_for(observed(foreign, current)), plan_for(observed(current))
     assert "Served" not in [n.reason for n in (*restarted.events, *empty.events)]
-    assert [p for p in empty.patches if p.place.ref.kind == VirtualMachine.kind] == []
+    assert [p for p in empty.patches if p.target.ref.kind == VirtualMachine.kind] == []
     assert {c["status"] for p in restarted.patches for c in p.change["status"]["conditions"]} == {
         "False"
     }
@@ -223,7 +223,7 @@ def test_a_machine_without_an_address_is_reported_and_blocks_no_other(address: s
 
     assert addresses(plan) == ["10.7.0.2"]
     [notice] = plan.events
-    assert (notice.place.ref.name, notice.reason) == ("bad", "NoAddress")
+    assert (notice.target.ref.name, notice.reason) == ("bad", "NoAddress")
 
 
 def test_a_machine_that_does_not_run_needs_no_address() -> None:

@@ -80,7 +80,7 @@ def trust_observed_namespace(patch: pytest.MonkeyPatch) -> None:
 
 
 def reuse_earlier_reads(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Read, "id", property(lambda read: f"read {read.place}"))
+    patch.setattr(Read, "id", property(lambda read: f"read {read.target}"))
 
 
 def trust_unreachable_members(patch: pytest.MonkeyPatch) -> None:

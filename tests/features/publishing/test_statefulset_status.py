@@ -76,7 +76,7 @@ def test_a_replicas_name_that_is_taken_is_told_on_the_set_as_it_was_submitted(
 
     (patch,) = plan.patches
     (conditions,) = patch.change["status"]["conditions"]
-    assert (patch.place.where, patch.place.ref.kind) == ("broker", type(door).kind)
+    assert (patch.target.where, patch.target.ref.kind) == ("broker", type(door).kind)
     assert (conditions["type"], conditions["status"], conditions["reason"]) == (
         "Published",
         "False",
@@ -144,7 +144,7 @@ def test_a_persons_own_endpoint_of_the_same_name_is_told_of() -> None:
 
     (patch,) = plan.patches
     (conditions,) = patch.change["status"]["conditions"]
-    assert patch.place.ref.kind == ServiceImport.kind
+    assert patch.target.ref.kind == ServiceImport.kind
     assert conditions["reason"] == "NameTaken"
     assert conditions["message"].startswith(
         f"{NAME} is not published: DNSEndpoint dns/mine, not made by"

@@ -175,7 +175,7 @@ def test_a_global_host_is_told_of_on_its_global_service() -> None:
     plan = planned(host(), names=[name(HOST.name)], key=HOST)
 
     assert planned_conditions(plan)[:2] == ("False", "NameTaken")
-    assert plan.patches[0].place.ref.kind == GlobalService.kind
+    assert plan.patches[0].target.ref.kind == GlobalService.kind
 
 
 def test_the_leader_leaves_alone_what_publishers_tell_in_its_followers() -> None:

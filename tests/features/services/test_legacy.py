@@ -44,7 +44,7 @@ def aggregate(*clusters: str) -> list[Object]:
 
 def removals(here: list[Object], broker: list[Object]) -> list[tuple[str, str]]:
     removals = FEATURE.plan(LEGACY, observed(here, broker)).removals
-    return [(r.place.where, r.place.ref.name) for r in removals]
+    return [(r.target.where, r.target.ref.name) for r in removals]
 
 
 def test_a_cluster_with_an_older_agent_is_imported_by_its_legacy_import() -> None:

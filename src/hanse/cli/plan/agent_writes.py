@@ -28,7 +28,7 @@ class AgentWrite(Struct, frozen=True):
     `why` is what prevents it, or the warning that the agent would report with it.
     """
 
-    place: ClusterObjectRef
+    target: ClusterObjectRef
     verb: Verb
     by: ClusterId
     why: str = ""
@@ -78,7 +78,7 @@ def _add_writes(
     found: dict[ClusterObjectRef, AgentWrite],
 ) -> None:
     """Add what one agent would write, given the writes of the others."""
-    others = [(c.place.where, c.after) for c in found.values() if c.by != name and c.after]
+    others = [(c.target.where, c.after) for c in found.values() if c.by != name and c.after]
     connected = reconciler.informers.connections
     planned = preview(reconciler, [(w, obj) for w, obj in (*applied, *others) if w in connected])
     for action in planned.actions:
@@ -90,7 +90,7 @@ def _add_writes(
             found[place] = AgentWrite(place, verb, name, why, _after(action, known))
     for obstacle in planned.obstacles:
         found.setdefault(
-            obstacle.place, AgentWrite(obstacle.place, "refused", name, obstacle.message)
+            obstacle.target, AgentWrite(obstacle.target, "refused", name, obstacle.message)
         )
 
 

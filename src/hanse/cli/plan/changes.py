@@ -98,7 +98,7 @@ def _applied_objects(
 def change_rows(planned: PlannedChanges) -> list[dict[str, Any]]:
     """Every change as JSON: the user's own first, then those of agents."""
     own = [(planned.where, one.ref, one.verb, "you", one.why) for one in planned.dry_runs]
-    later = [(c.place.where, c.place.ref, c.verb, c.by, c.why) for c in planned.agent_writes]
+    later = [(c.target.where, c.target.ref, c.verb, c.by, c.why) for c in planned.agent_writes]
     return [
         {
             "cluster": where,

@@ -32,7 +32,7 @@ class RefusalReport(Struct, frozen=True):
 
 def refusal_report(federation: Federation, snapshot: Snapshot) -> RefusalReport:
     """False while refusals last; True only after a False, once there are none for a while."""
-    refused = sorted(_refused(snapshot), key=lambda o: str((o.place.where, o.place.ref)))
+    refused = sorted(_refused(snapshot), key=lambda o: str((o.target.where, o.target.ref)))
     lasting = [o for o in refused if age(o.since, snapshot.now) >= REPORT_AFTER]
     young = [REPORT_AFTER - age(o.since, snapshot.now) for o in refused if o not in lasting]
     before = find_condition(federation.status.conditions, MEMBERS_WRITTEN)
@@ -50,14 +50,14 @@ def refusal_report(federation: Federation, snapshot: Snapshot) -> RefusalReport:
 
 def is_refusal(outcome: WriteOutcome) -> bool:
     """Whether a member refused a write and would refuse it again."""
-    kind = outcome.place.ref.kind
+    kind = outcome.target.ref.kind
     return outcome.result in ("Refused", "Forbidden") and kind not in _REPORTED_ELSEWHERE
 
 
 def _refused(snapshot: Snapshot) -> Iterator[WriteOutcome]:
     """The refused writes in members that this supervisor leads."""
     for outcome in snapshot.facts(WriteOutcome):
-        lead = snapshot.fact(Leadership, outcome.place.where)
+        lead = snapshot.fact(Leadership, outcome.target.where)
         if lead is not None and lead.ours and is_refusal(outcome):
             yield outcome
 
@@ -72,7 +72,7 @@ def _connected_for(snapshot: Snapshot) -> timedelta:
 def _message(refused: list[WriteOutcome]) -> str:
     """The first refused writes, each with its cluster, object and message."""
     shown = [
-        f"{o.place.where}: {o.place.ref}: {o.message[:_LONGEST]}" for o in refused[:MOST_NAMED]
+        f"{o.target.where}: {o.target.ref}: {o.message[:_LONGEST]}" for o in refused[:MOST_NAMED]
     ]
     more = len(refused) - len(shown)
     return "; ".join([*shown, *([f"and {more} more"] if more else [])])

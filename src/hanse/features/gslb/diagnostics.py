@@ -103,8 +103,8 @@ def is_host_output(target: ClusterObjectRef) -> bool:
 
 def diagnose_writes(leading: Leading, snapshot: Snapshot) -> Iterator[Diagnostic]:
     """The failed writes of objects for hosts."""
-    for outcome in sorted(snapshot.facts(WriteOutcome), key=lambda o: str(o.place)):
-        ref = outcome.place
+    for outcome in sorted(snapshot.facts(WriteOutcome), key=lambda o: str(o.target)):
+        ref = outcome.target
         if outcome.result in _FAILED_RESULTS and is_host_output(ref):
             where = leading.context if ref.where == snapshot.local else context_of(ref.where)
             remedy = "; delete it" if outcome.result == "Foreign" else ""

@@ -309,7 +309,7 @@ def _federation_condition(
         if not _is_up_to_date(each.object, snapshot.find(ref)):
             missing[each.where].append(ref)
     for removal in removals:
-        missing[removal.place.where].append(removal.place)
+        missing[removal.target.where].append(removal.target)
     errors: list[str] = []
     pending = False
     for where, refs in missing.items():

@@ -110,8 +110,8 @@ def _source(key: Key, snapshot: Snapshot) -> Source | None:
 def _keys_for_outcome(change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
     """The VM Service whose write failed, or succeeds again."""
     fact = change.fact
-    if isinstance(fact, WriteOutcome) and fact.place.where == snapshot.local:
-        ref = fact.place.ref
+    if isinstance(fact, WriteOutcome) and fact.target.where == snapshot.local:
+        ref = fact.target.ref
         if ref.kind == Service.kind:
             yield Key(SERVICE_TOPIC, ref.name, ref.namespace)
 

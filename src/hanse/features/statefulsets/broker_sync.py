@@ -86,7 +86,7 @@ def _plan_set(key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace:
         desired += _copies_for_host(key, hosted, snapshot, broker)
     patch = _status_patch(hosted, at_broker, snapshot, error)
     after = msgspec.convert(patch.change.get("status", {}).get("conditions", ()), _Conditions)
-    events = tuple(condition_events(patch.place, hosted.status.conditions, after))
+    events = tuple(condition_events(patch.target, hosted.status.conditions, after))
     kept_shares: tuple[ClusterObjectRef, ...] = ()
     if local_shares is not None and not error:
         # the last shares that could be decoded
