@@ -90,19 +90,19 @@ class Snapshot:
                 return found
         return None
 
-    def find(self, place: ClusterObjectRef) -> Object | None:
+    def find(self, target: ClusterObjectRef) -> Object | None:
         """The object of a reference, if it exists and is watched."""
-        for store in self._stores.get((place.where, place.ref.kind), ()):
-            found: Object | None = store.get(place.ref.namespace, place.ref.name)
+        for store in self._stores.get((target.where, target.ref.kind), ()):
+            found: Object | None = store.get(target.ref.namespace, target.ref.name)
             if found is not None:
                 return found
         return None
 
-    def unreadable_reason(self, place: ClusterObjectRef) -> str:
+    def unreadable_reason(self, target: ClusterObjectRef) -> str:
         """Why an object cannot be decoded as its kind; empty where it can."""
-        for store in self._stores.get((place.where, place.ref.kind), ()):
-            if why := store.unreadable_reason(place.ref.namespace, place.ref.name):
-                return why
+        for store in self._stores.get((target.where, target.ref.kind), ()):
+            if reason := store.unreadable_reason(target.ref.namespace, target.ref.name):
+                return reason
         return ""
 
     def all(self, where: ClusterId, kind: type[K]) -> Iterator[K]:
