@@ -16,7 +16,8 @@ from msgspec import Struct
 
 from bench.counting_transport import CountingTransport
 from bench.processes import most_resident, resident
-from hanse.app import BROKER, Agent, Settings, features
+from hanse.app import BROKER, features
+from hanse.app.agent import Agent, AgentSettings
 from hanse.cli.process import run_async
 from hanse.kube import credentials
 from hanse.kube.http_transport import HttpTransport
@@ -42,7 +43,7 @@ async def main(cluster: str, kubeconfig: Path) -> None:
         CountingTransport(HttpTransport(credentials.find_credentials(kubeconfig, context=context)))
         for context in (cluster, BROKER)
     )
-    settings = Settings(cluster=cluster, identity="bench", replicated=False)
+    settings = AgentSettings(cluster=cluster, identity="bench", replicated=False)
     agent = Agent(settings, home, broker=broker, features=features())
     async with agent.running():
         await synced(agent)

@@ -23,7 +23,7 @@ from bench.toy_load import (
     offers,
     prepare,
 )
-from hanse.app import Agent, Settings
+from hanse.app.agent import Agent, AgentSettings
 from hanse.kube.clock import WallClock
 from hanse.kube.transport import Transport
 from hanse.local.in_process import InProcessTransport
@@ -40,7 +40,7 @@ class AgentHere:
         self._ways = [
             CountingTransport(InProcessTransport(clusters[cluster])) for cluster in (name, BROKER)
         ]
-        settings = Settings(cluster=name, identity="bench", replicated=False)
+        settings = AgentSettings(cluster=name, identity="bench", replicated=False)
         home, broker = self._ways
         self.agent = Agent(settings, home, broker=broker, features=(Toy(),))
 

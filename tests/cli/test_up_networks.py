@@ -8,7 +8,7 @@ import dns.message
 import msgspec
 import pytest
 
-from hanse.app import Agent, Settings
+from hanse.app.agent import Agent, AgentSettings
 from hanse.cli.up.dns import LocalDns
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.names import NETWORK, TENANT
@@ -37,7 +37,7 @@ async def test_a_network_that_is_made_later_is_answered_its_own_names_too() -> N
         await admin.send(Request("POST", CRDS, body=msgspec.json.encode(crd_of(kind))))
     names = LocalDns(plan_members((HERE,)), 0)
     agent = Agent(
-        Settings(HERE, "only", replicated=False),
+        AgentSettings(HERE, "only", replicated=False),
         InProcessTransport(server),
         features=(Networks(),),
         extra_watches=names.watches_for(HERE),

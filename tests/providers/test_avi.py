@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from hanse.app import Agent, Options, Settings
+from hanse.app import Options
+from hanse.app.agent import Agent, AgentSettings
 from hanse.features.gslb.avi import AviAccess
 from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.options import GslbOptions
@@ -195,7 +196,7 @@ class Site:
     @asynccontextmanager
     async def agent(self) -> AsyncIterator[None]:
         options = GslbOptions(providers=("avi",))
-        settings = Settings("lubeck", "only", replicated=False, options=Options(gslb=options))
+        settings = AgentSettings("lubeck", "only", replicated=False, options=Options(gslb=options))
         agent = Agent(settings, InProcessTransport(self.server), features=(Gslb(options),))
         try:
             async with agent.running():

@@ -14,7 +14,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from hanse import logs
-from hanse.app import BROKER, Agent, Settings
+from hanse.app import BROKER
+from hanse.app.agent import Agent, AgentSettings
 from hanse.kube.client_config import ClientConfig
 from hanse.kube.credentials import find_credentials
 from hanse.kube.http_transport import HttpTransport
@@ -143,7 +144,7 @@ async def agent_processes(
 async def run(cluster: ClusterId, identity: str, namespace: str, kubeconfig: Path) -> None:
     """Run an agent until a signal or the end of standard input."""
     agent = Agent(
-        Settings(cluster, identity, namespace=namespace, timings=SHORT),
+        AgentSettings(cluster, identity, namespace=namespace, timings=SHORT),
         HttpTransport(find_credentials(kubeconfig, context=cluster)),
         broker=HttpTransport(find_credentials(kubeconfig, context=BROKER)),
         features=(Toy(),),

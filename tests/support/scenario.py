@@ -16,7 +16,8 @@ from typing import Self, TypeVar
 
 from msgspec import Struct
 
-from hanse.app import BROKER, Agent, Options, Settings
+from hanse.app import BROKER, Options
+from hanse.app.agent import Agent, AgentSettings
 from hanse.features.admission.feature import Admission
 from hanse.features.admission.options import AdmissionOptions
 from hanse.kube.client import Client
@@ -165,7 +166,7 @@ class Scenario:
         endpoint_for_webhooks = self.testbed.webhook_endpoint(name)
         admission = AdmissionOptions(bool(self.hooks), endpoint_for_webhooks.url, self.system)
         agent = Agent(
-            Settings(
+            AgentSettings(
                 cluster,
                 replica or "only",
                 namespace=self.system,

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from hanse import app
+from hanse.app.agent import AgentSettings
 from hanse.cli.clusters import open_client
 from hanse.features.services.manifests import BROKER_SECRET, KUBECONFIG
 from hanse.kube.client_config import Credentials
@@ -21,7 +21,11 @@ from hanse.kube.token_renewal import (
 
 @asynccontextmanager
 async def renewing_broker_token(
-    settings: app.Settings, local: Credentials, broker: Credentials, file: Path | None, context: str
+    settings: AgentSettings,
+    local: Credentials,
+    broker: Credentials,
+    file: Path | None,
+    context: str,
 ) -> AsyncIterator[None]:
     """Renew the token for as long as the block runs."""
     async with open_client(local) as local_client, open_client(broker) as broker_client:

@@ -186,6 +186,7 @@ def command(
         --publish-server 192.0.2.53 --publish-key-file hanse.key
     """
     from hanse import app
+    from hanse.app.agent import AgentSettings
     from hanse.cli.agent.process import (
         AgentCredentials,
         AgentListeners,
@@ -231,7 +232,7 @@ def command(
         networks=parse_network_options(networks, f"system:serviceaccount:{namespace}:hanse-agent"),
         gslb=parse_gslb_options(gslb_providers, gslb_withdraw, gslb_weighted_records),
     )
-    agent = app.Settings(cluster_id, identity, namespace, options)
+    agent = AgentSettings(cluster_id, identity, namespace, options)
     listeners = AgentListeners(listener, webhooks)
     context.exit(
         run_async(lambda: run_agent(agent, access, listeners, dashboard), long_running=True)

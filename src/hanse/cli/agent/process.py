@@ -11,6 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from hanse import app
+from hanse.app.agent import Agent, AgentSettings
 from hanse.cli.agent.broker_token import renewing_broker_token
 from hanse.cli.agent.log_level import following_log_level
 from hanse.cli.errors import credentials_error
@@ -49,7 +50,7 @@ class DashboardSettings(Struct, frozen=True):
     hosts: tuple[str, ...] = ()
 
     @asynccontextmanager
-    async def serving(self, agent: app.Agent) -> AsyncIterator[None]:
+    async def serving(self, agent: Agent) -> AsyncIterator[None]:
         """Serve the dashboard until the block ends; dry runs with its rights are not offered."""
         from hanse.cli.dashboard.backend import DashboardBackend
         from hanse.web.dashboard.auth import Authenticator
@@ -73,14 +74,14 @@ class AgentListeners(Struct, frozen=True):
 
 
 async def run_agent(
-    settings: app.Settings,
+    settings: AgentSettings,
     access: AgentCredentials,
     listeners: AgentListeners,
     dashboard: DashboardSettings | None = None,
 ) -> int:
     """Run an agent until a signal; raises `InputError` for credentials that cannot be read."""
     local, broker = await _check_readable(access.local), access.broker
-    agent = app.Agent(
+    agent = Agent(
         settings,
         HttpTransport(local),
         broker=HttpTransport(await _check_readable(broker)) if broker is not None else None,

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from hanse import app
+from hanse.app.agent import Agent
 from hanse.cli.errors import InputError
 from hanse.cli.plan.changes import change_rows, plan_changes_in_process
 from hanse.cli.plan.documents import parse_documents
@@ -38,12 +38,12 @@ class DashboardBackend:
     def __init__(
         self, transport_for: TransportFor, local_state: LocalStateSource | None = None
     ) -> None:
-        self._agents: dict[str, app.Agent] = {}
+        self._agents: dict[str, Agent] = {}
         self._transport_for = transport_for
         self.updates = LiveUpdates(ItemCache(sections(), self._snapshot), local_state)
 
     @asynccontextmanager
-    async def showing(self, agent: app.Agent) -> AsyncIterator[None]:
+    async def showing(self, agent: Agent) -> AsyncIterator[None]:
         """Include an agent's snapshot until the block ends."""
         name = agent.settings.cluster
 

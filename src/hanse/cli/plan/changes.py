@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from hanse import app
+from hanse.app.agent import Agent, AgentSettings
 from hanse.cli.clusters import ClusterAccess, open_client
 from hanse.cli.errors import CommandFailed, InputError
 from hanse.cli.inventory import ClusterInventory, read_inventories
@@ -185,8 +186,8 @@ async def _reconcilers(
     async with AsyncExitStack() as stack:
         reconcilers: dict[ClusterId, Reconciler] = {}
         for name, cluster in fleet.members.items():
-            agent = app.Agent(
-                app.Settings(cluster=name, identity="plan", replicated=False),
+            agent = Agent(
+                AgentSettings(cluster=name, identity="plan", replicated=False),
                 HttpTransport(cluster.credentials),
                 broker=HttpTransport(fleet.broker.credentials) if fleet.broker else None,
                 features=features,

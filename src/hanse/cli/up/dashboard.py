@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from hanse import app
+from hanse.app.agent import Agent
 from hanse.cli.dashboard.backend import DashboardBackend
 from hanse.cli.errors import InputError
 from hanse.kube.transport import Transport
@@ -43,7 +43,7 @@ class LocalDashboard:
         """The bearer token for programs."""
         return self._auth.token
 
-    def showing(self, agent: app.Agent) -> AbstractAsyncContextManager[None]:
+    def showing(self, agent: Agent) -> AbstractAsyncContextManager[None]:
         """Include an agent's snapshot until the block ends."""
         return self._backend.showing(agent)
 

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from hanse import app
+from hanse.app.agent import Agent
 from hanse.cli.errors import InputError
 from hanse.dns.compiler import Compiler
 from hanse.dns.listeners import Listeners, bind_listeners
@@ -61,7 +62,7 @@ class LocalDns:
         return (*(watch for source in sources for watch in source.watches), *watches())
 
     @asynccontextmanager
-    async def feeding_from(self, agent: app.Agent) -> AsyncIterator[None]:
+    async def feeding_from(self, agent: Agent) -> AsyncIterator[None]:
         """Let an agent feed its cluster's views; the first agent also feeds the clusterless one."""
         assert self._server is not None, "views are fed while the server runs"
         async with AsyncExitStack() as stack:
@@ -74,7 +75,7 @@ class LocalDns:
             stack.callback(later.cancel)
             yield
 
-    async def _follow_networks(self, agent: app.Agent) -> None:
+    async def _follow_networks(self, agent: Agent) -> None:
         """Add views for networks that are created while this runs, until it is cancelled."""
         changed = asyncio.Event()
         changed.set()
@@ -96,7 +97,7 @@ class LocalDns:
         finally:
             agent.reconciler.event_handlers.remove(on_change)
 
-    async def _add_network_views(self, agent: app.Agent) -> list[Compiler]:
+    async def _add_network_views(self, agent: Agent) -> list[Compiler]:
         """Add a view for each network of a cluster that has none; returns their compilers."""
         assert self._server is not None, "views are fed while the server runs"
         cluster, snapshot = agent.settings.cluster, agent.reconciler.snapshot()

@@ -17,6 +17,7 @@ import click
 from msgspec.structs import replace
 
 from hanse import app
+from hanse.app.agent import Agent, AgentSettings
 from hanse.cli.errors import EXIT_INTERRUPTED, CommandFailed, InputError
 from hanse.cli.program_name import program_name
 from hanse.cli.tables import table
@@ -232,8 +233,8 @@ async def _run_agent(
         federated=FederatedOptions(hostname=EXTERNAL_HOSTNAME),
         gslb=GslbOptions(loopback=True),
     )
-    settings = app.Settings(cluster=member.name, identity="local", options=options)
-    agent = app.Agent(
+    settings = AgentSettings(cluster=member.name, identity="local", options=options)
+    agent = Agent(
         settings,
         transports[member.name],
         broker=transports[BROKER],
@@ -252,12 +253,12 @@ async def _run_agent(
             await transport.close()
 
 
-def _cluster_phases(agent: app.Agent) -> dict[str, str]:
+def _cluster_phases(agent: Agent) -> dict[str, str]:
     states = agent.reconciler.informers.facts.all(ClusterState)
     return {s.cluster: f"{s.phase}: {s.reason}" if s.reason else str(s.phase) for s in states}
 
 
-async def _wait_until_ready(agent: app.Agent) -> None:
+async def _wait_until_ready(agent: Agent) -> None:
     """Wait until an agent is ready and has published itself, or until the time-out.
 
     Placement over the fleet would skip a cluster that is not published yet.

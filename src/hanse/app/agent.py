@@ -1,4 +1,4 @@
-"""The composition root: the only file that knows every part."""
+"""A cluster's agent, composed of features, informers, providers and servers."""
 
 import asyncio
 import socket
@@ -10,15 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from hanse.app import BROKER, Options
 from hanse.features.admission.configuration import NAME as WEBHOOKS
 from hanse.features.admission.feature import PROVIDER as CERTIFICATE_PROVIDER
-from hanse.features.admission.feature import Admission
-from hanse.features.admission.options import AdmissionOptions
-from hanse.features.federated.feature import FederatedServices
-from hanse.features.federated.options import FederatedOptions
-from hanse.features.federation.feature import Membership
 from hanse.features.federation.tokens import PROVIDER as TOKEN_PROVIDER
-from hanse.features.federation.webhooks import WEBHOOKS as MEMBERSHIP_HOOKS
 from hanse.features.gslb.avi import (
     CONTROLLER,
     AviAccess,
@@ -26,23 +21,9 @@ from hanse.features.gslb.avi import (
     configured_refresh_interval,
 )
 from hanse.features.gslb.configuration import InvalidConfiguration
-from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.leadership import local_amko_cluster
-from hanse.features.gslb.options import GslbOptions
-from hanse.features.machines.feature import Machines
 from hanse.features.networks.address_pools import PoolSlot
-from hanse.features.networks.feature import Networks
-from hanse.features.networks.options import NetworksOptions
 from hanse.features.networks.service_addresses import AssignedSlot
-from hanse.features.networks.webhooks import network_hooks
-from hanse.features.policies.feature import Policies
-from hanse.features.policies.options import PolicyOptions
-from hanse.features.policies.webhooks import PolicyPeersWebhook
-from hanse.features.publishing.options import NAME_SERVER, PublishingOptions
-from hanse.features.services.feature import BROKER_NAMESPACE, Services
-from hanse.features.statefulsets.feature import StatefulSets
-from hanse.features.statefulsets.options import StatefulSetOptions
-from hanse.features.statefulsets.webhooks import FederatedStatefulSetWebhook
 from hanse.kube.clock import Clock, WallClock
 from hanse.kube.lease import LeaseTimings
 from hanse.kube.transport import Transport
@@ -72,7 +53,6 @@ from hanse.runtime.connection_reconciler import (
 from hanse.runtime.external import POLL_INTERVAL, ExternalApi, ExternalSystem
 from hanse.runtime.heartbeat_lease import HeartbeatLease
 from hanse.runtime.leader_election import LeaderElections
-from hanse.runtime.pause import PAUSE_WATCHES
 from hanse.runtime.questions import Provider
 from hanse.runtime.readiness import serving
 from hanse.runtime.reconciler import Reconciler
@@ -80,98 +60,12 @@ from hanse.runtime.replica_slots import ReplicaSlots
 from hanse.web.webhooks.certificates import Certificates
 from hanse.web.webhooks.server import WebhookServer
 
-if TYPE_CHECKING:  # few agents serve or publish names: the others do not import DNS
+if TYPE_CHECKING:  # few agents serve names: the others do not import DNS
     from hanse.dns.compiler import Compiler
     from hanse.dns.server import DnsServer
-    from hanse.model.dns.zones import View, ZoneSource
-
-BROKER: ClusterId = "broker"
 
 
-class Options(Struct, frozen=True):
-    """The options of all features, each under its own name."""
-
-    broker_namespace: str = BROKER_NAMESPACE
-    admission: AdmissionOptions = AdmissionOptions()
-    networks: NetworksOptions = NetworksOptions()
-    federated: FederatedOptions = FederatedOptions()
-    statefulsets: StatefulSetOptions = StatefulSetOptions()
-    gslb: GslbOptions = GslbOptions()
-    publishing: PublishingOptions = PublishingOptions()
-    policies: PolicyOptions = PolicyOptions()
-
-
-def features(options: Options = Options()) -> tuple[Feature, ...]:  # noqa: B008 - a frozen value
-    """Every feature of the product; a new one is added here."""
-    return (
-        Admission(hooks(options), options.admission),
-        Services(options.broker_namespace),
-        Membership(),
-        FederatedServices(options.federated),
-        Machines(),
-        Networks(options.networks),
-        StatefulSets(options.broker_namespace),
-        Gslb(options.gslb),
-        Policies(options.policies),
-        *publishing_features(options),
-    )
-
-
-def publishing_features(options: Options) -> tuple[Feature, ...]:
-    """The publishing feature over every zone source, if publishing is configured."""
-    chosen = options.publishing
-    if not chosen.wanted:
-        return ()
-    from hanse.features.gslb.zone import GlobalZone
-    from hanse.features.publishing.feature import Publishing
-    from hanse.model.dns.zones import View
-
-    view = View("published", zone=chosen.zone, ttl=chosen.ttl, global_zones=(chosen.zone,))
-    self_published = frozenset({GlobalZone.name})  # it writes DNSEndpoints of its own, with weights
-    return (Publishing(zone_sources(view, options), chosen, self_published),)
-
-
-def zone_sources(view: "View", options: Options = Options()) -> "tuple[ZoneSource, ...]":  # noqa: B008 - a frozen value
-    """Every source of DNS records for a view; a new one is added here."""
-    from hanse.features.gslb.zone import GlobalZone
-    from hanse.features.services.zone import ServiceZone
-    from hanse.features.statefulsets.zone import StatefulSetZone
-
-    global_sources: tuple[ZoneSource, ...] = (GlobalZone(view),) if view.global_zones else ()
-    return (
-        ServiceZone(view),
-        StatefulSetZone(view, options.broker_namespace, options.statefulsets),
-        *global_sources,
-    )
-
-
-def watches(options: Options = Options()) -> tuple[Watch, ...]:  # noqa: B008 - a frozen value
-    """All that an agent of this version watches: its RBAC rules are generated from it."""
-    return (*(watch for feature in features(options) for watch in feature.watches), *PAUSE_WATCHES)
-
-
-def hooks(options: Options = Options()) -> tuple[AdmissionHook, ...]:  # noqa: B008 - a frozen value
-    """Every admission webhook of the product; a new one is added here."""
-    return (
-        *MEMBERSHIP_HOOKS,
-        *network_hooks(Networks(options.networks)),
-        FederatedStatefulSetWebhook(options.broker_namespace),
-        PolicyPeersWebhook(),
-    )
-
-
-def external_systems(options: Options) -> dict[ClusterId, ExternalSystem]:
-    """The external systems that the options name, by the id under which they are connected."""
-    server = options.publishing.server
-    if server is None:
-        return {}
-    from hanse.providers.nameserver import NameServer, key_file, unsigned
-
-    key = key_file(server.key_file) if server.key_file else unsigned
-    return {NAME_SERVER: NameServer(server.host, server.port, options.publishing.zone, key)}
-
-
-class Settings(Struct, frozen=True):
+class AgentSettings(Struct, frozen=True):
     """The settings with which an agent starts."""
 
     cluster: ClusterId
@@ -189,7 +83,7 @@ class Agent:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: AgentSettings,
         local_transport: Transport,
         *,
         broker: Transport | None = None,
