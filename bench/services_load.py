@@ -16,7 +16,6 @@ from bench.bare_client import (
     write_all,
 )
 from bench.object_waiter import ObjectWaiter, WatchScope
-from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.services.names import DOMAIN, SERVICE_NAME, SOURCE_CLUSTER
 from hanse.kube.transport import Transport
 from hanse.local.real.fleet import BROKER, NAMES
@@ -30,6 +29,7 @@ from hanse.model.conditions import find_condition
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, EndpointSlice
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
+from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import Object, Wire
 
 OURS = f"{MANAGED_BY}={DOMAIN}"

@@ -18,10 +18,10 @@ from bench.bare_client import (
     warm,
 )
 from bench.object_waiter import ObjectWaiter, WatchScope
-from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.kube.transport import Transport
 from hanse.local.real.fleet import BROKER, NAMES
 from hanse.model.kinds.core import ConfigMap, Event
+from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import Object
 
 NAMESPACES = {**dict.fromkeys(NAMES, WORK), BROKER: HOME}

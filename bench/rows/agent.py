@@ -13,11 +13,11 @@ from bench.object_waiter import object_waiters
 from bench.row import Effort, Once, Row
 from bench.rows.throughput import load_of
 from bench.services_load import LEFT, imported, looks, prepare
-from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.services.records import ExportRecord
 from hanse.features.services.slices import ExportBackends, build_published_slices
 from hanse.local.real.fleet import BROKER, NAMES
 from hanse.model.kinds.multicluster import ImportedPort
+from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import to_wire
 
 IMPORTS = 5_000

@@ -21,10 +21,10 @@ from bench.figures import AtMost, Figure, percentile
 from bench.object_waiter import ObjectWaiter, object_waiters
 from bench.row import Effort, Once, Row
 from bench.services_load import LEFT, exports, imported, looks, prepare, told
-from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.kube.transport import Transport
 from hanse.local.real.fleet import BROKER, NAMES
 from hanse.model.kinds.core import ConfigMap
+from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import Wire
 
 SAMPLES = 200

@@ -11,11 +11,11 @@ from hanse.dns.compiler import Compiler
 from hanse.dns.listeners import bind_listeners
 from hanse.dns.server import ServedView, serving
 from hanse.dns.updater import ViewUpdater
-from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.services.zone import ServiceZone
 from hanse.model.dns.zones import View
 from hanse.model.facts import Facts, Role
 from hanse.model.kinds.coordination import Lease
+from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import ClusterId, Object
 from hanse.model.snapshot import Change, Watch
 from hanse.runtime.api import ClusterClient

@@ -6,7 +6,6 @@ from typing import Any
 import msgspec
 
 from hanse.app import BROKER
-from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.services.names import SERVICE_NAME, SERVICE_NAMESPACE, SOURCE_CLUSTER
 from hanse.kube.client import Client
 from hanse.kube.errors import AlreadyExists, NotFound
@@ -21,7 +20,7 @@ from hanse.model.kinds.discovery import (
 )
 from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, Profile
 from hanse.model.kinds.multicluster import ServiceExport, ServiceExportSpec, ServiceImport
-from hanse.model.naming import unique_name
+from hanse.model.naming import BROKER_NAMESPACE, unique_name
 from hanse.model.objects import ClusterId, K, Meta
 from tests.support.federation import install_crds
 from tests.support.scenario import Check, Scenario

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.statefulsets.feature import StatefulSets
+from hanse.model.naming import BROKER_NAMESPACE
 from tests.scenarios.statefulsets import StatefulSetsScenario
 from tests.scenarios.toy_offers import shop_of
 from tests.support.scenario import Scenario

@@ -5,7 +5,6 @@ from typing import Any
 import msgspec
 
 from hanse.app import BROKER
-from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.kube.client import Client
 from hanse.kube.errors import NotFound
 from hanse.kube.transport import Request
@@ -21,6 +20,7 @@ from hanse.model.kinds.core import (
 )
 from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, FederatedStatefulSet
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
+from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import ClusterId, K, Meta, Wire
 from hanse.model.ownership import OWNER
 from tests.support.federation import install_crds

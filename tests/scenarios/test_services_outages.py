@@ -6,7 +6,6 @@ import msgspec
 import pytest
 
 from hanse.app import BROKER
-from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.services.legacy import LEGACY_CLUSTER, LEGACY_NAME, LEGACY_NAMESPACE
 from hanse.features.services.names import RECORD, SERVICE_NAME, SERVICE_NAMESPACE, SOURCE_CLUSTER
 from hanse.model.kinds.coordination import Lease
@@ -18,6 +17,7 @@ from hanse.model.kinds.multicluster import (
     ServiceImport,
     ServiceImportSpec,
 )
+from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import Meta
 from tests.scenarios.services import ServicesScenario
 from tests.support.scenario import Check, all_of

@@ -7,14 +7,13 @@ oldest.
 import pytest
 
 from hanse.app import BROKER
-from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.services.imports import derived_name
 from hanse.features.services.names import DERIVED_SERVICE, SERVICE_NAME
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.hanse import Profile
 from hanse.model.kinds.multicluster import ServiceImport
-from hanse.model.naming import unique_name
+from hanse.model.naming import BROKER_NAMESPACE, unique_name
 from hanse.model.plan import Key
 from tests.scenarios.services import ServicesScenario
 from tests.support.scenario import Check, describe_writes

@@ -7,7 +7,6 @@ import pytest
 from msgspec.structs import replace
 
 from hanse.app import BROKER
-from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.statefulsets.feature import StatefulSets
 from hanse.kube.transport import Request
 from hanse.model.facts import Role
@@ -15,6 +14,7 @@ from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Event, Pod, Service, ServicePort, ServiceSpec
 from hanse.model.kinds.stateful import StatefulSetShares
+from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import Meta
 from hanse.model.ownership import OWNER
 from hanse.runtime.leaving import leave

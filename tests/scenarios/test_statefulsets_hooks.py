@@ -7,7 +7,6 @@ import msgspec
 import pytest
 
 from hanse.app import BROKER
-from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.statefulsets.feature import StatefulSets
 from hanse.features.statefulsets.webhooks import FederatedStatefulSetWebhook
 from hanse.kube.errors import ApiError
@@ -18,6 +17,7 @@ from hanse.model.kinds.hanse import (
     FederatedStatefulSetSpec,
     StatefulSetTemplate,
 )
+from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import ClusterObjectRef, Meta, object_ref
 from hanse.runtime.preview import preview
 from tests.scenarios.networks import refusal

@@ -5,11 +5,11 @@ from datetime import timedelta
 import pytest
 
 from hanse.app import BROKER
-from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.kube.errors import NotFound
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Event
 from hanse.model.kinds.stateful import StatefulSetPart
+from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import Meta
 from tests.scenarios.statefulsets import StatefulSetsScenario, headless, spec_of
 from tests.support.faults import LinkFaults

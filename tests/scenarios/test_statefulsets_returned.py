@@ -8,12 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from hanse.app import BROKER
-from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.statefulsets.names import part_name
 from hanse.kube.transport import Request
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Event, Service
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetPartSpec
+from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import Meta
 from hanse.model.ownership import OWNER
 from tests.scenarios.statefulsets import StatefulSetsScenario, headless, spec_of

@@ -5,10 +5,9 @@ from collections.abc import Callable, Iterable
 from msgspec import structs
 
 from hanse.features.federation import manifests
-from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.model.facts import Role
 from hanse.model.kinds.federation import SYSTEM
-from hanse.model.naming import AGENT, SLOT_LEASES
+from hanse.model.naming import AGENT, BROKER_NAMESPACE, SLOT_LEASES
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Feature
 from hanse.model.rbac import RbacRule, rbac_rules

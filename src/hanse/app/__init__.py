@@ -23,11 +23,12 @@ from hanse.features.policies.feature import Policies
 from hanse.features.policies.options import PolicyOptions
 from hanse.features.policies.webhooks import PolicyPeersWebhook
 from hanse.features.publishing.options import NAME_SERVER, PublishingOptions
-from hanse.features.services.feature import BROKER_NAMESPACE, Services
+from hanse.features.services.feature import Services
 from hanse.features.statefulsets.feature import StatefulSets
 from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.features.statefulsets.webhooks import FederatedStatefulSetWebhook
 from hanse.model.admission import AdmissionHook
+from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Feature
 from hanse.model.snapshot import Watch

@@ -8,6 +8,8 @@ MAX_NAME_LENGTH = 63
 
 SYSTEM_NAMESPACE = "hanse-system"
 """The namespace of an agent and its own objects."""
+BROKER_NAMESPACE = "hanse-broker"
+"""The default namespace on the broker of what clusters share."""
 AGENT = "hanse-agent"
 """The name of the agent's ServiceAccount, roles, Deployment and Lease."""
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from hanse.features.services.feature import BROKER_NAMESPACE, Services
+from hanse.features.services.feature import Services
 from hanse.features.services.records import ExportRecord
 from hanse.features.services.slices import ExportBackends, build_published_slices
 from hanse.model.facts import Fact, Phase, Role
@@ -27,6 +27,7 @@ from hanse.model.kinds.multicluster import (
     ServiceExportSpec,
     ServiceExportStatus,
 )
+from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import K, Meta, Object
 from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Snapshot

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from hanse.features.services.feature import BROKER_NAMESPACE, Services
+from hanse.features.services.feature import Services
 from hanse.features.services.merge import MergedImport, merge_exports
 from hanse.features.services.names import DOMAIN, SERVICE_NAME, SOURCE_CLUSTER
 from hanse.features.services.records import ExportRecord, build_record
@@ -33,7 +33,7 @@ from hanse.model.kinds.discovery import (
 )
 from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, Profile
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
-from hanse.model.naming import unique_name
+from hanse.model.naming import BROKER_NAMESPACE, unique_name
 from hanse.model.objects import K, Meta
 from tests.support.builders import namespace
 from tests.support.faults import LinkFaults

@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager
 import msgspec
 import pytest
 
-from hanse.features.services.feature import BROKER_NAMESPACE, Services
+from hanse.features.services.feature import Services
 from hanse.features.services.names import SERVICE_NAME, SOURCE_CLUSTER
 from hanse.kube.errors import Unreachable
 from hanse.kube.transport import Request, Response, Transport
@@ -16,6 +16,7 @@ from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, Profile
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
+from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import Meta
 from hanse.runtime.api import ClusterClient
 from tests.features.services.builders import backends

@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 
-from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.statefulsets.feature import StatefulSets
 from hanse.features.statefulsets.names import LB_NEEDED
 from hanse.kube.errors import KubeError
@@ -26,6 +25,7 @@ from hanse.model.kinds.coordination import LeaseSpec
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
+from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import Meta
 from hanse.model.ownership import OWNER
 from tests.scenarios.statefulsets import headless, spec_of

@@ -6,7 +6,6 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.statefulsets.feature import StatefulSets
 from hanse.kube.lease import format_micro_time, new_lease
 from hanse.kube.transport import Request
@@ -15,6 +14,7 @@ from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.coordination import LeaseSpec
 from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
+from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import Meta
 from tests.scenarios.statefulsets import spec_of
 from tests.support.builders import namespace

@@ -15,7 +15,6 @@ from hanse.cli.inventory import credentials_expiry
 from hanse.cli.join.claims import check_cluster_id, read_claims
 from hanse.features.services import manifests
 from hanse.features.services.broker_policies import CLUSTER_UID
-from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.services.manifests import BrokerCredentials
 from hanse.features.statefulsets.admission_policies import annotation_policy, name_policy
 from hanse.kube import credentials
@@ -28,7 +27,7 @@ from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, Node, Secret
 from hanse.model.kinds.hanse import ClusterSet, Profile
 from hanse.model.manifests import SERVICE_ACCOUNT, Manifest, crd_manifests
-from hanse.model.naming import SYSTEM_NAMESPACE
+from hanse.model.naming import BROKER_NAMESPACE, SYSTEM_NAMESPACE
 
 
 class BrokerJoin(Struct, frozen=True):

@@ -10,7 +10,6 @@ from hanse.cli.clusters import ClusterAccess, ReadFailure, read_cluster, read_cl
 from hanse.cli.inventory import find_broker
 from hanse.cli.resolve.services import BROKER, ClusterAnswer, NoAnswer, no_answer
 from hanse.dns.explain_replicas import ReplicaQuestion, explain_replica
-from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.features.statefulsets.zone import StatefulSetZone
 from hanse.kube.client import Client
@@ -21,6 +20,7 @@ from hanse.model.facts import ClusterState, Facts, LeaseLiveness, Phase, Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
+from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import ClusterId, Kind
 from hanse.model.snapshot import Lister, Snapshot
 

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from hanse.cli.clusters import READ_TIMEOUT, ClusterAccess, ReadFailure, read_clusters
 from hanse.dns.explain import Explanation, explain, parse_service_name
 from hanse.features.gslb.zone import GlobalZone
-from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.services.names import SERVICE_NAME
 from hanse.features.services.zone import ServiceZone
 from hanse.kube.client import Client
@@ -26,6 +25,7 @@ from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import NAMESPACE as GLOBAL
 from hanse.model.kinds.hanse import ClusterSet
 from hanse.model.kinds.multicluster import ServiceImport
+from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import ClusterId, K, Kind, Object
 from hanse.model.snapshot import Lister, Snapshot
 

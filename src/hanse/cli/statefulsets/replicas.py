@@ -8,7 +8,6 @@ from msgspec import Struct
 from hanse.cli.clusters import ClusterAccess, connect
 from hanse.cli.errors import CommandFailed
 from hanse.cli.inventory import find_broker
-from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.statefulsets.names import replica_name
 from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.kube.errors import NotFound
@@ -19,6 +18,7 @@ from hanse.model.kinds.stateful import (
     StatefulSetShares,
     newer_schema_message,
 )
+from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import ClusterId
 
 

@@ -12,7 +12,6 @@ from msgspec import Struct
 from hanse.features.admission.configuration import NAME as WEBHOOKS
 from hanse.features.federation import manifests
 from hanse.features.services.broker_policies import CLUSTER_UID
-from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.features.services.manifests import FIRST_LEASE_SECONDS
 from hanse.features.statefulsets.admission_policies import annotation_policy, name_policy
 from hanse.kube.client_config import ServerEndpoint
@@ -24,7 +23,7 @@ from hanse.model.crds import crds, placeholder_crds
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.kinds.gslb import NAMESPACE
 from hanse.model.manifests import SERVICE_ACCOUNT, Manifest
-from hanse.model.naming import SYSTEM_NAMESPACE
+from hanse.model.naming import BROKER_NAMESPACE, SYSTEM_NAMESPACE
 from hanse.model.objects import Wire
 from hanse.model.rbac import RbacRule
 
