@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from hanse.kube.client import Client
-from hanse.kube.concurrency_limit import ConcurrencyLimit
+from hanse.kube.concurrency_limit import AdaptiveConcurrencyLimit
 from hanse.kube.transport import MERGE_PATCH, Request, Response, Transport
 from hanse.model.objects import Kind
 
@@ -38,7 +38,7 @@ async def write_all(transports: Mapping[str, Transport], writes: Iterable[Write]
 
 
 async def _write_to(way: Transport, requests: Sequence[Request]) -> None:
-    client = Client(way, limit=ConcurrencyLimit(first=AT_ONCE, most=AT_ONCE))
+    client = Client(way, limit=AdaptiveConcurrencyLimit(first=AT_ONCE, most=AT_ONCE))
     left = iter(requests)
 
     async def worker() -> None:

@@ -19,7 +19,7 @@ from hanse.cli.clusters import (
     read_clusters,
 )
 from hanse.cli.root import hanse
-from hanse.cli.settings import Settings
+from hanse.cli.settings import GlobalOptions
 from hanse.kube.client import Client
 from hanse.kube.client_config import ClientConfig, ServerEndpoint
 from hanse.kube.errors import BadCredentials, Unreachable
@@ -43,37 +43,39 @@ def _config(path: Path, *names: str) -> Path:
 def test_the_file_that_is_named_goes_first(here: Path) -> None:
     named = _config(here / "named", "a")
 
-    chosen = kubeconfig_files(Settings(kubeconfig=named), {"KUBECONFIG": "other", "HOME": "/h"})
+    chosen = kubeconfig_files(
+        GlobalOptions(kubeconfig=named), {"KUBECONFIG": "other", "HOME": "/h"}
+    )
 
     assert chosen == (named,)
 
 
 def test_a_federation_that_runs_here_goes_before_the_home_folder() -> None:
-    assert kubeconfig_files(Settings(), {"HOME": "/h"}) == (Path("/h/.kube/config"),)
+    assert kubeconfig_files(GlobalOptions(), {"HOME": "/h"}) == (Path("/h/.kube/config"),)
 
     Path(".hanse").mkdir()
     Path(".hanse/control.sock").touch()
 
-    assert kubeconfig_files(Settings(), {"HOME": "/h"}) == (Path(".hanse/kubeconfig"),)
-    assert is_local(Settings(), {"HOME": "/h"})
-    assert not is_local(Settings(), {"HOME": "/h", "KUBECONFIG": "/elsewhere/config"})
+    assert kubeconfig_files(GlobalOptions(), {"HOME": "/h"}) == (Path(".hanse/kubeconfig"),)
+    assert is_local(GlobalOptions(), {"HOME": "/h"})
+    assert not is_local(GlobalOptions(), {"HOME": "/h", "KUBECONFIG": "/elsewhere/config"})
 
 
 def test_a_pod_with_nothing_else_looks_at_its_own_cluster(here: Path) -> None:
     pod = {"HOME": str(here), "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
 
-    assert kubeconfig_files(Settings(), pod) is None
-    assert [cluster.name for cluster in configured_clusters(Settings(), pod)] == ["in-cluster"]
+    assert kubeconfig_files(GlobalOptions(), pod) is None
+    assert [cluster.name for cluster in configured_clusters(GlobalOptions(), pod)] == ["in-cluster"]
 
 
 def test_every_context_is_a_cluster_unless_one_is_chosen(here: Path) -> None:
     file = _config(here / "config", "lubeck", "hamburg")
 
-    assert [cluster.name for cluster in configured_clusters(Settings(kubeconfig=file))] == [
+    assert [cluster.name for cluster in configured_clusters(GlobalOptions(kubeconfig=file))] == [
         "lubeck",
         "hamburg",
     ]
-    assert [cluster.name for cluster in configured_clusters(Settings(file, "hamburg"))] == [
+    assert [cluster.name for cluster in configured_clusters(GlobalOptions(file, "hamburg"))] == [
         "hamburg"
     ]
 
@@ -82,12 +84,12 @@ def test_a_context_that_is_not_there_is_refused_with_those_that_are(here: Path) 
     file = _config(here / "config", "lubeck", "hamburg")
 
     with pytest.raises(BadCredentials, match=r"no context 'rome' .* there is: lubeck, hamburg"):
-        configured_clusters(Settings(file, "rome"))
+        configured_clusters(GlobalOptions(file, "rome"))
 
 
 def test_a_kubeconfig_without_clusters_is_refused(here: Path) -> None:
     with pytest.raises(BadCredentials, match="names no cluster; add a context, or start"):
-        configured_clusters(Settings(_config(here / "config")))
+        configured_clusters(GlobalOptions(_config(here / "config")))
 
 
 def test_the_local_federation_meant_is_the_one_beside_the_kubeconfig(here: Path) -> None:
@@ -96,15 +98,15 @@ def test_the_local_federation_meant_is_the_one_beside_the_kubeconfig(here: Path)
 
     run_hanse = {"KUBECONFIG": f"/other/config:{here}/fleet/kubeconfig"}
 
-    assert local_folder(Settings(), run_hanse) == here / "fleet"
-    assert local_folder(Settings(), {}) == Path(".hanse")
+    assert local_folder(GlobalOptions(), run_hanse) == here / "fleet"
+    assert local_folder(GlobalOptions(), {}) == Path(".hanse")
 
 
 def test_the_folder_that_a_variable_names_is_that_of_the_federation() -> None:
-    assert kubeconfig_files(Settings(), {"HOME": "/h", "HANSE_DIR": "fleet"}) == (
+    assert kubeconfig_files(GlobalOptions(), {"HOME": "/h", "HANSE_DIR": "fleet"}) == (
         Path("fleet/kubeconfig"),
     )
-    assert local_folder(Settings(), {"HANSE_DIR": "fleet"}) == Path("fleet")
+    assert local_folder(GlobalOptions(), {"HANSE_DIR": "fleet"}) == Path("fleet")
 
 
 def test_a_federation_that_has_ended_is_told_with_how_to_start_it(here: Path) -> None:
@@ -112,7 +114,7 @@ def test_a_federation_that_has_ended_is_told_with_how_to_start_it(here: Path) ->
     (here / "fleet/lock").touch()
 
     with pytest.raises(BadCredentials, match=r"has ended; start it: hanse up --dir .*fleet"):
-        configured_clusters(Settings(kubeconfig=named))
+        configured_clusters(GlobalOptions(kubeconfig=named))
 
 
 def test_a_federation_whose_folder_is_held_has_not_ended(here: Path) -> None:
@@ -120,9 +122,9 @@ def test_a_federation_whose_folder_is_held_has_not_ended(here: Path) -> None:
     with (here / "fleet/lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
 
-        assert [cluster.name for cluster in configured_clusters(Settings(kubeconfig=named))] == [
-            "lubeck"
-        ]
+        assert [
+            cluster.name for cluster in configured_clusters(GlobalOptions(kubeconfig=named))
+        ] == ["lubeck"]
 
 
 def test_a_shell_is_offered_the_clusters_that_there_are(
@@ -139,7 +141,7 @@ def test_a_shell_is_offered_the_clusters_that_there_are(
 @pytest.mark.anyio
 async def test_of_many_clusters_some_are_read_at_a_time_and_all_in_the_end(here: Path) -> None:
     names = [f"c{number}" for number in range(3 * MAX_CONCURRENT_READS)]
-    clusters = configured_clusters(Settings(kubeconfig=_config(here / "many", *names)))
+    clusters = configured_clusters(GlobalOptions(kubeconfig=_config(here / "many", *names)))
     reading = most = 0
 
     async def read(cluster: ClusterAccess, _: Client) -> str:
@@ -156,7 +158,7 @@ async def test_of_many_clusters_some_are_read_at_a_time_and_all_in_the_end(here:
 
 @pytest.mark.anyio
 async def test_a_cluster_that_fails_or_is_late_hides_no_other(here: Path) -> None:
-    clusters = configured_clusters(Settings(kubeconfig=_config(here / "many", "a", "b", "c")))
+    clusters = configured_clusters(GlobalOptions(kubeconfig=_config(here / "many", "a", "b", "c")))
 
     async def read(cluster: ClusterAccess, _: Client) -> str:
         if cluster.name == "a":

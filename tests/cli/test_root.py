@@ -9,7 +9,7 @@ import pytest
 
 from hanse.cli import root
 from hanse.cli.root import COMMANDS, run
-from hanse.cli.settings import Settings, settings_of
+from hanse.cli.settings import GlobalOptions, settings_of
 from tests.cli.programs import hanse
 
 HEAVY = ("aiohttp", "uvloop", "rich", "cryptography", "prometheus_client", "yaml")
@@ -197,7 +197,7 @@ def test_an_interrupted_command_ends_with_130(monkeypatch: pytest.MonkeyPatch) -
 def test_global_options_may_stand_anywhere(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[Settings] = []
+    seen: list[GlobalOptions] = []
 
     @click.command("version")
     @click.pass_context
@@ -207,7 +207,7 @@ def test_global_options_may_stand_anywhere(
     monkeypatch.setattr("hanse.cli.version.command", command)
 
     assert run(arguments) == 0
-    assert seen == [Settings(context="lubeck", verbose=True)]
+    assert seen == [GlobalOptions(context="lubeck", verbose=True)]
 
 
 def test_an_agent_takes_no_memory_for_what_it_is_not_asked_to_do() -> None:

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from hanse.kube.concurrency_limit import ConcurrencyLimit
+from hanse.kube.concurrency_limit import AdaptiveConcurrencyLimit
 from hanse.kube.errors import Unreachable
 from hanse.kube.transport import Request, Response
 from tinykube.virtual_time import ON_VIRTUAL_TIME
@@ -54,7 +54,7 @@ class Server:
         pass
 
 
-async def send_all(limit: ConcurrencyLimit, server: Server, count: int) -> None:
+async def send_all(limit: AdaptiveConcurrencyLimit, server: Server, count: int) -> None:
     async with asyncio.TaskGroup() as group:
         for n in range(count):
             group.create_task(limit.send(server, Request("GET", f"/{n}")), name=f"request {n}")
@@ -63,7 +63,7 @@ async def send_all(limit: ConcurrencyLimit, server: Server, count: int) -> None:
 async def test_no_more_than_the_window_are_sent_at_once() -> None:
     server = Server()
 
-    await send_all(ConcurrencyLimit(first=3, most=3), server, 20)
+    await send_all(AdaptiveConcurrencyLimit(first=3, most=3), server, 20)
 
     assert server.most_at_once == 3
 
@@ -71,13 +71,13 @@ async def test_no_more_than_the_window_are_sent_at_once() -> None:
 async def test_requests_go_in_the_order_they_came() -> None:
     server = Server()
 
-    await send_all(ConcurrencyLimit(first=2, most=4), server, 30)
+    await send_all(AdaptiveConcurrencyLimit(first=2, most=4), server, 30)
 
     assert server.order == [f"/{n}" for n in range(30)]
 
 
 async def test_good_answers_widen_the_window_up_to_its_cap() -> None:
-    limit = ConcurrencyLimit(first=2, most=8)
+    limit = AdaptiveConcurrencyLimit(first=2, most=8)
 
     await send_all(limit, Server(), 50)
 
@@ -85,7 +85,7 @@ async def test_good_answers_widen_the_window_up_to_its_cap() -> None:
 
 
 async def test_a_server_that_has_enough_to_do_is_not_given_more_at_once() -> None:
-    limit, server = ConcurrencyLimit(first=4), Server(takes=0.02)
+    limit, server = AdaptiveConcurrencyLimit(first=4), Server(takes=0.02)
     await send_all(limit, server, 1)
     width = limit.width
 
@@ -96,7 +96,7 @@ async def test_a_server_that_has_enough_to_do_is_not_given_more_at_once() -> Non
 
 
 async def test_a_far_server_is_given_more_at_once_for_as_long_as_it_keeps_its_pace() -> None:
-    limit = ConcurrencyLimit(first=4, most=32)
+    limit = AdaptiveConcurrencyLimit(first=4, most=32)
 
     await send_all(limit, Server(takes=0.3), 200)
 
@@ -104,7 +104,7 @@ async def test_a_far_server_is_given_more_at_once_for_as_long_as_it_keeps_its_pa
 
 
 async def test_a_near_server_needs_no_more_connections_than_an_agent_keeps_busy() -> None:
-    limit = ConcurrencyLimit(first=4, most=32)
+    limit = AdaptiveConcurrencyLimit(first=4, most=32)
 
     await send_all(limit, Server(takes=0.0055), 200)
 
@@ -112,7 +112,7 @@ async def test_a_near_server_needs_no_more_connections_than_an_agent_keeps_busy(
 
 
 async def test_a_window_full_of_429_is_halved_once() -> None:
-    limit, server = ConcurrencyLimit(first=16), Server()
+    limit, server = AdaptiveConcurrencyLimit(first=16), Server()
     server.answer = BUSY
 
     await send_all(limit, server, 16)
@@ -121,7 +121,7 @@ async def test_a_window_full_of_429_is_halved_once() -> None:
 
 
 async def test_slow_answers_halve_it_down_to_one_and_never_to_none() -> None:
-    limit, server = ConcurrencyLimit(first=4, slow=timedelta(seconds=3)), Server(takes=5)
+    limit, server = AdaptiveConcurrencyLimit(first=4, slow=timedelta(seconds=3)), Server(takes=5)
 
     await send_all(limit, server, 20)
 
@@ -129,7 +129,7 @@ async def test_slow_answers_halve_it_down_to_one_and_never_to_none() -> None:
 
 
 async def test_after_trouble_it_grows_by_one_for_each_window_of_good_answers() -> None:
-    limit, server = ConcurrencyLimit(first=8), Server()
+    limit, server = AdaptiveConcurrencyLimit(first=8), Server()
     server.answer = BUSY
     await send_all(limit, server, 1)
     server.answer = OK
@@ -142,7 +142,7 @@ async def test_after_trouble_it_grows_by_one_for_each_window_of_good_answers() -
 
 
 async def test_a_refused_connection_changes_nothing() -> None:
-    limit, server = ConcurrencyLimit(first=8), Server()
+    limit, server = AdaptiveConcurrencyLimit(first=8), Server()
     server.answer = None
 
     with pytest.raises(Unreachable):
@@ -152,7 +152,7 @@ async def test_a_refused_connection_changes_nothing() -> None:
 
 
 async def test_retry_after_holds_everything_back_for_as_long_as_it_says() -> None:
-    limit, server = ConcurrencyLimit(), Server(takes=0)
+    limit, server = AdaptiveConcurrencyLimit(), Server(takes=0)
     server.answer = Response(429, headers={"retry-after": "7"})
     await limit.send(server, Request("GET", "/refused"))
     server.answer = OK
@@ -164,7 +164,7 @@ async def test_retry_after_holds_everything_back_for_as_long_as_it_says() -> Non
 
 
 async def test_whoever_gives_up_waiting_leaves_the_queue() -> None:
-    limit, server = ConcurrencyLimit(first=1, most=1), Server(takes=1)
+    limit, server = AdaptiveConcurrencyLimit(first=1, most=1), Server(takes=1)
     tasks = [
         asyncio.create_task(limit.send(server, Request("GET", f"/{n}")), name=f"request {n}")
         for n in range(3)
@@ -179,7 +179,7 @@ async def test_whoever_gives_up_waiting_leaves_the_queue() -> None:
 
 
 async def test_a_turn_given_and_cancelled_in_one_moment_goes_to_the_next() -> None:
-    limit, server = ConcurrencyLimit(first=1, most=1), Server(takes=1)
+    limit, server = AdaptiveConcurrencyLimit(first=1, most=1), Server(takes=1)
     tasks = [
         asyncio.create_task(limit.send(server, Request("GET", f"/{n}")), name=f"request {n}")
         for n in range(3)
@@ -193,7 +193,7 @@ async def test_a_turn_given_and_cancelled_in_one_moment_goes_to_the_next() -> No
 
 
 async def test_all_who_are_cancelled_at_once_end_as_cancelled() -> None:
-    limit, server = ConcurrencyLimit(first=1, most=1), Server(takes=1)
+    limit, server = AdaptiveConcurrencyLimit(first=1, most=1), Server(takes=1)
     tasks = [
         asyncio.create_task(limit.send(server, Request("GET", f"/{n}")), name=f"request {n}")
         for n in range(3)

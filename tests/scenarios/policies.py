@@ -17,7 +17,7 @@ from hanse.features.policies.ledger import (
 )
 from hanse.kube.errors import KubeError, NotFound
 from hanse.kube.transport import Request
-from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
+from hanse.model.kinds.antrea import AntreaClusterNetworkPolicy, AntreaNetworkPolicy
 from hanse.model.kinds.core import ConfigMap, Event
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId, Meta, Wire
@@ -40,7 +40,7 @@ class PoliciesScenario:
         """A policy of whole clusters, named after the scenario."""
         marks = {} if plain else {FEDERATED: "true"}
         meta = Meta(name=f"{self.scenario.namespace}-{name}", annotations=marks)
-        return ClusterNetworkPolicy(metadata=meta, spec={"priority": priority})
+        return AntreaClusterNetworkPolicy(metadata=meta, spec={"priority": priority})
 
     def anp(self, priority: int = 5) -> Policy:
         """A policy of the scenario's namespace."""

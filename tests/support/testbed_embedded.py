@@ -10,7 +10,7 @@ from hanse.kube.client_config import Credentials, ServerEndpoint
 from hanse.kube.errors import Unreachable
 from hanse.kube.lease import LeaseTimings
 from hanse.kube.transport import Transport
-from hanse.local.in_process import InProcessTransport, Listener, UrlTransport
+from hanse.local.in_process import InProcessTransport, ServedApi, UrlTransport
 from hanse.local.real.fleet import NAMES
 from hanse.model.objects import ClusterId
 from hanse.web.webhooks.server import WebhookServer
@@ -59,10 +59,10 @@ class EmbeddedTestbed:
     def dial(self, cluster: ClusterId, credentials: Credentials) -> Transport:
         return UrlTransport(credentials, self._listed)
 
-    def _listed(self, url: str) -> Listener | None:
+    def _listed(self, url: str) -> ServedApi | None:
         for name, endpoint_for_webhooks in self._endpoints.items():
             if self.endpoint(name).url == url:
-                return Listener(endpoint_for_webhooks, ca_of(name))
+                return ServedApi(endpoint_for_webhooks, ca_of(name))
         return None
 
     def webhook_endpoint(self, name: str) -> WebhookEndpoint:

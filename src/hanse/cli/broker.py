@@ -4,7 +4,7 @@ from typing import Literal
 
 import click
 
-from hanse.cli.settings import settings_of
+from hanse.cli.settings import global_options
 
 
 @click.group("broker")
@@ -56,7 +56,7 @@ def init(
     from hanse.cli.join.broker import init_broker
     from hanse.cli.process import run_async, start_logging
 
-    settings = settings_of(context)
+    settings = global_options(context)
     start_logging(settings)
     cluster = select_cluster(settings)
     run_async(lambda: init_broker(cluster, namespace, profile, dry_run=dry_run))

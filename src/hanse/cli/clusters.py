@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from hanse.cli.errors import CommandFailed, InputError, credentials_error
-from hanse.cli.settings import Settings
+from hanse.cli.settings import GlobalOptions
 from hanse.kube import credentials
 from hanse.kube.client import Client
 from hanse.kube.client_config import Credentials
@@ -156,7 +156,7 @@ def _user_error(name: str, error: KubeError) -> InputError | CommandFailed:
 # -- selecting
 
 
-def select_clusters(settings: Settings) -> tuple[ClusterAccess, ...]:
+def select_clusters(settings: GlobalOptions) -> tuple[ClusterAccess, ...]:
     """The clusters that the settings name; raises `InputError` when the kubeconfig is at fault."""
     try:
         return configured_clusters(settings)
@@ -164,7 +164,7 @@ def select_clusters(settings: Settings) -> tuple[ClusterAccess, ...]:
         raise credentials_error(error) from None
 
 
-def select_cluster(settings: Settings, context: str = "") -> ClusterAccess:
+def select_cluster(settings: GlobalOptions, context: str = "") -> ClusterAccess:
     """The cluster of a context, or of the current context; raises `InputError`."""
     try:
         chosen = context or settings.context or current_context(settings)
@@ -178,7 +178,7 @@ def select_cluster(settings: Settings, context: str = "") -> ClusterAccess:
 
 
 def configured_clusters(
-    settings: Settings, environment: Mapping[str, str] = os.environ
+    settings: GlobalOptions, environment: Mapping[str, str] = os.environ
 ) -> tuple[ClusterAccess, ...]:
     """The clusters that the settings name; raises `BadCredentials` when the kubeconfig is at fault.
 
@@ -204,7 +204,9 @@ def configured_clusters(
     return tuple(ClusterAccess(name, credentials.from_files(files, context=name)) for name in names)
 
 
-def kubeconfig_files(settings: Settings, environment: Mapping[str, str]) -> tuple[Path, ...] | None:
+def kubeconfig_files(
+    settings: GlobalOptions, environment: Mapping[str, str]
+) -> tuple[Path, ...] | None:
     """The kubeconfig files; None in a pod that has only its service account."""
     if settings.kubeconfig is not None:
         return (settings.kubeconfig,)
@@ -219,7 +221,7 @@ def kubeconfig_files(settings: Settings, environment: Mapping[str, str]) -> tupl
     return (home,)
 
 
-def current_context(settings: Settings, environment: Mapping[str, str] = os.environ) -> str:
+def current_context(settings: GlobalOptions, environment: Mapping[str, str] = os.environ) -> str:
     """The context that kubectl would use."""
     files = kubeconfig_files(settings, environment)
     if files is None:
@@ -230,12 +232,12 @@ def current_context(settings: Settings, environment: Mapping[str, str] = os.envi
 # -- local federations
 
 
-def is_local(settings: Settings, environment: Mapping[str, str] = os.environ) -> bool:
+def is_local(settings: GlobalOptions, environment: Mapping[str, str] = os.environ) -> bool:
     """Whether the clusters are those of a local federation that runs."""
     return (local_folder(settings, environment) / CONTROL_SOCKET).exists()
 
 
-def local_folder(settings: Settings, environment: Mapping[str, str] = os.environ) -> Path:
+def local_folder(settings: GlobalOptions, environment: Mapping[str, str] = os.environ) -> Path:
     """The folder of the local federation: beside the kubeconfig, else the default one."""
     if settings.kubeconfig is None and not environment.get("KUBECONFIG"):
         return _default_folder(environment)

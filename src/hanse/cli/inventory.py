@@ -91,7 +91,7 @@ class ServiceInventory(Struct, frozen=True):
         return sum(export.ready for export in self.exports)
 
 
-class MemberState(Struct, frozen=True):
+class ListedMember(Struct, frozen=True):
     """A member of a Federation, from a supervisor's status."""
 
     cluster: str
@@ -106,7 +106,7 @@ class MembershipState(Struct, frozen=True):
     name: str
     supervises: bool
     leaders: tuple[str, ...]
-    members: tuple[MemberState, ...]
+    members: tuple[ListedMember, ...]
     troubles: tuple[str, ...]
 
 
@@ -368,7 +368,7 @@ def parse_membership(
         supervises=spelled_value(values, SUPERVISOR_MARK) not in (None, "false"),
         leaders=tuple(status.get("leaders") or ()),
         members=tuple(
-            MemberState(m["clusterID"], bool(m.get("reachable")), m.get("leader", ""), m["since"])
+            ListedMember(m["clusterID"], bool(m.get("reachable")), m.get("leader", ""), m["since"])
             for m in status.get("members") or ()
         ),
         troubles=tuple(

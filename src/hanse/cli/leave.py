@@ -3,7 +3,7 @@
 import click
 
 from hanse.cli.errors import InputError
-from hanse.cli.settings import settings_of
+from hanse.cli.settings import global_options
 
 
 @click.command("leave")
@@ -48,14 +48,14 @@ def command(
       hanse leave --federation league --cluster-id bergen --supervisor lubeck --force
     """
     from hanse.cli.clusters import select_cluster
-    from hanse.cli.join.federation import Membership, leave_federation
+    from hanse.cli.join.federation import MembershipRequest, leave_federation
     from hanse.cli.process import run_async, start_logging
 
-    settings = settings_of(context)
+    settings = global_options(context)
     start_logging(settings)
     if force and not supervisors:
         raise InputError("--force needs --supervisor CONTEXT: somebody has to forget the cluster")
     supervising = tuple(select_cluster(settings, name) for name in supervisors)
     member = supervising[0] if force else select_cluster(settings)
-    request = Membership(federation, cluster_id, member, supervising)
+    request = MembershipRequest(federation, cluster_id, member, supervising)
     run_async(lambda: leave_federation(request, dry_run=dry_run, force=force))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hanse.cli.program_name import program_name
-from hanse.cli.settings import settings_of
+from hanse.cli.settings import global_options
 
 if TYPE_CHECKING:
     from hanse.local.up.control import ControlRequest, LocalFederationStatus
@@ -200,8 +200,8 @@ def _send(
     from hanse.local.up.control import send_request
     from hanse.local.up.errors import UpError
 
-    start_logging(settings_of(context))
-    place = folder or local_folder(settings_of(context))
+    start_logging(global_options(context))
+    place = folder or local_folder(global_options(context))
     try:
         return run_async(lambda: send_request(place / "control.sock", order))
     except UpError as error:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hanse.cli.settings import settings_of
+from hanse.cli.settings import global_options
 
 if TYPE_CHECKING:
     from hanse.cli.clusters import ClusterAccess
@@ -36,7 +36,7 @@ def command(context: click.Context, namespace: str) -> None:
     from hanse.cli.process import run_async, start_logging
     from hanse.cli.yaml_text import to_yaml
 
-    settings = settings_of(context)
+    settings = global_options(context)
     start_logging(settings)
     cluster = select_cluster(settings)
     result = run_async(lambda: _translate(cluster, namespace))

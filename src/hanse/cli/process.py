@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from hanse.cli.settings import Settings
+from hanse.cli.settings import GlobalOptions
 from hanse.logs import configure
 
 T = TypeVar("T")
@@ -68,7 +68,7 @@ async def _with_close_grace(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
         await asyncio.sleep(CLOSE_GRACE)
 
 
-def start_logging(settings: Settings, *, service: bool = False) -> None:
+def start_logging(settings: GlobalOptions, *, service: bool = False) -> None:
     """Configure logging; services log more than commands, and JSON unless on a terminal."""
     usual = "json" if service and not sys.stderr.isatty() else "human"
     level = logging.INFO if service else logging.WARNING

@@ -11,7 +11,7 @@ from msgspec import Struct
 C = TypeVar("C", bound=Callable[..., Any])
 
 
-class Settings(Struct, frozen=True):
+class GlobalOptions(Struct, frozen=True):
     """The global options as they were given."""
 
     kubeconfig: Path | None = None
@@ -21,10 +21,10 @@ class Settings(Struct, frozen=True):
     debug: bool = False
 
 
-def settings_of(context: click.Context) -> Settings:
+def global_options(context: click.Context) -> GlobalOptions:
     """The settings of the call that a context belongs to."""
     found = context.find_root().obj
-    return found if isinstance(found, Settings) else Settings()
+    return found if isinstance(found, GlobalOptions) else GlobalOptions()
 
 
 def with_global_options(command: C) -> C:
@@ -81,7 +81,7 @@ def _contexts(context: click.Context, parameter: click.Parameter, prefix: str) -
     from hanse.kube.errors import BadCredentials
 
     try:
-        clusters = configured_clusters(settings_of(context))
+        clusters = configured_clusters(global_options(context))
         return [one.name for one in clusters if one.name.startswith(prefix)]
     except BadCredentials:
         return []
@@ -93,4 +93,4 @@ def _remember(context: click.Context, parameter: click.Parameter, value: Any) ->
         return
     root = context.find_root()
     assert parameter.name is not None, "options have names"
-    root.obj = msgspec.structs.replace(settings_of(context), **{parameter.name: value})
+    root.obj = msgspec.structs.replace(global_options(context), **{parameter.name: value})

@@ -5,7 +5,7 @@ import json
 import click
 
 from hanse import __version__
-from hanse.cli.settings import Settings, settings_of
+from hanse.cli.settings import GlobalOptions, global_options
 
 
 @click.command("version")
@@ -21,7 +21,7 @@ def command(context: click.Context, servers: bool, as_json: bool) -> None:
       hanse version --servers --json
     """
     servers_versions: dict[str, str | None] = (
-        _server_versions(settings_of(context)) if servers else {}
+        _server_versions(global_options(context)) if servers else {}
     )
     if as_json:
         document: dict[str, object] = {"hanse": __version__}
@@ -34,7 +34,7 @@ def command(context: click.Context, servers: bool, as_json: bool) -> None:
         click.echo(f"{name} {version or 'does not answer'}")
 
 
-def _server_versions(settings: Settings) -> dict[str, str | None]:
+def _server_versions(settings: GlobalOptions) -> dict[str, str | None]:
     from hanse.cli.clusters import select_clusters
     from hanse.cli.inventory import ClusterInventory, read_inventories
     from hanse.cli.process import run_async, start_logging

@@ -16,7 +16,7 @@ BATCH_SIZE = 64
 MAX_DATAGRAM = 4096
 """Bytes read of a datagram."""
 
-Client = tuple[str, int] | tuple[str, int, int, int]
+SocketAddress = tuple[str, int] | tuple[str, int, int, int]
 """An address as sockets take it."""
 
 
@@ -155,7 +155,7 @@ class Batch:
         at = number * self._name_size + self._at
         return self._names[at : at + self._width].tobytes()
 
-    def client(self, number: int) -> Client:
+    def client(self, number: int) -> SocketAddress:
         """The client address of a datagram, as sockets take it."""
         at = number * self._name_size
         name = self._names[at : at + self._name_size]

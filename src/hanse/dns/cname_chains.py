@@ -5,7 +5,14 @@ Stub resolvers in pods do not follow a CNAME themselves: the response must conta
 
 from msgspec import Struct
 
-from hanse.dns.questions import HEADER, MalformedMessage, Question, Rcode, build_response, with_opt
+from hanse.dns.questions import (
+    HEADER,
+    DnsQuestion,
+    MalformedMessage,
+    Rcode,
+    build_response,
+    with_opt,
+)
 from hanse.dns.table import Table
 from hanse.model.dns.names import MAX_NAME_LENGTH, ROOT
 from hanse.model.dns.records import RecordType, parse_records
@@ -36,7 +43,7 @@ class Chain(Struct, frozen=True):
     """The last target; itself an alias if the chain is a loop."""
 
 
-def follow_aliases(question: Question, table: Table) -> Chain | None:
+def follow_aliases(question: DnsQuestion, table: Table) -> Chain | None:
     """The chain of a question about an alias; None for other questions."""
     name = question.name
     if name not in table.aliases or question.type in _NOT_FOLLOWED:
@@ -64,13 +71,13 @@ def resolve_chain(chain: Chain, rtype: bytes, table: Table) -> tuple[int, int, b
     return Rcode.NOERROR, chain.count + len(more), chain.body + b"".join(more)
 
 
-def retarget_question(packet: bytes, question: Question, chain: Chain) -> bytes:
+def retarget_question(packet: bytes, question: DnsQuestion, chain: Chain) -> bytes:
     """The query for the target of a chain."""
     return packet[:HEADER] + chain.target + packet[HEADER + len(question.name) :]
 
 
 def splice_response(
-    packet: bytes, question: Question, chain: Chain, answer: bytes, most: int
+    packet: bytes, question: DnsQuestion, chain: Chain, answer: bytes, most: int
 ) -> bytes | None:
     """The response to the original query from an upstream's response about the target.
 
@@ -94,7 +101,7 @@ def servfail_response(packet: bytes) -> bytes:
     return packet[:2] + bytes((0x80 | packet[2] & 0x79, 0x80 | Rcode.SERVFAIL)) + packet[4:]
 
 
-def _build(packet: bytes, question: Question, rcode: int, count: int, body: bytes) -> bytes:
+def _build(packet: bytes, question: DnsQuestion, rcode: int, count: int, body: bytes) -> bytes:
     """A non-authoritative response with recursion available."""
     answer = build_response(packet, rcode, question.text, count, body)
     answer = answer[:2] + bytes((answer[2] & ~0x04, answer[3] | 0x80)) + answer[4:]

@@ -8,7 +8,7 @@ handles every case.
 from collections.abc import Callable
 from socket import socket
 
-from hanse.dns.batch import Batch, Client
+from hanse.dns.batch import Batch, SocketAddress
 from hanse.dns.limits import Limiter
 from hanse.dns.questions import MAX_UDP_SIZE, MIN_UDP_SIZE
 from hanse.dns.responder import rate_limited_response, respond
@@ -34,11 +34,11 @@ _OPT_ENDS = {
 Sample = Callable[[Batch, int, bytes], None]
 """Called for every query while it is in its slot, with the response after the id."""
 
-UncachedResponder = Callable[[bytes, Table, Client], bytes | None]
+UncachedResponder = Callable[[bytes, Table, SocketAddress], bytes | None]
 """Responds to a packet that is not cached; None: later, or never."""
 
 
-def respond_uncached(packet: bytes, table: Table, client: Client) -> bytes | None:
+def respond_uncached(packet: bytes, table: Table, client: SocketAddress) -> bytes | None:
     """The response from the table, from prepared parts if the query is in the common form."""
     return _respond(packet, table, client[0])
 

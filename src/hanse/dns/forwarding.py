@@ -7,7 +7,7 @@ from random import SystemRandom
 
 from msgspec import Struct
 
-from hanse.dns.batch import Client
+from hanse.dns.batch import SocketAddress
 from hanse.dns.cname_chains import (
     Chain,
     follow_aliases,
@@ -15,7 +15,7 @@ from hanse.dns.cname_chains import (
     servfail_response,
     splice_response,
 )
-from hanse.dns.questions import MalformedMessage, Question, parse_question
+from hanse.dns.questions import DnsQuestion, MalformedMessage, parse_question
 from hanse.dns.responder import MAX_TCP_SIZE, max_udp_size
 from hanse.dns.table import Table
 
@@ -36,7 +36,7 @@ class ForwardedQuestion(Struct, frozen=True):
     """A query for an upstream: as received, as forwarded, and the CNAME chain between both."""
 
     packet: bytes
-    question: Question
+    question: DnsQuestion
     query: bytes
     chain: Chain | None = None
 
@@ -69,7 +69,7 @@ class _InFlight(Struct, frozen=True):
     """A query in flight: its client, its socket and its deadline."""
 
     sock: socket.socket
-    client: Client
+    client: SocketAddress
     question: ForwardedQuestion
     deadline: float
 
@@ -90,7 +90,9 @@ class Forwarder:
                 sock.connect((host, port))
                 self.sockets[sock.fileno()] = sock
 
-    def forward(self, packet: bytes, table: Table, sock: socket.socket, client: Client) -> bool:
+    def forward(
+        self, packet: bytes, table: Table, sock: socket.socket, client: SocketAddress
+    ) -> bool:
         """Forward a query unless the table answers it; returns whether it was taken."""
         question = forwarded_question(packet, table)
         if question is None:

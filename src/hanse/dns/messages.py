@@ -36,7 +36,7 @@ class ListeningSocket(Struct, frozen=True):
     """Responses per second to one client network; 0: no limit."""
 
 
-class Start(Struct, frozen=True, tag="start"):
+class StartWorker(Struct, frozen=True, tag="start"):
     """The first command: sockets and settings."""
 
     listening: tuple[ListeningSocket, ...]
@@ -58,7 +58,7 @@ class Barrier(Struct, frozen=True, tag="mark"):
     number: int
 
 
-Command = Start | Delta | Stop | Barrier
+Command = StartWorker | Delta | Stop | Barrier
 
 
 class BarrierReached(Struct, frozen=True, tag="reached"):

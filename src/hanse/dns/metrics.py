@@ -32,7 +32,7 @@ class Latency(Collector):
         )
 
 
-class Metrics:
+class DnsMetrics:
     """Metrics summed over all workers."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:

@@ -31,7 +31,7 @@ RCODES = {
 }
 
 
-class Subnet(Struct, frozen=True):
+class ClientSubnet(Struct, frozen=True):
     """The EDNS client subnet that a resolver sent (RFC 7871)."""
 
     family: int
@@ -50,10 +50,10 @@ class Edns(Struct, frozen=True):
     size: int
     version: int
     wants_dnssec: bool
-    subnet: Subnet | None = None
+    subnet: ClientSubnet | None = None
 
 
-class Question(Struct, frozen=True):
+class DnsQuestion(Struct, frozen=True):
     """One well-formed question; `text` is the question section as sent, case included."""
 
     text: bytes
@@ -68,12 +68,12 @@ class MalformedMessage(Exception):
     """A message that cannot be parsed: the response is FORMERR."""
 
 
-def parse_question(packet: bytes) -> Question:
+def parse_question(packet: bytes) -> DnsQuestion:
     """Parse the question of a packet whose header was checked; raises `MalformedMessage`."""
     end = _skip_name(packet, HEADER, pointers=False)
     if end + 4 > len(packet):
         raise MalformedMessage
-    return Question(
+    return DnsQuestion(
         packet[HEADER : end + 4],
         packet[HEADER:end].lower(),
         int.from_bytes(packet[end : end + 2]),
@@ -105,9 +105,9 @@ def _parse_edns(packet: bytes, at: int) -> Edns | None:
     return found
 
 
-def _parse_options(options: bytes) -> Subnet | None:
+def _parse_options(options: bytes) -> ClientSubnet | None:
     """Parse the EDNS options; all but the client subnet are ignored."""
-    found: Subnet | None = None
+    found: ClientSubnet | None = None
     at = 0
     while at < len(options):
         if at + 4 > len(options):
@@ -121,13 +121,13 @@ def _parse_options(options: bytes) -> Subnet | None:
     return found
 
 
-def _parse_subnet(option: bytes) -> Subnet | None:
+def _parse_subnet(option: bytes) -> ClientSubnet | None:
     """Parse a client subnet option; None if it is malformed, so that it is ignored."""
     family, bits = int.from_bytes(option[:2]), option[2] if len(option) > 2 else 0
     most = {1: 32, 2: 128}.get(family, -1)
     if len(option) < 4 or bits > most or len(option) != 4 + (bits + 7) // 8:
         return None
-    return Subnet(family, bits, option[4:])
+    return ClientSubnet(family, bits, option[4:])
 
 
 def _skip_name(packet: bytes, at: int, *, pointers: bool) -> int:

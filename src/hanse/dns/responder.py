@@ -6,9 +6,9 @@ from hanse.dns.questions import (
     IN,
     MAX_UDP_SIZE,
     MIN_UDP_SIZE,
+    DnsQuestion,
     Edns,
     MalformedMessage,
-    Question,
     Rcode,
     build_response,
     fit_records,
@@ -56,7 +56,7 @@ def respond(packet: bytes, table: Table, *, stream: bool, client: str = "") -> b
 
 
 def _respond_alias(
-    packet: bytes, question: Question, chain: Chain, table: Table, *, stream: bool
+    packet: bytes, question: DnsQuestion, chain: Chain, table: Table, *, stream: bool
 ) -> bytes:
     """The response for an alias: the CNAME chain, and the records of its target if known."""
     rcode, count, body = Rcode.NOERROR, chain.count, chain.body
@@ -69,14 +69,14 @@ def _respond_alias(
     return _count(table, zone.text if zone else "", type_mnemonic(question.type), rcode, answer)
 
 
-def _build(packet: bytes, question: Question, rcode: int, count: int, body: bytes) -> bytes:
+def _build(packet: bytes, question: DnsQuestion, rcode: int, count: int, body: bytes) -> bytes:
     """A response with EDNS if the query has it."""
     answer = build_response(packet, rcode, question.text, count, body)
     return answer if question.edns is None else with_opt(answer, question.edns, rcode)
 
 
 def _respond_name(
-    packet: bytes, question: Question, table: Table, *, stream: bool, client: str
+    packet: bytes, question: DnsQuestion, table: Table, *, stream: bool, client: str
 ) -> bytes | None:
     """The response from the table: refused, failed, answered or negative."""
     zone = table.zone_of(question.name)
@@ -114,7 +114,7 @@ def _respond_name(
 class _Client:
     """The client of a query: its address, or the client subnet of a trusted resolver."""
 
-    def __init__(self, question: Question, table: Table, client: str) -> None:
+    def __init__(self, question: DnsQuestion, table: Table, client: str) -> None:
         edns = question.edns
         sent = edns.subnet if edns is not None else None
         self._subnet = sent if sent is not None and table.resolvers.trusts(client) else None
@@ -151,7 +151,7 @@ def max_udp_size(edns: Edns | None) -> int:
     return MIN_UDP_SIZE if edns is None else min(max(edns.size, MIN_UDP_SIZE), MAX_UDP_SIZE)
 
 
-def _truncate(packet: bytes, question: Question, body: bytes, max_size: int) -> bytes:
+def _truncate(packet: bytes, question: DnsQuestion, body: bytes, max_size: int) -> bytes:
     """The records that fit, with the TC flag: the client retries by TCP."""
     around = HEADER + len(question.text) + (11 if question.edns is not None else 0)
     count, fits = fit_records(body, max_size - around)

@@ -10,14 +10,14 @@ from random import Random
 
 from msgspec import Struct
 
-from hanse.dns.questions import Subnet
+from hanse.dns.questions import ClientSubnet
 from hanse.model.dns.records import ClientSelection, RRset
 
 MAX_CACHED_NETWORKS = 4096
 """Client networks whose selection is cached for one name."""
 
 
-class Client(Struct, frozen=True):
+class QueryClient(Struct, frozen=True):
     """The network that a query comes from, and how many bits of its address are known."""
 
     network: int
@@ -43,7 +43,7 @@ class Regions:
         for (width, bits), table in sorted(found.items(), reverse=True):
             self._by_bits[width].append((bits, table))
 
-    def near(self, client: Client) -> str:
+    def near(self, client: QueryClient) -> str:
         """The cluster near to a client; empty if no CIDR matches."""
         for bits, table in self._by_bits[client.width]:
             if bits <= client.bits and (cluster := table.get(client.prefix(bits))):
@@ -73,18 +73,18 @@ class Resolvers:
         return known
 
 
-def client_from_address(address: str) -> Client:
+def client_from_address(address: str) -> QueryClient:
     """A client by the source address of its query."""
     found = ip_address(address.partition("%")[0])
     width = found.max_prefixlen
-    return Client(int(found), width, width)
+    return QueryClient(int(found), width, width)
 
 
-def client_from_subnet(subnet: Subnet) -> Client:
+def client_from_subnet(subnet: ClientSubnet) -> QueryClient:
     """A client by the EDNS client subnet that its resolver sent."""
     width = 32 if subnet.family == 1 else 128
     whole = subnet.address.ljust(width // 8, b"\0")
-    return Client(int.from_bytes(whole), subnet.bits, width)
+    return QueryClient(int.from_bytes(whole), subnet.bits, width)
 
 
 class ClientSelector:
@@ -104,7 +104,7 @@ class ClientSelector:
         """Whether queries are dropped without a response."""
         return self._choice.silent
 
-    def choose(self, client: Client, regions: Regions) -> int:
+    def choose(self, client: QueryClient, regions: Regions) -> int:
         """The index of the variant for a client."""
         choice = self._choice
         if choice.near:
@@ -115,7 +115,7 @@ class ClientSelector:
             return self._by_hash(client)
         return next(self._rotation(""))
 
-    def _by_hash(self, client: Client) -> int:
+    def _by_hash(self, client: QueryClient) -> int:
         """The variant by consistent hash of the client's network."""
         bits = self._choice.mask if client.width == 32 else self._choice.mask * 2
         bits = min(bits, client.bits)

@@ -20,13 +20,13 @@ from hanse.dns.messages import (
     ListeningSocket,
     Report,
     SampledQuery,
-    Start,
+    StartWorker,
     Stop,
     WorkerStats,
     decode_report,
     encode_frame,
 )
-from hanse.dns.metrics import Metrics
+from hanse.dns.metrics import DnsMetrics
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class DnsServer:
     """Workers on the sockets of some views; created by `serving`."""
 
     def __init__(
-        self, served: Sequence[ServedView], settings: ServerSettings, metrics: Metrics
+        self, served: Sequence[ServedView], settings: ServerSettings, metrics: DnsMetrics
     ) -> None:
         self.metrics = metrics
         self._served = {view.view: view for view in served}
@@ -132,7 +132,7 @@ class DnsServer:
         """Start a worker with the whole zone data of all views."""
         assert self._group is not None, "workers live while the server runs"
         listening = tuple(self._listening(number))
-        start = Start(
+        start = StartWorker(
             listening,
             self._settings.most_connections,
             self._settings.idle_seconds,
@@ -174,10 +174,10 @@ class DnsServer:
 async def serving(
     served: Sequence[ServedView],
     settings: ServerSettings | None = None,
-    metrics: Metrics | None = None,
+    metrics: DnsMetrics | None = None,
 ) -> AsyncIterator[DnsServer]:
     """Serve some views until the block ends; the caller closes the sockets."""
-    server = DnsServer(served, settings or ServerSettings(), metrics or Metrics())
+    server = DnsServer(served, settings or ServerSettings(), metrics or DnsMetrics())
     async with server._running():  # noqa: SLF001 - the other half of the server
         yield server
 
@@ -185,7 +185,9 @@ async def serving(
 class _Worker:
     """One worker process, as the server sees it."""
 
-    def __init__(self, number: int, process: asyncio.subprocess.Process, metrics: Metrics) -> None:
+    def __init__(
+        self, number: int, process: asyncio.subprocess.Process, metrics: DnsMetrics
+    ) -> None:
         self.number = number
         self.pid = process.pid
         self.stopping = False

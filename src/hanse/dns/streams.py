@@ -17,7 +17,7 @@ def _no_responder(_: bytes) -> None:
     """The responder before the first transfer."""
 
 
-class Connection:
+class TcpConnection:
     """One client's connection; no method blocks."""
 
     def __init__(self, sock: socket, view: str, now: float, client: str = "") -> None:

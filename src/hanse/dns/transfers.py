@@ -6,8 +6,8 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from hanse.dns.questions import (
     HEADER,
     IN,
+    DnsQuestion,
     MalformedMessage,
-    Question,
     Rcode,
     parse_question,
     with_opt,
@@ -56,7 +56,7 @@ def respond_by_stream(packet: bytes, table: Table, client: str) -> StreamReply:
     return respond(packet, table, stream=True, client=client)
 
 
-def _is_allowed_transfer(question: Question, table: Table, client: str) -> bool:
+def _is_allowed_transfer(question: DnsQuestion, table: Table, client: str) -> bool:
     """Whether a question is for a transfer that the client may have."""
     return (
         question.type in (RecordType.AXFR, RecordType.IXFR)  # a full transfer may answer IXFR
@@ -68,7 +68,7 @@ def _is_allowed_transfer(question: Question, table: Table, client: str) -> bool:
     )
 
 
-def _transfer(packet: bytes, question: Question, table: Table) -> Iterator[bytes]:
+def _transfer(packet: bytes, question: DnsQuestion, table: Table) -> Iterator[bytes]:
     """The messages of a transfer of the zone as it is now."""
     assert table.transfer_nodes is not None, "views with secondaries keep their nodes"
     zone = question.name
@@ -93,7 +93,7 @@ def _records(nodes: Iterable[ZoneNode], zone: bytes, soa: bytes) -> Iterator[byt
     yield soa
 
 
-def _messages(packet: bytes, question: Question, records: Iterator[bytes]) -> Iterator[bytes]:
+def _messages(packet: bytes, question: DnsQuestion, records: Iterator[bytes]) -> Iterator[bytes]:
     """Pack records into response messages of at most `MAX_MESSAGE` bytes."""
     body, count, first = bytearray(), 0, True
 

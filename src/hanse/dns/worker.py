@@ -17,7 +17,7 @@ from itertools import count
 from random import Random
 from typing import assert_never
 
-from hanse.dns.batch import Batch, Client
+from hanse.dns.batch import Batch, SocketAddress
 from hanse.dns.cname_chains import servfail_response
 from hanse.dns.fast_path import Sample, UncachedResponder, respond_uncached, serve_datagrams
 from hanse.dns.forwarding import MAX_TCP_IN_FLIGHT, Forwarder, Relay, forwarded_question
@@ -31,14 +31,14 @@ from hanse.dns.messages import (
     ListeningSocket,
     QueryCount,
     SampledQuery,
-    Start,
+    StartWorker,
     Stop,
     WorkerStats,
     decode_command,
     encode_frame,
 )
 from hanse.dns.questions import RCODES, MalformedMessage, parse_question
-from hanse.dns.streams import Connection, StreamResponder
+from hanse.dns.streams import StreamResponder, TcpConnection
 from hanse.dns.table import Table
 from hanse.dns.transfers import StreamReply, respond_by_stream
 from hanse.model.dns.names import name_text
@@ -76,12 +76,12 @@ class Worker:
         self._pending = bytearray()
         self._poll = select.epoll()
         self._poll.register(orders, select.EPOLLIN)
-        self._settings = Start(())
+        self._settings = StartWorker(())
         self._tables: dict[str, Table] = {}
         self._datagrams: dict[int, Callable[[], None]] = {}
         self._batches: dict[int, Batch] = {}
         self._listeners: dict[int, tuple[socket.socket, str]] = {}
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[int, TcpConnection] = {}
         self._limiters: list[Limiter] = []
         self._reported_at = time.monotonic()
         self._stopping = False
@@ -133,7 +133,7 @@ class Worker:
         """Apply one command."""
         command = decode_command(body)
         match command:
-            case Start():
+            case StartWorker():
                 self._settings = command
                 self._start_forwarder(command)
                 for listening in command.listening:
@@ -147,7 +147,7 @@ class Worker:
             case _:
                 assert_never(command)
 
-    def _start_forwarder(self, command: Start) -> None:
+    def _start_forwarder(self, command: StartWorker) -> None:
         if command.forward:
             self._forwarder = Forwarder(command.forward, time.monotonic)
             for fd in self._forwarder.sockets:
@@ -190,7 +190,7 @@ class Worker:
         if forwarder is None:
             return respond_uncached
 
-        def fallback(packet: bytes, table: Table, client: Client) -> bytes | None:
+        def fallback(packet: bytes, table: Table, client: SocketAddress) -> bytes | None:
             if forwarder.forward(packet, table, sock, client):
                 return None
             return respond_uncached(packet, table, client)
@@ -231,10 +231,10 @@ class Worker:
             longest_idle = min(self._connections.values(), key=lambda c: c.active)
             self._close(longest_idle)
         sock.setblocking(False)
-        self._connections[sock.fileno()] = Connection(sock, view, time.monotonic(), client[0])
+        self._connections[sock.fileno()] = TcpConnection(sock, view, time.monotonic(), client[0])
         self._poll.register(sock.fileno(), select.EPOLLIN)
 
-    def _serve(self, connection: Connection, event: int) -> None:
+    def _serve(self, connection: TcpConnection, event: int) -> None:
         """Write or read on a connection, as poll reported."""
         table = self._table(connection.view)
         if event & select.EPOLLOUT:
@@ -246,7 +246,7 @@ class Worker:
             connection.read(self._stream_responder(connection, table), time.monotonic())
         self._wait_for(connection)
 
-    def _wait_for(self, connection: Connection) -> None:
+    def _wait_for(self, connection: TcpConnection) -> None:
         """Poll for what the connection can do next, or close it."""
         if connection.ended and not connection.has_pending:
             self._close(connection)
@@ -255,7 +255,7 @@ class Worker:
         events |= select.EPOLLOUT if connection.has_pending else 0
         self._poll.modify(connection.sock.fileno(), events)
 
-    def _stream_responder(self, connection: Connection, table: Table) -> StreamResponder:
+    def _stream_responder(self, connection: TcpConnection, table: Table) -> StreamResponder:
         """Respond to queries of a connection, or forward them."""
         forwarder, client = self._forwarder, connection.client
 
@@ -280,7 +280,7 @@ class Worker:
         self._relays[relay.sock.fileno()] = relay
         self._poll.register(relay.sock.fileno(), select.EPOLLOUT)
 
-    def _send_delayed(self, connection: Connection, response: bytes) -> None:
+    def _send_delayed(self, connection: TcpConnection, response: bytes) -> None:
         """Send a forwarded response, if the client is still connected."""
         if self._connections.get(connection.sock.fileno()) is connection:
             connection.send(response, time.monotonic())
@@ -300,7 +300,7 @@ class Worker:
         del self._relays[fd]
         relay.sock.close()
 
-    def _close(self, connection: Connection) -> None:
+    def _close(self, connection: TcpConnection) -> None:
         fd = connection.sock.fileno()
         self._poll.unregister(fd)
         del self._connections[fd]

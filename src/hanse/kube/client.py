@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from hanse.kube import requests
-from hanse.kube.concurrency_limit import ConcurrencyLimit
+from hanse.kube.concurrency_limit import AdaptiveConcurrencyLimit
 from hanse.kube.decoding import decode_list_page, decode_object, unexpected_response
 from hanse.kube.errors import Gone, error_from_response
 from hanse.kube.rest_mapper import RestMapper
@@ -34,7 +34,7 @@ class Client:
         self,
         transport: Transport,
         *,
-        limit: ConcurrencyLimit | None = None,
+        limit: AdaptiveConcurrencyLimit | None = None,
         field_manager: str = "hanse",
         rest_mapper: RestMapper | None = None,
     ) -> None:
@@ -42,14 +42,14 @@ class Client:
         self.supports_watch_list: bool | None = None
         """Whether the server supports WatchList; None until a watch has tried."""
         self._transport = transport
-        self._limit = limit or ConcurrencyLimit()
+        self._limit = limit or AdaptiveConcurrencyLimit()
         self._field_manager = field_manager
 
     def with_own_limit(self) -> "Client":
         """A client of the same server with a concurrency limit of its own, for leases."""
         return Client(
             self._transport,
-            limit=ConcurrencyLimit(),
+            limit=AdaptiveConcurrencyLimit(),
             field_manager=self._field_manager,
             rest_mapper=self.rest_mapper,
         )

@@ -18,7 +18,7 @@ MAX_REQUEST_RATE = 2_000
 time, and each further connection costs memory and a handshake."""
 
 
-class ConcurrencyLimit:
+class AdaptiveConcurrencyLimit:
     """A window of concurrent requests, first come first served.
 
     It grows by one with each quick response until the first overload, and then by one for each

@@ -89,7 +89,7 @@ async def server_version(client: Client) -> ServerVersion:
 
 async def _discover(client: Client, path: str) -> DiscoveredKinds:
     response = await client.read_raw(path, accept=_AGGREGATED)
-    return parse_group_list(_decode(response, _Document))
+    return parse_group_list(_decode(response, _DiscoveryDocument))
 
 
 async def _discover_version(client: Client, group_version: GroupVersion) -> DiscoveredKinds:
@@ -125,16 +125,16 @@ class _AggregatedGroup(Struct, frozen=True):
     versions: list[_AggregatedVersion] | None = None
 
 
-class _Version(Struct, frozen=True):
+class _GroupVersion(Struct, frozen=True):
     version: str
 
 
 class _Group(Struct, frozen=True):
     name: str
-    versions: list[_Version] | None = None
+    versions: list[_GroupVersion] | None = None
 
 
-class _Document(Struct, frozen=True):
+class _DiscoveryDocument(Struct, frozen=True):
     """Any of APIGroupDiscoveryList (items), APIGroupList (groups) and APIVersions (versions)."""
 
     items: list[_AggregatedGroup] | None = None
@@ -154,7 +154,7 @@ class _Resources(Struct, frozen=True):
     resources: list[_Resource] | None = None
 
 
-def parse_group_list(document: _Document) -> DiscoveredKinds:
+def parse_group_list(document: _DiscoveryDocument) -> DiscoveredKinds:
     """The kinds of the document at `/api` or `/apis`, aggregated or legacy."""
     kinds: set[Kind] = set()
     stale: set[GroupVersion] = set()

@@ -22,7 +22,7 @@ class _Fields(Struct, frozen=True, rename="kebab"):
     """A section of the file; unknown fields are ignored."""
 
 
-class _Cluster(_Fields, frozen=True, rename="kebab"):
+class _ClusterFields(_Fields, frozen=True, rename="kebab"):
     server: str = ""
     certificate_authority: str = ""
     certificate_authority_data: str = ""
@@ -47,7 +47,7 @@ class _Exec(Struct, frozen=True, rename="camel"):
     provide_cluster_info: bool = False
 
 
-class _User(_Fields, frozen=True, rename="kebab"):
+class _UserFields(_Fields, frozen=True, rename="kebab"):
     client_certificate: str = ""
     client_certificate_data: str = ""
     client_key: str = ""
@@ -63,7 +63,7 @@ class _User(_Fields, frozen=True, rename="kebab"):
     auth_provider: dict[str, Any] | None = None
 
 
-class _Context(_Fields, frozen=True, rename="kebab"):
+class _ContextFields(_Fields, frozen=True, rename="kebab"):
     cluster: str = ""
     user: str = ""
     namespace: str = ""
@@ -71,20 +71,20 @@ class _Context(_Fields, frozen=True, rename="kebab"):
 
 class _NamedCluster(Struct, frozen=True):
     name: str
-    cluster: _Cluster = _Cluster()
+    cluster: _ClusterFields = _ClusterFields()
 
 
 class _NamedUser(Struct, frozen=True):
     name: str
-    user: _User | None = None
+    user: _UserFields | None = None
 
 
 class _NamedContext(Struct, frozen=True):
     name: str
-    context: _Context = _Context()
+    context: _ContextFields = _ContextFields()
 
 
-class _Document(_Fields, frozen=True, rename="kebab"):
+class _KubeconfigFields(_Fields, frozen=True, rename="kebab"):
     clusters: list[_NamedCluster] | None = None
     users: list[_NamedUser] | None = None
     contexts: list[_NamedContext] | None = None
@@ -134,7 +134,7 @@ class Kubeconfig:
             for cluster in document.clusters or ():
                 self._clusters.setdefault(cluster.name, _Entry(cluster.cluster, source))
             for user in document.users or ():
-                self._users.setdefault(user.name, _Entry(user.user or _User(), source))
+                self._users.setdefault(user.name, _Entry(user.user or _UserFields(), source))
             for context in document.contexts or ():
                 self._contexts.setdefault(context.name, _Entry(context.context, source))
 
@@ -148,9 +148,9 @@ class Kubeconfig:
         name = context or self.current
         if not name:
             raise BadCredentials(f"{self._origin_names}: no current-context; name a context")
-        section: _Context = self._find_entry(self._contexts, "context", name).value
+        section: _ContextFields = self._find_entry(self._contexts, "context", name).value
         cluster = self._find_entry(self._clusters, "cluster", section.cluster, f"context {name!r}")
-        user = _Entry(_User(), cluster.source)
+        user = _Entry(_UserFields(), cluster.source)
         if section.user:
             user = self._find_entry(self._users, "user", section.user, f"context {name!r}")
         reader = _ContextReader(self._trusted)
@@ -192,7 +192,7 @@ class _ContextReader:
         self.files: list[Path] = []
 
     def endpoint(self, entry: _Entry, label: str) -> ServerEndpoint:
-        cluster: _Cluster = entry.value
+        cluster: _ClusterFields = entry.value
         at = f"{entry.source.origin}: {label}"
         if not cluster.server.startswith(("https://", "http://")):
             raise BadCredentials(f"{at}: server is not an http(s) URL; set `server: https://…`")
@@ -210,7 +210,7 @@ class _ContextReader:
         )
 
     def identity(self, entry: _Entry, label: str) -> Identity:
-        user: _User = entry.value
+        user: _UserFields = entry.value
         at = f"{entry.source.origin}: {label}"
         self._refuse_if_untrusted(at, "auth-provider", user.auth_provider)
         if user.auth_provider:
@@ -231,7 +231,7 @@ class _ContextReader:
     def plugin(
         self, entry: _Entry, cluster: _Entry, endpoint: ServerEndpoint, label: str
     ) -> ExecPlugin | None:
-        user: _User = entry.value
+        user: _UserFields = entry.value
         if user.exec is None:
             return None
         self._refuse_if_untrusted(f"{entry.source.origin}: {label}", "exec", user.exec)
@@ -293,13 +293,13 @@ def token_text(content: bytes) -> str:
     return content.decode("ascii", "replace").strip()
 
 
-def _parse_document(source: KubeconfigSource) -> _Document:
+def _parse_document(source: KubeconfigSource) -> _KubeconfigFields:
     loaded = _parse_safely(
         lambda: yaml.load(source.text, Loader=_Loader),  # noqa: S506 - a safe loader, in C if there
         f"{source.origin}: not YAML; see `kubectl config view`",
     )
     try:
-        return msgspec.convert(_drop_nulls(loaded or {}), _Document)
+        return msgspec.convert(_drop_nulls(loaded or {}), _KubeconfigFields)
     except msgspec.ValidationError as error:
         raise BadCredentials(f"{source.origin}: {error}; see `kubectl config view`") from None
 
@@ -319,14 +319,14 @@ def _parse_safely(parse: Callable[[], T], otherwise: str) -> T:
         raise BadCredentials(otherwise) from None
 
 
-def _impersonation(user: _User) -> tuple[tuple[str, str], ...]:
+def _impersonation(user: _UserFields) -> tuple[tuple[str, str], ...]:
     headers = [("Impersonate-User", user.as_)] if user.as_ else []
     headers += [("Impersonate-Uid", user.as_uid)] if user.as_uid else []
     headers += [("Impersonate-Group", group) for group in user.as_groups or ()]
     return tuple(headers)
 
 
-def _exec_cluster_info(cluster: _Cluster, endpoint: ServerEndpoint) -> bytes:
+def _exec_cluster_info(cluster: _ClusterFields, endpoint: ServerEndpoint) -> bytes:
     config = [
         item.get("extension")
         for item in cluster.extensions or ()

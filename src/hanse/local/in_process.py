@@ -36,14 +36,14 @@ class InProcessTransport:
         """There is nothing to release."""
 
 
-class Listener(Struct, frozen=True):
+class ServedApi(Struct, frozen=True):
     """The API that is served at a URL, and the certificate of its authority."""
 
     api: Api
     ca: bytes
 
 
-Directory = Callable[[str], Listener | None]
+Directory = Callable[[str], ServedApi | None]
 """Finds the listener at a URL; None where a connection would be refused."""
 
 _UNAUTHORIZED = StatusError(401, "Unauthorized", "Unauthorized")

@@ -28,7 +28,7 @@ from hanse.kube.transport import Request, Response, Transport
 from hanse.local.in_process import InProcessTransport
 from hanse.model.crds import crds, placeholder_crds
 from hanse.model.facts import Leadership, Role
-from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
+from hanse.model.kinds.antrea import AntreaClusterNetworkPolicy, AntreaNetworkPolicy
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import ConfigMap, Event, Namespace
 from hanse.model.kinds.federation import SYSTEM
@@ -371,10 +371,12 @@ class PolicyFleet(World):
         return {e.reason for e in (await self.client(cluster).list(Event)).objects}
 
 
-def acnp(name: str = "deny", priority: int = 5, *, federated: bool = True) -> ClusterNetworkPolicy:
+def acnp(
+    name: str = "deny", priority: int = 5, *, federated: bool = True
+) -> AntreaClusterNetworkPolicy:
     """A policy of the whole cluster."""
     marks = {FEDERATED: "true"} if federated else {}
-    return ClusterNetworkPolicy(
+    return AntreaClusterNetworkPolicy(
         metadata=Meta(name=name, annotations=marks), spec={"priority": priority}
     )
 

@@ -17,7 +17,7 @@ from hanse.features.policies.content import (
 )
 from hanse.features.policies.ledger import parse_version_annotation, version_annotation
 from hanse.features.policies.versions import Dot
-from hanse.model.kinds.antrea import ClusterNetworkPolicy
+from hanse.model.kinds.antrea import AntreaClusterNetworkPolicy
 from hanse.model.objects import Meta, Wire, apply_merge_patch
 from hanse.model.plan import Key
 
@@ -25,9 +25,11 @@ KEY = Key("acnp", "deny")
 MARK = version_annotation(KEY, Dot("lubeck~1", 3), "abc")
 
 
-def policy(spec: Wire, labels: dict[str, str] | None = None, **marks: str) -> ClusterNetworkPolicy:
+def policy(
+    spec: Wire, labels: dict[str, str] | None = None, **marks: str
+) -> AntreaClusterNetworkPolicy:
     notes = {FEDERATED: "true", **marks}
-    return ClusterNetworkPolicy(
+    return AntreaClusterNetworkPolicy(
         metadata=Meta(name="deny", labels=labels or {}, annotations=notes), spec=spec
     )
 
@@ -112,7 +114,9 @@ def test_what_is_made_elsewhere_says_the_same_and_which_version_it_is() -> None:
 def test_every_spelling_of_the_annotation_counts_and_goes_when_a_policy_is_orphaned() -> None:
     other = policy({})
     name = "federated.anp.antreaplus.vmware-tanzu.com"
-    spelled = ClusterNetworkPolicy(metadata=Meta(name="deny", annotations={name: "true", **MARK}))
+    spelled = AntreaClusterNetworkPolicy(
+        metadata=Meta(name="deny", annotations={name: "true", **MARK})
+    )
 
     assert is_federated(other)
     assert is_federated(spelled)

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from hanse.features.policies.ledger import record_name
-from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
+from hanse.model.kinds.antrea import AntreaClusterNetworkPolicy, AntreaNetworkPolicy
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.federation import SYSTEM
@@ -34,7 +34,7 @@ from tests.features.policies.fleet import (
 from tests.support.faults import LinkFaults
 from tinykube.virtual_time import ON_VIRTUAL_TIME
 
-MakePolicy = Callable[..., ClusterNetworkPolicy | AntreaNetworkPolicy]
+MakePolicy = Callable[..., AntreaClusterNetworkPolicy | AntreaNetworkPolicy]
 DEFINITION = "clusternetworkpolicies.crd.antrea.io"
 DENY_RECORD = record_name(Key("anp", "deny", SHOP))
 LONG_AFTER = timedelta(minutes=5).total_seconds()

@@ -27,7 +27,7 @@ from hanse.local.up.federation import (
     federation,
 )
 from hanse.local.up.folder import Folder
-from hanse.local.up.topology import Member, plan_members
+from hanse.local.up.topology import LocalMember, plan_members
 from hanse.model.kinds.core import Secret
 from hanse.model.kinds.federation import CLUSTER_ID, SYSTEM, ClusterClaim, Federation
 from hanse.model.kinds.hanse import ClusterSet
@@ -48,7 +48,7 @@ class Agents:
 
     @asynccontextmanager
     async def run(
-        self, member: Member, transports: Mapping[str, Transport], dial: DialCluster
+        self, member: LocalMember, transports: Mapping[str, Transport], dial: DialCluster
     ) -> AsyncIterator[ClusterStateReader]:
         self.transports[member.name] = transports
         self.dials[member.name] = dial
@@ -256,7 +256,7 @@ async def test_agents_start_concurrently_and_stop_before_their_clusters(tmp_path
 
     @asynccontextmanager
     async def run(
-        member: Member, transports: Mapping[str, Transport], _: DialCluster
+        member: LocalMember, transports: Mapping[str, Transport], _: DialCluster
     ) -> AsyncIterator[ClusterStateReader]:
         await together.wait()  # agents that start one after another would never get past this
         yield dict
@@ -280,7 +280,7 @@ async def test_an_agent_that_fails_ends_the_federation_and_the_other_agents(
     fails = asyncio.Event()
 
     @asynccontextmanager
-    async def run(member: Member, *_: object) -> AsyncIterator[ClusterStateReader]:
+    async def run(member: LocalMember, *_: object) -> AsyncIterator[ClusterStateReader]:
         try:
             if member.name == "bergen" and not later:
                 raise UpError("bergen has no agent")

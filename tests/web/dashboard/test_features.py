@@ -42,9 +42,9 @@ from hanse.model.kinds.stateful import (
 )
 from hanse.model.objects import Meta, Object
 from hanse.model.plan import Key
-from hanse.web.dashboard.federated import Federated
-from hanse.web.dashboard.gslb import Hosts
-from hanse.web.dashboard.networks import Networks, Reach
+from hanse.web.dashboard.federated import FederatedSection
+from hanse.web.dashboard.gslb import HostsSection
+from hanse.web.dashboard.networks import Networks, ReachSection
 from hanse.web.dashboard.policies import Policies
 from hanse.web.dashboard.section import Section, worst
 from hanse.web.dashboard.snapshot import MultiClusterSnapshot
@@ -82,7 +82,7 @@ def test_a_federated_service_shows_its_member_services() -> None:
         bergen=[record("bergen")],
     )
 
-    item = render_item(Federated(), "antrea-plus-system/web", snapshots)
+    item = render_item(FederatedSection(), "antrea-plus-system/web", snapshots)
 
     assert (item["state"], item["told"]) == ("good", "2 ready")
     assert [(p["cluster"], p["state"]) for p in item["parts"]] == [
@@ -123,7 +123,7 @@ def test_a_host_shows_the_shares_of_those_who_serve_and_why_others_do_not() -> N
     led = annotated(service, {"gslb.hanse.dev/leader": "2/lubeck"})
     snapshots = snapshots_of(Gslb(), {"lubeck": (Role.LOCAL,)}, lubeck=[led])
 
-    item = render_item(Hosts(), "avi-system/shop.example.com", snapshots)
+    item = render_item(HostsSection(), "avi-system/shop.example.com", snapshots)
 
     assert [(p["cluster"], p["share"], p["state"]) for p in item["parts"]] == [
         ("lubeck", 75, "good"),
@@ -260,7 +260,7 @@ def test_who_reaches_whom_is_shown_for_each_cluster() -> None:
         NetworksFeature(), {"lubeck": (Role.LOCAL,)}, lubeck=[*networks, *spaces]
     )
 
-    item = render_item(Reach(), "lubeck", snapshots)
+    item = render_item(ReachSection(), "lubeck", snapshots)
 
     assert item["names"][:2] == ["acme.default", "rival.default"]
     assert item["rows"][0][1] == "all", "no policy is written yet"

@@ -16,7 +16,7 @@ from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import Meta
 from hanse.model.snapshot import ObjectChange
 from hanse.web.dashboard.auth import CODE_LIFETIME, COOKIE, Authenticator
-from hanse.web.dashboard.fleet import Clusters
+from hanse.web.dashboard.fleet import ClustersSection
 from hanse.web.dashboard.items import ItemCache
 from hanse.web.dashboard.server import ActionRefused, PageActions, serving
 from hanse.web.dashboard.snapshot import MultiClusterSnapshot
@@ -30,7 +30,7 @@ class Desk:
     def __init__(self, url: str, http: aiohttp.ClientSession) -> None:
         self.url, self.http, self.auth = url, http, Authenticator()
         self.objects: list[Any] = []
-        self.updates = LiveUpdates(ItemCache([Clusters()], self.multi_snapshot))
+        self.updates = LiveUpdates(ItemCache([ClustersSection()], self.multi_snapshot))
 
     def multi_snapshot(self) -> MultiClusterSnapshot:
         own_snapshot = snapshot(

@@ -23,7 +23,7 @@ from hanse.model.kinds.multicluster import (
 )
 from hanse.model.objects import Meta, Object
 from hanse.model.snapshot import FactChange, ObjectChange
-from hanse.web.dashboard.fleet import Clusters, Links
+from hanse.web.dashboard.fleet import ClustersSection, LinksSection
 from hanse.web.dashboard.items import ItemCache
 from hanse.web.dashboard.section import Section
 from hanse.web.dashboard.services import Services
@@ -125,11 +125,15 @@ def test_a_service_that_nobody_exports_or_imports_is_not_shown() -> None:
 def test_a_cluster_is_shown_as_its_own_agent_sees_it_and_others_by_who_looks() -> None:
     snapshots = multi_snapshot(lubeck=[export(*GOOD), web("lubeck")])
 
-    lubeck, broker = (render_item(Clusters(), name, snapshots) for name in ("lubeck", "broker"))
+    lubeck, broker = (
+        render_item(ClustersSection(), name, snapshots) for name in ("lubeck", "broker")
+    )
 
     assert (lubeck["agent"], lubeck["exports"], lubeck["imports"]) == (True, 1, 1)
     assert (broker["agent"], broker["roles"], broker["state"]) == (False, ["broker"], "good")
-    assert [link["source"] for link in render_item(Links(), "broker", snapshots)] == ["lubeck"]
+    assert [link["source"] for link in render_item(LinksSection(), "broker", snapshots)] == [
+        "lubeck"
+    ]
 
 
 def test_a_cluster_that_is_reached_twice_is_shown_once() -> None:
@@ -141,7 +145,7 @@ def test_a_cluster_that_is_reached_twice_is_shown_once() -> None:
 
     assert snapshots.clusters == ("lubeck", "gslb/bergen")
     assert both.clusters == ("lubeck", "bergen")
-    for section in (Clusters(), Links()):
+    for section in (ClustersSection(), LinksSection()):
         assert section.render("gslb/bergen", snapshots) is not None
         assert section.render("gslb/bergen", both) is None, "although a fact about it wakes it"
 
@@ -152,16 +156,17 @@ def test_a_cluster_whose_lease_ran_out_is_bad_although_it_answers() -> None:
     snapshots.by_agent["lubeck"]._facts.put(dead)
 
     assert (
-        render_item(Clusters(), "bergen", snapshots)["reason"] == "its Lease on broker has run out"
+        render_item(ClustersSection(), "bergen", snapshots)["reason"]
+        == "its Lease on broker has run out"
     )
-    assert render_item(Clusters(), "bergen", snapshots)["state"] == "bad"
+    assert render_item(ClustersSection(), "bergen", snapshots)["state"] == "bad"
 
 
 def test_only_what_was_woken_is_told_and_only_if_it_differs() -> None:
     snapshots = multi_snapshot(
         lubeck=[export(*GOOD), web("lubeck"), endpoint_slice("lubeck", True)]
     )
-    items = ItemCache([Clusters(), Services()], lambda: snapshots)
+    items = ItemCache([ClustersSection(), Services()], lambda: snapshots)
 
     first, second = items.refresh(), items.refresh()
     items.on_change(ObjectChange("lubeck", web("lubeck"), web("lubeck", "bergen")))

@@ -17,7 +17,7 @@ from hanse.cli.agent.network_options import (
 from hanse.cli.agent.publishing_options import parse_publishing_options, publishing_options
 from hanse.cli.errors import InputError
 from hanse.cli.replica_name_options import parse_replica_names, replica_name_options
-from hanse.cli.settings import settings_of
+from hanse.cli.settings import global_options
 
 if TYPE_CHECKING:
     from hanse.features.admission.options import AdmissionOptions
@@ -196,7 +196,7 @@ def command(
     from hanse.cli.process import run_async, start_logging
     from hanse.model.naming import CLUSTER_ID
 
-    settings = settings_of(context)
+    settings = global_options(context)
     start_logging(settings, service=True)
     if not CLUSTER_ID.fullmatch(cluster_id):
         raise InputError(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from hanse.cli.settings import settings_of
+from hanse.cli.settings import global_options
 
 
 @click.command("dashboard")
@@ -35,7 +35,7 @@ def command(context: click.Context, folder: Path | None, browse: bool) -> None:
     from hanse.local.up.control import CreateLoginLink, send_request
     from hanse.local.up.errors import UpError
 
-    settings = settings_of(context)
+    settings = global_options(context)
     start_logging(settings)
     place = folder or local_folder(settings)
     try:

@@ -9,7 +9,7 @@ import click
 from hanse.cli.dns.global_zone_options import global_zone_options, parse_network, parse_region
 from hanse.cli.errors import InputError
 from hanse.cli.replica_name_options import parse_replica_names, replica_name_options
-from hanse.cli.settings import settings_of
+from hanse.cli.settings import global_options
 from hanse.model.naming import ZONE
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def command(
     from hanse.kube import credentials
     from hanse.model.dns.zones import View
 
-    settings = settings_of(context)
+    settings = global_options(context)
     start_logging(settings, service=True)
     view = View(
         name=cluster_id or "all",

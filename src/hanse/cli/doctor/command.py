@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hanse.cli.errors import EXIT_PROBLEM
-from hanse.cli.settings import Settings, settings_of
+from hanse.cli.settings import GlobalOptions, global_options
 
 if TYPE_CHECKING:
     from hanse.cli.doctor.clusters import Report
@@ -34,7 +34,7 @@ def command(context: click.Context, as_json: bool) -> None:
       hanse doctor --context lubeck
       hanse doctor --json | jq '.findings[].problem'
     """
-    report = _examine(settings_of(context))
+    report = _examine(global_options(context))
     if as_json:
         import msgspec
 
@@ -44,7 +44,7 @@ def command(context: click.Context, as_json: bool) -> None:
     context.exit(EXIT_PROBLEM if report.findings else 0)
 
 
-def _examine(settings: Settings) -> "Report":
+def _examine(settings: GlobalOptions) -> "Report":
     """Read every cluster, and run all checks."""
     import asyncio
     from datetime import UTC, datetime

@@ -13,7 +13,7 @@ from hanse.kube.client import Client
 from hanse.kube.errors import ApiError
 from hanse.kube.requests import resource_path
 from hanse.kube.transport import Request
-from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
+from hanse.model.kinds.antrea import AntreaClusterNetworkPolicy, AntreaNetworkPolicy
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.federation import SYSTEM, Federation
@@ -44,7 +44,7 @@ PATHS: Mapping[str, str] = {
     "shares": resource_path(StatefulSetShares.kind),
     "policies": resource_path(GlobalDeploymentPolicy.kind),
     "rules": resource_path(GSLBHostRule.kind),
-    "acnps": resource_path(ClusterNetworkPolicy.kind),
+    "acnps": resource_path(AntreaClusterNetworkPolicy.kind),
     "anps": resource_path(AntreaNetworkPolicy.kind),
     "ledger": resource_path(ConfigMap.kind, SYSTEM),
     "ranges": resource_path(ServiceCIDR.kind),

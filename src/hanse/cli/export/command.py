@@ -7,7 +7,7 @@ from datetime import timedelta
 import click
 
 from hanse.cli.errors import EXIT_PROBLEM, InputError
-from hanse.cli.settings import settings_of
+from hanse.cli.settings import global_options
 
 _CLUSTER = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
@@ -72,7 +72,7 @@ def command(
     from hanse.cli.export import workflow
     from hanse.cli.process import run_async, start_logging
 
-    settings = settings_of(context)
+    settings = global_options(context)
     start_logging(settings)
     request = workflow.ExportRequest(
         select_cluster(settings),

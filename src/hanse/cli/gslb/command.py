@@ -5,7 +5,7 @@ import json
 import click
 
 from hanse.cli.errors import EXIT_PROBLEM
-from hanse.cli.settings import settings_of
+from hanse.cli.settings import global_options
 
 
 @click.group("gslb")
@@ -40,7 +40,7 @@ def status(context: click.Context, as_json: bool) -> None:
     from hanse.cli.gslb.view import format_view, json_document, read_gslb
     from hanse.cli.process import run_async, start_logging
 
-    settings = settings_of(context)
+    settings = global_options(context)
     start_logging(settings)
     clusters = select_clusters(settings)
     view = run_async(lambda: read_gslb(clusters))
@@ -112,7 +112,7 @@ def _change(
     from hanse.cli.gslb.leadership import LeaderChange, change_leader
     from hanse.cli.process import run_async, start_logging
 
-    settings = settings_of(context)
+    settings = global_options(context)
     start_logging(settings)
     clusters = select_clusters(settings)
     request = LeaderChange(cluster, leads, controller_ip, dry_run, timeout)

@@ -6,7 +6,7 @@ from datetime import timedelta
 import click
 
 from hanse.cli.errors import InputError
-from hanse.cli.settings import settings_of
+from hanse.cli.settings import global_options
 
 _LIFETIME = re.compile(r"(\d+)([hd])")
 _SHORTEST = timedelta(hours=1)
@@ -112,7 +112,7 @@ def command(
         raise InputError("name what to join: --broker CONTEXT, or --federation NAME, or both")
     if (supervisors or supervises or server) and not federation:
         raise InputError("--supervisor, --supervises and --server go with --federation NAME")
-    settings = settings_of(context)
+    settings = global_options(context)
     start_logging(settings)
     lifetime, member = _lifetime(token_lifetime), select_cluster(settings)
     if broker:
@@ -122,10 +122,10 @@ def command(
         request = BrokerJoin(cluster_id, member, access, broker_namespace, broker_server, lifetime)
         run_async(lambda: join_broker(request, dry_run=dry_run))
     if federation:
-        from hanse.cli.join.federation import Membership, join_federation
+        from hanse.cli.join.federation import MembershipRequest, join_federation
 
         supervising = tuple(select_cluster(settings, name) for name in supervisors)
-        membership = Membership(
+        membership = MembershipRequest(
             federation, cluster_id, member, supervising, supervises, server, lifetime
         )
         run_async(lambda: join_federation(membership, dry_run=dry_run))

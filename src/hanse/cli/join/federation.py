@@ -45,7 +45,7 @@ RELEASE_TIMEOUT = timedelta(seconds=60)
 _POLL_INTERVAL = timedelta(milliseconds=500)
 
 
-class Membership(Struct, frozen=True):
+class MembershipRequest(Struct, frozen=True):
     """A cluster that joins or leaves a Federation, and its supervisors."""
 
     federation: str
@@ -68,7 +68,7 @@ class Participant(Struct, frozen=True):
         return self.access.name
 
 
-async def join_federation(request: Membership, *, dry_run: bool) -> None:
+async def join_federation(request: MembershipRequest, *, dry_run: bool) -> None:
     """Write everything that makes a cluster a member, as far as it is missing."""
     async with AsyncExitStack() as stack:
         member = Participant(
@@ -109,7 +109,7 @@ async def join_federation(request: Membership, *, dry_run: bool) -> None:
         click.echo(_next_steps(request))
 
 
-async def leave_federation(request: Membership, *, dry_run: bool, force: bool) -> None:
+async def leave_federation(request: MembershipRequest, *, dry_run: bool, force: bool) -> None:
     """Remove a cluster from its Federation; with force, without connecting to it."""
     async with AsyncExitStack() as stack:
         supervisors = [
@@ -153,7 +153,9 @@ async def leave_federation(request: Membership, *, dry_run: bool, force: bool) -
         click.echo(f"{request.cluster} has left federation {request.federation}")
 
 
-async def _check(member: Participant, others: Sequence[Participant], request: Membership) -> None:
+async def _check(
+    member: Participant, others: Sequence[Participant], request: MembershipRequest
+) -> None:
     """Refuse a wrong id, another federation, or a missing supervisor before anything is written."""
     claims = await read_claims(member.client)
     check_cluster_id(claims, member.name, request.cluster)
@@ -175,7 +177,7 @@ async def _check(member: Participant, others: Sequence[Participant], request: Me
             )
 
 
-async def _check_leaving(member: Participant, request: Membership) -> None:
+async def _check_leaving(member: Participant, request: MembershipRequest) -> None:
     """Refuse a cluster with another id, or one that is not in the Federation."""
     claims = await read_claims(member.client)
     check_cluster_id(claims, member.name, request.cluster)
@@ -191,7 +193,7 @@ async def _check_leaving(member: Participant, request: Membership) -> None:
         raise _no_federation(member, request)
 
 
-async def _check_abandoned(supervisors: Sequence[Participant], request: Membership) -> None:
+async def _check_abandoned(supervisors: Sequence[Participant], request: MembershipRequest) -> None:
     """Refuse to abandon a cluster that no supervisor knows; repeating it is fine."""
     known: set[str] = set()
     for participant in supervisors:
@@ -207,14 +209,14 @@ async def _check_abandoned(supervisors: Sequence[Participant], request: Membersh
         )
 
 
-def _no_federation(participant: Participant, request: Membership) -> InputError:
+def _no_federation(participant: Participant, request: MembershipRequest) -> InputError:
     return InputError(
         f"there is no Federation {request.federation!r} in {participant.name}; "
         f"see: kubectl --context {participant.name} get federations"
     )
 
 
-async def _members(others: Sequence[Participant], request: Membership) -> dict[str, Member]:
+async def _members(others: Sequence[Participant], request: MembershipRequest) -> dict[str, Member]:
     """All members that any supervisor knows: from now on all know them."""
     known: dict[str, Member] = {}
     for participant in others:
@@ -225,7 +227,7 @@ async def _members(others: Sequence[Participant], request: Membership) -> dict[s
     return known
 
 
-async def _server(request: Membership) -> str:
+async def _server(request: MembershipRequest) -> str:
     endpoint = (await request.member.credentials.config()).endpoint
     server = request.server or endpoint.url
     if why := server_url_error(server):
@@ -234,7 +236,7 @@ async def _server(request: Membership) -> str:
 
 
 async def _credentials(
-    member: Client, others: Sequence[Participant], request: Membership, *, dry_run: bool
+    member: Client, others: Sequence[Participant], request: MembershipRequest, *, dry_run: bool
 ) -> tuple[Manifest, ...]:
     """The member's Secret for supervisors; none where all existing ones are still usable."""
     endpoint = (await request.member.credentials.config()).endpoint
@@ -248,7 +250,7 @@ async def _credentials(
 
 
 async def _is_reusable(
-    supervisor: Client, name: str, endpoint: ServerEndpoint, request: Membership
+    supervisor: Client, name: str, endpoint: ServerEndpoint, request: MembershipRequest
 ) -> bool:
     try:
         secret = await supervisor.read(Secret, name, SYSTEM)
@@ -268,7 +270,7 @@ async def _is_reusable(
     return True
 
 
-async def _request_token(member: Client, request: Membership) -> str:
+async def _request_token(member: Client, request: MembershipRequest) -> str:
     path = resource_path(SERVICE_ACCOUNT, SYSTEM, manifests.ACCOUNT, "token")
     wanted = manifests.token_request(int(request.lifetime.total_seconds()))
     answer = await member.send(Request("POST", path, body=msgspec.json.encode(wanted)))
@@ -279,7 +281,7 @@ async def _request_token(member: Client, request: Membership) -> str:
 
 
 async def _copied_credentials(
-    member: Member, others: Sequence[Participant], request: Membership, *, dry_run: bool
+    member: Member, others: Sequence[Participant], request: MembershipRequest, *, dry_run: bool
 ) -> tuple[Manifest, ...]:
     """The Secret by which a new supervisor reaches a member: a copy, or one with a new token."""
     if member.cluster_id == request.cluster:
@@ -297,14 +299,14 @@ async def _copied_credentials(
     return ()
 
 
-def _federation(request: Membership, known: dict[str, Member]) -> Manifest:
+def _federation(request: MembershipRequest, known: dict[str, Member]) -> Manifest:
     return manifests.federation_with_members(
         request.federation, request.federation, tuple(known.values())
     )
 
 
 async def _remove_member(
-    participant: Participant, request: Membership, *, abandon: bool, dry_run: bool
+    participant: Participant, request: MembershipRequest, *, abandon: bool, dry_run: bool
 ) -> None:
     """Remove a member from a supervisor's Federation."""
     wanted = _federation(request, {})
@@ -331,7 +333,7 @@ def _abandoned_members(federation: Wire) -> set[str]:
     return {name for name in annotations.get(ABANDONED, "").split(",") if name}
 
 
-async def _wait_until_released(member: Participant, request: Membership) -> None:
+async def _wait_until_released(member: Participant, request: MembershipRequest) -> None:
     """Wait until no supervisor leads the cluster: leaders remove what they wrote before that.
 
     A Lease that is not renewed while we watch it counts as released.
@@ -354,14 +356,14 @@ async def _wait_until_released(member: Participant, request: Membership) -> None
         sighting = sighting.after(await _lease(member.client, request), now())
 
 
-async def _lease(client: Client, request: Membership) -> Lease | None:
+async def _lease(client: Client, request: MembershipRequest) -> Lease | None:
     try:
         return await client.read(Lease, request.cluster, SYSTEM)
     except NotFound:
         return None
 
 
-def _next_steps(request: Membership) -> str:
+def _next_steps(request: MembershipRequest) -> str:
     role = "supervisor" if request.supervises else "member"
     return (
         f"{request.cluster} has joined federation {request.federation} as a {role}; "

@@ -39,14 +39,14 @@ class Resources(_Values, frozen=True, kw_only=True):
     )
 
 
-class Agent(_Values, frozen=True, kw_only=True):
+class AgentValues(_Values, frozen=True, kw_only=True):
     """The agent: it watches, decides and writes."""
 
     replicas: Annotated[Replicas, _doc("One works, the others stand by.")] = 2
     resources: Annotated[Resources, _doc("Of each replica.")] = Resources()
 
 
-class Broker(_Values, frozen=True, kw_only=True):
+class BrokerValues(_Values, frozen=True, kw_only=True):
     """The API server by which clusters share services; `hanse join` writes the Secret."""
 
     enabled: Annotated[bool, _doc("Whether this cluster has joined one.")] = True
@@ -54,7 +54,7 @@ class Broker(_Values, frozen=True, kw_only=True):
     namespace: Annotated[str, _doc("Where clusters share there.")] = "hanse-broker"
 
 
-class Dns(_Values, frozen=True, kw_only=True):
+class DnsValues(_Values, frozen=True, kw_only=True):
     """The name server, beside the cluster's own."""
 
     enabled: Annotated[bool, _doc("Whether it runs.")] = True
@@ -66,13 +66,13 @@ class Dns(_Values, frozen=True, kw_only=True):
     resources: Annotated[Resources, _doc("Of each replica.")] = Resources()
 
 
-class Webhooks(_Values, frozen=True, kw_only=True):
+class WebhooksValues(_Values, frozen=True, kw_only=True):
     """Admission: identity, tenancy, and what is refused at the door."""
 
     enabled: Annotated[bool, _doc("Whether the agent answers API servers.")] = True
 
 
-class Dashboard(_Values, frozen=True, kw_only=True):
+class DashboardValues(_Values, frozen=True, kw_only=True):
     """The page that shows what the agent sees."""
 
     enabled: Annotated[bool, _doc("Whether it is served.")] = False
@@ -82,7 +82,7 @@ class Dashboard(_Values, frozen=True, kw_only=True):
     hosts: Annotated[str, _doc("Names under which browsers reach it, parted by blanks.")] = ""
 
 
-class Gslb(_Values, frozen=True, kw_only=True):
+class GslbValues(_Values, frozen=True, kw_only=True):
     """This cluster's part in the federation of GSLB configurations."""
 
     enabled: Annotated[bool, _doc("Whether an AMKOCluster is made.")] = False
@@ -102,12 +102,14 @@ class Values(_Values, frozen=True, kw_only=True):
         ),
     ] = ""
     image: Annotated[Image, _doc("The container image.")] = Image()
-    agent: Annotated[Agent, _doc("The agent.")] = Agent()
-    broker: Annotated[Broker, _doc("The broker of multi-cluster services.")] = Broker()
-    dns: Annotated[Dns, _doc("The name server.")] = Dns()
-    webhooks: Annotated[Webhooks, _doc("Admission.")] = Webhooks()
-    dashboard: Annotated[Dashboard, _doc("The page over what the agent sees.")] = Dashboard()
-    gslb: Annotated[Gslb, _doc("The federation of GSLB configurations.")] = Gslb()
+    agent: Annotated[AgentValues, _doc("The agent.")] = AgentValues()
+    broker: Annotated[BrokerValues, _doc("The broker of multi-cluster services.")] = BrokerValues()
+    dns: Annotated[DnsValues, _doc("The name server.")] = DnsValues()
+    webhooks: Annotated[WebhooksValues, _doc("Admission.")] = WebhooksValues()
+    dashboard: Annotated[DashboardValues, _doc("The page over what the agent sees.")] = (
+        DashboardValues()
+    )
+    gslb: Annotated[GslbValues, _doc("The federation of GSLB configurations.")] = GslbValues()
     network_policy: Annotated[bool, _doc("Whether a NetworkPolicy bounds our own pods.")] = True
     node_selector: Annotated[dict[str, str], _doc("Where pods run.")] = {}
     tolerations: Annotated[list[dict[str, str]], _doc("What they tolerate.")] = []

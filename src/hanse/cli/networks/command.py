@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hanse.cli.errors import EXIT_PROBLEM
-from hanse.cli.settings import settings_of
+from hanse.cli.settings import global_options
 
 if TYPE_CHECKING:
     from hanse.features.networks.reachability import ReachabilityMatrix
@@ -43,7 +43,7 @@ def list_(context: click.Context, as_json: bool) -> None:
     from hanse.cli.process import run_async, start_logging
     from hanse.cli.tables import table
 
-    settings = settings_of(context)
+    settings = global_options(context)
     start_logging(settings)
     cluster = select_cluster(settings)
     networks = run_async(lambda: read_networks(cluster))
@@ -82,7 +82,7 @@ def matrix(context: click.Context, as_json: bool) -> None:
     from hanse.cli.networks.view import read_reachability
     from hanse.cli.process import run_async, start_logging
 
-    settings = settings_of(context)
+    settings = global_options(context)
     start_logging(settings)
     cluster = select_cluster(settings)
     view = run_async(lambda: read_reachability(cluster))

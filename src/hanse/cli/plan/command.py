@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hanse.cli.errors import EXIT_PROBLEM
-from hanse.cli.settings import Settings, settings_of
+from hanse.cli.settings import GlobalOptions, global_options
 
 if TYPE_CHECKING:
     from hanse.cli.plan.changes import PlannedChanges
@@ -45,7 +45,7 @@ def command(context: click.Context, files: tuple[str, ...], as_json: bool) -> No
       hanse plan -f shop.yaml --context hamburg --json
       kustomize build . | hanse plan -f -
     """
-    planned = _plan(settings_of(context), files)
+    planned = _plan(global_options(context), files)
     if as_json:
         click.echo(json.dumps({"changes": _changes(planned)}, indent=2))
     else:
@@ -53,7 +53,7 @@ def command(context: click.Context, files: tuple[str, ...], as_json: bool) -> No
     context.exit(EXIT_PROBLEM if planned.is_refused else 0)
 
 
-def _plan(settings: Settings, files: tuple[str, ...]) -> "PlannedChanges":
+def _plan(settings: GlobalOptions, files: tuple[str, ...]) -> "PlannedChanges":
     from msgspec.structs import replace
 
     from hanse.cli.clusters import configured_clusters, current_context

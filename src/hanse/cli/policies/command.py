@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hanse.cli.errors import EXIT_PROBLEM, InputError
-from hanse.cli.settings import Settings, settings_of
+from hanse.cli.settings import GlobalOptions, global_options
 
 if TYPE_CHECKING:
     from hanse.cli.clusters import ClusterAccess
@@ -43,7 +43,7 @@ def command(context: click.Context, as_json: bool) -> None:
     from hanse.cli.policies.ledgers import json_document, read_ledgers
     from hanse.cli.process import run_async
 
-    clusters = _select_clusters(settings_of(context))
+    clusters = _select_clusters(global_options(context))
     ledgers = run_async(lambda: read_ledgers(clusters))
     if as_json:
         text = msgspec.json.format(msgspec.json.encode(json_document(ledgers)), indent=2)
@@ -95,13 +95,13 @@ def resolve(
     if len(given) > 1:
         listed = f"{', '.join(given[:-1])} and {given[-1]}"
         raise InputError(f"{listed} contradict each other; say one of them")
-    clusters = _select_clusters(settings_of(context))
+    clusters = _select_clusters(global_options(context))
     choice = take or given[0].removeprefix("--")
     decision = Decision(key, cluster, choice, timeout)
     click.echo(run_async(lambda: apply_decision(clusters, decision)))
 
 
-def _select_clusters(settings: Settings) -> "tuple[ClusterAccess, ...]":
+def _select_clusters(settings: GlobalOptions) -> "tuple[ClusterAccess, ...]":
     from hanse.cli.clusters import select_clusters
     from hanse.cli.process import start_logging
 

@@ -8,7 +8,7 @@ import click
 
 from hanse.cli.errors import EXIT_PROBLEM, InputError
 from hanse.cli.replica_name_options import parse_replica_names, replica_name_options
-from hanse.cli.settings import Settings, settings_of
+from hanse.cli.settings import GlobalOptions, global_options
 from hanse.model.naming import ZONE
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def command(
     """
     fqdn, rtype = full_name(name, zone), record_type(wanted)
     replicas = parse_replica_names(replica_zone, federation)
-    settings = settings_of(context)
+    settings = global_options(context)
     view = _view(zone, local_first, global_zones, settings)
     answers = _resolve(fqdn, rtype, view, replicas, settings)
     if as_json:
@@ -105,7 +105,9 @@ def record_type(text: str) -> int:
         raise InputError(f"{text!r} is no record type; try A, AAAA, SRV or TXT") from None
 
 
-def _view(zone: str, local_first: bool, global_zones: Sequence[str], settings: Settings) -> "View":
+def _view(
+    zone: str, local_first: bool, global_zones: Sequence[str], settings: GlobalOptions
+) -> "View":
     """The view of a name server with these options; a local federation has its own global zone."""
     from hanse.cli.clusters import is_local
     from hanse.local.up.sample import GLOBAL_ZONE
@@ -127,7 +129,7 @@ def _resolve(
     rtype: int,
     view: "View",
     replicas: "StatefulSetOptions",
-    settings: Settings,
+    settings: GlobalOptions,
 ) -> "list[ClusterAnswer | NoAnswer]":
     import msgspec
 

@@ -6,7 +6,7 @@ import click
 
 from hanse.cli.errors import EXIT_PROBLEM
 from hanse.cli.replica_name_options import parse_replica_names, replica_name_options
-from hanse.cli.settings import settings_of
+from hanse.cli.settings import global_options
 
 if TYPE_CHECKING:
     from hanse.cli.statefulsets.replicas import SetView
@@ -45,7 +45,7 @@ def command(
     from hanse.cli.process import run_async, start_logging
     from hanse.cli.statefulsets.replicas import read_sets
 
-    settings = settings_of(context)
+    settings = global_options(context)
     start_logging(settings)
     clusters = select_clusters(settings)
     names = parse_replica_names(replica_zone, federation)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 import click
 
-from hanse.cli.settings import Settings, settings_of
+from hanse.cli.settings import GlobalOptions, global_options
 
 if TYPE_CHECKING:
     from hanse.cli.federated_services import FederatedView
@@ -45,7 +45,7 @@ def command(context: click.Context, as_json: bool) -> None:
     from hanse.cli.gslb import view as gslb_view
     from hanse.cli.status import federated
 
-    clusters, services, federated_view, gslb, local = _read(settings_of(context))
+    clusters, services, federated_view, gslb, local = _read(global_options(context))
     if as_json:
         document = {
             "clusters": [_cluster_document(one, local) for one in clusters],
@@ -64,7 +64,7 @@ def command(context: click.Context, as_json: bool) -> None:
         gslb_view.print_hosts(gslb)
 
 
-def _read(settings: Settings) -> "Results":
+def _read(settings: GlobalOptions) -> "Results":
     import asyncio
 
     from hanse.cli.clusters import select_clusters

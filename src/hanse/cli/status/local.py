@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from hanse.cli.clusters import CONTROL_SOCKET, is_local, local_folder
-from hanse.cli.settings import Settings
+from hanse.cli.settings import GlobalOptions
 from hanse.local.up.control import GetStatus, send_request
 from hanse.local.up.errors import UpError
 
@@ -24,7 +24,7 @@ class LocalFederationState(Struct, frozen=True):
     clusterless_dns: str = ""
 
 
-async def read_local_state(settings: Settings) -> LocalFederationState:
+async def read_local_state(settings: GlobalOptions) -> LocalFederationState:
     """The state of the local federation; empty where none runs."""
     if not is_local(settings):
         return LocalFederationState()

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hanse.cli.errors import CommandFailed
-from hanse.cli.settings import settings_of
+from hanse.cli.settings import global_options
 
 if TYPE_CHECKING:
     from hanse.cli.uninstall.removal import Installation
@@ -42,7 +42,7 @@ def command(
     from hanse.cli.process import run_async, start_logging
     from hanse.cli.uninstall.removal import find_installation, kubectl_commands, remove_installation
 
-    settings = settings_of(context)
+    settings = global_options(context)
     start_logging(settings)
     cluster = select_cluster(settings)
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from hanse.cli.settings import settings_of
+from hanse.cli.settings import global_options
 
 if TYPE_CHECKING:
-    from hanse.local.up.topology import Member
+    from hanse.local.up.topology import LocalMember
     from hanse.model.rbac import RbacRule
 
 _DEFAULT_FOLDER = Path(".hanse")
@@ -107,7 +107,7 @@ def command(
     from hanse.local.up.federation import FederationOptions
     from hanse.local.up.folder import Folder
 
-    start_logging(settings_of(context))
+    start_logging(global_options(context))
     options = FederationOptions(
         _members(clusters), engine, profile, sample, rules_for=_rules_for, federation=federation
     )
@@ -123,7 +123,7 @@ def _rules_for(cluster: str) -> "tuple[RbacRule, ...]":
     return rules_for([watch for one in app.features() for watch in one.watches], cluster)
 
 
-def _members(clusters: str) -> "tuple[Member, ...]":
+def _members(clusters: str) -> "tuple[LocalMember, ...]":
     from hanse.cli.errors import InputError
     from hanse.local.up.errors import InvalidClusterNames
     from hanse.local.up.topology import plan_members

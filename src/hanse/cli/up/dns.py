@@ -15,7 +15,7 @@ from hanse.features.networks.zone import NetworkZone, watches
 from hanse.features.publishing.zone import DnsEndpointZone
 from hanse.features.services.cluster_zone import ClusterZone
 from hanse.local.up.sample import EXTERNAL_ZONE, GLOBAL_ZONE
-from hanse.local.up.topology import Member
+from hanse.local.up.topology import LocalMember
 from hanse.model.dns.zones import View, ZoneSource
 from hanse.model.kinds.networks import Network
 from hanse.model.snapshot import Change, ObjectChange, Watch
@@ -33,7 +33,7 @@ class LocalDns:
     """One DNS server whose views the agents feed."""
 
     def __init__(
-        self, members: Sequence[Member], port: int, networks: Sequence[NetworkName] = ()
+        self, members: Sequence[LocalMember], port: int, networks: Sequence[NetworkName] = ()
     ) -> None:
         clusters = [member.name for member in members if member.runs_workloads]
         zones = (GLOBAL_ZONE,)

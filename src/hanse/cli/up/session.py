@@ -36,7 +36,7 @@ from hanse.local.up.federation import ClusterStateReader, DialCluster, Federatio
 from hanse.local.up.folder import Folder
 from hanse.local.up.sample import EXTERNAL_HOSTNAME, SAMPLE_TENANT
 from hanse.local.up.sample import HOST as GLOBAL_HOST
-from hanse.local.up.topology import BROKER, Member
+from hanse.local.up.topology import BROKER, LocalMember
 from hanse.model.facts import ClusterState
 from hanse.runtime.readiness import not_ready_reason
 
@@ -219,7 +219,7 @@ class UpSession:
 async def _run_agent(
     dns: LocalDns,
     page: LocalDashboard,
-    member: Member,
+    member: LocalMember,
     transports: Mapping[str, Transport],
     dial: DialCluster,
 ) -> AsyncIterator[ClusterStateReader]:

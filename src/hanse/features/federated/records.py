@@ -153,7 +153,7 @@ BY_NAMESPACE = Index(
 )
 
 
-class _Version(Struct, frozen=True):
+class _MemberRecordVersion(Struct, frozen=True):
     schema: int = 1
 
 
@@ -184,4 +184,4 @@ def _is_valid(record: MemberRecord) -> bool:
 
 
 _decoder = msgspec.json.Decoder(MemberRecord)
-_versions = msgspec.json.Decoder(_Version)
+_versions = msgspec.json.Decoder(_MemberRecordVersion)

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from hanse.model.conditions import Condition, condition, find_condition
 from hanse.model.facts import ClusterState, Leadership, WriteOutcome, age
-from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
+from hanse.model.kinds.antrea import AntreaClusterNetworkPolicy, AntreaNetworkPolicy
 from hanse.model.kinds.federation import Federation
 from hanse.model.snapshot import Snapshot
 
@@ -19,7 +19,7 @@ CLEAR_AFTER = timedelta(seconds=60)
 """How long members must be connected without a refusal before the condition turns True."""
 MOST_NAMED = 5
 _LONGEST = 400
-_REPORTED_ELSEWHERE = (AntreaNetworkPolicy.kind, ClusterNetworkPolicy.kind)
+_REPORTED_ELSEWHERE = (AntreaNetworkPolicy.kind, AntreaClusterNetworkPolicy.kind)
 """Kinds whose refusals are reported in the policies' own records."""
 
 

@@ -8,7 +8,7 @@ from hanse.model.kinds.apps import Deployment, DeploymentSpec
 from hanse.model.kinds.core import ConfigMap, Service, ServiceAccount, ServicePort, ServiceSpec
 from hanse.model.kinds.networking import LabelSelector
 from hanse.model.kinds.policy import PodDisruptionBudget, PodDisruptionBudgetSpec
-from hanse.model.kinds.rbac import BoundSubject, PolicyRule, Role, RoleBinding, RoleRef
+from hanse.model.kinds.rbac import BoundSubject, PolicyRule, RbacRole, RoleBinding, RoleRef
 from hanse.model.objects import Meta, Object, Wire
 
 PORT = 53
@@ -54,7 +54,7 @@ def dns_workload(
     yield ServiceAccount(metadata=Meta(name=object_name, namespace=namespace, labels=labels))
     for space in spaces:
         meta = Meta(name=object_name, namespace=space, labels=labels)
-        yield Role(metadata=meta, rules=_rules())
+        yield RbacRole(metadata=meta, rules=_rules())
         yield RoleBinding(
             metadata=meta,
             role_ref=RoleRef(kind="Role", name=object_name),

@@ -9,12 +9,12 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
+from hanse.model.kinds.antrea import AntreaClusterNetworkPolicy, AntreaNetworkPolicy
 from hanse.model.kinds.federation import label_spellings, spelled_value
 from hanse.model.objects import Meta, Wire
 from hanse.model.plan import Key
 
-Policy: TypeAlias = ClusterNetworkPolicy | AntreaNetworkPolicy
+Policy: TypeAlias = AntreaClusterNetworkPolicy | AntreaNetworkPolicy
 
 FEDERATED = "federated.anp.antreaplus.vmware.com"
 _FEDERATED = label_spellings("federated.anp")
@@ -29,7 +29,7 @@ _BOOKKEEPING = (
 CLUSTER_WIDE = "acnp"
 NAMESPACED = "anp"
 KINDS: Mapping[str, type[Policy]] = {
-    CLUSTER_WIDE: ClusterNetworkPolicy,
+    CLUSTER_WIDE: AntreaClusterNetworkPolicy,
     NAMESPACED: AntreaNetworkPolicy,
 }
 """The kinds of policy by the topic of their keys."""
@@ -48,7 +48,7 @@ class Content(Struct, frozen=True, omit_defaults=True):
 
 def policy_key(policy: Policy) -> Key:
     """The key under which a policy is planned."""
-    topic = CLUSTER_WIDE if isinstance(policy, ClusterNetworkPolicy) else NAMESPACED
+    topic = CLUSTER_WIDE if isinstance(policy, AntreaClusterNetworkPolicy) else NAMESPACED
     return Key(topic, policy.metadata.name, policy.metadata.namespace)
 
 

@@ -49,7 +49,7 @@ from hanse.model.facts import (
     Role,
     WriteOutcome,
 )
-from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
+from hanse.model.kinds.antrea import AntreaClusterNetworkPolicy, AntreaNetworkPolicy
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.federation import SYSTEM
@@ -86,7 +86,7 @@ class Policies:
             indexes=(RECORDS_BY_NAMESPACE,),
             writes=Writes.OBJECTS,
         ),
-        Watch(Role.LED, ClusterNetworkPolicy, writes=Writes.OBJECTS),
+        Watch(Role.LED, AntreaClusterNetworkPolicy, writes=Writes.OBJECTS),
         Watch(Role.LED, AntreaNetworkPolicy, writes=Writes.OBJECTS),
         Watch(Role.LED, Namespace),
         Watch(Role.LED, CustomResourceDefinition),

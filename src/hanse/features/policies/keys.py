@@ -31,7 +31,7 @@ from hanse.model.facts import (
     Leadership,
     WriteOutcome,
 )
-from hanse.model.kinds.antrea import AntreaNetworkPolicy, ClusterNetworkPolicy
+from hanse.model.kinds.antrea import AntreaClusterNetworkPolicy, AntreaNetworkPolicy
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.federation import SYSTEM
@@ -60,7 +60,7 @@ def keys_for_change(change: Change, snapshot: Snapshot) -> Iterable[Key]:
 
 def _keys_for_object(change: ObjectChange, snapshot: Snapshot) -> Iterable[Key]:
     match change.object:
-        case ClusterNetworkPolicy() | AntreaNetworkPolicy() as policy:
+        case AntreaClusterNetworkPolicy() | AntreaNetworkPolicy() as policy:
             return [policy_key(policy), *_joining_page_keys(snapshot)]
         case ConfigMap():
             versions = [o for o in (change.before, change.after) if isinstance(o, ConfigMap)]

@@ -68,7 +68,7 @@ class ExportRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
         return not self.to or cluster in self.to or cluster == self.cluster
 
 
-class _Version(Struct, frozen=True):
+class _ExportRecordVersion(Struct, frozen=True):
     """The only field of a record that every schema has."""
 
     schema: int = 1
@@ -140,11 +140,13 @@ def decode_record(endpoint_slice: EndpointSlice) -> ExportRecord | None:
 
 def has_newer_schema(endpoint_slice: EndpointSlice) -> bool:
     """Whether a slice carries a record of a newer schema than this agent knows."""
-    return isinstance(_decode(endpoint_slice.metadata.annotations.get(RECORD, "")), _Version)
+    return isinstance(
+        _decode(endpoint_slice.metadata.annotations.get(RECORD, "")), _ExportRecordVersion
+    )
 
 
 @lru_cache(maxsize=8192)
-def _decode(text: str) -> ExportRecord | _Version | None:
+def _decode(text: str) -> ExportRecord | _ExportRecordVersion | None:
     """A valid record, only the version of one with a newer schema, or None.
 
     Cached: several plans read the same record, and again whenever a slice beside it changes.
@@ -225,4 +227,4 @@ def _is_valid(record: ExportRecord) -> bool:
 
 _CLUSTER = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _decoder = msgspec.json.Decoder(ExportRecord)
-_versions = msgspec.json.Decoder(_Version)
+_versions = msgspec.json.Decoder(_ExportRecordVersion)

@@ -28,14 +28,14 @@ class Preferences(Struct, frozen=True):
         return {c: self.by_cluster.get(c, self.default) for c in clusters}
 
 
-class _Cluster(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+class _ClusterPreference(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     weight: Annotated[int, Meta(ge=0, le=1000)] = 1
     min_replicas: Number = 0
     max_replicas: Number | None = None
 
 
 class _PreferencesAnnotation(Struct, frozen=True, forbid_unknown_fields=True):
-    clusters: dict[str, _Cluster] = {}
+    clusters: dict[str, _ClusterPreference] = {}
 
 
 def parse_preferences(text: str) -> Preferences:

@@ -18,7 +18,7 @@ from hanse.kube.client_config import ServerEndpoint
 from hanse.kube.errors import error_from_response
 from hanse.kube.requests import resource_path
 from hanse.kube.transport import MERGE_PATCH, Request, Response, Transport
-from hanse.local.up.topology import Member
+from hanse.local.up.topology import LocalMember
 from hanse.model.crds import crds, placeholder_crds
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.kinds.gslb import NAMESPACE
@@ -48,7 +48,7 @@ _HEARTBEAT_LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{BROKER_NAMESPACE}
 _KUBE_SYSTEM = "/api/v1/namespaces/kube-system"
 """The namespace whose uid identifies a cluster."""
 
-ForEachCluster = Callable[[Callable[[Member, Transport], Awaitable[None]]], Awaitable[None]]
+ForEachCluster = Callable[[Callable[[LocalMember, Transport], Awaitable[None]]], Awaitable[None]]
 """Does something in all clusters concurrently."""
 
 
@@ -77,7 +77,7 @@ def crd_objects() -> tuple[BootstrapObject, ...]:
     )
 
 
-def base_objects(member: Member) -> tuple[BootstrapObject, ...]:
+def base_objects(member: LocalMember) -> tuple[BootstrapObject, ...]:
     """The system namespaces, and on the broker also the ClusterSet and admission policies."""
     namespaces = tuple(namespace_object(name) for name in SYSTEM_NAMESPACES)
     if member.runs_workloads:
@@ -94,7 +94,7 @@ def _admission_policies() -> tuple[BootstrapObject, ...]:
     )
 
 
-def membership_lease(member: Member, uid: str) -> BootstrapObject:
+def membership_lease(member: LocalMember, uid: str) -> BootstrapObject:
     """A member's Lease on the broker, as `hanse join` creates it: it binds the id to a uid."""
     metadata = {
         "name": member.name,
@@ -198,7 +198,7 @@ async def await_heartbeats(transport: Transport, clusters: AbstractSet[str]) -> 
 
 
 async def create_federation(
-    members: Sequence[Member],
+    members: Sequence[LocalMember],
     endpoints: Mapping[str, ServerEndpoint],
     rules_for: Callable[[str], tuple[RbacRule, ...]],
     for_each_cluster: ForEachCluster,
@@ -207,7 +207,7 @@ async def create_federation(
     tokens: dict[str, str] = {}
     workload_members = [member for member in members if member.runs_workloads]
 
-    async def create_claims_and_account(member: Member, transport: Transport) -> None:
+    async def create_claims_and_account(member: LocalMember, transport: Transport) -> None:
         if not member.runs_workloads:
             return
         is_supervisor = member.role == "supervisor"
@@ -216,7 +216,7 @@ async def create_federation(
         await create_objects(transport, [_bootstrap_object(one) for one in (*claims, *account)])
         tokens[member.name] = await _request_token(transport)
 
-    async def create_secrets_and_federation(member: Member, transport: Transport) -> None:
+    async def create_secrets_and_federation(member: LocalMember, transport: Transport) -> None:
         if not member.runs_workloads:
             return
         servers = {}

@@ -17,52 +17,52 @@ from msgspec import Struct
 from hanse.local.up.errors import NotRunning, UpError
 
 
-class _Request(Struct, frozen=True, tag_field="order", tag=str.lower):
+class _ControlRequest(Struct, frozen=True, tag_field="order", tag=str.lower):
     """The base of all requests; the tag says which one a message is."""
 
 
-class Cut(_Request, frozen=True):
+class Cut(_ControlRequest, frozen=True):
     """Drop all traffic between the agents and API servers of two clusters."""
 
     one: str
     other: str
 
 
-class Heal(_Request, frozen=True):
+class Heal(_ControlRequest, frozen=True):
     """Undo a cut."""
 
     one: str
     other: str
 
 
-class HealAll(_Request, frozen=True):
+class HealAll(_ControlRequest, frozen=True):
     """Undo all cuts and delays, and start all killed API servers."""
 
 
-class Kill(_Request, frozen=True):
+class Kill(_ControlRequest, frozen=True):
     """Stop a cluster's API server."""
 
     cluster: str
 
 
-class Start(_Request, frozen=True):
+class Start(_ControlRequest, frozen=True):
     """Start a killed API server."""
 
     cluster: str
 
 
-class Slow(_Request, frozen=True):
+class Slow(_ControlRequest, frozen=True):
     """Delay every response of a cluster."""
 
     cluster: str
     milliseconds: int
 
 
-class GetStatus(_Request, frozen=True, tag="list"):
+class GetStatus(_ControlRequest, frozen=True, tag="list"):
     """Return the status and change nothing."""
 
 
-class CreateLoginLink(_Request, frozen=True, tag="enter"):
+class CreateLoginLink(_ControlRequest, frozen=True, tag="enter"):
     """Return a dashboard URL that logs a browser in, once."""
 
 

@@ -16,7 +16,7 @@ from hanse.local.in_process import InProcessTransport, Listener, UrlTransport
 from hanse.local.kubeconfig import Context
 from hanse.local.up.errors import UpError
 from hanse.local.up.folder import Folder
-from hanse.local.up.topology import Member
+from hanse.local.up.topology import LocalMember
 from tinykube import request as served
 from tinykube.apiserver import ApiServer
 from tinykube.controllers.controller_manager import (
@@ -39,7 +39,7 @@ SAVE_INTERVAL = timedelta(seconds=2)
 
 @asynccontextmanager
 async def embedded_clusters(
-    members: Sequence[Member], folder: Folder
+    members: Sequence[LocalMember], folder: Folder
 ) -> AsyncIterator[dict[str, "EmbeddedCluster"]]:
     """Run all members until the block ends; their objects are saved if the folder keeps them."""
     clock, caller = WallClock(), HttpsCaller()
@@ -62,7 +62,7 @@ class EmbeddedCluster:
 
     def __init__(
         self,
-        member: Member,
+        member: LocalMember,
         folder: Folder,
         clock: Clock,
         group: asyncio.TaskGroup,

@@ -54,7 +54,7 @@ from hanse.local.up.sample import (
     sample_objects,
     submitted_objects,
 )
-from hanse.local.up.topology import LocalCluster, Member
+from hanse.local.up.topology import LocalCluster, LocalMember
 from hanse.model.rbac import RbacRule
 
 STARTUP_NOTICE_CLUSTERS = 10
@@ -69,7 +69,8 @@ ClusterStateReader = Callable[[], Mapping[str, str]]
 DialCluster = Callable[[str, Credentials], Transport]
 """Opens a transport to a cluster with the credentials that an agent has read."""
 RunAgent = Callable[
-    [Member, Mapping[str, Transport], DialCluster], AbstractAsyncContextManager[ClusterStateReader]
+    [LocalMember, Mapping[str, Transport], DialCluster],
+    AbstractAsyncContextManager[ClusterStateReader],
 ]
 """Runs a member's agent until the block ends, given transports to the clusters that it reaches."""
 
@@ -77,7 +78,7 @@ RunAgent = Callable[
 class FederationOptions(Struct, frozen=True):
     """The settings of a local federation."""
 
-    members: tuple[Member, ...]
+    members: tuple[LocalMember, ...]
     engine: EngineName = "embedded"
     profile: str | None = None
     """The ClusterSet profile to set; None keeps the one on the broker."""
@@ -133,7 +134,7 @@ async def _run_clusters(
 
 @asynccontextmanager
 async def _run_agents(
-    local: "LocalFederation", members: Sequence[Member], run_agent: RunAgent
+    local: "LocalFederation", members: Sequence[LocalMember], run_agent: RunAgent
 ) -> AsyncIterator[None]:
     """Run an agent for each member, all started when the block starts; they run concurrently.
 
@@ -141,7 +142,7 @@ async def _run_agents(
     """
     stop = asyncio.Event()
 
-    async def run(member: Member, started: asyncio.Event) -> None:
+    async def run(member: LocalMember, started: asyncio.Event) -> None:
         agent = run_agent(member, local.transports_for(member), local.dialer_for(member))
         async with agent as local.state_readers[member.name]:
             started.set()
@@ -161,7 +162,7 @@ async def _run_agents(
             stop.set()
 
 
-async def _create_sample(transport: Transport, member: Member) -> bool:
+async def _create_sample(transport: Transport, member: LocalMember) -> bool:
     """Create the sample unless its namespace exists: objects that a person kept stay as they are.
 
     Returns whether it was created.
@@ -180,7 +181,7 @@ class LocalFederation:
         self._options = options
         self._clusters = clusters
         self._links = Links()
-        self._members_with_new_sample: set[Member] = set()
+        self._members_with_new_sample: set[LocalMember] = set()
         self._request_lock = asyncio.Lock()
         self.state_readers: dict[str, ClusterStateReader] = {}
         """Of the running agents, by cluster."""
@@ -194,7 +195,7 @@ class LocalFederation:
         """An administrator's transport to a cluster, which no cut affects."""
         return self._cluster(cluster).connect()
 
-    def transports_for(self, member: Member) -> dict[str, Transport]:
+    def transports_for(self, member: LocalMember) -> dict[str, Transport]:
         """Transports to all clusters that a member's agent reaches; each can be cut."""
         return {
             other.name: self._links.transport(
@@ -204,7 +205,7 @@ class LocalFederation:
             if member.reaches(other)
         }
 
-    def dialer_for(self, member: Member) -> DialCluster:
+    def dialer_for(self, member: LocalMember) -> DialCluster:
         """A function that connects a member's agent to clusters named in Federations or Secrets."""
         members = {other.name: other for other in self._options.members}
 
@@ -225,7 +226,7 @@ class LocalFederation:
         crds = crd_objects()
         contexts = [self._clusters[m.name].context for m in self._options.members]
 
-        async def bootstrap_cluster(member: Member, transport: Transport) -> None:
+        async def bootstrap_cluster(member: LocalMember, transport: Transport) -> None:
             for stale in STALE_WEBHOOK_CONFIGURATIONS:  # their servers ended with an earlier run
                 await transport.send(Request("DELETE", stale))
             await install_crds(transport, crds)
@@ -250,13 +251,13 @@ class LocalFederation:
 
     async def _create_membership_leases(self) -> None:
         """Record on the broker which cluster uid owns each cluster id."""
-        uids: dict[Member, str] = {}
+        uids: dict[LocalMember, str] = {}
 
-        async def read_uid(member: Member, transport: Transport) -> None:
+        async def read_uid(member: LocalMember, transport: Transport) -> None:
             if member.runs_workloads:
                 uids[member] = await cluster_uid(transport)
 
-        async def create_leases(member: Member, transport: Transport) -> None:
+        async def create_leases(member: LocalMember, transport: Transport) -> None:
             if not member.runs_workloads:
                 leases = (membership_lease(m, uid) for m, uid in uids.items())
                 await asyncio.gather(*(create_or_annotate(transport, one) for one in leases))
@@ -268,7 +269,7 @@ class LocalFederation:
         """Submit the federated part of a new sample to the broker, once every agent runs."""
         members = {m.name for m in self._options.members if m.runs_workloads}
 
-        async def submit(member: Member, transport: Transport) -> None:
+        async def submit(member: LocalMember, transport: Transport) -> None:
             namespace, *rest = submitted_objects()
             if not member.runs_workloads and await create_if_absent(transport, namespace):
                 await await_heartbeats(transport, members)
@@ -280,7 +281,7 @@ class LocalFederation:
     async def await_sample(self, report: Report) -> None:
         """Wait until a new sample is ready, and report each cluster."""
 
-        async def await_objects(member: Member, transport: Transport) -> None:
+        async def await_objects(member: LocalMember, transport: Transport) -> None:
             for one in sample_objects(member) if member in self._members_with_new_sample else ():
                 if not await await_ready(transport, one):
                     report(f"{member.name}: {one.path} is slow; see `kubectl get events -A`")
@@ -289,11 +290,11 @@ class LocalFederation:
         await self._for_each_cluster(await_objects)
 
     async def _for_each_cluster(
-        self, action: Callable[[Member, Transport], Awaitable[None]]
+        self, action: Callable[[LocalMember, Transport], Awaitable[None]]
     ) -> None:
         """Do something in all clusters concurrently."""
 
-        async def run(member: Member) -> None:
+        async def run(member: LocalMember) -> None:
             transport = self._clusters[member.name].connect()
             try:
                 await action(member, transport)
@@ -362,7 +363,7 @@ class LocalFederation:
             )
         return found
 
-    def _cluster_status(self, member: Member) -> LocalClusterStatus:
+    def _cluster_status(self, member: LocalMember) -> LocalClusterStatus:
         cluster = self._clusters[member.name]
         read_states = self.state_readers.get(member.name)
         return LocalClusterStatus(

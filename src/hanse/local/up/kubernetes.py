@@ -15,12 +15,12 @@ from hanse.local.real.cluster import RealCluster
 from hanse.local.real.fleet import RealFleet
 from hanse.local.real.programs import API_SERVER, CLUSTER
 from hanse.local.up.folder import Folder
-from hanse.local.up.topology import NODES_PER_CLUSTER, Member
+from hanse.local.up.topology import NODES_PER_CLUSTER, LocalMember
 
 
 @asynccontextmanager
 async def real_clusters(
-    members: Sequence[Member], folder: Folder, report: Callable[[str], None]
+    members: Sequence[LocalMember], folder: Folder, report: Callable[[str], None]
 ) -> AsyncIterator[dict[str, "KubernetesCluster"]]:
     """Run all members as processes until the block ends, with load balancers and volumes."""
     binaries = await find_programs(CLUSTER, cache_folder())

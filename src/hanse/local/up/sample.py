@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hanse.features.gslb.names import HOSTNAMES, SECRET, SECRET_KEY
 from hanse.local.kubeconfig import Context, kubeconfig
 from hanse.local.up.bootstrap import BootstrapObject, namespace_object
-from hanse.local.up.topology import Member
+from hanse.local.up.topology import LocalMember
 from hanse.model.kinds.gslb import NAMESPACE
 from hanse.model.objects import Wire
 
@@ -29,7 +29,7 @@ _AMKO_VERSION = "1.5.1"
 _GSLB_LABELS = {"gslb": "shared"}
 
 
-def sample_objects(member: Member) -> tuple[BootstrapObject, ...]:
+def sample_objects(member: LocalMember) -> tuple[BootstrapObject, ...]:
     """A shop, the same in every cluster: two replicas of `web` behind an exported Service.
 
     Also a tenant with its own network, and external resources that federated Services select. The
@@ -130,7 +130,7 @@ def submitted_objects() -> tuple[BootstrapObject, ...]:
     )
 
 
-def _external_resources(member: Member, namespace: str) -> tuple[Wire, ...]:
+def _external_resources(member: LocalMember, namespace: str) -> tuple[Wire, ...]:
     """In children a VM with a database; in supervisors a message queue run by their cloud."""
     address = str(member.ranges.external[200])
     if member.role == "child":
@@ -183,7 +183,7 @@ def _native_service(namespace: str) -> Wire:
 
 
 def gslb_sample_objects(
-    member: Member, members: Sequence[Member], contexts: Sequence[Context]
+    member: LocalMember, members: Sequence[LocalMember], contexts: Sequence[Context]
 ) -> tuple[BootstrapObject, ...]:
     """A load balancer for the shop in every cluster; the first is the GSLB leader."""
     names = [m.name for m in members if m.runs_workloads]
@@ -214,7 +214,7 @@ def _load_balancer_service() -> BootstrapObject:
     return BootstrapObject(f"/api/v1/namespaces/{SAMPLE_NAMESPACE}/services", service)
 
 
-def contexts_secret(members: Sequence[Member], contexts: Sequence[Context]) -> BootstrapObject:
+def contexts_secret(members: Sequence[LocalMember], contexts: Sequence[Context]) -> BootstrapObject:
     """The Secret with a kubeconfig context for each cluster, for the GSLB leader."""
     names = {m.name for m in members if m.runs_workloads}
     workload_contexts = [context for context in contexts if context.cluster in names]

@@ -23,7 +23,7 @@ _NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 MemberRole = Literal["supervisor", "child", "broker"]
 
 
-class Member(Struct, frozen=True):
+class LocalMember(Struct, frozen=True):
     """One cluster: its name, its role in the federation, and its address ranges."""
 
     name: str
@@ -38,18 +38,18 @@ class Member(Struct, frozen=True):
     def nodes(self) -> int:
         return NODES_PER_CLUSTER if self.runs_workloads else 0
 
-    def reaches(self, other: "Member") -> bool:
+    def reaches(self, other: "LocalMember") -> bool:
         """Whether its agent can connect to another cluster; children cannot reach supervisors."""
         return not (self.role == "child" and other.role == "supervisor")
 
 
-def plan_members(names: Sequence[str]) -> tuple[Member, ...]:
+def plan_members(names: Sequence[str]) -> tuple[LocalMember, ...]:
     """The members in order, the broker last; the first two are supervisors of the others."""
     _validate_names(names)
     roles: list[MemberRole] = ["supervisor" if n < 2 else "child" for n in range(len(names))]
     named = [*zip(names, roles, strict=True), (BROKER, "broker")]
     return tuple(
-        Member(name, role, address_ranges(index)) for index, (name, role) in enumerate(named)
+        LocalMember(name, role, address_ranges(index)) for index, (name, role) in enumerate(named)
     )
 
 

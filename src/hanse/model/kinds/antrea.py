@@ -16,7 +16,7 @@ class AntreaNetworkPolicy(Object, frozen=True, kw_only=True):
     spec: Wire = {}
 
 
-class ClusterNetworkPolicy(Object, frozen=True, kw_only=True):
+class AntreaClusterNetworkPolicy(Object, frozen=True, kw_only=True):
     """A policy of a whole cluster (ACNP), whose rules are copied and not read."""
 
     kind: ClassVar[Kind] = Kind(

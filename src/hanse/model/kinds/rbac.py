@@ -16,7 +16,7 @@ class PolicyRule(Value, frozen=True, kw_only=True):
     resource_names: tuple[str, ...] = ()
 
 
-class Role(Object, frozen=True, kw_only=True):
+class RbacRole(Object, frozen=True, kw_only=True):
     """The rules of a role in one namespace."""
 
     kind: ClassVar[Kind] = Kind(GROUP, "v1", "Role", "roles")

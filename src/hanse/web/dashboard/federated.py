@@ -11,7 +11,7 @@ from hanse.web.dashboard.section import ClusterPart, FeatureItem
 from hanse.web.dashboard.snapshot import MultiClusterSnapshot
 
 
-class Federated:
+class FederatedSection:
     """Every federated Service with a record."""
 
     name = "federated"

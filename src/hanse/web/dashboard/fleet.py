@@ -50,7 +50,7 @@ class LinkItem(Item, frozen=True, kw_only=True):
     leads: bool = False
 
 
-class Clusters:
+class ClustersSection:
     """Every cluster that an agent connects to."""
 
     name = "clusters"
@@ -89,7 +89,7 @@ class Clusters:
         )
 
 
-class Links:
+class LinksSection:
     """Every connection of agents, by the cluster that it leads to."""
 
     name = "links"

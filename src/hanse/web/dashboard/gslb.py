@@ -9,7 +9,7 @@ from hanse.web.dashboard.section import ClusterPart, FeatureItem
 from hanse.web.dashboard.snapshot import MultiClusterSnapshot
 
 
-class Hosts:
+class HostsSection:
     """Every host name that is load balanced."""
 
     name = "gslb"

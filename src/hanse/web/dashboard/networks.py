@@ -23,7 +23,7 @@ MOST = 40
 _STATES: dict[str, State] = {"Ready": "good", "Failed": "bad", "Unknown": "bad"}
 
 
-class Networks:
+class NetworksSection:
     """Every tenant network of every cluster."""
 
     name = "networks"
@@ -90,7 +90,7 @@ class MatrixItem(Item, frozen=True, kw_only=True):
     left_out: int = 0
 
 
-class Reach:
+class ReachSection:
     """What policies let through, by cluster."""
 
     name = "reach"

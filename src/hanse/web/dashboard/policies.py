@@ -24,7 +24,7 @@ from hanse.web.dashboard.snapshot import MultiClusterSnapshot
 _TOPICS = ("acnp", "anp")
 
 
-class Policies:
+class PoliciesSection:
     """Every policy that a ledger knows."""
 
     name = "policies"

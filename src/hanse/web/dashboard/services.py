@@ -51,7 +51,7 @@ class ServiceItem(Item, frozen=True, kw_only=True):
     problems: tuple[ServiceProblem, ...]
 
 
-class Services:
+class ServicesSection:
     """Every service that a cluster exports or imports."""
 
     name = "services"

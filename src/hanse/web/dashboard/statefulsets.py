@@ -14,7 +14,7 @@ from hanse.web.dashboard.section import ClusterPart, FeatureItem, worst
 from hanse.web.dashboard.snapshot import MultiClusterSnapshot
 
 
-class StatefulSets:
+class StatefulSetsSection:
     """Every set with a StatefulSetShares on a broker."""
 
     name = "statefulsets"

@@ -15,7 +15,7 @@ class _Kind(Struct, frozen=True):
     kind: str = ""
 
 
-class _User(Struct, frozen=True):
+class _UserInfo(Struct, frozen=True):
     username: str = ""
     groups: tuple[str, ...] = ()
 
@@ -28,7 +28,7 @@ class _Request(Struct, frozen=True, rename="camel"):
     namespace: str = ""
     object: Wire | None = None
     old_object: Wire | None = None
-    user_info: _User = _User()
+    user_info: _UserInfo = _UserInfo()
     dry_run: bool | None = None
     sub_resource: str = ""
 
