@@ -9,7 +9,7 @@ import pytest
 
 from hanse.cli import root
 from hanse.cli.root import COMMANDS, run
-from hanse.cli.settings import GlobalOptions, settings_of
+from hanse.cli.settings import GlobalOptions, global_options
 from tests.cli.programs import hanse
 
 HEAVY = ("aiohttp", "uvloop", "rich", "cryptography", "prometheus_client", "yaml")
@@ -202,7 +202,7 @@ def test_global_options_may_stand_anywhere(
     @click.command("version")
     @click.pass_context
     def command(context: click.Context) -> None:
-        seen.append(settings_of(context))
+        seen.append(global_options(context))
 
     monkeypatch.setattr("hanse.cli.version.command", command)
 

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 from prometheus_client import CollectorRegistry, generate_latest
 
-from hanse.dns.metrics import Metrics as DnsMetrics
+from hanse.dns.metrics import DnsMetrics
 from hanse.runtime.metrics import Metrics as EngineMetrics
 
 ROOT = Path(__file__).parents[2]

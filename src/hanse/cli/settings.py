@@ -22,7 +22,7 @@ class GlobalOptions(Struct, frozen=True):
 
 
 def global_options(context: click.Context) -> GlobalOptions:
-    """The settings of the call that a context belongs to."""
+    """The global options of the call that a context belongs to."""
     found = context.find_root().obj
     return found if isinstance(found, GlobalOptions) else GlobalOptions()
 

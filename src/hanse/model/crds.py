@@ -6,9 +6,9 @@ from copy import deepcopy
 from hanse.model.kinds.about import ClusterProperty
 from hanse.model.kinds.ako import AkoHostRule
 from hanse.model.kinds.antrea import (
+    AntreaClusterNetworkPolicy,
     AntreaNetworkPolicy,
     ClusterGroup,
-    ClusterNetworkPolicy,
     ExternalEntity,
     Group,
     Tier,
@@ -30,7 +30,7 @@ from hanse.model.kinds.kubeovn import OvnSubnet, SwitchLBRule, Vpc
 from hanse.model.kinds.machines import CloudMachine, VirtualMachineInstance
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.kinds.networks import Network, NetworkPeering, NetworkPort, Tenant
-from hanse.model.kinds.policynetworking import ClusterNetworkPolicy as AdminNetworkPolicy
+from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
 from hanse.model.objects import Kind, Object, Wire
 from hanse.model.schema import (
@@ -67,12 +67,12 @@ OWN_KINDS: tuple[type[Object], ...] = (
 """The kinds that we define."""
 
 FOREIGN_KINDS: tuple[type[Object], ...] = (
-    AdminNetworkPolicy,
+    ClusterNetworkPolicy,
     AkoHostRule,
     AntreaNetworkPolicy,
     CloudMachine,
     ClusterGroup,
-    ClusterNetworkPolicy,
+    AntreaClusterNetworkPolicy,
     ClusterProfile,
     ClusterProperty,
     DNSEndpoint,

@@ -10,13 +10,13 @@ from msgspec.structs import replace
 from hanse.features.federated.feature import FederatedServices
 from hanse.features.federated.records import Backends, MemberPort, MemberRecord, record_configmap
 from hanse.features.gslb.feature import Gslb
-from hanse.features.networks.feature import Networks as NetworksFeature
+from hanse.features.networks.feature import Networks
 from hanse.features.networks.names import NETWORK, TENANT
 from hanse.features.policies.content import Content
-from hanse.features.policies.feature import Policies as PoliciesFeature
+from hanse.features.policies.feature import Policies
 from hanse.features.policies.ledger import LocalState, PolicyRecord, record_config_map
 from hanse.features.policies.versions import EMPTY_HISTORY, append_event, merge
-from hanse.features.statefulsets.feature import StatefulSets as StatefulSetsFeature
+from hanse.features.statefulsets.feature import StatefulSets
 from hanse.model.facts import Role
 from hanse.model.kinds.core import Namespace, Service
 from hanse.model.kinds.globalservice import (
@@ -44,11 +44,11 @@ from hanse.model.objects import Meta, Object
 from hanse.model.plan import Key
 from hanse.web.dashboard.federated import FederatedSection
 from hanse.web.dashboard.gslb import HostsSection
-from hanse.web.dashboard.networks import Networks, ReachSection
-from hanse.web.dashboard.policies import Policies
+from hanse.web.dashboard.networks import NetworksSection, ReachSection
+from hanse.web.dashboard.policies import PoliciesSection
 from hanse.web.dashboard.section import Section, worst
 from hanse.web.dashboard.snapshot import MultiClusterSnapshot
-from hanse.web.dashboard.statefulsets import StatefulSets
+from hanse.web.dashboard.statefulsets import StatefulSetsSection
 from tests.support.builders import annotated, cluster, snapshot
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -155,12 +155,12 @@ def test_a_stateful_set_shows_the_replicas_of_each_cluster() -> None:
         ),
     )
     snapshots = snapshots_of(
-        StatefulSetsFeature("hanse-broker"),
+        StatefulSets("hanse-broker"),
         {"lubeck": (Role.LOCAL,), "broker": (Role.BROKER,)},
         broker=[shares, part("lubeck", True, True), part("bergen", True, False, trouble="no room")],
     )
 
-    item = render_item(StatefulSets(), "shop/store", snapshots)
+    item = render_item(StatefulSetsSection(), "shop/store", snapshots)
 
     assert (item["told"], item["state"]) == ("3/4 ready", "warn")
     assert [(p["cluster"], p["text"], p["share"]) for p in item["parts"]] == [
@@ -181,9 +181,11 @@ def test_a_stateful_set_of_a_newer_hanse_is_shown_as_that() -> None:
     def item(schema: int) -> Any:
         record = StatefulSetShares(metadata=meta, spec=replace(spec, schema=schema))
         roles: dict[str, tuple[Role, ...]] = {"lubeck": (Role.LOCAL,), "broker": (Role.BROKER,)}
-        feature = StatefulSetsFeature("hanse-broker")
+        feature = StatefulSets("hanse-broker")
         return render_item(
-            StatefulSets(), "shop/store", snapshots_of(feature, roles, broker=[record, unread])
+            StatefulSetsSection(),
+            "shop/store",
+            snapshots_of(feature, roles, broker=[record, unread]),
         )
 
     assert (item(1)["told"], item(1)["problems"]) == (
@@ -201,7 +203,7 @@ def test_a_policy_shows_where_it_is_blocked_and_versions_that_crossed() -> None:
     crossed = merge(one, other)
     blocked = LocalState(phase="Blocked", reason="Refused", message="no tier gold")
     snapshots = snapshots_of(
-        PoliciesFeature(),
+        Policies(),
         {"lubeck": (Role.LOCAL, Role.MEMBER, Role.LED), "bergen": (Role.MEMBER,)},
         lubeck=[
             record_config_map(key, PolicyRecord(crossed, LocalState(phase="Applied", uid="1")))
@@ -209,7 +211,7 @@ def test_a_policy_shows_where_it_is_blocked_and_versions_that_crossed() -> None:
         bergen=[record_config_map(key, PolicyRecord(crossed, blocked))],
     )
 
-    item = render_item(Policies(), "every namespace/deny", snapshots)
+    item = render_item(PoliciesSection(), "every namespace/deny", snapshots)
 
     assert (item["told"], item["state"]) == ("conflict", "warn")
     assert item["problems"] == ["bergen: Refused: no tier gold"]
@@ -233,7 +235,7 @@ def test_a_network_shows_its_phase_and_how_full_its_pool_is() -> None:
     space = Namespace(metadata=Meta(name="acme-web", labels={TENANT: "acme"}))
     web = Service(metadata=Meta(name="web", namespace="acme-web", labels=labels))
     snapshots = snapshots_of(
-        NetworksFeature(),
+        Networks(),
         {"lubeck": (Role.LOCAL,)},
         lubeck=[
             network("acme.default"),
@@ -243,8 +245,8 @@ def test_a_network_shows_its_phase_and_how_full_its_pool_is() -> None:
         ],
     )
 
-    fine = render_item(Networks(), "lubeck/acme.default", snapshots)
-    broken = render_item(Networks(), "lubeck/rival.default", snapshots)
+    fine = render_item(NetworksSection(), "lubeck/acme.default", snapshots)
+    broken = render_item(NetworksSection(), "lubeck/rival.default", snapshots)
 
     assert (fine["told"], fine["parts"][0]["share"]) == ("Ready", 50)
     assert (broken["state"], broken["problems"]) == ("bad", ["ranges overlap"])
@@ -256,9 +258,7 @@ def test_who_reaches_whom_is_shown_for_each_cluster() -> None:
         for tenant in ("acme", "rival")
     ]
     networks: list[Object] = [network("acme.default"), network("rival.default")]
-    snapshots = snapshots_of(
-        NetworksFeature(), {"lubeck": (Role.LOCAL,)}, lubeck=[*networks, *spaces]
-    )
+    snapshots = snapshots_of(Networks(), {"lubeck": (Role.LOCAL,)}, lubeck=[*networks, *spaces])
 
     item = render_item(ReachSection(), "lubeck", snapshots)
 

@@ -26,7 +26,7 @@ from hanse.model.snapshot import FactChange, ObjectChange
 from hanse.web.dashboard.fleet import ClustersSection, LinksSection
 from hanse.web.dashboard.items import ItemCache
 from hanse.web.dashboard.section import Section
-from hanse.web.dashboard.services import Services
+from hanse.web.dashboard.services import ServicesSection
 from hanse.web.dashboard.snapshot import MultiClusterSnapshot
 from hanse.web.dashboard.timeline import DUPLICATE_WINDOW, MAX_ENTRIES, Timeline
 from tests.support.builders import cluster, snapshot
@@ -93,9 +93,9 @@ def test_a_service_shows_who_exports_it_and_what_is_ready_there() -> None:
         bergen=[export(*GOOD), web("lubeck", "bergen"), endpoint_slice("bergen", True, False)],
     )
 
-    item = render_item(Services(), "shop/web", snapshots)
+    item = render_item(ServicesSection(), "shop/web", snapshots)
 
-    assert list(Services().keys(snapshots)) == ["shop/web"]
+    assert list(ServicesSection().keys(snapshots)) == ["shop/web"]
     assert item["ports"] == ["80/TCP http"]
     assert [(e["cluster"], e["ready"], e["all"], e["weight"]) for e in item["exporters"]] == [
         ("bergen", 1, 2, ""),
@@ -110,7 +110,7 @@ def test_a_conflict_is_shown_with_the_words_of_each_cluster() -> None:
         lubeck=[export(*GOOD, conflict), web("lubeck"), endpoint_slice("lubeck", True)]
     )
 
-    item = render_item(Services(), "shop/web", snapshots)
+    item = render_item(ServicesSection(), "shop/web", snapshots)
 
     assert item["problems"] == [
         {"cluster": "lubeck", "reason": "PortConflict", "message": "bergen has 81"}
@@ -119,7 +119,7 @@ def test_a_conflict_is_shown_with_the_words_of_each_cluster() -> None:
 
 
 def test_a_service_that_nobody_exports_or_imports_is_not_shown() -> None:
-    assert Services().render("shop/web", multi_snapshot(lubeck=[])) is None
+    assert ServicesSection().render("shop/web", multi_snapshot(lubeck=[])) is None
 
 
 def test_a_cluster_is_shown_as_its_own_agent_sees_it_and_others_by_who_looks() -> None:
@@ -166,7 +166,7 @@ def test_only_what_was_woken_is_told_and_only_if_it_differs() -> None:
     snapshots = multi_snapshot(
         lubeck=[export(*GOOD), web("lubeck"), endpoint_slice("lubeck", True)]
     )
-    items = ItemCache([ClustersSection(), Services()], lambda: snapshots)
+    items = ItemCache([ClustersSection(), ServicesSection()], lambda: snapshots)
 
     first, second = items.refresh(), items.refresh()
     items.on_change(ObjectChange("lubeck", web("lubeck"), web("lubeck", "bergen")))
@@ -184,7 +184,7 @@ def test_only_what_was_woken_is_told_and_only_if_it_differs() -> None:
 def test_a_long_board_is_read_in_turns() -> None:
     names = [f"web-{n}" for n in range(30)]
     exports = [ServiceExport(metadata=Meta(name=n, namespace=SHOP)) for n in names]
-    items = ItemCache([Services()], lambda: multi_snapshot(lubeck=list(exports)))
+    items = ItemCache([ServicesSection()], lambda: multi_snapshot(lubeck=list(exports)))
 
     turns = 0
     while items.stale:

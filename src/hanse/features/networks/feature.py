@@ -51,8 +51,7 @@ from hanse.model.kinds.networking import IPAddress, NetworkPolicy, ServiceCIDR
 from hanse.model.kinds.networks import Network, NetworkPeering, NetworkPort, Tenant
 from hanse.model.kinds.policy import PodDisruptionBudget
 from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
-from hanse.model.kinds.rbac import Role as RbacRole
-from hanse.model.kinds.rbac import RoleBinding
+from hanse.model.kinds.rbac import RbacRole, RoleBinding
 from hanse.model.objects import Object
 from hanse.model.plan import Desired, Key, Plan
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
