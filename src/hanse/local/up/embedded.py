@@ -12,7 +12,7 @@ from hanse.kube.client_config import ClientConfig, Credentials, Identity, Server
 from hanse.kube.clock import Clock, WallClock
 from hanse.kube.errors import Unreachable
 from hanse.kube.transport import Request, Response, Transport
-from hanse.local.in_process import InProcessTransport, Listener, UrlTransport
+from hanse.local.in_process import InProcessTransport, ServedApi, UrlTransport
 from hanse.local.kubeconfig import Context
 from hanse.local.up.errors import UpError
 from hanse.local.up.folder import Folder
@@ -113,9 +113,9 @@ class EmbeddedCluster:
     def dial(self, credentials: Credentials) -> Transport:
         return UrlTransport(credentials, self._find_listener)
 
-    def _find_listener(self, url: str) -> Listener | None:
+    def _find_listener(self, url: str) -> ServedApi | None:
         here = self.running and url == self.url
-        return Listener(self._delayed_api, self._authority.certificate) if here else None
+        return ServedApi(self._delayed_api, self._authority.certificate) if here else None
 
     def slow(self, delay: timedelta) -> None:
         self._delayed_api.delay = delay
