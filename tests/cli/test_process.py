@@ -51,7 +51,7 @@ async def large_buffers_apart():
     kept = [bytearray(256 * 1024) for _ in range(4)]
     return libc.mallinfo2().hblks - before
 
-print(run_async(large_buffers_apart, lasting=sys.argv[1] == "lasting"))
+print(run_async(large_buffers_apart, long_running=sys.argv[1] == "lasting"))
 """
 
 
