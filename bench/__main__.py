@@ -65,8 +65,10 @@ def _measured(row: Row, effort: Effort, console: Console) -> Ended:
     missed = [r.figure.name for r in results if r.verdict is Verdict.MISSED]
     seconds = time.monotonic() - began
     wanted = any(r.verdict is not Verdict.SHOWN for r in results)
-    told = f"missed: {', '.join(missed)}" if missed else "every goal met" if wanted else "no goal"
-    console.print(f"    {seconds:.0f} s, {told}", highlight=False)
+    summary = (
+        f"missed: {', '.join(missed)}" if missed else "every goal met" if wanted else "no goal"
+    )
+    console.print(f"    {seconds:.0f} s, {summary}", highlight=False)
     return Measured(row, results, seconds)
 
 

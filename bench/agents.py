@@ -47,9 +47,9 @@ class AgentProcess:
 
     async def quiet(self) -> AgentCounters:
         """What it has done, once it does nothing more."""
-        while not (told := await self.ask()).quiet:  # noqa: ASYNC110 - it tells when asked
+        while not (report := await self.ask()).quiet:  # noqa: ASYNC110 - it tells when asked
             await asyncio.sleep(0.05)
-        return told
+        return report
 
     async def stop(self) -> None:
         assert self._process.stdin is not None

@@ -41,7 +41,7 @@ class Bar(Struct, frozen=True):
     label: str
     share: float | None
     """Of its goal; None if it is beyond any measure."""
-    told: str
+    value: str
     met: bool
 
 
@@ -86,7 +86,7 @@ def _drawn(bar: Bar, place: int) -> tuple[str, ...]:
     return (
         f'<text x="{LABELS - 8}" y="{y + 13}" text-anchor="end">{escape(bar.label)}</text>',
         f'<rect class="{kind}" x="{LABELS}" y="{y}" width="{width:.1f}" height="16" rx="2"/>',
-        f'<text class="quiet" x="{LABELS + BARS + 10}" y="{y + 13}">{escape(bar.told)}</text>',
+        f'<text class="quiet" x="{LABELS + BARS + 10}" y="{y + 13}">{escape(bar.value)}</text>',
     )
 
 

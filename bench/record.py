@@ -93,7 +93,7 @@ def _line(row: str, result: Result) -> str:
 
 
 def _row(one: Ended) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    common: dict[str, Any] = {
         "name": one.row.name,
         "about": one.row.about,
         "against": one.row.against,
@@ -101,11 +101,11 @@ def _row(one: Ended) -> dict[str, Any]:
     match one:
         case Measured(_, results, seconds):
             figures = [_figure(result) for result in results]
-            return {**told, "ended": "measured", "seconds": round(seconds, 1), "figures": figures}
+            return {**common, "ended": "measured", "seconds": round(seconds, 1), "figures": figures}
         case Skipped(_, reason):
-            return {**told, "ended": "skipped", "reason": reason}
+            return {**common, "ended": "skipped", "reason": reason}
         case Failed(_, reason):
-            return {**told, "ended": "failed", "reason": reason}
+            return {**common, "ended": "failed", "reason": reason}
         case _:
             assert_never(one)
 

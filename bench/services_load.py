@@ -81,7 +81,7 @@ def imported(names: Iterable[str], sources: Iterable[str]) -> set[str]:
     }
 
 
-def told(names: Iterable[str]) -> set[str]:
+def exports_with_status(names: Iterable[str]) -> set[str]:
     """What is told on exports."""
     return {f"export {name}" for name in names}
 
@@ -93,7 +93,7 @@ async def everywhere(
     all_of_it = imported(names, sources)
     await asyncio.gather(
         *(seen[c].until(all_of_it) for c in (*NAMES, BROKER)),
-        *(seen[c].until(told(names)) for c in sources),
+        *(seen[c].until(exports_with_status(names)) for c in sources),
     )
 
 
@@ -138,7 +138,7 @@ def _mark(obj: Object, sources: int) -> str | None:
         case EndpointSlice() if meta.labels.get(MANAGED_BY) == DOMAIN:
             return f"slice {meta.labels[SERVICE_NAME]} {meta.labels[SOURCE_CLUSTER]}"
         case ConfigMap(data=data):
-            return f"{meta.name} told" if "status" in data else meta.name
+            return f"{meta.name} with status" if "status" in data else meta.name
         case _:
             return None
 

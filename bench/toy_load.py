@@ -100,8 +100,10 @@ def _in_order(cluster: str, standing: Iterable[dict[str, Any]]) -> list[Write]:
     for obj in standing:
         meta = obj["metadata"]
         if OFFER in meta.get("labels", {}):
-            told = {"metadata": {"annotations": {OFFERED: meta["annotations"][OFFERED]}}}
-            patches.append(patch(cluster, obj, told))
+            annotation_patch = {
+                "metadata": {"annotations": {OFFERED: meta["annotations"][OFFERED]}}
+            }
+            patches.append(patch(cluster, obj, annotation_patch))
             meta = {k: v for k, v in meta.items() if k != "annotations"}
         creates.append(create(cluster, {**obj, "metadata": meta}))
     return [*creates, *patches]

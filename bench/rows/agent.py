@@ -44,15 +44,15 @@ async def _imported(effort: Effort) -> AsyncIterator[Once]:
 
             async def once() -> Mapping[str, float]:
                 async with agent_process(HERE, fleet.kubeconfig) as agent:
-                    told = await agent.quiet()
-                assert told.objects >= 4 * len(names), "it has read them all"
+                    counters = await agent.quiet()
+                assert counters.objects >= 4 * len(names), "it has read them all"
                 return {
-                    "writes": float(told.sent),
-                    "renewals of Leases": float(told.leases),
+                    "writes": float(counters.sent),
+                    "renewals of Leases": float(counters.leases),
                     "until everything is read": agent.synced_after,
                     "until everything is planned": agent.settled_after,
-                    "CPU": told.cpu,
-                    "memory": told.most_resident,
+                    "CPU": counters.cpu,
+                    "memory": counters.most_resident,
                 }
 
             yield once
@@ -88,11 +88,11 @@ async def _at_work(effort: Effort) -> AsyncIterator[Once]:
             async def once() -> Mapping[str, float]:
                 async with agents_of(fleet, NAMES) as agents:
                     await measure_agents(agents, transports, load_of(names), time.process_time)
-                    told = [await agent.quiet() for agent in agents]
+                    counters = [await agent.quiet() for agent in agents]
                 await clear(transports, LEFT)
                 return {
-                    "most memory": max(one.most_resident for one in told),
-                    "CPU": max(one.cpu for one in told),
+                    "most memory": max(one.most_resident for one in counters),
+                    "CPU": max(one.cpu for one in counters),
                 }
 
             yield once

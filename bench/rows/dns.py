@@ -63,8 +63,8 @@ async def _prepared(effort: Effort) -> AsyncIterator[Once]:
 async def _rotates(port: int, services: Sequence[str]) -> None:
     """Make sure that every cluster has its turn."""
     for name in services[:: NAMES // 50]:
-        told = {await answer_of(whole_name(name), port) for _ in range(12)}
-        assert len(told) == len(CLUSTERS), f"we say {told} for {name}"
+        answers = {await answer_of(whole_name(name), port) for _ in range(12)}
+        assert len(answers) == len(CLUSTERS), f"we say {answers} for {name}"
 
 
 DNS = Row(

@@ -225,10 +225,10 @@ def _simulated(effort: Effort) -> dict[str, float]:
 @asynccontextmanager
 async def _prepared(effort: Effort) -> AsyncIterator[Once]:
     """Virtual time makes every run the same: it is run once, beside the loop that waits for it."""
-    told = await asyncio.to_thread(_simulated, effort)
+    figures = await asyncio.to_thread(_simulated, effort)
 
     async def once() -> Mapping[str, float]:
-        return told
+        return figures
 
     yield once
 

@@ -187,24 +187,24 @@ async def _weighed(questions: int) -> float:
             feed = ViewUpdater(compiler, server, _with_service(reconciler, service))
             async with feed.running():
                 await feed.wait_applied()
-                told = await asyncio.to_thread(_ask_many, listeners.address, questions)
+                answers = await asyncio.to_thread(_ask_many, listeners.address, questions)
     finally:
         listeners.close()
     whole = sum(weights.values())
-    shares = {a: told[socket.inet_aton(a)] / questions for a in weights}
+    shares = {a: answers[socket.inet_aton(a)] / questions for a in weights}
     return max(abs(shares[a] - weights[a] / whole) / (weights[a] / whole) * 100 for a in weights)
 
 
 def _ask_many(server: tuple[str, int], questions: int) -> Counter[bytes]:
     query = dns.message.make_query(HOST, "A").to_wire()
-    told: Counter[bytes] = Counter()
+    answers: Counter[bytes] = Counter()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
         client.settimeout(10)
         client.connect(server)
         for _ in range(questions):
             client.send(query)
-            told[client.recv(512)[-4:]] += 1
-    return told
+            answers[client.recv(512)[-4:]] += 1
+    return answers
 
 
 class _Wish:

@@ -20,7 +20,8 @@ from bench.bare_client import (
 from bench.figures import AtMost, Figure, percentile
 from bench.object_waiter import ObjectWaiter, object_waiters
 from bench.row import Effort, Once, Row
-from bench.services_load import LEFT, exports, imported, looks, prepare, told
+from bench.services_load import LEFT, exports, exports_with_status, imported, looks, prepare
+from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.kube.transport import Transport
 from hanse.local.real.fleet import BROKER, NAMES
 from hanse.model.kinds.core import ConfigMap
@@ -72,7 +73,9 @@ async def _shared(
     all_of_it = imported([name], [home])
     await asyncio.gather(*(seen[cluster].until(all_of_it) for cluster in NAMES))
     seconds = time.perf_counter() - began
-    await asyncio.gather(seen[home].until(told([name])), seen[BROKER].until(all_of_it))
+    await asyncio.gather(
+        seen[home].until(exports_with_status([name])), seen[BROKER].until(all_of_it)
+    )
     await asyncio.sleep(CALM)
     return seconds
 
@@ -86,14 +89,14 @@ async def _trips(
     status, which no create takes.
     """
     record, imported, slice_ = (f"{name}-{part}" for part in ("record", "import", "slice"))
-    told = {"data": {"status": "told"}}
+    status = {"data": {"status": "set"}}
     began = time.perf_counter()
     await _written(transports, seen, [create(home, _stand_in(home, name))], {name})
     await _written(transports, seen, [create(BROKER, _stand_in(BROKER, record))], {record})
     everywhere = [create(c, _stand_in(c, part)) for c in NAMES for part in (imported, slice_)]
     await _written(transports, seen, everywhere, {imported, slice_})
-    statuses = [patch(c, _stand_in(c, imported), told) for c in NAMES]
-    await _written(transports, seen, statuses, {f"{imported} told"})
+    statuses = [patch(c, _stand_in(c, imported), status) for c in NAMES]
+    await _written(transports, seen, statuses, {f"{imported} with status"})
     seconds = time.perf_counter() - began
     await asyncio.sleep(CALM)
     return seconds

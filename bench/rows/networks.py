@@ -76,8 +76,8 @@ async def _asked(networks: int, pods: int, seconds: int) -> float:
         async def ask(number: int) -> float:
             started = time.perf_counter()
             async with session.post(url, data=_review(number, networks)) as answer:
-                told = msgspec.json.decode(await answer.read())
-            assert told["response"]["allowed"], told
+                review = msgspec.json.decode(await answer.read())
+            assert review["response"]["allowed"], review
             return (time.perf_counter() - started) * 1000
 
         for number in range(32):

@@ -143,8 +143,8 @@ async def _trips(
     began = time.perf_counter()
     for step in ("door", "shares"):
         name = f"{step}-{generation}"
-        told = configmap(name, WORK, {}, {"text": "x" * 100})
-        await write_all(transports, [create(BROKER, told)])
+        stand_in = configmap(name, WORK, {}, {"text": "x" * 100})
+        await write_all(transports, [create(BROKER, stand_in)])
         await seen[BROKER].until({name})
     await write_all(transports, [patch(cluster, _set(BARE, 1), wanted) for cluster in NAMES])
     await asyncio.gather(*(seen[c].until({f"{BARE} {generation}"}) for c in NAMES))

@@ -78,9 +78,13 @@ def test_it_says_how_it_is_and_ends_when_told(fleet: RunningFederation) -> None:
 
 
 def test_it_can_be_told_everything_by_its_environment(fleet: RunningFederation) -> None:
-    told = {"HANSE_CLUSTER_ID": "paris", "HANSE_NAMESPACE": "default", "HANSE_IDENTITY": "one"}
+    environment = {
+        "HANSE_CLUSTER_ID": "paris",
+        "HANSE_NAMESPACE": "default",
+        "HANSE_IDENTITY": "one",
+    }
 
-    with agent(fleet, env=told) as running_one:
+    with agent(fleet, env=environment) as running_one:
         assert running_one.first["cluster"] == "paris"
         waited = fleet.kubectl(
             *("wait", "lease/hanse-agent", "-n", "default", "--for=create", "--timeout=20s")
@@ -163,12 +167,12 @@ def test_a_template_that_no_network_can_be_made_of_is_refused(tmp_path: Path) ->
     bad = tmp_path / "bad.json"
     bad.write_text('{"metadata": {"name": "{{.Name}}"}}')
 
-    for told, why in (
+    for options, why in (
         (("--default-network-template-path", str(bad)), "is the only substitution"),
         (("--default-network-template-path", str(tmp_path / "none")), "name a readable file"),
         (("--network-provider", "mizar"), "is not TYPE=URL"),
     ):
-        result = hanse("agent", "--cluster-id", "rome", *told, cwd=tmp_path)
+        result = hanse("agent", "--cluster-id", "rome", *options, cwd=tmp_path)
 
         assert result.status == 2
         assert why in result.err

@@ -39,7 +39,7 @@ def started_with() -> Iterator[logging.Logger]:
     logging.getLogger("asyncio").setLevel(logging.NOTSET)
 
 
-class Told:
+class ConfigurableAgent:
     """An engine that sees one configuration after the other."""
 
     def __init__(self) -> None:
@@ -66,12 +66,12 @@ class Told:
 
 
 async def test_the_level_follows_the_configuration(started_with: logging.Logger) -> None:
-    told = Told()
+    agent = ConfigurableAgent()
 
-    with following_log_level(told.reconciler):
+    with following_log_level(agent.reconciler):
         levels = []
         for result in ("DEBUG", "WARN", "ERROR", "INFO"):
-            told.result(result)
+            agent.result(result)
             levels.append(started_with.level)
 
     assert levels == [logging.DEBUG, logging.WARNING, logging.ERROR, logging.INFO]
@@ -80,19 +80,19 @@ async def test_the_level_follows_the_configuration(started_with: logging.Logger)
 async def test_it_is_the_agents_own_again_when_the_configuration_goes(
     started_with: logging.Logger,
 ) -> None:
-    told = Told()
+    agent = ConfigurableAgent()
 
-    with following_log_level(told.reconciler):
-        told.gone(told.result("ERROR"))
+    with following_log_level(agent.reconciler):
+        agent.gone(agent.result("ERROR"))
 
         assert started_with.level == logging.INFO
 
 
 async def test_verbose_is_never_made_quieter(started_with: logging.Logger) -> None:
-    told = Told()
+    agent = ConfigurableAgent()
     started_with.setLevel(logging.DEBUG)
 
-    with following_log_level(told.reconciler):
-        told.result("ERROR")
+    with following_log_level(agent.reconciler):
+        agent.result("ERROR")
 
         assert started_with.level == logging.DEBUG

@@ -16,19 +16,21 @@ def test_options_say_what_is_published_and_where(tmp_path: Path) -> None:
     key_file = tmp_path / "hanse.key"
     key_file.write_text(KEY)
 
-    told = parse_publishing_options("Fleet.Example.org.", "dns", "[2001:db8::53]:5353", key_file)
+    publishing = parse_publishing_options(
+        "Fleet.Example.org.", "dns", "[2001:db8::53]:5353", key_file
+    )
 
     server = ServerOptions("2001:db8::53", 5353, str(key_file))
-    assert told == PublishingOptions("fleet.example.org", "dns", server)
-    options = app.Options(publishing=told)
+    assert publishing == PublishingOptions("fleet.example.org", "dns", server)
+    options = app.Options(publishing=publishing)
     assert [feature.name for feature in app.features(options)][-1] == "publishing"
     assert set(app.external_systems(options)) == {NAME_SERVER}
 
 
 def test_weights_are_for_those_who_can_keep_them() -> None:
-    told = parse_publishing_options("example.org", "dns", "", None, weighted=True)
+    publishing = parse_publishing_options("example.org", "dns", "", None, weighted=True)
 
-    assert told == PublishingOptions("example.org", "dns", weighted=True)
+    assert publishing == PublishingOptions("example.org", "dns", weighted=True)
     with pytest.raises(InputError, match="records of a name server have no weights"):
         parse_publishing_options("example.org", "", "192.0.2.53", None, weighted=True)
     with pytest.raises(InputError, match="add --publish-zone"):
@@ -36,15 +38,15 @@ def test_weights_are_for_those_who_can_keep_them() -> None:
 
 
 def test_without_options_nothing_is_published() -> None:
-    told = parse_publishing_options("", "", "", None)
+    publishing = parse_publishing_options("", "", "", None)
 
-    options = app.Options(publishing=told)
+    options = app.Options(publishing=publishing)
     assert "publishing" not in [feature.name for feature in app.features(options)]
     assert app.external_systems(options) == {}
 
 
 @pytest.mark.parametrize(
-    ("zone", "endpoints", "server", "key", "words"),
+    ("zone", "endpoints", "server", "key", "message"),
     [
         ("", "dns", "", None, "add --publish-zone"),
         ("a..b", "dns", "", None, "--publish-zone: 'a..b' has a label"),
@@ -56,17 +58,17 @@ def test_without_options_nothing_is_published() -> None:
     ],
 )
 def test_options_that_do_not_agree_are_told_in_one_sentence(
-    tmp_path: Path, zone: str, endpoints: str, server: str, key: str | None, words: str
+    tmp_path: Path, zone: str, endpoints: str, server: str, key: str | None, message: str
 ) -> None:
     key_file = tmp_path / "hanse.key"
     if key is not None:
         key_file.write_text(key)
 
-    with pytest.raises(InputError) as told:
+    with pytest.raises(InputError) as publishing:
         parse_publishing_options(zone, endpoints, server, key_file if key is not None else None)
 
-    assert words in str(told.value)
-    assert "dG9wc2VjcmV0" not in str(told.value)
+    assert message in str(publishing.value)
+    assert "dG9wc2VjcmV0" not in str(publishing.value)
 
 
 def test_a_key_file_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def call(
     fleet: RunningFederation, plugins: Path, command: str, args: str = RUNTIMES, **config: Any
 ) -> tuple[int, dict[str, Any]]:
     """Call the plugin as a runtime does; gives its status and answer."""
-    told = {
+    request = {
         "cniVersion": "1.0.0",
         "name": "pods",
         "type": "hanse",
@@ -56,7 +56,7 @@ def call(
     }
     ended = subprocess.run(
         [*HANSE, "cni"],
-        input=json.dumps(told),
+        input=json.dumps(request),
         env=environment(plugins, more),
         capture_output=True,
         text=True,
@@ -80,8 +80,8 @@ def test_a_pods_arguments_reach_the_delegate_and_its_answer_the_runtime(
     assert answer["ips"] == [{"address": "10.0.0.5/24"}]
     args = (plugins / "delegate.args").read_text().strip()
     assert args == f"{RUNTIMES};IPV4=12.34.56.78;VPCID=mizar-12345"
-    told = json.loads((plugins / "delegate.stdin").read_text())
-    assert told == {"cniVersion": "1.0.0", "name": "pods", "type": "delegate", "mtu": 1400}
+    request = json.loads((plugins / "delegate.stdin").read_text())
+    assert request == {"cniVersion": "1.0.0", "name": "pods", "type": "delegate", "mtu": 1400}
 
 
 def test_a_pod_that_is_gone_can_still_be_taken_down(

@@ -26,8 +26,8 @@ def behind(
     found: dict[str, set[str]] = {}
     for piece in json.loads(result.out)["items"]:
         source = piece["metadata"].get("annotations", {}).get(CLUSTER, cluster)
-        told = {a for e in piece["endpoints"] or () for a in e["addresses"]}
-        found.setdefault(source, set()).update(told)
+        addresses = {a for e in piece["endpoints"] or () for a in e["addresses"]}
+        found.setdefault(source, set()).update(addresses)
     return found
 
 

@@ -201,10 +201,9 @@ def test_a_definition_contains_another(existing: Any, wanted: Any, holds: bool) 
 
 
 def _export(*conditions: tuple[str, str, str, str]) -> ExportState:
-    told = [
-        dict(zip(("type", "status", "reason", "message"), one, strict=True)) for one in conditions
-    ]
-    export = {"metadata": {"namespace": "shop", "name": "web"}, "status": {"conditions": told}}
+    fields = ("type", "status", "reason", "message")
+    status = {"conditions": [dict(zip(fields, c, strict=True)) for c in conditions]}
+    export = {"metadata": {"namespace": "shop", "name": "web"}, "status": status}
     inventory = parse_services({"items": [export]}, {"items": []})
     assert inventory is not None
     return inventory.exports[0]

@@ -179,9 +179,9 @@ def test_two_leaders_are_told() -> None:
     assert "lubeck and rome both lead" in found.problem
 
 
-def amko(context: str, *clusters: str, leads: bool = False, **told: str) -> dict[str, Any]:
+def amko(context: str, *clusters: str, leads: bool = False, **failures: str) -> dict[str, Any]:
     """An AMKOCluster, with a stage that went wrong for a reason."""
-    stages = [{"type": t, "status": "failure", "reason": why} for t, why in told.items()]
+    stages = [{"type": t, "status": "failure", "reason": why} for t, why in failures.items()]
     good = {"type": "current AMKOCluster Validation", "status": "valid AMKOCluster object"}
     spec = {"isLeader": leads, "clusterContext": context, "clusters": list(clusters)}
     return named("amkocluster", spec=spec, status={"conditions": [good, *stages]})
@@ -232,14 +232,16 @@ def test_what_a_policy_chooses_in_vain_is_told_one_by_one() -> None:
 
     found = check_objects([lists(policies=[policy])], NOW)
 
-    assert [f.problem for f in found] == [f"GlobalDeploymentPolicy gdp: {told}" for told in vain]
+    assert [f.problem for f in found] == [
+        f"GlobalDeploymentPolicy gdp: {warning}" for warning in vain
+    ]
 
 
 def test_only_the_word_of_who_leads_counts() -> None:
     def site(name: str, leads: bool) -> GslbCluster:
         own = named("amkocluster", spec={"isLeader": leads, "clusterContext": name})
-        told = (f"bergen: said by {name}",)
-        return GslbCluster(name, clusters=(msgspec.convert(own, AMKOCluster),), warnings=told)
+        warnings_ = (f"bergen: said by {name}",)
+        return GslbCluster(name, clusters=(msgspec.convert(own, AMKOCluster),), warnings=warnings_)
 
     problems = GslbView((site("lubeck", True), site("rome", False))).problems
 
@@ -252,10 +254,10 @@ def test_who_was_installed_from_values_is_told_to_change_them_too() -> None:
         return GslbCluster(name, clusters=(msgspec.convert(own, AMKOCluster),))
 
     by_values = site("rome", **{"app.kubernetes.io/part-of": "hanse"})
-    seen = GslbView((site("lubeck"), by_values))
+    view = GslbView((site("lubeck"), by_values))
 
-    assert warnings(LeaderChange("lubeck", leads=True), seen) == []
-    (note,) = warnings(LeaderChange("rome", leads=True), seen)
+    assert warnings(LeaderChange("lubeck", leads=True), view) == []
+    (note,) = warnings(LeaderChange("rome", leads=True), view)
     assert "set gslb.isLeader to true there, too" in note
 
 
@@ -298,7 +300,7 @@ def test_what_a_newer_hanse_made_asks_for_an_update() -> None:
 
 
 def test_what_objects_say_of_themselves_is_found() -> None:
-    def told(type_: str, status: str = "False") -> dict[str, Any]:
+    def status_with(type_: str, status: str = "False") -> dict[str, Any]:
         return {"conditions": [{"type": type_, "status": status, "message": f"no {type_}"}]}
 
     def part(cluster: str, trouble: str) -> dict[str, Any]:
@@ -306,10 +308,15 @@ def test_what_objects_say_of_themselves_is_found() -> None:
         return named(f"store-{cluster}", spec=spec)
 
     wrong = lists(
-        tenants=[named("acme", status=told("Ready")), named("fine", status=told("Ready", "True"))],
-        imports=[{"metadata": {"name": "web", "namespace": "shop"}, "status": told("Published")}],
-        hosts=[named("www.example.org", status=told("Published"))],
-        sets=[{"metadata": {"name": "store", "namespace": "shop"}, "status": told("Valid")}],
+        tenants=[
+            named("acme", status=status_with("Ready")),
+            named("fine", status=status_with("Ready", "True")),
+        ],
+        imports=[
+            {"metadata": {"name": "web", "namespace": "shop"}, "status": status_with("Published")}
+        ],
+        hosts=[named("www.example.org", status=status_with("Published"))],
+        sets=[{"metadata": {"name": "store", "namespace": "shop"}, "status": status_with("Valid")}],
         networks=[named("acme.default", status={"phase": "Failed", "message": "ranges overlap"})],
         policies=[named("gdp", status={"errorStatus": "spec.ttl: too long"})],
         rules=[named("rule", status={"status": "Rejected", "error": "no cluster oslo"})],

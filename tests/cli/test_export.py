@@ -85,11 +85,11 @@ def test_status_shows_every_service_with_its_conflicts(fleet: RunningFederation)
 
 
 def test_a_program_reads_the_result(fleet: RunningFederation) -> None:
-    told = json.loads(fleet.run_hanse("export", "web", "-n", "shop", "--json").out)
+    status = json.loads(fleet.run_hanse("export", "web", "-n", "shop", "--json").out)
 
-    assert told["exported"] is True
-    assert told["ports"] == [{"name": "", "port": 80, "protocol": "TCP", "appProtocol": ""}]
-    assert told["endpoints"]["rome"] == {"ready": 1, "all": 1}
+    assert status["exported"] is True
+    assert status["ports"] == [{"name": "", "port": 80, "protocol": "TCP", "appProtocol": ""}]
+    assert status["endpoints"]["rome"] == {"ready": 1, "all": 1}
 
 
 def test_nobody_has_to_wait(fleet: RunningFederation) -> None:
@@ -111,8 +111,8 @@ def test_a_broker_that_cannot_be_reached_is_told_of(fleet: RunningFederation) ->
     assert result.status == 1
     assert result.out.startswith("shop/cut is not exported by rome\n! Pending: ")
     blind = "! the agent of rome does not see broker as it is now: Unreachable: "
-    (told,) = [line for line in shown.out.splitlines() if line.startswith(blind)]
-    assert "broker does not answer rome" in told
+    (line,) = [line for line in shown.out.splitlines() if line.startswith(blind)]
+    assert "broker does not answer rome" in line
 
 
 def test_where_no_agent_runs_the_remedy_is_told(fleet: RunningFederation) -> None:

@@ -29,8 +29,8 @@ READY = condition("Ready", True, "Exported")
 AGREED = condition("Conflict", False, "NoConflicts")
 
 
-def _export(*told: Condition, name: str = "web") -> ServiceExport:
-    status = ServiceExportStatus(conditions=told)
+def _export(*conditions: Condition, name: str = "web") -> ServiceExport:
+    status = ServiceExportStatus(conditions=conditions)
     return ServiceExport(metadata=Meta(name=name, namespace="shop"), status=status)
 
 

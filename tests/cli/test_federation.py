@@ -57,8 +57,8 @@ def _soon(check: Callable[[], bool]) -> None:
 
 def _reached(fleet: RunningFederation, cluster: str, *members: str) -> Callable[[], bool]:
     def check() -> bool:
-        told = _federation(fleet, cluster).get("status", {}).get("members") or []
-        return {m["clusterID"] for m in told if m.get("reachable")} == set(members)
+        reported = _federation(fleet, cluster).get("status", {}).get("members") or []
+        return {m["clusterID"] for m in reported if m.get("reachable")} == set(members)
 
     return check
 

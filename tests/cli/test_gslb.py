@@ -171,8 +171,8 @@ def _await_answers(fleet: RunningFederation, wanted: set[str]) -> None:
     host, _, port = json.loads(fleet.run_hanse("status", "--json").out)["dns"].partition(":")
     query = dns.message.make_query("sockets.global.test", "A")
     end = monotonic() + 30
-    told: set[str] = set()
-    while told != wanted:
-        assert monotonic() < end, f"{told} is answered, not {wanted}"
+    addresses: set[str] = set()
+    while addresses != wanted:
+        assert monotonic() < end, f"{addresses} is answered, not {wanted}"
         answers = [dns.query.udp(query, host, port=int(port), timeout=5) for _ in range(8)]
-        told = {rdata.address for one in answers for rrset in one.answer for rdata in rrset}
+        addresses = {rdata.address for one in answers for rrset in one.answer for rdata in rrset}

@@ -22,14 +22,14 @@ def restored() -> Iterator[None]:
     root.handlers, root.level = before, level
 
 
-def _told(form: Format) -> io.StringIO:
+def _logged(form: Format) -> io.StringIO:
     stream = io.StringIO()
     configure(form, level=logging.INFO, stream=stream)
     return stream
 
 
 def test_a_json_line_has_its_fields_by_name() -> None:
-    stream = _told("json")
+    stream = _logged("json")
 
     log.warning("writes paused", extra={"cluster": "lubeck", "count": 3})
 
@@ -45,7 +45,7 @@ def test_a_json_line_has_its_fields_by_name() -> None:
 
 
 def test_a_human_line_quotes_only_what_needs_it() -> None:
-    stream = _told("human")
+    stream = _logged("human")
 
     log.warning("writes paused", extra={"cluster": "lubeck", "why": "a person said so"})
 
@@ -55,7 +55,7 @@ def test_a_human_line_quotes_only_what_needs_it() -> None:
 
 @pytest.mark.parametrize("form", ["human", "json"])
 def test_an_exception_is_told_with_its_origin(form: Format) -> None:
-    stream = _told(form)
+    stream = _logged(form)
 
     try:
         int("low tide")
@@ -67,7 +67,7 @@ def test_an_exception_is_told_with_its_origin(form: Format) -> None:
 
 
 def test_what_is_below_the_level_is_not_told() -> None:
-    stream = _told("json")
+    stream = _logged("json")
 
     log.debug("details")
 

@@ -104,12 +104,12 @@ def test_every_program_is_told_by_names_that_it_knows(tmp_path: Path) -> None:
     """What a pod's environment and arguments say must be what `hanse` listens to."""
     for pod in pods():
         (container,) = pod["containers"]
-        told = hanse(container["args"][0], "--help", cwd=tmp_path).out
+        help_text = hanse(container["args"][0], "--help", cwd=tmp_path).out
 
         for one in container["env"]:
-            assert one["name"] in told, one["name"]
+            assert one["name"] in help_text, one["name"]
         for argument in container["args"][1:]:
-            assert not argument.startswith("--") or argument.partition("=")[0] in told
+            assert not argument.startswith("--") or argument.partition("=")[0] in help_text
 
 
 def test_a_template_stands_where_its_value_would_unquoted() -> None:

@@ -19,7 +19,7 @@ OBJECT = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("export", "web"), f"hanse: rome does not answer: {REFUSED}; start it, or name"),
         (("uninstall",), f"hanse: rome does not answer: {REFUSED}; start it, or name"),
@@ -37,7 +37,7 @@ OBJECT = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n"
 )
 def test_a_cluster_that_does_not_answer_is_named_with_what_to_do(
     arguments: tuple[str, ...],
-    told: str,
+    message: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -49,5 +49,5 @@ def test_a_cluster_that_does_not_answer_is_named_with_what_to_do(
     status = run([*arguments, "--kubeconfig", "config"])
 
     result = capsys.readouterr()
-    assert told in result.out + result.err
+    assert message in result.out + result.err
     assert status == 1

@@ -20,7 +20,7 @@ def anyio_backend() -> object:
     return ON_VIRTUAL_TIME
 
 
-def _told(found: list[AgentWrite]) -> set[tuple[str, str, str, str]]:
+def _summary(found: list[AgentWrite]) -> set[tuple[str, str, str, str]]:
     return {(one.target.where, one.verb, one.target.ref.name, one.by) for one in found}
 
 
@@ -53,7 +53,7 @@ async def test_other_agents_answer_what_the_first_would_write() -> None:
         reconcilers = await _looking(world, stack)
         found = preview_agent_writes(reconcilers, [("lubeck", _offer())])
 
-    assert _told(found) == {
+    assert _summary(found) == {
         ("broker", "create", "shop.bread.lubeck", "lubeck"),
         ("broker", "create", "sum.shop.bread", "lubeck"),
         ("lubeck", "update", "bread", "lubeck"),

@@ -44,7 +44,7 @@ def test_json_is_read_too_and_lists_are_opened() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         pytest.param("", "f: there is no object in it", id="empty"),
         pytest.param("---\n---\n", "f: there is no object in it", id="only separators"),
@@ -66,8 +66,8 @@ def test_json_is_read_too_and_lists_are_opened() -> None:
         ),
     ],
 )
-def test_what_is_no_object_is_named_by_file_and_line(text: str, told: str) -> None:
-    with pytest.raises(InputError, match=f"^{told}"):
+def test_what_is_no_object_is_named_by_file_and_line(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=f"^{message}"):
         parse_documents(text, "f")
 
 

@@ -20,7 +20,7 @@ def policy(overruled: tuple[OverruledVersion, ...] = (), **phases: str) -> Polic
 
 
 @pytest.mark.parametrize(
-    ("view", "word", "where", "decided"),
+    ("view", "answer", "where", "decided"),
     [
         pytest.param(
             policy(lubeck="Applied", bergen="Quarantined"), "keep", "", "bergen", id="one waits"
@@ -35,13 +35,13 @@ def policy(overruled: tuple[OverruledVersion, ...] = (), **phases: str) -> Polic
     ],
 )
 def test_the_deciding_cluster_is_the_one_that_waits_or_has_it_applied(
-    view: PolicyView, word: str, where: str, decided: str
+    view: PolicyView, answer: str, where: str, decided: str
 ) -> None:
-    assert _deciding_cluster(view, Decision(KEY, where, word, 1)) == decided
+    assert _deciding_cluster(view, Decision(KEY, where, answer, 1)) == decided
 
 
 @pytest.mark.parametrize(
-    ("view", "word", "where", "told"),
+    ("view", "answer", "where", "message"),
     [
         pytest.param(
             policy(rome="Quarantined", bergen="Quarantined"),
@@ -63,10 +63,10 @@ def test_the_deciding_cluster_is_the_one_that_waits_or_has_it_applied(
     ],
 )
 def test_a_decision_about_nothing_is_refused_in_one_sentence(
-    view: PolicyView, word: str, where: str, told: str
+    view: PolicyView, answer: str, where: str, message: str
 ) -> None:
-    with pytest.raises(InputError, match=told):
-        _deciding_cluster(view, Decision(KEY, where, word, 1))
+    with pytest.raises(InputError, match=message):
+        _deciding_cluster(view, Decision(KEY, where, answer, 1))
 
 
 def test_a_policy_that_stands_nowhere_yet_is_told_apart() -> None:
@@ -75,7 +75,7 @@ def test_a_policy_that_stands_nowhere_yet_is_told_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("deny", "--keep"), "'deny' is no policy; say acnp/NAME or anp/NAMESPACE/NAME"),
         (("acnp/deny",), "say what counts: one of --keep, --yield or --take CLUSTER"),
@@ -88,10 +88,10 @@ def test_a_policy_that_stands_nowhere_yet_is_told_apart() -> None:
     ],
 )
 def test_bad_input_is_answered_with_one_line(
-    arguments: tuple[str, ...], told: str, tmp_path: Path
+    arguments: tuple[str, ...], message: str, tmp_path: Path
 ) -> None:
     result = hanse("policies", "resolve", *arguments, cwd=tmp_path)
 
     assert result.status == 2
-    assert told in result.err
+    assert message in result.err
     assert result.err.count("\n") == 1

@@ -58,8 +58,8 @@ print(run_async(large_buffers_apart, long_running=sys.argv[1] == "lasting"))
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="needs a recent glibc")
 @pytest.mark.parametrize(("how", "apart"), [("lasting", 4), ("short", 0)])
 def test_the_large_buffers_of_a_service_go_back_to_the_system(how: str, apart: int) -> None:
-    told = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", PAGES_OF_ITS_OWN, how], capture_output=True, text=True, check=True
     )
 
-    assert int(told.stdout) == apart
+    assert int(completed.stdout) == apart

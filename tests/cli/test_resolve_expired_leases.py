@@ -29,9 +29,9 @@ def lease(cluster: str, *, age: float | None, holder: str = "somebody", lasts: i
     ],
 )
 def test_a_lease_that_was_not_renewed_in_time_has_run_out(late: Lease, dead: list[str]) -> None:
-    told = expired_leases([lease("bergen", age=1), late], NOW)
+    expired = expired_leases([lease("bergen", age=1), late], NOW)
 
-    assert [one.name for one in told] == dead
+    assert [one.name for one in expired] == dead
 
 
 def test_where_all_look_late_our_own_clock_is_as_likely_to_be_wrong() -> None:

@@ -35,8 +35,8 @@ def _commands() -> list[click.Command]:
 def test_the_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--help"]) == 0
 
-    told = capsys.readouterr().out
-    assert all(f"\n  {name} " in told for name in COMMANDS)
+    output = capsys.readouterr().out
+    assert all(f"\n  {name} " in output for name in COMMANDS)
 
 
 @pytest.mark.parametrize("words", [[], ["local"]], ids=["hanse", "hanse local"])
@@ -147,9 +147,9 @@ def test_bad_input_gets_one_line_and_status_2(
 ) -> None:
     assert run(arguments) == 2
 
-    told = capsys.readouterr()
-    assert told.err == f"{line}\n"
-    assert told.out == ""
+    output = capsys.readouterr()
+    assert output.err == f"{line}\n"
+    assert output.out == ""
 
 
 @pytest.fixture

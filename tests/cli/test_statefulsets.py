@@ -34,7 +34,7 @@ def shares(balanced: bool = True, **of: int) -> StatefulSetShares:
 
 
 def test_each_replica_is_told_with_its_state_and_its_names() -> None:
-    told = StatefulSetPartSpec(
+    spec = StatefulSetPartSpec(
         namespace="shop",
         name="store",
         cluster="lubeck",
@@ -46,7 +46,7 @@ def test_each_replica_is_told_with_its_state_and_its_names() -> None:
         trouble="no storage",
     )
 
-    found = set_view(shares(bergen=1, hamburg=1, lubeck=2), [told], frozenset({"bergen"}), NAMES)
+    found = set_view(shares(bergen=1, hamburg=1, lubeck=2), [spec], frozenset({"bergen"}), NAMES)
 
     assert [(r.name, r.state) for r in found.replicas] == [
         ("store-bergen-0", "away"),

@@ -36,8 +36,8 @@ def shows(output: str, expected: list[str]) -> bool:
             continue
         parts = [re.escape(part.strip()) for part in words.split(WILD)]
         pattern += "[^\n]*".join(parts) + r"\n"
-    told = "".join(" ".join(line.split()) + "\n" for line in output.splitlines() if line.strip())
-    return re.fullmatch(pattern, told) is not None
+    actual = "".join(" ".join(line.split()) + "\n" for line in output.splitlines() if line.strip())
+    return re.fullmatch(pattern, actual) is not None
 
 
 def test_a_wild_line_stands_for_any_and_a_wild_word_for_the_rest() -> None:
@@ -50,8 +50,8 @@ class Tourist:
     """Somebody who follows the page in a shell beside a running federation."""
 
     def __init__(self, fleet: RunningFederation, home: Path) -> None:
-        told = json.loads(fleet.run_hanse("status", "--json").out)
-        host, _, port = told["dns"].partition(":")
+        status = json.loads(fleet.run_hanse("status", "--json").out)
+        host, _, port = status["dns"].partition(":")
         program = " ".join(f"'{word}'" for word in HANSE)
         self._shell = (
             f'hanse() {{ {program} "$@"; }}; ask() {{ dig +short @{host} -p {port} "$@"; }}; '

@@ -84,10 +84,10 @@ async def installed() -> Client:
 
 async def test_everything_of_ours_goes_and_nothing_else() -> None:
     client = await installed()
-    told: list[str] = []
+    messages: list[str] = []
 
     await remove_installation(
-        client, await find_installation(client, definitions=True), told.append
+        client, await find_installation(client, definitions=True), messages.append
     )
 
     assert not await find_installation(client, definitions=True)
@@ -117,11 +117,11 @@ async def test_what_takes_its_time_to_go_is_named_while_it_is_waited_for(
     client = await installed()
     slow = {"metadata": {"finalizers": ["example.com/slow"]}}
     await client.patch(ConfigMap, "ours", "shop", slow)
-    told: list[str] = []
+    messages: list[str] = []
     waiting = asyncio.Event()
 
     def echo(text: str) -> None:
-        told.append(text)
+        messages.append(text)
         waiting.set()
 
     async with asyncio.TaskGroup() as tasks:
@@ -130,7 +130,7 @@ async def test_what_takes_its_time_to_go_is_named_while_it_is_waited_for(
         await waiting.wait()
         await client.patch(ConfigMap, "ours", "shop", {"metadata": {"finalizers": None}})
 
-    assert told == ["waiting for ConfigMap shop/ours to go, 60 s at most"]
+    assert messages == ["waiting for ConfigMap shop/ours to go, 60 s at most"]
 
 
 async def test_what_goes_with_a_kind_is_counted_before() -> None:

@@ -86,9 +86,9 @@ def test_the_broker_runs_no_workloads(fleet: RunningFederation) -> None:
 
 
 def test_each_cluster_has_ranges_of_its_own(fleet: RunningFederation) -> None:
-    told = json.loads(fleet.run_hanse("local", "list", "--json").out)
+    listed = json.loads(fleet.run_hanse("local", "list", "--json").out)
 
-    ranges = [one[kind] for one in told["clusters"] for kind in ("services", "pods", "nodes")]
+    ranges = [one[kind] for one in listed["clusters"] for kind in ("services", "pods", "nodes")]
     given = [one for one in ranges if one]
     assert len(set(given)) == len(given) == 10
 
@@ -170,9 +170,9 @@ def test_cuts_and_slowness_are_listed_until_they_are_healed(tmp_path: Path) -> N
         fleet.run_hanse("local", "cut", "rome", "broker")
         fleet.run_hanse("local", "slow", "paris", "50ms")
 
-        told = json.loads(fleet.run_hanse("local", "list", "--json").out)
-        assert told["cuts"] == [["broker", "rome"]]
-        assert [one["delay_milliseconds"] for one in told["clusters"]] == [0, 50, 0]
+        listed = json.loads(fleet.run_hanse("local", "list", "--json").out)
+        assert listed["cuts"] == [["broker", "rome"]]
+        assert [one["delay_milliseconds"] for one in listed["clusters"]] == [0, 50, 0]
 
         assert fleet.run_hanse("local", "heal", "--all").status == 0
         healed = json.loads(fleet.run_hanse("local", "list", "--json").out)

@@ -20,7 +20,7 @@ def addresses(server: str, name: str) -> tuple[str, list[str]]:
     host, _, port = server.partition(":")
     question = dns.message.make_query(name, "A")
     answer = dns.query.udp(question, host, port=int(port), timeout=COMMAND_TIMEOUT)
-    found = [record.to_text() for told in answer.answer for record in told]
+    found = [record.to_text() for rrset in answer.answer for record in rrset]
     return dns.rcode.to_text(answer.rcode()), found
 
 
@@ -34,11 +34,11 @@ def test_each_cluster_is_answered_its_own_address_first(fleet: RunningFederation
     until = time.monotonic() + COMMAND_TIMEOUT
     own: set[str] = set()
     while len(own) < 3 and time.monotonic() < until:  # the sample's pods take their time
-        told = {cluster: addresses(server, WEB) for cluster, server in views(fleet).items()}
-        assert sorted(told) == ["bergen", "hamburg", "lubeck"]
-        own = {found[0] for _, found in told.values() if found}
+        answers = {cluster: addresses(server, WEB) for cluster, server in views(fleet).items()}
+        assert sorted(answers) == ["bergen", "hamburg", "lubeck"]
+        own = {found[0] for _, found in answers.values() if found}
 
-    assert len(own) == 3, f"each cluster has its own: {told}"
+    assert len(own) == 3, f"each cluster has its own: {answers}"
 
 
 def test_one_who_asks_from_nowhere_is_sent_to_all_in_turn(fleet: RunningFederation) -> None:
@@ -55,18 +55,18 @@ def test_one_who_asks_from_nowhere_is_sent_to_all_in_turn(fleet: RunningFederati
 
 
 def test_status_tells_where_each_view_answers(fleet: RunningFederation) -> None:
-    told = json.loads(fleet.run_hanse("status", "--json").out)
+    status = json.loads(fleet.run_hanse("status", "--json").out)
 
-    assert {one["name"]: one["dns"] for one in told["clusters"] if one["dns"]} == views(fleet)
-    assert f"-p {told['dns'].partition(':')[2]} " in fleet.output
+    assert {one["name"]: one["dns"] for one in status["clusters"] if one["dns"]} == views(fleet)
+    assert f"-p {status['dns'].partition(':')[2]} " in fleet.output
 
 
 def test_a_tenants_network_is_answered_its_own_names_and_no_others(
     fleet: RunningFederation,
 ) -> None:
-    told = json.loads(fleet.run_hanse("status", "--json").out)
+    status = json.loads(fleet.run_hanse("status", "--json").out)
     (server,) = [
-        one["networkDns"]["acme.default"] for one in told["clusters"] if one["name"] == "hamburg"
+        one["networkDns"]["acme.default"] for one in status["clusters"] if one["name"] == "hamburg"
     ]
     wait = ("--for=jsonpath={.status.phase}=Ready", "--timeout=30s", "network/acme.default")
     fleet.kubectl("--context", "hamburg", "wait", *wait)

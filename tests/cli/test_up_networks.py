@@ -71,8 +71,8 @@ async def answered(server: str, address: str) -> None:
     """Ask until the name is known; who waits for ever is told so by the test's patience."""
     host, _, port = server.partition(":")
     query = dns.message.make_query("web.default.svc.cluster.local", "A")
-    told: list[str] = []
-    while told != [address]:
+    records: list[str] = []
+    while records != [address]:
         answer = await dns.asyncquery.udp(query, host, port=int(port), timeout=COMMAND_TIMEOUT)
-        told = [record.to_text() for rrset in answer.answer for record in rrset]
+        records = [record.to_text() for rrset in answer.answer for record in rrset]
         await asyncio.sleep(0.05)

@@ -30,10 +30,10 @@ from tests.dns.builders import WEB, imported, endpoint_slice, cluster_snapshot
 from tests.dns.loopback_server import running
 
 async def main():
-    seen = cluster_snapshot("lubeck", imported(), endpoint_slice("bergen", "10.2.0.1"))
+    snapshot = cluster_snapshot("lubeck", imported(), endpoint_slice("bergen", "10.2.0.1"))
     settings = ServerSettings(per_second={LIMIT})
     query = dns.message.make_query(WEB, "A").to_wire()
-    async with running(seen, hosts=("{ADDRESS}",), settings=settings) as here:
+    async with running(snapshot, hosts=("{ADDRESS}",), settings=settings) as here:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
             client.connect(("{ADDRESS}", here.port))
             client.setblocking(False)
@@ -51,8 +51,8 @@ async def main():
         by_tcp = await reader.readexactly(int.from_bytes(await reader.readexactly(2)))
         writer.close()
         metrics = here.server.metrics
-    told = generate_latest(metrics.registry).decode()
-    limited = [l for l in told.splitlines() if l.startswith("hanse_dns_limited_total")]
+    metrics_text = generate_latest(metrics.registry).decode()
+    limited = [l for l in metrics_text.splitlines() if l.startswith("hanse_dns_limited_total")]
     whole = sum(1 for a in answers if not a[2] & 2)
     cut = sum(1 for a in answers if a[2] & 2)
     longest = max(len(a) for a in answers if a[2] & 2)
@@ -101,4 +101,4 @@ async def test_who_asks_too_much_is_held_back_and_told_to_come_by_tcp(tmp_path: 
     assert result.limited == dropped
     assert abs(result.cut - dropped / 2) <= seconds, "every second one hears that there is more"
     assert result.longest <= result.asked, "nobody is amplified"
-    assert result.tcp, "by TCP everything is told"
+    assert result.tcp, "by TCP the answer is complete"

@@ -93,13 +93,13 @@ async def test_a_delete_that_a_finalizer_holds_gives_what_is_left() -> None:
     client = Client(server)
 
     left = await client.delete(Service, "web", "shop", uid="uid-web")
-    told_by_status = await client.delete(Service, "web", "shop")
-    told_by_object = await client.delete(Service, "web", "shop")
+    status_result = await client.delete(Service, "web", "shop")
+    object_result = await client.delete(Service, "web", "shop")
 
     assert left is not None
     assert left.metadata.finalizers == ("x/y",)
-    assert told_by_status is None
-    assert told_by_object is None
+    assert status_result is None
+    assert object_result is None
 
 
 async def test_a_list_follows_its_pages() -> None:

@@ -24,14 +24,10 @@ from hanse.model.objects import Meta
 from hanse.model.snapshot import Index
 
 
-def told_twice(**marks: str) -> tuple[ConfigMap, ConfigMap]:
-    """Two objects with the same marks, each decoded by itself."""
-    one, other = (
-        msgspec.json.encode(
-            {"metadata": {"name": name, "namespace": "shop", "labels": marks, "annotations": marks}}
-        )
-        for name in ("a", "b")
-    )
+def decode_twice(**texts: str) -> tuple[ConfigMap, ConfigMap]:
+    """Two objects with the same labels and annotations, each decoded by itself."""
+    meta = {"namespace": "shop", "labels": texts, "annotations": texts}
+    one, other = (msgspec.json.encode({"metadata": {"name": name, **meta}}) for name in ("a", "b"))
     return msgspec.json.decode(one, type=ConfigMap), msgspec.json.decode(other, type=ConfigMap)
 
 
@@ -44,8 +40,11 @@ def words_of(obj: ConfigMap) -> list[str]:
 
 
 def test_words_that_objects_have_in_common_are_kept_once() -> None:
-    marks = {"multicluster.kubernetes.io/source-cluster": "lubeck in the north", "tier": "back end"}
-    one, other = told_twice(**marks)
+    annotations = {
+        "multicluster.kubernetes.io/source-cluster": "lubeck in the north",
+        "tier": "back end",
+    }
+    one, other = decode_twice(**annotations)
     store: Store[ConfigMap] = Store()
 
     store.apply_event(Listed((one, other), "1"))
@@ -56,7 +55,7 @@ def test_words_that_objects_have_in_common_are_kept_once() -> None:
 
 
 def test_a_long_annotation_is_nobodys_word_and_kept_as_it_is() -> None:
-    one, other = told_twice(notes="x" * 5_000)
+    one, other = decode_twice(notes="x" * 5_000)
     store: Store[ConfigMap] = Store()
 
     store.apply_event(Listed((one, other), "1"))

@@ -57,13 +57,13 @@ async def events(
 
 
 async def first(client: Client, count: int) -> list[WatchEvent[Service]]:
-    told: list[WatchEvent[Service]] = []
+    received: list[WatchEvent[Service]] = []
     async with aclosing(list_and_watch(client, Service, random=Random(1))) as stream:
         async for event in stream:
-            told.append(event)
-            if len(told) == count:
+            received.append(event)
+            if len(received) == count:
                 break
-    return told
+    return received
 
 
 def names(event: WatchEvent[Service]) -> list[str]:
@@ -140,9 +140,9 @@ async def test_a_bad_selector_is_not_taken_for_a_server_that_cannot_stream_lists
     server = ScriptedTransport(bad, bad)
     client = Client(server)
 
-    told = await first(client, 1)
+    received = await first(client, 1)
 
-    assert told == [Interrupted(bad)]
+    assert received == [Interrupted(bad)]
     assert client.supports_watch_list is None
 
 
@@ -164,9 +164,9 @@ async def test_a_watch_whose_time_is_up_is_resumed_without_listing() -> None:
         Lines((line("ADDED", service("b", 8)),)),
     )
 
-    told = await events(server, 3)
+    received = await events(server, 3)
 
-    assert [type(event) for event in told] == [Listed, Applied, Applied]
+    assert [type(event) for event in received] == [Listed, Applied, Applied]
     assert resumed_from(server.requests[2]) == "7"
 
 
@@ -178,10 +178,10 @@ async def test_a_dropped_watch_is_resumed_at_once_after_a_look_at_the_servers_ve
         Lines((line("ADDED", service("b", 31)),)),
     )
 
-    told = await events(server, 3)
+    received = await events(server, 3)
 
-    assert told[1:2] == [Progress("9")]
-    assert isinstance(told[2], Applied)
+    assert received[1:2] == [Progress("9")]
+    assert isinstance(received[2], Applied)
     assert dict(server.requests[2].query)["limit"] == "1"
     assert resumed_from(server.requests[3]) == "9"
     assert asyncio.get_running_loop().time() < 0.001
@@ -196,10 +196,10 @@ async def test_a_restored_server_is_listed_again_though_it_would_let_us_watch() 
         Lines(),
     )
 
-    told = await events(server, 3)
+    received = await events(server, 3)
 
-    assert isinstance(told[2], Listed)
-    assert told[2].resource_version == "20"
+    assert isinstance(received[2], Listed)
+    assert received[2].resource_version == "20"
 
 
 async def test_a_watch_that_goes_back_in_time_is_listed_again() -> None:
@@ -207,9 +207,9 @@ async def test_a_watch_that_goes_back_in_time_is_listed_again() -> None:
         page(version=50), Lines((line("ADDED", service("a", 7)),)), page(version=8), Lines()
     )
 
-    told = await events(server, 2)
+    received = await events(server, 2)
 
-    assert [type(event) for event in told] == [Listed, Listed]
+    assert [type(event) for event in received] == [Listed, Listed]
 
 
 @pytest.mark.parametrize(
@@ -222,9 +222,9 @@ async def test_a_watch_that_goes_back_in_time_is_listed_again() -> None:
 async def test_an_expired_version_lists_again(expired: Lines) -> None:
     server = ScriptedTransport(page(version=5), expired, page(service("a", 8), version=9), Lines())
 
-    told = await events(server, 1 + len(expired.lines))
+    received = await events(server, 1 + len(expired.lines))
 
-    assert names(told[-1]) == ["a"]
+    assert names(received[-1]) == ["a"]
 
 
 async def test_a_storm_of_expired_versions_does_not_become_a_storm_of_lists() -> None:
@@ -240,10 +240,10 @@ async def test_versions_that_always_expire_are_one_outage_like_any_other() -> No
     storm = [step for _ in range(8) for step in (page(version=5), Lines((GONE_EVENT,)))]
     server = ScriptedTransport(*storm, page(version=9), Lines((bookmark(10),)))
 
-    told = await events(server, 11)
+    received = await events(server, 11)
 
-    assert [type(event) for event in told].count(Interrupted) == 1
-    assert isinstance(told[-1], Progress)
+    assert [type(event) for event in received].count(Interrupted) == 1
+    assert isinstance(received[-1], Progress)
 
 
 async def test_an_outage_is_reported_once_and_its_end_too() -> None:
@@ -255,22 +255,22 @@ async def test_an_outage_is_reported_once_and_its_end_too() -> None:
         Lines((line("ADDED", service("a", 7)),)),
     )
 
-    told = await events(server, 6)
+    received = await events(server, 6)
 
-    assert told[1:3] == [Progress("6"), Interrupted(DOWN)]
-    assert isinstance(told[3], Listed)
-    assert told[4] == Progress("6")
-    assert isinstance(told[5], Applied)
+    assert received[1:3] == [Progress("6"), Interrupted(DOWN)]
+    assert isinstance(received[3], Listed)
+    assert received[4] == Progress("6")
+    assert isinstance(received[5], Applied)
 
 
 async def test_an_outage_that_began_before_the_first_list_ends_with_a_standing_watch() -> None:
     server = ScriptedTransport(DOWN, DOWN, page(version=5), DOWN, page(version=5), Lines())
 
-    told = await events(server, 3)
+    received = await events(server, 3)
 
-    assert told[0] == Interrupted(DOWN)
-    assert isinstance(told[1], Listed)
-    assert told[2] == Progress("5")
+    assert received[0] == Interrupted(DOWN)
+    assert isinstance(received[1], Listed)
+    assert received[2] == Progress("5")
 
 
 @pytest.mark.parametrize(
@@ -286,20 +286,20 @@ async def test_a_server_that_refuses_is_an_outage_and_is_asked_again(
 ) -> None:
     server = ScriptedTransport(error, error, page(version=5), Lines())
 
-    told = await events(server, 3)
+    received = await events(server, 3)
 
-    assert told[0] == Interrupted(error)
-    assert isinstance(told[1], Listed)
-    assert told[2] == Progress("5")
+    assert received[0] == Interrupted(error)
+    assert isinstance(received[1], Listed)
+    assert received[2] == Progress("5")
 
 
 async def test_a_refusal_after_an_outage_is_the_first_of_its_kind() -> None:
     refused = Forbidden(Status(403, "Forbidden", "rights are not read yet"))
     server = ScriptedTransport(*[DOWN] * 5, refused, page(version=6), Lines())
 
-    told = await events(server, 3)
+    received = await events(server, 3)
 
-    assert [type(event) for event in told] == [Interrupted, Listed, Progress]
+    assert [type(event) for event in received] == [Interrupted, Listed, Progress]
     assert asyncio.get_running_loop().time() < 12
 
 
@@ -309,18 +309,18 @@ async def test_watches_that_end_as_soon_as_they_begin_are_not_reopened_in_a_fren
         *[step for _ in range(16) for step in (Lines(ends="early"), page(version=5))],
     )
 
-    told = await events(server, 16)
+    received = await events(server, 16)
 
-    assert sum(isinstance(event, Interrupted) for event in told) >= 4
+    assert sum(isinstance(event, Interrupted) for event in received) >= 4
     assert asyncio.get_running_loop().time() > 5
 
 
 async def test_a_silent_watch_is_dead_when_the_server_should_have_ended_it() -> None:
     server = ScriptedTransport(page(version=5), Lines(), page(version=5), Lines((bookmark(6),)))
 
-    told = await events(server, 2)
+    received = await events(server, 2)
 
-    assert told[1] == Progress("6")
+    assert received[1] == Progress("6")
     assert 330 <= asyncio.get_running_loop().time() <= 630
 
 
@@ -328,19 +328,19 @@ async def test_an_unserved_kind_is_reported_once_and_found_when_it_appears() -> 
     absent = refusal(404, "NotFound")
     server = ScriptedTransport(*[absent] * 6, page(service("a", 1), version=5), Lines())
 
-    told = await events(server, 2)
+    received = await events(server, 2)
 
-    assert told[0] == NotServed()
-    assert names(told[1]) == ["a"]
+    assert received[0] == NotServed()
+    assert names(received[1]) == ["a"]
 
 
 async def test_the_end_of_an_outage_is_reported_of_an_unserved_kind_too() -> None:
     absent = refusal(404, "NotFound")
     server = ScriptedTransport(absent, *[DOWN] * 3, *[absent] * 3)
 
-    told = await events(server, 3)
+    received = await events(server, 3)
 
-    assert told == [NotServed(), Interrupted(DOWN), NotServed()]
+    assert received == [NotServed(), Interrupted(DOWN), NotServed()]
 
 
 async def test_discovery_wakes_a_stream_that_waits_for_its_kind() -> None:
@@ -377,13 +377,13 @@ async def test_one_bad_object_does_not_break_a_watch() -> None:
         ),
     )
 
-    told = await events(server, 5)
+    received = await events(server, 5)
 
-    assert isinstance(told[1], Unreadable)
-    assert (told[1].name, told[1].resource_version) == ("b", "6")
-    assert told[2] == DeletedUnreadable("shop", "b", "7")
-    assert isinstance(told[3], Unreadable)
-    assert isinstance(told[4], Applied)
+    assert isinstance(received[1], Unreadable)
+    assert (received[1].name, received[1].resource_version) == ("b", "6")
+    assert received[2] == DeletedUnreadable("shop", "b", "7")
+    assert isinstance(received[3], Unreadable)
+    assert isinstance(received[4], Applied)
 
 
 async def test_half_a_line_is_a_broken_connection() -> None:
@@ -394,9 +394,9 @@ async def test_half_a_line_is_a_broken_connection() -> None:
         Lines((bookmark(7),)),
     )
 
-    told = await events(server, 3)
+    received = await events(server, 3)
 
-    assert told[1:] == [Progress("6"), Progress("7")]
+    assert received[1:] == [Progress("6"), Progress("7")]
 
 
 async def test_a_flood_of_events_leaves_other_tasks_their_turn() -> None:

@@ -179,15 +179,15 @@ def test_stand_ins_are_open_and_marked() -> None:
 
 
 def test_a_protected_group_says_that_nobody_approved_the_stand_in() -> None:
-    told = {
+    approvals = {
         crd["spec"]["group"]: crd["metadata"]
         .get("annotations", {})
         .get("api-approved.kubernetes.io")
         for crd in placeholder_crds()
     }
 
-    assert told["about.k8s.io"] == told["externaldns.k8s.io"] == "unapproved, a stand-in"
-    assert told["multicluster.x-k8s.io"] is None
+    assert approvals["about.k8s.io"] == approvals["externaldns.k8s.io"] == "unapproved, a stand-in"
+    assert approvals["multicluster.x-k8s.io"] is None
 
 
 def test_a_kind_of_others_has_no_definition_of_ours() -> None:
@@ -217,9 +217,9 @@ def test_later_annotations_add_to_earlier_ones() -> None:
 def test_the_struct_reads_all_that_a_good_object_says(kind: type[Object]) -> None:
     obj = msgspec.json.decode(msgspec.json.encode(good(kind)), type=kind)
 
-    told = msgspec.json.decode(msgspec.json.encode(to_wire(obj)))
+    encoded = msgspec.json.decode(msgspec.json.encode(to_wire(obj)))
 
-    assert set(paths(told)) == set(paths(good(kind))) - defaults(kind)
+    assert set(paths(encoded)) == set(paths(good(kind))) - defaults(kind)
 
 
 def paths(value: Any, at: str = "") -> Iterator[str]:

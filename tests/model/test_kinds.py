@@ -145,9 +145,11 @@ def test_an_endpoint_that_says_nothing_is_ready_and_serving() -> None:
         ],
     }
 
-    told = [(e.ready, e.serving, e.terminating) for e in decoded(EndpointSlice, wire).endpoints]
+    conditions = [
+        (e.ready, e.serving, e.terminating) for e in decoded(EndpointSlice, wire).endpoints
+    ]
 
-    assert told == [(True, True, False), (False, False, False), (False, True, True)]
+    assert conditions == [(True, True, False), (False, False, False), (False, True, True)]
 
 
 def test_a_secret_never_shows_its_values() -> None:

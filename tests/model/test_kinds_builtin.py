@@ -77,10 +77,12 @@ def test_every_field_has_the_name_that_the_api_gives_it(kind: type[Object]) -> N
 
 @pytest.mark.parametrize("kind", BUILTIN, ids=lambda kind: kind.__name__)
 def test_lists_are_lists_and_maps_are_maps(kind: type[Object]) -> None:
-    told = [(path, type_, field) for path, type_, field in all_agreements(kind) if field]
-    opaque = [path for path, type_, _ in told if get_args(type_)[1:] == (Any,)]
+    agreements = [(path, type_, field) for path, type_, field in all_agreements(kind) if field]
+    opaque = [path for path, type_, _ in agreements if get_args(type_)[1:] == (Any,)]
 
-    differing = [p for p, type_, field in told if p not in opaque and shape(type_) != field.shape]
+    differing = [
+        p for p, type_, field in agreements if p not in opaque and shape(type_) != field.shape
+    ]
 
     assert differing == []
 

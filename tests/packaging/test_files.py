@@ -21,8 +21,8 @@ def known_metrics() -> set[str]:
     """The names of everything that we measure, as Prometheus sees them."""
     known: set[str] = set()
     for registry in (EngineMetrics().registry, DnsMetrics(CollectorRegistry()).registry):
-        told = generate_latest(registry).decode()
-        for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", told, re.MULTILINE):
+        metrics_text = generate_latest(registry).decode()
+        for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", metrics_text, re.MULTILINE):
             known.add(name)
             if kind == "histogram":
                 known |= {f"{name}_{end}" for end in ("bucket", "sum", "count")}

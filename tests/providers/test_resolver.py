@@ -39,7 +39,7 @@ class _Server(asyncio.DatagramProtocol):
             answer.set_rcode(dns.rcode.SERVFAIL)
         elif (name, type_) in NAMES:
             answer.answer.append(NAMES[name, type_])
-        elif not any(told == name for told, _ in NAMES):
+        elif not any(known == name for known, _ in NAMES):
             answer.set_rcode(dns.rcode.NXDOMAIN)
         self._transport.sendto(answer.to_wire(), addr)
 

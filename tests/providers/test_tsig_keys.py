@@ -27,7 +27,7 @@ def test_a_key_is_read_in_each_of_its_forms(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("", "holds no key"),
         ("key hanse { algorithm hmac-sha256; };", "lacks its algorithm or its secret"),
@@ -35,8 +35,8 @@ def test_a_key_is_read_in_each_of_its_forms(text: str) -> None:
         (BIND.replace(SECRET, "topsecret!"), "secret or the name of key hanse cannot be read"),
     ],
 )
-def test_a_key_that_cannot_be_used_is_told_without_its_secret(text: str, words: str) -> None:
-    with pytest.raises(InvalidTsigKey, match=words) as told:
+def test_a_key_that_cannot_be_used_is_told_without_its_secret(text: str, message: str) -> None:
+    with pytest.raises(InvalidTsigKey, match=message) as raised:
         parse_tsig_key(text)
 
-    assert "topsecret" not in str(told.value)
+    assert "topsecret" not in str(raised.value)

@@ -276,12 +276,12 @@ async def test_an_invalid_host_name_is_reported_on_its_object_and_on_the_policy(
 
     await scenario.eventually(_warned(sites, "spec.rules[0].host: '*.global.test' is no name"))
 
-    async def told_there() -> None:
+    async def is_reported() -> None:
         listed = await sites.admin("bergen").list(Event, namespace=scenario.namespace)
         events = [e for e in listed.objects if e.involved_object.name == "wild"]
         assert [(e.reason, e.type) for e in events] == [("NotBalanced", "Warning")]
 
-    await scenario.eventually(told_there)
+    await scenario.eventually(is_reported)
     await sites.stop_serving("bergen", "wild")
     await scenario.eventually(_warned(sites))
 

@@ -62,8 +62,8 @@ async def test_the_hung_one_is_told_and_catches_up(federated: FederatedScenario)
             supervisor, MembersReachable="MemberUnreachable"
         )()
         reconciler = scenario.agents[supervisor].agent.reconciler
-        told = "[-] bergen: Unreachable it takes requests and answers none of them"
-        assert told in report(reconciler)
+        line = "[-] bergen: Unreachable it takes requests and answers none of them"
+        assert line in report(reconciler)
         reachable = reconciler.metrics.registry.get_sample_value
         assert reachable("hanse_reachable", {"cluster": "bergen"}) == 0
         assert reachable("hanse_reachable", {"cluster": "lubeck"}) == 1

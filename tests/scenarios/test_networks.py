@@ -305,11 +305,11 @@ async def test_people_narrow_their_network_by_policies_of_their_own(
                 app, space, {"app": app, NETWORK: "default"}, marks, ("10.0.0.1",)
             )
 
-        told = {
+        reachable = {
             app: can_reach(spot(app), spot("db"), TrafficPort(80), policies)
             for app in ("web", "batch")
         }
-        assert told == {"web": True, "batch": False}, told
+        assert reachable == {"web": True, "batch": False}, reachable
         assert can_reach(spot("db"), spot("batch"), TrafficPort(80), policies)
 
     await tenancy.scenario.eventually(narrowed)

@@ -204,12 +204,12 @@ async def test_a_network_of_a_provider_outside_waits_for_its_word(
         tenancy.has_phase(name, "Pending", "waiting for provider mizar")
     )
     at = "2026-01-01T00:00:00Z"
-    told = {"type": "Provisioned", "reason": "X", "message": "", "lastTransitionTime": at}
+    condition = {"type": "Provisioned", "reason": "X", "message": "", "lastTransitionTime": at}
 
     for status, phase in (("False", "Failed"), ("Unknown", "Unknown"), ("True", "Ready")):
         standing = (await tenancy.admin.read(Network, name)).status.conditions
         kept = [c for c in standing if c.type != "Provisioned"]
-        change = {"conditions": [*msgspec.to_builtins(kept), {**told, "status": status}]}
+        change = {"conditions": [*msgspec.to_builtins(kept), {**condition, "status": status}]}
         await tenancy.admin.patch(Network, name, "", {"status": change}, subresource="status")
         await tenancy.scenario.eventually(tenancy.has_phase(name, phase))
 

@@ -21,8 +21,7 @@ from hanse.runtime.leaving import leave
 from hanse.runtime.workqueue import COALESCE_DEFERRED
 from tests.scenarios.statefulsets import StatefulSetsScenario, spec_of
 from tests.support.faults import LinkFaults
-from tests.support.scenario import Check
-from tests.support.scenario import describe_writes as told_writes
+from tests.support.scenario import Check, describe_writes
 
 AT_BROKER = [w for w in StatefulSets(BROKER_NAMESPACE).watches if w.role is Role.BROKER]
 
@@ -362,7 +361,7 @@ async def test_a_missing_namespace_is_made_and_a_restart_writes_nothing(
         await scenario.start_agent(cluster)
     await scenario.settled()
 
-    assert told_writes(scenario.writes_since(start)) == []
+    assert describe_writes(scenario.writes_since(start)) == []
 
 
 @pytest.mark.virtual
@@ -382,7 +381,7 @@ async def test_a_restart_writes_nothing_whatever_of_the_broker_is_read_last(
             await scenario.kill_agent(cluster)
             await scenario.start_agent(cluster)
         await scenario.settled()
-        assert (late, told_writes(scenario.writes_since(start))) == (late, [])
+        assert (late, describe_writes(scenario.writes_since(start))) == (late, [])
 
 
 async def test_who_leaves_keeps_what_runs_and_who_joins_gets_only_growth(

@@ -31,7 +31,7 @@ async def test_a_broker_restored_from_before_a_set_existed_costs_no_replica(
     await scenario.testbed.restore(BROKER, backup)
     await scenario.start_agents()  # none of them can know of another past than this
 
-    await scenario.eventually(is_told_lost(sets))
+    await scenario.eventually(reports_lost(sets))
     await scenario.settled()
     await sets.shares(bergen=1, hamburg=1, lubeck=1)()
 
@@ -66,7 +66,7 @@ async def test_agents_that_saw_the_restore_keep_what_runs_for_good_and_its_share
     await scenario.always(unchanged, timedelta(minutes=5))
     await scenario.eventually(sets.is_ready(6))
     with pytest.raises(AssertionError):
-        await is_told_lost(sets)()
+        await reports_lost(sets)()
 
 
 async def test_a_set_deleted_while_an_agent_was_away_goes_when_it_is_back(
@@ -132,7 +132,7 @@ async def test_what_a_lost_set_left_goes_when_users_delete_it(sets: StatefulSets
     for part in await parts(sets):
         await broker.delete(StatefulSetPart, part.metadata.name, BROKER_NAMESPACE)
     await scenario.start_agents()
-    await scenario.eventually(is_told_lost(sets))
+    await scenario.eventually(reports_lost(sets))
 
     for cluster in scenario.names:
         await sets.admin(cluster).delete(StatefulSet, f"store-{cluster}", scenario.namespace)
@@ -172,7 +172,7 @@ async def uids(sets: StatefulSetsScenario) -> dict[str, str]:
     }
 
 
-def is_told_lost(sets: StatefulSetsScenario) -> Check[None]:
+def reports_lost(sets: StatefulSetsScenario) -> Check[None]:
     """That every cluster reports to the broker, and by an Event, what runs on."""
 
     async def check() -> None:

@@ -29,14 +29,14 @@ async def test_two_sets_share_a_service_and_the_last_takes_it_along(
     await sets.admin(BROKER).create(headless("etcd", scenario.namespace))
     for name in names:
         await submit(sets, name)
-        await scenario.eventually(is_told_ready(sets, name))
+        await scenario.eventually(reports_ready(sets, name))
     service = await uids(sets)
 
     await sets.admin(BROKER).delete(StatefulSet, names[0], scenario.namespace)
     await scenario.eventually(has_no_set(sets, names[0]))
     await scenario.settled()
     assert await uids(sets) == service, "it was never away"
-    await is_told_ready(sets, names[1])()
+    await reports_ready(sets, names[1])()
 
     await sets.admin(BROKER).delete(StatefulSet, names[1], scenario.namespace)
     await scenario.eventually(sets.is_gone())
@@ -52,7 +52,7 @@ async def test_a_set_that_is_let_go_of_leaves_the_service_to_the_other(
     await sets.admin(BROKER).create(headless("etcd", scenario.namespace))
     for name in ("alpha", "store"):
         await submit(sets, name)
-        await scenario.eventually(is_told_ready(sets, name))
+        await scenario.eventually(reports_ready(sets, name))
 
     path = f"/apis/apps/v1/namespaces/{scenario.namespace}/statefulsets/alpha"
     body = msgspec.json.encode({"propagationPolicy": "Orphan"})
@@ -108,7 +108,7 @@ async def uids(sets: StatefulSetsScenario) -> dict[str, str]:
     return {c: s.metadata.uid for c, s in found.items() if s is not None}
 
 
-def is_told_ready(sets: StatefulSetsScenario, name: str) -> Check[None]:
+def reports_ready(sets: StatefulSetsScenario, name: str) -> Check[None]:
     """That all replicas of a set are ready and nothing is in their way."""
 
     async def check() -> None:

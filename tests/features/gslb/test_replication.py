@@ -138,15 +138,15 @@ def test_one_follower_that_fails_is_some_and_all_are_a_failure() -> None:
     some = _failing(leader_snapshot(local, one), HAMBURG)
     every = _failing(leader_snapshot(local, FOLLOWERS), HAMBURG, BERGEN)
 
-    told_of_one = conditions(leader_snapshot(local, one, facts=some))
-    told_of_all = conditions(leader_snapshot(local, FOLLOWERS, facts=every))
+    one_failing = conditions(leader_snapshot(local, one, facts=some))
+    all_failing = conditions(leader_snapshot(local, FOLLOWERS, facts=every))
 
-    assert told_of_one[3] == (
+    assert one_failing[3] == (
         "GSLBConfig Federation",
         "error in federating to some clusters",
         "cluster hamburg: no rights",
     )
-    assert told_of_all[3][1:] == (
+    assert all_failing[3][1:] == (
         "failure in federation",
         "cluster hamburg: no rights, cluster bergen: no rights",
     )

@@ -43,6 +43,6 @@ async def _published(theirs: ExternalServer) -> None:
         ("_tls._tcp.web.shop.svc", "SRV"): (f"0 50 443 web.shop.svc.{ZONE}.",),
         ("db-0.bergen.db.shop.svc", "A"): ("10.2.0.7",),
     }
-    for asked, told in wanted.items():
-        while (await theirs.ask(*asked)).records != told:  # noqa: ASYNC110 - it tells when asked
+    for question, records in wanted.items():
+        while (await theirs.ask(*question)).records != records:  # noqa: ASYNC110 - it tells when asked
             await asyncio.sleep(0.1)

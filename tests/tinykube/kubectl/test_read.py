@@ -195,11 +195,11 @@ async def test_events(kubectl: Kubectl) -> None:
     await kubectl("create", "-f", "-", stdin=event)
 
     listed_events = await kubectl.rows("events", "--field-selector=involvedObject.name=web")
-    told = await kubectl("events", "--for=pod/web")
+    output = await kubectl("events", "--for=pod/web")
 
     assert listed_events[0] == ["LAST", "SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"]
     assert listed_events[1][1:4] == ["Warning", "Sunk", "pod/web"]
-    assert "it went down" in told
+    assert "it went down" in output
 
 
 async def test_who_one_is_and_what_one_may(kubectl: Kubectl) -> None:

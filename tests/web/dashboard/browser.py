@@ -33,14 +33,14 @@ class Page:
         number = next(self._numbers)
         await self._socket.send_json({"id": number, "method": method, "params": parameters})
         while True:
-            told = json.loads((await self._socket.receive(COMMAND_TIMEOUT)).data)
-            if told.get("id") == number:
-                assert "error" not in told, told
-                return dict(told["result"])
-            self._listen(told)
+            message = json.loads((await self._socket.receive(COMMAND_TIMEOUT)).data)
+            if message.get("id") == number:
+                assert "error" not in message, message
+                return dict(message["result"])
+            self._listen(message)
 
-    def _listen(self, told: dict[str, Any]) -> None:
-        match told:
+    def _listen(self, message: dict[str, Any]) -> None:
+        match message:
             case {"method": "Runtime.exceptionThrown", "params": {"exceptionDetails": why}}:
                 self.complaints.append(str(why.get("exception", why).get("description", why)))
             case {"method": "Log.entryAdded", "params": {"entry": {"level": "error"} as entry}}:
@@ -55,11 +55,11 @@ class Page:
 
     async def ask(self, expression: str) -> Any:
         """The value of an expression in the page."""
-        told = await self.call(
+        result = await self.call(
             "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
         )
-        assert "exceptionDetails" not in told, told
-        return told["result"].get("value")
+        assert "exceptionDetails" not in result, result
+        return result["result"].get("value")
 
     async def until(self, expression: str) -> None:
         """Wait until an expression holds in the page."""
@@ -93,8 +93,8 @@ class Page:
         await self.call("Emulation.setEmulatedMedia", features=features)
 
     async def picture(self, file: Path) -> None:
-        told = await self.call("Page.captureScreenshot", format="png")
-        _keep(file, base64.b64decode(told["data"]))
+        result = await self.call("Page.captureScreenshot", format="png")
+        _keep(file, base64.b64decode(result["data"]))
 
 
 def _keep(file: Path, content: bytes) -> None:

@@ -39,8 +39,8 @@ def review(**request: Any) -> bytes:
 
 
 def response(body: bytes) -> dict[str, Any]:
-    told: dict[str, Any] = msgspec.json.decode(body)["response"]
-    return told
+    decoded: dict[str, Any] = msgspec.json.decode(body)["response"]
+    return decoded
 
 
 def test_a_review_tells_who_wants_what() -> None:
@@ -78,11 +78,11 @@ def test_what_is_no_review_is_refused(body: bytes) -> None:
 
 
 def test_a_denial_carries_its_words() -> None:
-    told = response(
+    answer = response(
         encode_response(parse_request(review()), Deny("spec.type: may not change", 422))
     )
 
-    assert told == {
+    assert answer == {
         "uid": "u-1",
         "allowed": False,
         "status": {"code": 422, "message": "spec.type: may not change"},
@@ -93,10 +93,10 @@ def test_a_change_travels_as_a_json_patch() -> None:
     question = parse_request(review(object={"metadata": {"labels": {"a/b": "old"}}}))
     verdict = Allow({"metadata": {"labels": {"a/b": "new"}}}, warnings=("mind the label",))
 
-    told = response(encode_response(question, verdict))
+    answer = response(encode_response(question, verdict))
 
-    assert told["warnings"] == ["mind the label"]
-    assert msgspec.json.decode(base64.b64decode(told["patch"])) == [
+    assert answer["warnings"] == ["mind the label"]
+    assert msgspec.json.decode(base64.b64decode(answer["patch"])) == [
         {"op": "replace", "path": "/metadata/labels/a~1b", "value": "new"}
     ]
 
