@@ -69,7 +69,7 @@ def test_a_limit_of_nothing_meets_no_goal() -> None:
         pytest.param(Shown(), 7, None, id="no goal"),
     ],
 )
-def test_less_than_the_whole_goal_is_good_whichever_way_it_points(
+def test_a_share_below_the_goal_is_good_for_both_directions(
     goal: Goal, value: float, share: float | None
 ) -> None:
     assert result(goal, value).share_of_goal == share

@@ -44,13 +44,11 @@ def test_no_two_figures_of_a_row_have_one_name(row: Row) -> None:
         pytest.param(configmap("anything"), True, id="what is not shared"),
     ],
 )
-def test_an_object_is_complete_when_it_tells_of_every_cluster(
-    seen: ConfigMap, complete: bool
-) -> None:
+def test_an_object_is_complete_when_it_names_every_cluster(seen: ConfigMap, complete: bool) -> None:
     assert is_complete(seen, 2) is complete
 
 
-def test_an_offer_is_complete_when_it_was_told_so() -> None:
+def test_an_offer_is_complete_when_it_is_annotated_so() -> None:
     offer = configmap("a")
     offer.metadata.labels[OFFER] = ""
 
@@ -73,7 +71,7 @@ async def test_a_measurement_has_a_process_of_its_own() -> None:
     assert await apart(os.getpid) != os.getpid()
 
 
-async def test_a_measurement_that_breaks_is_told() -> None:
+async def test_a_failed_measurement_is_reported() -> None:
     with pytest.raises(RuntimeError, match="percentile broke in its process"):
         await apart(percentile, (), 0.5)
 

@@ -65,7 +65,7 @@ def agent(
         process.communicate(timeout=COMMAND_TIMEOUT)
 
 
-def test_it_says_how_it_is_and_ends_when_told(fleet: RunningFederation) -> None:
+def test_it_serves_its_health_and_ends_on_a_signal(fleet: RunningFederation) -> None:
     with agent(fleet, "--cluster-id", "rome", "--broker-context", "broker") as running_one:
         assert running_one.first["message"] == "agent runs"
         assert running_one.first["cluster"] == "rome"
@@ -77,7 +77,7 @@ def test_it_says_how_it_is_and_ends_when_told(fleet: RunningFederation) -> None:
         assert running_one.process.wait(COMMAND_TIMEOUT) == 0
 
 
-def test_it_can_be_told_everything_by_its_environment(fleet: RunningFederation) -> None:
+def test_every_option_can_be_set_by_environment(fleet: RunningFederation) -> None:
     environment = {
         "HANSE_CLUSTER_ID": "paris",
         "HANSE_NAMESPACE": "default",

@@ -57,7 +57,7 @@ def test_without_options_nothing_is_published() -> None:
         ("example.org", "", "192.0.2.53", "dG9wc2VjcmV0", "it holds no key"),
     ],
 )
-def test_options_that_do_not_agree_are_told_in_one_sentence(
+def test_conflicting_options_are_refused_in_one_line(
     tmp_path: Path, zone: str, endpoints: str, server: str, key: str | None, message: str
 ) -> None:
     key_file = tmp_path / "hanse.key"

@@ -42,14 +42,14 @@ async def test_what_is_not_there_is_made_and_the_second_time_nothing_is() -> Non
     assert await _effects(client, namespace("league"), ACCOUNT) == [Effect.UNCHANGED] * 2
 
 
-async def test_a_dry_run_tells_the_same_and_makes_nothing() -> None:
+async def test_a_dry_run_prints_the_same_and_creates_nothing() -> None:
     client = _client()
 
     assert await _effects(client, namespace("league"), dry_run=True) == [Effect.CREATED]
     assert await _effects(client, namespace("league"), dry_run=True) == [Effect.CREATED]
 
 
-async def test_what_differs_is_mended_and_what_others_added_stays() -> None:
+async def test_drift_is_corrected_and_what_others_added_is_kept() -> None:
     client = _client()
     theirs: Wire = {"metadata": {"labels": {"a": "changed", "theirs": "kept"}}}
     await apply(client, [namespace("league")])

@@ -22,7 +22,7 @@ def made(fleet: RunningFederation) -> CommandResult:
     return fleet.run_hanse("broker", "init", "--context", "rome", "--profile", "kep-1645")
 
 
-def test_it_tells_all_that_it_made_and_what_comes_next(made: CommandResult) -> None:
+def test_it_prints_all_that_it_created_and_the_next_step(made: CommandResult) -> None:
     assert made.status == 0, made.err
     assert "rome: created Namespace hanse-broker\n" in made.out
     assert "rome: created ValidatingAdmissionPolicy hanse-broker-slices\n" in made.out

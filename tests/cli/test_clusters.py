@@ -109,7 +109,7 @@ def test_the_folder_that_a_variable_names_is_that_of_the_federation() -> None:
     assert local_folder(GlobalOptions(), {"HANSE_DIR": "fleet"}) == Path("fleet")
 
 
-def test_a_federation_that_has_ended_is_told_with_how_to_start_it(here: Path) -> None:
+def test_a_stopped_federation_is_reported_with_how_to_start_it(here: Path) -> None:
     named = _config(here / "fleet/kubeconfig", "lubeck")
     (here / "fleet/lock").touch()
 

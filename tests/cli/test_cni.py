@@ -97,7 +97,7 @@ def test_a_pod_that_is_gone_can_still_be_taken_down(
     assert "pod shop/gone is not there" in answer["msg"]
 
 
-def test_what_is_wrong_is_told_as_the_protocol_has_it(
+def test_errors_are_reported_as_the_protocol_defines(
     fleet: RunningFederation, plugins: Path
 ) -> None:
     status, answer = call(fleet, plugins, "ADD", delegate={"type": "missing"})

@@ -149,7 +149,7 @@ def test_each_trouble_is_found_with_its_remedy(
     assert check_clusters([inventory], KNOWN) == [Finding("lubeck", problem, remedy)]
 
 
-def test_what_clusters_tell_of_an_export_in_the_same_words_is_told_once() -> None:
+def test_the_same_condition_of_an_export_in_several_clusters_is_shown_once() -> None:
     conflict = ExportState("shop", "web", True, "bergen has 81")
     alone = ExportState("shop", "db", False, "no such Service")
     inventories = [
@@ -232,13 +232,13 @@ def _export(*conditions: tuple[str, str, str, str]) -> ExportState:
         pytest.param([("Ready", "False", "Failed", "refused")], False, "refused", id="failed"),
     ],
 )
-def test_an_export_is_in_trouble_when_a_person_must_act(
+def test_an_export_has_a_problem_when_a_user_must_act(
     conditions: list[tuple[str, str, str, str]], ready: bool, trouble: str
 ) -> None:
     assert _export(*conditions) == ExportState("shop", "web", ready, trouble)
 
 
-def test_a_cluster_without_the_kinds_has_no_services_to_tell_of() -> None:
+def test_a_cluster_without_the_kinds_has_no_services_to_show() -> None:
     assert parse_services(None, None) is None
 
 

@@ -36,7 +36,7 @@ def test_a_fleet_with_nothing_in_it_has_nothing_wrong() -> None:
     assert check_objects([lists(), lists("bergen")], NOW) == []
 
 
-def test_what_a_federation_tells_of_itself_is_told_with_its_field() -> None:
+def test_a_federations_own_conditions_are_shown_with_their_field() -> None:
     conditions = [
         {"type": "Valid", "status": "True", "reason": "Valid"},
         {
@@ -62,7 +62,7 @@ def test_more_than_five_supervisors_are_too_many() -> None:
     assert only(*(supervisor(n) for n in range(6))).problem.startswith("6 clusters supervise")
 
 
-def test_a_copied_token_without_an_end_is_told_too() -> None:
+def test_a_copied_token_without_an_expiry_is_reported() -> None:
     def secret(claims: dict[str, Any]) -> dict[str, Any]:
         payload = b64encode(json.dumps(claims).encode()).decode()
         token = b64encode(f"e30.{payload}.x".encode()).decode()
@@ -105,7 +105,7 @@ def test_a_webhook_that_nobody_answers_is_named_once() -> None:
     assert check_objects([lists(validating=[ours], slices=[ready])], NOW) == []
 
 
-def test_dns_that_is_not_handed_over_is_told_where_our_server_runs() -> None:
+def test_dns_that_is_not_forwarded_is_reported_where_our_server_runs() -> None:
     corefile = named("coredns", data={"Corefile": ".:53 { forward . /etc/resolv.conf }"})
     handed = named("coredns", data={"Corefile": "clusterset.local:53 { forward . 10.0.0.1 }"})
     ours = named("hanse-dns")
@@ -118,7 +118,7 @@ def test_dns_that_is_not_handed_over_is_told_where_our_server_runs() -> None:
     assert check_objects([lists(corefile=[corefile])], NOW) == []
 
 
-def test_a_pool_that_is_nearly_full_is_told() -> None:
+def test_a_nearly_full_pool_is_reported() -> None:
     network = named("acme.default", spec={"service": {"cidrs": ["10.0.0.0/29", "fd00::/64"]}})
     addresses = [named(f"10.0.0.{n}") for n in range(1, 7)]
 
@@ -127,7 +127,7 @@ def test_a_pool_that_is_nearly_full_is_told() -> None:
     assert found.problem == "network acme.default has given out 6 of 6 IPv4 Service addresses"
 
 
-def test_a_range_that_is_none_is_for_the_network_itself_to_tell() -> None:
+def test_an_invalid_range_is_reported_by_the_network_itself() -> None:
     network = named("acme.default", spec={"service": {"cidrs": ["10.0.0.0/33"]}})
 
     assert check_objects([lists(networks=[network])], NOW) == []
@@ -140,7 +140,7 @@ def test_a_range_that_is_none_is_for_the_network_itself_to_tell() -> None:
         ("172.20.0.0/24", "address 172.20.0.7 of node n1"),
     ],
 )
-def test_service_addresses_that_pods_or_nodes_have_too_are_told(cidr: str, whose: str) -> None:
+def test_service_ranges_that_overlap_pods_or_nodes_are_reported(cidr: str, whose: str) -> None:
     addresses = [{"type": "Hostname", "address": "n1"}]
     addresses += [{"type": "InternalIP", "address": "172.20.0.7"}]
     node = named("n1", spec={"podCIDRs": ["10.101.0.0/24"]}, status={"addresses": addresses})
@@ -149,7 +149,7 @@ def test_service_addresses_that_pods_or_nodes_have_too_are_told(cidr: str, whose
     assert f"{cidr} overlaps {whose}" in only(lists(networks=[network], nodes=[node])).problem
 
 
-def test_a_token_that_never_ends_is_told() -> None:
+def test_a_token_that_never_expires_is_reported() -> None:
     member = {"clusterID": "bergen", "secret": "bergen-token"}
     federation = named("fed", spec={"members": [member]})
     secret = named("bergen-token", type="kubernetes.io/service-account-token")
@@ -157,7 +157,7 @@ def test_a_token_that_never_ends_is_told() -> None:
     assert "never ends" in only(lists(federations=[federation], secrets=[secret])).problem
 
 
-def test_ranges_that_overlap_are_told_once_for_each_pair() -> None:
+def test_overlapping_ranges_are_reported_once_for_each_pair() -> None:
     def with_range(name: str, cidr: str) -> ClusterLists:
         return lists(name, ranges=[named("kubernetes", spec={"cidrs": [cidr]})], nodes=[named("n")])
 
@@ -170,7 +170,7 @@ def test_ranges_that_overlap_are_told_once_for_each_pair() -> None:
     assert found.problem == "its range 10.96.0.0/12 overlaps 10.100.0.0/16 of bergen"
 
 
-def test_two_leaders_are_told() -> None:
+def test_two_leaders_are_reported() -> None:
     leads = [named("amkocluster", spec={"isLeader": True})]
     follows = [named("amkocluster", spec={"isLeader": False})]
 
@@ -187,7 +187,7 @@ def amko(context: str, *clusters: str, leads: bool = False, **failures: str) -> 
     return named("amkocluster", spec=spec, status={"conditions": [good, *stages]})
 
 
-def test_a_federation_that_nobody_leads_is_told() -> None:
+def test_a_federation_without_a_leader_is_reported() -> None:
     follower = amko("hamburg", "lubeck", "hamburg")
 
     found = only(lists(), lists("hamburg", amko=[follower]))
@@ -202,13 +202,13 @@ def test_who_leads_is_not_known_where_not_every_cluster_was_looked_at() -> None:
     assert check_objects([lists("hamburg", amko=[follower])], NOW) == []
 
 
-def test_what_a_leader_says_went_wrong_is_told_once() -> None:
+def test_a_leaders_warning_is_reported_once() -> None:
     wrong = [amko("lubeck", leads=True, GDP="no rights"), amko("lubeck", GDP="no rights")]
 
     assert only(lists(amko=wrong)).problem == "GDP: no rights"
 
 
-def test_a_configuration_in_error_and_a_host_that_nobody_serves_are_told_by_the_leader() -> None:
+def test_an_invalid_configuration_and_a_host_without_backends_are_reported_by_the_leader() -> None:
     broken = named("gc-1", status={"state": "error: oslo is named twice"})
     used = named("gc-2", status={"state": "success: the configuration is in use"})
     members = [{"up": False, "reason": "connection refused"}, {"up": False}]
@@ -226,7 +226,7 @@ def test_a_configuration_in_error_and_a_host_that_nobody_serves_are_told_by_the_
     ]
 
 
-def test_what_a_policy_chooses_in_vain_is_told_one_by_one() -> None:
+def test_every_object_that_a_policy_selects_in_vain_is_reported() -> None:
     vain = ["bergen: Ingress shop/a: its host", "bergen: Ingress shop/b: its host"]
     policy = named("gdp", status={"warnings": vain})
 
@@ -237,7 +237,7 @@ def test_what_a_policy_chooses_in_vain_is_told_one_by_one() -> None:
     ]
 
 
-def test_only_the_word_of_who_leads_counts() -> None:
+def test_only_the_leaders_warnings_are_shown() -> None:
     def site(name: str, leads: bool) -> GslbCluster:
         own = named("amkocluster", spec={"isLeader": leads, "clusterContext": name})
         warnings_ = (f"bergen: said by {name}",)
@@ -248,7 +248,7 @@ def test_only_the_word_of_who_leads_counts() -> None:
     assert problems == ("bergen: said by lubeck",)
 
 
-def test_who_was_installed_from_values_is_told_to_change_them_too() -> None:
+def test_a_change_to_an_object_of_helm_values_warns_to_change_the_values() -> None:
     def site(name: str, **labels: str) -> GslbCluster:
         own = {"metadata": {"name": "amkocluster-federation", "labels": labels}, "spec": {}}
         return GslbCluster(name, clusters=(msgspec.convert(own, AMKOCluster),))
@@ -280,7 +280,7 @@ def test_of_two_leaders_the_one_of_the_earlier_term_is_to_be_demoted(
     assert GslbView(tuple(sites)).problems[0].endswith(f"run `hanse gslb demote {old}`")
 
 
-def test_an_agent_of_a_version_too_far_away_is_told() -> None:
+def test_an_agent_beyond_the_version_skew_is_reported() -> None:
     agent = {"metadata": {"name": "hanse-agent", "labels": {"app.kubernetes.io/version": "9.9.0"}}}
 
     assert "its agent is version 9.9.0" in only(lists(deployments=[agent])).problem

@@ -37,7 +37,7 @@ def test_an_export_is_made_and_its_result_shown(fleet: RunningFederation) -> Non
     )
 
 
-def test_exporting_again_is_fine_and_takes_new_wishes(fleet: RunningFederation) -> None:
+def test_exporting_again_updates_the_options(fleet: RunningFederation) -> None:
     fleet.run_hanse("export", "web", "-n", "shop")
 
     wishes = ("--weight", "3", "--priority", "10", "--to-clusters", "rome")
@@ -99,7 +99,7 @@ def test_nobody_has_to_wait(fleet: RunningFederation) -> None:
     assert result.out == "shop/web is to be exported by rome; see `hanse status`\n"
 
 
-def test_a_broker_that_cannot_be_reached_is_told_of(fleet: RunningFederation) -> None:
+def test_an_unreachable_broker_is_reported(fleet: RunningFederation) -> None:
     fleet.kubectl("-n", "shop", "expose", "deployment", "web", "--name=cut", "--port=1")
     fleet.run_hanse("local", "cut", "rome", "broker")
     try:
@@ -115,7 +115,7 @@ def test_a_broker_that_cannot_be_reached_is_told_of(fleet: RunningFederation) ->
     assert "broker does not answer rome" in line
 
 
-def test_where_no_agent_runs_the_remedy_is_told(fleet: RunningFederation) -> None:
+def test_where_no_agent_runs_the_remedy_is_printed(fleet: RunningFederation) -> None:
     service = ("create", "service", "clusterip", "alone", "--tcp=80")
     fleet.kubectl("--context", "broker", "-n", "default", *service)
 

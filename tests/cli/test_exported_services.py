@@ -69,7 +69,7 @@ def test_a_service_is_shown_once_with_all_who_export_and_import_it() -> None:
     assert service.problems == ()
 
 
-def test_a_clusters_own_word_on_its_endpoints_counts_most() -> None:
+def test_a_clusters_own_report_of_its_endpoints_takes_precedence() -> None:
     stale = ClusterServices("hamburg", (), (_import("lubeck"),), (_slice("lubeck", True, True),))
     own = ClusterServices("lubeck", (), (_import("lubeck"),), (_slice("lubeck", True, False),))
 
@@ -78,7 +78,7 @@ def test_a_clusters_own_word_on_its_endpoints_counts_most() -> None:
         assert service.endpoints == {"lubeck": EndpointCount(1, 2)}
 
 
-def test_endpoints_of_a_cluster_that_was_not_looked_at_are_told_by_others() -> None:
+def test_endpoints_of_an_unread_cluster_are_taken_from_the_others() -> None:
     (service,) = service_views(
         [ClusterServices("hamburg", (), (_import("lubeck"),), (_slice("lubeck", True, True),))]
     )
@@ -96,7 +96,7 @@ def test_an_export_that_nobody_imports_is_shown_with_what_is_wrong() -> None:
     assert [p.reason for p in service.problems] == ["NoService", "Pending"]
 
 
-def test_a_conflict_is_a_problem_of_each_cluster_that_tells_it() -> None:
+def test_a_conflict_is_a_problem_of_each_cluster_that_reports_it() -> None:
     conflict = condition("Conflict", True, "PortConflict", "bergen has 81")
     export = _export(VALID, READY, conflict)
 
@@ -111,7 +111,7 @@ def test_a_conflict_is_a_problem_of_each_cluster_that_tells_it() -> None:
     assert json_document(service)["problems"][0]["message"] == "bergen has 81"
 
 
-def test_what_clusters_tell_in_the_same_words_is_shown_once(
+def test_the_same_message_of_several_clusters_is_shown_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     conflict = _export(VALID, READY, condition("Conflict", True, "PortConflict", "bergen has 81"))
@@ -124,7 +124,7 @@ def test_what_clusters_tell_in_the_same_words_is_shown_once(
     )
 
 
-def test_an_export_without_a_word_from_an_agent_is_a_problem() -> None:
+def test_an_export_without_conditions_is_a_problem() -> None:
     (problem,) = export_problems("lubeck", _export())
 
     assert problem.reason == "Unseen"

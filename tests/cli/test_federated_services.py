@@ -45,7 +45,7 @@ def piece(source: str, *ready: bool, by: str = "federated.hanse.dev", **meta: An
     )
 
 
-def test_a_federated_service_tells_where_it_stands_and_who_is_ready() -> None:
+def test_a_federated_service_is_shown_with_its_clusters_and_ready_endpoints() -> None:
     slices = (piece("lubeck", True, True, False), piece("bergen", True))
     view = build_view(
         [
@@ -62,7 +62,7 @@ def test_a_federated_service_tells_where_it_stands_and_who_is_ready() -> None:
     assert json_document(view)["federatedServices"][0]["ready"] == {"bergen": 1, "lubeck": 2}
 
 
-def test_a_vm_service_tells_its_machines() -> None:
+def test_a_vm_service_resolves_to_its_machines() -> None:
     marks = {"vm.antreaplus.vmware-tanzu.com": "true"}
     service = Service(metadata=Meta(name="db", namespace="shop", annotations=marks))
     behind = piece("-", True, True, by="machines.hanse.dev", of="db", namespace="shop")
@@ -73,7 +73,7 @@ def test_a_vm_service_tells_its_machines() -> None:
     assert (one.cluster, one.name, one.machines) == ("bergen", "db", 2)
 
 
-def test_what_people_were_told_is_told_here_too() -> None:
+def test_conditions_written_for_users_are_shown_too() -> None:
     bad = condition("Federated", False, "ExternalName", "it has no endpoints")
     service = Service(
         metadata=Meta(name="web", namespace="shop"), status=ServiceStatus(conditions=(bad,))

@@ -182,7 +182,7 @@ def test_tokens_are_never_printed(fleet: RunningFederation) -> None:
         ),
     ],
 )
-def test_bad_wishes_are_refused_in_one_line(
+def test_invalid_options_are_refused_in_one_line(
     fleet: RunningFederation, arguments: tuple[str, ...], sentence: str
 ) -> None:
     result = fleet.run_hanse(*arguments)

@@ -37,7 +37,7 @@ def _eventually_in_step(fleet: RunningFederation) -> dict[str, object]:
     raise AssertionError(found)
 
 
-def test_status_tells_who_leads_and_who_is_in_step(fleet: RunningFederation) -> None:
+def test_status_shows_the_leader_and_which_followers_are_in_sync(fleet: RunningFederation) -> None:
     found = _eventually_in_step(fleet)
 
     assert found["leaders"] == ["rome"]

@@ -42,7 +42,9 @@ def _kubeconfig(fleet: RunningFederation, cluster: str) -> Any:
     return json.loads(base64.b64decode(fleet.kubectl(*get).out))
 
 
-def test_it_tells_what_it_made_where_and_how_the_agent_is_started(joined: CommandResult) -> None:
+def test_it_prints_what_it_created_where_and_how_the_agent_is_started(
+    joined: CommandResult,
+) -> None:
     assert joined.status == 0, joined.err
     assert "broker: created ServiceAccount league/rome\n" in joined.out
     assert "broker: created Lease league/rome\n" in joined.out

@@ -54,7 +54,7 @@ def test_a_human_line_quotes_only_what_needs_it() -> None:
 
 
 @pytest.mark.parametrize("form", ["human", "json"])
-def test_an_exception_is_told_with_its_origin(form: Format) -> None:
+def test_an_exception_is_logged_with_its_origin(form: Format) -> None:
     stream = _logged(form)
 
     try:
@@ -66,7 +66,7 @@ def test_an_exception_is_told_with_its_origin(form: Format) -> None:
     assert (stream.getvalue().count("\n") == 1) is (form == "json")
 
 
-def test_what_is_below_the_level_is_not_told() -> None:
+def test_what_is_below_the_level_is_not_logged() -> None:
     stream = _logged("json")
 
     log.debug("details")

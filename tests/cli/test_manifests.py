@@ -82,7 +82,7 @@ def test_an_amkocluster_is_made_from_the_values_with_our_version() -> None:
     }
 
 
-def test_an_amkocluster_of_which_no_context_is_said_has_the_clusters_name() -> None:
+def test_an_amkocluster_without_a_context_has_the_clusters_name() -> None:
     made = installed(clusterId="lubeck", gslb={"enabled": True})
 
     assert made["AMKOCluster", "amkocluster-federation"]["spec"]["clusterContext"] == "lubeck"
@@ -100,7 +100,7 @@ def test_nothing_is_made_twice_which_helm_would_refuse() -> None:
     assert sorted(made) == sorted(set(made))
 
 
-def test_every_program_is_told_by_names_that_it_knows(tmp_path: Path) -> None:
+def test_every_program_gets_options_that_it_knows(tmp_path: Path) -> None:
     """What a pod's environment and arguments say must be what `hanse` listens to."""
     for pod in pods():
         (container,) = pod["containers"]
@@ -112,7 +112,7 @@ def test_every_program_is_told_by_names_that_it_knows(tmp_path: Path) -> None:
             assert not argument.startswith("--") or argument.partition("=")[0] in help_text
 
 
-def test_a_template_stands_where_its_value_would_unquoted() -> None:
+def test_a_template_replaces_a_value_without_quotes() -> None:
     text = to_yaml([{"a": Template("{{ toJson .Values.b }}"), "c": "{{ plain }}"}])
 
     assert text == "---\na: {{ toJson .Values.b }}\nc: '{{ plain }}'\n"

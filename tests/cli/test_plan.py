@@ -38,7 +38,7 @@ spec: {ports: [{port: 99999}]}
 """
 
 
-def test_a_plan_tells_what_would_change_and_changes_nothing(
+def test_a_plan_shows_what_would_change_and_changes_nothing(
     fleet: RunningFederation, tmp_path: Path
 ) -> None:
     file = tmp_path / "prices.yaml"
@@ -60,7 +60,7 @@ def test_a_plan_tells_what_would_change_and_changes_nothing(
     assert change() == ("bergen", "update")
 
 
-def test_a_plan_tells_what_would_be_refused_and_where_it_stands(
+def test_a_plan_shows_what_would_be_refused_and_in_which_file(
     fleet: RunningFederation, tmp_path: Path
 ) -> None:
     file = tmp_path / "port.yaml"
@@ -117,7 +117,7 @@ spec: {ports: [{name: http, port: 80}]}
 """
 
 
-def test_a_plan_tells_what_leaders_would_do_in_the_members_that_they_lead(
+def test_a_plan_shows_what_leaders_would_do_in_their_members(
     fleet: RunningFederation, tmp_path: Path
 ) -> None:
     file = tmp_path / "joins.yaml"

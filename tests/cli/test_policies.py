@@ -69,7 +69,7 @@ def test_a_decision_about_nothing_is_refused_in_one_sentence(
         _deciding_cluster(view, Decision(KEY, where, answer, 1))
 
 
-def test_a_policy_that_stands_nowhere_yet_is_told_apart() -> None:
+def test_a_policy_that_no_cluster_has_yet_is_shown_as_such() -> None:
     with pytest.raises(CommandFailed, match="applied nowhere yet"):
         _deciding_cluster(policy(LOST, lubeck="Pending"), Decision(KEY, "", "keep", 1))
 

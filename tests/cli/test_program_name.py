@@ -27,7 +27,9 @@ def test_on_the_path_it_is_the_plain_name(installed: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.usefixtures("installed")
-def test_elsewhere_it_is_the_way_it_was_called_by(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_outside_of_path_is_named_as_it_was_called(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(sys, "argv", ["bin/hanse", "up"])
 
     assert program_name() == "bin/hanse"

@@ -38,7 +38,7 @@ def test_where_all_look_late_our_own_clock_is_as_likely_to_be_wrong() -> None:
     assert expired_leases([lease("bergen", age=60), lease("riga", age=61)], NOW) == []
 
 
-def test_a_time_that_cannot_be_read_is_nobodys_death() -> None:
+def test_an_unreadable_renew_time_does_not_expire_a_lease() -> None:
     odd = Lease(
         metadata=Meta(name="riga"), spec=LeaseSpec(holder_identity="x", renew_time="yesterday")
     )

@@ -194,7 +194,7 @@ def test_an_interrupted_command_ends_with_130(monkeypatch: pytest.MonkeyPatch) -
         pytest.param(["version", "--context", "lubeck", "-v"], id="behind it"),
     ],
 )
-def test_global_options_may_stand_anywhere(
+def test_global_options_may_be_given_anywhere(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[GlobalOptions] = []
@@ -246,7 +246,7 @@ def test_the_program_ends_with_the_status_of_its_command(tmp_path: Path) -> None
     assert hanse("sail", cwd=tmp_path).status == 2
 
 
-def test_no_traceback_reaches_a_person(tmp_path: Path) -> None:
+def test_no_traceback_reaches_a_user(tmp_path: Path) -> None:
     (tmp_path / "config").write_text("clusters: [not, {a: cluster}]")
 
     result = hanse("status", "--kubeconfig", "config", cwd=tmp_path)
@@ -256,7 +256,7 @@ def test_no_traceback_reaches_a_person(tmp_path: Path) -> None:
     assert result.err.startswith("hanse: config: ")
 
 
-def test_nothing_is_said_to_a_reader_who_left(tmp_path: Path) -> None:
+def test_a_closed_pipe_prints_no_error(tmp_path: Path) -> None:
     piped = subprocess.run(
         f"{sys.executable} -c 'from hanse.cli import main; main()' crds | head -n 1",
         shell=True,
@@ -295,7 +295,7 @@ def test_the_version_can_be_read_by_machines(capsys: pytest.CaptureFixture[str])
     assert json.loads(capsys.readouterr().out) == {"hanse": __version__}
 
 
-def test_help_is_found_the_other_way_round_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_as_a_command_prints_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["help", "local", "cut"]) == 0
 
     assert capsys.readouterr().out.startswith("Usage: hanse local cut")

@@ -33,7 +33,7 @@ def shares(balanced: bool = True, **of: int) -> StatefulSetShares:
     return StatefulSetShares(metadata=Meta(name="store", namespace="shop"), spec=spec)
 
 
-def test_each_replica_is_told_with_its_state_and_its_names() -> None:
+def test_each_replica_is_shown_with_its_state_and_its_names() -> None:
     spec = StatefulSetPartSpec(
         namespace="shop",
         name="store",
@@ -67,7 +67,7 @@ def test_without_balancers_there_is_the_local_name_alone() -> None:
     assert found.replicas[0].names == ("store-lubeck-0.etcd.shop.svc.example.com",)
 
 
-def test_what_clusters_run_and_the_federation_does_not_know_is_told() -> None:
+def test_parts_of_sets_without_shares_are_reported() -> None:
     def part(name: str, cluster: str, **fields: Any) -> StatefulSetPartSpec:
         return StatefulSetPartSpec(namespace="shop", name=name, cluster=cluster, **fields)
 

@@ -24,7 +24,7 @@ SUPERVISES = {
 }
 
 
-def test_without_a_federation_there_is_nothing_to_tell() -> None:
+def test_without_a_federation_there_is_nothing_to_show() -> None:
     assert parse_membership(None, None) is None
     assert parse_membership({"items": []}, SUPERVISES) is None
     assert json_document(None) is None

@@ -40,7 +40,7 @@ def shows(output: str, expected: list[str]) -> bool:
     return re.fullmatch(pattern, actual) is not None
 
 
-def test_a_wild_line_stands_for_any_and_a_wild_word_for_the_rest() -> None:
+def test_a_wildcard_line_matches_any_lines_and_a_wildcard_word_the_rest_of_its_line() -> None:
     assert shows("a   b  c\nx\ny\nend\n", ["a b …", WILD, "end"])
     assert not shows("a b c\nend\n", ["a b …", "x"])
     assert not shows("a b c\nd\n", ["a b …"])

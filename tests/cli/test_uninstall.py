@@ -142,7 +142,7 @@ async def test_what_goes_with_a_kind_is_counted_before() -> None:
     assert [str(one) for one in found.held] == ["Network acme.default"]
 
 
-async def test_kinds_and_what_people_made_of_them_can_be_kept() -> None:
+async def test_crds_and_the_users_objects_can_be_kept() -> None:
     client = await installed()
 
     await remove_installation(client, await find_installation(client, definitions=False), print)
@@ -179,7 +179,7 @@ def test_an_agent_that_is_alive_elsewhere_is_named_and_nothing_is_deleted(
     assert fleet.kubectl("get", "serviceimport", "web", "-n", "shop").status == 0
 
 
-def test_an_agent_that_writes_all_again_is_told_at_once_and_not_waited_for(
+def test_an_agent_that_recreates_what_is_deleted_is_reported_and_not_waited_for(
     fleet: RunningFederation,
 ) -> None:
     agent = ("-n", "hanse-system", "create", "deployment", "hanse-agent", "--image=hanse")

@@ -35,7 +35,7 @@ def _refuses(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
-def test_it_tells_what_is_where(fleet: RunningFederation) -> None:
+def test_it_prints_what_runs_where(fleet: RunningFederation) -> None:
     for port, name in zip(
         _ports(fleet.kubeconfig), ("lubeck", "hamburg", "bergen", "broker"), strict=True
     ):
@@ -111,7 +111,7 @@ def test_doctor_finds_nothing_wrong(fleet: RunningFederation) -> None:
     assert result.status == 0
 
 
-def test_versions_of_servers_are_told(fleet: RunningFederation) -> None:
+def test_server_versions_are_printed(fleet: RunningFederation) -> None:
     result = fleet.run_hanse("version", "--servers", "--json")
 
     assert set(json.loads(result.out)["servers"]) == {"lubeck", "hamburg", "bergen", "broker"}
@@ -127,7 +127,9 @@ def test_an_unknown_cluster_is_named_with_those_there_are(fleet: RunningFederati
     )
 
 
-def test_a_second_one_in_the_same_folder_is_told_who_is_there(fleet: RunningFederation) -> None:
+def test_a_second_federation_in_the_same_folder_is_refused_with_the_first_ones_pid(
+    fleet: RunningFederation,
+) -> None:
     result = fleet.run_hanse("up")
 
     assert result.status == 2
@@ -197,7 +199,7 @@ def test_a_signal_ends_everything(tmp_path: Path, sign: signal.Signals) -> None:
     )
 
 
-def test_an_interrupted_script_is_ended_and_told_as_shells_do(tmp_path: Path) -> None:
+def test_an_interrupted_script_is_ended_with_the_exit_code_of_a_shell(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [*HANSE, "up", "--clusters", "rome", "--exec", "echo $$; sleep 600"],
         cwd=tmp_path,
@@ -288,7 +290,7 @@ def test_a_script_finds_our_program_and_can_cut_and_heal(tmp_path: Path) -> None
     assert result.out.endswith("everything is whole again\n")
 
 
-def test_a_script_that_is_killed_ends_as_shells_tell_it(tmp_path: Path) -> None:
+def test_a_killed_script_has_the_exit_code_of_a_shell(tmp_path: Path) -> None:
     result = hanse("up", "--clusters", "rome", "--exec", "kill -9 $$", cwd=tmp_path)
 
     assert result.status == 128 + signal.SIGKILL
@@ -319,7 +321,7 @@ def test_objects_are_kept_only_where_that_was_asked_for(tmp_path: Path) -> None:
     assert up(look, "--dir", "kept").out == "b"
 
 
-def test_what_a_person_took_out_of_the_sample_stays_out(tmp_path: Path) -> None:
+def test_what_a_user_removed_from_the_sample_stays_removed(tmp_path: Path) -> None:
     def up(script: str) -> CommandResult:
         return hanse(*("up", "--clusters", "rome", "--dir", "d", "--exec", script), cwd=tmp_path)
 

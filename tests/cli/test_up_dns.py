@@ -54,7 +54,7 @@ def test_one_who_asks_from_nowhere_is_sent_to_all_in_turn(fleet: RunningFederati
     assert len(set(turns)) == 3
 
 
-def test_status_tells_where_each_view_answers(fleet: RunningFederation) -> None:
+def test_status_shows_where_each_view_answers(fleet: RunningFederation) -> None:
     status = json.loads(fleet.run_hanse("status", "--json").out)
 
     assert {one["name"]: one["dns"] for one in status["clusters"] if one["dns"]} == views(fleet)

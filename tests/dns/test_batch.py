@@ -67,7 +67,7 @@ def heard(client: socket.socket) -> list[int]:
             return ids
 
 
-def test_every_client_of_a_batch_hears_its_own_answers_and_noise_hears_none(
+def test_every_client_of_a_batch_gets_its_own_answers_and_noise_gets_none(
     ours: socket.socket, clients: list[socket.socket], batch: Batch
 ) -> None:
     table = table_of("10.2.0.1")
@@ -108,7 +108,7 @@ def test_a_long_datagram_is_cut_and_the_next_one_is_whole(
     assert [batch.packet(n) for n in range(3)] == [b"a" * MAX_DATAGRAM, b"b" * MAX_DATAGRAM, b"c"]
 
 
-def test_clients_are_told_by_their_addresses(
+def test_clients_are_distinguished_by_their_addresses(
     ours: socket.socket, clients: list[socket.socket], batch: Batch
 ) -> None:
     for client in clients:

@@ -55,7 +55,7 @@ def answered(query: dns.message.Message, *records: tuple[str, str, str]) -> dns.
     st.lists(st.tuples(st.just(TARGET) | names, records), max_size=12), st.booleans(), st.booleans()
 )
 @settings(max_examples=150, deadline=None)
-def test_an_answer_is_the_alias_and_then_all_that_was_told(
+def test_an_answer_is_the_alias_followed_by_the_upstream_records(
     records: list[tuple[str, tuple[str, str]]], edns: bool, known: bool
 ) -> None:
     query = dns.message.make_query(ASKED, "A", use_edns=0 if edns else None)

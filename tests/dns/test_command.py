@@ -77,7 +77,7 @@ def _ask(port: int, name: str, rtype: str) -> DnsAnswer:
     raise AssertionError(f"still SERVFAIL after {COMMAND_TIMEOUT} s")
 
 
-def test_resolve_tells_what_the_server_answers(fleet: RunningFederation) -> None:
+def test_resolve_prints_what_the_server_answers(fleet: RunningFederation) -> None:
     questions = [
         (WEB, "A"),
         (WEB, "AAAA"),
@@ -167,7 +167,7 @@ def _old_lease(cluster: str) -> Lease:
     return Lease(metadata=Meta(name=cluster, namespace="hanse-broker"), spec=spec)
 
 
-def test_a_hangup_replaces_the_workers_and_numbers_are_told(fleet: RunningFederation) -> None:
+def test_sighup_replaces_the_workers_and_metrics_are_served(fleet: RunningFederation) -> None:
     with _dns(fleet, "--context", "lubeck", "--metrics-listen", "127.0.0.1:0") as serving:
         assert _ask(serving.port, WEB, "A").code == "NOERROR"
         before = _children(serving.process.pid)
@@ -266,7 +266,7 @@ def test_global_hosts_are_answered_below_their_zones_by_region(fleet: RunningFed
     assert unknown == "NXDOMAIN"
 
 
-def test_global_hosts_follow_the_health_that_the_leader_tells(fleet: RunningFederation) -> None:
+def test_global_hosts_follow_the_health_that_the_leader_reports(fleet: RunningFederation) -> None:
     watched = [{"type": "TCP", "port": 80}]
     members = [
         {"cluster": "lubeck", "address": "10.1.0.1", "priority": 20, "monitors": watched},
@@ -311,7 +311,7 @@ def _until_answered(port: int, name: str, address: str) -> None:
         (("--global-zone", "a..b"), "--global-zone: 'a..b' has a label"),
     ],
 )
-def test_bad_words_about_global_zones_are_told_in_one_line(
+def test_invalid_global_zone_options_are_refused_in_one_line(
     fleet: RunningFederation, arguments: tuple[str, str], words: str
 ) -> None:
     output = fleet.run_hanse("dns", "--listen", "127.0.0.1:0", *arguments)

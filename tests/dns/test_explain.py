@@ -31,7 +31,7 @@ def why(name: str = WEB, view: View = NOWHERE, rtype: int = RecordType.A) -> Exp
     return explain(name, rtype, view, observed)
 
 
-def test_answers_in_turn_are_told_with_their_shares_and_who_is_missing() -> None:
+def test_round_robin_answers_are_explained_with_shares_and_missing_clusters() -> None:
     explanation = why()
 
     assert explanation.code == "NOERROR"
@@ -45,7 +45,7 @@ def test_answers_in_turn_are_told_with_their_shares_and_who_is_missing() -> None
     )
 
 
-def test_local_first_is_told_as_the_reason() -> None:
+def test_local_first_is_given_as_the_reason() -> None:
     explanation = why(view=LUBECK)
 
     assert (explanation.records, explanation.rule) == (

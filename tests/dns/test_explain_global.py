@@ -33,7 +33,7 @@ def member(name: str, address: str, **more: Any) -> GlobalMember:
     return GlobalMember(cluster=name, address=address, **more)
 
 
-def test_weights_priorities_and_who_is_left_out_are_told() -> None:
+def test_weights_priorities_and_excluded_clusters_are_shown() -> None:
     explanation = explain(
         f"{HOST}.",
         RecordType.A,
@@ -57,7 +57,7 @@ def test_weights_priorities_and_who_is_left_out_are_told() -> None:
     )
 
 
-def test_all_records_of_a_host_are_asked_for_in_vain_as_of_any_name() -> None:
+def test_a_query_of_type_any_for_a_host_is_refused_as_for_any_name() -> None:
     explanation = explain(f"{HOST}.", RecordType.ANY, VIEW, observed(member("lubeck", "10.0.0.1")))
 
     assert (explanation.code, explanation.rule) == (
@@ -86,7 +86,7 @@ def test_names_beside_hosts_are_answered_as_name_servers_of_the_zone_do(
     assert why in explanation.rule
 
 
-def test_it_is_told_what_is_answered_when_all_are_down() -> None:
+def test_the_answer_when_all_are_down_is_explained() -> None:
     down = observed(
         member("lubeck", "10.0.0.1", ready=False),
         when_down="GSLB_SERVICE_DOWN_RESPONSE_FALLBACK_IP",
@@ -99,7 +99,7 @@ def test_it_is_told_what_is_answered_when_all_are_down() -> None:
     assert explanation.rule == "every member is down; what is answered then: fallback ip"
 
 
-def test_silence_is_told_as_such() -> None:
+def test_no_answer_is_reported_as_such() -> None:
     down = observed(
         member("lubeck", "10.0.0.1", ready=False), when_down="GSLB_SERVICE_DOWN_RESPONSE_NONE"
     )

@@ -92,7 +92,7 @@ async def flooded(folder: Path) -> Flooded:
 
 
 @pytest.mark.anyio
-async def test_who_asks_too_much_is_held_back_and_told_to_come_by_tcp(tmp_path: Path) -> None:
+async def test_a_client_over_the_rate_limit_is_sent_to_tcp(tmp_path: Path) -> None:
     result = await flooded(tmp_path)
 
     seconds = 1 + result.whole // LIMIT  # a busy machine may spread the flood over several

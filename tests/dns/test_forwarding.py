@@ -115,7 +115,7 @@ async def test_a_long_answer_is_fetched_by_tcp_for_who_comes_by_tcp(
         assert (await server.ask("silence.example", tcp=True)).code == "SERVFAIL"
 
 
-async def test_a_server_that_is_not_there_is_told_to_who_comes_by_tcp() -> None:
+async def test_an_unreachable_upstream_is_servfail_over_tcp() -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         where = ("127.0.0.1", int(nobody.getsockname()[1]))

@@ -55,11 +55,11 @@ def test_others_are_limited_however_they_look(other: str) -> None:
         pytest.param("fe80::1%eth0", "fe80::2", True, id="with a zone"),
     ],
 )
-def test_networks_are_told_apart(one: str, other: str, same: bool) -> None:
+def test_clients_are_grouped_by_network(one: str, other: str, same: bool) -> None:
     assert (client_network(packed(one)) == client_network(packed(other))) is same
 
 
-def test_some_of_those_held_back_are_told_to_come_by_tcp() -> None:
+def test_some_rate_limited_clients_are_sent_to_tcp() -> None:
     query = dns.message.make_query(WEB, "A").to_wire()
 
     answer = rate_limited_response(query)

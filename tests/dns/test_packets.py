@@ -133,7 +133,7 @@ def test_edns_is_answered_with_edns_and_unknown_options_are_ignored() -> None:
     assert message.answer
 
 
-def test_the_wish_for_dnssec_is_repeated() -> None:
+def test_the_dnssec_ok_flag_is_repeated() -> None:
     answer = answer_to(dns.message.make_query(WEB, "A", want_dnssec=True).to_wire())
 
     assert answer is not None

@@ -137,7 +137,7 @@ def test_a_change_recompiles_only_what_it_concerns() -> None:
     assert not delta.removed
 
 
-def test_a_change_that_changes_no_answer_tells_nothing() -> None:
+def test_a_change_that_changes_no_answer_notifies_nobody() -> None:
     view = View("test")
     objects = (imported(), endpoint_slice("bergen", "10.2.0.1"))
     compiler, observed = Compiler(view, [ServiceZone(view)]), cluster_snapshot("lubeck", *objects)
@@ -208,7 +208,7 @@ def test_any_bytes_are_read_or_refused(noise: bytes) -> None:
 
 
 @given(st.lists(st.from_regex(r"[a-z0-9_-]{1,20}", fullmatch=True), min_size=1, max_size=6))
-def test_names_survive_the_way_there_and_back(labels: list[str]) -> None:
+def test_names_survive_a_round_trip(labels: list[str]) -> None:
     text = ".".join(labels)
 
     name = wire_name(text)

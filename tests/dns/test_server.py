@@ -82,7 +82,7 @@ async def test_the_case_of_a_question_is_kept() -> None:
             assert dns.message.from_wire(answer).answer[0].name.to_text().startswith("wEb.ShOp")
 
 
-async def test_a_change_is_answered_as_soon_as_it_is_told() -> None:
+async def test_a_change_is_answered_as_soon_as_it_is_observed() -> None:
     view = View("test")
     before, after = imported(), imported("mail")
     observed = [cluster_snapshot("lubeck", before, endpoint_slice("bergen", "10.2.0.1"))]
@@ -105,7 +105,7 @@ async def test_a_change_is_answered_as_soon_as_it_is_told() -> None:
     listeners.close()
 
 
-async def test_what_does_not_fit_is_cut_and_told_in_full_over_tcp() -> None:
+async def test_an_answer_that_does_not_fit_is_truncated_and_complete_over_tcp() -> None:
     observed = cluster_snapshot("lubeck", CROWD, endpoint_slice("bergen", *MANY, service="crowd"))
     name = f"crowd.shop.svc.{ZONE}"
     async with running(observed) as here:
@@ -201,7 +201,7 @@ async def test_a_client_that_reads_nothing_holds_nobody_up() -> None:
             assert (await here.ask(WEB)).code == "NOERROR"
 
 
-async def test_a_worker_that_dies_is_replaced_and_knows_everything() -> None:
+async def test_a_worker_that_exits_is_replaced_by_one_with_all_records() -> None:
     async with running(cluster_snapshot("lubeck", *TWO)) as here:
         (first,) = here.server.pids
 

@@ -134,7 +134,7 @@ async def test_dig_takes_a_transfer(options: tuple[str, ...]) -> None:
     assert b"failed" not in output
 
 
-def test_secondaries_are_told_by_network() -> None:
+def test_secondaries_are_allowed_by_network() -> None:
     secondaries = Secondaries(("192.0.2.0/24", "2001:db8::/32"))
 
     assert [

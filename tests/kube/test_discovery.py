@@ -87,7 +87,7 @@ async def define(client: Client, *versions: str) -> None:
     await client.send(Request("POST", CRDS, body=body))
 
 
-async def test_the_old_form_and_the_new_one_tell_the_same() -> None:
+async def test_the_old_form_and_the_new_one_are_equivalent() -> None:
     transport = cluster()
     newer, older = Client(transport), Client(Older(transport))
 

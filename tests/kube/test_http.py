@@ -151,7 +151,7 @@ async def test_certificates_that_cannot_be_used_are_reported(
         await http.send(Request("GET", "/"))
 
 
-async def test_nobody_there_is_reported_in_a_few_words() -> None:
+async def test_an_absent_server_is_reported_in_one_line() -> None:
     async with serving(echo) as url:
         pass
     http = HttpTransport(

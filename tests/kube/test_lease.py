@@ -127,7 +127,7 @@ def test_a_deleted_lease_goes_on_with_higher_epochs() -> None:
     ) == Acquire(8)
 
 
-def test_a_released_lease_is_nobodys_and_expires_in_a_second() -> None:
+def test_a_released_lease_has_no_holder_and_expires_in_a_second() -> None:
     spec = released_spec(lease("me").spec, NOON)
 
     assert (spec.holder_identity, spec.lease_duration_seconds) == ("", 1)

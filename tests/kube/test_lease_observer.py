@@ -64,7 +64,7 @@ def test_the_dead_come_back_with_a_new_record_and_not_with_an_old_one() -> None:
     assert observer.next_expiry == 32
 
 
-def test_nobody_dies_while_we_cannot_see_and_then_all_have_a_full_duration() -> None:
+def test_no_lease_expires_while_the_watch_is_down_and_then_all_have_a_full_duration() -> None:
     observer = LeaseObserver()
     observer.observe(renewal(1), 0)
     observer.observe(renewal(2), 1)

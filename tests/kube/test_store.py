@@ -39,7 +39,7 @@ def words_of(obj: ConfigMap) -> list[str]:
     ]
 
 
-def test_words_that_objects_have_in_common_are_kept_once() -> None:
+def test_strings_that_objects_share_are_interned() -> None:
     annotations = {
         "multicluster.kubernetes.io/source-cluster": "lubeck in the north",
         "tier": "back end",
@@ -54,7 +54,7 @@ def test_words_that_objects_have_in_common_are_kept_once() -> None:
     assert all(word is same for word, same in zip(kept, again, strict=True))
 
 
-def test_a_long_annotation_is_nobodys_word_and_kept_as_it_is() -> None:
+def test_a_long_annotation_is_not_interned() -> None:
     one, other = decode_twice(notes="x" * 5_000)
     store: Store[ConfigMap] = Store()
 
@@ -126,7 +126,7 @@ def test_an_index_follows_what_changes() -> None:
     assert list(store.in_namespace("s")) == []
 
 
-def test_older_news_does_not_undo_newer() -> None:
+def test_an_older_event_does_not_undo_a_newer_one() -> None:
     store = filled()
     store.put(thing("a", 30))
 
@@ -148,7 +148,7 @@ def test_what_we_wrote_survives_a_list_from_before() -> None:
     assert names(store.all()) == {"a"}
 
 
-def test_what_we_deleted_stays_until_the_watch_tells_what_came_before_it_too() -> None:
+def test_what_we_deleted_is_kept_until_the_watch_has_delivered_earlier_events() -> None:
     store = filled(thing("a", 9))
     store.mark_deleting(thing("a", 9))
 
@@ -162,7 +162,7 @@ def test_what_we_deleted_stays_until_the_watch_tells_what_came_before_it_too() -
     assert not store.is_deleting(thing("a", 9))
 
 
-def test_a_list_tells_the_end_of_what_we_deleted_if_it_is_from_after() -> None:
+def test_a_list_newer_than_our_deletion_confirms_it() -> None:
     store = filled(thing("a", 9))
     store.mark_deleting(thing("a", 9))
 
@@ -193,7 +193,7 @@ def test_the_end_of_what_is_not_here_is_not_waited_for() -> None:
     assert not store.is_deleting(thing("a", 8))
 
 
-def test_what_we_put_out_of_sight_is_not_brought_back_by_news_from_before() -> None:
+def test_a_forgotten_object_is_not_restored_by_an_older_event() -> None:
     store = filled(thing("a", 9))
 
     gone = store.forget(thing("a", 9))
@@ -214,7 +214,7 @@ def test_a_deletion_of_an_earlier_object_of_the_name_leaves_the_new_one() -> Non
     assert names(store.all()) == {"a"}
 
 
-def test_a_list_tells_what_is_missing_but_not_as_live() -> None:
+def test_a_list_reports_missing_objects_as_deletions_not_seen_on_a_watch() -> None:
     store = filled(thing("a", 1), thing("b", 2))
 
     [change] = store.apply_event(Listed((thing("b", 2),), "20"))
@@ -273,7 +273,7 @@ def test_an_object_that_becomes_unreadable_stays_as_it_was_last_read() -> None:
     assert list(store.unreadable) == [("s", "a")]
 
 
-def test_an_unreadable_object_that_is_mended_or_goes_is_forgotten() -> None:
+def test_an_unreadable_object_that_is_repaired_or_deleted_is_forgotten() -> None:
     store = filled(thing("a", 1), thing("b", 2))
     store.apply_event(Unreadable("s", "a", "bad", "20"))
     store.apply_event(Unreadable("s", "b", "bad", "21"))

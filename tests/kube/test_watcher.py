@@ -146,7 +146,7 @@ async def test_a_bad_selector_is_not_taken_for_a_server_that_cannot_stream_lists
     assert client.supports_watch_list is None
 
 
-async def test_a_streamed_list_that_breaks_off_tells_nothing_and_starts_over() -> None:
+async def test_an_interrupted_streamed_list_emits_nothing_and_starts_over() -> None:
     server = ScriptedTransport(
         Lines((line("ADDED", service("a", 1)),), ends=CUT),
         Lines((line("ADDED", service("b", 2)), bookmark(3, ends_list=True))),

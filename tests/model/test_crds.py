@@ -178,7 +178,7 @@ def test_stand_ins_are_open_and_marked() -> None:
         assert "categories" not in crd["spec"]["names"]
 
 
-def test_a_protected_group_says_that_nobody_approved_the_stand_in() -> None:
+def test_a_stand_in_crd_of_a_protected_group_is_annotated_as_unapproved() -> None:
     approvals = {
         crd["spec"]["group"]: crd["metadata"]
         .get("annotations", {})
@@ -195,7 +195,7 @@ def test_a_kind_of_others_has_no_definition_of_ours() -> None:
         crd_of(Service)
 
 
-def test_a_type_that_cannot_be_said_is_refused() -> None:
+def test_a_type_without_a_schema_is_refused() -> None:
     with pytest.raises(TypeError, match="cannot say what"):
         structural_schema(set[int])
     with pytest.raises(TypeError, match="a union of"):

@@ -21,7 +21,7 @@ def test_all_definitions_are_printed_as_yaml_documents() -> None:
     assert tuple(yaml.safe_load_all(said.stdout)) == crds()
 
 
-def test_the_yaml_is_written_for_people() -> None:
+def test_the_yaml_is_formatted_for_users() -> None:
     said = run()
     lines = said.stdout.splitlines()
 

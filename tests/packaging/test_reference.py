@@ -13,7 +13,7 @@ def test_the_page_is_what_the_kinds_are_now() -> None:
     assert PAGE.read_text() == reference(), "run `make reference`"
 
 
-def test_every_kind_and_every_field_has_a_word_about_it() -> None:
+def test_every_kind_and_every_field_has_a_description() -> None:
     page = reference()
 
     for crd in crds():

@@ -100,7 +100,7 @@ async def test_a_session_that_was_forgotten_is_begun_anew(avi: AviServer) -> Non
     assert [one["name"] for one in avi.services.values()] == [HOST]
 
 
-async def test_a_bad_password_is_told_without_it(avi: AviServer) -> None:
+async def test_a_bad_password_is_reported_without_its_value(avi: AviServer) -> None:
     async with client_of(avi, "not-it") as system:
         with pytest.raises(BadCredentials, match="refuses user 'amko'") as raised:
             await system.list(AviGslbService)

@@ -38,7 +38,7 @@ async def provider(answer: Any) -> AsyncIterator[tuple[str, list[dict[str, Any]]
         await runner.cleanup()
 
 
-async def test_a_provider_is_asked_with_all_it_needs_and_its_word_taken() -> None:
+async def test_a_provider_gets_the_whole_request_and_its_answer_is_used() -> None:
     async def gives(_: web.Request) -> web.Response:
         return web.json_response({"address": "10.60.0.4"})
 
@@ -60,7 +60,7 @@ async def _babbles(_: web.Request) -> web.Response:
 @pytest.mark.parametrize(
     ("answer", "why"), [(_fails, "it answered 500"), (_babbles, "its answer is not JSON")]
 )
-async def test_an_answer_that_is_none_is_told_as_such(answer: Any, why: str) -> None:
+async def test_an_invalid_answer_is_reported_as_such(answer: Any, why: str) -> None:
     async with provider(answer) as (url, _):
         with pytest.raises(OSError, match=why):
             await AddressProvider(url)(**WANTED)

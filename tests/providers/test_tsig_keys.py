@@ -35,7 +35,7 @@ def test_a_key_is_read_in_each_of_its_forms(text: str) -> None:
         (BIND.replace(SECRET, "topsecret!"), "secret or the name of key hanse cannot be read"),
     ],
 )
-def test_a_key_that_cannot_be_used_is_told_without_its_secret(text: str, message: str) -> None:
+def test_an_unusable_key_is_reported_without_its_secret(text: str, message: str) -> None:
     with pytest.raises(InvalidTsigKey, match=message) as raised:
         parse_tsig_key(text)
 

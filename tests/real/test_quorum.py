@@ -22,7 +22,7 @@ def own_network() -> None:
 
 
 @pytest.mark.usefixtures("own_network")
-async def test_one_quorum_over_three_clusters_survives_the_death_of_one(
+async def test_a_quorum_over_three_clusters_survives_the_loss_of_one(
     binaries: dict[str, Path], tmp_path: Path
 ) -> None:
     programs = tmp_path / "bin"

@@ -175,7 +175,7 @@ def test_what_we_decide_anew_is_written_at_once_however_often() -> None:
     assert [writing.writes(f"{n % 2}") for n in range(40)] == [0] * 40
 
 
-def test_a_status_is_written_at_once_however_often_a_person_changes_the_spec() -> None:
+def test_a_status_is_written_at_once_however_often_a_user_changes_the_spec() -> None:
     writing = Writing()
     waits = []
     for n in range(20):
@@ -185,7 +185,7 @@ def test_a_status_is_written_at_once_however_often_a_person_changes_the_spec() -
     assert waits == [0] * 20
 
 
-def test_who_writes_a_status_as_we_do_is_given_way_to() -> None:
+def test_writes_of_a_status_that_another_writer_also_writes_back_off() -> None:
     writing = Writing()
     waits = []
     for _ in range(10):
@@ -195,7 +195,7 @@ def test_who_writes_a_status_as_we_do_is_given_way_to() -> None:
     assert waits[9] > 0.5
 
 
-def test_a_plan_that_never_makes_up_its_mind_slows_down_too() -> None:
+def test_a_plan_that_oscillates_backs_off() -> None:
     writing = Writing()
 
     assert sum(writing.writes(f"{n % 2}") for n in range(100)) > 60

@@ -128,7 +128,7 @@ async def test_an_agent_that_starts_in_a_paused_fleet_reads_the_pause_before_it_
         await world.stop()
 
 
-async def test_mass_deletion_that_a_person_allowed_beforehand_is_not_held() -> None:
+async def test_mass_deletion_that_a_user_allowed_beforehand_is_not_held() -> None:
     async with toy_world("lubeck") as world:
         await world.client("lubeck").create(namespace("hanse-system"))
         allow = {"metadata": {"annotations": {ALLOW_MASS_DELETION: "toy"}}}

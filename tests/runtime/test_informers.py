@@ -151,7 +151,7 @@ class MemberCopyFeature(CopyFeature):
         return []
 
 
-async def test_a_new_role_tells_whom_it_concerns_of_what_was_known_before() -> None:
+async def test_a_new_role_enqueues_keys_for_the_objects_already_in_the_store() -> None:
     features = (CopyFeature(), MemberCopyFeature())
     async with toy_world("lubeck", "child", features=features, agents=False) as world:
         await world.client("child").create(configmap("barn", SHOP))
@@ -207,7 +207,7 @@ class OpenFence:
         return True
 
 
-async def test_a_replica_that_takes_over_looks_at_facts_it_learned_while_it_stood_by() -> None:
+async def test_a_replica_that_takes_over_reads_the_facts_observed_on_standby() -> None:
     class Courtier(FactlessLeaderFeature):
         def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
             led = isinstance(change, FactChange) and isinstance(change.after, Leadership)

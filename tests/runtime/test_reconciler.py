@@ -227,7 +227,7 @@ async def test_each_time_a_shared_object_needs_a_write_its_first_writer_is_waite
             assert [(w.source, w.status) for w in writes] == [("hamburg", 201)]
 
 
-async def test_our_own_object_that_became_unreadable_is_left_alone_until_it_is_mended() -> None:
+async def test_our_own_object_that_became_unreadable_is_left_alone_until_it_is_repaired() -> None:
     async with toy_world("lubeck") as world:
         await world.client("lubeck").create(offer("bread", price="3"))
         await world.settle()

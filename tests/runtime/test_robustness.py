@@ -48,7 +48,7 @@ async def test_a_pause_stops_writes_until_it_is_lifted() -> None:
         assert prices(await find_configmap(world, "lubeck", "copy-of-bread")) == {"lubeck": "3"}
 
 
-async def test_an_event_is_told_with_a_patch_that_was_needed_and_only_then() -> None:
+async def test_an_event_is_recorded_only_with_a_patch_that_was_needed() -> None:
     async with toy_world("lubeck") as world:
         heard: list[Change] = []
         world.agents["lubeck"].reconciler.event_handlers.append(heard.append)
@@ -143,7 +143,7 @@ def _is_identity(sent: Sent) -> bool:
     return sent.request.path.endswith("/namespaces/kube-system")
 
 
-async def test_a_bad_object_is_counted_and_harms_nobody() -> None:
+async def test_an_undecodable_object_is_counted_and_the_others_are_kept() -> None:
     async with toy_world("lubeck") as world:
         storage = world.clusters["lubeck"].storage
         bad = {

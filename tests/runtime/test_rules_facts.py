@@ -86,7 +86,7 @@ async def test_rule_7_answers_are_facts_and_enqueue_the_key_that_asked() -> None
         await world.stop()
 
 
-async def test_rule_7_facts_tell_each_clusters_state_and_since_when() -> None:
+async def test_rule_7_facts_carry_each_clusters_state_and_since_when() -> None:
     async with toy_world() as world:
         await asyncio.sleep(10)
         facts = world.agents["hamburg"].reconciler.informers.facts

@@ -169,7 +169,7 @@ async def test_rule_2_an_unknown_source_is_a_reason_to_keep_and_a_departed_one_i
 # 3
 
 
-async def test_rule_3_nothing_foreign_is_overwritten_and_the_conflict_is_told() -> None:
+async def test_rule_3_nothing_foreign_is_overwritten_and_the_conflict_is_reported() -> None:
     async with toy_world() as world:
         mine = await world.client("hamburg").create(configmap("copy-of-bread", SHOP, mine="yes"))
         record = configmap("shop.bread.lubeck", HOME, mine="yes")

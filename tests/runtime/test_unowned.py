@@ -67,7 +67,7 @@ async def test_what_is_missing_is_made_and_stays_when_it_is_no_longer_wanted() -
         assert (await admin.read(Namespace, "town")).metadata.uid == made.metadata.uid
 
 
-async def test_what_stands_already_is_left_as_it_is() -> None:
+async def test_existing_objects_are_left_unchanged() -> None:
     world = World(("lubeck",), lambda: (NamespaceFeature(),))
     admin = world.client("lubeck")
     before = await admin.create(namespace("town"))

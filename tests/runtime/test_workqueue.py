@@ -135,7 +135,7 @@ async def test_a_key_that_keeps_waking_is_not_put_off_for_ever() -> None:
     pestering.cancel()
 
 
-async def test_the_earlier_of_two_wishes_stands() -> None:
+async def test_the_earliest_of_several_delays_of_a_key_wins() -> None:
     keys, start = queue(), now()
     keys.add_after(item("a"), timedelta(seconds=60))
     keys.add_after(item("a"), timedelta(seconds=5))
@@ -160,7 +160,7 @@ async def test_a_deletion_seen_is_remembered_until_the_plan() -> None:
     assert not second.deletion_seen
 
 
-async def test_a_wait_shorter_than_the_loop_can_tell_still_ends() -> None:
+async def test_a_wait_shorter_than_the_clock_resolution_still_ends() -> None:
     """The loop takes a timer for due a nanosecond early, when the key is not.
 
     Two queues that wait in turn for so little would keep virtual time from going on.

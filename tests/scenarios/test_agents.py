@@ -98,7 +98,7 @@ async def test_of_two_replicas_one_works_and_the_other_takes_over_when_it_is_kil
     assert describe_writes(idle) == []
 
 
-async def test_a_replica_that_stands_by_writes_nothing(
+async def test_a_standby_replica_writes_nothing(
     scenario: Scenario, toy_offers: OffersScenario
 ) -> None:
     await scenario.kill_agent("hamburg")
@@ -165,7 +165,7 @@ async def test_a_paused_object_is_left_alone_until_it_is_not(
 
 
 @pytest.mark.needs("rbac")
-async def test_rights_that_are_revoked_are_told_cost_nothing_and_work_again_when_granted(
+async def test_revoked_rights_are_reported_cost_no_requests_and_work_again_when_granted(
     scenario: Scenario, toy_offers: OffersScenario
 ) -> None:
     await toy_offers.offer("lubeck", "bread", "3")

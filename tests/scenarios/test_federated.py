@@ -177,7 +177,9 @@ async def test_a_foreign_service_of_that_name_is_left_alone_until_it_goes(
     await scenario.eventually(federated.has("hamburg", lubeck=[L1]))
 
 
-async def test_what_people_and_a_mesh_put_on_services_stays(federated: FederatedScenario) -> None:
+async def test_annotations_of_users_and_a_mesh_on_services_are_kept(
+    federated: FederatedScenario,
+) -> None:
     scenario = federated.scenario
     mesh = {"istio.io/rev": "stable", "topology.istio.io/network": "n1"}
     wishes = {"networking.istio.io/exportTo": "*", GLOBAL: federated.web}

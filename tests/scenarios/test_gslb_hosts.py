@@ -146,7 +146,7 @@ async def test_clients_get_the_cluster_near_to_them(
     await sites.answers("lubeck", LUBECK, HAMBURG, BERGEN, client="203.0.113.1")()
 
 
-async def test_a_rule_changes_one_host_and_tells_that_it_is_in_use(
+async def test_a_rule_changes_one_host_and_reports_that_it_is_in_use(
     sites: GslbScenario, scenario: Scenario
 ) -> None:
     await sites.rule(

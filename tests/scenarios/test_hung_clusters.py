@@ -52,7 +52,7 @@ async def test_the_others_keep_their_pace_while_one_answers_nothing(
     assert meanwhile <= 1.5 * before + PERMIT_TIMEOUT.total_seconds()
 
 
-async def test_the_hung_one_is_told_and_catches_up(federated: FederatedScenario) -> None:
+async def test_the_hung_member_is_reported_and_catches_up(federated: FederatedScenario) -> None:
     scenario = federated.scenario
     hang(federated, "bergen")
     await federated.pods("lubeck", 1, 2)

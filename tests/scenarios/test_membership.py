@@ -103,7 +103,7 @@ async def test_a_new_token_is_used_without_a_disconnect(
     await scenario.eventually(uses_it)
 
 
-async def test_when_the_leaders_supervisor_dies_another_takes_over(
+async def test_when_the_leaders_supervisor_stops_another_takes_over(
     scenario: Scenario, membership: FederationScenario
 ) -> None:
     leader = await membership.is_led("bergen")()

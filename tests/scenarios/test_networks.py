@@ -283,7 +283,7 @@ async def test_policies_follow_the_api_servers_addresses(tenancy: NetworksScenar
     assert own.endpoints
 
 
-async def test_people_narrow_their_network_by_policies_of_their_own(
+async def test_users_narrow_their_network_by_their_own_policies(
     tenancy: NetworksScenario,
 ) -> None:
     acme = await tenancy.create_tenant()

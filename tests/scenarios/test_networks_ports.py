@@ -195,7 +195,7 @@ async def test_two_networks_may_have_the_same_addresses(tenancy: NetworksScenari
     await tenancy.scenario.eventually(released(tenancy, space, "two"))
 
 
-async def test_a_network_of_a_provider_outside_waits_for_its_word(
+async def test_a_network_of_an_external_provider_waits_for_its_answer(
     tenancy: NetworksScenario,
 ) -> None:
     acme = await tenancy.create_tenant()

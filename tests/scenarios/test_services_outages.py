@@ -32,7 +32,7 @@ async def exported(services: ServicesScenario, *clusters: str) -> None:
     await services.scenario.eventually(services.everywhere("web", *clusters))
 
 
-async def test_an_exporter_that_dies_is_withdrawn_elsewhere_and_comes_back(
+async def test_a_failed_exporter_is_withdrawn_elsewhere_and_comes_back(
     services: ServicesScenario,
 ) -> None:
     scenario = services.scenario

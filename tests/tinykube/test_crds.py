@@ -125,7 +125,9 @@ async def test_objects_get_defaults_and_lose_what_the_schema_does_not_know() -> 
         ),
     ],
 )
-async def test_a_schema_refuses_in_kubernetes_words(spec: dict[str, Any], message: str) -> None:
+async def test_a_schema_violation_has_the_message_of_kubernetes(
+    spec: dict[str, Any], message: str
+) -> None:
     cluster = await with_widgets()
 
     answer = await cluster.send("POST", WIDGETS, widget("w", **spec))

@@ -285,7 +285,7 @@ async def test_watch_events_arrive_as_they_happen(server: Running) -> None:
         assert await response.content.read() == b""
 
 
-async def test_a_watch_that_fails_on_its_way_ends(
+async def test_a_watch_that_fails_midway_ends(
     server: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with server.session.get("/api/v1/pods?watch=true") as response:

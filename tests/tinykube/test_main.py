@@ -22,7 +22,9 @@ def test_a_bad_option_is_one_line(
     assert capsys.readouterr().err == f"tinykube: {message}\n"
 
 
-def test_a_word_where_a_number_is_expected_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_where_a_number_is_expected_is_a_one_line_error(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["--port", "x"])
 

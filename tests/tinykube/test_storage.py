@@ -65,7 +65,7 @@ def test_a_missing_object_cannot_be_replaced_or_removed() -> None:
         storage.remove("things", "default", "a")
 
 
-def test_lists_stand_in_the_order_of_whole_keys() -> None:
+def test_lists_are_sorted_by_whole_keys() -> None:
     storage = Storage()
     for namespace, name in (("a", "z"), ("a-b", "m"), ("a", "b")):
         storage.create("things", config_map(name, namespace))

@@ -87,7 +87,7 @@ async def test_a_requested_token_names_its_account_until_it_expires() -> None:
     assert cluster.api.authenticate(token) is None
 
 
-async def test_a_token_dies_with_its_account() -> None:
+async def test_a_token_is_invalid_once_its_account_is_deleted() -> None:
     cluster = Cluster()
     await cluster.create(ACCOUNTS, {"metadata": {"name": "robot"}})
     issued = await cluster.create(f"{ACCOUNTS}/robot/token", {"spec": {}})
@@ -141,7 +141,7 @@ async def test_a_token_secret_is_filled_and_its_token_lasts_as_long_as_it() -> N
     assert cluster.api.authenticate(token) is None
 
 
-async def test_reviews_tell_who_asks_and_that_all_is_allowed() -> None:
+async def test_access_reviews_name_the_user_and_allow_everything() -> None:
     cluster = Cluster()
     hans = User("hans", ("guild",))
 

@@ -131,7 +131,7 @@ async def test_the_same_seed_gives_the_same_uids() -> None:
         ),
     ],
 )
-async def test_what_cannot_be_created_is_refused_in_kubernetes_words(
+async def test_what_cannot_be_created_is_refused_with_the_message_of_kubernetes(
     path: str, obj: dict[str, object], status: int, message: str
 ) -> None:
     cluster = Cluster()

@@ -237,7 +237,7 @@ def test_what_is_no_record_counts_for_nothing(data: dict[str, str]) -> None:
     }
 
 
-def test_a_cluster_speaks_for_itself_alone() -> None:
+def test_a_record_that_names_another_cluster_is_ignored() -> None:
     forged = stored_configmap(record("hamburg", "10.6.6.6"))
 
     assert addresses(plan_for(service_key(), observed({**OURS, "bergen": [forged]}))) == {

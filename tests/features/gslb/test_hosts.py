@@ -269,7 +269,7 @@ def test_an_ingress_is_asked_for_its_path(tls: bool, monitor: Monitor) -> None:
     assert service.spec.members[0].monitors == (monitor,)
 
 
-def test_a_route_tells_its_address_where_it_was_admitted() -> None:
+def test_a_route_has_the_address_of_the_router_that_admitted_it() -> None:
     admitted = ObservedCondition(type="Admitted", status="True", message="10.1.0.7")
     route = Route(
         metadata=Meta(name="web", namespace="shop", labels=LABELS),

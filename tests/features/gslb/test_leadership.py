@@ -39,7 +39,7 @@ def conditions(snapshot: Snapshot) -> list[tuple[str, str, str]]:
     return [(c["type"], c["status"], c.get("reason", "")) for c in encoded]
 
 
-def test_a_leader_with_good_followers_tells_every_stage() -> None:
+def test_a_leader_with_valid_followers_reports_every_stage() -> None:
     snapshot = leader_snapshot([LEADER], FOLLOWERS)
 
     assert conditions(snapshot) == [
@@ -56,7 +56,7 @@ def test_the_current_cluster_is_ignored_where_it_is_listed() -> None:
     assert current.followers == (site_of("hamburg"), site_of("bergen"))
 
 
-def test_a_follower_tells_that_it_will_not_federate() -> None:
+def test_a_follower_reports_that_it_will_not_federate() -> None:
     snapshot = leader_snapshot([amko("lubeck", "hamburg")])
 
     assert conditions(snapshot) == [

@@ -184,7 +184,7 @@ def test_a_copied_monitor_stays_with_a_follower() -> None:
     assert [d.object.metadata.name for d in plan_federation(snapshot).desired] == ["quick"]
 
 
-def test_every_follower_hears_whom_it_follows() -> None:
+def test_every_follower_is_sent_its_leader() -> None:
     snapshot = leader_snapshot([LEADER], FOLLOWERS)
 
     claims = [p for p in plan_federation(snapshot).patches if p.target.where != LOCAL]

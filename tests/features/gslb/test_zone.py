@@ -120,7 +120,7 @@ def test_the_next_priority_answers_when_all_above_it_are_down() -> None:
     assert answer_addresses(table_of(high, low, facts=[down])) == ["10.0.0.2"]
 
 
-def test_who_probes_nothing_goes_by_what_the_leader_tells() -> None:
+def test_a_cluster_that_probes_nothing_uses_the_leaders_health() -> None:
     watched = (Monitor(type="TCP", port=80),)
     members = (
         member("lubeck", "10.0.0.1", priority=20, monitors=watched),
@@ -140,19 +140,19 @@ def test_who_probes_nothing_goes_by_what_the_leader_tells() -> None:
     assert answered() == [], "of whom nothing is told yet is not up"
 
 
-def test_what_its_cluster_says_is_not_ready_is_not_told() -> None:
+def test_endpoints_that_their_cluster_reports_unready_are_not_answered() -> None:
     assert answer_addresses(
         table_of(member("lubeck", "10.0.0.1", ready=False), member("bergen", "10.0.0.2"))
     ) == ["10.0.0.2"]
 
 
-def test_clients_are_told_the_public_address() -> None:
+def test_clients_get_the_public_address() -> None:
     assert answer_addresses(table_of(member("lubeck", "10.0.0.1", public_ip="192.0.2.1"))) == [
         "192.0.2.1"
     ]
 
 
-def test_the_time_to_keep_an_answer_is_as_said() -> None:
+def test_the_ttl_of_an_answer_is_as_configured() -> None:
     answer = ask(table_of(member("lubeck", "10.0.0.1"), ttl=77))
 
     assert answer is not None
@@ -224,7 +224,7 @@ def test_a_listed_resolver_names_its_client_and_the_narrowest_range_counts(
     assert {answer_addresses(table, RESOLVER, subnet)[0] for _ in range(4)} == {address}
 
 
-def test_the_word_of_other_resolvers_is_not_taken() -> None:
+def test_client_subnets_of_other_resolvers_are_ignored() -> None:
     table = table_of(*PLACES, **GEO)
 
     assert {answer_addresses(table, "203.0.113.1", "198.51.100.0/24")[0] for _ in range(4)} == {
@@ -239,7 +239,7 @@ def test_a_client_that_asks_itself_is_judged_by_its_own_address() -> None:
     }
 
 
-def test_a_resolver_hears_for_how_much_of_a_subnet_the_answer_holds() -> None:
+def test_the_answer_carries_the_scope_of_the_client_subnet() -> None:
     answer = ask(table_of(*PLACES, **GEO), RESOLVER, "198.51.100.0/24")
 
     assert answer is not None
@@ -248,7 +248,7 @@ def test_a_resolver_hears_for_how_much_of_a_subnet_the_answer_holds() -> None:
     assert (option.address, option.srclen, option.scopelen) == ("198.51.100.0", 24, 24)
 
 
-def test_clients_from_nowhere_fall_back_as_said() -> None:
+def test_clients_of_unknown_location_get_the_configured_fallback() -> None:
     spread = table_of(*PLACES, **GEO)
     hashed = table_of(*PLACES, **GEO, fallback="GSLB_ALGORITHM_CONSISTENT_HASH", hash_mask=24)
 
@@ -267,20 +267,20 @@ def test_where_the_near_one_is_down_others_answer() -> None:
 DOWN = (member("lubeck", "10.0.0.1", ready=False), member("bergen", "10.0.0.2", ready=False))
 
 
-def test_without_a_word_the_name_is_there_and_empty() -> None:
+def test_without_a_configured_response_the_name_exists_without_records() -> None:
     answer = ask(table_of(*DOWN))
 
     assert answer is not None
     assert (answer.rcode(), answer.answer) == (dns.rcode.NOERROR, [])
 
 
-def test_all_records_are_told_if_so_said() -> None:
+def test_all_records_are_answered_if_configured() -> None:
     settings: dict[str, Any] = {"when_down": "GSLB_SERVICE_DOWN_RESPONSE_ALL_RECORDS"}
 
     assert sorted(answer_addresses(table_of(*DOWN, **settings))) == ["10.0.0.1", "10.0.0.2"]
 
 
-def test_the_fallback_address_is_told_if_so_said() -> None:
+def test_the_fallback_address_is_answered_if_configured() -> None:
     settings: dict[str, Any] = {
         "when_down": "GSLB_SERVICE_DOWN_RESPONSE_FALLBACK_IP",
         "fallback_ip": "192.0.2.9",
@@ -289,9 +289,9 @@ def test_the_fallback_address_is_told_if_so_said() -> None:
     assert answer_addresses(table_of(*DOWN, **settings)) == ["192.0.2.9"]
 
 
-def test_nothing_at_all_is_answered_if_so_said() -> None:
+def test_nothing_is_answered_if_configured() -> None:
     assert ask(table_of(*DOWN, when_down="GSLB_SERVICE_DOWN_RESPONSE_NONE")) is None
 
 
-def test_an_empty_answer_is_given_if_so_said() -> None:
+def test_an_empty_answer_is_given_if_configured() -> None:
     assert answer_addresses(table_of(*DOWN, when_down="GSLB_SERVICE_DOWN_RESPONSE_EMPTY")) == []

@@ -112,7 +112,7 @@ def test_dns_and_the_api_server_are_reached_and_nothing_else_of_theirs() -> None
     assert can_reach(dns, api, TrafficPort(API[1]), policies)
 
 
-def test_a_policy_of_people_narrows_what_its_pods_take_and_leaves_others_alone() -> None:
+def test_a_users_policy_narrows_what_its_pods_accept_and_leaves_others_alone() -> None:
     law = user_policy(
         "{podSelector: {matchLabels: {app: db}},"
         " ingress: [{from: [{podSelector: {matchLabels: {app: web}}}]}]}"
@@ -127,7 +127,7 @@ def test_a_policy_of_people_narrows_what_its_pods_take_and_leaves_others_alone()
     assert reaches(db, spot("acme-db", "lab"), policies)
 
 
-def test_a_policy_of_people_that_denies_all_still_leaves_them_dns() -> None:
+def test_a_users_deny_all_policy_still_allows_dns() -> None:
     law = user_policy("{podSelector: {}, policyTypes: [Ingress, Egress]}")
     policies = written([law])
     dns = spot("acme-kube-system", "lab", **{DNS: "lab", TENANT: "acme"})
@@ -224,7 +224,7 @@ def test_a_complement_selects_exactly_what_no_selector_does(
     LABELS,
 )
 @settings(max_examples=150, deadline=None)
-def test_whatever_people_narrow_no_network_ever_reaches_another(
+def test_whatever_users_policies_allow_no_network_ever_reaches_another(
     narrowing: list[tuple[str, LabelSelector]],
     space: str,
     other_space: str,

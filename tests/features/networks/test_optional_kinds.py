@@ -85,7 +85,7 @@ async def networked(tenancy: NetworksScenario) -> tuple[str, str, KubeOvn]:
     return space, name, ovn
 
 
-async def test_kube_ovn_is_asked_for_a_vpc_and_subnets_and_heard_when_they_are_ready(
+async def test_a_vpc_and_subnets_are_created_for_kube_ovn_and_its_readiness_is_followed(
     tenancy: NetworksScenario,
 ) -> None:
     space, name, ovn = await networked(tenancy)
@@ -111,7 +111,7 @@ async def test_kube_ovn_is_asked_for_a_vpc_and_subnets_and_heard_when_they_are_r
     assert describe_writes(tenancy.scenario.writes_since(start)) == []
 
 
-async def test_pods_and_services_on_kube_ovn_are_told_in_its_words_and_it_ends_in_order(
+async def test_pods_and_services_on_kube_ovn_get_its_annotations_and_are_deleted_in_order(
     tenancy: NetworksScenario,
 ) -> None:
     space, name, ovn = await networked(tenancy)

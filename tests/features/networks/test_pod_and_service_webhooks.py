@@ -255,7 +255,7 @@ def test_stamped_labels_cannot_be_changed(label: str, kind: str) -> None:
     assert message.startswith(f"metadata.labels[{label}]: it was stamped when web was created")
 
 
-def test_other_labels_are_peoples_own_and_the_agent_may_change_all() -> None:
+def test_users_may_change_other_labels_and_the_agent_all() -> None:
     hook = hooks()["networks-labels"]
     before = {"metadata": {"labels": {TENANT: "acme", NETWORK: "default", "a": "1"}}}
     mine = admission_request(

@@ -80,7 +80,7 @@ def test_a_kube_ovn_network_goes_on_once_its_subnets_are_ready() -> None:
     assert "waiting for the address" in status(plan)["message"]
 
 
-def test_a_pod_on_kube_ovn_is_told_in_its_words_and_let_go() -> None:
+def test_a_pod_on_kube_ovn_gets_its_annotations_and_loses_its_gate() -> None:
     notes = {READINESS: "false", NIC: '{"subnet": "back", "ip": "10.31.0.9"}'}
     waiting = pod("web", **{NETWORK: "ovn"})
     waiting = replace(waiting, metadata=replace(waiting.metadata, annotations=notes))
@@ -94,7 +94,7 @@ def test_a_pod_on_kube_ovn_is_told_in_its_words_and_let_go() -> None:
     assert result[READINESS] is None
 
 
-def test_a_pod_on_kube_ovn_that_asks_for_a_part_of_a_subnet_is_told_what_it_can_have() -> None:
+def test_a_pod_on_kube_ovn_that_asks_for_part_of_a_subnet_is_refused() -> None:
     waiting = annotated(
         pod("web", **{NETWORK: "ovn"}), {READINESS: "false", NIC: '{"subnet": "10.31.0.0/28"}'}
     )
@@ -189,7 +189,7 @@ def test_a_pod_gets_the_interface_that_it_asks_for() -> None:
     assert result.startswith(f"IFNAME=eth1;IPV4={port.spec.address};PREFIX=16;GATEWAY=10.8.0.1;")
 
 
-def test_a_part_of_a_subnet_that_is_full_is_told_as_the_part() -> None:
+def test_a_full_part_of_a_subnet_is_reported_as_that_part() -> None:
     vpc = network("acme.lab", "vpc", vpcID="v", subnets=[{"name": "all", "cidr": "10.8.0.0/16"}])
     key = Key("port", "web", "acme-web")
 

@@ -27,7 +27,9 @@ SPEC = {"containers": [{"name": "main", "image": "none"}]}
 
 
 @pytest.mark.parametrize(("operation", "verb"), [("UPDATE", "changed"), ("DELETE", "deleted")])
-def test_a_tenant_cannot_touch_its_kubernetes_and_is_told_so(operation: Any, verb: str) -> None:
+def test_a_tenant_cannot_change_its_kubernetes_and_the_refusal_says_why(
+    operation: Any, verb: str
+) -> None:
     before = {"metadata": {"labels": {OWNER: "networks-1"}}}
     request = admission_request(
         "Service", before=before, operation=operation, name="kubernetes-default"
@@ -185,7 +187,7 @@ def test_only_administrators_say_whose_a_namespace_is() -> None:
     assert hook.review(kept, cluster_snapshot()) == Allow()
 
 
-def test_a_namespace_whose_label_the_store_lacks_is_read_and_never_taken_for_nobodys() -> None:
+def test_a_namespace_whose_label_the_store_lacks_is_read_and_not_treated_as_unowned() -> None:
     verdict = hooks()["networks-pods"].review(
         admission_request(spec=SPEC, where="new"), cluster_snapshot()
     )

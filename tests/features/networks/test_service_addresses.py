@@ -97,7 +97,7 @@ def test_what_a_network_itself_needs_has_an_address_of_the_clusters_range() -> N
     assert other != first
 
 
-def test_without_a_told_range_the_cluster_chooses() -> None:
+def test_without_a_given_range_the_cluster_chooses() -> None:
     assert _planned(network("acme.default")) == ""
 
 
@@ -144,7 +144,7 @@ def test_an_exhausted_pool_refuses_and_names_the_network() -> None:
     assert "no IPv4 address of network acme.own is free; delete a Service of it" in given_address
 
 
-def test_a_family_that_a_network_has_no_range_of_is_not_said_to_be_exhausted() -> None:
+def test_an_ip_family_without_a_range_is_not_reported_as_exhausted() -> None:
     asks = in_network(ipFamilies=["IPv6"], ipFamilyPolicy="SingleStack")
 
     given_address = denial_message(
@@ -264,7 +264,7 @@ def test_a_service_that_becomes_one_with_an_address_gets_it_then() -> None:
     assert change["spec"]["clusterIP"].startswith("10.50.0.")
 
 
-def test_a_providers_word_is_asked_for_and_no_answer_is_try_again() -> None:
+def test_a_provider_is_asked_and_no_answer_means_retry() -> None:
     outside = network("acme.far", "mizar", service={"ipam": "External"})
     hook = hooks()["networks-services"]
     request = admission_request("Service", labels={NETWORK: "far"}, spec={})

@@ -114,7 +114,7 @@ def test_kubernetes_and_kube_dns_answer_by_their_aliases() -> None:
     assert ask(objects, "_https._tcp.kubernetes.default.svc.cluster.local", "SRV").records
 
 
-def test_a_headless_service_tells_its_ready_pods_each_also_by_name() -> None:
+def test_a_headless_service_resolves_to_its_ready_pods_and_each_has_a_name() -> None:
     ready = {"addresses": ["10.4.0.1"], "hostname": "db-0", "conditions": {"ready": True}}
     unready = {"addresses": ["10.4.0.2"], "conditions": {"ready": False}}
     nameless = {"addresses": ["10.4.0.3"], "conditions": {}}
@@ -176,7 +176,7 @@ def test_external_names_that_go_round_in_a_circle_end() -> None:
     assert len(answer.records) == 2
 
 
-def test_an_external_name_that_is_none_is_not_told() -> None:
+def test_an_invalid_external_name_is_not_served() -> None:
     answer = ask([elsewhere("bad", "a..b")], "bad.acme-web.svc.cluster.local")
 
     assert answer.code == "NXDOMAIN"

@@ -100,7 +100,7 @@ def test_doctor_reports_blocked_quarantined_and_conflicting_policies_with_the_re
     assert "--take bergen" in found[1].remedy
 
 
-def test_doctor_tells_of_federated_policies_with_local_peers() -> None:
+def test_doctor_reports_federated_policies_with_local_peers() -> None:
     rule: Wire = {"from": [{"podSelector": {}}]}
     policy = {
         "metadata": {"name": "deny", "namespace": "shop", "annotations": {FEDERATED: "true"}},

@@ -82,7 +82,7 @@ def weighted(*objects: Object) -> list[tuple[str, str, tuple[str, ...], str]]:
     ]
 
 
-def test_weights_are_told_to_who_can_share_out_by_them() -> None:
+def test_weights_are_sent_to_providers_that_support_them() -> None:
     assert weighted(*TWO) == [
         ("A", "10.1.0.1", ("10.1.0.1",), "1"),
         ("A", "10.2.0.1", ("10.2.0.1",), "3"),
@@ -111,7 +111,7 @@ def test_pods_of_a_headless_service_are_one_set_that_takes_all_there_is() -> Non
     assert weighted(*pods) == [("A", "all", ("10.2.0.1", "10.2.0.2"), "1")]
 
 
-def test_text_is_told_to_external_dns_without_quotes() -> None:
+def test_text_is_passed_to_external_dns_without_quotes() -> None:
     plan = planned(options=PublishingOptions(ZONE, "dns"), key=Key("services.version"))
 
     endpoint = plan.desired[0].object
@@ -174,7 +174,7 @@ def test_every_source_of_names_is_published_with_global_hosts_among_them() -> No
     assert [key.topic for key in woken] == ["gslb.host"]
 
 
-def test_nothing_is_published_unless_it_is_said_where() -> None:
+def test_nothing_is_published_without_a_zone() -> None:
     assert not PublishingOptions().wanted
     assert not PublishingOptions(ZONE).wanted
     assert not PublishingOptions("", "dns").wanted

@@ -133,7 +133,7 @@ async def test_records_of_other_types_beside_ours_are_left_alone(theirs: Externa
         pytest.param(KEY, "example.com", KubeError, id="a zone that is not served"),
     ],
 )
-async def test_a_server_that_will_not_have_us_is_told_as_such(
+async def test_a_server_that_refuses_our_credentials_is_reported_as_such(
     theirs: ExternalServer, key: str, zone: str, error: type[KubeError]
 ) -> None:
     connect = theirs.connect(key, zone)

@@ -123,7 +123,7 @@ async def test_nothing_is_written_by_one_who_starts_anew(theirs: ExternalServer)
     assert await theirs.serial() == before
 
 
-async def test_a_name_that_a_person_made_stays_theirs_and_is_told_until_they_let_go(
+async def test_a_name_that_a_user_created_is_kept_and_reported_until_they_delete_it(
     theirs: ExternalServer,
 ) -> None:
     world = world_of(theirs)

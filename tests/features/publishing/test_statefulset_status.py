@@ -69,7 +69,7 @@ def hosted() -> FederatedStatefulSet:
 
 
 @pytest.mark.parametrize("door", [submitted(), hosted()], ids=["submitted", "hosted"])
-def test_a_replicas_name_that_is_taken_is_told_on_the_set_as_it_was_submitted(
+def test_a_replicas_taken_name_is_reported_on_the_submitted_set(
     door: Object,
 ) -> None:
     plan = planned(door, PublishedName(metadata=Meta(name=REPLICA)))
@@ -88,7 +88,7 @@ def test_a_replicas_name_that_is_taken_is_told_on_the_set_as_it_was_submitted(
     assert [notice.reason for notice in plan.events] == ["NameTaken"]
 
 
-def test_what_else_is_told_on_a_set_stays() -> None:
+def test_other_conditions_of_a_set_are_kept() -> None:
     plan = planned(submitted(PLACED), PublishedName(metadata=Meta(name=REPLICA)))
 
     placed, published = plan.patches[0].change["status"]["conditions"]
@@ -97,11 +97,11 @@ def test_what_else_is_told_on_a_set_stays() -> None:
     assert "observedGeneration" not in published, "StatefulSets have no such field"
 
 
-def test_nothing_is_told_of_replicas_whose_names_are_free() -> None:
+def test_no_condition_is_set_for_replicas_whose_names_are_free() -> None:
     assert planned(submitted(PLACED)).patches == ()
 
 
-def test_the_agent_asks_for_the_right_to_tell_sets() -> None:
+def test_the_agent_asks_for_the_right_to_write_the_status_of_sets() -> None:
     writes = {w.kind: w.writes for w in replicas().watches if w.role is Role.BROKER}
 
     assert writes[StatefulSet] == writes[FederatedStatefulSet] == Writes.STATUS
@@ -139,7 +139,7 @@ def ours() -> DNSEndpoint:
     return with_owner(desired.object, Owner("publishing", WEB, "lubeck"))
 
 
-def test_a_persons_own_endpoint_of_the_same_name_is_told_of() -> None:
+def test_a_users_own_endpoint_of_the_same_name_is_reported() -> None:
     plan = services().plan(WEB, observed(persons(), ours()))
 
     (patch,) = plan.patches
@@ -152,7 +152,7 @@ def test_a_persons_own_endpoint_of_the_same_name_is_told_of() -> None:
     assert "take the name out of it" in conditions["message"]
 
 
-def test_an_endpoint_where_ours_would_stand_is_told_of_too() -> None:
+def test_an_endpoint_that_has_our_object_name_is_reported_too() -> None:
     mine = replace(persons("else.example.org"), metadata=replace(ours().metadata, annotations={}))
 
     (patch,) = services().plan(WEB, observed(mine)).patches
@@ -160,12 +160,12 @@ def test_an_endpoint_where_ours_would_stand_is_told_of_too() -> None:
     assert conditions["reason"] == "NameTaken"
 
 
-def test_an_endpoint_of_other_names_is_nobodys_business() -> None:
+def test_an_endpoint_of_other_names_enqueues_nothing() -> None:
     assert services().plan(WEB, observed(persons("else.example.org"), ours())).patches == ()
 
 
 @pytest.mark.parametrize("gone", [False, True], ids=["appears", "goes"])
-def test_a_persons_endpoint_wakes_whose_name_it_has(gone: bool) -> None:
+def test_a_users_endpoint_enqueues_the_owner_of_its_name(gone: bool) -> None:
     before, after = (persons(), None) if gone else (None, persons())
 
     woken = services().keys_for(ObjectChange("lubeck", before, after), observed(ours()))

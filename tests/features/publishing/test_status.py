@@ -91,7 +91,7 @@ def outcome(result: WriteResult, message: str) -> WriteOutcome:
     return WriteOutcome(ClusterObjectRef(NAME_SERVER, object_ref(name())), result, message, EPOCH)
 
 
-def test_a_name_that_a_person_made_is_told_with_what_to_do() -> None:
+def test_a_name_that_a_user_created_is_reported_with_a_remedy() -> None:
     plan = planned(*service(), names=[name()])
 
     status, reason, message = planned_conditions(plan)
@@ -118,14 +118,14 @@ def test_a_name_of_another_object_of_ours_is_taken_too() -> None:
     )
 
 
-def test_of_several_names_the_first_is_told_and_the_others_are_counted() -> None:
+def test_of_several_names_the_first_is_named_and_the_others_are_counted() -> None:
     names = [name(), name(f"_http._tcp.{NAME}")]
 
     assert "(and 1 more of its names)" in planned_conditions(planned(*service(), names=names))[2]
 
 
 @pytest.mark.parametrize("result", ["Refused", "Forbidden"])
-def test_what_the_server_says_is_told(result: WriteResult) -> None:
+def test_the_servers_message_is_printed(result: WriteResult) -> None:
     facts = [outcome(result, "it answers REFUSED: let our key transfer and update the zone")]
 
     status, reason, message = planned_conditions(planned(*service(), facts=facts))
@@ -134,14 +134,14 @@ def test_what_the_server_says_is_told(result: WriteResult) -> None:
     assert message.endswith("let our key transfer and update the zone")
 
 
-def test_nothing_is_told_of_what_goes_well_or_is_under_way() -> None:
+def test_nothing_is_reported_for_what_is_ready_or_in_progress() -> None:
     fresh = planned(*service())
 
     assert fresh.patches == ()
     assert planned(*service(), names=all_made(fresh)).patches == ()
 
 
-def test_what_was_told_stays_until_every_name_is_known_to_stand() -> None:
+def test_the_condition_is_kept_until_every_name_is_known_to_exist() -> None:
     bad = replace(condition("Published", False, "NameTaken"), last_transition_time=EPOCH)
     made = all_made(planned(*service()))
 
@@ -171,14 +171,14 @@ def host(conditions: tuple[Condition, ...] = ()) -> GlobalService:
     )
 
 
-def test_a_global_host_is_told_of_on_its_global_service() -> None:
+def test_a_global_host_is_reported_on_its_global_service() -> None:
     plan = planned(host(), names=[name(HOST.name)], key=HOST)
 
     assert planned_conditions(plan)[:2] == ("False", "NameTaken")
     assert plan.patches[0].target.ref.kind == GlobalService.kind
 
 
-def test_the_leader_leaves_alone_what_publishers_tell_in_its_followers() -> None:
+def test_the_leader_leaves_alone_the_publishers_status_in_its_followers() -> None:
     conditions = host(
         (replace(condition("Published", False, "NameTaken"), last_transition_time=EPOCH),)
     )
@@ -188,7 +188,7 @@ def test_the_leader_leaves_alone_what_publishers_tell_in_its_followers() -> None
     assert status_patch(later, conditions) == {"status": {"up": "0/1"}}
 
 
-def test_the_agent_asks_for_the_right_to_tell() -> None:
+def test_the_agent_asks_for_the_right_to_write_the_status() -> None:
     writes = {watch.kind: watch.writes for watch in publishing().watches}
 
     assert writes[ServiceImport] == writes[GlobalService] == Writes.STATUS

@@ -90,7 +90,7 @@ def test_an_external_name_is_an_alias() -> None:
     assert ask([alias], "far.shop.svc.cluster.local").records == ("example.org.",)
 
 
-def test_an_outside_name_tells_its_addresses_or_another_name() -> None:
+def test_an_external_name_resolves_to_its_addresses_or_an_alias() -> None:
     both = [outside("Web.hanse.example", "A", "192.0.2.2", "192.0.2.1")]
     other = [outside("lb.hanse.example", "CNAME", "elb.example.net")]
 

@@ -232,7 +232,7 @@ def test_when_the_profile_changes_back_the_derived_service_is_no_longer_wanted()
 # -- weights, failover, ranges
 
 
-def test_slices_tell_how_much_their_cluster_answers_where_somebody_said_so() -> None:
+def test_slices_carry_the_weight_of_their_cluster_where_configured() -> None:
     plain = plan(observed(broker=published_slices(record("bergen"))))
     fleet = rules(clusters=(MemberSettings(id="bergen", weight=5, priority=0),))
     by_fleet = plan(observed(broker=[fleet, *published_slices(record("bergen"))]))

@@ -40,7 +40,7 @@ def test_members_may_write_nothing_outside_the_broker_namespace() -> None:
     assert {rule.namespace for rule in writing} == {HOME}
 
 
-def test_members_tell_events_where_they_write() -> None:
+def test_members_record_events_where_they_write() -> None:
     beyond = StatefulSets(HOME).watches
 
     def event_namespaces(watches: Sequence[Watch]) -> set[str]:
@@ -123,7 +123,7 @@ def test_an_agent_writes_only_its_own_lease_and_the_secret_with_its_token() -> N
 
 
 @pytest.mark.anyio
-async def test_an_agent_reads_its_way_to_the_broker_from_the_secret() -> None:
+async def test_an_agent_reads_its_broker_connection_from_the_secret() -> None:
     way = BrokerCredentials("https://broker:6443", "the token", b"-- a certificate --", "broker")
 
     secret = broker_secret("lubeck", HOME, way)

@@ -223,7 +223,9 @@ def test_an_addressed_service_answers(name: str, rtype: str, expected: tuple[str
         pytest.param(".", "NS", "REFUSED", id="the root"),
     ],
 )
-def test_what_is_not_there_is_told_apart(name: str, rtype: str, code: str) -> None:
+def test_a_missing_name_and_a_missing_type_are_distinguished(
+    name: str, rtype: str, code: str
+) -> None:
     observed = cluster_snapshot(
         "lubeck",
         imported(),
@@ -305,7 +307,7 @@ def test_cluster_names_can_be_switched_on_in_kep_1645() -> None:
 HEADLESS = imported(type_="Headless")
 
 
-def test_every_ready_pod_of_every_cluster_is_told_once() -> None:
+def test_every_ready_pod_of_every_cluster_is_answered_once() -> None:
     observed = cluster_snapshot(
         "lubeck",
         HEADLESS,
@@ -392,7 +394,7 @@ def test_a_pod_that_is_not_ready_has_no_name() -> None:
     ).code == (NXDOMAIN)
 
 
-def test_pods_are_told_with_the_port_they_serve() -> None:
+def test_pods_are_answered_with_the_port_they_serve() -> None:
     ask = ZoneResolver(
         cluster_snapshot(
             "lubeck", HEADLESS, endpoint_slice("bergen", "10.2.0.1", ports=[("http", 8080)])

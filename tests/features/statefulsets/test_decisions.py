@@ -113,7 +113,7 @@ def test_lost_shares_are_rebuilt_from_what_clusters_report() -> None:
     assert current_shares(snap) == {"bergen": 1, "hamburg": 1, HERE: 4}
 
 
-def test_stateful_sets_of_an_api_server_with_nodes_are_its_own_business() -> None:
+def test_stateful_sets_of_an_api_server_with_nodes_are_left_to_its_controllers() -> None:
     node = stored(Node(metadata=Meta(name="worker")))
 
     assert plan(SHARES, snapshot_of(submitted_set(6), node)) == Plan()
@@ -341,7 +341,7 @@ def test_a_report_of_a_cluster_that_has_left_does_not_count() -> None:
         pytest.param(BROKER, "at the door: it is taken", id="at the door"),
     ],
 )
-def test_what_is_in_the_way_is_reported(where: str, words: str) -> None:
+def test_a_foreign_object_of_a_replicas_name_is_reported(where: str, words: str) -> None:
     annotations = {"federation.kubernetes.io/statefulset-lb-needed": "true"}
     ref = ObjectRef(Service.kind, "store-lubeck-0", SHOP)
     taken = WriteOutcome(ClusterObjectRef(where, ref), "Foreign", "it is taken", EPOCH)

@@ -17,7 +17,7 @@ def test_an_annotation_names_the_clusters_that_get_replicas() -> None:
     assert parsed.errors == ()
 
 
-def test_a_star_stands_for_all_others() -> None:
+def test_a_star_matches_all_other_clusters() -> None:
     parsed = parse_preferences('{"clusters": {"lubeck": {"maxReplicas": 1}, "*": {"weight": 3}}}')
 
     assert parsed.of(("bergen",)) == {"bergen": ReplicaPreference(weight=3)}

@@ -180,7 +180,7 @@ def test_without_balancers_the_federations_name_gives_the_askers_local_records()
     assert names.ask(f"store-c2-0.{WIDE}").records == ("10.2.0.1",)
 
 
-def test_nobodys_view_has_federation_names_alone() -> None:
+def test_a_view_without_a_cluster_has_federation_names_alone() -> None:
     observed = seen_by("c1", [shares(), *parts()], [pods("c1", 4)])
     names = Names(observed, View("all"))
 
@@ -249,7 +249,7 @@ def test_a_balancer_with_a_host_name_is_an_alias() -> None:
     assert {s.type for s in sets} == {"SRV", "CNAME"}, "others keep no addresses of an alias"
 
 
-def test_ipv6_and_several_addresses_are_all_told() -> None:
+def test_ipv6_and_several_addresses_are_all_answered() -> None:
     two = StatefulSetPart(
         metadata=part("c1").metadata,
         spec=StatefulSetPartSpec(
@@ -312,7 +312,7 @@ def test_why_a_name_is_answered_as_it_is(name: str, rtype: int, code: str, rule:
     assert [o.cluster for o in answer.left_out] == (["c3"] if rule.startswith("each") else [])
 
 
-def test_without_balancers_the_rule_says_whose_replicas_are_told() -> None:
+def test_without_load_balancers_the_rule_selects_the_replicas_to_publish() -> None:
     observed = seen_by("c1", [shares(balanced=False), *parts()], [pods("c1", 4)])
     zone = StatefulSetZone(View("c1", local="c1"), HOME)
 

@@ -48,21 +48,21 @@ def after(compiler: Compiler, snapshot: Snapshot) -> set[bytes]:
     return {node.name for node in compiler.full_delta().nodes}
 
 
-def test_what_was_told_of_a_set_stands_when_its_shares_cannot_be_read_any_more() -> None:
+def test_the_conditions_of_a_set_are_kept_when_its_shares_become_unreadable() -> None:
     compiler = Compiler(ZONE.view, [ZONE])
     answer = after(compiler, seen_by("c1", [shares(), *parts()], [pods("c1", 4)]))
 
     assert after(compiler, seen_by("c1", [newer_shares(c1=1), *parts()], [pods("c1", 4)])) == answer
 
 
-def test_a_cluster_whose_report_cannot_be_read_is_left_out_and_the_others_are_told() -> None:
+def test_a_cluster_whose_report_cannot_be_read_is_left_out_and_the_others_are_shown() -> None:
     names = Names(seen_by("c1", [shares(), part("c1", "198.19.1.1"), newer(part("c2", "1.2.3.4"))]))
 
     assert names.ask(f"store-c1-0.{WIDE}").records == ("198.19.1.1",)
     assert names.ask(f"store-c2-0.{WIDE}").records == ()
 
 
-def test_what_was_published_stands_too() -> None:
+def test_what_was_published_is_kept_too() -> None:
     publishing = Publishing([ZONE], PublishingOptions("example.com", endpoints_in="dns"))
     known = seen_by("c1", [shares(c1=1), part("c1", "198.19.1.1")])
     (desired,) = publishing.plan(ETCD, known).desired
@@ -75,7 +75,7 @@ def test_what_was_published_stands_too() -> None:
     assert diff("publishing", ETCD, plan, [("c1", owner, standing)], unread).actions == ()
 
 
-def test_people_are_told_to_update() -> None:
+def test_the_message_asks_for_an_update() -> None:
     options = StatefulSetOptions()
     answer = explain_replica(WIDE, 33, options, ZONE, seen_by("c1", [newer_shares()]))
     assert answer.code == "SERVFAIL"

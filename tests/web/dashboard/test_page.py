@@ -80,7 +80,7 @@ async def test_a_cluster_is_stopped_by_a_click_and_seen_to_go_and_to_come_back(
     assert page.complaints == []
 
 
-async def test_a_way_is_cut_and_healed_by_a_click(page: Page, fleet: RunningFederation) -> None:
+async def test_a_link_is_cut_and_healed_by_a_click(page: Page, fleet: RunningFederation) -> None:
     await entered(page, fleet, "fleet/hamburg")
 
     await page.click("#cut-broker")
@@ -132,7 +132,7 @@ async def test_a_name_is_explained_and_a_bad_one_refused(
     await page.until("document.querySelector('.note.bad')")
 
 
-async def test_what_if_tells_every_write_that_would_follow(
+async def test_what_if_shows_every_write_that_would_follow(
     page: Page, fleet: RunningFederation
 ) -> None:
     await entered(page, fleet, "whatif")

@@ -82,7 +82,7 @@ async def test_the_page_is_there_for_all_and_its_data_only_for_those_who_may() -
         assert (await allowed.json())["sections"]["clusters"]["lubeck"]["state"] == "good"
 
 
-async def test_what_a_program_reads_is_told_to_open_pages_all_the_same() -> None:
+async def test_what_a_program_reads_is_still_sent_to_open_pages() -> None:
     async with aiohttp.ClientSession() as http:
         at = Desk("", http)
         with at.updates.subscribed() as page:
@@ -100,7 +100,7 @@ async def test_what_a_program_reads_is_told_to_open_pages_all_the_same() -> None
         assert update["put"]["clusters"]["lubeck"]["exports"] == 1
 
 
-async def test_a_code_opens_the_door_once() -> None:
+async def test_a_login_code_is_valid_once() -> None:
     async with desk() as at:
         path = f"/enter/{at.auth.issue_code()}"
         first, second = await at.get(path), await at.get(path)
@@ -170,7 +170,7 @@ async def read_event(stream: aiohttp.StreamReader) -> tuple[str, Any]:
     return name, body
 
 
-async def test_a_page_is_told_everything_first_and_then_what_changes() -> None:
+async def test_a_page_receives_everything_first_and_then_the_changes() -> None:
     async with desk() as at, asyncio.timeout(20):
         answer = await at.http.get(f"{at.url}/api/events", headers=at.bearer)
         hello, first = await read_event(answer.content), await read_event(answer.content)

@@ -104,7 +104,7 @@ def test_a_service_shows_who_exports_it_and_what_is_ready_there() -> None:
     assert item["state"] == "warn"
 
 
-def test_a_conflict_is_shown_with_the_words_of_each_cluster() -> None:
+def test_a_conflict_is_shown_with_the_message_of_each_cluster() -> None:
     conflict = condition("Conflict", True, "PortConflict", "bergen has 81")
     snapshots = multi_snapshot(
         lubeck=[export(*GOOD, conflict), web("lubeck"), endpoint_slice("lubeck", True)]
@@ -162,7 +162,7 @@ def test_a_cluster_whose_lease_ran_out_is_bad_although_it_answers() -> None:
     assert render_item(ClustersSection(), "bergen", snapshots)["state"] == "bad"
 
 
-def test_only_what_was_woken_is_told_and_only_if_it_differs() -> None:
+def test_only_changed_items_are_rendered_again_and_sent_only_if_they_differ() -> None:
     snapshots = multi_snapshot(
         lubeck=[export(*GOOD), web("lubeck"), endpoint_slice("lubeck", True)]
     )
@@ -195,7 +195,7 @@ def test_a_long_board_is_read_in_turns() -> None:
     assert len(items.all_items().put["services"]) == 30
 
 
-def test_the_timeline_tells_what_people_did_and_what_agents_said() -> None:
+def test_the_timeline_shows_users_changes_and_agents_conditions() -> None:
     line = Timeline(NOW)
     new = Meta(name="web", namespace=SHOP, creation_timestamp=NOW)
     changes = [
@@ -216,7 +216,7 @@ def test_the_timeline_tells_what_people_did_and_what_agents_said() -> None:
     ]
 
 
-def test_what_was_there_before_and_secrets_are_not_told() -> None:
+def test_earlier_objects_and_secrets_are_not_shown() -> None:
     line = Timeline(NOW)
     old = Meta(name="web", creation_timestamp=datetime(2020, 1, 1, tzinfo=UTC))
 
@@ -233,7 +233,7 @@ def event(reason: str, message: str, type_: str = "Normal") -> Event:
     return Event(metadata=meta, involved_object=about, reason=reason, message=message, type=type_)
 
 
-def test_an_event_is_told_as_a_word_about_its_object_by_the_clusters_own_name() -> None:
+def test_an_event_is_shown_on_its_object_under_the_clusters_own_name() -> None:
     line = Timeline(NOW)
     refused = event("Refused", "the name is taken", "Warning")
 
@@ -245,7 +245,7 @@ def test_an_event_is_told_as_a_word_about_its_object_by_the_clusters_own_name() 
 
 
 @pytest.mark.parametrize("event_first", [False, True])
-def test_a_condition_and_an_event_that_say_the_same_are_told_once(event_first: bool) -> None:
+def test_a_condition_and_an_event_with_the_same_message_are_shown_once(event_first: bool) -> None:
     line = Timeline(NOW)
     conflict = condition("Conflict", True, "PortConflict", "bergen has 81")
     changes = [
@@ -264,7 +264,7 @@ def test_a_condition_and_an_event_that_say_the_same_are_told_once(event_first: b
     assert len(later) == 1
 
 
-def test_a_way_for_a_purpose_is_told_under_the_clusters_own_name() -> None:
+def test_a_connection_for_a_purpose_is_reported_under_the_clusters_own_name() -> None:
     fine = ClusterState("gslb/bergen", frozenset({Role.SITE}), Phase.SYNCED, NOW)
     lost = ClusterState("gslb/bergen", frozenset({Role.SITE}), Phase.UNREACHABLE, NOW, "no answer")
 
@@ -282,7 +282,7 @@ def test_the_timeline_forgets_what_is_long_past() -> None:
     assert [line.kept[0].text, len(line.kept)] == [f"Told: {MAX_ENTRIES}", MAX_ENTRIES]
 
 
-def test_the_timeline_tells_when_a_cluster_is_lost_and_who_leads() -> None:
+def test_the_timeline_shows_when_a_cluster_is_lost_and_who_leads() -> None:
     line = Timeline(NOW)
     fine = ClusterState("bergen", frozenset({Role.MEMBER}), Phase.SYNCED, NOW)
     lost = ClusterState("bergen", frozenset({Role.MEMBER}), Phase.UNREACHABLE, NOW, "no answer")

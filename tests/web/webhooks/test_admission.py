@@ -43,7 +43,7 @@ def response(body: bytes) -> dict[str, Any]:
     return decoded
 
 
-def test_a_review_tells_who_wants_what() -> None:
+def test_a_review_carries_the_user_and_the_operation() -> None:
     question = parse_request(review(object={"data": {"a": "1"}}, oldObject=None, dryRun=True))
 
     assert question.uid == "u-1"
@@ -77,7 +77,7 @@ def test_what_is_no_review_is_refused(body: bytes) -> None:
         parse_request(body)
 
 
-def test_a_denial_carries_its_words() -> None:
+def test_a_denial_carries_its_message() -> None:
     answer = response(
         encode_response(parse_request(review()), Deny("spec.type: may not change", 422))
     )
