@@ -21,7 +21,6 @@ from bench.figures import AtMost, Figure, percentile
 from bench.object_waiter import ObjectWaiter, object_waiters
 from bench.row import Effort, Once, Row
 from bench.services_load import LEFT, exports, exports_with_status, imported, looks, prepare
-from hanse.features.services.feature import BROKER_NAMESPACE
 from hanse.kube.transport import Transport
 from hanse.local.real.fleet import BROKER, NAMES
 from hanse.model.kinds.core import ConfigMap
