@@ -36,7 +36,7 @@ class JsonLines(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
-            **_fields(record),
+            **_extra_fields(record),
         }
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
@@ -48,12 +48,14 @@ class HumanLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")
-        fields = "".join(f" {name}={_quote(value)}" for name, value in _fields(record).items())
+        fields = "".join(
+            f" {name}={_quote(value)}" for name, value in _extra_fields(record).items()
+        )
         line = f"{at} {record.levelname.lower():<7} {record.getMessage()}{fields}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
-def _fields(record: logging.LogRecord) -> dict[str, Any]:
+def _extra_fields(record: logging.LogRecord) -> dict[str, Any]:
     return {name: value for name, value in vars(record).items() if name not in _STANDARD}
 
 

@@ -14,7 +14,7 @@ from tinykube.controllers.controller_manager import Simulation
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        sys.exit(_failed(message, 2))
+        sys.exit(_print_error(message, 2))
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -25,16 +25,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--kubeconfig", type=Path, help="write the kubeconfig to this file")
     given = parser.parse_args(arguments)
     if not 0 <= given.port < 65536:
-        return _failed(f"there is no port {given.port}", 2)
+        return _print_error(f"there is no port {given.port}", 2)
     if not 0 <= given.nodes <= 100:
-        return _failed("--nodes is a number from 0 to 100", 2)
+        return _print_error("--nodes is a number from 0 to 100", 2)
     with TemporaryDirectory(prefix="tinykube-") as folder:
         kubeconfig = given.kubeconfig or Path(folder, "kubeconfig")
         try:
             asyncio.run(_run(kubeconfig.absolute(), given.port, given.nodes))
         except OSError as error:
             where = error.filename or f"port {given.port}"
-            return _failed(f"{where}: {error.strerror}", 1)
+            return _print_error(f"{where}: {error.strerror}", 1)
     return 0
 
 
@@ -50,7 +50,7 @@ async def _run(kubeconfig: Path, port: int, nodes: int) -> None:
         await stopped.wait()
 
 
-def _failed(message: str, status: int) -> int:
+def _print_error(message: str, status: int) -> int:
     sys.stderr.write(f"tinykube: {message}\n")
     return status
 

@@ -112,13 +112,13 @@ class CrdRegistrar:
             self._terminating.discard(name)
         elif crd["metadata"].get("deletionTimestamp"):
             self._terminating.add(name)
-        if gone or not _established(crd):
+        if gone or not _is_established(crd):
             self._registry.withdraw(name)
         else:
             self._registry.define(name, resources_of(crd))
 
 
-def _established(crd: Object) -> bool:
+def _is_established(crd: Object) -> bool:
     conditions = (crd.get("status") or {}).get("conditions") or ()
     return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
 
@@ -210,18 +210,18 @@ def _conditions(before: list[Object], conflict: _Reason | None, now: str) -> lis
     known = {condition["type"]: condition for condition in before}
     status = "True" if conflict is None else "False"
     reason = conflict or _Reason("NoConflicts", "no conflicts found")
-    made = [_condition("NamesAccepted", status, reason, known, now)]
+    made = [_crd_condition("NamesAccepted", status, reason, known, now)]
     established = known.get("Established")
     if established is None or established["status"] != "True":
         reason = _Reason("InitialNamesAccepted", "the initial names have been accepted")
         if conflict is not None:
             reason = _Reason("NotAccepted", "not all names are accepted")
-        established = _condition("Established", status, reason, known, now)
+        established = _crd_condition("Established", status, reason, known, now)
     others = [c for c in before if c["type"] not in ("NamesAccepted", "Established")]
     return [*others, *made, established]
 
 
-def _condition(
+def _crd_condition(
     kind: str, status: str, reason: _Reason, known: dict[str, Object], now: str
 ) -> Object:
     old = known.get(kind)
@@ -361,7 +361,7 @@ def _type_errors(schema: dict[str, Any], field: str) -> Iterator[FieldError]:
 
 def crd_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
     """Fields of an established CRD that are immutable."""
-    if not _established(old):
+    if not _is_established(old):
         return
     for field in ("scope", "group"):
         if new["spec"].get(field) != old["spec"].get(field):

@@ -57,30 +57,32 @@ def _build_document(registry: Registry, path: str, aggregated: str) -> Response 
     """Build the document at a path."""
     match path.split("/")[1:]:
         case [""]:
-            return _json({"paths": _paths(registry)})
+            return _json_response({"paths": _root_paths(registry)})
         case ["version"]:
-            return _json(_version())
+            return _json_response(_version_info())
         case ["api"]:
-            return _aggregated_list(registry, [Group("", ("v1",))], aggregated) or _json(
+            return _aggregated_list(registry, [Group("", ("v1",))], aggregated) or _json_response(
                 _CORE_VERSIONS
             )
         case ["apis"]:
             groups = registry.groups()
-            return _aggregated_list(registry, groups, aggregated) or _json(_group_list(groups))
+            return _aggregated_list(registry, groups, aggregated) or _json_response(
+                _group_list(groups)
+            )
         case ["api", version]:
             return _resource_list(registry, "", version)
         case ["apis", name]:
-            return _group(registry, name)
+            return _group_response(registry, name)
         case ["apis", group, version]:
             return _resource_list(registry, group, version)
         case ["openapi", "v3", *place]:
             found = openapi.document(registry, "/".join(place), VERSION)
-            return None if found is None else _json(found)
+            return None if found is None else _json_response(found)
         case _:
             return None
 
 
-def _json(document: Any, content_type: str = JSON) -> Response:
+def _json_response(document: Any, content_type: str = JSON) -> Response:
     body = msgspec.json.encode(document)
     etag = hashlib.sha256(body).hexdigest().upper()
     headers = {"content-type": content_type, "etag": f'"{etag}"', "vary": "Accept"}
@@ -91,7 +93,7 @@ def _openapi_v2(accept: str) -> Response:
     """An empty document: kubectl requests one for `kind: List`, and finds all schemas in v3."""
     if "protobuf" not in accept:
         info = {"title": "Kubernetes", "version": VERSION}
-        return _json({"swagger": "2.0", "info": info, "paths": {}, "definitions": {}})
+        return _json_response({"swagger": "2.0", "info": info, "paths": {}, "definitions": {}})
     headers = {"content-type": "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"}
     return Response(200, b"\x0a\x032.0", headers)
 
@@ -114,7 +116,7 @@ def _health(path: str, request: RequestLike) -> Response | None:
     return Response(200, text.encode(), {"content-type": "text/plain; charset=utf-8"})
 
 
-def _version() -> Object:
+def _version_info() -> Object:
     machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
     _, minor, _ = VERSION[1:].split(".")
     return {
@@ -130,7 +132,7 @@ def _version() -> Object:
     }
 
 
-def _paths(registry: Registry) -> list[str]:
+def _root_paths(registry: Registry) -> list[str]:
     groups = registry.groups()
     named = [f"/apis/{group.name}" for group in groups]
     versions = [f"/apis/{group.name}/{version}" for group in groups for version in group.versions]
@@ -150,11 +152,11 @@ def _group_list(groups: Iterable[Group]) -> Object:
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": shown}
 
 
-def _group(registry: Registry, name: str) -> Response | None:
+def _group_response(registry: Registry, name: str) -> Response | None:
     found = next((group for group in registry.groups() if group.name == name), None)
     if found is None:
         return None
-    return _json({"kind": "APIGroup", "apiVersion": "v1", **_group_versions(found)})
+    return _json_response({"kind": "APIGroup", "apiVersion": "v1", **_group_versions(found)})
 
 
 def _group_versions(group: Group) -> Object:
@@ -165,18 +167,18 @@ def _group_versions(group: Group) -> Object:
     return {"name": group.name, "versions": versions, "preferredVersion": versions[0]}
 
 
-def _resources(registry: Registry, group: str, version: str) -> list[Resource]:
+def _group_version_resources(registry: Registry, group: str, version: str) -> list[Resource]:
     found = [one for one in registry if (one.group, one.version) == (group, version)]
     return sorted(found, key=lambda one: one.plural)
 
 
 def _resource_list(registry: Registry, group: str, version: str) -> Response | None:
-    found = _resources(registry, group, version)
+    found = _group_version_resources(registry, group, version)
     if not found:
         return None
     shown = [entry for resource in found for entry in _list_entries(resource)]
     head = {"kind": "APIResourceList", **({"apiVersion": "v1"} if group else {})}
-    return _json({**head, "groupVersion": found[0].api_version, "resources": shown})
+    return _json_response({**head, "groupVersion": found[0].api_version, "resources": shown})
 
 
 def _list_entries(resource: Resource) -> Iterable[Object]:
@@ -224,12 +226,15 @@ def _aggregated_list(registry: Registry, groups: list[Group], version: str) -> R
         "metadata": {},
         "items": [_aggregated_group(registry, group) for group in groups],
     }
-    return _json(document, _AGGREGATED.format(version=version))
+    return _json_response(document, _AGGREGATED.format(version=version))
 
 
 def _aggregated_group(registry: Registry, group: Group) -> Object:
     def resources(version: str) -> list[Object]:
-        return [_aggregated_resource(one) for one in _resources(registry, group.name, version)]
+        return [
+            _aggregated_resource(one)
+            for one in _group_version_resources(registry, group.name, version)
+        ]
 
     return {
         "metadata": {"name": group.name} if group.name else {},

@@ -124,7 +124,7 @@ class NoSuchPath(StatusError):
         return Response(404, b"404 page not found\n", headers)
 
 
-def _details(resource: Resource, name: str) -> dict[str, Any]:
+def _status_details(resource: Resource, name: str) -> dict[str, Any]:
     named = {"name": name, "group": resource.group, "kind": resource.plural}
     return {key: value for key, value in named.items() if value}
 
@@ -132,13 +132,13 @@ def _details(resource: Resource, name: str) -> dict[str, Any]:
 def not_found(resource: Resource, name: str) -> StatusError:
     """There is no such object."""
     message = f'{resource.group_resource} "{name}" not found'
-    return StatusError(404, "NotFound", message, _details(resource, name))
+    return StatusError(404, "NotFound", message, _status_details(resource, name))
 
 
 def already_exists(resource: Resource, name: str) -> StatusError:
     """A create found an object of that name."""
     message = f'{resource.group_resource} "{name}" already exists'
-    return StatusError(409, "AlreadyExists", message, _details(resource, name))
+    return StatusError(409, "AlreadyExists", message, _status_details(resource, name))
 
 
 def name_not_generated(resource: Resource, name: str) -> StatusError:
@@ -147,14 +147,14 @@ def name_not_generated(resource: Resource, name: str) -> StatusError:
         f'{resource.group_resource} "{name}" already exists, '
         "the server was not able to generate a unique name for the object"
     )
-    details = {**_details(resource, name), "retryAfterSeconds": 1}
+    details = {**_status_details(resource, name), "retryAfterSeconds": 1}
     return StatusError(409, "AlreadyExists", message, details, {"retry-after": "1"})
 
 
 def conflict(resource: Resource, name: str, why: str) -> StatusError:
     """A precondition failed."""
     message = f'Operation cannot be fulfilled on {resource.group_resource} "{name}": {why}'
-    return StatusError(409, "Conflict", message, _details(resource, name))
+    return StatusError(409, "Conflict", message, _status_details(resource, name))
 
 
 def stale(resource: Resource, name: str) -> StatusError:
@@ -169,7 +169,7 @@ def stale(resource: Resource, name: str) -> StatusError:
 def not_allowed(resource: Resource, name: str, why: str, causes: Sequence[Any] = ()) -> StatusError:
     """Admission denied the request."""
     subject = f'{resource.group_resource} "{name}"' if name else resource.group_resource
-    details = _details(resource, name)
+    details = _status_details(resource, name)
     if causes:
         details["causes"] = list(causes)
     return StatusError(403, "Forbidden", f"{subject} is forbidden: {why}", details)
@@ -221,7 +221,7 @@ def method_not_allowed() -> StatusError:
 def verb_not_supported(resource: Resource, verb: str) -> StatusError:
     """The resource does not support the verb."""
     message = f'{verb} is not supported on resources of kind "{resource.group_resource}"'
-    return StatusError(405, "MethodNotAllowed", message, _details(resource, ""))
+    return StatusError(405, "MethodNotAllowed", message, _status_details(resource, ""))
 
 
 def unsupported_media_type(accepted: Sequence[str]) -> StatusError:

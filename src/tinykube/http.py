@@ -84,9 +84,9 @@ class _HttpHandler:
         """Answer one request; an unexpected error is logged and answered with 500."""
         try:
             user = self._authenticate(http)
-            request = _request(http, await _body(http))
+            request = _parse_request(http, await _body(http))
             if is_watch(request):
-                return await self._watch(http, request, user)
+                return await self._stream_watch(http, request, user)
             return _http_response(http, await self._api.send(request, user))
         except StatusError as error:
             return _http_response(http, error.response)
@@ -113,7 +113,7 @@ class _HttpHandler:
             return ANONYMOUS
         raise StatusError(401, "Unauthorized", "Unauthorized")
 
-    async def _watch(
+    async def _stream_watch(
         self, http: BaseRequest, request: RequestLike, user: User
     ) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": JSON, "Cache-Control": _NO_CACHE})
@@ -156,7 +156,7 @@ async def _body(http: BaseRequest) -> bytes:
     return b"".join(parts)
 
 
-def _request(http: BaseRequest, body: bytes) -> Request:
+def _parse_request(http: BaseRequest, body: bytes) -> Request:
     headers = http.headers
     return Request(
         method=http.method,

@@ -82,7 +82,7 @@ def _add_schemas(schemas: Object, resource: Resource) -> None:
         schemas[_schema_name(resource)] = _custom_schema(resource, resource.custom.schema)
         needed = [_META]
     else:
-        needed = [_type(resource)]
+        needed = [_type_name(resource)]
         needed += [type_of(*resource.body_kind(sub.name)) for sub in resource.subresources]
     if "list" in resource.verbs:
         schemas[f"{_schema_name(resource)}List"] = _list_schema(resource)
@@ -90,7 +90,7 @@ def _add_schemas(schemas: Object, resource: Resource) -> None:
     for name in _reachable(needed, schemas):
         schemas[_component(name)] = _schema(name)
     if resource.custom is None and (own := schemas.get(_schema_name(resource))) is not None:
-        schemas[_schema_name(resource)] = own | {_GVK: [_kind_of(resource)]}
+        schemas[_schema_name(resource)] = own | {_GVK: [_group_version_kind(resource)]}
 
 
 def _reachable(names: list[str], known: Object) -> Iterator[str]:
@@ -109,7 +109,7 @@ def _reachable(names: list[str], known: Object) -> Iterator[str]:
 def _schema(type_name: str) -> Object:
     """The schema of a built-in type."""
     fields = json_fields(type_name)
-    properties = {name: _property(field) for name, field in sorted(fields.items())}
+    properties = {name: _property_schema(field) for name, field in sorted(fields.items())}
     if is_kind(type_name):
         properties = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}} | properties
     required = sorted(name for name, field in fields.items() if field.required)
@@ -120,7 +120,7 @@ def _schema(type_name: str) -> Object:
     }
 
 
-def _property(field: Field) -> Object:
+def _property_schema(field: Field) -> Object:
     value: Object = (
         {"$ref": f"#/components/schemas/{_component(field.type)}"}
         if field.is_message
@@ -156,13 +156,13 @@ def _custom_schema(resource: Resource, written: Object) -> Object:
         "type": "object",
         **written,
         "properties": {**written.get("properties", {}), **properties},
-        _GVK: [_kind_of(resource)],
+        _GVK: [_group_version_kind(resource)],
     }
 
 
 def _list_schema(resource: Resource) -> Object:
     items = {"$ref": f"#/components/schemas/{_schema_name(resource)}"}
-    kind = _kind_of(resource) | {"kind": resource.list_kind or f"{resource.kind}List"}
+    kind = _group_version_kind(resource) | {"kind": resource.list_kind or f"{resource.kind}List"}
     return {
         "type": "object",
         "description": f"A list of {resource.kind}.",
@@ -203,7 +203,7 @@ def _operation(resource: Resource, verb: str) -> Object:
     content = {JSON: {"schema": reference}}
     operation: Object = {
         "x-kubernetes-action": {"create": "post", "update": "put"}.get(verb, verb),
-        _GVK: _kind_of(resource),
+        _GVK: _group_version_kind(resource),
         "responses": {"200": {"description": "OK", "content": content}},
     }
     if verb in ("create", "update", "patch"):
@@ -211,7 +211,7 @@ def _operation(resource: Resource, verb: str) -> Object:
         operation["parameters"] = [_query_parameter(name) for name in names]
         operation["requestBody"] = {
             "required": True,
-            "content": _patches(resource) if verb == "patch" else content,
+            "content": _patch_content(resource) if verb == "patch" else content,
         }
     elif verb == "delete":
         names = ("dryRun", "gracePeriodSeconds", "orphanDependents", "propagationPolicy")
@@ -219,7 +219,7 @@ def _operation(resource: Resource, verb: str) -> Object:
     return operation
 
 
-def _patches(resource: Resource) -> Object:
+def _patch_content(resource: Resource) -> Object:
     own = () if resource.custom else (STRATEGIC_MERGE_PATCH,)
     return {media: {"schema": {"type": "object"}} for media in (JSON_PATCH, MERGE_PATCH, *own)}
 
@@ -228,17 +228,17 @@ def _query_parameter(name: str) -> Object:
     return {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}}
 
 
-def _kind_of(resource: Resource) -> Object:
+def _group_version_kind(resource: Resource) -> Object:
     return {"group": resource.group, "version": resource.version, "kind": resource.kind}
 
 
-def _type(resource: Resource) -> str:
+def _type_name(resource: Resource) -> str:
     return type_of(resource.api_version, resource.kind)
 
 
 def _schema_name(resource: Resource) -> str:
     if resource.custom is None:
-        return _component(_type(resource))
+        return _component(_type_name(resource))
     backwards = ".".join(reversed(resource.group.split(".")))
     return f"{backwards}.{resource.version}.{resource.kind}"
 

@@ -27,12 +27,12 @@ def decode_body(body: bytes) -> dict[str, Any]:
             f"expected prefix {list(MAGIC)}".replace(",", "")
         )
     envelope = dict(_wire_fields(memoryview(body)[len(MAGIC) :]))
-    type_meta = dict(_wire_fields(_buffer(envelope.get(1, b""))))
-    api_version, kind = (_text(type_meta.get(number, b"")) for number in (1, 2))
+    type_meta = dict(_wire_fields(_as_buffer(envelope.get(1, b""))))
+    api_version, kind = (_as_text(type_meta.get(number, b"")) for number in (1, 2))
     type_name = type_of(api_version, kind)
     if fields_of(type_name) is None:
         raise NotDecodable(f'no kind "{kind}" is registered for version "{api_version}"')
-    decoded = _decode_message(type_name, _buffer(envelope.get(2, b"")))
+    decoded = _decode_message(type_name, _as_buffer(envelope.get(2, b"")))
     return {"apiVersion": api_version, "kind": kind, **decoded}
 
 
@@ -45,7 +45,7 @@ def _decode_message(type_name: str, buffer: memoryview) -> dict[str, Any]:
         if field is None:
             continue
         if not field.name:
-            decoded |= _decode_message(field.type, _buffer(wire))
+            decoded |= _decode_message(field.type, _as_buffer(wire))
         elif field.shape == "list":
             decoded.setdefault(field.name, []).append(_decode_value(field.type, wire))
         elif field.shape == "map":
@@ -67,26 +67,26 @@ def _is_left_out(field: Field, value: Any) -> bool:
 
 def _decode_map_entry(field: Field, wire: Wire) -> tuple[str, Any]:
     """One entry of a map, which is encoded as a message of key and value."""
-    entry = dict(_wire_fields(_buffer(wire)))
+    entry = dict(_wire_fields(_as_buffer(wire)))
     default: Wire = 0 if field.type in ("bool", "int32", "int64") else b""
-    return _text(entry.get(1, b"")), _decode_value(field.type, entry.get(2, default))
+    return _as_text(entry.get(1, b"")), _decode_value(field.type, entry.get(2, default))
 
 
 def _decode_value(type_name: str, wire: Wire) -> Any:
     """Decode one value; types with a JSON form of their own are messages on the wire."""
     match type_name:
         case "string":
-            return _text(wire)
+            return _as_text(wire)
         case "bool":
-            return bool(_number(wire))
+            return bool(_as_number(wire))
         case "int32" | "int64":
-            return _to_signed(_number(wire))
+            return _to_signed(_as_number(wire))
         case "bytes":
-            return base64.b64encode(_buffer(wire)).decode()
+            return base64.b64encode(_as_buffer(wire)).decode()
         case _ if "." in type_name:
-            return _decode_message(type_name, _buffer(wire))
+            return _decode_message(type_name, _as_buffer(wire))
         case _:
-            return _decode_special(type_name, dict(_wire_fields(_buffer(wire))), wire)
+            return _decode_special(type_name, dict(_wire_fields(_as_buffer(wire))), wire)
 
 
 def _decode_special(type_name: str, parts: dict[int, Wire], wire: Wire) -> Any:
@@ -94,22 +94,26 @@ def _decode_special(type_name: str, parts: dict[int, Wire], wire: Wire) -> Any:
         case "time" | "microtime":
             return _timestamp(parts, digits=6 if type_name == "microtime" else 0)
         case "quantity":
-            return _text(parts.get(1, b"0"))
+            return _as_text(parts.get(1, b"0"))
         case "intorstring":
             is_text = parts.get(1, 0) == 1
-            return _text(parts.get(3, b"")) if is_text else _to_signed(_number(parts.get(2, 0)))
+            return (
+                _as_text(parts.get(3, b"")) if is_text else _to_signed(_as_number(parts.get(2, 0)))
+            )
         case "json":
-            raw = bytes(_buffer(parts.get(1, b"")))
+            raw = bytes(_as_buffer(parts.get(1, b"")))
             return _decode_json(raw) if raw else None
         case "items":
-            return [_text(item) for number, item in _wire_fields(_buffer(wire)) if number == 1]
+            return [
+                _as_text(item) for number, item in _wire_fields(_as_buffer(wire)) if number == 1
+            ]
         case _:
             raise NotDecodable(f"a {type_name} cannot be sent as protobuf")
 
 
 def _timestamp(parts: dict[int, Wire], digits: int) -> str | None:
     """RFC 3339 in UTC; None for Go's zero time, which is an empty message."""
-    seconds, nanos = (_to_signed(_number(parts.get(number, 0))) for number in (1, 2))
+    seconds, nanos = (_to_signed(_as_number(parts.get(number, 0))) for number in (1, 2))
     if not seconds and not nanos:
         return None
     try:
@@ -173,20 +177,20 @@ def _to_signed(number: int) -> int:
     return number - (1 << 64) if number >> 63 else number
 
 
-def _buffer(wire: Wire) -> memoryview:
+def _as_buffer(wire: Wire) -> memoryview:
     if isinstance(wire, int):
         raise NotDecodable("proto: wrong wireType for a message or string")
     return memoryview(wire)
 
 
-def _text(wire: Wire) -> str:
+def _as_text(wire: Wire) -> str:
     try:
-        return bytes(_buffer(wire)).decode()
+        return bytes(_as_buffer(wire)).decode()
     except UnicodeDecodeError as error:
         raise NotDecodable("proto: a string is not UTF-8") from error
 
 
-def _number(wire: Wire) -> int:
+def _as_number(wire: Wire) -> int:
     if not isinstance(wire, int):
         raise NotDecodable("proto: wrong wireType for a number")
     return wire

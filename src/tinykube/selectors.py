@@ -33,10 +33,12 @@ class Requirement(Struct, frozen=True):
             case "!":
                 return not present
             case ">" | "<":
-                return present and _compare(self.operator, labels[self.key], self.values[0])
+                return present and _compare_integers(
+                    self.operator, labels[self.key], self.values[0]
+                )
 
 
-def _compare(operator: str, left: str, right: str) -> bool:
+def _compare_integers(operator: str, left: str, right: str) -> bool:
     try:
         return int(left) > int(right) if operator == ">" else int(left) < int(right)
     except ValueError:
@@ -201,7 +203,7 @@ def _parse_requirements(tokens: _Tokens) -> Iterator[Requirement]:
                 if tokens.peek() in ("", ","):
                     raise bad_request(f"found '{tokens.peek()}', expected: identifier after ','")
             case other:
-                raise _unexpected(other, "',' or 'end of string'")
+                raise _unexpected_token(other, "',' or 'end of string'")
 
 
 def _parse_requirement(tokens: _Tokens) -> Requirement:
@@ -210,7 +212,7 @@ def _parse_requirement(tokens: _Tokens) -> Requirement:
         tokens.take()
     key = tokens.take()
     if not key or key in _SYMBOLS:
-        raise _unexpected(key, "identifier")
+        raise _unexpected_token(key, "identifier")
     _check_key(key)
     if absent:
         return Requirement(key, "!")
@@ -230,7 +232,7 @@ def _parse_requirement(tokens: _Tokens) -> Requirement:
             word: Operator = "in" if tokens.take() == "in" else "notin"
             return Requirement(key, word, _parse_values(tokens, key))
         case other:
-            raise _unexpected(other, "in, notin, =, ==, !=, gt, lt")
+            raise _unexpected_token(other, "in, notin, =, ==, !=, gt, lt")
 
 
 def _parse_value(tokens: _Tokens, key: str) -> str:
@@ -238,7 +240,7 @@ def _parse_value(tokens: _Tokens, key: str) -> str:
         return ""
     value = tokens.take()
     if value in _SYMBOLS:
-        raise _unexpected(value, "identifier")
+        raise _unexpected_token(value, "identifier")
     return _check_value(key, value)
 
 
@@ -255,7 +257,7 @@ def _parse_number(tokens: _Tokens, key: str) -> str:
 def _parse_values(tokens: _Tokens, key: str) -> tuple[str, ...]:
     opened = tokens.take()
     if opened != "(":
-        raise _unexpected(opened, "'('")
+        raise _unexpected_token(opened, "'('")
     values: list[str] = []
     while True:
         token = tokens.take()
@@ -265,12 +267,12 @@ def _parse_values(tokens: _Tokens, key: str) -> tuple[str, ...]:
             case ",":
                 continue
             case "":
-                raise _unexpected("", "',' or ')'")
+                raise _unexpected_token("", "',' or ')'")
             case _:
                 values.append(_check_value(key, token))
 
 
-def _unexpected(found: str, expected: str) -> StatusError:
+def _unexpected_token(found: str, expected: str) -> StatusError:
     return bad_request(f"unable to parse requirement: found '{found}', expected: {expected}")
 
 
@@ -297,7 +299,7 @@ def matches_labels(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bo
     if any(labels.get(key) != value for key, value in wanted.items()):
         return False
     return all(
-        _requirement_of(expression).holds(labels)
+        _parse_expression(expression).holds(labels)
         for expression in selector.get("matchExpressions") or ()
     )
 
@@ -310,7 +312,7 @@ _EXPRESSIONS: dict[str, Operator] = {
 }
 
 
-def _requirement_of(expression: Mapping[str, Any]) -> Requirement:
+def _parse_expression(expression: Mapping[str, Any]) -> Requirement:
     operator = _EXPRESSIONS[expression["operator"]]
     return Requirement(expression["key"], operator, tuple(expression.get("values") or ()))
 
@@ -319,7 +321,7 @@ def selector_text(selector: Mapping[str, Any]) -> str:
     """A LabelSelector object in text form, ordered by key; empty without requirements."""
     terms = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
     for expression in selector.get("matchExpressions") or ():
-        requirement = _requirement_of(expression)
+        requirement = _parse_expression(expression)
         key, values = requirement.key, ",".join(sorted(requirement.values))
         match requirement.operator:
             case "exists":

@@ -106,7 +106,7 @@ def _decode_value(
     return value if scalar is None else scalar(value, owner, path)
 
 
-def _string(value: Any, owner: str, path: str) -> Any:
+def _decode_string(value: Any, owner: str, path: str) -> Any:
     if isinstance(value, str):
         return value
     if value is None:
@@ -114,8 +114,8 @@ def _string(value: Any, owner: str, path: str) -> Any:
     raise _mismatch(value, owner, path, "string")
 
 
-def _bytes(value: Any, owner: str, path: str) -> Any:
-    text = _string(value, owner, path)
+def _decode_bytes(value: Any, owner: str, path: str) -> Any:
+    text = _decode_string(value, owner, path)
     try:
         b64decode(text, validate=True)
     except (BadBase64, ValueError):
@@ -124,13 +124,13 @@ def _bytes(value: Any, owner: str, path: str) -> Any:
     return text
 
 
-def _bool(value: Any, owner: str, path: str) -> Any:
+def _decode_bool(value: Any, owner: str, path: str) -> Any:
     if value is True or value is False:
         return value
     raise _mismatch(value, owner, path, "bool")
 
 
-def _integer(bits: int) -> Callable[[Any, str, str], Any]:
+def _integer_decoder(bits: int) -> Callable[[Any, str, str], Any]:
     limit = 1 << (bits - 1)
 
     def integer(value: Any, owner: str, path: str) -> Any:
@@ -151,7 +151,7 @@ def _int_or_string(value: Any, owner: str, path: str) -> Any:
     raise _mismatch(value, owner, path, "intstr.IntOrString")
 
 
-def _quantity(value: Any, owner: str, path: str) -> Any:
+def _decode_quantity(value: Any, owner: str, path: str) -> Any:
     if isinstance(value, str):
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -159,7 +159,7 @@ def _quantity(value: Any, owner: str, path: str) -> Any:
     raise _mismatch(value, owner, path, "resource.Quantity")
 
 
-def _time(value: Any, _owner: str, _path: str) -> Any:
+def _decode_time(value: Any, _owner: str, _path: str) -> Any:
     if not isinstance(value, str):
         raise TypeMismatch(
             f"json: cannot unmarshal {_go_value(value)} into Go value of type string"
@@ -174,7 +174,7 @@ def _time(value: Any, _owner: str, _path: str) -> Any:
 
 
 def _micro_time(value: Any, owner: str, path: str) -> Any:
-    _time(value, owner, path)
+    _decode_time(value, owner, path)
     moment = datetime.fromisoformat(value).astimezone(UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
@@ -186,14 +186,14 @@ def _bad_time(value: str, layout: str) -> TypeMismatch:
 
 
 _SCALARS: dict[str, Callable[[Any, str, str], Any]] = {
-    "string": _string,
-    "bytes": _bytes,
-    "bool": _bool,
-    "int32": _integer(32),
-    "int64": _integer(64),
+    "string": _decode_string,
+    "bytes": _decode_bytes,
+    "bool": _decode_bool,
+    "int32": _integer_decoder(32),
+    "int64": _integer_decoder(64),
     "intorstring": _int_or_string,
-    "quantity": _quantity,
-    "time": _time,
+    "quantity": _decode_quantity,
+    "time": _decode_time,
     "microtime": _micro_time,
 }
 

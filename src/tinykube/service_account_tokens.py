@@ -50,7 +50,7 @@ class TokenIssuer:
         audiences = spec.get("audiences") or [_ISSUER]
         now = self._clock.now()
         expires = now + timedelta(seconds=seconds)
-        token = self._sign(account, {"aud": audiences, "exp": int(expires.timestamp())}, now)
+        token = self._sign_token(account, {"aud": audiences, "exp": int(expires.timestamp())}, now)
         return {
             "kind": "TokenRequest",
             "apiVersion": "authentication.k8s.io/v1",
@@ -77,7 +77,7 @@ class TokenIssuer:
         if account is None or "token" in (secret.get("data") or {}):
             return
         claims = {"secret": {"name": metadata["name"], "uid": metadata["uid"]}}
-        token = self._sign(account, claims, self._clock.now())
+        token = self._sign_token(account, claims, self._clock.now())
         data = {
             **(secret.get("data") or {}),
             "token": b64encode(token.encode()).decode(),
@@ -95,7 +95,7 @@ class TokenIssuer:
 
     def authenticate(self, token: str) -> User | None:
         """The ServiceAccount of a valid token whose ServiceAccount and Secret exist, or None."""
-        claims = self._claims(token)
+        claims = self._verified_claims(token)
         if claims is None or claims.get("exp", 2**62) < self._clock.now().timestamp():
             return None
         bound = claims["kubernetes.io"]
@@ -115,7 +115,7 @@ class TokenIssuer:
         )
         return User(claims["sub"], groups, account["uid"])
 
-    def _sign(self, account: Object, claims: dict[str, Any], now: datetime) -> str:
+    def _sign_token(self, account: Object, claims: dict[str, Any], now: datetime) -> str:
         metadata = account["metadata"]
         namespace, name = metadata["namespace"], metadata["name"]
         payload = {
@@ -136,7 +136,7 @@ class TokenIssuer:
         made = hmac.new(self._key, text.encode(), sha256).digest()
         return urlsafe_b64encode(made).rstrip(b"=").decode()
 
-    def _claims(self, token: str) -> dict[str, Any] | None:
+    def _verified_claims(self, token: str) -> dict[str, Any] | None:
         text, _, signature = token.rpartition(".")
         if not text or not hmac.compare_digest(self._signature(text), signature):
             return None

@@ -150,7 +150,7 @@ class ServiceAllocator:
         for cidr in cidrs:
             if not cidr["metadata"].get("deletionTimestamp"):
                 for text in cidr["spec"].get("cidrs") or ():
-                    network = _network(text)
+                    network = _parse_network(text)
                     ranges.setdefault(f"IPv{network.version}", []).append(network)
         return ranges
 
@@ -306,5 +306,5 @@ def _family(address: str) -> str:
 
 
 @cache
-def _network(text: str) -> Network:
+def _parse_network(text: str) -> Network:
     return ip_network(text)

@@ -136,7 +136,7 @@ class Storage:
         named = self._bucket(store).namespaces.setdefault(namespace, {})
         if name in named:
             raise KeyExists(name)
-        stored = self._stamp(obj)
+        stored = self._with_next_version(obj)
         named[name] = stored
         self._notify(Change("ADDED", store, self._version, stored))
         return stored
@@ -148,7 +148,7 @@ class Storage:
         before = named.get(name)
         if before is None:
             raise KeyNotFound(name)
-        stored = self._stamp(obj)
+        stored = self._with_next_version(obj)
         named[name] = stored
         self._notify(Change("MODIFIED", store, self._version, stored, before))
         return stored
@@ -162,7 +162,7 @@ class Storage:
             raise KeyNotFound(name)
         if not named:
             del bucket.namespaces[namespace]
-        gone = self._stamp(before if last is None else last)
+        gone = self._with_next_version(before if last is None else last)
         self._notify(Change("DELETED", store, self._version, gone, before))
         return gone
 
@@ -247,7 +247,7 @@ class Storage:
             bucket = self._buckets[store] = _Bucket(self._floor)
         return bucket
 
-    def _stamp(self, obj: Object) -> Object:
+    def _with_next_version(self, obj: Object) -> Object:
         self._version += 1
         if self._mirror:
             return obj

@@ -95,14 +95,14 @@ def _sort_elements(merged: list[Any], current: list[Any], order: Any, key: str) 
     """The elements in the patch's order, the others at their places among them."""
     if not isinstance(order, list):
         return merged
-    wanted = [_identity(entry, key) for entry in order]
-    listed = [e for e in merged if _identity(e, key) in wanted]
-    listed.sort(key=lambda e: wanted.index(_identity(e, key)))
-    others = [e for e in merged if _identity(e, key) not in wanted]
-    positions = [_identity(e, key) for e in current]
+    wanted = [_merge_key_value(entry, key) for entry in order]
+    listed = [e for e in merged if _merge_key_value(e, key) in wanted]
+    listed.sort(key=lambda e: wanted.index(_merge_key_value(e, key)))
+    others = [e for e in merged if _merge_key_value(e, key) not in wanted]
+    positions = [_merge_key_value(e, key) for e in current]
     result: list[Any] = []
     while listed and others:
-        left, right = _identity(others[0], key), _identity(listed[0], key)
+        left, right = _merge_key_value(others[0], key), _merge_key_value(listed[0], key)
         first = (
             left in positions
             and right in positions
@@ -112,7 +112,7 @@ def _sort_elements(merged: list[Any], current: list[Any], order: Any, key: str) 
     return [*result, *listed, *others]
 
 
-def _identity(element: Any, key: str) -> Any:
+def _merge_key_value(element: Any, key: str) -> Any:
     return element.get(key) if key and isinstance(element, dict) else element
 
 

@@ -12,7 +12,7 @@ Mutation = Callable[[Object], None]
 """Changes a new object in place."""
 
 
-def _nothing(*_: Object) -> None:
+def _do_nothing(*_: Object) -> None:
     return
 
 
@@ -27,9 +27,9 @@ def _no_warnings(_: Object) -> Iterable[str]:
 class Strategy(Struct, frozen=True):
     """How objects of one kind are created, updated and deleted."""
 
-    default: Mutation = _nothing
-    prepare_for_create: Mutation = _nothing
-    prepare_for_update: Callable[[Object, Object], None] = _nothing
+    default: Mutation = _do_nothing
+    prepare_for_create: Mutation = _do_nothing
+    prepare_for_update: Callable[[Object, Object], None] = _do_nothing
     validate: Callable[[Object], Iterable[FieldError]] = _no_errors
     validate_update: Callable[[Object, Object], Iterable[FieldError]] = _no_errors
     warnings: Callable[[Object], Iterable[str]] = _no_warnings

@@ -171,7 +171,7 @@ def _string_errors(schema: Schema, value: str, path: str) -> Iterator[FieldError
     if shortest is not None and len(value) < shortest:
         yield invalid(path, value, f"{path} in body should be at least {shortest} chars long")
     pattern = schema.get("pattern")
-    if pattern and not _matches(pattern, value):
+    if pattern and not _matches_pattern(pattern, value):
         yield invalid(path, value, f"{path} in body should match '{pattern}'")
     known = _FORMATS.get(schema.get("format", ""))
     if known is not None and not known(value):
@@ -181,7 +181,7 @@ def _string_errors(schema: Schema, value: str, path: str) -> Iterator[FieldError
         )
 
 
-def _matches(pattern: str, value: str) -> bool:
+def _matches_pattern(pattern: str, value: str) -> bool:
     try:
         return re.search(pattern, value) is not None
     except re.error:
@@ -193,25 +193,29 @@ def _number_errors(schema: Schema, value: float, path: str) -> Iterator[FieldErr
     if most is not None:
         if schema.get("exclusiveMaximum"):
             if value >= most:
-                yield invalid(path, value, f"{path} in body should be less than {_go(most)}")
+                yield invalid(path, value, f"{path} in body should be less than {_go_number(most)}")
         elif value > most:
             yield invalid(
-                path, value, f"{path} in body should be less than or equal to {_go(most)}"
+                path, value, f"{path} in body should be less than or equal to {_go_number(most)}"
             )
     if least is not None:
         if schema.get("exclusiveMinimum"):
             if value <= least:
-                yield invalid(path, value, f"{path} in body should be greater than {_go(least)}")
+                yield invalid(
+                    path, value, f"{path} in body should be greater than {_go_number(least)}"
+                )
         elif value < least:
             yield invalid(
-                path, value, f"{path} in body should be greater than or equal to {_go(least)}"
+                path,
+                value,
+                f"{path} in body should be greater than or equal to {_go_number(least)}",
             )
     factor = schema.get("multipleOf")
     if factor and value % factor:
-        yield invalid(path, value, f"{path} in body should be a multiple of {_go(factor)}")
+        yield invalid(path, value, f"{path} in body should be a multiple of {_go_number(factor)}")
 
 
-def _go(number: float) -> str:
+def _go_number(number: float) -> str:
     return str(int(number)) if float(number).is_integer() else str(number)
 
 
@@ -260,39 +264,43 @@ def _combination_errors(schema: Schema, value: Any, path: str) -> Iterator[Field
     """Violations of anyOf, oneOf, allOf and not."""
     if schema.get("x-kubernetes-int-or-string"):
         return  # its anyOf repeats the type check
-    for name, combine in (("anyOf", _any_of), ("oneOf", _one_of), ("allOf", _all_of)):
+    for name, combine in (
+        ("anyOf", _any_of_errors),
+        ("oneOf", _one_of_errors),
+        ("allOf", _all_of_errors),
+    ):
         if schema.get(name):
             failures = [[*_value_errors(option, value, path)] for option in schema[name]]
             yield from combine(failures, f'"{path}"')
     if schema.get("not") and not [*_value_errors(schema["not"], value, path)]:
-        yield _composite(f'"{path}" must not validate the schema (not)')
+        yield _composite_error(f'"{path}" must not validate the schema (not)')
 
 
-def _any_of(failures: list[list[FieldError]], named: str) -> Iterator[FieldError]:
+def _any_of_errors(failures: list[list[FieldError]], named: str) -> Iterator[FieldError]:
     if all(failures):
-        yield _composite(f"{named} must validate at least one schema (anyOf)")
+        yield _composite_error(f"{named} must validate at least one schema (anyOf)")
         yield from min(failures, key=len)
 
 
-def _one_of(failures: list[list[FieldError]], named: str) -> Iterator[FieldError]:
+def _one_of_errors(failures: list[list[FieldError]], named: str) -> Iterator[FieldError]:
     valid = sum(not found for found in failures)
     if valid == 1:
         return
     message = "Found none valid" if not valid else f"Found {valid} valid alternatives"
-    yield _composite(f"{named} must validate one and only one schema (oneOf). {message}")
+    yield _composite_error(f"{named} must validate one and only one schema (oneOf). {message}")
     if not valid:
         yield from min(failures, key=len)
 
 
-def _all_of(failures: list[list[FieldError]], named: str) -> Iterator[FieldError]:
+def _all_of_errors(failures: list[list[FieldError]], named: str) -> Iterator[FieldError]:
     for found in failures:
         yield from found
     if any(failures):
         message = ". None validated" if all(failures) else ""
-        yield _composite(f"{named} must validate all the schemas (allOf){message}")
+        yield _composite_error(f"{named} must validate all the schemas (allOf){message}")
 
 
-def _composite(message: str) -> FieldError:
+def _composite_error(message: str) -> FieldError:
     return FieldError("FieldValueInvalid", "<nil>", f'Invalid value: "": {message}')
 
 

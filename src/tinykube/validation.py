@@ -41,28 +41,28 @@ _VALUE_MESSAGE = (
 )
 
 
-def _length(value: str, limit: int) -> list[str]:
+def _length_problems(value: str, limit: int) -> list[str]:
     return [f"must be no more than {limit} characters"] if len(value.encode()) > limit else []
 
 
 def dns1123_label_problems(value: str) -> list[str]:
     """Why a value is not a DNS-1123 label."""
     if _LABEL.fullmatch(value):
-        return _length(value, 63)
+        return _length_problems(value, 63)
     dotted = _SUBDOMAIN.fullmatch(value) is not None
-    return [*_length(value, 63), "must not contain dots" if dotted else _LABEL_MESSAGE]
+    return [*_length_problems(value, 63), "must not contain dots" if dotted else _LABEL_MESSAGE]
 
 
 def dns1123_subdomain_problems(value: str) -> list[str]:
     """Why a value is not a DNS-1123 subdomain."""
     messages = [] if _SUBDOMAIN.fullmatch(value) else [_SUBDOMAIN_MESSAGE]
-    return _length(value, 253) + messages
+    return _length_problems(value, 253) + messages
 
 
 def dns1035_label_problems(value: str) -> list[str]:
     """Why a value is not a DNS-1035 label."""
     messages = [] if _DNS1035.fullmatch(value) else [_DNS1035_MESSAGE]
-    return _length(value, 63) + messages
+    return _length_problems(value, 63) + messages
 
 
 def path_segment_problems(value: str) -> list[str]:
@@ -106,4 +106,4 @@ def is_label_value(value: str) -> bool:
 def label_value_problems(value: str) -> list[str]:
     """Why a value is not a label value."""
     messages = [] if _VALUE.fullmatch(value) else [_VALUE_MESSAGE]
-    return _length(value, 63) + messages
+    return _length_problems(value, 63) + messages

@@ -63,12 +63,12 @@ class HttpsCaller:
     async def __call__(self, call: WebhookCall) -> bytes:
         if not call.url.startswith("https://"):
             raise WebhookFailed(f'Post "{call.url}": only https is spoken to webhooks')
-        session = self._session(call.authority)
+        session = self._session_for(call.authority)
         try:
             try:
-                return await _post(session, call)
+                return await _post_review(session, call)
             except aiohttp.ServerDisconnectedError:  # an idle connection that the server has closed
-                return await _post(session, call)
+                return await _post_review(session, call)
         except (aiohttp.ClientError, OSError) as error:
             raise WebhookFailed(f'Post "{call.url}": {error}') from error
 
@@ -78,7 +78,7 @@ class HttpsCaller:
         for session in sessions.values():
             await session.close()
 
-    def _session(self, authority: bytes) -> aiohttp.ClientSession:
+    def _session_for(self, authority: bytes) -> aiohttp.ClientSession:
         known = self._sessions.get(authority)
         if known is not None:
             return known
@@ -93,7 +93,7 @@ class HttpsCaller:
         return made
 
 
-async def _post(session: aiohttp.ClientSession, call: WebhookCall) -> bytes:
+async def _post_review(session: aiohttp.ClientSession, call: WebhookCall) -> bytes:
     async with session.post(
         call.url,
         data=call.body,

@@ -61,7 +61,7 @@ def unreachable_counts_as_absent(patch: pytest.MonkeyPatch) -> None:
 
 def steps_go_all_at_once(patch: pytest.MonkeyPatch) -> None:
     async def at_once(self: apply.Writer, several: list[Any]) -> list[apply.WriteReport]:
-        return [await self._write(action) for action in several]
+        return [await self._write_if_leader(action) for action in several]
 
     patch.setattr(diff.DiffBuilder, "_is_stopped", returning(False))
     patch.setattr(apply.Writer, "_apply_in_steps", at_once)

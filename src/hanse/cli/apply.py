@@ -63,10 +63,13 @@ async def remove(
     client: Client, unwanted: Iterable[Manifest], *, dry_run: bool = False
 ) -> list[AppliedManifest]:
     """Delete the object of each manifest in order; a dry run only reads."""
-    return [AppliedManifest(one, await _remove(client, one, dry_run=dry_run)) for one in unwanted]
+    return [
+        AppliedManifest(one, await _delete_unwanted(client, one, dry_run=dry_run))
+        for one in unwanted
+    ]
 
 
-async def _remove(client: Client, unwanted: Manifest, *, dry_run: bool) -> Effect:
+async def _delete_unwanted(client: Client, unwanted: Manifest, *, dry_run: bool) -> Effect:
     if await read_existing(client, unwanted) is None:
         return Effect.UNCHANGED
     if not dry_run:
@@ -145,7 +148,7 @@ async def _wait_until_served(client: Client, wanted: Sequence[Manifest]) -> None
     missing = list(wanted)
     try:
         async with asyncio.timeout(SERVE_TIMEOUT.total_seconds()):
-            while missing := [one for one in missing if not await _established(client, one)]:  # noqa: ASYNC110 - there is nothing to watch
+            while missing := [one for one in missing if not await _is_established(client, one)]:  # noqa: ASYNC110 - there is nothing to watch
                 await asyncio.sleep(_POLL_INTERVAL.total_seconds())
     except TimeoutError:
         seconds = int(SERVE_TIMEOUT.total_seconds())
@@ -154,7 +157,7 @@ async def _wait_until_served(client: Client, wanted: Sequence[Manifest]) -> None
         ) from None
 
 
-async def _established(client: Client, definition: Manifest) -> bool:
+async def _is_established(client: Client, definition: Manifest) -> bool:
     found = await read_existing(client, definition)
     conditions: Any = (found or {}).get("status", {}).get("conditions") or ()
     return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)

@@ -76,7 +76,7 @@ async def _annotation(config: CniConfig, ref: PodRef | None, command: str) -> st
     if ref is None:
         return ""
     try:
-        pod = await _read(config, ref)
+        pod = await _read_pod(config, ref)
     except NotFound:
         if command == "DEL":
             return ""
@@ -91,7 +91,7 @@ async def _annotation(config: CniConfig, ref: PodRef | None, command: str) -> st
     return pod.metadata.annotations.get(CNI_ARGS, "")
 
 
-async def _read(config: CniConfig, ref: PodRef) -> Pod:
+async def _read_pod(config: CniConfig, ref: PodRef) -> Pod:
     file = Path(config.kubeconfig) if config.kubeconfig else None
     access = credentials.find_credentials(file, context=config.context)
     async with open_client(access) as client, asyncio.timeout(READ_TIMEOUT.total_seconds()):

@@ -34,14 +34,14 @@ def command(as_json: bool, kinds: tuple[str, ...], stand_ins: bool) -> None:
 def _chosen(known: tuple[Wire, ...], wanted: tuple[str, ...]) -> list[Wire]:
     """The definitions of the wanted kinds, or all; raises a usage error for an unknown kind."""
     for name in wanted:
-        if not any(name.lower() in _called(crd) for crd in known):
+        if not any(name.lower() in _accepted_names(crd) for crd in known):
             kinds = ", ".join(sorted(crd["spec"]["names"]["kind"] for crd in known))
             raise click.UsageError(f"There is no kind {name!r}. The kinds are: {kinds}.")
     lowered = {name.lower() for name in wanted}
-    return [crd for crd in known if not lowered or lowered & _called(crd)]
+    return [crd for crd in known if not lowered or lowered & _accepted_names(crd)]
 
 
-def _called(crd: Wire) -> set[str]:
+def _accepted_names(crd: Wire) -> set[str]:
     names = crd["spec"]["names"]
     full = crd["metadata"]["name"]
     return {full, names["plural"], names["singular"], *names.get("shortNames", ())}

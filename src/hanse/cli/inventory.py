@@ -150,10 +150,10 @@ async def read_inventories(
         return await _read_inventory(cluster, client, checked)
 
     results = await read_clusters(clusters, read, limit=None)
-    return [_unread(one) if isinstance(one, ReadFailure) else one for one in results]
+    return [_unread_cluster(one) if isinstance(one, ReadFailure) else one for one in results]
 
 
-def _unread(failure: ReadFailure) -> UnreadCluster:
+def _unread_cluster(failure: ReadFailure) -> UnreadCluster:
     fault: Literal["silence", "refusal", "credentials"] = "refusal"
     if isinstance(failure.error, BadCredentials):
         fault = "credentials"
@@ -169,7 +169,7 @@ async def _read_inventory(
     version, response, began = await _version(client)
     now = began + (datetime.now(UTC) - began) / 2
     documents = asyncio.gather(*(_get_or_none(client, path) for path in _PATHS))
-    denied, read = await asyncio.gather(_denied(client, permissions), documents)
+    denied, read = await asyncio.gather(_denied_permissions(client, permissions), documents)
     nodes, agent, definitions, sets, exports, imports, federations, claims = read
     clock = _server_clock(response, now)
     return ClusterInventory(
@@ -220,34 +220,38 @@ async def _is_broker(_: ClusterAccess, client: Client) -> bool:
 
 async def discover_kinds(client: Client) -> None:
     """Discover the served kinds; a cluster that does not answer fails within the time-out."""
-    await client.send(_get("/version"))
+    await client.send(_get_request("/version"))
     await refresh(client)
 
 
 async def _version(client: Client) -> tuple[str, Response, datetime]:
     """The server's version, the response it came with, and when that was requested."""
     with suppress(ApiError):
-        await client.send(_get("/version"))  # connects, so that the next one measures the clock
+        await client.send(
+            _get_request("/version")
+        )  # connects, so that the next one measures the clock
     began = datetime.now(UTC)
-    response = await client.send(_get("/version"))
+    response = await client.send(_get_request("/version"))
     return str(msgspec.json.decode(response.body).get("gitVersion", "")), response, began
 
 
-def _get(path: str) -> Request:
+def _get_request(path: str) -> Request:
     return Request("GET", path, timeout=REQUEST_TIMEOUT)
 
 
 async def _get_or_none(client: Client, path: str) -> dict[str, Any] | None:
     """A document; None where it is absent or forbidden. A 401 is raised: it concerns all."""
     try:
-        response = await client.send(_get(path))
+        response = await client.send(_get_request(path))
     except ApiError:
         return None
     found: dict[str, Any] = msgspec.json.decode(response.body)
     return found
 
 
-async def _denied(client: Client, permissions: tuple[Permission, ...]) -> tuple[Permission, ...]:
+async def _denied_permissions(
+    client: Client, permissions: tuple[Permission, ...]
+) -> tuple[Permission, ...]:
     allowed = await asyncio.gather(*(_is_allowed(client, one) for one in permissions))
     return tuple(one for one, may in zip(permissions, allowed, strict=True) if not may)
 

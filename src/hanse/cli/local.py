@@ -58,7 +58,7 @@ def cut(context: click.Context, one: str, other: str, folder: Path | None) -> No
     """
     from hanse.local.up.control import Cut
 
-    _send(context, folder, Cut(one, other))
+    _send_control_request(context, folder, Cut(one, other))
     click.echo(f"{one} and {other} no longer reach each other")
 
 
@@ -81,10 +81,10 @@ def heal(
 
     match clusters, everything:
         case (), True:
-            _send(context, folder, HealAll())
+            _send_control_request(context, folder, HealAll())
             click.echo("everything is whole again")
         case (one, other), False:
-            _send(context, folder, Heal(one, other))
+            _send_control_request(context, folder, Heal(one, other))
             click.echo(f"{one} and {other} reach each other")
         case _:
             raise click.UsageError("Give two clusters, or --all", context)
@@ -103,7 +103,7 @@ def kill(context: click.Context, cluster: str, folder: Path | None) -> None:
     """
     from hanse.local.up.control import Kill
 
-    _send(context, folder, Kill(cluster))
+    _send_control_request(context, folder, Kill(cluster))
     click.echo(f"{cluster} is gone; bring it back with `{program_name()} local start {cluster}`")
 
 
@@ -120,7 +120,7 @@ def start(context: click.Context, cluster: str, folder: Path | None) -> None:
     """
     from hanse.local.up.control import Start
 
-    _send(context, folder, Start(cluster))
+    _send_control_request(context, folder, Start(cluster))
     click.echo(f"{cluster} runs")
 
 
@@ -142,7 +142,7 @@ def slow(context: click.Context, cluster: str, delay: str, folder: Path | None) 
     from hanse.local.up.control import Slow
 
     milliseconds = _parse_milliseconds(delay, context)
-    _send(context, folder, Slow(cluster, milliseconds))
+    _send_control_request(context, folder, Slow(cluster, milliseconds))
     late = f"answers {milliseconds} ms late" if milliseconds else "answers at once"
     click.echo(f"{cluster} {late}")
 
@@ -161,16 +161,16 @@ def list_(context: click.Context, as_json: bool, folder: Path | None) -> None:
     """
     from hanse.local.up.control import GetStatus
 
-    status = _send(context, folder, GetStatus())
+    status = _send_control_request(context, folder, GetStatus())
     if as_json:
         import msgspec
 
         click.echo(json.dumps(msgspec.to_builtins(status), indent=2))
     else:
-        _print(status)
+        _print_status(status)
 
 
-def _print(status: "LocalFederationStatus") -> None:
+def _print_status(status: "LocalFederationStatus") -> None:
     from hanse.cli.tables import table
 
     rows = []
@@ -191,7 +191,7 @@ def _print(status: "LocalFederationStatus") -> None:
     click.echo(f"\nThe federation is process {status.pid}, engine {status.engine}.")
 
 
-def _send(
+def _send_control_request(
     context: click.Context, folder: Path | None, order: "ControlRequest"
 ) -> "LocalFederationStatus":
     from hanse.cli.clusters import local_folder

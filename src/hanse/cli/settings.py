@@ -29,7 +29,7 @@ def global_options(context: click.Context) -> GlobalOptions:
 
 def with_global_options(command: C) -> C:
     """Add the global options to the root."""
-    for option in reversed(_options(hidden=False)):
+    for option in reversed(_global_options(hidden=False)):
         command.params.insert(0, option)  # type: ignore[attr-defined]  # click's decorators make a Command of it
     return command
 
@@ -38,14 +38,14 @@ def accept_global_options(command: click.Command) -> click.Command:
     """Accept the global options also after the name of a command."""
     taken = {name for param in command.params for name in param.opts}
     if "--debug" not in taken:
-        command.params += [o for o in _options(hidden=True) if not taken & set(o.opts)]
+        command.params += [o for o in _global_options(hidden=True) if not taken & set(o.opts)]
     if isinstance(command, click.Group):
         for inner in command.commands.values():
             accept_global_options(inner)
     return command
 
 
-def _options(*, hidden: bool) -> list[click.Option]:
+def _global_options(*, hidden: bool) -> list[click.Option]:
     def option(*names: str, **about: Any) -> click.Option:
         about.setdefault("default", None)
         return click.Option(

@@ -11,10 +11,10 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     widths = [
         max(len(click.unstyle(cell)) for cell in column) for column in zip(*lines, strict=True)
     ]
-    return "\n".join(_line(cells, widths) for cells in lines)
+    return "\n".join(_format_row(cells, widths) for cells in lines)
 
 
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+def _format_row(cells: Sequence[str], widths: Sequence[int]) -> str:
     padded = (
         cell + " " * (width - len(click.unstyle(cell)))
         for cell, width in zip(cells, widths, strict=True)

@@ -111,7 +111,7 @@ class DnsServer:
         return tuple(worker.pid for worker in self._workers)
 
     @asynccontextmanager
-    async def _running(self) -> AsyncIterator[None]:
+    async def _run_workers(self) -> AsyncIterator[None]:
         async with asyncio.TaskGroup() as group:
             self._group = group
             await self._start_workers()
@@ -178,7 +178,7 @@ async def serving(
 ) -> AsyncIterator[DnsServer]:
     """Serve some views until the block ends; the caller closes the sockets."""
     server = DnsServer(served, settings or ServerSettings(), metrics or DnsMetrics())
-    async with server._running():  # noqa: SLF001 - the other half of the server
+    async with server._run_workers():  # noqa: SLF001 - the other half of the server
         yield server
 
 

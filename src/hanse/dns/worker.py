@@ -139,7 +139,7 @@ class Worker:
                 for listening in command.listening:
                     self._listen(listening)
             case Delta(view):
-                self._table(view).apply(command)
+                self._get_or_create_table(view).apply(command)
             case Barrier(number):
                 self._report(BarrierReached(number))
             case Stop():
@@ -153,7 +153,7 @@ class Worker:
             for fd in self._forwarder.sockets:
                 self._poll.register(fd, select.EPOLLIN)
 
-    def _table(self, view: str) -> Table:
+    def _get_or_create_table(self, view: str) -> Table:
         if view not in self._tables:
             self._tables[view] = Table(view, self._random)
         return self._tables[view]
@@ -169,7 +169,7 @@ class Worker:
             if listening.per_second:
                 limiter = Limiter(listening.per_second, time.monotonic)
                 self._limiters.append(limiter)
-            table = self._table(listening.view)
+            table = self._get_or_create_table(listening.view)
             every = self._settings.log_every
             sample = self._sampler(table, every) if every else None
             batch = self._batch(sock.family)
@@ -229,14 +229,14 @@ class Worker:
             return
         if len(self._connections) >= self._settings.most_connections:
             longest_idle = min(self._connections.values(), key=lambda c: c.active)
-            self._close(longest_idle)
+            self._close_connection(longest_idle)
         sock.setblocking(False)
         self._connections[sock.fileno()] = TcpConnection(sock, view, time.monotonic(), client[0])
         self._poll.register(sock.fileno(), select.EPOLLIN)
 
     def _serve(self, connection: TcpConnection, event: int) -> None:
         """Write or read on a connection, as poll reported."""
-        table = self._table(connection.view)
+        table = self._get_or_create_table(connection.view)
         if event & select.EPOLLOUT:
             connection.write(time.monotonic())
         if (
@@ -249,7 +249,7 @@ class Worker:
     def _wait_for(self, connection: TcpConnection) -> None:
         """Poll for what the connection can do next, or close it."""
         if connection.ended and not connection.has_pending:
-            self._close(connection)
+            self._close_connection(connection)
             return
         events = 0 if connection.is_backlogged or connection.ended else select.EPOLLIN
         events |= select.EPOLLOUT if connection.has_pending else 0
@@ -271,12 +271,12 @@ class Worker:
                 )
             except OSError:  # the limit of open files is reached
                 return servfail_response(packet)
-            self._relay(relay)
+            self._register_relay(relay)
             return b""
 
         return answer
 
-    def _relay(self, relay: Relay) -> None:
+    def _register_relay(self, relay: Relay) -> None:
         self._relays[relay.sock.fileno()] = relay
         self._poll.register(relay.sock.fileno(), select.EPOLLOUT)
 
@@ -300,7 +300,7 @@ class Worker:
         del self._relays[fd]
         relay.sock.close()
 
-    def _close(self, connection: TcpConnection) -> None:
+    def _close_connection(self, connection: TcpConnection) -> None:
         fd = connection.sock.fileno()
         self._poll.unregister(fd)
         del self._connections[fd]
@@ -311,7 +311,7 @@ class Worker:
         self._reported_at = now
         idle = now - self._settings.idle_seconds
         for connection in [c for c in self._connections.values() if c.active < idle]:
-            self._close(connection)
+            self._close_connection(connection)
         for relay in [r for r in self._relays.values() if r.deadline < now]:
             relay.fail()
             self._close_relay(relay)

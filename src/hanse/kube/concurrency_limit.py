@@ -61,25 +61,25 @@ class AdaptiveConcurrencyLimit:
             response = await transport.send(request)
         finally:
             self.active -= 1
-            self._adjust(response, started, loop.time())
-            self._admit()
+            self._adjust_width(response, started, loop.time())
+            self._admit_waiters()
         return response
 
     async def _wait_for_room(self) -> None:
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
-        self._admit()
+        self._admit_waiters()
         try:
             await waiter
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled():  # admitted and cancelled at once
                 self.active -= 1
-                self._admit()
-            elif waiter in self._waiters:  # `_admit` may have skipped it already
+                self._admit_waiters()
+            elif waiter in self._waiters:  # `_admit_waiters` may have skipped it already
                 self._waiters.remove(waiter)
             raise
 
-    def _admit(self) -> None:
+    def _admit_waiters(self) -> None:
         if not self._waiters:
             return
         while self._waiters and self._has_room():
@@ -93,13 +93,13 @@ class AdaptiveConcurrencyLimit:
 
     def _resume(self) -> None:
         self._resume_timer = None
-        self._admit()
+        self._admit_waiters()
 
     def _has_room(self) -> bool:
         now = asyncio.get_running_loop().time()
         return self.active < self.width and now >= self._resume_at
 
-    def _adjust(self, response: Response | None, started: float, now: float) -> None:
+    def _adjust_width(self, response: Response | None, started: float, now: float) -> None:
         throttled = response is not None and response.status == 429
         if throttled or now - started >= self._slow:
             if started > self._halved_at:  # requests sent before the halving do not count
@@ -111,12 +111,12 @@ class AdaptiveConcurrencyLimit:
             took = now - started
             self._quickest = min(self._quickest, took)
             if took <= max(QUICK_FACTOR * self._quickest, QUICK_SECONDS):
-                self._grow()
+                self._grow_width()
         pause = retry_after_header(response) if response is not None and throttled else None
         if pause is not None:
             self._resume_at = max(self._resume_at, now + pause.total_seconds())
 
-    def _grow(self) -> None:
+    def _grow_width(self) -> None:
         if self.width + 1 > max(self._first, self._quickest * MAX_REQUEST_RATE):
             return
         self._quick_count += 1

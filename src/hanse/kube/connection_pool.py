@@ -44,8 +44,8 @@ class ConnectionPool:
         self._idle.set()
         self._active = 0
         tls = tls_context(config.endpoint, config.identity) if self._url[:5] == "https" else True
-        self.requests = _session(tls)
-        self.watches = _session(tls)
+        self.requests = _new_session(tls)
+        self.watches = _new_session(tls)
 
     def serve(self, config: ClientConfig) -> bool:
         """Whether the pool serves a configuration; a new token needs no new connections."""
@@ -134,7 +134,7 @@ def _os_error_message(error: OSError) -> str:
     return os.strerror(number).lower() if number > 0 else error.strerror or "refused"
 
 
-def _session(tls: Any) -> aiohttp.ClientSession:
+def _new_session(tls: Any) -> aiohttp.ClientSession:
     connector = aiohttp.TCPConnector(
         ssl=tls,
         limit=0,

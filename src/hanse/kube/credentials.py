@@ -218,10 +218,10 @@ def kubeconfig_paths(paths: str) -> tuple[Path, ...]:
 
 def _file_stamps(resolved: ResolvedContext) -> tuple[_Stamp | None, ...]:
     """The modification stamps of the files; kubelets swap links, people write in place."""
-    return tuple(_stamp(file) for file in resolved.files)
+    return tuple(_file_stamp(file) for file in resolved.files)
 
 
-def _stamp(file: Path) -> _Stamp | None:
+def _file_stamp(file: Path) -> _Stamp | None:
     try:
         status = file.stat()
     except OSError:

@@ -171,7 +171,7 @@ def decode_watch_event(line: bytes, kind: type[K]) -> DecodedEvent[K]:
             case "DELETED":
                 return Deleted(object_decoder(kind).decode(event.object))
             case "BOOKMARK":
-                return _bookmark(event.object)
+                return _decode_bookmark(event.object)
             case "ERROR":
                 raise error_from_watch_event(bytes(event.object))
             case other:
@@ -227,6 +227,6 @@ class StreamedList(Generic[K]):
         )
 
 
-def _bookmark(raw: Raw) -> Bookmark:
+def _decode_bookmark(raw: Raw) -> Bookmark:
     meta = _bookmark_decoder.decode(raw).metadata
     return Bookmark(meta.resource_version, meta.annotations.get(INITIAL_EVENTS_END) == "true")

@@ -69,7 +69,9 @@ async def refresh(client: Client) -> DiscoveryChange:
     Kinds of an aggregated API that is down (stale) are kept as they were.
     """
     before = client.rest_mapper.served or ServedKinds()
-    core, groups = await asyncio.gather(_discover(client, "/api"), _discover(client, "/apis"))
+    core, groups = await asyncio.gather(
+        _read_group_list(client, "/api"), _read_group_list(client, "/apis")
+    )
     kinds = set(core.kinds | groups.kinds)
     stale = core.stale | groups.stale
     unlisted = sorted(core.unlisted | groups.unlisted, key=lambda entry: entry.path)
@@ -84,12 +86,12 @@ async def refresh(client: Client) -> DiscoveryChange:
 
 async def server_version(client: Client) -> ServerVersion:
     """The version of the API server."""
-    return _decode(await client.read_raw("/version"), ServerVersion)
+    return _decode_response(await client.read_raw("/version"), ServerVersion)
 
 
-async def _discover(client: Client, path: str) -> DiscoveredKinds:
+async def _read_group_list(client: Client, path: str) -> DiscoveredKinds:
     response = await client.read_raw(path, accept=_AGGREGATED)
-    return parse_group_list(_decode(response, _DiscoveryDocument))
+    return parse_group_list(_decode_response(response, _DiscoveryDocument))
 
 
 async def _discover_version(client: Client, group_version: GroupVersion) -> DiscoveredKinds:
@@ -97,7 +99,9 @@ async def _discover_version(client: Client, group_version: GroupVersion) -> Disc
         response = await client.read_raw(group_version.path)
     except ApiError:
         return DiscoveredKinds(stale=frozenset({group_version}))
-    return DiscoveredKinds(parse_resource_list(_decode(response, _Resources), group_version))
+    return DiscoveredKinds(
+        parse_resource_list(_decode_response(response, _Resources), group_version)
+    )
 
 
 class _ResponseKind(Struct, frozen=True):
@@ -185,7 +189,7 @@ def _aggregated_kinds(group: str, version: _AggregatedVersion) -> Iterator[Kind]
             yield Kind(group, version.version, entry.response_kind.kind, entry.resource, namespaced)
 
 
-def _decode(response: Response, type_: type[T]) -> T:
+def _decode_response(response: Response, type_: type[T]) -> T:
     try:
         return msgspec.json.decode(response.body, type=type_)
     except msgspec.DecodeError as error:

@@ -52,7 +52,7 @@ class HttpTransport:
                 except FAILURES as error:
                     raise pool.failure(error, request.timeout) from None
                 raise error_from_response(response)
-            yield split_lines(_chunks(answer, pool, request.timeout))
+            yield split_lines(_read_chunks(answer, pool, request.timeout))
 
     async def close(self) -> None:
         """Close every connection; open watches break. A cancelled call can be repeated."""
@@ -127,7 +127,7 @@ async def _read_response(answer: aiohttp.ClientResponse) -> Response:
     return Response(answer.status, body, headers)
 
 
-async def _chunks(
+async def _read_chunks(
     answer: aiohttp.ClientResponse, pool: ConnectionPool, limit: timedelta
 ) -> AsyncIterator[bytes]:
     content = answer.content

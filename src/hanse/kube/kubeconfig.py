@@ -217,7 +217,9 @@ class _ContextReader:
             raise BadCredentials(f"{at}: auth-provider is not supported; use an exec plugin")
         token = user.token.strip()
         if user.token_file:
-            token = token_text(self._read(entry, label, "tokenFile", user.token_file))
+            token = token_text(
+                self._read_referenced_file(entry, label, "tokenFile", user.token_file)
+            )
         if not token.isascii() or not token.isprintable():
             raise BadCredentials(f"{at}: the token is not one line of ASCII; copy it again")
         certificate = self._pem(entry, label, "client-certificate", user.client_certificate_data)
@@ -226,7 +228,9 @@ class _ContextReader:
             raise BadCredentials(
                 f"{at}: client-certificate and client-key go together; one is missing"
             )
-        return Identity(token, certificate, key, user.username, user.password, _impersonation(user))
+        return Identity(
+            token, certificate, key, user.username, user.password, _impersonation_headers(user)
+        )
 
     def plugin(
         self, entry: _Entry, cluster: _Entry, endpoint: ServerEndpoint, label: str
@@ -262,9 +266,9 @@ class _ContextReader:
                 at = f"{entry.source.origin}: {label}"
                 raise BadCredentials(f"{at}: {field}-data is not base64; encode it") from None
         path = getattr(entry.value, field.replace("-", "_"))
-        return self._read(entry, label, field, path) if path else b""
+        return self._read_referenced_file(entry, label, field, path) if path else b""
 
-    def _read(self, entry: _Entry, label: str, field: str, path: str) -> bytes:
+    def _read_referenced_file(self, entry: _Entry, label: str, field: str, path: str) -> bytes:
         at = f"{entry.source.origin}: {label}"
         self._refuse_if_untrusted(at, field, path)
         if entry.source.folder is None:
@@ -319,7 +323,7 @@ def _parse_safely(parse: Callable[[], T], otherwise: str) -> T:
         raise BadCredentials(otherwise) from None
 
 
-def _impersonation(user: _UserFields) -> tuple[tuple[str, str], ...]:
+def _impersonation_headers(user: _UserFields) -> tuple[tuple[str, str], ...]:
     headers = [("Impersonate-User", user.as_)] if user.as_ else []
     headers += [("Impersonate-Uid", user.as_uid)] if user.as_uid else []
     headers += [("Impersonate-Group", group) for group in user.as_groups or ()]

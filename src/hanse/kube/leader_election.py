@@ -239,7 +239,9 @@ class LeaderElector:
         with suppress(KubeError, TimeoutError):  # renewed meanwhile: requested later
             async with asyncio.timeout(self._timings.retry_period.total_seconds()):
                 change = lease_request_patch(lease, self._identity)
-                self._observe(await self._client.patch(Lease, self._name, self._namespace, change))
+                self._observe_lease(
+                    await self._client.patch(Lease, self._name, self._namespace, change)
+                )
 
     async def _try_write(self, action: Acquire | Renew) -> None:
         """Write once; after a conflict read the lease again, after a failure wait."""
@@ -247,7 +249,7 @@ class LeaderElector:
         started = loop.time()
         try:
             async with asyncio.timeout(self._timings.renew_deadline.total_seconds() / 2):
-                lease = await self._write(action)
+                lease = await self._write_lease(action)
         except (Conflict, AlreadyExists):
             await self._read_lease()
         except NotFound as error:
@@ -263,10 +265,10 @@ class LeaderElector:
             await self._wait_before_retry()
         else:
             self._last_error = ""
-            self._observe(lease)
+            self._observe_lease(lease)
             self.renewed_at = started
 
-    async def _write(self, action: Acquire | Renew) -> Lease:
+    async def _write_lease(self, action: Acquire | Renew) -> Lease:
         held = self._observed.lease
         spec = next_spec(
             action,
@@ -283,9 +285,9 @@ class LeaderElector:
     async def _read_lease(self) -> bool:
         """Read the lease live and return whether that worked; after a failure wait."""
         try:
-            self._observe(await self._client.read(Lease, self._name, self._namespace))
+            self._observe_lease(await self._client.read(Lease, self._name, self._namespace))
         except NotFound:
-            self._observe(None)
+            self._observe_lease(None)
         except KubeError as error:
             self._log_once(str(error))
             await self._wait_before_retry()
@@ -298,7 +300,7 @@ class LeaderElector:
             self._last_error = why
             log.info("no lease", extra={"lease": f"{self._namespace}/{self._name}", "why": why})
 
-    def _observe(self, lease: Lease | None) -> None:
+    def _observe_lease(self, lease: Lease | None) -> None:
         self._observed = self._observed.after(lease, asyncio.get_running_loop().time())
         if lease is not None:
             self._known_transitions = max(self._known_transitions, lease.spec.lease_transitions)
@@ -333,12 +335,12 @@ class LeaderElector:
 
     def _on_lease(self, lease: Lease) -> None:
         if object_version(lease) > self._known_version():
-            self._observe(lease)
+            self._observe_lease(lease)
             self._updated.set()
 
     def _on_deleted(self, as_of: str) -> None:
         if parse_version(as_of) > self._known_version():
-            self._observe(None)
+            self._observe_lease(None)
             self._updated.set()
 
     def _known_version(self) -> int:

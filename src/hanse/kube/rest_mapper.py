@@ -15,13 +15,13 @@ class ServedKinds(Struct, frozen=True):
 
     def resolve(self, kind: type[Object]) -> Kind | None:
         """The kind in its own version if served, else in the first served fallback version."""
-        for wanted in _versions(kind):
+        for wanted in _kind_versions(kind):
             if wanted in self.kinds:
                 return wanted
         return None
 
 
-def _versions(kind: type[Object]) -> Iterator[Kind]:
+def _kind_versions(kind: type[Object]) -> Iterator[Kind]:
     own = kind.kind
     yield own
     for version in kind.fallback_versions:

@@ -136,7 +136,7 @@ class Store(Generic[K]):
             and self._forgotten_versions.get(obj.metadata.uid, -1) >= version
         ):
             return ()
-        self._set(name, before, obj)
+        self._set_object(name, before, obj)
         return (StoreChange(before, obj),)
 
     def add_indexes(self, indexes: Iterable[Index[K]]) -> None:
@@ -172,7 +172,7 @@ class Store(Generic[K]):
         before = self.get(*name)
         if before is None or before.metadata.uid != obj.metadata.uid:
             return ()
-        self._set(name, before, None)
+        self._set_object(name, before, None)
         return (StoreChange(before, None),)
 
     def _remove_by_name(self, name: Name) -> tuple[StoreChange[K], ...]:
@@ -180,7 +180,7 @@ class Store(Generic[K]):
         before = self.get(*name)
         if before is None:
             return ()
-        self._set(name, before, None)
+        self._set_object(name, before, None)
         return (StoreChange(before, None),)
 
     def _replace(self, objects: Sequence[K], resource_version: str) -> list[StoreChange[K]]:
@@ -196,7 +196,7 @@ class Store(Generic[K]):
             if _object_name(known) not in listed and (rewound or object_version(known) <= as_of)
         ]
         for known in missing:
-            self._set(_object_name(known), known, None)
+            self._set_object(_object_name(known), known, None)
         changed = [StoreChange(known, None, live=False) for known in missing]
         for obj in objects:
             changed.extend(self._rewind(obj) if rewound else self._store_newer(obj))
@@ -226,10 +226,10 @@ class Store(Generic[K]):
         before = self.get(*name)
         if before == obj:
             return ()
-        self._set(name, before, obj)
+        self._set_object(name, before, obj)
         return (StoreChange(before, obj, live=False),)
 
-    def _set(self, name: Name, before: K | None, after: K | None) -> None:
+    def _set_object(self, name: Name, before: K | None, after: K | None) -> None:
         if after is not None:
             intern_metadata(after.metadata)
             name = _object_name(after)
@@ -237,7 +237,7 @@ class Store(Generic[K]):
         if self.unreadable and after is not None:
             self.unreadable.pop(name, None)
         if before is not None:
-            for entry in self._entries(before):
+            for entry in self._index_entries(before):
                 self._by_index[entry].pop(name, None)
                 if not self._by_index[entry]:
                     del self._by_index[entry]
@@ -248,10 +248,10 @@ class Store(Generic[K]):
                 self._namespaces.pop(namespace, None)
             return
         self._namespaces.setdefault(namespace, {})[object_name] = after
-        for entry in self._entries(after):
+        for entry in self._index_entries(after):
             self._by_index.setdefault(entry, {})[name] = after
 
-    def _entries(self, obj: K) -> Iterator[tuple[str, str]]:
+    def _index_entries(self, obj: K) -> Iterator[tuple[str, str]]:
         for index in self.indexes.values():
             for value in index.values(obj):
                 yield (index.name, value)

@@ -138,7 +138,7 @@ class TokenRenewer:
             if self._lifetime(own) is None:
                 return
             stored = await asyncio.gather(*(self._read_stored(store) for store in self._stores))
-            freshest = max((own, *stored), key=self._remaining)
+            freshest = max((own, *stored), key=self._remaining_lifetime)
             if self._needs_renewal(freshest):
                 freshest = await self._request_token(self._lifetime(freshest) or MIN_LIFETIME)
         except KubeError as error:
@@ -178,20 +178,20 @@ class TokenRenewer:
             raise BadCredentials(f"no token was issued for {self._account.subject}")
         return token
 
-    def _claims(self, token: str) -> TokenClaims | None:
+    def _own_claims(self, token: str) -> TokenClaims | None:
         claims = parse_claims(token)
         ours = claims is not None and claims.subject == self._account.subject
         return claims if ours else None
 
     def _lifetime(self, token: str) -> timedelta | None:
         """The lifetime of a token of this account; None if it is another's or never expires."""
-        claims = self._claims(token)
+        claims = self._own_claims(token)
         if claims is None or claims.expires is None or claims.issued is None:
             return None
         return claims.expires - claims.issued
 
-    def _remaining(self, token: str) -> timedelta:
-        claims = self._claims(token)
+    def _remaining_lifetime(self, token: str) -> timedelta:
+        claims = self._own_claims(token)
         if claims is None or claims.expires is None:
             return timedelta.min
         return claims.expires - self._clock.now()
@@ -199,7 +199,7 @@ class TokenRenewer:
     def _needs_renewal(self, token: str) -> bool:
         """Whether a token of this account is past half its lifetime."""
         lifetime = self._lifetime(token)
-        return lifetime is not None and self._remaining(token) < lifetime / 2
+        return lifetime is not None and self._remaining_lifetime(token) < lifetime / 2
 
 
 def _replace_file(file: Path, text: bytes) -> None:

@@ -126,7 +126,7 @@ class _Watcher(Generic[K]):
         elif self._resume_version and self._maybe_restored:
             await self._check_history()
         timeout = self._random.uniform(MIN_TIMEOUT.total_seconds(), MAX_TIMEOUT.total_seconds())
-        request = self._request(timedelta(seconds=timeout))
+        request = self._watch_request(timedelta(seconds=timeout))
         try:
             async with self._client.stream(request) as lines:
                 self._opened_at = asyncio.get_running_loop().time()
@@ -236,7 +236,7 @@ class _Watcher(Generic[K]):
         ):
             raise Gone(Status(410, "Expired", "the server went back to an earlier state"))
 
-    def _request(self, timeout: timedelta) -> Request:
+    def _watch_request(self, timeout: timedelta) -> Request:
         served, selection = self._client.rest_mapper.served_kind(self._kind), self._selection
         if not self._resume_version:
             return requests.watch_list(
@@ -258,7 +258,7 @@ class _Watcher(Generic[K]):
     async def _watch_events(
         self, lines: AsyncIterator[bytes], seconds: float
     ) -> AsyncGenerator[WatchEvent[K], None]:
-        events = self._events(lines, seconds + GRACE.total_seconds())
+        events = self._decode_events(lines, seconds + GRACE.total_seconds())
         async with aclosing(events):
             if not self._resume_version:
                 streamed = StreamedList[K]()
@@ -276,13 +276,13 @@ class _Watcher(Generic[K]):
                 self._down = False
                 yield Progress(self._resume_version)
             async for event in events:
-                self._advance(event_resource_version(event))
+                self._advance_version(event_resource_version(event))
                 if self._down:  # the first watch that lasted after lists that expired
                     self._down = False
                     yield Progress(self._resume_version)
                 yield Progress(event.resource_version) if isinstance(event, Bookmark) else event
 
-    async def _events(
+    async def _decode_events(
         self, lines: AsyncIterator[bytes], silence_limit: float
     ) -> AsyncGenerator[DecodedEvent[K], None]:
         count = 0
@@ -301,7 +301,7 @@ class _Watcher(Generic[K]):
             if count % _YIELD_EVERY == 0:
                 await asyncio.sleep(0)
 
-    def _advance(self, version: str) -> None:
+    def _advance_version(self, version: str) -> None:
         self._received = True
         if version:
             self._check_not_older(version)

@@ -26,9 +26,11 @@ def kubeconfig(contexts: Sequence[Context]) -> dict[str, Any]:
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": contexts[0].cluster if contexts else "",
-        "clusters": [{"name": one.cluster, "cluster": _cluster(one.access)} for one in contexts],
+        "clusters": [
+            {"name": one.cluster, "cluster": _cluster_entry(one.access)} for one in contexts
+        ],
         "users": [
-            {"name": _user_name(one), "user": _user(one.access.identity)} for one in contexts
+            {"name": _user_name(one), "user": _user_entry(one.access.identity)} for one in contexts
         ],
         "contexts": [
             {"name": one.cluster, "context": {"cluster": one.cluster, "user": _user_name(one)}}
@@ -52,12 +54,12 @@ def write_private_file(path: Path, content: bytes) -> None:
     draft.replace(path)
 
 
-def _cluster(access: ClientConfig) -> dict[str, str]:
+def _cluster_entry(access: ClientConfig) -> dict[str, str]:
     authority = _base64(access.endpoint.ca)
     return {"server": access.endpoint.url, "certificate-authority-data": authority}
 
 
-def _user(identity: Identity) -> dict[str, str]:
+def _user_entry(identity: Identity) -> dict[str, str]:
     fields = {
         "token": identity.token,
         "client-certificate-data": _base64(identity.certificate),

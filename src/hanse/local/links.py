@@ -44,13 +44,13 @@ class Links:
 
     def cut(self, one: str, other: str) -> None:
         """Fail all requests between the two, and end open watches."""
-        for link in self._between(one, other):
+        for link in self._both_directions(one, other):
             link.cut = True
             link.break_watches()
 
     def heal(self, one: str, other: str) -> None:
         """Undo a cut."""
-        for link in self._between(one, other):
+        for link in self._both_directions(one, other):
             link.cut = False
 
     def heal_all(self) -> None:
@@ -64,7 +64,7 @@ class Links:
         pairs = (sorted(pair) for pair, link in self._links.items() if link.cut)
         return sorted({(one, other) for one, other in pairs})
 
-    def _between(self, one: str, other: str) -> tuple[Link, Link]:
+    def _both_directions(self, one: str, other: str) -> tuple[Link, Link]:
         return self.link(one, other), self.link(other, one)
 
 

@@ -37,7 +37,9 @@ def merge_conditions(
     that writing it again changes nothing.
     """
     new_by_type = {c.type: c for c in desired}
-    kept = tuple(_updated(old, new_by_type.pop(old.type, None), now, generation) for old in current)
+    kept = tuple(
+        _update_condition(old, new_by_type.pop(old.type, None), now, generation) for old in current
+    )
     added = tuple(_with_transition(c, now, generation) for c in new_by_type.values())
     return kept + added
 
@@ -47,7 +49,9 @@ def find_condition(conditions: Iterable[Condition], type_: str) -> Condition | N
     return next((c for c in conditions if c.type == type_), None)
 
 
-def _updated(old: Condition, new: Condition | None, now: datetime, generation: int) -> Condition:
+def _update_condition(
+    old: Condition, new: Condition | None, now: datetime, generation: int
+) -> Condition:
     if new is None:
         return old
     changed = _with_transition(new, now, generation)

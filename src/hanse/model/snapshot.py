@@ -107,15 +107,15 @@ class Snapshot:
 
     def all(self, where: ClusterId, kind: type[K]) -> Iterator[K]:
         """Every watched object of a kind in a cluster."""
-        return self._each(where, kind, lambda store: store.all())
+        return self._read_stores(where, kind, lambda store: store.all())
 
     def in_namespace(self, where: ClusterId, kind: type[K], namespace: str) -> Iterator[K]:
         """Every watched object of a kind in one namespace."""
-        return self._each(where, kind, lambda store: store.in_namespace(namespace))
+        return self._read_stores(where, kind, lambda store: store.in_namespace(namespace))
 
     def by(self, where: ClusterId, index: Index[K], value: str) -> Iterator[K]:
         """Every object under a value of an index."""
-        return self._each(where, index.kind, lambda store: store.by(index.name, value))
+        return self._read_stores(where, index.kind, lambda store: store.by(index.name, value))
 
     def synced(self, where: ClusterId, kind: type[Object] | None = None) -> bool:
         """Whether absence means absence: reachable now, and the kind listed in full."""
@@ -159,7 +159,7 @@ class Snapshot:
         """Every fact of a type."""
         return self._facts.all(type_)
 
-    def _each(
+    def _read_stores(
         self, where: ClusterId, kind: type[K], read: Callable[[Lister[K]], Iterable[K]]
     ) -> Iterator[K]:
         stores = self._stores.get((where, kind.kind), ())

@@ -28,7 +28,7 @@ from hanse.kube.errors import (
 from hanse.kube.transport import Response
 from hanse.model.kinds.avi import AviGslbService, AviHealthMonitor
 from hanse.model.objects import K, Object, Wire
-from hanse.providers.avi_wire import monitor_from, monitor_to, service_from, service_to
+from hanse.providers.avi_wire import decode_monitor, decode_service, encode_monitor, encode_service
 
 PAGE = 200
 REQUEST_TIMEOUT = timedelta(seconds=30)
@@ -70,7 +70,7 @@ class AviController:
         while True:
             path = f"{_PATHS[kind]}?page_size={PAGE}&page={page}"
             answer = await self._request("GET", path)
-            found += [_object(kind, wire) for wire in answer.get("results", ())]
+            found += [_decode_object(kind, wire) for wire in answer.get("results", ())]
             if not answer.get("next"):
                 return found
             page += 1
@@ -79,19 +79,21 @@ class AviController:
         """Read one object: a list of all would be expensive before each write."""
         if kind not in _PATHS:
             raise NotFound(Status(404, "NotFound", f"a controller holds no {kind.kind}"))
-        return _object(kind, await self._read_wire(kind, name))
+        return _decode_object(kind, await self._read_wire(kind, name))
 
     async def create(self, obj: K) -> K:
-        return _object(type(obj), await self._request("POST", _PATHS[type(obj)], _body(obj)))
+        return _decode_object(
+            type(obj), await self._request("POST", _PATHS[type(obj)], _encode_object(obj))
+        )
 
     async def update(self, obj: K) -> K:
         """Replace an object; the controller refuses it unless it is as it was read."""
         observed = await self._read_wire(type(obj), obj.metadata.name)
         if observed["uuid"] != obj.metadata.uid:
             raise Conflict(Status(409, "Conflict", f"{obj.metadata.name} is another object now"))
-        body = {**observed, **_body(obj)}
+        body = {**observed, **_encode_object(obj)}
         path = f"{_PATHS[type(obj)]}/{quote(obj.metadata.uid)}"
-        return _object(type(obj), await self._request("PUT", path, body))
+        return _decode_object(type(obj), await self._request("PUT", path, body))
 
     async def delete(self, obj: K) -> None:
         await self._request("DELETE", f"{_PATHS[type(obj)]}/{quote(obj.metadata.uid)}")
@@ -223,16 +225,16 @@ def _error_message(body: bytes) -> str:
     return str(answer.get("error", answer) if isinstance(answer, dict) else answer)[:500]
 
 
-def _object(kind: type[K], wire: Wire) -> K:
-    obj: Object = service_from(wire) if kind is AviGslbService else monitor_from(wire)
+def _decode_object(kind: type[K], wire: Wire) -> K:
+    obj: Object = decode_service(wire) if kind is AviGslbService else decode_monitor(wire)
     return cast("K", obj)
 
 
-def _body(obj: Object) -> dict[str, Any]:
+def _encode_object(obj: Object) -> dict[str, Any]:
     match obj:
         case AviGslbService():
-            return service_to(obj)
+            return encode_service(obj)
         case AviHealthMonitor():
-            return monitor_to(obj)
+            return encode_monitor(obj)
         case _:
             raise TypeError(f"{type(obj).__name__} is nothing that a controller holds")

@@ -17,13 +17,13 @@ from hanse.model.objects import Meta, Wire
 OK_CODES = ["HTTP_2XX", "HTTP_3XX"]
 
 
-def service_to(service: AviGslbService) -> Wire:
+def encode_service(service: AviGslbService) -> Wire:
     """The JSON of a GslbService; unset fields are left to the controller's defaults."""
     spec = service.spec
     body: Wire = {
         "name": service.metadata.name,
         "domain_names": list(spec.domain_names),
-        "groups": [_pool_to(pool) for pool in spec.groups],
+        "groups": [_encode_pool(pool) for pool in spec.groups],
         "health_monitor_refs": [f"/api/healthmonitor?name={n}" for n in spec.health_monitors],
         "controller_health_status_enabled": True,
         "health_monitor_scope": "GSLB_SERVICE_HEALTH_MONITOR_ALL_MEMBERS",
@@ -35,7 +35,7 @@ def service_to(service: AviGslbService) -> Wire:
     if spec.down_response:
         body["down_response"] = {
             "type": spec.down_response,
-            **({"fallback_ip": _ip(spec.fallback_ip)} if spec.fallback_ip else {}),
+            **({"fallback_ip": _ip_field(spec.fallback_ip)} if spec.fallback_ip else {}),
         }
     if spec.site_persistence:
         body["site_persistence_enabled"] = True
@@ -47,13 +47,13 @@ def service_to(service: AviGslbService) -> Wire:
     return body
 
 
-def service_from(wire: Wire) -> AviGslbService:
+def decode_service(wire: Wire) -> AviGslbService:
     """The GslbService in a controller's JSON."""
     down = wire.get("down_response") or {}
     refs = wire.get("health_monitor_refs") or ()
     spec = AviServiceSpec(
         domain_names=tuple(wire.get("domain_names") or ()),
-        groups=tuple(_pool_from(pool) for pool in wire.get("groups") or ()),
+        groups=tuple(_decode_pool(pool) for pool in wire.get("groups") or ()),
         ttl=wire.get("ttl"),
         down_response=down.get("type", ""),
         fallback_ip=(down.get("fallback_ip") or {}).get("addr", ""),
@@ -65,7 +65,7 @@ def service_from(wire: Wire) -> AviGslbService:
     return AviGslbService(metadata=_meta(wire), spec=spec)
 
 
-def monitor_to(monitor: AviHealthMonitor) -> Wire:
+def encode_monitor(monitor: AviHealthMonitor) -> Wire:
     """The JSON of a health monitor."""
     spec = monitor.spec
     body: Wire = {
@@ -93,7 +93,7 @@ def monitor_to(monitor: AviHealthMonitor) -> Wire:
     return body
 
 
-def monitor_from(wire: Wire) -> AviHealthMonitor:
+def decode_monitor(wire: Wire) -> AviHealthMonitor:
     """The health monitor in a controller's JSON."""
     http = wire.get("http_monitor") or wire.get("https_monitor") or {}
     spec = AviMonitorSpec(
@@ -136,18 +136,18 @@ def _string_map(found: Any) -> dict[str, str]:
     return {str(n): str(v) for n, v in found.items()} if isinstance(found, dict) else {}
 
 
-def _pool_to(pool: AviPool) -> Wire:
+def _encode_pool(pool: AviPool) -> Wire:
     body: Wire = {
         "name": pool.name,
         "priority": pool.priority,
         "algorithm": pool.algorithm,
         "members": [
             {
-                "ip": _ip(member.ip),
+                "ip": _ip_field(member.ip),
                 "ratio": member.ratio,
                 "enabled": member.enabled,
                 **({"cluster_uuid": member.cluster_uuid} if member.cluster_uuid else {}),
-                **({"public_ip": {"ip": _ip(member.public_ip)}} if member.public_ip else {}),
+                **({"public_ip": {"ip": _ip_field(member.public_ip)}} if member.public_ip else {}),
             }
             for member in pool.members
         ],
@@ -159,7 +159,7 @@ def _pool_to(pool: AviPool) -> Wire:
     return body
 
 
-def _pool_from(wire: Wire) -> AviPool:
+def _decode_pool(wire: Wire) -> AviPool:
     return AviPool(
         name=wire.get("name", ""),
         priority=wire.get("priority", 10),
@@ -179,7 +179,7 @@ def _pool_from(wire: Wire) -> AviPool:
     )
 
 
-def _ip(address: str) -> Wire:
+def _ip_field(address: str) -> Wire:
     return {"addr": address, "type": "V6" if ":" in address else "V4"}
 
 

@@ -114,44 +114,44 @@ class NameServer:
         self._serial = zone.get_soa().serial
 
     async def create(self, obj: K) -> K:
-        name = _published(obj)
+        name = _require_published_name(obj)
         update = self._new_update()
-        domain, owner_domain = _domain(name), _owner_domain(name)
+        domain, owner_domain = _dns_name(name), _owner_domain(name)
         update.absent(domain)
         update.absent(owner_domain, dns.rdatatype.TXT)
         self._add_records(update, domain, name)
         update.add(owner_domain, owner_record(name.metadata))
-        await self._send(update)
+        await self._send_update(update)
         self._known[name.name] = name
         return obj
 
     async def update(self, obj: K) -> K:
-        name = _published(obj)
+        name = _require_published_name(obj)
         observed = self._known[name.name]
         update = self._conditional_update(observed)
-        domain, owner_domain = _domain(name), _owner_domain(name)
+        domain, owner_domain = _dns_name(name), _owner_domain(name)
         for records in observed.spec.records:
             update.delete(domain, records.type)
         self._add_records(update, domain, name)
         update.replace(owner_domain, owner_record(name.metadata))
-        await self._send(update)
+        await self._send_update(update)
         self._known[name.name] = name
         return obj
 
     async def delete(self, obj: K) -> None:
-        name = _published(obj)
+        name = _require_published_name(obj)
         observed = self._known[name.name]
         update = self._conditional_update(observed)
         for records in observed.spec.records:
-            update.delete(_domain(name), records.type)
+            update.delete(_dns_name(name), records.type)
         update.delete(_owner_domain(name), dns.rdatatype.TXT)
-        await self._send(update)
+        await self._send_update(update)
         self._known.pop(name.name, None)
 
     def _conditional_update(self, observed: PublishedName) -> dns.update.UpdateMessage:
         """An update that requires a name and its owner record to be as observed."""
         update = self._new_update()
-        domain = _domain(observed)
+        domain = _dns_name(observed)
         by_type = {records.type: records for records in observed.spec.records}
         for rtype in PUBLISHED_TYPES:
             if rtype in by_type:
@@ -175,9 +175,9 @@ class NameServer:
             update.use_tsig(key)
         return update
 
-    async def _send(self, update: dns.update.UpdateMessage) -> None:
+    async def _send_update(self, update: dns.update.UpdateMessage) -> None:
         try:
-            answer = await self._query(update)
+            answer = await self._send_query(update)
             if answer.rcode() != dns.rcode.NOERROR:
                 raise self._rcode_error(answer.rcode())
         except KubeError:
@@ -189,13 +189,13 @@ class NameServer:
         key = self._key()
         if key is not None:
             query.use_tsig(key)
-        answer = await self._query(query)
+        answer = await self._send_query(query)
         soa = answer.get_rrset(answer.answer, self._zone, dns.rdataclass.IN, dns.rdatatype.SOA)
         if soa is None:
             raise self._rcode_error(answer.rcode() or dns.rcode.NOTAUTH)
         return int(soa[0].serial)
 
-    async def _query(self, query: dns.message.Message) -> dns.message.Message:
+    async def _send_query(self, query: dns.message.Message) -> dns.message.Message:
         with self._typed_errors():
             async with asyncio.timeout(QUERY_TIMEOUT):  # dnspython's own can swallow a cancellation
                 return await dns.asyncquery.tcp(query, self._host, port=self._port)
@@ -260,14 +260,14 @@ def _rdatasets(zone: dns.zone.Zone) -> Iterable[tuple[str, dns.rdataset.Rdataset
                 yield name.to_text(omit_final_dot=True).lower(), rdataset
 
 
-def _published(obj: Object) -> PublishedName:
+def _require_published_name(obj: Object) -> PublishedName:
     assert isinstance(obj, PublishedName), "names are all that is kept here"
     if is_owner_record(obj.name):
         raise Invalid(Status(0, "Invalid", f"{obj.name} is the name of a mark of ours"))
     return obj
 
 
-def _domain(name: PublishedName) -> dns.name.Name:
+def _dns_name(name: PublishedName) -> dns.name.Name:
     return dns.name.from_text(name.name)
 
 

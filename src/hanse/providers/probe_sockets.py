@@ -60,12 +60,12 @@ class SocketProbe:
             return
         self._kept_alive.pop(target, None)
         task = asyncio.get_running_loop().create_task(
-            self._open(target, timeout, done), name=f"probe {target}"
+            self._open_connection(target, timeout, done), name=f"probe {target}"
         )
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
 
-    async def _open(self, target: ProbeTarget, within: float, done: Done) -> None:
+    async def _open_connection(self, target: ProbeTarget, within: float, done: Done) -> None:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(within):
@@ -100,7 +100,7 @@ class _OneShotProbe:
         self._sock.setblocking(False)
         self._response = b""
         self._ended = False
-        self._timer = self._loop.call_later(timeout, self._end, "no answer in time")
+        self._timer = self._loop.call_later(timeout, self._finish, "no answer in time")
 
     def start(self) -> None:
         code = self._sock.connect_ex((self._target.address, self._target.port))
@@ -108,41 +108,41 @@ class _OneShotProbe:
             self._close()
             return
         if code not in (0, EINPROGRESS):
-            self._end(strerror(code))
+            self._finish(strerror(code))
             return
-        self._loop.add_writer(self._sock, self._connected)
+        self._loop.add_writer(self._sock, self._on_connected)
 
-    def _connected(self) -> None:
+    def _on_connected(self) -> None:
         self._loop.remove_writer(self._sock)
         code = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
-            self._end(strerror(code))
+            self._finish(strerror(code))
         elif self._target.type == "TCP":
-            self._end("")
+            self._finish("")
         else:
-            self._send()
+            self._send_request()
 
-    def _send(self) -> None:
+    def _send_request(self) -> None:
         try:
             self._sock.send(head_request(self._target, keep=False))
         except OSError as error:
-            self._end(_error_text(error))
+            self._finish(_error_text(error))
             return
-        self._loop.add_reader(self._sock, self._read)
+        self._loop.add_reader(self._sock, self._read_response)
 
-    def _read(self) -> None:
+    def _read_response(self) -> None:
         try:
             data = self._sock.recv(MAX_RESPONSE)
         except BlockingIOError:
             return
         except OSError as error:
-            self._end(_error_text(error))
+            self._finish(_error_text(error))
             return
         self._response += data
         if b"\r\n" in self._response or not data or len(self._response) >= MAX_RESPONSE:
-            self._end(response_failure(self._response))
+            self._finish(response_failure(self._response))
 
-    def _end(self, failure: str) -> None:
+    def _finish(self, failure: str) -> None:
         if not self._ended:
             self._close()
             self._done(failure)
@@ -174,7 +174,7 @@ class _KeptConnection(asyncio.Protocol):
         assert self._transport is not None, "it is connected"
         self._done, self._response, self._close = done, b"", close
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(timeout, self._end, "no answer in time", True)
+        self._timer = loop.call_later(timeout, self._finish, "no answer in time", True)
         self._transport.write(head_request(self._target, keep=not close))
 
     def close(self) -> None:
@@ -189,12 +189,12 @@ class _KeptConnection(asyncio.Protocol):
         head, end, _ = self._response.partition(b"\r\n\r\n")
         if end or len(self._response) >= MAX_RESPONSE:
             last = b"connection: close" in head.lower() or not end
-            self._end(response_failure(self._response), last)
+            self._finish(response_failure(self._response), last)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._end(_error_text(exc) if exc is not None else "the connection was closed", True)
+        self._finish(_error_text(exc) if exc is not None else "the connection was closed", True)
 
-    def _end(self, failure: str, close: bool) -> None:
+    def _finish(self, failure: str, close: bool) -> None:
         done, self._done = self._done, None
         if self._timer is not None:
             self._timer.cancel()

@@ -147,9 +147,9 @@ class Prober:
             return
         state.owners.discard(owner)
         if not state.owners:
-            self._drop(state)
+            self._drop_target(state)
 
-    def _drop(self, state: _TargetState) -> None:
+    def _drop_target(self, state: _TargetState) -> None:
         target = state.probe.target
         if state.timer is not None:
             state.timer.cancel()
@@ -159,7 +159,7 @@ class Prober:
     def _drop_all(self) -> None:
         self._desired.clear()
         for state in list(self._targets.values()):
-            self._drop(state)
+            self._drop_target(state)
 
     def _send_probe(self, state: _TargetState) -> None:
         loop = asyncio.get_running_loop()
@@ -169,7 +169,7 @@ class Prober:
             target, self._forbidden_addresses(loop.time()), loopback=self._loopback
         )
         if refusal:
-            self._publish(state, False, refusal)
+            self._publish_health(state, False, refusal)
             return
         self.probes_sent += 1
         timeout = min(rule.timeout, rule.interval).total_seconds()
@@ -179,9 +179,9 @@ class Prober:
         if self._targets.get(state.probe.target) is not state:
             return  # it is no longer desired
         if state.record(not failure):
-            self._publish(state, not failure, failure)
+            self._publish_health(state, not failure, failure)
 
-    def _publish(self, state: _TargetState, up: bool, reason: str) -> None:
+    def _publish_health(self, state: _TargetState, up: bool, reason: str) -> None:
         state.up = up
         known = self._reconciler.informers.facts.get(TargetHealth, state.probe.target)
         if known is None or (known.up, known.reason) != (up, reason):

@@ -26,13 +26,13 @@ class HostResolver:
         from dns.asyncresolver import Resolver  # imported only by agents that resolve a name
 
         resolver = self._resolver = self._resolver or Resolver()
-        found = await asyncio.gather(*(_addresses(resolver, host, t) for t in ("A", "AAAA")))
+        found = await asyncio.gather(*(_query_addresses(resolver, host, t) for t in ("A", "AAAA")))
         addresses = sorted({address for several, _ in found for address in several})
         ttl = min((ttl for several, ttl in found if several), default=NOT_FOUND_TTL)
         return {"addresses": addresses, "ttl": ttl}
 
 
-async def _addresses(resolver: "Resolver", host: str, type_: str) -> tuple[list[str], int]:
+async def _query_addresses(resolver: "Resolver", host: str, type_: str) -> tuple[list[str], int]:
     from dns.exception import DNSException
     from dns.resolver import NXDOMAIN, NoAnswer
 

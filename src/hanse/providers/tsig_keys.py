@@ -28,13 +28,13 @@ def parse_tsig_key(text: str) -> dns.tsig.Key:
         algorithm, secret = _ALGORITHM.search(block["body"]), _SECRET.search(block["body"])
         if algorithm is None or secret is None:
             raise InvalidTsigKey(f"key {block['name']} lacks its algorithm or its secret")
-        return _key(block["name"], algorithm[1], secret[1])
+        return _parse_key(block["name"], algorithm[1], secret[1])
     if line is not None:
-        return _key(line["name"], line["algorithm"], line["secret"])
+        return _parse_key(line["name"], line["algorithm"], line["secret"])
     raise InvalidTsigKey("it holds no key; write one with `tsig-keygen NAME`")
 
 
-def _key(name: str, algorithm: str, secret: str) -> dns.tsig.Key:
+def _parse_key(name: str, algorithm: str, secret: str) -> dns.tsig.Key:
     known = ALGORITHMS.get(algorithm.lower())
     if known is None:
         several = ", ".join(ALGORITHMS)

@@ -97,14 +97,14 @@ class Writer:
         refused = False
         for step in sorted(steps):
             due = [a for a in steps[step] if not refused or is_omission(a)]
-            step_reports = await _gather([self._write(action) for action in due])
+            step_reports = await _gather([self._write_if_leader(action) for action in due])
             reports.extend(step_reports)
             if any(report.result == "Failed" for report in step_reports):
                 break
             refused = refused or any(report.result != "Done" for report in step_reports)
         return reports
 
-    async def _write(self, action: Action) -> WriteReport:
+    async def _write_if_leader(self, action: Action) -> WriteReport:
         if not self._fence.may_write(action.as_leader_of):
             led = action.as_leader_of or "this agent's replicas"
             report = WriteReport(action, "Fenced", f"no longer the leader of {led}")
@@ -250,11 +250,11 @@ class WriteOutcomes:
         for place in before - failures.keys() - pending:
             self._informers.drop_fact(WriteOutcome, place)
         for place, (result, message) in failures.items():
-            self._put(place, result, message)
+            self._put_outcome(place, result, message)
         if kept := failures.keys() | pending:
             self._by_item[item] = set(kept)
 
-    def _put(self, place: ClusterObjectRef, result: WriteResult, message: str) -> None:
+    def _put_outcome(self, place: ClusterObjectRef, result: WriteResult, message: str) -> None:
         known = self._informers.facts.get(WriteOutcome, place)
         if known is not None and known.result == result == "Failed":
             return  # a failing server's message may differ each time: no reason to enqueue a key

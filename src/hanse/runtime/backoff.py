@@ -221,7 +221,7 @@ class BackoffTracker:
         if count > CONTEST_REPEATS:
             until += CONTESTED.delay(int(count - CONTEST_REPEATS), self._random).total_seconds()
         others = [r for r in recent if r.digest != digest][-3:]
-        newest = _Repeats(digest, count, now, until, resource_version, _generation(action))
+        newest = _Repeats(digest, count, now, until, resource_version, _object_generation(action))
         self._repeats.pop(place, None)  # so that the dictionary stays in order of age
         self._repeats[place] = (*others, newest)
         self._drop_old_repeats(now)
@@ -251,13 +251,13 @@ def _was_undone(action: Action, last: _Repeats) -> bool:
     A write of status is not undone by a change of the spec.
     """
     of_status = isinstance(action, Update) and action.subresource == "status"
-    if of_status and _generation(action) != last.generation:
+    if of_status and _object_generation(action) != last.generation:
         return False
     observed = "" if isinstance(action, Create) else action.base.metadata.resource_version
     return observed != last.resource_version
 
 
-def _generation(action: Action) -> int:
+def _object_generation(action: Action) -> int:
     return 0 if isinstance(action, Create) else action.base.metadata.generation
 
 

@@ -48,7 +48,7 @@ def evaluate(
     for intent in source.connection_intents(snapshot):
         match intent:
             case ClusterConnection(cluster):
-                error = _validate(source.name, intent, is_taken)
+                error = _validate_connection(source.name, intent, is_taken)
                 if error is None:
                     connections[cluster] = intent
                 else:
@@ -56,7 +56,7 @@ def evaluate(
             case InvalidConnection(_, cluster):
                 invalid[cluster] = intent
             case LeavingCluster(connection):
-                if _validate(source.name, connection, is_taken) is None:
+                if _validate_connection(source.name, connection, is_taken) is None:
                     leaving[connection.cluster] = connection
             case ReleasedCluster(cluster):
                 released.add(cluster)
@@ -74,7 +74,7 @@ def evaluate(
     )
 
 
-def _validate(
+def _validate_connection(
     source: str, connection: ClusterConnection, is_taken: Callable[[ClusterId], bool]
 ) -> InvalidConnection | None:
     cluster, field = connection.cluster, connection.field

@@ -172,7 +172,7 @@ class DiffBuilder:
             if self._snapshot.find(place) is None:
                 self._actions.append(Create(where, obj, desired.step, desired.as_leader_of))
             return
-        epoch = _epoch(desired.as_leader_of, self._snapshot)
+        epoch = _leader_epoch(desired.as_leader_of, self._snapshot)
         rank = desired.rank if desired.shared else None
         meta = obj.metadata
         observed = self._snapshot.get(where, type(obj), meta.name, meta.namespace)
@@ -232,7 +232,7 @@ class DiffBuilder:
         leader_of = owner.serves if owner.led else None
         if leader_of is None and owner.serves not in (SHARED, snapshot.local):
             return  # another cluster's agent looks after it
-        if leader_of is not None and not _leads(leader_of, snapshot):
+        if leader_of is not None and not _is_leader_of(leader_of, snapshot):
             return
         if owner.serves == SHARED and _is_leaving(where, snapshot):
             return  # the agents that stay look after it
@@ -246,7 +246,7 @@ class DiffBuilder:
             return
         if self._hold_for_sources(obj, place):
             return
-        if epoch_of(obj) > _epoch(leader_of, snapshot):
+        if epoch_of(obj) > _leader_epoch(leader_of, snapshot):
             self._add_obstacle(place, "Fenced", f"{place.ref} was written by a newer leader")
             return
         self._actions.append(Delete(where, obj, OMITTED, step, leader_of))
@@ -286,7 +286,7 @@ class DiffBuilder:
     ) -> bool:
         """Whether the cluster is synced and serves the kind, and we lead where that is needed."""
         snapshot = self._snapshot
-        if leader_of is not None and not _leads(leader_of, snapshot):
+        if leader_of is not None and not _is_leader_of(leader_of, snapshot):
             self._add_obstacle(place, "Fenced", f"{leader_of} is led by another supervisor")
             return False
         if snapshot.serves(place.where, kind) is False:
@@ -375,11 +375,11 @@ def _has_departed(source: ClusterId, snapshot: Snapshot) -> bool:
     return snapshot.fact(ClusterDeparted, source) is not None
 
 
-def _leads(member: ClusterId, snapshot: Snapshot) -> bool:
+def _is_leader_of(member: ClusterId, snapshot: Snapshot) -> bool:
     leadership = snapshot.fact(Leadership, member)
     return leadership is not None and leadership.ours
 
 
-def _epoch(member: ClusterId | None, snapshot: Snapshot) -> int:
+def _leader_epoch(member: ClusterId | None, snapshot: Snapshot) -> int:
     leadership = snapshot.fact(Leadership, member) if member is not None else None
     return leadership.epoch if leadership is not None else 0

@@ -43,7 +43,7 @@ class EventRecorder:
         regarding = self._informers.snapshot().find(request.target)
         if connection is None or (regarding is None and request.recorded_with is None):
             return
-        event = self._event(request, regarding)
+        event = self._build_event(request, regarding)
         for handle in self._event_handlers:  # no informer watches Events
             handle(ObjectChange(request.target.where, None, event))
         try:
@@ -66,7 +66,7 @@ class EventRecorder:
         except KubeError:
             return
 
-    def _event(self, request: EventRequest, regarding: Object | None) -> Event:
+    def _build_event(self, request: EventRequest, regarding: Object | None) -> Event:
         now = self._clock.now().replace(microsecond=0)
         ref = request.target.ref
         return Event(

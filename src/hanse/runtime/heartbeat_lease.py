@@ -60,7 +60,7 @@ class HeartbeatLease:
         """Renew once; a failure waits for the next renewal."""
         try:
             known = self._known or await self._read_or_create()
-            change = lease_patch(known, self._spec(known.spec))
+            change = lease_patch(known, self._renewed_spec(known.spec))
             self._known = await self._client.patch(Lease, self._cluster, self._namespace, change)
         except (Conflict, NotFound, AlreadyExists):
             self._known = None  # somebody else changed it: read it again next time
@@ -71,10 +71,10 @@ class HeartbeatLease:
         try:
             return await self._client.read(Lease, self._cluster, self._namespace)
         except NotFound:
-            made = new_lease(self._namespace, self._cluster, self._spec(LeaseSpec()))
+            made = new_lease(self._namespace, self._cluster, self._renewed_spec(LeaseSpec()))
             return await self._client.create(made)
 
-    def _spec(self, before: LeaseSpec) -> LeaseSpec:
+    def _renewed_spec(self, before: LeaseSpec) -> LeaseSpec:
         now = format_micro_time(self._clock.now())
         return LeaseSpec(
             holder_identity=self._cluster,

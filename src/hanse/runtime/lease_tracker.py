@@ -33,7 +33,7 @@ class LeaseTracker:
                 observer = self._observers.setdefault(where, LeaseObserver())
                 if isinstance(after, Lease):
                     observer.observe(after, _now())
-                    self._publish(where, after)
+                    self._publish_liveness(where, after)
                 elif isinstance(before, Lease):
                     meta = before.metadata
                     observer.forget(meta.namespace, meta.name)
@@ -74,7 +74,7 @@ class LeaseTracker:
                 for store in self._informers.stores_of(where, Lease.kind):
                     lease = store.get(namespace, name)
                     if isinstance(lease, Lease):
-                        self._publish(where, lease)
+                        self._publish_liveness(where, lease)
         self._set_timer()
 
     def _expired(self, where: ClusterId, observer: LeaseObserver) -> tuple[Name, ...]:
@@ -91,7 +91,7 @@ class LeaseTracker:
             observer.mark_reachable(answered_at)
         return observer.expire(answered_at)
 
-    def _publish(self, where: ClusterId, lease: Lease) -> None:
+    def _publish_liveness(self, where: ClusterId, lease: Lease) -> None:
         namespace, name = lease.metadata.namespace, lease.metadata.name
         liveness = self._observers[where].liveness(namespace, name)
         if liveness is HolderLiveness.UNKNOWN:

@@ -121,7 +121,7 @@ class MassDeletionGuard:
         for where, several in deletions.items():
             owned = self._owned.count(where, feature)
             if not self._counter.admits(where, feature, len(several), owned):
-                self._hold(where, item, len(several), start)
+                self._hold_deletions(where, item, len(several), start)
                 held.update(map(id, several))
         return [a for a in actions if id(a) not in held] if held else actions
 
@@ -131,7 +131,9 @@ class MassDeletionGuard:
             if _is_allowed(feature, allowed):
                 self._release(where, feature, "somebody allows them")
 
-    def _hold(self, where: ClusterId, item: Item, deletions: int, start: StartTask) -> None:
+    def _hold_deletions(
+        self, where: ClusterId, item: Item, deletions: int, start: StartTask
+    ) -> None:
         self._metrics.held(where, item[0], deletions)
         items = self._held.setdefault((where, item[0]), set())
         if not items:

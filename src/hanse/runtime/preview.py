@@ -67,17 +67,17 @@ class Overlay(Generic[K]):
         )
 
     def all(self) -> Iterator[K]:
-        return self._overlaid(self._below.all(), lambda _: True)
+        return self._merge_overlay(self._below.all(), lambda _: True)
 
     def in_namespace(self, namespace: str) -> Iterator[K]:
         below = self._below.in_namespace(namespace)
-        return self._overlaid(below, lambda o: o.metadata.namespace == namespace)
+        return self._merge_overlay(below, lambda o: o.metadata.namespace == namespace)
 
     def by(self, index: str, value: str) -> Iterator[K]:
         find = self._indexes[index].values
-        return self._overlaid(self._below.by(index, value), lambda o: value in find(o))
+        return self._merge_overlay(self._below.by(index, value), lambda o: value in find(o))
 
-    def _overlaid(self, below: Iterable[K], selected: Any) -> Iterator[K]:
+    def _merge_overlay(self, below: Iterable[K], selected: Any) -> Iterator[K]:
         for obj in below:
             if (obj.metadata.namespace, obj.metadata.name) not in self._over:
                 yield obj

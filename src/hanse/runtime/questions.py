@@ -57,7 +57,9 @@ class Questions:
         value: Wire | None = None
         error = ""
         try:
-            value = await (self._read(query) if isinstance(query, Read) else self._call(query))
+            value = await (
+                self._answer_read(query) if isinstance(query, Read) else self._answer_call(query)
+            )
         except (KubeError, OSError, TimeoutError) as failed:
             error = str(failed) or type(failed).__name__
         self._limit_answers(query.id)
@@ -65,7 +67,7 @@ class Questions:
         for item in sorted(self._in_flight.pop(query.id, set())):
             self._enqueue(item)
 
-    async def _read(self, query: Read) -> Wire | None:
+    async def _answer_read(self, query: Read) -> Wire | None:
         place = query.target
         connection = self._informers.connections.get(place.where)
         kind = self._kind_of(query)
@@ -78,7 +80,7 @@ class Questions:
         wire: Any = msgspec.to_builtins(found, str_keys=True)
         return dict(wire)
 
-    async def _call(self, query: Call) -> Wire:
+    async def _answer_call(self, query: Call) -> Wire:
         provider = self._providers.get(query.provider)
         if provider is None:
             raise KubeError(f"no provider {query.provider} is configured")

@@ -35,7 +35,7 @@ def not_ready_reason(reconciler: Reconciler) -> str:
 def report(reconciler: Reconciler) -> list[str]:
     """One line per cluster, pause and hold, for people."""
     states = sorted(reconciler.informers.facts.all(ClusterState), key=lambda s: s.cluster)
-    lines = [f"{_sign(s.phase)} {s.cluster}: {s.phase} {s.reason}".rstrip() for s in states]
+    lines = [f"{_phase_sign(s.phase)} {s.cluster}: {s.phase} {s.reason}".rstrip() for s in states]
     if reconciler.paused:
         lines.append(f"[!] writes are paused: {reconciler.paused}")
     lines += [
@@ -45,7 +45,7 @@ def report(reconciler: Reconciler) -> list[str]:
     return lines
 
 
-def _sign(phase: Phase) -> str:
+def _phase_sign(phase: Phase) -> str:
     return "[+]" if phase is Phase.SYNCED else "[-]"
 
 

@@ -236,7 +236,7 @@ class Reconciler:
                 if work is not None:
                     permit = limit.permit({action.where for action in work.actions})
                     name = f"{dequeued.item[0]} {dequeued.item[1]}"
-                    task = group.create_task(self._apply(work, permit), name=name)
+                    task = group.create_task(self._apply_work(work, permit), name=name)
                     task.add_done_callback(lambda _, p=permit: p.release())  # type: ignore[misc]
                     if len(self.queue) < LIGHT_LOAD:
                         await _let_requests_start()
@@ -306,7 +306,7 @@ class Reconciler:
             return False
         return self.informers.is_deletion_pending(action.where, action.base)
 
-    async def _apply(self, work: PlannedWork, permit: Permit) -> None:
+    async def _apply_work(self, work: PlannedWork, permit: Permit) -> None:
         try:
             with self.metrics.applying(work.item[0]):
                 reports = await self._writer.apply(work.actions, permit.finish)

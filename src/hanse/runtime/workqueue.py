@@ -96,7 +96,7 @@ class WorkQueue:
             del self._ready[Priority.BACKLOG][item]
             self._ready[Priority.FRESH][item] = None
         elif item not in self._ready[Priority.FRESH] and item not in self._ready[Priority.BACKLOG]:
-            delay = COALESCE_DEFERRED if item in self._deferred else self._coalescing()
+            delay = COALESCE_DEFERRED if item in self._deferred else self._coalescing_delay()
             self._schedule(item, priority, delay)
 
     def add_after(self, item: Item, delay: timedelta) -> None:
@@ -144,7 +144,7 @@ class WorkQueue:
         for ready in self._ready:
             ready.clear()
 
-    def _coalescing(self) -> float:
+    def _coalescing_delay(self) -> float:
         if len(self._processing) + len(self) < LIGHT_LOAD:
             return 0.0
         share = min(len(self._scheduled) / FULL_LOAD, 1.0)

@@ -92,7 +92,9 @@ def sync_daemon_set(
     now: datetime,
 ) -> Result:
     """Create pods on nodes without one, delete surplus pods, then roll out the update."""
-    fitting = {name_of(node) for node in nodes if node_fits(node, _pod(daemon_set, revision, node))}
+    fitting = {
+        name_of(node) for node in nodes if node_fits(node, _daemon_pod(daemon_set, revision, node))
+    }
     active = sorted((pod for pod in pods if is_active(pod)), key=creation_timestamp)
     on_node: dict[str, Object] = {}
     writes: list[Write] = []
@@ -109,12 +111,12 @@ def sync_daemon_set(
     ]
     terminating = {spec_of(pod).get("nodeName") for pod in pods if pod not in active}
     writes += [
-        Create(PODS, _pod(daemon_set, revision, node))
+        Create(PODS, _daemon_pod(daemon_set, revision, node))
         for node in nodes
         if name_of(node) in fitting - terminating and name_of(node) not in on_node
     ]
     writes += _rolling_update_deletions(daemon_set, name_of(revision), on_node, len(fitting), now)
-    status = _status(daemon_set, name_of(revision), on_node, fitting, active, now)
+    status = _daemon_set_status(daemon_set, name_of(revision), on_node, fitting, active, now)
     if is_deleting(daemon_set):
         writes = []
     return Result(
@@ -123,7 +125,7 @@ def sync_daemon_set(
     )
 
 
-def _pod(daemon_set: Object, revision: Object, node: Object) -> Object:
+def _daemon_pod(daemon_set: Object, revision: Object, node: Object) -> Object:
     template = spec_of(daemon_set)["template"]
     tolerations = (template.get("spec") or {}).get("tolerations") or []
     spec = {"nodeName": name_of(node), "tolerations": [*tolerations, *_DEFAULT_TOLERATIONS]}
@@ -158,7 +160,7 @@ def _rolling_update_deletions(
     return writes
 
 
-def _status(
+def _daemon_set_status(
     daemon_set: Object,
     revision: str,
     on_node: dict[str, Object],

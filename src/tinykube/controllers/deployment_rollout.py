@@ -94,16 +94,16 @@ def _scale_down_old(deployment: Object, new: Object, old: Sequence[Object]) -> l
     """Scale old ReplicaSets down: unhealthy pods first, then as many as availability allows."""
     min_available = desired_replicas(deployment) - rollout_bounds(deployment).unavailable
     total = sum(desired_replicas(one) for one in (new, *old))
-    removable = total - min_available - (desired_replicas(new) - _available(new))
+    removable = total - min_available - (desired_replicas(new) - _available_replicas(new))
     if removable <= 0:
         return []
     sizes = {id(one): desired_replicas(one) for one in old}
     by_age = sorted(old, key=creation_timestamp)
     for one in by_age:
-        unhealthy = min(removable, max(0, sizes[id(one)] - _available(one)))
+        unhealthy = min(removable, max(0, sizes[id(one)] - _available_replicas(one)))
         sizes[id(one)] -= unhealthy
         removable -= unhealthy
-    removable_healthy = sum(_available(one) for one in (new, *old)) - min_available
+    removable_healthy = sum(_available_replicas(one) for one in (new, *old)) - min_available
     for one in by_age:
         removed = min(sizes[id(one)], max(0, removable_healthy))
         sizes[id(one)] -= removed
@@ -170,9 +170,9 @@ def _is_saturated(deployment: Object, new: Object) -> bool:
     return (
         desired_replicas(new) == desired
         and annotations_of(new).get(DESIRED_REPLICAS) == str(desired)
-        and _available(new) == desired
+        and _available_replicas(new) == desired
     )
 
 
-def _available(replica_set: Object) -> int:
+def _available_replicas(replica_set: Object) -> int:
     return int(status_of(replica_set).get("availableReplicas") or 0)

@@ -47,7 +47,7 @@ def deployment_status(
     deployment: Object, state: ReplicaSetState, now: datetime
 ) -> DeploymentStatusResult:
     """The status for the observed ReplicaSets."""
-    counts = _counts(deployment, state)
+    counts = _replica_counts(deployment, state)
     previous = status_of(deployment)
     conditions = [_available_condition(deployment, counts)]
     progress = _progressing_condition(deployment, state, counts, now)
@@ -79,7 +79,7 @@ def is_complete(deployment: Object, counts: Object) -> bool:
     )
 
 
-def _counts(deployment: Object, state: ReplicaSetState) -> Object:
+def _replica_counts(deployment: Object, state: ReplicaSetState) -> Object:
     statuses = [status_of(one) for one in state.all]
     available = sum(int(one.get("availableReplicas") or 0) for one in statuses)
     updated = status_of(state.new).get("replicas", 0) if state.new is not None else 0

@@ -95,13 +95,13 @@ def _subsets(service: Object, pods: Iterable[Object]) -> list[Object]:
     groups: dict[tuple[tuple[tuple[str, object], ...], ...], dict[str, list[Object]]] = {}
     candidates = [pod for pod in pods if not is_deleting(pod) or _publishes_not_ready(service)]
     for pod in candidates[:_MAX_ADDRESSES]:
-        ports = tuple(tuple(port.items()) for port in _ports(service, pod))
+        ports = tuple(tuple(port.items()) for port in _endpoint_ports(service, pod))
         if not ports and spec_of(service).get("ports"):
             continue
         field = (
             "addresses" if is_ready(pod) or _publishes_not_ready(service) else "notReadyAddresses"
         )
-        groups.setdefault(ports, {}).setdefault(field, []).append(_address(service, pod))
+        groups.setdefault(ports, {}).setdefault(field, []).append(_endpoint_address(service, pod))
     found: list[Object] = []
     for ports, addresses in sorted(groups.items(), key=lambda group: str(group[0])):
         subset: Object = {
@@ -115,7 +115,7 @@ def _subsets(service: Object, pods: Iterable[Object]) -> list[Object]:
     return found
 
 
-def _ports(service: Object, pod: Object) -> Iterable[Object]:
+def _endpoint_ports(service: Object, pod: Object) -> Iterable[Object]:
     for port in spec_of(service).get("ports") or ():
         protocol = port.get("protocol") or "TCP"
         number = target_port(port, protocol, pod)
@@ -127,7 +127,7 @@ def _ports(service: Object, pod: Object) -> Iterable[Object]:
             yield {**name_field, "port": number, "protocol": protocol, **app_protocol_field}
 
 
-def _address(service: Object, pod: Object) -> Object:
+def _endpoint_address(service: Object, pod: Object) -> Object:
     address: Object = {"ip": status_of(pod)["podIP"]}
     if spec_of(pod).get("hostname") and spec_of(pod).get("subdomain") == name_of(service):
         address["hostname"] = spec_of(pod)["hostname"]

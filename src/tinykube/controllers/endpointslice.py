@@ -122,7 +122,7 @@ def group_endpoints(
     for pod in pods:
         ports = tuple(_ports(service, pod))
         for family in families:
-            address = _address(pod, family)
+            address = _pod_address(pod, family)
             if address:
                 node = nodes.get(spec_of(pod).get("nodeName", ""))
                 endpoint = _endpoint(service, pod, address, node)
@@ -133,7 +133,7 @@ def group_endpoints(
     return found
 
 
-def _address(pod: Object, family: str) -> str:
+def _pod_address(pod: Object, family: str) -> str:
     addresses = (str(one["ip"]) for one in status_of(pod).get("podIPs") or ())
     return next((one for one in addresses if (":" in one) == (family == "IPv6")), "")
 
@@ -180,14 +180,14 @@ def target_port(port: Object, protocol: str, pod: Object) -> int:
     target = port.get("targetPort") or port["port"]
     if isinstance(target, int):
         return target
-    for container in _containers(pod):
+    for container in _long_running_containers(pod):
         for one in container.get("ports") or ():
             if one.get("name") == target and (one.get("protocol") or "TCP") == protocol:
                 return int(one["containerPort"])
     return 0
 
 
-def _containers(pod: Object) -> Iterable[Object]:
+def _long_running_containers(pod: Object) -> Iterable[Object]:
     yield from spec_of(pod).get("containers") or ()
     for one in spec_of(pod).get("initContainers") or ():
         if one.get("restartPolicy") == "Always":

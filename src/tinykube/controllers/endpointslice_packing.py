@@ -82,10 +82,12 @@ def _pack_group(
     service: Object, group: EndpointGroup, endpoints: list[Object], slices: Sequence[Object]
 ) -> list[Write]:
     """Keep endpoints in their slices, and add new ones to slices with free capacity."""
-    new_endpoints = {_identity(one): one for one in endpoints}
+    new_endpoints = {_endpoint_identity(one): one for one in endpoints}
     contents: list[list[Object]] = []
     for one in slices:
-        kept = (new_endpoints.pop(_identity(old), None) for old in one.get("endpoints") or ())
+        kept = (
+            new_endpoints.pop(_endpoint_identity(old), None) for old in one.get("endpoints") or ()
+        )
         contents.append([new for new in kept if new is not None])
     unplaced = list(new_endpoints.values())
     changed_first = sorted(
@@ -99,11 +101,11 @@ def _pack_group(
     writes = _update_slices(service, group, slices, contents, keep_empty=not unplaced)
     while unplaced:
         writes.append(
-            Create(ENDPOINT_SLICES, _slice(service, group, unplaced[:MAX_ENDPOINTS_PER_SLICE]))
+            Create(ENDPOINT_SLICES, _new_slice(service, group, unplaced[:MAX_ENDPOINTS_PER_SLICE]))
         )
         del unplaced[:MAX_ENDPOINTS_PER_SLICE]
     if not endpoints and not slices:
-        writes.append(Create(ENDPOINT_SLICES, _slice(service, group, [])))
+        writes.append(Create(ENDPOINT_SLICES, _new_slice(service, group, [])))
     return writes
 
 
@@ -124,7 +126,7 @@ def _update_slices(
             writes.append(Delete(ENDPOINT_SLICES, one))
             continue
         can_delete_empty = can_delete_empty or not endpoints
-        desired = _slice(service, group, endpoints)
+        desired = _new_slice(service, group, endpoints)
         labels = desired["metadata"]["labels"]
         body = merge_patch({"labels": labels_of(one)}, {"labels": labels})
         patch: Object = {"metadata": body} if body else {}
@@ -135,7 +137,7 @@ def _update_slices(
     return writes
 
 
-def _slice(service: Object, group: EndpointGroup, endpoints: list[Object]) -> Object:
+def _new_slice(service: Object, group: EndpointGroup, endpoints: list[Object]) -> Object:
     labels = {k: v for k, v in labels_of(service).items() if k not in _MANAGED_LABELS}
     labels |= {SERVICE_NAME: name_of(service), MANAGED_BY: MANAGER}
     if spec_of(service).get("clusterIP") == "None":
@@ -174,7 +176,7 @@ def _group_of(one: Object) -> EndpointGroup:
     return EndpointGroup(str(one["addressType"]), ports)
 
 
-def _identity(endpoint: Object) -> tuple[str, str]:
+def _endpoint_identity(endpoint: Object) -> tuple[str, str]:
     target = endpoint.get("targetRef") or {}
     return str(target.get("uid", "")), ",".join(endpoint.get("addresses") or ())
 

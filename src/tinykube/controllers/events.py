@@ -77,7 +77,7 @@ class EventRecorder:
         if stored is not None:
             count = int(stored.get("count") or 1) + pending.count
             return Patch(EVENTS, stored, {"count": count, "lastTimestamp": format_time(pending.at)})
-        event = self._event(pending)
+        event = self._build_event(pending)
         self._written[key] = event
         if len(self._written) > _MAX_CACHED:
             self._written.popitem(last=False)
@@ -98,7 +98,7 @@ class EventRecorder:
         previous.messages.add(message)
         return False
 
-    def _event(self, pending: _Pending) -> Object:
+    def _build_event(self, pending: _Pending) -> Object:
         regarding = pending.event.regarding
         timestamp = format_time(pending.at)
         self._counter += 1

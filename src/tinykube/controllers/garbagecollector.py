@@ -119,7 +119,7 @@ def collect(store: str, obj: Object, owners: OwnersByState, dependents: list[Obj
             # two objects that block each other would wait forever
             writes = (_unblock_owner_deletion(store, obj),)
         return Result((*writes, Delete(store, obj, "Foreground")))
-    return Result((Delete(store, obj, _propagation(obj)),))
+    return Result((Delete(store, obj, _propagation_policy(obj)),))
 
 
 def classify(obj: Object, lister: Lister) -> OwnersByState:
@@ -208,7 +208,7 @@ def _invalid_namespace_event(obj: Object, reference: Object) -> RecordEvent:
     )
 
 
-def _propagation(obj: Object) -> Propagation:
+def _propagation_policy(obj: Object) -> Propagation:
     finalizers = obj["metadata"].get("finalizers") or ()
     if ORPHAN in finalizers:
         return "Orphan"

@@ -82,7 +82,7 @@ def sync_job(job: Object, pods: Sequence[Object], now: datetime) -> Result:
     if spec.get("suspend"):
         desired = 0
     writes = _scale(job, active, desired)
-    status = _status(job, (len(active), succeeded, failed), final_conditions, now)
+    status = _job_status(job, (len(active), succeeded, failed), final_conditions, now)
     return Result((*writes, *status_patch(JOBS, job, status)))
 
 
@@ -111,7 +111,7 @@ def _scale(job: Object, active: Sequence[Object], desired: int) -> list[Write]:
     return [*writes, *(Delete(PODS, pod) for pod in surplus)]
 
 
-def _status(
+def _job_status(
     job: Object, counts: tuple[int, int, int], final_conditions: Sequence[Object], now: datetime
 ) -> Object:
     active, succeeded, failed = counts

@@ -65,7 +65,7 @@ def pod_status_at(pod: Object, at: PodContext) -> PodStatusResult:
         return PodStatusResult(status_of(pod), due - at.now)
     state = _simulated_state(pod)
     if state == "Starting":
-        return PodStatusResult(_status(pod, at, state, ready=False))
+        return PodStatusResult(_pod_status(pod, at, state, ready=False))
     began = parse_time(status_of(pod).get("startTime")) if started else None
     ready_due = (began or due) + (
         _parse_duration(annotations_of(pod).get(READY_AFTER)) or timedelta()
@@ -73,7 +73,7 @@ def pod_status_at(pod: Object, at: PodContext) -> PodStatusResult:
     held_unready = annotations_of(pod).get(READY) == "false"
     ready = state == "Running" and not held_unready and at.now >= ready_due
     wait = ready_due - at.now if state == "Running" and not held_unready and not ready else None
-    return PodStatusResult(_status(pod, at, state, ready=ready), wait)
+    return PodStatusResult(_pod_status(pod, at, state, ready=ready), wait)
 
 
 def unreachable_status(pod: Object, now: datetime) -> Object:
@@ -91,7 +91,7 @@ def unreachable_status(pod: Object, now: datetime) -> Object:
 
 def terminated_status(pod: Object, at: PodContext) -> Object:
     """The status of a pod whose containers have stopped."""
-    return _status(pod, at, "Succeeded", ready=False)
+    return _pod_status(pod, at, "Succeeded", ready=False)
 
 
 def _simulated_state(pod: Object) -> State:
@@ -116,7 +116,7 @@ def _simulated_state(pod: Object) -> State:
     return "Running"
 
 
-def _status(pod: Object, at: PodContext, state: State, *, ready: bool) -> Object:
+def _pod_status(pod: Object, at: PodContext, state: State, *, ready: bool) -> Object:
     existing = status_of(pod)
     phases: dict[State, str] = {"Starting": "Pending", "Crashing": "Running"}
     status = {
@@ -129,7 +129,7 @@ def _status(pod: Object, at: PodContext, state: State, *, ready: bool) -> Object
             _container_status(pod, one, at.now, state, ready=ready)
             for one in spec_of(pod).get("containers") or ()
         ],
-        "conditions": _conditions(pod, at.now, state, ready=ready),
+        "conditions": _pod_conditions(pod, at.now, state, ready=ready),
     }
     if state != "Starting":
         status["podIP"] = at.addresses[0]
@@ -141,7 +141,7 @@ def _status(pod: Object, at: PodContext, state: State, *, ready: bool) -> Object
     return status
 
 
-def _conditions(pod: Object, now: datetime, state: State, *, ready: bool) -> list[Object]:
+def _pod_conditions(pod: Object, now: datetime, state: State, *, ready: bool) -> list[Object]:
     existing = status_of(pod).get("conditions") or []
     end_reason = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}.get(state, "")
     names = " ".join(one["name"] for one in spec_of(pod).get("containers") or ())

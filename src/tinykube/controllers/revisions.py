@@ -71,7 +71,7 @@ def plan_revisions(
 
 def new_revision_name(owner: Object) -> str:
     """The name of a new revision of the current template."""
-    return f"{name_of(owner)}-{_hash(owner, revision_data(spec_of(owner)['template']), 0)}"
+    return f"{name_of(owner)}-{_revision_hash(owner, revision_data(spec_of(owner)['template']), 0)}"
 
 
 def revision_data(template: Object) -> Object:
@@ -96,7 +96,7 @@ def revisions_to_delete(
 
 
 def _new_revision(owner: Object, data: Object, number: int, collisions: int) -> Object:
-    suffix = _hash(owner, data, collisions)
+    suffix = _revision_hash(owner, data, collisions)
     labels = (spec_of(owner)["template"].get("metadata") or {}).get("labels") or {}
     return {
         "apiVersion": "apps/v1",
@@ -112,7 +112,7 @@ def _new_revision(owner: Object, data: Object, number: int, collisions: int) -> 
     }
 
 
-def _hash(owner: Object, data: Object, collisions: int) -> str:
+def _revision_hash(owner: Object, data: Object, collisions: int) -> str:
     count = int(status_of(owner).get("collisionCount") or 0) + collisions
     return template_hash({"spec": data}, count)
 

@@ -96,7 +96,7 @@ class ServiceLoadBalancerController:
         if is_managed(service):
             desired = desired_addresses(service, self._pool)
             if not desired:
-                self._pool.release_unless(lambda other: _exists(other, lister))
+                self._pool.release_unless(lambda other: _service_exists(other, lister))
                 desired = desired_addresses(service, self._pool)
             self._pool.assign(service_identity(service), desired)
             if not desired:
@@ -109,7 +109,7 @@ class ServiceLoadBalancerController:
         observed = [address for address in addresses_of(service) if self._pool.contains(address)]
         if not all(self._pool.is_free(address, identity) for address in observed):
             # after a restore the owner may be a Service that no longer exists
-            self._pool.release_unless(lambda other: _exists(other, lister))
+            self._pool.release_unless(lambda other: _service_exists(other, lister))
         kept = [address for address in observed if self._pool.is_free(address, identity)]
         if kept:
             self._pool.assign(identity, kept)
@@ -119,7 +119,7 @@ def service_identity(service: Object) -> ServiceIdentity:
     return key_of(SERVICES, service), uid_of(service)
 
 
-def _exists(identity: ServiceIdentity, lister: Lister) -> bool:
+def _service_exists(identity: ServiceIdentity, lister: Lister) -> bool:
     key, uid = identity
     service = lister.get(SERVICES, key.namespace, key.name)
     return service is not None and uid_of(service) == uid and is_managed(service)

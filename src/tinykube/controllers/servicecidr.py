@@ -75,11 +75,11 @@ def _is_used(cidr: Object, lister: Lister) -> bool:
     ]
     own = cidr["spec"].get("cidrs") or ()
     return any(
-        _contains(own, name_of(used)) and not _contains(others, name_of(used))
+        _any_contains(own, name_of(used)) and not _any_contains(others, name_of(used))
         for used in lister.objects(IP_ADDRESSES)
     )
 
 
-def _contains(ranges: Iterable[str], address: str) -> bool:
+def _any_contains(ranges: Iterable[str], address: str) -> bool:
     parsed = ip_address(address)
     return any(parsed.version == (n := ip_network(r)).version and parsed in n for r in ranges)

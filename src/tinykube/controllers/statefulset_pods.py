@@ -89,7 +89,7 @@ def _new_claim(stateful_set: Object, template: Object, name: str) -> Object:
     }
     if annotations := template["metadata"].get("annotations"):
         metadata["annotations"] = annotations
-    if _policy(stateful_set, "whenDeleted") == "Delete":
+    if _claim_retention_policy(stateful_set, "whenDeleted") == "Delete":
         metadata["ownerReferences"] = [owner_reference(stateful_set)]
     return {
         "apiVersion": "v1",
@@ -124,13 +124,13 @@ def _claim_owner_references(
     if any(ref.get("controller") for ref in others):
         return others
     scaled_down = ordinal not in ordinals_of(stateful_set)
-    if scaled_down and _policy(stateful_set, "whenScaled") == "Delete":
+    if scaled_down and _claim_retention_policy(stateful_set, "whenScaled") == "Delete":
         return [*others, owner_reference(pod)]
-    if _policy(stateful_set, "whenDeleted") == "Delete":
+    if _claim_retention_policy(stateful_set, "whenDeleted") == "Delete":
         return [*others, owner_reference(stateful_set)]
     return others
 
 
-def _policy(stateful_set: Object, event: str) -> str:
+def _claim_retention_policy(stateful_set: Object, event: str) -> str:
     policy = spec_of(stateful_set).get("persistentVolumeClaimRetentionPolicy") or {}
     return str(policy.get(event) or "Retain")

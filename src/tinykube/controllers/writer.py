@@ -90,9 +90,9 @@ class Writer:
                 case RecordEvent():
                     self._recorder.record(write)
                 case Create():
-                    await self._send(self._create(write))
+                    await self._send(self._create_request(write))
                 case Replace():
-                    await self._send(self._replace(write))
+                    await self._send(self._replace_request(write))
                 case Patch():
                     await self._patch(write, versions)
                 case Delete():
@@ -145,13 +145,13 @@ class Writer:
                 raise
             return  # already deleted, or recreated with another uid
 
-    def _create(self, write: Create) -> Request:
+    def _create_request(self, write: Create) -> Request:
         namespace = namespace_of(write.object)
         name = name_of(write.object) if write.subresource else ""
         path = self.resource(write.store).path(namespace, name, write.subresource)
         return Request("POST", path, body=_encode(write.object))
 
-    def _replace(self, write: Replace) -> Request:
+    def _replace_request(self, write: Replace) -> Request:
         resource = self.resource(write.store)
         path = resource.path(namespace_of(write.object), name_of(write.object), write.subresource)
         return Request("PUT", path, body=_encode(write.object))

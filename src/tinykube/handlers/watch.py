@@ -127,7 +127,7 @@ class _Watch:
     def _start(self) -> None:
         """Queue what the request asks for before new changes: initial events or the history."""
         call, storage = self._call, self._storage
-        version = _version(call)
+        version = _requested_version(call)
         initial = call.flag("sendInitialEvents")
         if initial and version > storage.version:
             self._queue.append(_WatchError(too_large_version(version, storage.version)))
@@ -199,9 +199,9 @@ class _Watch:
                 next_mark = now + _BOOKMARK_EVERY
                 self._queue.append(_Bookmark(self._storage.version))
                 continue
-            await self._wait((min(next_mark, ending) if bookmarks else ending) - now)
+            await self._wait_for_event((min(next_mark, ending) if bookmarks else ending) - now)
 
-    async def _wait(self, seconds: float) -> None:
+    async def _wait_for_event(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
         waiter = self._waiter = loop.create_future()
         timer = loop.call_later(seconds, self._wake)
@@ -217,7 +217,7 @@ class _Watch:
             case Change():
                 return self._encode_change(entry)
             case _Bookmark():
-                return self._encode_object("BOOKMARK", self._bookmark(entry))
+                return self._encode_object("BOOKMARK", self._bookmark_object(entry))
             case _WatchError():
                 return encode_event("ERROR", entry.error.status)
             case _:
@@ -258,7 +258,7 @@ class _Watch:
             case _:
                 return None
 
-    def _bookmark(self, mark: _Bookmark) -> Object:
+    def _bookmark_object(self, mark: _Bookmark) -> Object:
         resource = self._call.resource
         metadata: Object = {"resourceVersion": str(mark.version)}
         if mark.initial:
@@ -287,7 +287,7 @@ class _Watch:
                 assert_never(self._form)
 
 
-def _version(call: Call) -> int:
+def _requested_version(call: Call) -> int:
     text = call.option("resourceVersion")
     if text and not text.isdecimal():
         problem = f'strconv.ParseUint: parsing "{text}": invalid syntax'

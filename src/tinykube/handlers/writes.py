@@ -90,7 +90,7 @@ class WriteHandler:
         """PATCH of an object, or of its status."""
         _require_name(call)
         apply = patches.patch_for(call)
-        return await self._guaranteed_update(call, lambda old: self._patched(call, old, apply))
+        return await self._guaranteed_update(call, lambda old: self._apply_patch(call, old, apply))
 
     async def scale(self, call: Call) -> WriteResult:
         """PUT or PATCH of the scale subresource."""
@@ -114,7 +114,7 @@ class WriteHandler:
         """Update an object on behalf of a subresource."""
         return await self._guaranteed_update(call, update)
 
-    def _patched(self, call: Call, old: Object, apply: UpdateFunc) -> Object:
+    def _apply_patch(self, call: Call, old: Object, apply: UpdateFunc) -> Object:
         new = patches.decode_patched(call, apply(old))
         meta = object_meta.metadata_of(new)
         object_meta.ensure_namespace_matches(meta, call.resource, call.target.namespace)

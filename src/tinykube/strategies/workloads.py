@@ -206,7 +206,7 @@ def stateful_set_errors(found: Object) -> Iterator[FieldError]:
     yield from _workload_errors(found)
 
 
-def _workload(default: Callable[[Object], None]) -> Strategy:
+def _workload_strategy(default: Callable[[Object], None]) -> Strategy:
     return Strategy(
         default=default,
         validate=_workload_errors,
@@ -222,8 +222,8 @@ DEPLOYMENT_STRATEGY = Strategy(
     tracks_generation=True,
     counts_annotations=True,
 )
-REPLICA_SET_STRATEGY = _workload(default_replica_set)
-DAEMON_SET_STRATEGY = _workload(default_daemon_set)
+REPLICA_SET_STRATEGY = _workload_strategy(default_replica_set)
+DAEMON_SET_STRATEGY = _workload_strategy(default_daemon_set)
 STATEFUL_SET_STRATEGY = Strategy(
     default=default_stateful_set,
     validate=stateful_set_errors,

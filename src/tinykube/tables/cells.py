@@ -52,10 +52,10 @@ def human_duration(span: timedelta) -> str:
         return f"{hours}h"
     if days < 8:
         return _two_units(days, "d", hours % 24, "h")
-    return f"{days}d" if days < 730 else _years(days)
+    return f"{days}d" if days < 730 else _format_years(days)
 
 
-def _years(days: int) -> str:
+def _format_years(days: int) -> str:
     years, rest = divmod(days, 365)
     return _two_units(years, "y", rest, "d") if years < 8 else f"{years}y"
 

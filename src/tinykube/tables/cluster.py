@@ -41,7 +41,7 @@ def _named(*middle: Callable[[Object], Cell]) -> Callable[[Object, datetime], li
     return lambda obj, now: [name(obj), *(cell(obj) for cell in middle), age(obj, now)]
 
 
-def _size(field: str) -> Callable[[Object], Cell]:
+def _length_cell(field: str) -> Callable[[Object], Cell]:
     return lambda obj: len(obj.get(field) or ())
 
 
@@ -49,7 +49,7 @@ def _data_size(obj: Object) -> Cell:
     return len(obj.get("data") or ()) + len(obj.get("binaryData") or ())
 
 
-def _value(*path: str) -> Callable[[Object], Cell]:
+def _value_cell(*path: str) -> Callable[[Object], Cell]:
     return lambda obj: str(value_at(obj, *path, default=""))
 
 
@@ -188,7 +188,7 @@ def _role_binding(obj: Object, now: datetime) -> list[Cell]:
     return [name(obj), role, age(obj, now), *shown]
 
 
-def _parameters(obj: Object) -> Cell:
+def _param_kind(obj: Object) -> Cell:
     kind = value_at(obj, "spec", "paramKind")
     return f"{kind.get('apiVersion', '')}/{kind.get('kind', '')}" if kind else UNSET
 
@@ -200,7 +200,7 @@ def _parameter_reference(obj: Object) -> Cell:
     return selector(given["selector"]) if given.get("selector") else UNSET
 
 
-def _validations(obj: Object) -> Cell:
+def _validation_count(obj: Object) -> Cell:
     return len(value_at(obj, "spec", "validations", default=()))
 
 
@@ -213,7 +213,7 @@ _BINDING = Printer(
     (NAME, *text_columns("Role"), AGE, *wide_columns("Users", "Groups", "ServiceAccounts")),
     _role_binding,
 )
-_WEBHOOKS = Printer((NAME, *integer_columns("Webhooks"), AGE), _named(_size("webhooks")))
+_WEBHOOKS = Printer((NAME, *integer_columns("Webhooks"), AGE), _named(_length_cell("webhooks")))
 _EVENTS = Printer(
     (
         *text_columns("Last Seen", "Type", "Reason", "Object"),
@@ -229,10 +229,11 @@ _RBAC = "rbac.authorization.k8s.io"
 
 CLUSTER = {
     ("", "Namespace"): Printer(
-        (NAME, *text_columns("Status"), AGE), _named(_value("status", "phase"))
+        (NAME, *text_columns("Status"), AGE), _named(_value_cell("status", "phase"))
     ),
     ("", "Secret"): Printer(
-        (NAME, *text_columns("Type", "Data"), AGE), _named(_value("type"), _size("data"))
+        (NAME, *text_columns("Type", "Data"), AGE),
+        _named(_value_cell("type"), _length_cell("data")),
     ),
     ("", "ConfigMap"): Printer((NAME, *text_columns("Data"), AGE), _named(_data_size)),
     ("", "ServiceAccount"): Printer((NAME, AGE), _named()),
@@ -283,7 +284,7 @@ CLUSTER = {
         _storage_class,
     ),
     ("coordination.k8s.io", "Lease"): Printer(
-        (NAME, *text_columns("Holder"), AGE), _named(_value("spec", "holderIdentity"))
+        (NAME, *text_columns("Holder"), AGE), _named(_value_cell("spec", "holderIdentity"))
     ),
     (_RBAC, "RoleBinding"): _BINDING,
     (_RBAC, "ClusterRoleBinding"): _BINDING,
@@ -291,11 +292,11 @@ CLUSTER = {
     (_ADMISSION, "ValidatingWebhookConfiguration"): _WEBHOOKS,
     (_ADMISSION, "ValidatingAdmissionPolicy"): Printer(
         (NAME, *integer_columns("Validations"), *text_columns("ParamKind"), AGE),
-        _named(_validations, _parameters),
+        _named(_validation_count, _param_kind),
     ),
     (_ADMISSION, "ValidatingAdmissionPolicyBinding"): Printer(
         (NAME, *text_columns("PolicyName", "ParamRef"), AGE),
-        _named(_value("spec", "policyName"), _parameter_reference),
+        _named(_value_cell("spec", "policyName"), _parameter_reference),
     ),
     ("scheduling.k8s.io", "PriorityClass"): Printer(
         (

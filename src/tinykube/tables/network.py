@@ -24,7 +24,7 @@ def _service(obj: Object, now: datetime) -> list[Cell]:
         value_at(obj, "spec", "type", default=""),
         addresses[0] if addresses else NONE,
         _external_address(obj),
-        ",".join(_port(port) for port in value_at(obj, "spec", "ports", default=[])) or NONE,
+        ",".join(_format_port(port) for port in value_at(obj, "spec", "ports", default=[])) or NONE,
         age(obj, now),
         labels(value_at(obj, "spec", "selector")),
     ]
@@ -44,7 +44,7 @@ def _external_address(obj: Object) -> str:
             return "<unknown>"
 
 
-def _port(port: Object) -> str:
+def _format_port(port: Object) -> str:
     number = port.get("port", 0)
     protocol = port.get("protocol", "TCP")
     node_port = port.get("nodePort")
@@ -59,11 +59,11 @@ def _endpoints(obj: Object, now: datetime) -> list[Cell]:
         ports = [one.get("port", 0) for one in subset.get("ports") or []]
         if not ports:
             texts += addresses
-        texts += [_socket(address, port) for port in ports for address in addresses]
+        texts += [_format_socket(address, port) for port in ports for address in addresses]
     return [name(obj), first_few(texts) if subsets else NONE, age(obj, now)]
 
 
-def _socket(address: str, port: int) -> str:
+def _format_socket(address: str, port: int) -> str:
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 

@@ -26,7 +26,7 @@ class _Tally(Struct):
 
 def pod_cells(pod: Object, now: datetime) -> list[Cell]:
     """Name, ready containers, state, restarts, age, and where the pod runs."""
-    tally = _tally(pod)
+    tally = _tally_pod(pod)
     restarts = str(tally.restarts)
     if tally.restarts and tally.last_restart:
         restarts += f" ({time_since(tally.last_restart, now)} ago)"
@@ -68,7 +68,7 @@ def _status(pod: Object, reason: str) -> str:
     return reason if ended else "Terminating"
 
 
-def _tally(pod: Object) -> _Tally:
+def _tally_pod(pod: Object) -> _Tally:
     gated = any(
         one.get("type") == "PodScheduled" and one.get("reason") == "SchedulingGated"
         for one in value_at(pod, "status", "conditions", default=[])

@@ -31,30 +31,30 @@ _TEMPLATE = wide_columns("Containers", "Images")
 _TEMPLATE_AND_SELECTOR = wide_columns("Containers", "Images", "Selector")
 
 
-def _template(obj: Object) -> list[Cell]:
+def _template_cells(obj: Object) -> list[Cell]:
     return [*containers(value_at(obj, "spec", "template"))]
 
 
 def _template_and_selector(obj: Object) -> list[Cell]:
-    return [*_template(obj), selector(value_at(obj, "spec", "selector")) or NONE]
+    return [*_template_cells(obj), selector(value_at(obj, "spec", "selector")) or NONE]
 
 
 def _count(obj: Object, *path: str) -> int:
     return int(value_at(obj, *path, default=0))
 
 
-def _ready(obj: Object) -> str:
+def _ready_replicas(obj: Object) -> str:
     return f"{_count(obj, 'status', 'readyReplicas')}/{_count(obj, 'spec', 'replicas')}"
 
 
 def _deployment(obj: Object, now: datetime) -> list[Cell]:
     return [
         name(obj),
-        _ready(obj),
+        _ready_replicas(obj),
         _count(obj, "status", "updatedReplicas"),
         _count(obj, "status", "availableReplicas"),
         age(obj, now),
-        *_template(obj),
+        *_template_cells(obj),
         selector(value_at(obj, "spec", "selector")),
     ]
 
@@ -71,7 +71,7 @@ def _replica_set(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _stateful_set(obj: Object, now: datetime) -> list[Cell]:
-    return [name(obj), _ready(obj), age(obj, now), *_template(obj)]
+    return [name(obj), _ready_replicas(obj), age(obj, now), *_template_cells(obj)]
 
 
 def _daemon_set(obj: Object, now: datetime) -> list[Cell]:

@@ -116,9 +116,9 @@ async def _serving_zones(
     leases = Watch(Role.BROKER, Lease, namespace=access.broker_namespace)
     watches = [watch for source in zone_sources for watch in source.watches]
     informers = ClusterInformers([*watches, leases], Facts(), clock, view.local or UNNAMED_CLUSTER)
-    await _connect(informers, informers.local, Role.LOCAL, access.local, random)
+    await _join_cluster(informers, informers.local, Role.LOCAL, access.local, random)
     if access.broker is not None:
-        await _connect(informers, BROKER, Role.BROKER, access.broker, random)
+        await _join_cluster(informers, BROKER, Role.BROKER, access.broker, random)
     # Secondaries expect serials that grow, also over restarts.
     compiler = Compiler(view, zone_sources, serial=int(clock.now().timestamp()))
     try:
@@ -146,7 +146,7 @@ def _address_text(metrics_listener: socket.socket | None) -> str:
     )
 
 
-async def _connect(
+async def _join_cluster(
     informers: ClusterInformers,
     name: ClusterId,
     role: Role,

@@ -40,7 +40,7 @@ def command(context: click.Context, as_json: bool) -> None:
 
         click.echo(json.dumps(msgspec.to_builtins(report), indent=2))
     else:
-        _show(report)
+        _print_report(report)
     context.exit(EXIT_PROBLEM if report.findings else 0)
 
 
@@ -90,7 +90,7 @@ def _examine(settings: GlobalOptions) -> "Report":
     return Report(tuple(cluster.name for cluster in clusters), findings)
 
 
-def _show(report: "Report") -> None:
+def _print_report(report: "Report") -> None:
     for finding in report.findings:
         click.echo(f"{click.style('✗', fg='red')} {finding.cluster}: {finding.problem}")
         click.echo(f"  mend it: {finding.remedy}")

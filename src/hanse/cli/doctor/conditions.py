@@ -68,12 +68,12 @@ def _failed_phase(status: Wire) -> Iterator[str]:
         yield str(status.get("message", ""))
 
 
-def _rejected(status: Wire) -> Iterator[str]:
+def _rejection_error(status: Wire) -> Iterator[str]:
     if status.get("status") == "Rejected":
         yield str(status.get("error", ""))
 
 
-def _errors(status: Wire) -> Iterator[str]:
+def _errors_and_warnings(status: Wire) -> Iterator[str]:
     if status.get("errorStatus"):
         yield str(status["errorStatus"])
     yield from map(str, status.get("warnings") or ())
@@ -81,8 +81,8 @@ def _errors(status: Wire) -> Iterator[str]:
 
 STATUSES: Mapping[str, tuple[str, Callable[[Wire], Iterator[str]]]] = {
     "networks": ("Network", _failed_phase),
-    "policies": ("GlobalDeploymentPolicy", _errors),
-    "rules": ("GSLBHostRule", _rejected),
+    "policies": ("GlobalDeploymentPolicy", _errors_and_warnings),
+    "rules": ("GSLBHostRule", _rejection_error),
 }
 
 

@@ -46,7 +46,7 @@ def _leading_objects(lists: ClusterLists) -> list[Wire]:
 
 def _several_leaders(leading: Sequence[ClusterLists]) -> Finding:
     """The finding for several leaders: demote the one of the earliest term."""
-    terms = {lists.name: max(map(_epoch, _leading_objects(lists))) for lists in leading}
+    terms = {lists.name: max(map(_leader_epoch, _leading_objects(lists))) for lists in leading}
     return Finding(
         leading[0].name,
         f"{' and '.join(terms)} both lead the GSLB configuration",
@@ -54,7 +54,7 @@ def _several_leaders(leading: Sequence[ClusterLists]) -> Finding:
     )
 
 
-def _epoch(own: Wire) -> int:
+def _leader_epoch(own: Wire) -> int:
     return parse_epoch((own["metadata"].get("annotations") or {}).get(TERM, ""))
 
 

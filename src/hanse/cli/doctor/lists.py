@@ -76,11 +76,11 @@ async def read_lists(clusters: Iterable[ClusterAccess]) -> list[ClusterLists]:
 
 
 async def _read_lists(cluster: ClusterAccess, client: Client) -> ClusterLists:
-    items = await asyncio.gather(*(_items(client, path) for path in PATHS.values()))
+    items = await asyncio.gather(*(_list_items(client, path) for path in PATHS.values()))
     return ClusterLists(cluster.name, dict(zip(PATHS, items, strict=True)))
 
 
-async def _items(client: Client, path: str) -> Items:
+async def _list_items(client: Client, path: str) -> Items:
     try:
         response = await client.send(Request("GET", path, timeout=REQUEST_TIMEOUT))
     except ApiError:

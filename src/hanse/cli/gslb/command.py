@@ -80,7 +80,9 @@ def promote(
       hanse gslb promote hamburg                                 its cluster is lost
       hanse gslb promote hamburg --controller-ip 10.10.20.1      its site is lost
     """
-    _change(context, cluster, controller_ip, leads=True, dry_run=dry_run, timeout=timeout)
+    _run_leader_change(
+        context, cluster, controller_ip, leads=True, dry_run=dry_run, timeout=timeout
+    )
 
 
 @command.command("demote")
@@ -96,10 +98,10 @@ def demote(context: click.Context, cluster: str, dry_run: bool) -> None:
     Examples:
       hanse gslb demote lubeck
     """
-    _change(context, cluster, "", leads=False, dry_run=dry_run, timeout=0)
+    _run_leader_change(context, cluster, "", leads=False, dry_run=dry_run, timeout=0)
 
 
-def _change(
+def _run_leader_change(
     context: click.Context,
     cluster: str,
     controller_ip: str,

@@ -118,26 +118,26 @@ def _failed_site(failure: ReadFailure) -> GslbCluster:
 
 
 async def _read_site(cluster: ClusterAccess, client: Client) -> GslbCluster:
-    own = await _list(client, AMKOCluster)
-    copied = [obj for kind in REPLICATED_KINDS for obj in await _list(client, kind)]
+    own = await _list_if_served(client, AMKOCluster)
+    copied = [obj for kind in REPLICATED_KINDS for obj in await _list_if_served(client, kind)]
     copies = {
-        f"{type(obj).kind.name} {obj.metadata.name}": msgspec.to_builtins(_spec(obj))
+        f"{type(obj).kind.name} {obj.metadata.name}": msgspec.to_builtins(_spec_or_none(obj))
         for obj in copied
     }
     policies = [obj for obj in copied if isinstance(obj, GlobalDeploymentPolicy)]
     warnings = tuple(text for policy in policies for text in policy.status.warnings)
-    hosts = await _list(client, GlobalService)
+    hosts = await _list_if_served(client, GlobalService)
     return GslbCluster(cluster.name, "", own, copies, hosts, warnings)
 
 
-async def _list(client: Client, kind: type[K]) -> tuple[K, ...]:
+async def _list_if_served(client: Client, kind: type[K]) -> tuple[K, ...]:
     try:
         return tuple((await client.list(kind, namespace=NAMESPACE)).objects)
     except NotFound:
         return ()
 
 
-def _spec(obj: Object) -> object:
+def _spec_or_none(obj: Object) -> object:
     return getattr(obj, "spec", None)
 
 
@@ -207,13 +207,13 @@ def json_document(view: GslbView) -> dict[str, Any]:
             if site.takes_part
         ],
         "hosts": [
-            {"host": s.spec.host, "up": s.status.up, "members": _members(s)}
+            {"host": s.spec.host, "up": s.status.up, "members": _member_rows(s)}
             for s in (view.leaders[0].hosts if view.leaders else ())
         ],
     }
 
 
-def _members(service: GlobalService) -> list[dict[str, Any]]:
+def _member_rows(service: GlobalService) -> list[dict[str, Any]]:
     health = {(h.cluster, h.address): h for h in service.status.members}
     found = []
     for member in service.spec.members:

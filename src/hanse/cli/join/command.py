@@ -114,7 +114,7 @@ def command(
         raise InputError("--supervisor, --supervises and --server go with --federation NAME")
     settings = global_options(context)
     start_logging(settings)
-    lifetime, member = _lifetime(token_lifetime), select_cluster(settings)
+    lifetime, member = _parse_lifetime(token_lifetime), select_cluster(settings)
     if broker:
         from hanse.cli.join.broker import BrokerJoin, join_broker
 
@@ -131,7 +131,7 @@ def command(
         run_async(lambda: join_federation(membership, dry_run=dry_run))
 
 
-def _lifetime(text: str) -> timedelta:
+def _parse_lifetime(text: str) -> timedelta:
     found = _LIFETIME.fullmatch(text)
     hours = int(found[1]) * (24 if found[2] == "d" else 1) if found else 0
     if not _SHORTEST <= timedelta(hours=min(hours, 10**6)) <= _LONGEST:

@@ -87,12 +87,12 @@ async def join_federation(request: MembershipRequest, *, dry_run: bool) -> None:
         )
         done += await apply(member.client, (*manifests.account(rules), *claims), dry_run=dry_run)
         known = await _members(others, request)
-        known[request.cluster] = manifests.member_entry(request.cluster, await _server(request))
+        known[request.cluster] = manifests.member_entry(request.cluster, await _server_url(request))
         secret = await _credentials(member.client, others, request, dry_run=dry_run)
         for participant in others:
             applied = await apply(participant.client, secret, dry_run=dry_run)
             applied += await apply(
-                participant.client, [_federation(request, known)], dry_run=dry_run
+                participant.client, [_federation_manifest(request, known)], dry_run=dry_run
             )
             report_applied(participant.name, applied, dry_run=dry_run)
         if request.supervises:
@@ -103,7 +103,7 @@ async def join_federation(request: MembershipRequest, *, dry_run: bool) -> None:
             secrets = [secret for several in copies for secret in several]
             done += await apply(member.client, secrets, dry_run=dry_run)
         own = known if request.supervises else {}
-        done += await apply(member.client, [_federation(request, own)], dry_run=dry_run)
+        done += await apply(member.client, [_federation_manifest(request, own)], dry_run=dry_run)
         report_applied(member.name, done, dry_run=dry_run)
     if not dry_run:
         click.echo(_next_steps(request))
@@ -130,7 +130,7 @@ async def leave_federation(request: MembershipRequest, *, dry_run: bool, force: 
             request.member, await stack.enter_async_context(connect(request.member))
         )
         await _check_leaving(member, request)
-        gone = await remove(member.client, [_federation(request, {})], dry_run=dry_run)
+        gone = await remove(member.client, [_federation_manifest(request, {})], dry_run=dry_run)
         report_applied(member.name, gone, dry_run=dry_run)
         for participant in supervisors:
             await _remove_member(participant, request, abandon=False, dry_run=dry_run)
@@ -189,7 +189,7 @@ async def _check_leaving(member: Participant, request: MembershipRequest) -> Non
             f"there is no Federation {request.federation!r} in {member.name}, which belongs to "
             f"{claimed_set!r} (ClusterClaim {CLUSTER_SET}); use --federation {claimed_set}"
         )
-    if await read_existing(member.client, _federation(request, {})) is None:
+    if await read_existing(member.client, _federation_manifest(request, {})) is None:
         raise _no_federation(member, request)
 
 
@@ -197,7 +197,7 @@ async def _check_abandoned(supervisors: Sequence[Participant], request: Membersh
     """Refuse to abandon a cluster that no supervisor knows; repeating it is fine."""
     known: set[str] = set()
     for participant in supervisors:
-        found = await read_existing(participant.client, _federation(request, {}))
+        found = await read_existing(participant.client, _federation_manifest(request, {}))
         if found is None:
             raise _no_federation(participant, request)
         known |= {one["clusterID"] for one in found.get("spec", {}).get("members") or ()}
@@ -227,7 +227,7 @@ async def _members(others: Sequence[Participant], request: MembershipRequest) ->
     return known
 
 
-async def _server(request: MembershipRequest) -> str:
+async def _server_url(request: MembershipRequest) -> str:
     endpoint = (await request.member.credentials.config()).endpoint
     server = request.server or endpoint.url
     if why := server_url_error(server):
@@ -299,7 +299,7 @@ async def _copied_credentials(
     return ()
 
 
-def _federation(request: MembershipRequest, known: dict[str, Member]) -> Manifest:
+def _federation_manifest(request: MembershipRequest, known: dict[str, Member]) -> Manifest:
     return manifests.federation_with_members(
         request.federation, request.federation, tuple(known.values())
     )
@@ -309,7 +309,7 @@ async def _remove_member(
     participant: Participant, request: MembershipRequest, *, abandon: bool, dry_run: bool
 ) -> None:
     """Remove a member from a supervisor's Federation."""
-    wanted = _federation(request, {})
+    wanted = _federation_manifest(request, {})
     found = await read_existing(participant.client, wanted)
     if found is None:
         return
@@ -339,7 +339,7 @@ async def _wait_until_released(member: Participant, request: MembershipRequest) 
     A Lease that is not renewed while we watch it counts as released.
     """
     now = asyncio.get_running_loop().time
-    sighting = ObservedLease(await _lease(member.client, request), now())
+    sighting = ObservedLease(await _read_lease(member.client, request), now())
     began = sighting.since
     while (
         sighting.lease is not None
@@ -353,10 +353,10 @@ async def _wait_until_released(member: Participant, request: MembershipRequest) 
                 "name every supervisor with --supervisor, or see `hanse doctor`"
             )
         await asyncio.sleep(_POLL_INTERVAL.total_seconds())
-        sighting = sighting.after(await _lease(member.client, request), now())
+        sighting = sighting.after(await _read_lease(member.client, request), now())
 
 
-async def _lease(client: Client, request: MembershipRequest) -> Lease | None:
+async def _read_lease(client: Client, request: MembershipRequest) -> Lease | None:
     try:
         return await client.read(Lease, request.cluster, SYSTEM)
     except NotFound:

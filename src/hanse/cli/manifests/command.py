@@ -67,13 +67,13 @@ def command(
     if show_values:
         click.echo(values_yaml(Values()), nl=False)
     elif chart is not None:
-        _write(render_chart(), chart)
+        _write_files(render_chart(), chart)
     else:
         values = _parse_values(cluster_id, file, settings)
         click.echo(render_manifests(values, with_crds=not no_crds), nl=False)
 
 
-def _write(files: dict[str, str], folder: Path) -> None:
+def _write_files(files: dict[str, str], folder: Path) -> None:
     if folder.exists() and any(folder.iterdir()):
         raise InputError(f"--chart {folder}: it is not empty; name a new folder")
     for name, text in files.items():

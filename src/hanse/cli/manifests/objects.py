@@ -75,8 +75,8 @@ def _agent_objects(values: ValueSource) -> list[Wire]:
     container = {
         **_container(values, "agent", ["agent"], environment),
         "ports": [{"name": n, "containerPort": p} for n, p in ports.items()],
-        "livenessProbe": _probe("/healthz", 20),
-        "readinessProbe": _probe("/readyz", 5),
+        "livenessProbe": _http_probe("/healthz", 20),
+        "readinessProbe": _http_probe("/readyz", 5),
         "volumeMounts": [
             {"name": "broker", "mountPath": BROKER_FOLDER, "readOnly": True},
             {"name": "dashboard", "mountPath": TOKEN_FOLDER, "readOnly": True},
@@ -91,7 +91,7 @@ def _agent_objects(values: ValueSource) -> list[Wire]:
     ]
     return [
         _deployment(values, AGENT, AGENT, values.value("agent.replicas"), container, volumes),
-        _budget(AGENT),
+        _disruption_budget(AGENT),
         _service(
             AGENT,
             [
@@ -119,8 +119,8 @@ def _dns_objects(values: ValueSource) -> list[Wire]:
             {"name": "metrics", "containerPort": METRICS_PORT},
             *({"name": n, "containerPort": DNS_PORT, "protocol": p} for n, p in protocols),
         ],
-        "livenessProbe": _probe("/healthz", 20),
-        "readinessProbe": _probe("/readyz", 5),
+        "livenessProbe": _http_probe("/healthz", 20),
+        "readinessProbe": _http_probe("/readyz", 5),
         "volumeMounts": [
             {"name": "broker", "mountPath": BROKER_FOLDER, "readOnly": True},
             {"name": "scratch", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
@@ -137,7 +137,7 @@ def _dns_objects(values: ValueSource) -> list[Wire]:
     service["spec"]["clusterIP"] = values.value("dns.clusterIp")
     return [
         _deployment(values, DNS, DNS, values.value("dns.replicas"), container, volumes),
-        _budget(DNS),
+        _disruption_budget(DNS),
         service,
     ]
 
@@ -266,11 +266,11 @@ def _secret_volume(name: str, secret: Any) -> Wire:
     return {"name": name, "secret": {"secretName": secret, "optional": True}}
 
 
-def _probe(path: str, every: int) -> Wire:
+def _http_probe(path: str, every: int) -> Wire:
     return {"httpGet": {"path": path, "port": "metrics"}, "periodSeconds": every}
 
 
-def _budget(name: str) -> Wire:
+def _disruption_budget(name: str) -> Wire:
     spec = {"minAvailable": 1, "selector": {"matchLabels": _labels(name)}}
     return _object("policy/v1", "PodDisruptionBudget", name, spec)
 

@@ -13,7 +13,7 @@ class _Values(Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_
     pass
 
 
-def _doc(text: str, **bounds: Any) -> Meta:
+def _description(text: str, **bounds: Any) -> Meta:
     return Meta(description=text, **bounds)
 
 
@@ -23,18 +23,18 @@ Replicas = Annotated[int, Meta(ge=0, le=100)]
 class Image(_Values, frozen=True, kw_only=True):
     """The container image."""
 
-    repository: Annotated[str, _doc("Where it is pulled from.")] = "hanse"
-    tag: Annotated[str, _doc("Its tag; empty: the chart's own version.")] = ""
-    pull_policy: Annotated[str, _doc("When it is pulled.")] = "IfNotPresent"
+    repository: Annotated[str, _description("Where it is pulled from.")] = "hanse"
+    tag: Annotated[str, _description("Its tag; empty: the chart's own version.")] = ""
+    pull_policy: Annotated[str, _description("When it is pulled.")] = "IfNotPresent"
 
 
 class Resources(_Values, frozen=True, kw_only=True):
     """What a container asks for and may use at most."""
 
-    requests: Annotated[dict[str, str], _doc("What it asks for.")] = field(
+    requests: Annotated[dict[str, str], _description("What it asks for.")] = field(
         default_factory=lambda: {"cpu": "50m", "memory": "96Mi"}
     )
-    limits: Annotated[dict[str, str], _doc("What it may use at most.")] = field(
+    limits: Annotated[dict[str, str], _description("What it may use at most.")] = field(
         default_factory=lambda: {"memory": "512Mi"}
     )
 
@@ -42,53 +42,59 @@ class Resources(_Values, frozen=True, kw_only=True):
 class AgentValues(_Values, frozen=True, kw_only=True):
     """The agent: it watches, decides and writes."""
 
-    replicas: Annotated[Replicas, _doc("One works, the others stand by.")] = 2
-    resources: Annotated[Resources, _doc("Of each replica.")] = Resources()
+    replicas: Annotated[Replicas, _description("One works, the others stand by.")] = 2
+    resources: Annotated[Resources, _description("Of each replica.")] = Resources()
 
 
 class BrokerValues(_Values, frozen=True, kw_only=True):
     """The API server by which clusters share services; `hanse join` writes the Secret."""
 
-    enabled: Annotated[bool, _doc("Whether this cluster has joined one.")] = True
-    secret: Annotated[str, _doc("The Secret with its kubeconfig.")] = "hanse-broker"  # noqa: S105
-    namespace: Annotated[str, _doc("Where clusters share there.")] = "hanse-broker"
+    enabled: Annotated[bool, _description("Whether this cluster has joined one.")] = True
+    secret: Annotated[str, _description("The Secret with its kubeconfig.")] = "hanse-broker"  # noqa: S105
+    namespace: Annotated[str, _description("Where clusters share there.")] = "hanse-broker"
 
 
 class DnsValues(_Values, frozen=True, kw_only=True):
     """The name server, beside the cluster's own."""
 
-    enabled: Annotated[bool, _doc("Whether it runs.")] = True
-    replicas: Annotated[Replicas, _doc("All of them answer.")] = 2
-    zone: Annotated[str, _doc("The zone of multi-cluster services.")] = ZONE
+    enabled: Annotated[bool, _description("Whether it runs.")] = True
+    replicas: Annotated[Replicas, _description("All of them answer.")] = 2
+    zone: Annotated[str, _description("The zone of multi-cluster services.")] = ZONE
     cluster_ip: Annotated[
-        str, _doc("A fixed address of its Service, to forward to; empty: any.")
+        str, _description("A fixed address of its Service, to forward to; empty: any.")
     ] = ""
-    resources: Annotated[Resources, _doc("Of each replica.")] = Resources()
+    resources: Annotated[Resources, _description("Of each replica.")] = Resources()
 
 
 class WebhooksValues(_Values, frozen=True, kw_only=True):
     """Admission: identity, tenancy, and what is refused at the door."""
 
-    enabled: Annotated[bool, _doc("Whether the agent answers API servers.")] = True
+    enabled: Annotated[bool, _description("Whether the agent answers API servers.")] = True
 
 
 class DashboardValues(_Values, frozen=True, kw_only=True):
     """The page that shows what the agent sees."""
 
-    enabled: Annotated[bool, _doc("Whether it is served.")] = False
-    token_secret: Annotated[str, _doc("The Secret whose key `token` lets people in.")] = (
+    enabled: Annotated[bool, _description("Whether it is served.")] = False
+    token_secret: Annotated[str, _description("The Secret whose key `token` lets people in.")] = (
         "hanse-dashboard"  # noqa: S105
     )
-    hosts: Annotated[str, _doc("Names under which browsers reach it, parted by blanks.")] = ""
+    hosts: Annotated[
+        str, _description("Names under which browsers reach it, parted by blanks.")
+    ] = ""
 
 
 class GslbValues(_Values, frozen=True, kw_only=True):
     """This cluster's part in the federation of GSLB configurations."""
 
-    enabled: Annotated[bool, _doc("Whether an AMKOCluster is made.")] = False
-    is_leader: Annotated[bool, _doc("Whether its configuration is copied to the others.")] = False
-    cluster_context: Annotated[str, _doc("The context of this cluster; empty: its clusterId.")] = ""
-    clusters: Annotated[list[str], _doc("The contexts of the members.")] = []
+    enabled: Annotated[bool, _description("Whether an AMKOCluster is made.")] = False
+    is_leader: Annotated[
+        bool, _description("Whether its configuration is copied to the others.")
+    ] = False
+    cluster_context: Annotated[
+        str, _description("The context of this cluster; empty: its clusterId.")
+    ] = ""
+    clusters: Annotated[list[str], _description("The contexts of the members.")] = []
 
 
 class Values(_Values, frozen=True, kw_only=True):
@@ -96,24 +102,32 @@ class Values(_Values, frozen=True, kw_only=True):
 
     cluster_id: Annotated[
         str,
-        _doc(
+        _description(
             "This cluster's name in the fleet: a DNS label. Required.",
             pattern="^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$",
         ),
     ] = ""
-    image: Annotated[Image, _doc("The container image.")] = Image()
-    agent: Annotated[AgentValues, _doc("The agent.")] = AgentValues()
-    broker: Annotated[BrokerValues, _doc("The broker of multi-cluster services.")] = BrokerValues()
-    dns: Annotated[DnsValues, _doc("The name server.")] = DnsValues()
-    webhooks: Annotated[WebhooksValues, _doc("Admission.")] = WebhooksValues()
-    dashboard: Annotated[DashboardValues, _doc("The page over what the agent sees.")] = (
+    image: Annotated[Image, _description("The container image.")] = Image()
+    agent: Annotated[AgentValues, _description("The agent.")] = AgentValues()
+    broker: Annotated[BrokerValues, _description("The broker of multi-cluster services.")] = (
+        BrokerValues()
+    )
+    dns: Annotated[DnsValues, _description("The name server.")] = DnsValues()
+    webhooks: Annotated[WebhooksValues, _description("Admission.")] = WebhooksValues()
+    dashboard: Annotated[DashboardValues, _description("The page over what the agent sees.")] = (
         DashboardValues()
     )
-    gslb: Annotated[GslbValues, _doc("The federation of GSLB configurations.")] = GslbValues()
-    network_policy: Annotated[bool, _doc("Whether a NetworkPolicy bounds our own pods.")] = True
-    node_selector: Annotated[dict[str, str], _doc("Where pods run.")] = {}
-    tolerations: Annotated[list[dict[str, str]], _doc("What they tolerate.")] = []
-    priority_class_name: Annotated[str, _doc("How important they are.")] = "system-cluster-critical"
+    gslb: Annotated[GslbValues, _description("The federation of GSLB configurations.")] = (
+        GslbValues()
+    )
+    network_policy: Annotated[
+        bool, _description("Whether a NetworkPolicy bounds our own pods.")
+    ] = True
+    node_selector: Annotated[dict[str, str], _description("Where pods run.")] = {}
+    tolerations: Annotated[list[dict[str, str]], _description("What they tolerate.")] = []
+    priority_class_name: Annotated[str, _description("How important they are.")] = (
+        "system-cluster-critical"
+    )
 
     @property
     def tag(self) -> str:

@@ -45,15 +45,15 @@ def command(context: click.Context, files: tuple[str, ...], as_json: bool) -> No
       hanse plan -f shop.yaml --context hamburg --json
       kustomize build . | hanse plan -f -
     """
-    planned = _plan(global_options(context), files)
+    planned = _plan_files(global_options(context), files)
     if as_json:
-        click.echo(json.dumps({"changes": _changes(planned)}, indent=2))
+        click.echo(json.dumps({"changes": _list_changes(planned)}, indent=2))
     else:
-        _print(planned)
+        _print_changes(planned)
     context.exit(EXIT_PROBLEM if planned.is_refused else 0)
 
 
-def _plan(settings: GlobalOptions, files: tuple[str, ...]) -> "PlannedChanges":
+def _plan_files(settings: GlobalOptions, files: tuple[str, ...]) -> "PlannedChanges":
     from msgspec.structs import replace
 
     from hanse.cli.clusters import configured_clusters, current_context
@@ -77,22 +77,22 @@ def _plan(settings: GlobalOptions, files: tuple[str, ...]) -> "PlannedChanges":
         raise CommandFailed(str(error)) from None
 
 
-def _changes(planned: "PlannedChanges") -> list[dict[str, Any]]:
+def _list_changes(planned: "PlannedChanges") -> list[dict[str, Any]]:
     from hanse.cli.plan.changes import change_rows
 
     return change_rows(planned)
 
 
-def _print(planned: "PlannedChanges") -> None:
+def _print_changes(planned: "PlannedChanges") -> None:
     from hanse.cli.tables import table
 
     rows = []
-    for row in _changes(planned):
+    for row in _list_changes(planned):
         sign, colour = _SIGNS[row["change"]]
         name = f"{row['namespace']}/{row['name']}" if row["namespace"] else row["name"]
         by = "you" if row["by"] == "you" else f"the agent of {row['by']}"
         change = click.style(f"{sign} {row['change']}", fg=colour)
         rows.append((row["cluster"], change, f"{row['kind']} {name}", by, row["why"]))
     click.echo(table(("CLUSTER", "CHANGE", "OBJECT", "BY", ""), rows))
-    if all(row["change"] == "unchanged" for row in _changes(planned)):
+    if all(row["change"] == "unchanged" for row in _list_changes(planned)):
         click.echo("\nNothing would change.")

@@ -74,28 +74,28 @@ async def _dry_run(
             request = Request(
                 "POST", resource_path(kind, place), _DRY_RUN_QUERY, msgspec.json.encode(wire)
             )
-            return DryRunResult(document, "create", ref, await _send(client, request))
+            return DryRunResult(document, "create", ref, await _send_and_decode(client, request))
         body = msgspec.json.encode(wire)
         request = Request("PATCH", path, _DRY_RUN_QUERY, body, content_type=MERGE_PATCH)
-        after = await _send(client, request)
+        after = await _send_and_decode(client, request)
     except ApiError as error:
         return DryRunResult(document, "refused", ref, why=f"{document.at}: {error}")
-    same = _comparable(after) == _comparable(existing)
+    same = _without_server_fields(after) == _without_server_fields(existing)
     return DryRunResult(document, "unchanged" if same else "update", ref, after)
 
 
 async def _get_or_none(client: Client, path: str) -> Wire | None:
     try:
-        return await _send(client, Request("GET", path))
+        return await _send_and_decode(client, Request("GET", path))
     except NotFound:
         return None
 
 
-async def _send(client: Client, request: Request) -> Wire:
+async def _send_and_decode(client: Client, request: Request) -> Wire:
     answer: Wire = msgspec.json.decode((await client.send(request)).body)
     return answer
 
 
-def _comparable(obj: Wire) -> dict[str, Any]:
+def _without_server_fields(obj: Wire) -> dict[str, Any]:
     metadata = {key: value for key, value in obj["metadata"].items() if key not in _SERVER_FIELDS}
     return {**obj, "metadata": metadata}

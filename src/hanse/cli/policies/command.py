@@ -49,7 +49,7 @@ def command(context: click.Context, as_json: bool) -> None:
         text = msgspec.json.format(msgspec.json.encode(json_document(ledgers)), indent=2)
         click.echo(text.decode())
     else:
-        _print(ledgers)
+        _print_ledgers(ledgers)
     context.exit(EXIT_PROBLEM if ledgers.needs_attention else 0)
 
 
@@ -109,7 +109,7 @@ def _select_clusters(settings: GlobalOptions) -> "tuple[ClusterAccess, ...]":
     return select_clusters(settings)
 
 
-def _print(ledgers: "Ledgers") -> None:
+def _print_ledgers(ledgers: "Ledgers") -> None:
     from hanse.cli.tables import table
 
     policies = ledgers.policies
@@ -121,22 +121,22 @@ def _print(ledgers: "Ledgers") -> None:
         click.echo(table(("POLICY", "MADE IN", *sorted(ledgers.records)), rows))
     mark = click.style("✗", fg="red")
     for policy in policies:
-        for line in _problems(policy):
+        for line in _policy_problems(policy):
             click.echo(f"{mark} {policy.label}: {line}")
     for cluster, why in sorted(ledgers.failures.items()):
         click.echo(f"{mark} {cluster}: {why}")
 
 
 def _member_cells(policy: "PolicyView") -> list[str]:
-    return [_cell(policy.members[cluster]) for cluster in sorted(policy.members)]
+    return [_member_cell(policy.members[cluster]) for cluster in sorted(policy.members)]
 
 
-def _cell(member: "MemberStatus") -> str:
+def _member_cell(member: "MemberStatus") -> str:
     text = f"{member.phase}: {member.reason}" if member.reason else member.phase
     return click.style(text, fg=_COLOURS.get(member.phase, "white"))
 
 
-def _problems(policy: "PolicyView") -> list[str]:
+def _policy_problems(policy: "PolicyView") -> list[str]:
     problems = [
         f"{cluster}: {member.message or member.phase}"
         for cluster, member in sorted(policy.members.items())

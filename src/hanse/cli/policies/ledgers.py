@@ -79,7 +79,7 @@ async def apply_decision(clusters: Sequence[ClusterAccess], decision: Decision) 
         raise InputError(f"no context is called {cluster}; see `kubectl config get-contexts`")
     kind = KINDS[decision.key.topic]
     async with connect(access) as client:
-        await _annotate(client, kind, decision)
+        await _annotate_resolution(client, kind, decision)
         await _wait_until_resolved(client, kind, decision, cluster)
     return f"{label}: {cluster} has carried it out; `hanse policies` shows the result"
 
@@ -109,7 +109,7 @@ def _deciding_cluster(policy: PolicyView, decision: Decision) -> ClusterId:
     return decision.cluster or applied[0]
 
 
-async def _annotate(client: Client, kind: type[Policy], decision: Decision) -> None:
+async def _annotate_resolution(client: Client, kind: type[Policy], decision: Decision) -> None:
     change = {"metadata": {"annotations": {RESOLVE_ANNOTATION: decision.choice}}}
     await client.patch(kind, decision.key.name, decision.key.namespace, change)
 

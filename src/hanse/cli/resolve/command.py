@@ -68,13 +68,13 @@ def command(
     replicas = parse_replica_names(replica_zone, federation)
     settings = global_options(context)
     view = _view(zone, local_first, global_zones, settings)
-    answers = _resolve(fqdn, rtype, view, replicas, settings)
+    answers = _resolve_in_clusters(fqdn, rtype, view, replicas, settings)
     if as_json:
-        documents = [_document(answer) for answer in answers]
+        documents = [_answer_document(answer) for answer in answers]
         document = {"name": fqdn, "type": wanted.upper(), "clusters": documents}
         click.echo(json.dumps(document, indent=2))
     else:
-        _print(fqdn, wanted.upper(), answers)
+        _print_answers(fqdn, wanted.upper(), answers)
     context.exit(EXIT_PROBLEM if any(_is_unanswered(one) for one in answers) else 0)
 
 
@@ -124,7 +124,7 @@ def _view(
     return View("asked", zone=zone, local_first=local_first, global_zones=known)
 
 
-def _resolve(
+def _resolve_in_clusters(
     name: str,
     rtype: int,
     view: "View",
@@ -159,7 +159,7 @@ def _is_unanswered(answer: "ClusterAnswer | NoAnswer") -> bool:
     return isinstance(answer, NoAnswer)
 
 
-def _document(answer: "ClusterAnswer | NoAnswer") -> dict[str, Any]:
+def _answer_document(answer: "ClusterAnswer | NoAnswer") -> dict[str, Any]:
     import msgspec
 
     from hanse.cli.resolve.services import ClusterAnswer, NoAnswer
@@ -174,7 +174,7 @@ def _document(answer: "ClusterAnswer | NoAnswer") -> dict[str, Any]:
             assert_never(answer)
 
 
-def _print(name: str, rtype: str, answers: "Sequence[ClusterAnswer | NoAnswer]") -> None:
+def _print_answers(name: str, rtype: str, answers: "Sequence[ClusterAnswer | NoAnswer]") -> None:
     from hanse.cli.resolve.services import ClusterAnswer, NoAnswer
     from hanse.cli.tables import table
 

@@ -49,7 +49,7 @@ async def resolve_replicas(
     if isinstance(shared, ReadFailure):
         return [no_answer(shared)]
     members = [cluster for cluster in clusters if cluster.name != broker.name] or [broker]
-    results = await read_clusters(members, lambda _, client: _slices(client, namespace))
+    results = await read_clusters(members, lambda _, client: _list_slices(client, namespace))
     answers: list[ClusterAnswer | NoAnswer] = []
     for member, pods in zip(members, results, strict=True):
         if isinstance(pods, ReadFailure):
@@ -70,7 +70,7 @@ async def _read_broker(client: Client, namespace: str) -> _BrokerRead:
     )
 
 
-async def _slices(client: Client, namespace: str) -> Listed[EndpointSlice]:
+async def _list_slices(client: Client, namespace: str) -> Listed[EndpointSlice]:
     return await client.list(EndpointSlice, namespace=namespace, labels=KUBE_SERVICE)
 
 

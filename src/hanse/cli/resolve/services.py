@@ -68,7 +68,7 @@ async def resolve_services(
     namespace = question.key.namespace if question is not None else ""
 
     async def read(_: ClusterAccess, client: Client) -> _ClusterRead:
-        return await _read(client, namespace)
+        return await _read_cluster(client, namespace)
 
     results = await read_clusters(clusters, read)
     broker = next((r for r in results if isinstance(r, _ClusterRead) and r.is_broker), None)
@@ -88,17 +88,17 @@ def no_answer(failure: ReadFailure) -> NoAnswer:
     return NoAnswer(failure.cluster, failure.message(on_timeout))
 
 
-async def _read(client: Client, namespace: str) -> _ClusterRead:
+async def _read_cluster(client: Client, namespace: str) -> _ClusterRead:
     return _ClusterRead(
-        await _list(client, ServiceImport, namespace),
-        await _list(client, EndpointSlice, namespace, SERVICE_NAME),
-        await _list(client, ClusterSet),
+        await _list_if_served(client, ServiceImport, namespace),
+        await _list_if_served(client, EndpointSlice, namespace, SERVICE_NAME),
+        await _list_if_served(client, ClusterSet),
         await _leases(client),
-        await _list(client, GlobalService, GLOBAL),
+        await _list_if_served(client, GlobalService, GLOBAL),
     )
 
 
-async def _list(
+async def _list_if_served(
     client: Client, kind: type[K], namespace: str = "", labels: str = ""
 ) -> Listed[K] | None:
     try:
@@ -110,7 +110,7 @@ async def _list(
 async def _leases(client: Client) -> Listed[Lease] | None:
     """The Leases on a broker; None where they may not be read: then no cluster counts as dead."""
     try:
-        return await _list(client, Lease, BROKER_NAMESPACE)
+        return await _list_if_served(client, Lease, BROKER_NAMESPACE)
     except Forbidden:
         return None
 
@@ -122,11 +122,11 @@ def expired_leases(leases: Iterable[Lease], now: datetime) -> list[Lease]:
     Where all Leases look expired, our own clock is as likely to be wrong, and none is expired.
     """
     held = [lease for lease in leases if lease.spec.holder_identity and lease.spec.renew_time]
-    late = [lease for lease in held if _age(lease, now) > lease.spec.lease_duration_seconds]
+    late = [lease for lease in held if _lease_age(lease, now) > lease.spec.lease_duration_seconds]
     return late if len(late) < len(held) else []
 
 
-def _age(lease: Lease, now: datetime) -> float:
+def _lease_age(lease: Lease, now: datetime) -> float:
     try:
         return (now - datetime.fromisoformat(lease.spec.renew_time or "")).total_seconds()
     except ValueError:

@@ -54,12 +54,12 @@ def command(
         text = msgspec.json.format(msgspec.json.encode(sets), indent=2)
         click.echo(text.decode())
     else:
-        _print(sets, namespace)
+        _print_sets(sets, namespace)
     healthy = all(one.ready == len(one.replicas) and not one.trouble for one in sets)
     context.exit(0 if healthy else EXIT_PROBLEM)
 
 
-def _print(sets: "list[SetView]", namespace: str) -> None:
+def _print_sets(sets: "list[SetView]", namespace: str) -> None:
     from hanse.cli.tables import table
 
     if not sets:

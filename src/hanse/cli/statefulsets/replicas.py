@@ -74,9 +74,9 @@ def sets_without_shares(
     known = {(s.metadata.namespace, s.metadata.name) for s in shares}
     trouble: dict[tuple[str, str], list[str]] = {}
     for part in sorted(parts, key=lambda p: (p.namespace, p.name, p.cluster)):
-        if (part.namespace, part.name) not in known and part.ended is None and _trouble(part):
+        if (part.namespace, part.name) not in known and part.ended is None and _part_problem(part):
             messages = trouble.setdefault((part.namespace, part.name), [])
-            messages.append(f"{part.cluster}: {_trouble(part)}")
+            messages.append(f"{part.cluster}: {_part_problem(part)}")
     return [SetView(space, name, "", (), tuple(texts)) for (space, name), texts in trouble.items()]
 
 
@@ -102,11 +102,11 @@ def set_view(
             for share in spec.shares
             for ordinal in range(spec.first_ordinal, spec.first_ordinal + share.replicas)
         ),
-        tuple(f"{c}: {text}" for c, p in sorted(own.items()) if (text := _trouble(p))),
+        tuple(f"{c}: {text}" for c, p in sorted(own.items()) if (text := _part_problem(p))),
     )
 
 
-def _trouble(part: StatefulSetPartSpec) -> str:
+def _part_problem(part: StatefulSetPartSpec) -> str:
     return (
         f"its report: {newer_schema_message(part.schema)}"
         if part.has_newer_schema

@@ -45,7 +45,7 @@ def command(context: click.Context, as_json: bool) -> None:
     from hanse.cli.gslb import view as gslb_view
     from hanse.cli.status import federated
 
-    clusters, services, federated_view, gslb, local = _read(global_options(context))
+    clusters, services, federated_view, gslb, local = _read_results(global_options(context))
     if as_json:
         document = {
             "clusters": [_cluster_document(one, local) for one in clusters],
@@ -64,7 +64,7 @@ def command(context: click.Context, as_json: bool) -> None:
         gslb_view.print_hosts(gslb)
 
 
-def _read(settings: GlobalOptions) -> "Results":
+def _read_results(settings: GlobalOptions) -> "Results":
     import asyncio
 
     from hanse.cli.clusters import select_clusters

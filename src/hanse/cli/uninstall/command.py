@@ -52,7 +52,7 @@ def command(
             if by_hand:
                 click.echo("\n".join(kubectl_commands(found, cluster.name)))
                 return
-            _print(cluster.name, found)
+            _print_installation(cluster.name, found)
             if not found:
                 return
             if not yes:
@@ -64,7 +64,7 @@ def command(
             )
             left = await find_installation(client, definitions=not keep_kinds)
             if left:
-                _print(cluster.name, left)
+                _print_installation(cluster.name, left)
                 raise CommandFailed(
                     f"{cluster.name}: something came back; is an agent still running?"
                 )
@@ -73,7 +73,7 @@ def command(
     run_async(uninstall)
 
 
-def _print(name: str, found: "Installation") -> None:
+def _print_installation(name: str, found: "Installation") -> None:
     if not found:
         click.echo(f"{name}: nothing of Hanse is here")
         return

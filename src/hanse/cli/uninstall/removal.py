@@ -78,10 +78,10 @@ async def find_installation(client: Client, *, definitions: bool) -> Installatio
     assert served is not None, "discovery has just answered"
     kinds = _one_version_each(served.kinds)
     ours = await _our_definitions(client)
-    labelled = await asyncio.gather(*(_labelled(client, kind, OWNER) for kind in kinds))
+    labelled = await asyncio.gather(*(_list_labelled(client, kind, OWNER) for kind in kinds))
     owned = {one for found in labelled for one in found}
     prepared_lists = await asyncio.gather(
-        *(_labelled(client, k, f"{PART_OF}=hanse") for k in kinds)
+        *(_list_labelled(client, k, f"{PART_OF}=hanse") for k in kinds)
     )
     prepared = {one for found in prepared_lists for one in found} - owned
     own_kinds = [k for k in kinds if k.definition in ours]
@@ -89,13 +89,16 @@ async def find_installation(client: Client, *, definitions: bool) -> Installatio
     admission = {one for one in owned | prepared if one.kind.group == ADMISSION}
     workloads = {one for one in prepared if one.kind.group == "apps"}
     return Installation(
-        admission=_sorted(admission),
-        workloads=_sorted(workloads),
-        owned=_sorted(owned - admission),
-        held=_sorted(
-            one for found in made for pair in found if _has_our_finalizer(one := _found(*pair))
+        admission=_sort_objects(admission),
+        workloads=_sort_objects(workloads),
+        owned=_sort_objects(owned - admission),
+        held=_sort_objects(
+            one
+            for found in made
+            for pair in found
+            if _has_our_finalizer(one := _owned_object(*pair))
         ),
-        prepared=_sorted(prepared - admission - workloads),
+        prepared=_sort_objects(prepared - admission - workloads),
         definitions=tuple(
             OwnedObject(CustomResourceDefinition.kind, name) for name in sorted(ours) if definitions
         ),
@@ -110,7 +113,7 @@ async def remove_installation(
     for one in found.held:
         await _remove_finalizers(client, one)
     for _, several in found.steps():
-        await asyncio.gather(*(_delete(client, one) for one in several))
+        await asyncio.gather(*(_delete_object(client, one) for one in several))
         await _wait_until_gone(client, several, echo)
 
 
@@ -160,9 +163,11 @@ async def _our_definitions(client: Client) -> set[str]:
     }
 
 
-async def _labelled(client: Client, kind: Kind, labels: str) -> list[OwnedObject]:
+async def _list_labelled(client: Client, kind: Kind, labels: str) -> list[OwnedObject]:
     listed = await _listed(client, kind, labels)
-    return [_found(kind, wire) for kind, wire in listed if labels != OWNER or _is_owned(wire)]
+    return [
+        _owned_object(kind, wire) for kind, wire in listed if labels != OWNER or _is_owned(wire)
+    ]
 
 
 def _is_owned(wire: Wire) -> bool:
@@ -189,14 +194,14 @@ async def _listed(client: Client, kind: Kind, labels: str) -> list[tuple[Kind, W
     return [(kind, wire) for wire in listed.get("items") or ()]
 
 
-def _found(kind: Kind, wire: Wire) -> OwnedObject:
+def _owned_object(kind: Kind, wire: Wire) -> OwnedObject:
     meta = wire["metadata"]
     return OwnedObject(
         kind, meta["name"], meta.get("namespace", ""), tuple(meta.get("finalizers") or ())
     )
 
 
-def _sorted(several: Iterable[OwnedObject]) -> tuple[OwnedObject, ...]:
+def _sort_objects(several: Iterable[OwnedObject]) -> tuple[OwnedObject, ...]:
     return tuple(sorted(several, key=lambda one: (one.kind, one.namespace, one.name)))
 
 
@@ -210,7 +215,7 @@ async def _remove_finalizers(client: Client, one: OwnedObject) -> None:
         return
 
 
-async def _delete(client: Client, one: OwnedObject) -> None:
+async def _delete_object(client: Client, one: OwnedObject) -> None:
     try:
         # A Deployment that is gone before its pods are would leave an agent that writes on.
         policy = "Foreground" if one.kind.group == "apps" else "Background"

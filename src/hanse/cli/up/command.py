@@ -109,7 +109,12 @@ def command(
 
     start_logging(global_options(context))
     options = FederationOptions(
-        _members(clusters), engine, profile, sample, rules_for=_rules_for, federation=federation
+        _parse_members(clusters),
+        engine,
+        profile,
+        sample,
+        rules_for=_rules_for,
+        federation=federation,
     )
     place = Folder(folder or _DEFAULT_FOLDER, keep=folder is not None)
     session = UpSession(options, place, script, began, dns_port, dashboard_port)
@@ -123,7 +128,7 @@ def _rules_for(cluster: str) -> "tuple[RbacRule, ...]":
     return rules_for([watch for one in app.features() for watch in one.watches], cluster)
 
 
-def _members(clusters: str) -> "tuple[LocalMember, ...]":
+def _parse_members(clusters: str) -> "tuple[LocalMember, ...]":
     from hanse.cli.errors import InputError
     from hanse.local.up.errors import InvalidClusterNames
     from hanse.local.up.topology import plan_members

@@ -24,7 +24,7 @@ class LocalDashboard:
     """The dashboard server over all agents in this process."""
 
     def __init__(self, port: int) -> None:
-        self._listener = _bound(port)
+        self._listener = _listen(port)
         self._auth = Authenticator()
         self._federation: LocalFederation | None = None
         self._backend = DashboardBackend(self._transport_for, self._local_state)
@@ -81,7 +81,7 @@ class LocalDashboard:
             raise ActionRefused(str(error)) from None
 
 
-def _bound(port: int) -> socket.socket:
+def _listen(port: int) -> socket.socket:
     try:
         return socket.create_server((LOOPBACK, port))
     except OSError as error:

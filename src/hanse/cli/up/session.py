@@ -75,7 +75,7 @@ class UpSession:
 
     async def run(self) -> int:
         """Run until a signal or the end of the script; returns the exit status."""
-        task = asyncio.create_task(self._run(), name="federation")
+        task = asyncio.create_task(self._run_dashboard_and_clusters(), name="federation")
         with self._handling_signals(task):
             await asyncio.wait({task})
         if self._received is not None:
@@ -89,7 +89,7 @@ class UpSession:
         stayed = self._ready and self._script is None
         return 0 if stayed else _SIGNAL_STATUS + (self._received or signal.SIGINT)
 
-    async def _run(self) -> int:
+    async def _run_dashboard_and_clusters(self) -> int:
         with closing(LocalDashboard(self._dashboard_port)) as page:
             return await self._run_with(page)
 

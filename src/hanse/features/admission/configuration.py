@@ -19,7 +19,7 @@ def webhook_entries(
 ) -> tuple[Wire, ...]:
     """The entries of the validating or mutating configuration, in the order of the hooks."""
     return tuple(
-        _entry(hook, number, asks, authority, options)
+        _webhook_entry(hook, number, asks, authority, options)
         for hook in hooks
         for number, asks in enumerate(hook.rules)
         if asks.changes is mutating
@@ -37,7 +37,7 @@ def certificate_hosts(options: AdmissionOptions) -> str:
     return authority.rpartition(":")[0] or authority
 
 
-def _entry(
+def _webhook_entry(
     hook: AdmissionHook, number: int, asks: WebhookRule, authority: bytes, options: AdmissionOptions
 ) -> Wire:
     return {

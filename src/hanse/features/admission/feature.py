@@ -111,7 +111,7 @@ class Admission:
                 MutatingWebhookConfiguration(metadata=Meta(name=NAME), webhooks=mutating)
             )
         first, second = (configurations, [secret]) if replaces else ([secret], configurations)
-        service = [] if self._options.url else [self._service()]
+        service = [] if self._options.url else [self._webhook_service()]
         return (
             *(Desired(obj, snapshot.local) for obj in (*service, *first)),
             *(Desired(obj, snapshot.local, step=1) for obj in second),
@@ -126,7 +126,7 @@ class Admission:
         found = [snapshot.get(snapshot.local, kind, NAME) for kind in _CONFIGURATIONS]
         return tuple(Desired(_as_desired(obj), snapshot.local) for obj in found if obj is not None)
 
-    def _service(self) -> Service:
+    def _webhook_service(self) -> Service:
         meta = Meta(name=NAME, namespace=self._options.namespace)
         port = ServicePort(name="https", port=SERVICE_PORT, target_port=self._options.port)
         return Service(metadata=meta, spec=ServiceSpec(selector=AGENT, ports=(port,)))

@@ -171,7 +171,9 @@ def _objects(
     external = external_hostname(federated, state.records, state.current, options)
     targets = external_targets(state.records)
     yield (
-        _service(state, {**external.annotations, **target_annotations(external, targets)}),
+        _federated_service(
+            state, {**external.annotations, **target_annotations(external, targets)}
+        ),
         0,
         {member},
     )
@@ -184,7 +186,7 @@ def _objects(
         yield group, 1, {member}
 
 
-def _service(state: _ServiceState, annotations: dict[str, str]) -> Service:
+def _federated_service(state: _ServiceState, annotations: dict[str, str]) -> Service:
     ports = state.merged.ports
     return Service(
         metadata=Meta(

@@ -65,10 +65,10 @@ def plan_record(key: Key, snapshot: Snapshot) -> Plan:
             snapshot,
         )
     before = _recorded_backends(obj, request, member, snapshot)
-    resolved = _resolve(obj, member, snapshot, before)
+    resolved = _resolve_member_backends(obj, member, snapshot, before)
     desired = tuple(
         Desired(
-            record_configmap(_record(obj, federated, member, resolved)),
+            record_configmap(_member_record(obj, federated, member, resolved)),
             member,
             sources=frozenset({member}),
             as_leader_of=member,
@@ -102,7 +102,7 @@ def _member_service(key: Key, member: ClusterId, snapshot: Snapshot) -> Joinable
     return snapshot.get(member, Service, key.name, key.namespace)
 
 
-def _resolve(
+def _resolve_member_backends(
     obj: Joinable, member: ClusterId, snapshot: Snapshot, before: Sequence[Backends]
 ) -> ResolvedBackends:
     if isinstance(obj, NativeService):
@@ -110,7 +110,7 @@ def _resolve(
     return resolve_backends(obj, member, snapshot, before)
 
 
-def _record(
+def _member_record(
     obj: Joinable, federated: FederatedName, member: ClusterId, resolved: ResolvedBackends
 ) -> MemberRecord:
     meta = obj.metadata
@@ -139,7 +139,9 @@ def _recorded_backends(
 ) -> Sequence[Backends]:
     """The backends in the current record, for host names that do not resolve now."""
     for federated in request.joins:
-        name = record_configmap(_record(obj, federated, member, ResolvedBackends())).metadata.name
+        name = record_configmap(
+            _member_record(obj, federated, member, ResolvedBackends())
+        ).metadata.name
         configmap = snapshot.get(member, ConfigMap, name, SYSTEM)
         stored = read_record(configmap, member) if configmap is not None else None
         if stored is not None:

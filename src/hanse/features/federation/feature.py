@@ -54,7 +54,7 @@ class Membership:
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         match change:
             case ObjectChange(_, before, after) if isinstance(change.object, Lease):
-                return _all_keys(snapshot) if _holder(before) != _holder(after) else ()
+                return _all_keys(snapshot) if _lease_holder(before) != _lease_holder(after) else ()
             case ObjectChange(_, before, after):
                 return {*_all_keys(snapshot), *_named_keys(before), *_named_keys(after)}
             case FactChange(before, after) if isinstance(change.fact, WriteOutcome):
@@ -101,5 +101,5 @@ def _named_keys(obj: Object | None) -> Iterator[Key]:
             yield Key(PROFILE, member.cluster_id)
 
 
-def _holder(obj: Object | None) -> str | None:
+def _lease_holder(obj: Object | None) -> str | None:
     return obj.spec.holder_identity if isinstance(obj, Lease) else None

@@ -55,7 +55,7 @@ def claims(cluster: ClusterId, cluster_set: str, *, supervisor: bool) -> tuple[M
     values = {CLUSTER_ID: cluster, CLUSTER_SET: cluster_set}
     if supervisor:
         values[SUPERVISOR] = "true"
-    return tuple(_claim(name, value) for name, value in values.items())
+    return tuple(_cluster_claim(name, value) for name, value in values.items())
 
 
 def secret_name(member: ClusterId) -> str:
@@ -98,6 +98,6 @@ def token_request(seconds: int) -> Wire:
     }
 
 
-def _claim(name: str, value: str) -> Manifest:
+def _cluster_claim(name: str, value: str) -> Manifest:
     claim = ClusterClaim(metadata=Meta(name=name), value=value)
     return Manifest(ClusterClaim.kind, to_wire(claim))

@@ -9,7 +9,7 @@ from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Index, Snapshot
 
 
-def _normalize(name: str) -> str:
+def _normalize_host(name: str) -> str:
     return name.strip().lower().removesuffix(".")
 
 
@@ -22,7 +22,7 @@ def _mapped_local_names(rule: AkoHostRule) -> Iterator[str]:
 def _mapped_global_names(rule: AkoHostRule) -> Iterator[str]:
     for _ in _mapped_local_names(rule):
         if is_host_name(rule.spec.virtualhost.gslb.fqdn):
-            yield _normalize(rule.spec.virtualhost.gslb.fqdn)
+            yield _normalize_host(rule.spec.virtualhost.gslb.fqdn)
 
 
 RULES_BY_LOCAL_NAME = Index(AkoHostRule, "gslb-local-name", _mapped_local_names)
@@ -58,7 +58,7 @@ def global_names(local: str, where: ClusterId, snapshot: Snapshot) -> Iterator[s
 
 def local_name(rule: AkoHostRule) -> str:
     """The local name that a HostRule is about."""
-    return _normalize(rule.spec.virtualhost.fqdn)
+    return _normalize_host(rule.spec.virtualhost.fqdn)
 
 
 def mapped_names(rule: AkoHostRule, snapshot: Snapshot) -> Iterator[str]:

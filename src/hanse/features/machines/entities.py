@@ -37,7 +37,7 @@ def plan_machine(source: Source | None, snapshot: Snapshot) -> Plan:
             labels=labels,
         ),
         spec=ExternalEntitySpec(
-            endpoints=tuple(_endpoints(machine)),
+            endpoints=tuple(_entity_endpoints(machine)),
             ports=tuple(
                 EntityPort(protocol=p.protocol, port=p.port, name=p.name) for p in tags.ports
             ),
@@ -51,7 +51,7 @@ def service_entity(name: str, namespace: str, snapshot: Snapshot) -> ExternalEnt
     """The ExternalEntity of a VM Service: all its running machines."""
     machines = list_machines(name, namespace, snapshot)
     running = [m.machine for m in machines if m.machine.running]
-    endpoints = tuple(e for machine in running for e in _endpoints(machine))
+    endpoints = tuple(e for machine in running for e in _entity_endpoints(machine))
     if not endpoints:
         return None
     return ExternalEntity(
@@ -80,7 +80,7 @@ def valid_labels(tags: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _endpoints(machine: Machine) -> Iterator[EntityEndpoint]:
+def _entity_endpoints(machine: Machine) -> Iterator[EntityEndpoint]:
     for address in machine.addresses:
         yield EntityEndpoint(ip=address, name=machine.hostname)
 

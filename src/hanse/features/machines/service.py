@@ -132,7 +132,7 @@ def _slices(
         for address in machine.addresses:
             family = address_family(address)
             if family is not None:
-                families.setdefault(family, []).append(_endpoint(machine, address))
+                families.setdefault(family, []).append(_machine_endpoint(machine, address))
     served = tuple(EndpointPort(port=p.port, name=p.name, protocol=p.protocol) for p in ports)
     for family, endpoints in sorted(families.items()):
         for start in range(0, len(endpoints), MOST_ENDPOINTS):
@@ -148,7 +148,7 @@ def _slices(
             )
 
 
-def _endpoint(machine: Machine, address: str) -> Endpoint:
+def _machine_endpoint(machine: Machine, address: str) -> Endpoint:
     return Endpoint(
         addresses=(address,),
         conditions=_READY,

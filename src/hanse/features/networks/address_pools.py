@@ -39,7 +39,7 @@ class _Cursor:
 
     def __init__(self, range_: Range, first: int, step: int) -> None:
         self._start = int(range_.network_address)
-        self._text = _v4 if range_.version == 4 else _v6
+        self._text = _v4 if range_.version == 4 else _format_ipv6
         self._first = first
         self._step = step
         self._next = first
@@ -74,7 +74,7 @@ def _v4(address: int) -> str:
     return f"{one}.{two}.{three}.{four}"
 
 
-def _v6(address: int) -> str:
+def _format_ipv6(address: int) -> str:
     return str(IPv6Address(address))
 
 

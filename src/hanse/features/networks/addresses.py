@@ -107,7 +107,7 @@ def service_cidrs(name: NetworkName, ranges: tuple[Range, ...]) -> list[ServiceC
     return [
         ServiceCIDR(
             metadata=Meta(
-                name=shorten_name(f"{name}-{_digest(range_)}"),
+                name=shorten_name(f"{name}-{_range_digest(range_)}"),
                 labels={RANGE_OF: shorten_name(str(name))},
             ),
             spec=ServiceCIDRSpec(cidrs=(str(range_),)),
@@ -116,5 +116,5 @@ def service_cidrs(name: NetworkName, ranges: tuple[Range, ...]) -> list[ServiceC
     ]
 
 
-def _digest(range_: Range) -> str:
+def _range_digest(range_: Range) -> str:
     return blake2b(str(range_).encode(), digest_size=4).hexdigest()

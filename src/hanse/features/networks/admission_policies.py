@@ -35,7 +35,7 @@ def tenant_admission_policies(options: NetworksOptions) -> Iterator[Object]:
     changed = f"object.{_TENANT} != (request.operation == 'CREATE' ? '' : oldObject.{_TENANT})"
     yield from _policy_and_binding(
         f"{FEATURE_DOMAIN}-tenants",
-        {"resourceRules": [_rule("", ("namespaces",), ("CREATE", "UPDATE"))]},
+        {"resourceRules": [_resource_rule("", ("namespaces",), ("CREATE", "UPDATE"))]},
         f"!({changed}) || {trusted}",
         f"'label {TENANT}: only administrators say whose a namespace is'",
     )
@@ -43,7 +43,7 @@ def tenant_admission_policies(options: NetworksOptions) -> Iterator[Object]:
         f"{FEATURE_DOMAIN}-kept",
         {
             "resourceRules": [
-                _rule(group, resources, ("CREATE", "UPDATE", "DELETE"))
+                _resource_rule(group, resources, ("CREATE", "UPDATE", "DELETE"))
                 for group, resources in MANAGED_RESOURCES
             ],
             "namespaceSelector": TENANT_NAMESPACES,
@@ -64,7 +64,7 @@ def address_pool_policy(
     parent = "object.spec.?parentRef.?namespace.orValue('')"
     yield from _policy_and_binding(
         shorten_name(f"{FEATURE_DOMAIN}-pool-{name}"),
-        {"resourceRules": [_rule("networking.k8s.io", ("ipaddresses",), ("CREATE",))]},
+        {"resourceRules": [_resource_rule("networking.k8s.io", ("ipaddresses",), ("CREATE",))]},
         f"!({inside}) || {parent} in [{names}]",
         f"'address ' + object.metadata.name + ' is of network {name}: only Services of "
         f"{name.tenant} have it; try again without a clusterIP'",
@@ -81,7 +81,7 @@ def _trusted(options: NetworksOptions) -> str:
     )
 
 
-def _rule(group: str, resources: tuple[str, ...], operations: tuple[str, ...]) -> Wire:
+def _resource_rule(group: str, resources: tuple[str, ...], operations: tuple[str, ...]) -> Wire:
     return {
         "apiGroups": [group],
         "apiVersions": ["*"],

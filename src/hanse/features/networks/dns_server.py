@@ -54,7 +54,7 @@ def dns_workload(
     yield ServiceAccount(metadata=Meta(name=object_name, namespace=namespace, labels=labels))
     for space in spaces:
         meta = Meta(name=object_name, namespace=space, labels=labels)
-        yield RbacRole(metadata=meta, rules=_rules())
+        yield RbacRole(metadata=meta, rules=_read_rules())
         yield RoleBinding(
             metadata=meta,
             role_ref=RoleRef(kind="Role", name=object_name),
@@ -68,19 +68,19 @@ def dns_workload(
     yield PodDisruptionBudget(
         metadata=Meta(name=object_name, namespace=namespace, labels=labels),
         spec=PodDisruptionBudgetSpec(
-            min_available=1, selector=LabelSelector(match_labels=_selector(name))
+            min_available=1, selector=LabelSelector(match_labels=_pod_selector(name))
         ),
     )
 
 
-def _rules() -> tuple[PolicyRule, ...]:
+def _read_rules() -> tuple[PolicyRule, ...]:
     return tuple(
         PolicyRule(verbs=("get", "list", "watch"), api_groups=(group,), resources=resources)
         for group, resources in READABLE_RESOURCES
     )
 
 
-def _selector(name: NetworkName) -> dict[str, str]:
+def _pod_selector(name: NetworkName) -> dict[str, str]:
     return {TENANT: name.tenant, DNS: name.network}
 
 
@@ -99,7 +99,7 @@ def _deployment(name: NetworkName, spaces: tuple[str, ...], options: NetworksOpt
     return Deployment(
         metadata=Meta(name=name.kube_dns, namespace=name.dns_namespace, labels=labels),
         spec=DeploymentSpec(
-            replicas=REPLICAS, selector={"matchLabels": _selector(name)}, template=template
+            replicas=REPLICAS, selector={"matchLabels": _pod_selector(name)}, template=template
         ),
     )
 

@@ -53,7 +53,7 @@ class IsolationInputs(Struct, frozen=True):
 
 def isolation_policies(namespace: str, inputs: IsolationInputs) -> Iterator[NetworkPolicy]:
     """Deny all, then allow traffic within a network, to its DNS and to the API servers."""
-    yield _policy(namespace, "hanse-deny", LabelSelector(), ("Ingress", "Egress"), {})
+    yield _network_policy(namespace, "hanse-deny", LabelSelector(), ("Ingress", "Egress"), {})
     for network in inputs.networks:
         name = NetworkName(inputs.tenant, network)
         labels = {TENANT: inputs.tenant, NETWORK: network}
@@ -96,7 +96,7 @@ def _base_policies(
     )
     egress = (dns, *_apiserver_rules(inputs.apiservers))
     policy_name = f"hanse-base-{name.network}{suffix}"
-    yield _policy(namespace, policy_name, pod_selector, ("Egress",), labels, egress=egress)
+    yield _network_policy(namespace, policy_name, pod_selector, ("Egress",), labels, egress=egress)
 
 
 def _apiserver_rules(endpoints: Sequence[tuple[str, int]]) -> Iterator[EgressPolicyRule]:
@@ -129,7 +129,7 @@ def _network_policies(
     policy_name = f"hanse-network-{name.network}{suffix}"
     if ingress_pods == egress_pods:
         for number, term in enumerate(ingress_pods.terms):
-            yield _policy(
+            yield _network_policy(
                 namespace,
                 _numbered_name(policy_name, number),
                 with_requirements(pod_selector, term),
@@ -143,7 +143,7 @@ def _network_policies(
     for number, term in enumerate(ingress_pods.terms):
         numbered_name = _numbered_name(f"{policy_name}-in", number)
         selector = with_requirements(pod_selector, term)
-        yield _policy(
+        yield _network_policy(
             namespace,
             numbered_name,
             selector,
@@ -155,7 +155,7 @@ def _network_policies(
     for number, term in enumerate(egress_pods.terms):
         numbered_name = _numbered_name(f"{policy_name}-out", number)
         selector = with_requirements(pod_selector, term)
-        yield _policy(
+        yield _network_policy(
             namespace,
             numbered_name,
             selector,
@@ -195,7 +195,7 @@ def _dns_policy(
     pod_selector = LabelSelector(match_labels={TENANT: name.tenant, DNS: name.network})
     egress = (*_apiserver_rules(inputs.apiservers), EgressPolicyRule(ports=DNS_PORTS))
     ingress = (IngressPolicyRule(from_=network_peers(name), ports=DNS_PORTS),)
-    return _policy(
+    return _network_policy(
         name.dns_namespace,
         f"hanse-dns-{name.network}",
         pod_selector,
@@ -206,7 +206,7 @@ def _dns_policy(
     )
 
 
-def _policy(
+def _network_policy(
     namespace: str,
     name: str,
     pod_selector: LabelSelector,

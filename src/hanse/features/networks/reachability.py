@@ -61,7 +61,9 @@ def _egress_allowed(
     """Whether the policies of the source allow the connection."""
     if not source.is_pod:
         return True
-    selecting = [p for p in policies if _selects(p, source) and "Egress" in policy_types(p)]
+    selecting = [
+        p for p in policies if _selects_endpoint(p, source) and "Egress" in policy_types(p)
+    ]
     return not selecting or any(
         _peers_match(rule.to, p, target) and _ports_match(rule.ports, target, traffic_port)
         for p in selecting
@@ -78,7 +80,9 @@ def _ingress_allowed(
     """Whether the policies of the target allow the connection."""
     if not target.is_pod:
         return True
-    selecting = [p for p in policies if _selects(p, target) and "Ingress" in policy_types(p)]
+    selecting = [
+        p for p in policies if _selects_endpoint(p, target) and "Ingress" in policy_types(p)
+    ]
     return not selecting or any(
         _peers_match(rule.from_, p, source) and _ports_match(rule.ports, target, traffic_port)
         for p in selecting
@@ -86,7 +90,7 @@ def _ingress_allowed(
     )
 
 
-def _selects(policy: NetworkPolicy, endpoint: TrafficEndpoint) -> bool:
+def _selects_endpoint(policy: NetworkPolicy, endpoint: TrafficEndpoint) -> bool:
     return policy.metadata.namespace == endpoint.namespace and selects(
         policy.spec.pod_selector, endpoint.labels
     )
@@ -188,7 +192,9 @@ def reachability_matrix(
     return ReachabilityMatrix(
         names,
         {
-            (one, other): _summarize([reaches(a, b) for a in groups[one] for b in groups[other]])
+            (one, other): _summarize_reachability(
+                [reaches(a, b) for a in groups[one] for b in groups[other]]
+            )
             for one in names
             for other in names
         },
@@ -204,17 +210,19 @@ def endpoint_groups(
     for pod in pods:
         space = spaces.get(pod.metadata.namespace)
         if space is not None and not pod.spec.host_network and DNS not in pod.metadata.labels:
-            _add_endpoint(found, _endpoint(space, pod.metadata.name, pod.metadata.labels, pod))
+            _add_endpoint(
+                found, _traffic_endpoint(space, pod.metadata.name, pod.metadata.labels, pod)
+            )
     for name in networks:
         found.setdefault(str(name), {})
         for space in spaces.values():
             if space.metadata.labels.get(TENANT) == name.tenant:
                 labels = {TENANT: name.tenant, NETWORK: name.network}
-                _add_endpoint(found, _endpoint(space, "(a new pod)", labels))
+                _add_endpoint(found, _traffic_endpoint(space, "(a new pod)", labels))
     return {name: list(several.values()) for name, several in found.items()}
 
 
-def _endpoint(
+def _traffic_endpoint(
     space: Namespace, name: str, labels: dict[str, str], pod: Pod | None = None
 ) -> TrafficEndpoint:
     addresses = (pod.status.pod_ip,) if pod is not None and pod.status.pod_ip else ()
@@ -237,7 +245,7 @@ def _add_endpoint(
     found.setdefault(name, {}).setdefault(identity, endpoint)
 
 
-def _summarize(answers: Sequence[bool]) -> Reachability:
+def _summarize_reachability(answers: Sequence[bool]) -> Reachability:
     if not any(answers):
         return "none"
     return "all" if all(answers) else "some"

@@ -13,7 +13,7 @@ MAX_TERMS = 64
 def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
     """Whether a selector matches labels; an empty one matches everything."""
     return all(labels.get(k) == v for k, v in selector.match_labels.items()) and all(
-        _matches(requirement, labels) for requirement in selector.match_expressions
+        _matches_requirement(requirement, labels) for requirement in selector.match_expressions
     )
 
 
@@ -34,7 +34,7 @@ def complement(selectors: Sequence[LabelSelector]) -> list[tuple[LabelRequiremen
     """
     terms: list[tuple[LabelRequirement, ...]] = [()]
     for selector in selectors:
-        negations = tuple(dict.fromkeys(_negate(r) for r in _requirements(selector)))
+        negations = tuple(dict.fromkeys(_negate_requirement(r) for r in _requirements(selector)))
         combined = [(*term, other) for term, other in product(terms, negations)]
         terms = list(dict.fromkeys(tuple(dict.fromkeys(term)) for term in combined))
         if len(terms) > MAX_TERMS:
@@ -55,7 +55,7 @@ def _requirements(selector: LabelSelector) -> list[LabelRequirement]:
     return [*equal, *selector.match_expressions]
 
 
-def _negate(requirement: LabelRequirement) -> LabelRequirement:
+def _negate_requirement(requirement: LabelRequirement) -> LabelRequirement:
     key, values = requirement.key, requirement.values
     match requirement.operator:
         case "In":
@@ -70,7 +70,7 @@ def _negate(requirement: LabelRequirement) -> LabelRequirement:
             assert_never(requirement.operator)
 
 
-def _matches(requirement: LabelRequirement, labels: Mapping[str, str]) -> bool:
+def _matches_requirement(requirement: LabelRequirement, labels: Mapping[str, str]) -> bool:
     value = labels.get(requirement.key)
     match requirement.operator:
         case "In":

@@ -47,7 +47,7 @@ def plan_tenant(key: Key, snapshot: Snapshot, options: NetworksOptions) -> Plan:
     return Plan(
         tuple(desired),
         patches=(_status_patch(tenant, network, error_message, desired, snapshot),),
-        events=_events(tenant, error_message, snapshot),
+        events=_invalid_events(tenant, error_message, snapshot),
     )
 
 
@@ -113,7 +113,9 @@ def _status_patch(
     return Patch(ClusterObjectRef(snapshot.local, object_ref(tenant)), {"status": status}, "status")
 
 
-def _events(tenant: Tenant, error_message: str, snapshot: Snapshot) -> tuple[EventRequest, ...]:
+def _invalid_events(
+    tenant: Tenant, error_message: str, snapshot: Snapshot
+) -> tuple[EventRequest, ...]:
     if not error_message:
         return ()
     return (

@@ -72,11 +72,11 @@ class VpcProvider:
             address = str(parse_address(nic.ip))
             reject_gateway(nic, subnets[0])
             _reject_used_address(network, address, pod.metadata.uid, snapshot)
-            return PortPlan((_port(network, subnets[0], address, pod),))
+            return PortPlan((_network_port(network, subnets[0], address, pod),))
         for subnet in subnets:
             free = _find_free_address(network, subnet, nic, pod, snapshot)
             if free is not None:
-                return PortPlan((_port(network, subnet, free, pod),))
+                return PortPlan((_network_port(network, subnet, free, pod),))
         names = ", ".join(f"{s.name} ({requested_range(s, nic)})" for s in subnets)
         return PortPlan(message=f"no address of network {network.metadata.name} is free in {names}")
 
@@ -147,7 +147,7 @@ def _reject_used_address(network: Network, address: str, uid: str, snapshot: Sna
         )
 
 
-def _port(network: Network, subnet: Subnet, address: str, pod: Pod) -> NetworkPort:
+def _network_port(network: Network, subnet: Subnet, address: str, pod: Pod) -> NetworkPort:
     name = network.metadata.name
     return NetworkPort(
         metadata=Meta(name=port_name(name, address)),

@@ -66,7 +66,7 @@ def decide(
 def _quarantined(draft: RecordDraft) -> MemberDecision:
     """Keep a quarantined policy, with the message for its reason."""
     here = replace(draft.here, message=_QUARANTINE_MESSAGES.get(draft.here.reason, ""))
-    return _decision(replace(draft, here=here))
+    return _member_decision(replace(draft, here=here))
 
 
 _QUARANTINE_MESSAGES: dict[str, str] = {
@@ -81,28 +81,30 @@ def _delete_copy(view: MemberView, draft: RecordDraft, winner: Version | None) -
     """Delete the copy of a policy that was deleted elsewhere, unless it is not federated."""
     policy = view.policy
     if policy is None or not draft.here.exists or not is_federated(policy):
-        return _decision(replace(draft, here=_released(draft.here)))
+        return _member_decision(replace(draft, here=_released(draft.here)))
     here = replace(draft.here, phase="Pending", target=winner.dot if winner else None, reason="")
     cause = "deleted in another member"
     removal = Removal(
         view.policy_ref, policy.metadata.uid, cause, 1, as_leader_of=view.member, as_seen=True
     )
-    return _decision(replace(draft, here=here), removal)
+    return _member_decision(replace(draft, here=here), removal)
 
 
 def _orphan_copy(view: MemberView, draft: RecordDraft, winner: Version) -> MemberDecision:
     """Make the copy a local policy: its users have taken the policy out of the federation."""
     policy = view.policy
     if policy is None:
-        return _decision(replace(draft, here=_released(draft.here)))
+        return _member_decision(replace(draft, here=_released(draft.here)))
     is_copy = is_federated(policy) and draft.here.exists
     was_ours = not is_federated(policy) and parse_version_annotation(
         view.key, policy.metadata.annotations
     )
     if not is_copy and not was_ours:
-        return _decision(replace(draft, here=_released(draft.here)))
+        return _member_decision(replace(draft, here=_released(draft.here)))
     here = replace(draft.here, phase="Pending", target=winner.dot, reason="")
-    return _decision(replace(draft, here=here), _patch(view, patch_to_unfederated(policy)))
+    return _member_decision(
+        replace(draft, here=here), _policy_patch(view, patch_to_unfederated(policy))
+    )
 
 
 def _apply_copy(
@@ -134,12 +136,14 @@ def _apply_copy(
         created = build_policy(view.key, winner.content, version)
         write = Desired(created, view.member, 1, as_leader_of=view.member, unowned=True)
     else:
-        write = _patch(
+        write = _policy_patch(
             view, patch_to_content(winner.content, policy, {**version, **_resolution_removed(view)})
         )
         here = replace(here, generation=_generation_after_patch(policy, winner))
     pending = replace(here, phase="Pending", target=winner.dot, reason="", message="")
-    return _decision(replace(draft, here=_with_write_outcome(pending, before, outcome)), write)
+    return _member_decision(
+        replace(draft, here=_with_write_outcome(pending, before, outcome)), write
+    )
 
 
 def _generation_after_patch(policy: Policy, winner: Version) -> int:
@@ -154,8 +158,8 @@ def _applied(view: MemberView, draft: RecordDraft, winner: Version) -> MemberDec
     assert view.policy is not None, "an applied policy exists"
     version: Wire = version_annotation(view.key, winner.dot, here.digest)
     annotations = {**version, **_resolution_removed(view)}
-    return _decision(
-        replace(draft, here=here), _patch(view, {"metadata": {"annotations": annotations}})
+    return _member_decision(
+        replace(draft, here=here), _policy_patch(view, {"metadata": {"annotations": annotations}})
     )
 
 
@@ -169,7 +173,7 @@ def _resolution_removed(view: MemberView) -> Wire:
 def _blocked(draft: RecordDraft, winner: Version, reason: Reason, message: str) -> MemberDecision:
     """A record that says why the winning version cannot be written."""
     here = LocalState(phase="Blocked", reason=reason, message=message, target=winner.dot)
-    return _decision(replace(draft, here=here))
+    return _member_decision(replace(draft, here=here))
 
 
 def _blocked_without_parent(
@@ -218,9 +222,9 @@ def _with_release_time(
     )
 
 
-def _patch(view: MemberView, change: Wire) -> Patch:
+def _policy_patch(view: MemberView, change: Wire) -> Patch:
     return Patch(view.policy_ref, change, step=1, as_leader_of=view.member)
 
 
-def _decision(draft: RecordDraft, *writes: Write) -> MemberDecision:
+def _member_decision(draft: RecordDraft, *writes: Write) -> MemberDecision:
     return MemberDecision(PolicyRecord(draft.history, draft.here, draft.actor, draft.kept), writes)

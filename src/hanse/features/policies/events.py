@@ -15,16 +15,18 @@ def record_events(
 ) -> tuple[EventRequest, ...]:
     """The Events for the change from the stored record to a new one."""
     before = stored if isinstance(stored, PolicyRecord) else PolicyRecord()
-    return tuple(_events(view, before, record))
+    return tuple(_record_events(view, before, record))
 
 
-def _events(view: MemberView, before: PolicyRecord, after: PolicyRecord) -> Iterator[EventRequest]:
+def _record_events(
+    view: MemberView, before: PolicyRecord, after: PolicyRecord
+) -> Iterator[EventRequest]:
     yield from _history_events(view, before, after)
     if before.here.phase != after.here.phase or before.here.reason != after.here.reason:
         yield from _phase_events(view, before, after)
     if after.kept is not None and after.kept != before.kept:
         message = "this cluster went back in time; what stood here is kept in its record"
-        yield _warning(view, "Restored", message)
+        yield _warning_event(view, "Restored", message)
 
 
 def _history_events(
@@ -37,10 +39,12 @@ def _history_events(
     known = {e.dot for e in before.history.overruled}
     for loser in after.history.overruled:
         if loser.dot not in known:
-            yield _warning(view, "VersionsCrossed", conflict_message(winner, loser, view))
+            yield _warning_event(view, "VersionsCrossed", conflict_message(winner, loser, view))
     old = before.history.winner
     if winner.dot.cluster == view.member and (old is None or old.dot != winner.dot):
-        yield _normal(view, _REASONS[winner.state], f"{_MESSAGES[winner.state]} in every member")
+        yield _normal_event(
+            view, _REASONS[winner.state], f"{_MESSAGES[winner.state]} in every member"
+        )
 
 
 _REASONS = {"Present": "Federated", "Deleted": "FederationEnded", "Orphaned": "LeftFederation"}
@@ -74,20 +78,20 @@ def _phase_events(
     origin = winner.dot.cluster if winner is not None else ""
     match here.phase:
         case "Applied" if here.reason:
-            yield _warning(view, "DeletionHeld", here.message)
+            yield _warning_event(view, "DeletionHeld", here.message)
         case "Applied" if origin != view.member and before.here.phase in ("Pending", "Blocked"):
-            yield _normal(view, "Replicated", f"it is as {origin} has it")
+            yield _normal_event(view, "Replicated", f"it is as {origin} has it")
         case "Blocked":
-            yield _warning(view, f"Blocked{here.reason}", here.message)
+            yield _warning_event(view, f"Blocked{here.reason}", here.message)
         case "Quarantined":
-            yield _warning(view, "Quarantined", f"{here.message}; {RESOLVE}")
+            yield _warning_event(view, "Quarantined", f"{here.message}; {RESOLVE}")
         case _:
             return
 
 
-def _normal(view: MemberView, reason: str, message: str) -> EventRequest:
+def _normal_event(view: MemberView, reason: str, message: str) -> EventRequest:
     return EventRequest(view.policy_ref, reason, message, recorded_with=view.record_ref)
 
 
-def _warning(view: MemberView, reason: str, message: str) -> EventRequest:
+def _warning_event(view: MemberView, reason: str, message: str) -> EventRequest:
     return EventRequest(view.policy_ref, reason, message, "Warning", recorded_with=view.record_ref)

@@ -54,11 +54,11 @@ def peer_warnings(spec: Wire) -> tuple[str, ...]:
     peers = tuple(_peers(spec))
     warnings = [
         f"spec.{path}.scope: a federated Service is named without scope; leave it out"
-        for path, peer in _services(spec)
+        for path, peer in _service_peers(spec)
         if peer.get("scope")
     ]
     local = [path for path, peer in peers if _is_local(peer)]
-    if local and len(local) == len(peers) and not any(True for _ in _services(spec)):
+    if local and len(local) == len(peers) and not any(True for _ in _service_peers(spec)):
         warnings.append(
             f"spec.{local[0]} selects only what is in the same cluster: traffic between clusters "
             "is matched by toServices (egress) or by a federated Service's group (ingress)"
@@ -74,7 +74,7 @@ def _peers(spec: Wire) -> Iterator[tuple[str, Wire]]:
                 yield f"{direction}[{index}].{field}[{number}]", peer
 
 
-def _services(spec: Wire) -> Iterator[tuple[str, Wire]]:
+def _service_peers(spec: Wire) -> Iterator[tuple[str, Wire]]:
     for index, rule in _each(spec.get("egress")):
         for number, peer in _each(rule.get("toServices")):
             yield f"egress[{index}].toServices[{number}]", peer

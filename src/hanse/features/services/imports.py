@@ -116,7 +116,7 @@ def plan_aggregate(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
             annotations=merged.annotations,
         ),
         spec=_spec(merged, merged.ip_families),
-        status=_status(order),
+        status=_import_status(order),
     )
     return Plan((Desired(aggregate, broker, sources=sources, shared=True, rank=rank),))
 
@@ -198,7 +198,9 @@ def _service_import(state: _ImportState, snapshot: Snapshot) -> Iterator[Service
             annotations=annotations,
         ),
         spec=spec,
-        status=_status(tuple(state.visible), merge_conditions(kept, conditions, snapshot.now)),
+        status=_import_status(
+            tuple(state.visible), merge_conditions(kept, conditions, snapshot.now)
+        ),
     )
 
 
@@ -255,7 +257,7 @@ def _spec(
     return spec if tuple(families) == spec.ip_families else replace(spec, ip_families=families)
 
 
-def _status(
+def _import_status(
     clusters: Sequence[ClusterId], conditions: tuple[Condition, ...] = ()
 ) -> ServiceImportStatus:
     exporting = tuple(ExportingCluster(cluster=c) for c in sorted(clusters))

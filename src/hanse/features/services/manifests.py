@@ -163,7 +163,9 @@ def broker_secret(
     cluster: ClusterId, broker_namespace: str, credentials: BrokerCredentials
 ) -> Manifest:
     """The Secret with the broker's kubeconfig; the member's agent reloads it when it changes."""
-    text = msgspec.json.encode(_kubeconfig(cluster, broker_namespace, credentials))  # JSON is YAML
+    text = msgspec.json.encode(
+        _broker_kubeconfig(cluster, broker_namespace, credentials)
+    )  # JSON is YAML
     return manifest(
         SECRET,
         BROKER_SECRET,
@@ -178,7 +180,9 @@ def _member_role(broker_namespace: str) -> str:
     return f"{broker_namespace}:member"
 
 
-def _kubeconfig(cluster: ClusterId, broker_namespace: str, credentials: BrokerCredentials) -> Wire:
+def _broker_kubeconfig(
+    cluster: ClusterId, broker_namespace: str, credentials: BrokerCredentials
+) -> Wire:
     server: Wire = {"server": credentials.server}
     if credentials.authority:
         server["certificate-authority-data"] = b64encode(credentials.authority).decode()

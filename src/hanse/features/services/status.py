@@ -39,7 +39,7 @@ def status_plan(export: ServiceExport, snapshot: Snapshot, conditions: Sequence[
     ref = ClusterObjectRef(snapshot.local, object_ref(export))
     patch = {"status": {"conditions": msgspec.to_builtins(after)}}
     events = tuple(
-        EventRequest(ref, c.reason.split(",")[0], c.message, _severity(c))
+        EventRequest(ref, c.reason.split(",")[0], c.message, _event_type(c))
         for c in conditions
         if _is_event(c, find_condition(current, c.type)) and c.message
     )
@@ -104,5 +104,5 @@ def _is_event(now: Condition, before: Condition | None) -> bool:
     return changed and now.reason not in _REASONS_WITHOUT_EVENT
 
 
-def _severity(condition_: Condition) -> Literal["Normal", "Warning"]:
+def _event_type(condition_: Condition) -> Literal["Normal", "Warning"]:
     return "Normal" if (condition_.type, condition_.status) in _GOOD else "Warning"

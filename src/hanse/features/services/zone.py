@@ -70,7 +70,7 @@ class ServiceZone:
     def keys(self, snapshot: Snapshot) -> Iterator[Key]:
         yield VERSION
         for service_import in snapshot.all(snapshot.local, ServiceImport):
-            yield _key(service_import.metadata.namespace, service_import.metadata.name)
+            yield _service_key(service_import.metadata.namespace, service_import.metadata.name)
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         if isinstance(change, FactChange):
@@ -82,10 +82,10 @@ class ServiceZone:
             case ClusterSet():
                 return self.keys(snapshot)
             case ServiceImport(metadata=meta) if change.where == snapshot.local:
-                return (_key(meta.namespace, meta.name),)
+                return (_service_key(meta.namespace, meta.name),)
             case EndpointSlice() if change.where == snapshot.local:
                 return {
-                    _key(
+                    _service_key(
                         endpoint_slice.metadata.namespace,
                         endpoint_slice.metadata.labels[SERVICE_NAME],
                     )
@@ -350,13 +350,15 @@ def _distinct(values: Sequence[T]) -> Sequence[T]:
     return values if len(values) == 1 else list(dict.fromkeys(values))
 
 
-def _key(namespace: str, name: str) -> Key:
+def _service_key(namespace: str, name: str) -> Key:
     return Key(SERVICE, name, namespace)
 
 
 def _keys_exported_by(cluster: str, snapshot: Snapshot) -> set[Key]:
     """The keys of the services that a cluster exports."""
     return {
-        _key(endpoint_slice.metadata.namespace, endpoint_slice.metadata.labels[SERVICE_NAME])
+        _service_key(
+            endpoint_slice.metadata.namespace, endpoint_slice.metadata.labels[SERVICE_NAME]
+        )
         for endpoint_slice in snapshot.by(snapshot.local, BY_CLUSTER, cluster)
     }

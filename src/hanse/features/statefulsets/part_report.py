@@ -45,7 +45,7 @@ def build_report(
         current_replicas=status.current_replicas if status else 0,
         updated_replicas=status.updated_replicas if status else 0,
         available_replicas=status.available_replicas if status else 0,
-        replicas=tuple(_replicas(submitted, snapshot)) if owned is not None else (),
+        replicas=tuple(_list_replicas(submitted, snapshot)) if owned is not None else (),
         trouble="; ".join(_problems(submitted, desired, snapshot))[:32000],
         made=add_created_uid(owned, created_before),
     )
@@ -66,7 +66,7 @@ def _is_rolled_out(stateful_set: StatefulSet) -> bool:
     )
 
 
-def _replicas(submitted: SubmittedSet, snapshot: Snapshot) -> Iterator[Replica]:
+def _list_replicas(submitted: SubmittedSet, snapshot: Snapshot) -> Iterator[Replica]:
     for pod in list_pods(submitted, snapshot):
         name = pod.metadata.name
         yield Replica(name=name, ready=pod.ready, addresses=_addresses(name, submitted, snapshot))

@@ -96,13 +96,13 @@ def _grow(shares: dict[ClusterId, int], candidates: Sequence[_Candidate], missin
         (candidate, min(candidate.preference.min, candidate.preference.max))
         for candidate in candidates
     ]
-    missing = _add(shares, below, missing, weight_of=_equally)
+    missing = _add(shares, below, missing, weight_of=_equal_weight)
     weighted = [
         (candidate, candidate.preference.max)
         for candidate in candidates
         if candidate.preference.weight
     ]
-    return _add(shares, weighted, missing, weight_of=_by_weight)
+    return _add(shares, weighted, missing, weight_of=_cluster_weight)
 
 
 def _shrink(shares: dict[ClusterId, int], candidates: Sequence[_Candidate], surplus: int) -> int:
@@ -117,33 +117,33 @@ def _shrink(shares: dict[ClusterId, int], candidates: Sequence[_Candidate], surp
             for candidate in candidates
         ],
         surplus,
-        weight_of=_equally,
+        weight_of=_equal_weight,
     )
     unweighted = [
         (candidate, candidate.preference.min)
         for candidate in candidates
         if not candidate.preference.weight
     ]
-    surplus = _remove(shares, unweighted, surplus, weight_of=_equally)
+    surplus = _remove(shares, unweighted, surplus, weight_of=_equal_weight)
     above = [
         (candidate, candidate.preference.min)
         for candidate in candidates
         if candidate.preference.weight
     ]
-    surplus = _remove(shares, above, surplus, weight_of=_by_weight)
+    surplus = _remove(shares, above, surplus, weight_of=_cluster_weight)
     return _remove(
-        shares, [(candidate, 0) for candidate in candidates], surplus, weight_of=_equally
+        shares, [(candidate, 0) for candidate in candidates], surplus, weight_of=_equal_weight
     )
 
 
 _WeightOf = Callable[[_Candidate], int]
 
 
-def _equally(_: _Candidate) -> int:
+def _equal_weight(_: _Candidate) -> int:
     return 1
 
 
-def _by_weight(candidate: _Candidate) -> int:
+def _cluster_weight(candidate: _Candidate) -> int:
     return candidate.preference.weight
 
 

@@ -118,7 +118,7 @@ class RealCluster:
                 return
             case Workloads():
                 balancers = [str(self.config.ranges.load_balancers)]
-                async with self._connected() as transport:
+                async with self._open_transport() as transport:
                     await provision(transport, balancers)
             case _:
                 assert_never(self.config.role)
@@ -131,7 +131,7 @@ class RealCluster:
     async def _release_nodes(self) -> None:
         if self.servers.get(KWOK_CONTROLLER.name) is None:
             return
-        async with self._connected() as transport:
+        async with self._open_transport() as transport:
             await release_nodes(transport)
 
     async def _await_nodes(self) -> None:
@@ -140,7 +140,7 @@ class RealCluster:
             case Broker():
                 return
             case Workloads(nodes):
-                async with self._connected() as transport:
+                async with self._open_transport() as transport:
                     await create_nodes(transport, self.name, nodes, self.config.ranges)
                 await self._wait_until(lambda api: all_schedulable(api, nodes), "pods can run")
             case _:
@@ -152,8 +152,8 @@ class RealCluster:
         """Poll until ready; raises if a server dies meanwhile, and at the timeout."""
         loop = asyncio.get_running_loop()
         began = loop.time()
-        async with self._connected() as transport:
-            while not await _poll(is_ready, transport):
+        async with self._open_transport() as transport:
+            while not await _poll_ready(is_ready, transport):
                 self._raise_if_dead()
                 if loop.time() - began > READY_TIMEOUT.total_seconds():
                     raise ClusterNotReady(
@@ -164,7 +164,7 @@ class RealCluster:
         self._report(f"{self.name}: {description}")
 
     @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[Transport]:
+    async def _open_transport(self) -> AsyncIterator[Transport]:
         transport = self.connect()
         try:
             yield transport
@@ -180,7 +180,9 @@ class RealCluster:
         return all(self.servers[program].running for program in programs)
 
 
-async def _poll(is_ready: Callable[[Transport], Awaitable[bool]], transport: Transport) -> bool:
+async def _poll_ready(
+    is_ready: Callable[[Transport], Awaitable[bool]], transport: Transport
+) -> bool:
     try:
         return await is_ready(transport)
     except Unreachable:

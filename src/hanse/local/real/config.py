@@ -90,14 +90,18 @@ def commands(config: ClusterConfig, binaries: Mapping[str, Path]) -> tuple[Serve
     servers: tuple[_ProgramArguments, ...]
     match config.role:
         case Broker():
-            servers = (_etcd(), _api_server(config), _controller_manager(BROKER_CONTROLLERS))
+            servers = (
+                _etcd_arguments(),
+                _api_server(config),
+                _controller_manager(BROKER_CONTROLLERS),
+            )
         case Workloads():
             servers = (
-                _etcd(),
+                _etcd_arguments(),
                 _api_server(config),
                 _controller_manager(WORKLOAD_CONTROLLERS),
                 (SCHEDULER.name, ("--config=scheduler.yaml", "--secure-port=0")),
-                _kwok(config),
+                _kwok_arguments(config),
             )
         case _:
             assert_never(config.role)
@@ -115,7 +119,7 @@ def commands(config: ClusterConfig, binaries: Mapping[str, Path]) -> tuple[Serve
     )
 
 
-def _etcd() -> _ProgramArguments:
+def _etcd_arguments() -> _ProgramArguments:
     return ETCD_SERVER.name, (
         "--name=default",
         "--data-dir=etcd",
@@ -166,7 +170,7 @@ def _controller_manager(enabled: tuple[str, ...]) -> _ProgramArguments:
     )
 
 
-def _kwok(config: ClusterConfig) -> _ProgramArguments:
+def _kwok_arguments(config: ClusterConfig) -> _ProgramArguments:
     return KWOK_CONTROLLER.name, (
         "--kubeconfig=kwok.kubeconfig",
         "--config=kwok.yaml",
@@ -193,7 +197,7 @@ def write_config_files(config: ClusterConfig) -> ClientConfig:
     _write_certificate(keys, "api-server", authority.server("kube-apiserver", config.hosts))
     _ensure_service_account_key(keys / "service-accounts.key")
     _write_kubeconfigs_and_settings(config, authority)
-    return _access(config, authority, "admin", "system:masters")
+    return _user_config(config, authority, "admin", "system:masters")
 
 
 def _write_kubeconfigs_and_settings(config: ClusterConfig, authority: CertificateAuthority) -> None:
@@ -205,14 +209,14 @@ def _write_kubeconfigs_and_settings(config: ClusterConfig, authority: Certificat
         "kwok": ("kwok", "system:masters"),
     }
     for file, (user, *groups) in users.items():
-        access = _access(config, authority, user, *groups)
+        access = _user_config(config, authority, user, *groups)
         context = Context(config.name, access, user)
         write_kubeconfig(config.directory / f"{file}.kubeconfig", [context])
     (config.directory / "scheduler.yaml").write_text(_scheduler_configuration())
     (config.directory / "kwok.yaml").write_text(kwok_configuration())
 
 
-def _access(
+def _user_config(
     config: ClusterConfig, authority: CertificateAuthority, user: str, *groups: str
 ) -> ClientConfig:
     issued = authority.client(user, groups)

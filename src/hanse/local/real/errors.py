@@ -46,7 +46,7 @@ class ServerDied(RealClusterError):
     """A server exited unexpectedly."""
 
     def __init__(self, cluster: str, program: str, code: int, log: Path) -> None:
-        super().__init__(f"{program} of {cluster} ended with {_cause(code)}{_log_tail(log)}")
+        super().__init__(f"{program} of {cluster} ended with {_exit_cause(code)}{_log_tail(log)}")
         self.cluster = cluster
         self.program = program
         self.code = code
@@ -71,7 +71,7 @@ def tail(log: Path, lines: int = 5) -> str:
         return ""
 
 
-def _cause(code: int) -> str:
+def _exit_cause(code: int) -> str:
     return f"signal {-code}" if code < 0 else f"status {code}"
 
 

@@ -151,10 +151,10 @@ def kwok_configuration() -> str:
 def stages() -> list[dict[str, Any]]:
     """The Stages: each selects pods and gives them their next status."""
     final_phases = ("Failed", "Succeeded")
-    not_deleted = _operator(".metadata.deletionTimestamp", "DoesNotExist")
+    not_deleted = _expression(".metadata.deletionTimestamp", "DoesNotExist")
     starting = (
         not_deleted,
-        _operator(".status.podIP", "DoesNotExist"),
+        _expression(".status.podIP", "DoesNotExist"),
         _not_in(_PHASE, "Pending", *final_phases),
     )
     running = (not_deleted, _in(".status.phase", "Running"), _not_in(_PHASE, *final_phases))
@@ -166,7 +166,7 @@ def stages() -> list[dict[str, Any]]:
             "pod-starts-ready",
             (
                 *starting,
-                _operator(_READY_AFTER, "DoesNotExist"),
+                _expression(_READY_AFTER, "DoesNotExist"),
                 _is_true(f'{_DESIRED} == "ready"'),
             ),
             status=_START_STATUS + _READY_STATUS,
@@ -216,8 +216,8 @@ def stages() -> list[dict[str, Any]]:
         _stage(
             "pod-goes",
             (
-                _operator(".metadata.deletionTimestamp", "Exists"),
-                _operator(".metadata.finalizers[]?", "DoesNotExist"),
+                _expression(".metadata.deletionTimestamp", "Exists"),
+                _expression(".metadata.finalizers[]?", "DoesNotExist"),
             ),
             delete=True,
         ),
@@ -227,7 +227,7 @@ def stages() -> list[dict[str, Any]]:
 _Expression = dict[str, Any]
 
 
-def _operator(key: str, operator: str) -> _Expression:
+def _expression(key: str, operator: str) -> _Expression:
     return {"key": key, "operator": operator}
 
 

@@ -28,7 +28,7 @@ def pin_module(name: str, programs: list[Program]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         (work / "go.mod").write_text(module_file(name, programs))
-        _go(work, "mod", "tidy")
+        _run_go(work, "mod", "tidy")
         target = MODULES / name
         target.mkdir(parents=True, exist_ok=True)
         for file in ("go.mod", "go.sum"):
@@ -48,7 +48,7 @@ def module_file(name: str, programs: list[Program]) -> str:
 
 def staging_modules() -> list[str]:
     """The modules that Kubernetes keeps in `staging` and publishes separately."""
-    found = _go(Path.cwd(), "mod", "download", "-json", f"k8s.io/kubernetes@{KUBERNETES}")
+    found = _run_go(Path.cwd(), "mod", "download", "-json", f"k8s.io/kubernetes@{KUBERNETES}")
     source = Path(json.loads(found)["GoMod"]).read_text()
     return re.findall(r"^\s*(k8s\.io/[a-z-]+) => \./staging", source, re.MULTILINE)
 
@@ -61,7 +61,7 @@ def _module_path(program: Program) -> str:
     return program.package.partition("/cmd/")[0]
 
 
-def _go(where: Path, *arguments: str) -> str:
+def _run_go(where: Path, *arguments: str) -> str:
     process = subprocess.run(  # noqa: S603 - our own arguments
         ["go", *arguments],  # noqa: S607 - the developer's Go
         cwd=where,

@@ -53,13 +53,13 @@ def _kubernetes(name: str, *version_arguments: str) -> Program:
     )
 
 
-def _etcd(name: str, package: str, *version_arguments: str) -> Program:
+def _etcd_program(name: str, package: str, *version_arguments: str) -> Program:
     return Program(name, "etcd", f"go.etcd.io/etcd/{package}/v3", ETCD, version_arguments)
 
 
-ETCD_SERVER = _etcd("etcd", "server", "--version")
-ETCDCTL = _etcd("etcdctl", "etcdctl", "version")
-ETCDUTL = _etcd("etcdutl", "etcdutl", "version")
+ETCD_SERVER = _etcd_program("etcd", "server", "--version")
+ETCDCTL = _etcd_program("etcdctl", "etcdctl", "version")
+ETCDUTL = _etcd_program("etcdutl", "etcdutl", "version")
 API_SERVER = _kubernetes("kube-apiserver")
 CONTROLLER_MANAGER = _kubernetes("kube-controller-manager")
 SCHEDULER = _kubernetes("kube-scheduler")

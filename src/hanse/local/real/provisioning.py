@@ -100,11 +100,11 @@ class _MirroredCluster:
         async with aclosing(list_and_watch(self._client, kind, random=self._random)) as events:
             async for event in events:
                 for change in cache.apply_event(event):
-                    self._apply(store, change.before, change.after)
+                    self._mirror_change(store, change.before, change.after)
                 if cache.synced:
                     listed.set()
 
-    def _apply(self, store: str, before: Object | None, after: Object | None) -> None:
+    def _mirror_change(self, store: str, before: Object | None, after: Object | None) -> None:
         if before is not None and after is not None and before.metadata.uid == after.metadata.uid:
             self.storage.replace(store, to_wire(after))
             return

@@ -125,7 +125,7 @@ async def serve_control_socket(path: Path, handler: RequestHandler) -> AsyncIter
     async def handle_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while line := await reader.readline():
-                writer.write(msgspec.json.encode(await _handle(handler, line)) + b"\n")
+                writer.write(msgspec.json.encode(await _handle_line(handler, line)) + b"\n")
                 await writer.drain()
         except ConnectionError:
             return  # the client has disconnected
@@ -139,7 +139,9 @@ async def serve_control_socket(path: Path, handler: RequestHandler) -> AsyncIter
         server.close()
 
 
-async def _handle(handler: RequestHandler, line: bytes) -> LocalFederationStatus | ControlError:
+async def _handle_line(
+    handler: RequestHandler, line: bytes
+) -> LocalFederationStatus | ControlError:
     try:
         return await handler(_request_decoder.decode(line))
     except msgspec.DecodeError as error:

@@ -123,7 +123,7 @@ class EmbeddedCluster:
     async def start(self) -> None:
         if self.running:
             return
-        listener, self._socket = self._socket or self._rebind(), None
+        listener, self._socket = self._socket or self._listen_again(), None
         ready = asyncio.Event()
         self._task = self._group.create_task(
             self._run(listener, ready), name=f"cluster {self.member.name}"
@@ -166,7 +166,7 @@ class EmbeddedCluster:
 
     async def _run(self, listener: socket.socket, ready: asyncio.Event) -> None:
         """Serve the API and run the controllers until cancelled; sets `ready` once they idle."""
-        controllers = self._controllers()
+        controllers = self._new_controller_manager()
         tokens = {self._token: ADMIN}
         async with (
             serve(self._delayed_api, listener, tokens, self._tls, _GRACE),
@@ -179,7 +179,7 @@ class EmbeddedCluster:
             await controllers.idle()
             ready.set()
 
-    def _controllers(self) -> ControllerManager:
+    def _new_controller_manager(self) -> ControllerManager:
         ranges = self.member.ranges
         return ControllerManager(
             self.api,
@@ -196,7 +196,7 @@ class EmbeddedCluster:
             root_ca=self._authority.certificate.decode(),
         )
 
-    def _rebind(self) -> socket.socket:
+    def _listen_again(self) -> socket.socket:
         try:
             return _listener(self._port)
         except OSError as error:
@@ -252,19 +252,19 @@ class _AgentTransport:
         self._api = InProcessTransport(cluster.api)
 
     async def send(self, request: Request) -> Response:
-        await self._connect()
+        await self._simulate_connect()
         return await self._api.send(request)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
-        await self._connect()
+        await self._simulate_connect()
         async with self._api.stream(request) as lines:
             yield lines
 
     async def close(self) -> None:
         """There is nothing to release."""
 
-    async def _connect(self) -> None:
+    async def _simulate_connect(self) -> None:
         if self._cluster.delay:
             await asyncio.sleep(self._cluster.delay.total_seconds())
         if not self._cluster.running:

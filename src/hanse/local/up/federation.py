@@ -193,7 +193,7 @@ class LocalFederation:
 
     def transport_to(self, cluster: str) -> Transport:
         """An administrator's transport to a cluster, which no cut affects."""
-        return self._cluster(cluster).connect()
+        return self._find_cluster(cluster).connect()
 
     def transports_for(self, member: LocalMember) -> dict[str, Transport]:
         """Transports to all clusters that a member's agent reaches; each can be cut."""
@@ -332,11 +332,11 @@ class LocalFederation:
             case HealAll():
                 await self._heal_all()
             case Kill(name):
-                await self._cluster(name).kill()
+                await self._find_cluster(name).kill()
             case Start(name):
-                await self._cluster(name).start()
+                await self._find_cluster(name).start()
             case Slow(name, milliseconds):
-                self._cluster(name).slow(timedelta(milliseconds=milliseconds))
+                self._find_cluster(name).slow(timedelta(milliseconds=milliseconds))
             case GetStatus() | CreateLoginLink():
                 pass
             case _:
@@ -350,12 +350,12 @@ class LocalFederation:
 
     def _checked_pair(self, one: str, other: str) -> tuple[str, str]:
         for name in (one, other):
-            self._cluster(name)
+            self._find_cluster(name)
         if one == other:
             raise UpError(f"{one} and {other} are the same cluster; to stop it, kill it")
         return one, other
 
-    def _cluster(self, name: str) -> LocalCluster:
+    def _find_cluster(self, name: str) -> LocalCluster:
         found = self._clusters.get(name)
         if found is None:
             raise UnknownCluster(

@@ -55,7 +55,7 @@ class Folder:
         """The saved objects of a cluster; None if there are none."""
         if not self.keep:
             return None
-        file = self._snapshot(cluster)
+        file = self._snapshot_file(cluster)
         try:
             return msgspec.json.decode(file.read_bytes(), type=Snapshot)
         except FileNotFoundError:
@@ -69,11 +69,11 @@ class Folder:
     def save(self, cluster: str, snapshot: Snapshot) -> None:
         """Save all objects of a cluster atomically."""
         if self.keep:
-            file = self._snapshot(cluster)
+            file = self._snapshot_file(cluster)
             file.parent.mkdir(mode=0o700, exist_ok=True)
             write_private_file(file, msgspec.json.encode(snapshot))
 
-    def _snapshot(self, cluster: str) -> Path:
+    def _snapshot_file(self, cluster: str) -> Path:
         return self.path / "clusters" / f"{cluster}.json"
 
     def _prepare(self) -> None:

@@ -36,11 +36,11 @@ class FederatedSection:
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> FeatureItem | None:
         namespace, _, name = key.partition("/")
-        records = list(_records(key, snapshot))
+        records = list(_member_records(key, snapshot))
         if not records:
             return None
         standing = [c for c in snapshot.clusters if _has_service(c, namespace, name, snapshot)]
-        ready = sum(_ready(record) for record in records)
+        ready = sum(_ready_count(record) for record in records)
         ports = dict.fromkeys(f"{p.port}/{p.protocol}" for r in records for p in r.ports)
         return FeatureItem(
             namespace=namespace,
@@ -51,11 +51,11 @@ class FederatedSection:
                 ("Ports", ", ".join(ports)),
                 ("Stands in", ", ".join(standing) or "no cluster that is seen from here"),
             ),
-            parts=tuple(_part(record) for record in records),
+            parts=tuple(_member_part(record) for record in records),
         )
 
 
-def _records(key: str, snapshot: MultiClusterSnapshot) -> Iterable[MemberRecord]:
+def _member_records(key: str, snapshot: MultiClusterSnapshot) -> Iterable[MemberRecord]:
     for where in snapshot.clusters:
         for config_map in snapshot.by(where, BY_SERVICE, key):
             joined = read_record(config_map, where)
@@ -70,12 +70,12 @@ def _has_service(
     return found is not None and FEDERATED in found.metadata.annotations
 
 
-def _ready(record: MemberRecord) -> int:
+def _ready_count(record: MemberRecord) -> int:
     return sum(len(one.ready) for one in record.backends)
 
 
-def _part(record: MemberRecord) -> ClusterPart:
-    ready = _ready(record)
+def _member_part(record: MemberRecord) -> ClusterPart:
+    ready = _ready_count(record)
     return ClusterPart(
         cluster=record.cluster,
         state="good" if ready else "bad",

@@ -104,14 +104,14 @@ class LinksSection:
         if key not in snapshot.clusters:
             return None
         found = (
-            _link(source, key, agent_snapshot)
+            _link_item(source, key, agent_snapshot)
             for source, agent_snapshot in snapshot.by_agent.items()
             if source != key
         )
         return tuple(link for link in found if link is not None) or None
 
 
-def _link(source: ClusterId, target: ClusterId, snapshot: Snapshot) -> LinkItem | None:
+def _link_item(source: ClusterId, target: ClusterId, snapshot: Snapshot) -> LinkItem | None:
     state = snapshot.fact(ClusterState, target)
     if state is None:
         return None

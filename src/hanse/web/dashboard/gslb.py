@@ -15,12 +15,12 @@ class HostsSection:
     name = "gslb"
 
     def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
-        return {_key(one) for _, one in snapshot.everywhere(GlobalService)}
+        return {_service_key(one) for _, one in snapshot.everywhere(GlobalService)}
 
     def keys_for(self, change: Change) -> Iterable[str]:
         if isinstance(change, FactChange) or not isinstance(change.object, GlobalService):
             return ()
-        return (_key(change.object),)
+        return (_service_key(change.object),)
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> FeatureItem | None:
         namespace, _, name = key.partition("/")
@@ -38,13 +38,13 @@ class HostsSection:
             state="bad" if not up else "good" if len(up) == len(service.spec.members) else "warn",
             told=f"{len(up)}/{len(service.spec.members)} up",
             facts=(
-                ("Algorithm", _readable(service.spec.algorithm)),
+                ("Algorithm", _readable_enum(service.spec.algorithm)),
                 ("TTL", "" if service.spec.ttl is None else f"{service.spec.ttl} s"),
-                ("When all are down", _readable(service.spec.when_down or "")),
+                ("When all are down", _readable_enum(service.spec.when_down or "")),
                 ("Led by", _leader(service)),
                 ("Known in", ", ".join(dict.fromkeys(where for where, _ in standing))),
             ),
-            parts=tuple(_part(m, serving, health) for m in service.spec.members),
+            parts=tuple(_member_part(m, serving, health) for m in service.spec.members),
             problems=tuple(
                 f"{h.cluster} {h.address} is down: {h.reason}"
                 for h in service.status.members
@@ -59,7 +59,7 @@ def _leader(service: GlobalService) -> str:
     return f"{term.context}, epoch {term.epoch}" if term is not None else ""
 
 
-def _key(service: GlobalService) -> str:
+def _service_key(service: GlobalService) -> str:
     return f"{service.namespace}/{service.name}"
 
 
@@ -77,7 +77,7 @@ def _serving(up: Sequence[GlobalMember]) -> list[GlobalMember]:
     return [member for member in up if member.priority == highest]
 
 
-def _part(member: GlobalMember, serving: list[GlobalMember], health: Known) -> ClusterPart:
+def _member_part(member: GlobalMember, serving: list[GlobalMember], health: Known) -> ClusterPart:
     whole = sum(one.weight for one in serving)
     share = round(100 * member.weight / whole) if member in serving and whole else 0
     up = _is_up(member, health)
@@ -89,7 +89,7 @@ def _part(member: GlobalMember, serving: list[GlobalMember], health: Known) -> C
     )
 
 
-def _readable(name: str) -> str:
+def _readable_enum(name: str) -> str:
     for begin in ("GSLB_ALGORITHM_", "GSLB_SERVICE_DOWN_RESPONSE_"):
         name = name.removeprefix(begin)
     return name.replace("_", " ").lower()

@@ -46,7 +46,7 @@ class PoliciesSection:
             is not None
         }
         for policy in list_policies({where: (ledger,) for where, ledger in ledgers.items()}):
-            return _item(policy, ledgers)
+            return _policy_item(policy, ledgers)
         return None
 
 
@@ -63,8 +63,8 @@ def _policy_key(shown: str) -> Key:
     return Key(_TOPICS[0], name) if whole else Key(_TOPICS[1], name, namespace)
 
 
-def _item(policy: PolicyView, ledgers: dict[ClusterId, ConfigMap]) -> FeatureItem:
-    parts = tuple(_part(where, one) for where, one in sorted(policy.members.items()))
+def _policy_item(policy: PolicyView, ledgers: dict[ClusterId, ConfigMap]) -> FeatureItem:
+    parts = tuple(_member_part(where, one) for where, one in sorted(policy.members.items()))
     return FeatureItem(
         namespace=policy.namespace or "every namespace",
         name=policy.name,
@@ -84,7 +84,7 @@ def _item(policy: PolicyView, ledgers: dict[ClusterId, ConfigMap]) -> FeatureIte
     )
 
 
-def _part(where: ClusterId, one: MemberStatus) -> ClusterPart:
+def _member_part(where: ClusterId, one: MemberStatus) -> ClusterPart:
     state: State = "bad" if one.needs_attention else "good" if one.phase == "Applied" else "idle"
     return ClusterPart(cluster=where, state=state, text=one.reason or one.phase)
 
@@ -95,13 +95,15 @@ def _versions(
     """The version that counts, and those that lost against it."""
     records = (decode_record(ledger) for ledger in ledgers.values())
     winner = merge_all(r.history for r in records if isinstance(r, PolicyRecord)).winner
-    counts = () if winner is None else ((f"{policy.origin} (counts)", _text(winner.content.spec)),)
+    counts = (
+        () if winner is None else ((f"{policy.origin} (counts)", _yaml_text(winner.content.spec)),)
+    )
     lost = tuple(
-        (f"{one.cluster} ({one.state.lower()}, overruled)", _text(one.spec))
+        (f"{one.cluster} ({one.state.lower()}, overruled)", _yaml_text(one.spec))
         for one in policy.overruled
     )
     return (*counts, *lost)
 
 
-def _text(spec: dict[str, object]) -> str:
+def _yaml_text(spec: dict[str, object]) -> str:
     return yaml.safe_dump(spec, sort_keys=True) if spec else ""

@@ -203,14 +203,16 @@ class _Routes:
             if subscriber is None:
                 return web.Response(status=503, text="too many look already; close some pages\n")
             await answer.prepare(request)
-            await answer.write(_event("hello", msgspec.json.encode({"may": self._available})))
+            await answer.write(
+                _encode_event("hello", msgspec.json.encode({"may": self._available}))
+            )
             try:
                 async for update in subscriber:
-                    await answer.write(_event("news", update))
+                    await answer.write(_encode_event("news", update))
             except ConnectionError:
                 log.debug("a page was closed")
         return answer
 
 
-def _event(name: str, body: bytes) -> bytes:
+def _encode_event(name: str, body: bytes) -> bytes:
     return b"event: %s\ndata: %s\n\n" % (name.encode(), body)

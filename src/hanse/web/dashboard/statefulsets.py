@@ -44,7 +44,7 @@ class StatefulSetsSection:
             if shares is not None:
                 reports = [p.spec for p in snapshot.all(broker, StatefulSetPart)]
                 own = {p.cluster: p for p in reports if (p.namespace, p.name) == (namespace, name)}
-                return _item(shares, own)
+                return _set_item(shares, own)
         return None
 
 
@@ -59,7 +59,7 @@ def _unreadable_item(shares: StatefulSetShares) -> FeatureItem:
     )
 
 
-def _item(shares: StatefulSetShares, reports: dict[str, StatefulSetPartSpec]) -> FeatureItem:
+def _set_item(shares: StatefulSetShares, reports: dict[str, StatefulSetPartSpec]) -> FeatureItem:
     if shares.spec.has_newer_schema:
         return _unreadable_item(shares)
     unreadable = {c: p for c, p in reports.items() if p.has_newer_schema}
@@ -67,7 +67,7 @@ def _item(shares: StatefulSetShares, reports: dict[str, StatefulSetPartSpec]) ->
     wanted = sum(share.replicas for share in shares.spec.shares)
     ready = sum(part.ready for part in readable.values())
     parts = tuple(
-        _part(share.name, share.replicas, wanted, readable.get(share.name))
+        _cluster_part(share.name, share.replicas, wanted, readable.get(share.name))
         for share in shares.spec.shares
     )
     return FeatureItem(
@@ -79,7 +79,7 @@ def _item(shares: StatefulSetShares, reports: dict[str, StatefulSetPartSpec]) ->
             ("Service", shares.spec.service),
             ("Load balancers", "one for each replica" if shares.spec.load_balanced else "none"),
             *(
-                (f"{cluster}", _replicas(part))
+                (f"{cluster}", _format_replicas(part))
                 for cluster, part in sorted(readable.items())
                 if part.replicas
             ),
@@ -95,7 +95,7 @@ def _item(shares: StatefulSetShares, reports: dict[str, StatefulSetPartSpec]) ->
     )
 
 
-def _part(
+def _cluster_part(
     cluster: str, replicas: int, wanted: int, report: StatefulSetPartSpec | None
 ) -> ClusterPart:
     ready = report.ready if report is not None else 0
@@ -107,7 +107,7 @@ def _part(
     )
 
 
-def _replicas(part: StatefulSetPartSpec) -> str:
+def _format_replicas(part: StatefulSetPartSpec) -> str:
     return ", ".join(
         one.name
         + (f" ({', '.join(one.addresses)})" if one.addresses else "")

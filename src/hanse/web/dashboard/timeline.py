@@ -60,7 +60,7 @@ class Timeline:
             case ObjectChange(where, before, after):
                 drafts = self._object(where, before, after)
             case FactChange():
-                drafts = _fact(agent, change)
+                drafts = _fact_entries(agent, change)
         added = []
         for where, what, state, about, text in drafts:
             purpose, _, cluster = where.rpartition("/")
@@ -132,7 +132,7 @@ def _event(where: ClusterId, event: Event) -> _Draft:
     return where, "event", state, about, f"{event.reason}: {event.message}"
 
 
-def _fact(agent: ClusterId, change: FactChange) -> Iterator[_Draft]:
+def _fact_entries(agent: ClusterId, change: FactChange) -> Iterator[_Draft]:
     """Entries for changed connections, leaders, Leases and failed writes."""
     before, after = change.before, change.after
     match after:
@@ -157,13 +157,13 @@ def _fact(agent: ClusterId, change: FactChange) -> Iterator[_Draft]:
 
 def _transitions(before: Object, after: Object) -> Iterator[Condition]:
     """The conditions whose status, reason or message changed."""
-    old = {c.type: (c.status, c.reason, c.message) for c in _conditions(before)}
-    for one in _conditions(after):
+    old = {c.type: (c.status, c.reason, c.message) for c in _status_conditions(before)}
+    for one in _status_conditions(after):
         if old.get(one.type) != (one.status, one.reason, one.message):
             yield one
 
 
-def _conditions(obj: Object) -> tuple[Condition, ...]:
+def _status_conditions(obj: Object) -> tuple[Condition, ...]:
     status = getattr(obj, "status", None)
     found = getattr(status, "conditions", ())
     return tuple(one for one in found or () if isinstance(one, Condition))

@@ -103,7 +103,7 @@ def json_patch(target: Wire, change: Wire, path: str = "") -> list[Wire]:
     """The operations that do what a merge patch would do to an object."""
     operations: list[Wire] = []
     for name, value in change.items():
-        inner = f"{path}/{_escaped(name)}"
+        inner = f"{path}/{_escape_pointer(name)}"
         if value is None:
             if name in target:
                 operations.append({"op": "remove", "path": inner})
@@ -121,5 +121,5 @@ def _without_nulls(value: Any) -> Any:
     return value
 
 
-def _escaped(name: str) -> str:
+def _escape_pointer(name: str) -> str:
     return name.replace("~", "~0").replace("/", "~1")

@@ -57,7 +57,7 @@ async def serving(
     """Serve `POST /<hook>` on a socket until the block ends."""
     app = web.Application(client_max_size=LARGEST_BODY)
     for hook in hooks:
-        app.router.add_post(f"/{hook.name}", _handler(hook, snapshot, ask))
+        app.router.add_post(f"/{hook.name}", _review_handler(hook, snapshot, ask))
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:
@@ -80,7 +80,7 @@ async def respond(
     return encode_response(request, verdict)
 
 
-def _handler(
+def _review_handler(
     hook: AdmissionHook, snapshot: Callable[[], Snapshot], ask: LiveLookup
 ) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def handle(request: web.Request) -> web.Response:
