@@ -360,7 +360,7 @@ def _type_errors(schema: dict[str, Any], field: str) -> Iterator[FieldError]:
 
 
 def crd_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
-    """Fields of an established CRD that are immutable."""
+    """Changed immutable fields of an established CRD, and removed stored versions."""
     if not _is_established(old):
         return
     for field in ("scope", "group"):

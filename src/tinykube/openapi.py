@@ -73,6 +73,7 @@ def _link(path: str, resources: list[Resource]) -> str:
 
 
 def _identity(resource: Resource) -> Any:
+    """What the hash of a document depends on for one resource."""
     return (resource.plural, resource.verbs, resource.custom and resource.custom.schema)
 
 

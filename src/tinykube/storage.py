@@ -248,12 +248,14 @@ class Storage:
         return bucket
 
     def _with_next_version(self, obj: Object) -> Object:
+        """The object with the next resourceVersion; a mirror keeps the version it has."""
         self._version += 1
         if self._mirror:
             return obj
         return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(self._version)}}
 
     def _notify(self, change: Change) -> None:
+        """Append a change to the history of its store, and call the listeners."""
         bucket = self._buckets[change.store]
         bucket.changes.append(change)
         if len(bucket.changes) > self._history:

@@ -253,6 +253,7 @@ def _object_errors(schema: Schema, value: dict[str, Any], path: str) -> Iterator
 
 
 def _embedded_errors(value: dict[str, Any], path: str) -> Iterator[FieldError]:
+    """Errors of an embedded resource that lacks apiVersion or kind."""
     for key in ("apiVersion", "kind"):
         if key not in value:
             yield required(f"{path}.{key}")

@@ -208,6 +208,7 @@ class Compiler:
                 self._changed[name] = None
 
     def _node_at(self, name: bytes) -> ZoneNode:
+        """The compiled node of a name; an empty one if the name only has children."""
         owner = self._owners.get(name)
         return ZoneNode(name) if owner is None else owner[1]
 

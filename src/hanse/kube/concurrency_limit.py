@@ -80,6 +80,7 @@ class AdaptiveConcurrencyLimit:
             raise
 
     def _admit_waiters(self) -> None:
+        """Let waiting requests start while there is room."""
         if not self._waiters:
             return
         while self._waiters and self._has_room():
@@ -100,6 +101,7 @@ class AdaptiveConcurrencyLimit:
         return self.active < self.width and now >= self._resume_at
 
     def _adjust_width(self, response: Response | None, started: float, now: float) -> None:
+        """Halve the limit after a throttled or slow response, raise it after quick ones."""
         throttled = response is not None and response.status == 429
         if throttled or now - started >= self._slow:
             if started > self._halved_at:  # requests sent before the halving do not count

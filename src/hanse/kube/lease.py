@@ -140,7 +140,7 @@ def released_spec(held: LeaseSpec, now: datetime) -> LeaseSpec:
 
 
 def preferred_holder(lease: Lease | None) -> str:
-    """The candidate that requests the lease; empty where none does."""
+    """The candidate that requests the lease by an annotation; empty where none does."""
     return lease.metadata.annotations.get(PREFERRED_HOLDER, "") if lease is not None else ""
 
 

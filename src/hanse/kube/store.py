@@ -167,6 +167,7 @@ class Store(Generic[K]):
         return removed
 
     def _remove(self, obj: K) -> tuple[StoreChange[K], ...]:
+        """Remove an object, unless another of its name has replaced it."""
         name = _object_name(obj)
         self.unreadable.pop(name, None)
         before = self.get(*name)
@@ -222,6 +223,7 @@ class Store(Generic[K]):
         return newer > 0 or (newer == 0 and known != obj)
 
     def _rewind(self, obj: K) -> tuple[StoreChange[K], ...]:
+        """Store an object of a rewound server, even if its version is lower."""
         name = _object_name(obj)
         before = self.get(*name)
         if before == obj:
@@ -230,6 +232,7 @@ class Store(Generic[K]):
         return (StoreChange(before, obj, live=False),)
 
     def _set_object(self, name: Name, before: K | None, after: K | None) -> None:
+        """Replace `before` by `after` in the store and its indexes; None is an absent object."""
         if after is not None:
             intern_metadata(after.metadata)
             name = _object_name(after)
@@ -252,6 +255,7 @@ class Store(Generic[K]):
             self._by_index.setdefault(entry, {})[name] = after
 
     def _index_entries(self, obj: K) -> Iterator[tuple[str, str]]:
+        """The name of each index and the values under which it has an object."""
         for index in self.indexes.values():
             for value in index.values(obj):
                 yield (index.name, value)

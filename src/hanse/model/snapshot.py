@@ -162,6 +162,7 @@ class Snapshot:
     def _read_stores(
         self, where: ClusterId, kind: type[K], read: Callable[[Lister[K]], Iterable[K]]
     ) -> Iterator[K]:
+        """Read every store of a kind; an object that several stores hold is yielded once."""
         stores = self._stores.get((where, kind.kind), ())
         if len(stores) == 1:
             yield from read(stores[0])

@@ -105,6 +105,7 @@ class Writer:
         return reports
 
     async def _write_if_leader(self, action: Action) -> WriteReport:
+        """Send an action, unless the fence reports that its leadership is lost."""
         if not self._fence.may_write(action.as_leader_of):
             led = action.as_leader_of or "this agent's replicas"
             report = WriteReport(action, "Fenced", f"no longer the leader of {led}")

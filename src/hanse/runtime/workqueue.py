@@ -145,6 +145,7 @@ class WorkQueue:
             ready.clear()
 
     def _coalescing_delay(self) -> float:
+        """How long a change waits for further ones: nothing under light load."""
         if len(self._processing) + len(self) < LIGHT_LOAD:
             return 0.0
         share = min(len(self._scheduled) / FULL_LOAD, 1.0)

@@ -79,4 +79,5 @@ def _message(refused: list[WriteOutcome]) -> str:
 
 
 def _soonest(young: list[timedelta]) -> timedelta | None:
+    """The shortest of the times; None if there is none."""
     return min(young, default=None)

@@ -59,7 +59,7 @@ class ServiceAddresses:
     def allocate_for_tenant(
         self, review: AdmissionRequest, membership: NetworkMembership, snapshot: Snapshot
     ) -> Wire:
-        """The spec fields with an address of the Service's network."""
+        """The spec fields with an address by the network's IPAM mode; empty if none is needed."""
         spec: Wire = review.object.get("spec") or {}
         if is_addressless(spec):
             return {}

@@ -106,6 +106,7 @@ def _keys_for_pages(config_maps: list[ConfigMap], snapshot: Snapshot) -> Iterato
 
 
 def _is_tombstone(config_map: ConfigMap) -> bool:
+    """Whether a ConfigMap holds a record of the phase Released."""
     record = decode_record(config_map)
     return isinstance(record, PolicyRecord) and record.here.phase == "Released"
 

@@ -235,6 +235,7 @@ def _decode_page(text: str) -> LedgerPage | UnreadableRecord | MissingRecord:
 
 
 def _decode(text: str, kind: type[T]) -> T | UnreadableRecord | MissingRecord:
+    """The record; unreadable if its schema is newer, missing if it does not decode."""
     try:
         if msgspec.json.decode(text, type=_Schema).schema > SCHEMA:
             return UnreadableRecord("it was written by a newer version of Hanse")

@@ -108,6 +108,7 @@ def _cluster_part(
 
 
 def _format_replicas(part: StatefulSetPartSpec) -> str:
+    """The first replicas by name, with addresses and those that are not ready."""
     return ", ".join(
         one.name
         + (f" ({', '.join(one.addresses)})" if one.addresses else "")
