@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from hanse.app.agent import Agent, AgentSettings
-from hanse.cli.up.dns import LocalDns
+from hanse.app.dns import LocalDns
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.names import NETWORK, TENANT
 from hanse.kube.client import Client

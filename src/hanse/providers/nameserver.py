@@ -31,6 +31,7 @@ from hanse.features.publishing.owner_records import (
     parse_published_names,
 )
 from hanse.features.publishing.records import PUBLISHED_TYPES
+from hanse.features.publishing.tsig_keys import InvalidTsigKey, parse_tsig_key
 from hanse.kube.errors import (
     AlreadyExists,
     ApiError,
@@ -46,7 +47,6 @@ from hanse.kube.errors import (
 )
 from hanse.model.kinds.names import PublishedName, RecordSet
 from hanse.model.objects import K, Object
-from hanse.providers.tsig_keys import InvalidTsigKey, parse_tsig_key
 
 QUERY_TIMEOUT = 5.0
 TRANSFER_TIMEOUT = 60.0

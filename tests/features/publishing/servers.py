@@ -16,9 +16,9 @@ import dns.update
 import pytest
 from msgspec import Struct
 
+from hanse.features.publishing.tsig_keys import parse_tsig_key
 from hanse.local.real.ports import free_ports
 from hanse.providers.nameserver import NameServer
-from hanse.providers.tsig_keys import parse_tsig_key
 from tests.dns.builders import DnsAnswer, parse_answer
 
 ZONE = "fleet.example.org"

@@ -6,8 +6,8 @@ from random import Random
 import dns.message
 import pytest
 
+from hanse.app.explain_replicas import explain_replica
 from hanse.dns.compiler import compiled
-from hanse.dns.explain_replicas import explain_replica
 from hanse.dns.responder import respond
 from hanse.dns.table import Table
 from hanse.features.publishing.feature import Publishing

@@ -2,8 +2,8 @@
 
 from msgspec.structs import replace
 
+from hanse.app.explain_replicas import explain_replica
 from hanse.dns.compiler import Compiler
-from hanse.dns.explain_replicas import explain_replica
 from hanse.features.publishing.feature import Publishing
 from hanse.features.publishing.options import PublishingOptions
 from hanse.features.statefulsets.options import StatefulSetOptions

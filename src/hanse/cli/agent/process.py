@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from hanse import app
 from hanse.app.agent import Agent, AgentSettings
+from hanse.app.log_level import following_log_level
 from hanse.cli.agent.broker_token import renewing_broker_token
-from hanse.cli.agent.log_level import following_log_level
 from hanse.cli.errors import credentials_error
 from hanse.kube import credentials
 from hanse.kube.client_config import Credentials
@@ -52,7 +52,7 @@ class DashboardSettings(Struct, frozen=True):
     @asynccontextmanager
     async def serving(self, agent: Agent) -> AsyncIterator[None]:
         """Serve the dashboard until the block ends; dry runs with its rights are not offered."""
-        from hanse.cli.dashboard.backend import DashboardBackend
+        from hanse.app.dashboard import DashboardBackend
         from hanse.web.dashboard.auth import Authenticator
         from hanse.web.dashboard.server import PageActions, serving
 

@@ -99,7 +99,7 @@ def parse_publishing_options(
 
 
 def _check_key_file(key_file: Path) -> Path:
-    from hanse.providers.tsig_keys import InvalidTsigKey, parse_tsig_key
+    from hanse.features.publishing.tsig_keys import InvalidTsigKey, parse_tsig_key
 
     try:
         parse_tsig_key(key_file.read_text())

@@ -9,16 +9,16 @@ from msgspec import Struct
 
 from hanse import app
 from hanse.app.agent import Agent, AgentSettings
-from hanse.cli.clusters import ClusterAccess, open_client
-from hanse.cli.errors import CommandFailed, InputError
-from hanse.cli.inventory import ClusterInventory, read_inventories
-from hanse.cli.plan.agent_writes import (
+from hanse.app.preview import (
     LIST_TIMEOUT,
     AgentWrite,
     AppliedObject,
     preview_agent_writes,
     wait_until_listed,
 )
+from hanse.cli.clusters import ClusterAccess, open_client
+from hanse.cli.errors import CommandFailed, InputError
+from hanse.cli.inventory import ClusterInventory, read_inventories
 from hanse.cli.plan.documents import Document
 from hanse.cli.plan.dry_run import DryRunResult, dry_run_all
 from hanse.kube.client import Client

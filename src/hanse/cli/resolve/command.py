@@ -133,11 +133,11 @@ def _resolve_in_clusters(
 ) -> "list[ClusterAnswer | NoAnswer]":
     import msgspec
 
+    from hanse.app.explain_replicas import parse_replica_name
     from hanse.cli.clusters import configured_clusters, select_clusters
     from hanse.cli.process import run_async, start_logging
     from hanse.cli.resolve.replicas import resolve_replicas
     from hanse.cli.resolve.services import resolve_services
-    from hanse.dns.explain_replicas import parse_replica_name
     from hanse.model.dns.names import is_subdomain, wire_name
 
     start_logging(settings)

@@ -6,10 +6,10 @@ from typing import Any
 
 from msgspec import Struct
 
+from hanse.app.explain_replicas import ReplicaQuestion, explain_replica
 from hanse.cli.clusters import ClusterAccess, ReadFailure, read_cluster, read_clusters
 from hanse.cli.inventory import find_broker
 from hanse.cli.resolve.services import BROKER, ClusterAnswer, NoAnswer, no_answer
-from hanse.dns.explain_replicas import ReplicaQuestion, explain_replica
 from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.features.statefulsets.zone import StatefulSetZone
 from hanse.kube.client import Client

@@ -7,8 +7,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hanse.app.explain import Explanation, explain, parse_service_name
 from hanse.cli.clusters import READ_TIMEOUT, ClusterAccess, ReadFailure, read_clusters
-from hanse.dns.explain import Explanation, explain, parse_service_name
 from hanse.features.gslb.zone import GlobalZone
 from hanse.features.services.names import SERVICE_NAME
 from hanse.features.services.zone import ServiceZone

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from hanse.app.agent import Agent
-from hanse.cli.dashboard.backend import DashboardBackend
+from hanse.app.dashboard import DashboardBackend
 from hanse.cli.errors import InputError
 from hanse.kube.transport import Transport
 from hanse.local.up.control import ControlRequest

@@ -18,11 +18,11 @@ from msgspec.structs import replace
 
 from hanse import app
 from hanse.app.agent import Agent, AgentSettings
+from hanse.app.dns import CLUSTERLESS_VIEW, LocalDns
 from hanse.cli.errors import EXIT_INTERRUPTED, CommandFailed, InputError
 from hanse.cli.program_name import program_name
 from hanse.cli.tables import table
 from hanse.cli.up.dashboard import LocalDashboard
-from hanse.cli.up.dns import CLUSTERLESS_VIEW, LocalDns
 from hanse.features.admission.options import AdmissionOptions
 from hanse.features.federated.options import FederatedOptions
 from hanse.features.gslb.options import GslbOptions

@@ -3,7 +3,7 @@
 import dns.tsig
 import pytest
 
-from hanse.providers.tsig_keys import InvalidTsigKey, parse_tsig_key
+from hanse.features.publishing.tsig_keys import InvalidTsigKey, parse_tsig_key
 
 SECRET = "c2VjcmV0"
 BIND = f'key "hanse" {{\n\talgorithm hmac-sha256;\n\tsecret "{SECRET}";\n}};\n'

@@ -2,8 +2,8 @@
 
 from msgspec import Struct
 
+from hanse.app.explain import ExcludedCluster, Explanation, explained_records
 from hanse.dns.compiler import Compiler
-from hanse.dns.explain import ExcludedCluster, Explanation, explained_records
 from hanse.features.services.backends import LEASE_EXPIRED
 from hanse.features.statefulsets.fleet import PARTS_BY_SET
 from hanse.features.statefulsets.options import StatefulSetOptions

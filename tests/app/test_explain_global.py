@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from hanse.dns.explain import ExcludedCluster, ExplainedRecord, explain
+from hanse.app.explain import ExcludedCluster, ExplainedRecord, explain
 from hanse.features.gslb.feature import Gslb
 from hanse.model.dns.records import RecordType
 from hanse.model.dns.zones import View

@@ -4,7 +4,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from hanse.cli.plan.agent_writes import AgentWrite, preview_agent_writes, wait_until_listed
+from hanse.app.preview import AgentWrite, preview_agent_writes, wait_until_listed
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.objects import Meta, Object
 from hanse.runtime.reconciler import Reconciler

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 
 from hanse.app.agent import Agent
+from hanse.app.explain import explain
 from hanse.cli.errors import InputError
 from hanse.cli.plan.changes import change_rows, plan_changes_in_process
 from hanse.cli.plan.documents import parse_documents
 from hanse.cli.resolve.command import full_name, record_type
-from hanse.dns.explain import explain
 from hanse.kube.client import Client
 from hanse.kube.errors import KubeError
 from hanse.kube.transport import Transport

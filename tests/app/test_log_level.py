@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 from msgspec.structs import replace
 
-from hanse.cli.agent.log_level import following_log_level
+from hanse.app.log_level import following_log_level
 from hanse.features.gslb.feature import Gslb
 from hanse.kube.watch_events import Deleted
 from hanse.local.in_process import InProcessTransport

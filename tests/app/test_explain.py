@@ -2,7 +2,7 @@
 
 import pytest
 
-from hanse.dns.explain import ExcludedCluster, ExplainedRecord, Explanation, explain
+from hanse.app.explain import ExcludedCluster, ExplainedRecord, Explanation, explain
 from hanse.model.dns.records import RecordType
 from hanse.model.dns.zones import View
 from hanse.model.facts import LeaseLiveness, Phase
