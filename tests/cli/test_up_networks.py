@@ -9,14 +9,14 @@ import msgspec
 import pytest
 
 from hanse.app.agent import Agent, AgentSettings
-from hanse.app.dns import LocalDns
+from hanse.app.dns import LocalDns, LocalZones
+from hanse.dns.listeners import bind_listeners
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.names import NETWORK, TENANT
 from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
 from hanse.kube.transport import Request
 from hanse.local.in_process import InProcessTransport
-from hanse.local.up.topology import plan_members
 from hanse.model.crds import crd_of
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.networks import Network, NetworkPeering, NetworkPort, Tenant
@@ -35,7 +35,8 @@ async def test_a_network_that_is_made_later_is_answered_its_own_names_too() -> N
     admin = Client(InProcessTransport(server))
     for kind in (Tenant, Network, NetworkPeering, NetworkPort):
         await admin.send(Request("POST", CRDS, body=msgspec.json.encode(crd_of(kind))))
-    names = LocalDns(plan_members((HERE,)), 0)
+    zones = LocalZones("global.test", "external.test")
+    names = LocalDns([HERE], zones, lambda _: bind_listeners("127.0.0.1", 0, workers=1))
     agent = Agent(
         AgentSettings(HERE, "only", replicated=False),
         InProcessTransport(server),

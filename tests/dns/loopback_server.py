@@ -11,7 +11,8 @@ from msgspec import Struct
 
 from hanse.dns.compiler import Compiler
 from hanse.dns.listeners import Listeners, bind_listeners
-from hanse.dns.server import DnsServer, ServedView, ServerSettings, serving
+from hanse.dns.server import DnsServer, ServedView, serving
+from hanse.dns.settings import ServerSettings
 from hanse.dns.updater import ViewUpdater
 from hanse.features.services.zone import ServiceZone
 from hanse.model.dns.zones import View, ZoneSource

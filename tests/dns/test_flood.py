@@ -25,7 +25,7 @@ FLOOD = f"""
 import asyncio, json, socket, sys
 import dns.message
 from prometheus_client import generate_latest
-from hanse.dns.server import ServerSettings
+from hanse.dns.settings import ServerSettings
 from tests.dns.builders import WEB, imported, endpoint_slice, cluster_snapshot
 from tests.dns.loopback_server import running
 

@@ -11,7 +11,7 @@ import dns.rcode
 import dns.rrset
 import pytest
 
-from hanse.dns.server import ServerSettings
+from hanse.dns.settings import ServerSettings
 from tests.dns.builders import NXDOMAIN, cluster_snapshot, endpoint_slice, imported
 from tests.dns.loopback_server import running
 from tests.features.networks.test_zone import VIEW, ZONE, elsewhere

@@ -18,7 +18,8 @@ from prometheus_client import generate_latest
 
 from hanse.dns.compiler import Compiler
 from hanse.dns.listeners import bind_listeners
-from hanse.dns.server import ServedView, ServerSettings, serving
+from hanse.dns.server import ServedView, serving
+from hanse.dns.settings import ServerSettings
 from hanse.dns.updater import ViewUpdater
 from hanse.features.services.zone import ServiceZone
 from hanse.model.dns.zones import View

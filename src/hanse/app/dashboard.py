@@ -1,46 +1,39 @@
-"""What a dashboard shows of the agents in this process, and the actions that it offers."""
+"""The dashboard over the agents of this process: what it shows, and DNS answers with reasons."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+import socket
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
 
 from hanse.app.agent import Agent
-from hanse.app.explain import explain
-from hanse.cli.errors import InputError
-from hanse.cli.plan.changes import change_rows, plan_changes_in_process
-from hanse.cli.plan.documents import parse_documents
-from hanse.cli.resolve.command import full_name, record_type
-from hanse.kube.client import Client
-from hanse.kube.errors import KubeError
-from hanse.kube.transport import Transport
+from hanse.app.explain import InvalidQuestion, explain, full_name, record_type
+from hanse.app.preview import Reconcilers
 from hanse.model.dns.zones import View
 from hanse.model.naming import ZONE
 from hanse.model.snapshot import Change
+from hanse.web.dashboard.actions import Action, ActionRefused, PageActions
+from hanse.web.dashboard.auth import Authenticator
 from hanse.web.dashboard.items import ItemCache
 from hanse.web.dashboard.sections import sections
-from hanse.web.dashboard.server import ActionRefused
+from hanse.web.dashboard.server import serving
 from hanse.web.dashboard.snapshot import MultiClusterSnapshot
 from hanse.web.dashboard.updates import LiveUpdates, LocalStateSource
 
-ACTION_TIMEOUT = 20.0
-"""Seconds that an action of the page may take."""
 
-TransportFor = Callable[[str], Transport | None]
-"""A transport for dry runs in a cluster; None where there is none, or no right to use it."""
+class Dashboard:
+    """The snapshots of all agents as one dashboard."""
 
-
-class DashboardBackend:
-    """The snapshots of all agents as one dashboard, with its actions."""
-
-    def __init__(
-        self, transport_for: TransportFor, local_state: LocalStateSource | None = None
-    ) -> None:
+    def __init__(self, auth: Authenticator, local_state: LocalStateSource | None = None) -> None:
+        self._auth = auth
         self._agents: dict[str, Agent] = {}
-        self._transport_for = transport_for
-        self.updates = LiveUpdates(ItemCache(sections(), self._snapshot), local_state)
+        self._updates = LiveUpdates(ItemCache(sections(), self._snapshot), local_state)
+
+    @property
+    def reconcilers(self) -> Reconcilers:
+        """The reconcilers of the agents that are shown, by cluster."""
+        return {name: agent.reconciler for name, agent in self._agents.items()}
 
     @asynccontextmanager
     async def showing(self, agent: Agent) -> AsyncIterator[None]:
@@ -48,7 +41,7 @@ class DashboardBackend:
         name = agent.settings.cluster
 
         def on_change(change: Change) -> None:
-            self.updates.on_change(name, change)
+            self._updates.on_change(name, change)
 
         self._agents[name] = agent
         agent.reconciler.event_handlers.append(on_change)
@@ -58,44 +51,33 @@ class DashboardBackend:
             agent.reconciler.event_handlers.remove(on_change)
             del self._agents[name]
 
-    async def resolve(self, query: Mapping[str, Any]) -> Any:
+    @asynccontextmanager
+    async def serving(
+        self,
+        listener: socket.socket,
+        hosts: tuple[str, ...] = (),
+        *,
+        plan: Action | None = None,
+        order: Action | None = None,
+    ) -> AsyncIterator[None]:
+        """Serve the page until the block ends, with the actions that are given."""
+        actions = PageActions(self._resolve, plan, order)
+        async with serving(self._updates, self._auth, actions, listener, hosts):
+            yield
+
+    async def _resolve(self, query: Mapping[str, Any]) -> Any:
         """The DNS answer for each cluster's clients, with the reasons."""
         try:
             name = full_name(str(query.get("name", "")), ZONE)
             rtype = record_type(str(query.get("type", "A")))
-        except InputError as error:
-            raise ActionRefused(error.message) from None
+        except InvalidQuestion as error:
+            raise ActionRefused(str(error)) from None
         answers = []
         for cluster, agent in self._agents.items():
             snapshot = agent.reconciler.snapshot()
             explanation = explain(name, rtype, View(cluster, local=cluster), snapshot)
             answers.append({"view": cluster, **msgspec.to_builtins(explanation)})
         return {"name": name, "answers": answers}
-
-    async def plan(self, query: Mapping[str, Any]) -> Any:
-        """The changes that applying YAML to a cluster would cause."""
-        where, text = str(query.get("cluster", "")), str(query.get("yaml", ""))
-        transport = self._transport_for(where)
-        if transport is None:
-            raise ActionRefused(
-                f"nothing can be tried in {where!r} from here; choose another cluster"
-            )
-        client = Client(transport)
-        reconcilers = {name: agent.reconciler for name, agent in self._agents.items()}
-        try:
-            async with asyncio.timeout(ACTION_TIMEOUT):
-                planned = await plan_changes_in_process(
-                    reconcilers, client, where, parse_documents(text, "line")
-                )
-        except TimeoutError:
-            raise ActionRefused(f"{where} did not answer within {ACTION_TIMEOUT:.0f} s") from None
-        except InputError as error:
-            raise ActionRefused(error.message) from None
-        except KubeError as error:
-            raise ActionRefused(str(error)) from None
-        finally:
-            await client.close()
-        return {"changes": change_rows(planned)}
 
     def _snapshot(self) -> MultiClusterSnapshot:
         return MultiClusterSnapshot(

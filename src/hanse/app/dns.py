@@ -1,45 +1,177 @@
-"""The DNS of a local federation: a view per cluster and per network, and a clusterless one."""
+"""DNS servers over informers: the process of `hanse dns`, and the DNS of a local federation."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import logging
+import socket
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from random import Random
+from typing import TYPE_CHECKING
 
-from hanse import app
-from hanse.app.agent import Agent
-from hanse.cli.errors import InputError
+from msgspec import Struct
+
+from hanse import health
+from hanse.app import BROKER, zone_sources
 from hanse.dns.compiler import Compiler
-from hanse.dns.listeners import Listeners, bind_listeners
+from hanse.dns.listeners import Listeners
 from hanse.dns.server import DnsServer, ServedView, serving
+from hanse.dns.settings import ServerSettings
+from hanse.dns.updater import ViewUpdater, readiness
 from hanse.features.networks.names import NetworkName, parse_network_name
 from hanse.features.networks.zone import NetworkZone, watches
 from hanse.features.publishing.zone import DnsEndpointZone
 from hanse.features.services.cluster_zone import ClusterZone
-from hanse.local.up.sample import EXTERNAL_ZONE, GLOBAL_ZONE
-from hanse.local.up.topology import LocalMember
+from hanse.kube.client_config import Credentials
+from hanse.kube.clock import Clock, WallClock
+from hanse.kube.http_transport import HttpTransport
 from hanse.model.dns.zones import View, ZoneSource
+from hanse.model.facts import Facts, Role
+from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.networks import Network
+from hanse.model.objects import ClusterId, Object
 from hanse.model.snapshot import Change, ObjectChange, Watch
+from hanse.runtime.api import ClusterClient
+from hanse.runtime.informers import ClusterInformers
+from hanse.runtime.lease_tracker import LeaseTracker
+
+if TYPE_CHECKING:  # `hanse dns` runs no agent
+    from hanse.app.agent import Agent
+
+log = logging.getLogger(__name__)
+
+UNNAMED_CLUSTER: ClusterId = "here"
+"""The name of a cluster whose id is not given: then no cluster is local."""
 
 CLUSTERLESS_VIEW = "all"
 """The view for clients outside all clusters, such as `dig` in a terminal."""
 
-LOOPBACK = "127.0.0.1"
 CLUSTER_DOMAIN = "cluster.local"
 MAX_NETWORKS = 50
 """Networks of one cluster that get a view; each has sockets of its own."""
+
+BindView = Callable[[str], Listeners]
+"""Binds the sockets of a view, by the view's name."""
+
+
+class DnsCredentials(Struct, frozen=True):
+    """Credentials for the cluster whose names are served, and for its broker."""
+
+    local: Credentials
+    broker: Credentials | None
+    broker_namespace: str
+
+
+class _InformerListener:
+    """Passes changes on to the lease tracker and the view updater."""
+
+    def __init__(self, updater: ViewUpdater, leases: LeaseTracker) -> None:
+        self._updater = updater
+        self._leases = leases
+
+    def on_change(self, change: Change, *, listed: bool = False) -> None:  # noqa: ARG002 - the informers' signature
+        self._leases.on_change(change)
+        self._updater.on_change(change)
+
+    def on_unwatched(self, where: ClusterId, obj: Object) -> None:
+        """Ignored: a name stays until its deletion is observed."""
+
+
+def network_zone(view: View, network: NetworkName, namespaces: Sequence[str] = ()) -> ZoneSource:
+    """The names of one tenant network; without namespaces, those of all are watched."""
+    return NetworkZone(view, network, tuple(namespaces))
+
+
+@asynccontextmanager
+async def serving_zones(
+    access: DnsCredentials,
+    view: View,
+    sources: Sequence[ZoneSource],
+    listeners: Sequence[Listeners],
+    settings: ServerSettings,
+    *,
+    metrics_listener: socket.socket | None = None,
+    reload: asyncio.Event | None = None,
+) -> AsyncIterator[None]:
+    """Serve a view of one cluster until the block ends.
+
+    Each time `reload` is set, the workers are replaced.
+    """
+    clock = WallClock()
+    informers = _new_informers(access, view, sources, clock)
+    # Secondaries expect serials that grow, also over restarts.
+    compiler = Compiler(view, sources, serial=int(clock.now().timestamp()))
+    try:
+        async with AsyncExitStack() as stack:
+            served = [ServedView(compiler, tuple(listeners))]
+            server = await stack.enter_async_context(serving(served, settings))
+            if metrics_listener is not None:
+                registry = server.metrics.registry
+                health_server = health.serving(
+                    metrics_listener, registry, lambda: readiness(compiler)
+                )
+                await stack.enter_async_context(health_server)
+            updater = ViewUpdater(compiler, server, informers.snapshot)
+            informers.change_handler = _InformerListener(updater, LeaseTracker(informers, clock))
+            await stack.enter_async_context(informers.running())
+            await stack.enter_async_context(updater.running())
+            if reload is not None:
+                group = await stack.enter_async_context(asyncio.TaskGroup())
+                reloads = _reload_workers(server, settings, reload)
+                stack.callback(group.create_task(reloads, name="dns reload").cancel)
+            yield
+    finally:
+        await informers.close()
+
+
+def _new_informers(
+    access: DnsCredentials, view: View, sources: Sequence[ZoneSource], clock: Clock
+) -> ClusterInformers:
+    """Informers of the served cluster and its broker, with the broker's Leases."""
+    random = Random()  # noqa: S311 - spreads retries, guards nothing
+    leases = Watch(Role.BROKER, Lease, namespace=access.broker_namespace)
+    watched = [watch for source in sources for watch in source.watches]
+    informers = ClusterInformers([*watched, leases], Facts(), clock, view.local or UNNAMED_CLUSTER)
+    local = ClusterClient(HttpTransport(access.local), random)
+    informers.join(informers.local, {Role.LOCAL}, local)
+    if access.broker is not None:
+        broker = ClusterClient(HttpTransport(access.broker), random)
+        informers.join(BROKER, {Role.BROKER}, broker)
+    return informers
+
+
+async def _reload_workers(
+    server: DnsServer, settings: ServerSettings, requested: asyncio.Event
+) -> None:
+    """Replace the workers each time that it is requested, until it is cancelled."""
+    while True:
+        await requested.wait()
+        requested.clear()
+        await server.reload(settings)
+        log.info("dns reloaded", extra={"workers": len(server.pids)})
+
+
+class LocalZones(Struct, frozen=True):
+    """The zones of a local federation beside the one of multi-cluster services."""
+
+    global_hosts: str
+    external: str
+    """The zone of the DNSEndpoints that ExternalDNS would publish."""
 
 
 class LocalDns:
     """One DNS server whose views the agents feed."""
 
     def __init__(
-        self, members: Sequence[LocalMember], port: int, networks: Sequence[NetworkName] = ()
+        self,
+        clusters: Sequence[ClusterId],
+        zones: LocalZones,
+        bind: BindView,
+        networks: Sequence[NetworkName] = (),
     ) -> None:
-        clusters = [member.name for member in members if member.runs_workloads]
-        zones = (GLOBAL_ZONE,)
+        global_zones = (zones.global_hosts,)
         views = [
-            View(CLUSTERLESS_VIEW, global_zones=zones),
-            *(View(name, local=name, global_zones=zones) for name in clusters),
+            View(CLUSTERLESS_VIEW, global_zones=global_zones),
+            *(View(name, local=name, global_zones=global_zones) for name in clusters),
         ]
         network_views = {
             View(f"{cluster}/{network}", zone=CLUSTER_DOMAIN): network
@@ -47,11 +179,14 @@ class LocalDns:
             for network in networks
         }
         self._first = clusters[0]
-        self._sources: dict[str, tuple[ZoneSource, ...]] = {v.name: _sources(v) for v in views}
+        self._bind = bind
+        self._sources: dict[str, tuple[ZoneSource, ...]] = {
+            v.name: _local_sources(v, zones.external) for v in views
+        }
         self._sources |= {v.name: (NetworkZone(v, network_views[v]),) for v in network_views}
         views += network_views
         self._compilers = {v.name: Compiler(v, self._sources[v.name]) for v in views}
-        self._listeners = {v.name: _bind(port if v.name == CLUSTERLESS_VIEW else 0) for v in views}
+        self._listeners = {v.name: bind(v.name) for v in views}
         self.addresses = {name: _address_text(one) for name, one in self._listeners.items()}
         """The address of each view, as ADDRESS:PORT; views of new networks are added."""
         self._server: DnsServer | None = None
@@ -62,7 +197,7 @@ class LocalDns:
         return (*(watch for source in sources for watch in source.watches), *watches())
 
     @asynccontextmanager
-    async def feeding_from(self, agent: Agent) -> AsyncIterator[None]:
+    async def feeding_from(self, agent: "Agent") -> AsyncIterator[None]:
         """Let an agent feed its cluster's views; the first agent also feeds the clusterless one."""
         assert self._server is not None, "views are fed while the server runs"
         async with AsyncExitStack() as stack:
@@ -75,7 +210,7 @@ class LocalDns:
             stack.callback(later.cancel)
             yield
 
-    async def _follow_networks(self, agent: Agent) -> None:
+    async def _follow_networks(self, agent: "Agent") -> None:
         """Add views for networks that are created while this runs, until it is cancelled."""
         changed = asyncio.Event()
         changed.set()
@@ -97,7 +232,7 @@ class LocalDns:
         finally:
             agent.reconciler.event_handlers.remove(on_change)
 
-    async def _add_network_views(self, agent: Agent) -> list[Compiler]:
+    async def _add_network_views(self, agent: "Agent") -> list[Compiler]:
         """Add a view for each network of a cluster that has none; returns their compilers."""
         assert self._server is not None, "views are fed while the server runs"
         cluster, snapshot = agent.settings.cluster, agent.reconciler.snapshot()
@@ -110,7 +245,7 @@ class LocalDns:
             view = View(view_name, zone=CLUSTER_DOMAIN)
             self._sources[view_name] = (NetworkZone(view, name),)
             self._compilers[view_name] = Compiler(view, self._sources[view_name])
-            self._listeners[view_name] = _bind(0)
+            self._listeners[view_name] = self._bind(view_name)
             self.addresses[view_name] = _address_text(self._listeners[view_name])
             added.append(ServedView(self._compilers[view_name], (self._listeners[view_name],)))
         if added:
@@ -134,22 +269,12 @@ class LocalDns:
         return (*own, CLUSTERLESS_VIEW) if cluster == self._first else own
 
 
-def _sources(view: View) -> tuple[ZoneSource, ...]:
+def _local_sources(view: View, external_zone: str) -> tuple[ZoneSource, ...]:
     """The zones of a view: beside the common ones, a cluster's own Services, or for clients
     outside what is published for ExternalDNS, which does not run here."""
-    own = ClusterZone(view) if view.local else DnsEndpointZone(view, EXTERNAL_ZONE)
-    return (*app.zone_sources(view), own)
+    own = ClusterZone(view) if view.local else DnsEndpointZone(view, external_zone)
+    return (*zone_sources(view), own)
 
 
 def _address_text(listeners: Listeners) -> str:
     return "{}:{}".format(*listeners.address)
-
-
-def _bind(port: int) -> Listeners:
-    try:
-        return bind_listeners(LOOPBACK, port, workers=1)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise InputError(
-            f"--dns-port: cannot listen on {LOOPBACK}:{port} ({reason}); choose another"
-        ) from None

@@ -1,11 +1,19 @@
-"""Explains answers for `hanse resolve`: the records, the rule, and the excluded clusters."""
+"""Explains DNS answers: the records, the rule, and the excluded clusters."""
 
 from collections.abc import Mapping, Sequence
 
+import dns.exception
+import dns.rdatatype
 from msgspec import Struct
 
 from hanse.dns.compiler import Compiler
-from hanse.features.gslb.zone import excluded_members, global_rrset, global_rule, global_service
+from hanse.features.gslb.zone import (
+    GlobalZone,
+    excluded_members,
+    global_rrset,
+    global_rule,
+    global_service,
+)
 from hanse.features.services.backends import (
     LOCAL_PREFERRED,
     LOWER_PRIORITY,
@@ -16,15 +24,16 @@ from hanse.features.services.backends import (
     clusterset_rules,
 )
 from hanse.features.services.zone import SERVICE, ServiceZone, has_cluster_names, select_backends
-from hanse.model.dns.names import is_subdomain, name_text, split_labels, wire_name
+from hanse.model.dns.names import InvalidName, is_subdomain, name_text, split_labels, wire_name
 from hanse.model.dns.presentation import rdata_text, type_name
 from hanse.model.dns.records import RecordType, RRset, parse_records, version_name
 from hanse.model.dns.zones import View
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.multicluster import ServiceImport
+from hanse.model.naming import ZONE
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Key
-from hanse.model.snapshot import Snapshot
+from hanse.model.snapshot import Snapshot, Watch
 
 
 class ExplainedRecord(Struct, frozen=True, rename="camel"):
@@ -50,6 +59,10 @@ class Explanation(Struct, frozen=True, rename="camel"):
     left_out: tuple[ExcludedCluster, ...] = ()
 
 
+class InvalidQuestion(ValueError):
+    """A name or a record type that cannot be asked for; the message says what to give instead."""
+
+
 class ServiceQuestion(Struct, frozen=True):
     """The parts of a multi-cluster service name."""
 
@@ -57,6 +70,34 @@ class ServiceQuestion(Struct, frozen=True):
     cluster: ClusterId = ""
     pod: str = ""
     port: str = ""
+
+
+def full_name(name: str, zone: str) -> str:
+    """The fully qualified name; `web.shop` is short for a service of the zone."""
+    bare = name.removesuffix(".")
+    inside = bare == zone or bare.endswith(f".{zone}")
+    short = not inside and len(bare.split(".")) == 2 and not name.endswith(".")
+    fqdn = f"{bare}.svc.{zone}." if short else f"{bare}."
+    try:
+        wire_name(zone)
+        wire_name(fqdn)
+    except InvalidName as error:
+        raise InvalidQuestion(f"{error}; give a name such as web.shop.svc.{ZONE}") from None
+    return fqdn
+
+
+def record_type(text: str) -> int:
+    """The number of a record type; raises `InvalidQuestion` for an unknown one."""
+    try:
+        return int(dns.rdatatype.from_text(text))
+    except (dns.exception.DNSException, ValueError):
+        raise InvalidQuestion(f"{text!r} is no record type; try A, AAAA, SRV or TXT") from None
+
+
+def service_watches() -> tuple[Watch, ...]:
+    """The watches that decide the answers about services and global hosts."""
+    view = View("")
+    return (*ServiceZone(view).watches, *GlobalZone(view).watches)
 
 
 def parse_service_name(name: bytes, view: View) -> ServiceQuestion | None:

@@ -1,4 +1,4 @@
-"""Explains answers about replicas of federated StatefulSets for `hanse resolve`."""
+"""Explains answers about replicas of federated StatefulSets."""
 
 from msgspec import Struct
 
@@ -10,8 +10,11 @@ from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.features.statefulsets.zone import SHARES_BY_SERVICE, StatefulSetZone
 from hanse.model.dns.names import is_subdomain, split_labels, wire_name
 from hanse.model.dns.records import RecordType
+from hanse.model.dns.zones import View
 from hanse.model.facts import LeaseLiveness, Role
 from hanse.model.kinds.stateful import StatefulSetShares, newer_schema_message
+from hanse.model.naming import BROKER_NAMESPACE
+from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Snapshot
 
 
@@ -37,6 +40,11 @@ def parse_replica_name(name: str, options: StatefulSetOptions) -> ReplicaQuestio
     is_federation_name = front[-1] == options.federation.lower() and len(front) > 2
     *names, namespace = front[:-1] if is_federation_name else front
     return ReplicaQuestion(namespace, is_federation_name, tuple(names))
+
+
+def replica_zone(cluster: ClusterId, options: StatefulSetOptions) -> StatefulSetZone:
+    """The names of replicas, as they are served to the clients of a cluster."""
+    return StatefulSetZone(View(cluster, local=cluster), BROKER_NAMESPACE, options)
 
 
 def explain_replica(

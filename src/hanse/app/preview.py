@@ -1,15 +1,23 @@
-"""Previews what all agents would write if objects were applied."""
+"""Agents that never write: what they would write if objects were applied."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
-from typing import assert_never
+from typing import Literal, assert_never
 
 import msgspec
 from msgspec import Struct
 
-from hanse.cli.plan.dry_run import Verb
+from hanse.app.agent import Agent, AgentSettings
+from hanse.kube.client_config import Credentials
+from hanse.kube.http_transport import HttpTransport
+from hanse.model.facts import Leadership, Role
+from hanse.model.kinds.coordination import LeaseSpec
+from hanse.model.naming import holder_cluster
 from hanse.model.objects import ClusterId, ClusterObjectRef, Object, apply_merge_patch
+from hanse.model.plan import Feature
+from hanse.runtime.api import ClusterClient
 from hanse.runtime.diff import Action, Create, Delete, Update, target_ref
 from hanse.runtime.preview import preview
 from hanse.runtime.reconciler import Reconciler
@@ -20,6 +28,9 @@ MAX_ROUNDS = 10
 LIST_TIMEOUT = timedelta(seconds=30)
 
 AppliedObject = tuple[ClusterId, Object]
+Reconcilers = Mapping[ClusterId, Reconciler]
+"""The reconcilers of agents, by cluster."""
+WriteVerb = Literal["create", "update", "delete", "refused"]
 
 
 class AgentWrite(Struct, frozen=True):
@@ -29,13 +40,62 @@ class AgentWrite(Struct, frozen=True):
     """
 
     target: ClusterObjectRef
-    verb: Verb
+    verb: WriteVerb
     by: ClusterId
     why: str = ""
     after: Object | None = None
 
 
-async def wait_until_listed(reconcilers: Mapping[ClusterId, Reconciler]) -> frozenset[ClusterId]:
+class PreviewedFleet(Struct, frozen=True):
+    """The credentials for the members by cluster id, and for the broker."""
+
+    members: dict[ClusterId, Credentials]
+    broker: Credentials | None
+    supervised: dict[ClusterId, tuple[ClusterId, ...]] = {}
+    """By supervisor: the members of its Federation that are in the fleet."""
+    leases: dict[ClusterId, LeaseSpec] = {}
+    """By member: the Lease of its leader."""
+
+
+@asynccontextmanager
+async def previewing(
+    fleet: PreviewedFleet, features: Sequence[Feature]
+) -> AsyncIterator[Reconcilers]:
+    """A reconciler for every agent that watches the live clusters and never writes."""
+    async with AsyncExitStack() as stack:
+        reconcilers: dict[ClusterId, Reconciler] = {}
+        for name, credentials in fleet.members.items():
+            agent = Agent(
+                AgentSettings(cluster=name, identity="plan", replicated=False),
+                HttpTransport(credentials),
+                broker=HttpTransport(fleet.broker) if fleet.broker else None,
+                features=features,
+            )
+            stack.push_async_callback(agent.close)
+            _supervise(agent.reconciler, fleet)
+            await stack.enter_async_context(agent.reconciler.running(active=False))
+            reconcilers[name] = agent.reconciler
+        yield reconcilers
+
+
+def _supervise(reconciler: Reconciler, fleet: PreviewedFleet) -> None:
+    """Connect a supervisor's reconciler to its members, as leader of those that its agent leads."""
+    local = reconciler.informers.local
+    for member in fleet.supervised.get(local, ()):
+        lease = fleet.leases[member]
+        ours = holder_cluster(lease.holder_identity) == local
+        roles = {Role.MEMBER, Role.LED} if ours else {Role.MEMBER}
+        if member == local:
+            reconciler.informers.set_roles(local, {Role.LOCAL} | roles)
+        else:
+            client = ClusterClient(HttpTransport(fleet.members[member]))
+            reconciler.informers.join(member, roles, client)
+        reconciler.informers.put_fact(
+            Leadership(member, lease.holder_identity, lease.lease_transitions, ours=ours)
+        )
+
+
+async def wait_until_listed(reconcilers: Reconcilers) -> frozenset[ClusterId]:
     """Wait until every reconciler has listed all its clusters; returns those that were not."""
     try:
         async with asyncio.timeout(LIST_TIMEOUT.total_seconds()):
@@ -55,7 +115,7 @@ def _unlisted_clusters(reconciler: Reconciler) -> list[ClusterId]:
 
 
 def preview_agent_writes(
-    reconcilers: Mapping[ClusterId, Reconciler], applied: Sequence[AppliedObject]
+    reconcilers: Reconcilers, applied: Sequence[AppliedObject]
 ) -> list[AgentWrite]:
     """Let each agent react to what is applied and what the others would write, until none does.
 
@@ -94,7 +154,7 @@ def _add_writes(
         )
 
 
-def _verb(action: Action) -> Verb:
+def _verb(action: Action) -> WriteVerb:
     match action:
         case Create():
             return "create"

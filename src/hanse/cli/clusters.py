@@ -48,6 +48,15 @@ class ClusterAccess(Struct, frozen=True):
     credentials: Credentials
 
 
+async def check_readable(found: Credentials) -> Credentials:
+    """The same credentials; raises `InputError` for those that cannot be read."""
+    try:
+        await found.config()
+    except BadCredentials as error:
+        raise credentials_error(error) from None
+    return found
+
+
 class ReadFailure(Struct, frozen=True):
     """A cluster that could not be read, and the error."""
 

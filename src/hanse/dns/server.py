@@ -26,7 +26,8 @@ from hanse.dns.messages import (
     decode_report,
     encode_frame,
 )
-from hanse.dns.metrics import DnsMetrics
+from hanse.dns.metrics import Metrics
+from hanse.dns.settings import ServerSettings
 
 log = logging.getLogger(__name__)
 
@@ -35,19 +36,6 @@ MAX_BACKLOG = 64 * 1024 * 1024
 STOP_TIMEOUT = 3.0
 RESTART_DELAY = 0.2
 """Seconds between the unexpected exit of a worker and its restart."""
-
-
-class ServerSettings(Struct, frozen=True):
-    """The settings of a server."""
-
-    per_second: int = 20_000
-    """Responses per second to one client network, except on loopback; 0: no limit."""
-    most_connections: int = 256
-    idle_seconds: float = 10.0
-    log_every: int = 0
-    """One query in so many is logged; 0: none."""
-    forward: tuple[tuple[str, int], ...] = ()
-    """Upstream name servers for other zones; without any, other zones are refused."""
 
 
 class ServedView(Struct, frozen=True):

@@ -15,10 +15,11 @@ from hanse.model.facts import Role
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import Meta
 from hanse.model.snapshot import ObjectChange
+from hanse.web.dashboard.actions import ActionRefused, PageActions
 from hanse.web.dashboard.auth import CODE_LIFETIME, COOKIE, Authenticator
 from hanse.web.dashboard.fleet import ClustersSection
 from hanse.web.dashboard.items import ItemCache
-from hanse.web.dashboard.server import ActionRefused, PageActions, serving
+from hanse.web.dashboard.server import serving
 from hanse.web.dashboard.snapshot import MultiClusterSnapshot
 from hanse.web.dashboard.updates import LiveUpdates
 from tests.support.builders import cluster, snapshot

@@ -14,10 +14,9 @@ from hanse import app
 from hanse.app.agent import Agent, AgentSettings
 from hanse.app.log_level import following_log_level
 from hanse.cli.agent.broker_token import renewing_broker_token
-from hanse.cli.errors import credentials_error
+from hanse.cli.clusters import check_readable
 from hanse.kube import credentials
 from hanse.kube.client_config import Credentials
-from hanse.kube.errors import BadCredentials
 from hanse.kube.http_transport import HttpTransport
 
 log = logging.getLogger(__name__)
@@ -52,17 +51,11 @@ class DashboardSettings(Struct, frozen=True):
     @asynccontextmanager
     async def serving(self, agent: Agent) -> AsyncIterator[None]:
         """Serve the dashboard until the block ends; dry runs with its rights are not offered."""
-        from hanse.app.dashboard import DashboardBackend
+        from hanse.app.dashboard import Dashboard
         from hanse.web.dashboard.auth import Authenticator
-        from hanse.web.dashboard.server import PageActions, serving
 
-        backend = DashboardBackend(lambda _: None)
-        auth = Authenticator(self.token)
-        actions = PageActions(resolve=backend.resolve)
-        async with (
-            backend.showing(agent),
-            serving(backend.updates, auth, actions, self.listener, self.hosts),
-        ):
+        dashboard = Dashboard(Authenticator(self.token))
+        async with dashboard.showing(agent), dashboard.serving(self.listener, self.hosts):
             yield
 
 
@@ -80,11 +73,11 @@ async def run_agent(
     dashboard: DashboardSettings | None = None,
 ) -> int:
     """Run an agent until a signal; raises `InputError` for credentials that cannot be read."""
-    local, broker = await _check_readable(access.local), access.broker
+    local, broker = await check_readable(access.local), access.broker
     agent = Agent(
         settings,
         HttpTransport(local),
-        broker=HttpTransport(await _check_readable(broker)) if broker is not None else None,
+        broker=HttpTransport(await check_readable(broker)) if broker is not None else None,
         external_systems=app.external_systems(settings.options),
         features=app.features(settings.options),
         hooks=app.hooks(settings.options),
@@ -114,11 +107,3 @@ async def run_agent(
     finally:
         await agent.close()
     return 0
-
-
-async def _check_readable(found: Credentials) -> Credentials:
-    try:
-        await found.config()
-    except BadCredentials as error:
-        raise credentials_error(error) from None
-    return found

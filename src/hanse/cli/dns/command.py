@@ -14,8 +14,7 @@ from hanse.model.naming import ZONE
 
 if TYPE_CHECKING:
     from hanse.dns.listeners import Listeners
-    from hanse.features.networks.zone import NetworkZone
-    from hanse.model.dns.zones import View
+    from hanse.model.dns.zones import View, ZoneSource
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _zone = click.option(
@@ -163,10 +162,11 @@ def command(
     if context.invoked_subcommand is not None:
         return
     from hanse import app
+    from hanse.app.dns import DnsCredentials
     from hanse.cli.addresses import bind_listener
-    from hanse.cli.dns.process import DnsCredentials, run_dns
+    from hanse.cli.dns.process import run_dns
     from hanse.cli.process import run_async, start_logging
-    from hanse.dns.server import ServerSettings
+    from hanse.dns.settings import ServerSettings
     from hanse.kube import credentials
     from hanse.model.dns.zones import View
 
@@ -244,10 +244,10 @@ def _forward_servers(option: str) -> list[tuple[str, int]]:
     return [(address.partition("%")[0], 53) for address in named]
 
 
-def _network_zone(view: "View", network: str, namespaces: tuple[str, ...]) -> "NetworkZone | None":
+def _network_zone(view: "View", network: str, namespaces: tuple[str, ...]) -> "ZoneSource | None":
     """The zone of one tenant network, if one is named."""
+    from hanse.app.dns import network_zone
     from hanse.features.networks.names import parse_network_name
-    from hanse.features.networks.zone import NetworkZone
 
     if not network:
         if namespaces:
@@ -256,7 +256,7 @@ def _network_zone(view: "View", network: str, namespaces: tuple[str, ...]) -> "N
     name = parse_network_name(network)
     if not name.tenant or not name.network or "." in name.network:
         raise InputError(f"--network {network!r} is not TENANT.NETWORK; write it as acme.default")
-    return NetworkZone(view, name, namespaces)
+    return network_zone(view, name, namespaces)
 
 
 def _zone_name(zone: str, option: str = "--zone") -> str:

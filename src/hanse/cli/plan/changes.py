@@ -1,19 +1,20 @@
 """The changes that applying files would cause: dry runs, then what agents would write."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from hanse import app
-from hanse.app.agent import Agent, AgentSettings
 from hanse.app.preview import (
     LIST_TIMEOUT,
     AgentWrite,
     AppliedObject,
+    PreviewedFleet,
+    Reconcilers,
     preview_agent_writes,
+    previewing,
     wait_until_listed,
 )
 from hanse.cli.clusters import ClusterAccess, open_client
@@ -23,15 +24,11 @@ from hanse.cli.plan.documents import Document
 from hanse.cli.plan.dry_run import DryRunResult, dry_run_all
 from hanse.kube.client import Client
 from hanse.kube.errors import NotFound
-from hanse.kube.http_transport import HttpTransport
-from hanse.model.facts import Leadership, Role
 from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.naming import holder_cluster
 from hanse.model.objects import ClusterId, Object
 from hanse.model.plan import Feature
-from hanse.runtime.api import ClusterClient
-from hanse.runtime.reconciler import Reconciler
 
 
 class PlannedChanges(Struct, frozen=True):
@@ -47,27 +44,13 @@ class PlannedChanges(Struct, frozen=True):
         return "refused" in verbs
 
 
-class PlannedFleet(Struct, frozen=True):
-    """The clusters of a kubeconfig by cluster id, and the broker."""
-
-    members: dict[ClusterId, ClusterAccess]
-    broker: ClusterAccess | None
-    supervised: dict[ClusterId, tuple[ClusterId, ...]] = {}
-    """By supervisor: the members of its Federation that are in the kubeconfig."""
-    leases: dict[ClusterId, LeaseSpec] = {}
-    """By member: the Lease of its leader."""
-
-
 async def plan_changes(
     documents: Sequence[Document], clusters: Sequence[ClusterAccess], target: str
 ) -> PlannedChanges:
     """The changes that applying the documents to one context would cause."""
     features = app.features()
-    fleet = await _read_fleet(clusters) if features else PlannedFleet({}, None)
+    fleet, ids = await _read_fleet(clusters) if features else (PreviewedFleet({}, None), {})
     target_cluster = next(cluster for cluster in clusters if cluster.name == target)
-    ids = {cluster.name: name for name, cluster in fleet.members.items()}
-    if fleet.broker is not None:
-        ids[fleet.broker.name] = app.BROKER
     where = ids.get(target, target)
     dry_runs = await _dry_run(target_cluster, documents)
     applied = _applied_objects(where, dry_runs, features)
@@ -76,7 +59,7 @@ async def plan_changes(
 
 
 async def plan_changes_in_process(
-    reconcilers: Mapping[ClusterId, Reconciler],
+    reconcilers: Reconcilers,
     client: Client,
     where: ClusterId,
     documents: Sequence[Document],
@@ -115,8 +98,13 @@ def change_rows(planned: PlannedChanges) -> list[dict[str, Any]]:
     ]
 
 
-async def _read_fleet(clusters: Sequence[ClusterAccess]) -> PlannedFleet:
-    """The members, the broker and the leaders of all clusters; raises for one that fails."""
+async def _read_fleet(
+    clusters: Sequence[ClusterAccess],
+) -> tuple[PreviewedFleet, dict[str, ClusterId]]:
+    """The members, the broker and the leaders of all clusters, and the id of each context.
+
+    Raises `CommandFailed` for a cluster that cannot be read.
+    """
     members: dict[ClusterId, ClusterAccess] = {}
     members_of: dict[ClusterId, list[ClusterId]] = {}
     broker: ClusterAccess | None = None
@@ -133,7 +121,14 @@ async def _read_fleet(clusters: Sequence[ClusterAccess]) -> PlannedFleet:
             broker = cluster
     supervised = {s: tuple(m for m in several if m in members) for s, several in members_of.items()}
     leases = {m: await _lease(m, members[m]) for several in supervised.values() for m in several}
-    return PlannedFleet(members, broker, supervised, leases)
+    ids = {cluster.name: name for name, cluster in members.items()}
+    if broker is not None:
+        ids[broker.name] = app.BROKER
+    credentials = {name: cluster.credentials for name, cluster in members.items()}
+    fleet = PreviewedFleet(
+        credentials, broker.credentials if broker is not None else None, supervised, leases
+    )
+    return fleet, ids
 
 
 async def _lease(member: ClusterId, cluster: ClusterAccess) -> LeaseSpec:
@@ -166,52 +161,13 @@ def _decode(dry_run: DryRunResult, features: Sequence[Feature]) -> list[Object]:
 
 
 async def _preview(
-    fleet: PlannedFleet, features: Sequence[Feature], applied: Sequence[AppliedObject]
+    fleet: PreviewedFleet, features: Sequence[Feature], applied: Sequence[AppliedObject]
 ) -> list[AgentWrite]:
     """What the agents of the fleet would write; raises `CommandFailed` for unread clusters."""
-    async with _reconcilers(fleet, features) as reconcilers:
+    async with previewing(fleet, features) as reconcilers:
         unread = await wait_until_listed(reconcilers)
         found = [] if unread else preview_agent_writes(reconcilers, applied)
     if unread:
         names, seconds = ", ".join(sorted(unread)), LIST_TIMEOUT.total_seconds()
         raise CommandFailed(f"{names} could not be read within {seconds:.0f} s; see `hanse doctor`")
     return found
-
-
-@asynccontextmanager
-async def _reconcilers(
-    fleet: PlannedFleet, features: Sequence[Feature]
-) -> AsyncIterator[Mapping[ClusterId, Reconciler]]:
-    """A reconciler for every agent that watches the live clusters and never writes."""
-    async with AsyncExitStack() as stack:
-        reconcilers: dict[ClusterId, Reconciler] = {}
-        for name, cluster in fleet.members.items():
-            agent = Agent(
-                AgentSettings(cluster=name, identity="plan", replicated=False),
-                HttpTransport(cluster.credentials),
-                broker=HttpTransport(fleet.broker.credentials) if fleet.broker else None,
-                features=features,
-            )
-            stack.push_async_callback(agent.close)
-            _supervise(agent.reconciler, fleet)
-            await stack.enter_async_context(agent.reconciler.running(active=False))
-            reconcilers[name] = agent.reconciler
-        yield reconcilers
-
-
-def _supervise(reconciler: Reconciler, fleet: PlannedFleet) -> None:
-    """Connect a supervisor's reconciler to its members, as leader of those that its agent leads."""
-    local = reconciler.informers.local
-    for member in fleet.supervised.get(local, ()):
-        lease = fleet.leases[member]
-        ours = holder_cluster(lease.holder_identity) == local
-        roles = {Role.MEMBER, Role.LED} if ours else {Role.MEMBER}
-        if member == local:
-            reconciler.informers.set_roles(local, {Role.LOCAL} | roles)
-        else:
-            reconciler.informers.join(
-                member, roles, ClusterClient(HttpTransport(fleet.members[member].credentials))
-            )
-        reconciler.informers.put_fact(
-            Leadership(member, lease.holder_identity, lease.lease_transitions, ours=ours)
-        )

@@ -64,7 +64,7 @@ def command(
       hanse resolve _http._tcp.web.shop.svc.clusterset.local SRV --context lubeck
       hanse resolve web.shop --json | jq '.clusters[].records'
     """
-    fqdn, rtype = full_name(name, zone), record_type(wanted)
+    fqdn, rtype = _parse_question(name, zone, wanted)
     replicas = parse_replica_names(replica_zone, federation)
     settings = global_options(context)
     view = _view(zone, local_first, global_zones, settings)
@@ -78,31 +78,14 @@ def command(
     context.exit(EXIT_PROBLEM if any(_is_unanswered(one) for one in answers) else 0)
 
 
-def full_name(name: str, zone: str) -> str:
-    """The fully qualified name; `web.shop` is short for a service of the zone."""
-    from hanse.model.dns.names import InvalidName, wire_name
-
-    bare = name.removesuffix(".")
-    inside = bare == zone or bare.endswith(f".{zone}")
-    short = not inside and len(bare.split(".")) == 2 and not name.endswith(".")
-    fqdn = f"{bare}.svc.{zone}." if short else f"{bare}."
-    try:
-        wire_name(zone)
-        wire_name(fqdn)
-    except InvalidName as error:
-        raise InputError(f"{error}; give a name such as web.shop.svc.{ZONE}") from None
-    return fqdn
-
-
-def record_type(text: str) -> int:
-    """The number of a record type; raises `InputError` for an unknown one."""
-    import dns.exception
-    import dns.rdatatype
+def _parse_question(name: str, zone: str, wanted: str) -> tuple[str, int]:
+    """The fully qualified name and the number of the record type."""
+    from hanse.app.explain import InvalidQuestion, full_name, record_type
 
     try:
-        return int(dns.rdatatype.from_text(text))
-    except (dns.exception.DNSException, ValueError):
-        raise InputError(f"{text!r} is no record type; try A, AAAA, SRV or TXT") from None
+        return full_name(name, zone), record_type(wanted)
+    except InvalidQuestion as error:
+        raise InputError(str(error)) from None
 
 
 def _view(

@@ -6,16 +6,15 @@ from typing import Any
 
 from msgspec import Struct
 
-from hanse.app.explain_replicas import ReplicaQuestion, explain_replica
+from hanse.app.explain_replicas import ReplicaQuestion, explain_replica, replica_zone
 from hanse.cli.clusters import ClusterAccess, ReadFailure, read_cluster, read_clusters
 from hanse.cli.inventory import find_broker
 from hanse.cli.resolve.services import BROKER, ClusterAnswer, NoAnswer, no_answer
 from hanse.features.statefulsets.options import StatefulSetOptions
-from hanse.features.statefulsets.zone import StatefulSetZone
 from hanse.kube.client import Client
 from hanse.kube.store import Store
 from hanse.kube.watch_events import Listed
-from hanse.model.dns.zones import View
+from hanse.model.dns.zones import ZoneSource
 from hanse.model.facts import ClusterState, Facts, LeaseLiveness, Phase, Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
@@ -55,7 +54,7 @@ async def resolve_replicas(
         if isinstance(pods, ReadFailure):
             answers.append(no_answer(pods))
             continue
-        zone = StatefulSetZone(View(member.name, local=member.name), BROKER_NAMESPACE, options)
+        zone = replica_zone(member.name, options)
         snapshot = _snapshot(member.name, pods, shared, zone)
         explanation = explain_replica(name, rtype, options, zone, snapshot)
         answers.append(ClusterAnswer(member.name, explanation))
@@ -75,7 +74,7 @@ async def _list_slices(client: Client, namespace: str) -> Listed[EndpointSlice]:
 
 
 def _snapshot(
-    local: ClusterId, pods: Listed[EndpointSlice], shared: _BrokerRead, zone: StatefulSetZone
+    local: ClusterId, pods: Listed[EndpointSlice], shared: _BrokerRead, zone: ZoneSource
 ) -> Snapshot:
     """The snapshot that an agent of the cluster would have."""
     now, facts = datetime.now(UTC), Facts()

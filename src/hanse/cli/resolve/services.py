@@ -7,11 +7,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.app.explain import Explanation, explain, parse_service_name
+from hanse.app.explain import Explanation, explain, parse_service_name, service_watches
 from hanse.cli.clusters import READ_TIMEOUT, ClusterAccess, ReadFailure, read_clusters
-from hanse.features.gslb.zone import GlobalZone
 from hanse.features.services.names import SERVICE_NAME
-from hanse.features.services.zone import ServiceZone
 from hanse.kube.client import Client
 from hanse.kube.errors import Forbidden, NotFound
 from hanse.kube.store import Store
@@ -146,8 +144,7 @@ def _snapshot(
     for name, role in ((local, Role.LOCAL), (BROKER, Role.BROKER)):
         facts.put(ClusterState(name, frozenset({role}), Phase.SYNCED, now, listed=True))
     stores: dict[tuple[ClusterId, Kind], list[Lister[Any]]] = {}
-    watches = (*ServiceZone(View(local)).watches, *GlobalZone(View(local)).watches)
-    indexes = {watch.kind: watch.indexes for watch in watches}
+    indexes = {watch.kind: watch.indexes for watch in service_watches()}
     several: list[tuple[ClusterId, type[Object], Listed[Any] | None]] = [
         (local, ServiceImport, read.imports),
         (local, EndpointSlice, read.slices),

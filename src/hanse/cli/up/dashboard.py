@@ -1,5 +1,6 @@
 """The dashboard of a local federation: all its agents, and fault injection."""
 
+import asyncio
 import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -8,16 +9,22 @@ from typing import Any
 import msgspec
 
 from hanse.app.agent import Agent
-from hanse.app.dashboard import DashboardBackend
+from hanse.app.dashboard import Dashboard
 from hanse.cli.errors import InputError
+from hanse.cli.plan.changes import change_rows, plan_changes_in_process
+from hanse.cli.plan.documents import parse_documents
+from hanse.kube.client import Client
+from hanse.kube.errors import KubeError
 from hanse.kube.transport import Transport
 from hanse.local.up.control import ControlRequest
 from hanse.local.up.errors import UpError
 from hanse.local.up.federation import LocalFederation
+from hanse.web.dashboard.actions import ActionRefused
 from hanse.web.dashboard.auth import Authenticator
-from hanse.web.dashboard.server import ActionRefused, PageActions, serving
 
 LOOPBACK = "127.0.0.1"
+ACTION_TIMEOUT = 20.0
+"""Seconds that an action of the page may take."""
 
 
 class LocalDashboard:
@@ -27,7 +34,7 @@ class LocalDashboard:
         self._listener = _listen(port)
         self._auth = Authenticator()
         self._federation: LocalFederation | None = None
-        self._backend = DashboardBackend(self._transport_for, self._local_state)
+        self._dashboard = Dashboard(self._auth, self._local_state)
 
     @property
     def address(self) -> str:
@@ -45,14 +52,13 @@ class LocalDashboard:
 
     def showing(self, agent: Agent) -> AbstractAsyncContextManager[None]:
         """Include an agent's snapshot until the block ends."""
-        return self._backend.showing(agent)
+        return self._dashboard.showing(agent)
 
     @asynccontextmanager
     async def running(self, federation: LocalFederation) -> AsyncIterator[None]:
         """Serve the page until the block ends."""
         self._federation = federation
-        actions = PageActions(self._backend.resolve, self._backend.plan, self._execute)
-        async with serving(self._backend.updates, self._auth, actions, self._listener):
+        async with self._dashboard.serving(self._listener, plan=self._plan, order=self._execute):
             yield
 
     def close(self) -> None:
@@ -69,6 +75,30 @@ class LocalDashboard:
             if self._federation is not None and known
             else None
         )
+
+    async def _plan(self, query: Mapping[str, Any]) -> Any:
+        """The changes that applying YAML to a cluster would cause."""
+        where, text = str(query.get("cluster", "")), str(query.get("yaml", ""))
+        transport = self._transport_for(where)
+        if transport is None:
+            raise ActionRefused(
+                f"nothing can be tried in {where!r} from here; choose another cluster"
+            )
+        client = Client(transport)
+        try:
+            async with asyncio.timeout(ACTION_TIMEOUT):
+                planned = await plan_changes_in_process(
+                    self._dashboard.reconcilers, client, where, parse_documents(text, "line")
+                )
+        except TimeoutError:
+            raise ActionRefused(f"{where} did not answer within {ACTION_TIMEOUT:.0f} s") from None
+        except InputError as error:
+            raise ActionRefused(error.message) from None
+        except KubeError as error:
+            raise ActionRefused(str(error)) from None
+        finally:
+            await client.close()
+        return {"changes": change_rows(planned)}
 
     async def _execute(self, query: Mapping[str, Any]) -> Any:
         """Run a control request of the page, such as cutting a connection."""

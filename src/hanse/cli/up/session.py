@@ -18,11 +18,12 @@ from msgspec.structs import replace
 
 from hanse import app
 from hanse.app.agent import Agent, AgentSettings
-from hanse.app.dns import CLUSTERLESS_VIEW, LocalDns
+from hanse.app.dns import CLUSTERLESS_VIEW, LocalDns, LocalZones
 from hanse.cli.errors import EXIT_INTERRUPTED, CommandFailed, InputError
 from hanse.cli.program_name import program_name
 from hanse.cli.tables import table
-from hanse.cli.up.dashboard import LocalDashboard
+from hanse.cli.up.dashboard import LOOPBACK, LocalDashboard
+from hanse.dns.listeners import Listeners, bind_listeners
 from hanse.features.admission.options import AdmissionOptions
 from hanse.features.federated.options import FederatedOptions
 from hanse.features.gslb.options import GslbOptions
@@ -34,7 +35,7 @@ from hanse.local.up.control import LocalFederationStatus
 from hanse.local.up.errors import UpError
 from hanse.local.up.federation import ClusterStateReader, DialCluster, FederationOptions, federation
 from hanse.local.up.folder import Folder
-from hanse.local.up.sample import EXTERNAL_HOSTNAME, SAMPLE_TENANT
+from hanse.local.up.sample import EXTERNAL_HOSTNAME, EXTERNAL_ZONE, GLOBAL_ZONE, SAMPLE_TENANT
 from hanse.local.up.sample import HOST as GLOBAL_HOST
 from hanse.local.up.topology import BROKER, LocalMember
 from hanse.model.facts import ClusterState
@@ -95,7 +96,12 @@ class UpSession:
 
     async def _run_with(self, page: LocalDashboard) -> int:
         networks = (NetworkName(SAMPLE_TENANT),) if self._options.sample else ()
-        dns = LocalDns(self._options.members, self._dns_port, networks)
+        dns = LocalDns(
+            [member.name for member in self._options.members if member.runs_workloads],
+            LocalZones(GLOBAL_ZONE, EXTERNAL_ZONE),
+            partial(_bind_view, self._dns_port),
+            networks,
+        )
         options = replace(
             self._options, dns=dns.addresses, dashboard=page.address, login_link=page.login_link
         )
@@ -213,6 +219,18 @@ class UpSession:
             "Ctrl-C ends it.",
         ]
         return "\n".join(lines)
+
+
+def _bind_view(port: int, view: str) -> Listeners:
+    """The sockets of a view; only the clusterless one has the port of `--dns-port`."""
+    port = port if view == CLUSTERLESS_VIEW else 0
+    try:
+        return bind_listeners(LOOPBACK, port, workers=1)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(
+            f"--dns-port: cannot listen on {LOOPBACK}:{port} ({reason}); choose another"
+        ) from None
 
 
 @asynccontextmanager

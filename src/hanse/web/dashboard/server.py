@@ -2,15 +2,15 @@
 
 import logging
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from importlib.resources import files
 from typing import Any
 
 import msgspec
 from aiohttp import web
-from msgspec import Struct
 
+from hanse.web.dashboard.actions import Action, ActionRefused, PageActions
 from hanse.web.dashboard.auth import COOKIE, Authenticator
 from hanse.web.dashboard.updates import LiveUpdates
 
@@ -31,25 +31,6 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-
-Action = Callable[[Mapping[str, Any]], Awaitable[Any]]
-
-
-class ActionRefused(Exception):
-    """An action is not possible; the text is for the user."""
-
-
-class PageActions(Struct, frozen=True):
-    """The actions of the page; those that are None are not offered."""
-
-    resolve: Action | None = None
-    plan: Action | None = None
-    order: Action | None = None
-
-    @property
-    def available(self) -> dict[str, Action]:
-        all_ = {"resolve": self.resolve, "plan": self.plan, "order": self.order}
-        return {name: action for name, action in all_.items() if action is not None}
 
 
 @asynccontextmanager
