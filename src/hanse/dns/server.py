@@ -26,7 +26,7 @@ from hanse.dns.messages import (
     decode_report,
     encode_frame,
 )
-from hanse.dns.metrics import Metrics
+from hanse.dns.metrics import DnsMetrics
 from hanse.dns.settings import ServerSettings
 
 log = logging.getLogger(__name__)
