@@ -16,6 +16,9 @@ FORBIDDEN = {
     "pure": ("hanse/features/services/__init__.py", "import socket"),
     "providers": ("hanse/features/gslb/__init__.py", "import hanse.providers"),
     "tinykube": ("tinykube/__init__.py", "import hanse.model"),
+    "composition": ("hanse/web/__init__.py", "import hanse.features.services.feature"),
+    "commands": ("hanse/cli/__init__.py", "import hanse.runtime.reconciler"),
+    "pure-servers": ("hanse/dns/compiler.py", "import random"),
     "embedded": ("hanse/runtime/__init__.py", "import tinykube"),
 }
 
