@@ -70,6 +70,7 @@ async def remove(
 
 
 async def _delete_unwanted(client: Client, unwanted: Manifest, *, dry_run: bool) -> Effect:
+    """Delete the object, if it exists and this is no dry run; DELETED also in a dry run."""
     if await read_existing(client, unwanted) is None:
         return Effect.UNCHANGED
     if not dry_run:
@@ -81,7 +82,7 @@ async def _delete_unwanted(client: Client, unwanted: Manifest, *, dry_run: bool)
 async def apply_definitions(
     client: Client, wanted: Sequence[Manifest], *, dry_run: bool = False
 ) -> list[AppliedManifest]:
-    """Apply CustomResourceDefinitions, and wait until they are served."""
+    """Apply CustomResourceDefinitions concurrently; wait until served, unless a dry run."""
     done = await asyncio.gather(*(_apply(client, one, dry_run=dry_run) for one in wanted))
     if not dry_run:
         await _wait_until_served(client, wanted)
@@ -99,7 +100,7 @@ async def read_existing(client: Client, wanted: Manifest) -> Wire | None:
 
 
 async def _apply(client: Client, wanted: Manifest, *, dry_run: bool) -> Effect:
-    """Create, patch or leave one object."""
+    """Create, patch or leave one object: create-only and foreign ones are never patched."""
     found = await read_existing(client, wanted)
     if found is None:
         return await _create(client, wanted, dry_run=dry_run)
@@ -115,7 +116,7 @@ async def _apply(client: Client, wanted: Manifest, *, dry_run: bool) -> Effect:
 
 
 async def _create(client: Client, wanted: Manifest, *, dry_run: bool) -> Effect:
-    """Create an object; optional ones only where their kind is served."""
+    """Create an object, or patch it if it appeared meanwhile; optional ones only where served."""
     if wanted.optional and not await _serves(client, wanted):
         return Effect.UNSERVED
     if not dry_run:
@@ -158,6 +159,7 @@ async def _wait_until_served(client: Client, wanted: Sequence[Manifest]) -> None
 
 
 async def _is_established(client: Client, definition: Manifest) -> bool:
+    """Whether the definition exists and its condition Established is True."""
     found = await read_existing(client, definition)
     conditions: Any = (found or {}).get("status", {}).get("conditions") or ()
     return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
@@ -179,7 +181,7 @@ def contains(existing: Any, wanted: Any) -> bool:
 
 
 def report_applied(where: str, done: Sequence[AppliedManifest], *, dry_run: bool) -> None:
-    """Print one line for each change, and the number of changed definitions."""
+    """Print each change and the number of changed definitions; for a dry run, the YAML."""
     if dry_run:
         _show_manifests(where, done)
         return
@@ -200,6 +202,7 @@ def report_applied(where: str, done: Sequence[AppliedManifest], *, dry_run: bool
 
 
 def _show_manifests(where: str, done: Sequence[AppliedManifest]) -> None:
+    """Print what a dry run would do, and the YAML of what it would create or change."""
     import yaml
 
     for one in done:

@@ -93,7 +93,7 @@ async def read_cluster(
     *,
     limit: timedelta | None = READ_TIMEOUT,
 ) -> T | ReadFailure:
-    """Read one cluster within a time limit."""
+    """Read one cluster within a time limit; errors and the time-out become a `ReadFailure`."""
     seconds = limit.total_seconds() if limit is not None else None
     try:
         async with open_client(cluster.credentials) as client, asyncio.timeout(seconds):
@@ -139,6 +139,7 @@ class _NamedClient(Client):
         self._name = cluster.name
 
     async def send(self, request: Request) -> Response:
+        """Send a request; a `KubeError` gets the cluster's name as a note and is raised again."""
         try:
             return await super().send(request)
         except KubeError as error:

@@ -92,6 +92,7 @@ async def _annotation(config: CniConfig, ref: PodRef | None, command: str) -> st
 
 
 async def _read_pod(config: CniConfig, ref: PodRef) -> Pod:
+    """Read the pod with the credentials of the configuration, within the time limit."""
     file = Path(config.kubeconfig) if config.kubeconfig else None
     access = credentials.find_credentials(file, context=config.context)
     async with open_client(access) as client, asyncio.timeout(READ_TIMEOUT.total_seconds()):

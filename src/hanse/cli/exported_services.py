@@ -28,6 +28,7 @@ async def read_exported_services(clusters: Iterable[ClusterAccess]) -> list[Serv
 
 
 async def _read_cluster(cluster: ClusterAccess, client: Client) -> ClusterServices:
+    """Discover the kinds that the cluster serves, then read its exported Services."""
     await discover_kinds(client)
     return await read_cluster_services(client, cluster.name)
 

@@ -79,6 +79,7 @@ async def read_federated_services(clusters: Iterable[ClusterAccess]) -> Federate
 
 
 async def _read_objects(cluster: ClusterAccess, client: Client) -> FederatedObjects:
+    """Discover the kinds that the cluster serves, then list; kinds not served are empty."""
     await discover_kinds(client)
     return FederatedObjects(
         await read_cluster_id(client, cluster.name),
@@ -111,6 +112,7 @@ def _federated_services(cluster: FederatedObjects) -> dict[tuple[str, str], Serv
 def _federated_view(
     service_key: tuple[str, str], clusters: Iterable[FederatedObjects]
 ) -> FederatedServiceView:
+    """One Service over all clusters; per source, the most ready endpoints any cluster has."""
     ports: dict[str, None] = {}
     stands_in: list[ClusterId] = []
     ready: dict[ClusterId, int] = {}
@@ -137,6 +139,7 @@ def _port_text(name: str, number: int, protocol: str) -> str:
 def _ready_endpoints(
     service_key: tuple[str, str], cluster: FederatedObjects
 ) -> dict[ClusterId, int]:
+    """Ready endpoints per source cluster in the federated slices, without FQDN slices."""
     found: dict[ClusterId, int] = {}
     for slice_ in cluster.slices:
         meta = slice_.metadata
@@ -149,6 +152,7 @@ def _ready_endpoints(
 
 
 def _machine_views(cluster: FederatedObjects) -> Iterator[MachineServiceView]:
+    """Each Service for virtual machines, with the number of distinct machines behind it."""
     for service in cluster.services:
         meta = service.metadata
         if VM_SERVICE in meta.annotations:
@@ -165,6 +169,7 @@ def _machine_views(cluster: FederatedObjects) -> Iterator[MachineServiceView]:
 
 
 def _failed_conditions(cluster: FederatedObjects) -> Iterator[FailedCondition]:
+    """The reported conditions with status False of Services and virtual machines."""
     objects: list[Service | NativeService | VirtualMachine]
     objects = [*cluster.services, *cluster.native, *cluster.machines]
     for obj in objects:

@@ -154,6 +154,7 @@ async def read_inventories(
 
 
 def _unread_cluster(failure: ReadFailure) -> UnreadCluster:
+    """The failure with its fault: credentials, silence if unreachable, else refusal."""
     fault: Literal["silence", "refusal", "credentials"] = "refusal"
     if isinstance(failure.error, BadCredentials):
         fault = "credentials"
@@ -165,6 +166,7 @@ def _unread_cluster(failure: ReadFailure) -> UnreadCluster:
 async def _read_inventory(
     cluster: ClusterAccess, client: Client, permissions: tuple[Permission, ...]
 ) -> ClusterInventory:
+    """Read one cluster: version, clock skew, objects and denied permissions."""
     access = await cluster.credentials.config()
     version, response, began = await _version(client)
     now = began + (datetime.now(UTC) - began) / 2
@@ -209,6 +211,7 @@ async def find_broker(clusters: Sequence[ClusterAccess]) -> ClusterAccess:
 
 
 async def _is_broker(_: ClusterAccess, client: Client) -> bool:
+    """Whether the cluster has a ClusterSet; not if the kind is not served."""
     try:
         return bool((await client.list(ClusterSet)).objects)
     except NotFound:
@@ -252,6 +255,7 @@ async def _get_or_none(client: Client, path: str) -> dict[str, Any] | None:
 async def _denied_permissions(
     client: Client, permissions: tuple[Permission, ...]
 ) -> tuple[Permission, ...]:
+    """Those of the permissions that the API server does not allow, asked concurrently."""
     allowed = await asyncio.gather(*(_is_allowed(client, one) for one in permissions))
     return tuple(one for one, may in zip(permissions, allowed, strict=True) if not may)
 

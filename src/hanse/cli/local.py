@@ -171,6 +171,7 @@ def list_(context: click.Context, as_json: bool, folder: Path | None) -> None:
 
 
 def _print_status(status: "LocalFederationStatus") -> None:
+    """Print the table of clusters with delays and cuts, then the process id and engine."""
     from hanse.cli.tables import table
 
     rows = []
@@ -194,6 +195,7 @@ def _print_status(status: "LocalFederationStatus") -> None:
 def _send_control_request(
     context: click.Context, folder: Path | None, order: "ControlRequest"
 ) -> "LocalFederationStatus":
+    """Start logging and send the request; an `UpError` becomes an `InputError`."""
     from hanse.cli.clusters import local_folder
     from hanse.cli.errors import InputError
     from hanse.cli.process import run_async, start_logging

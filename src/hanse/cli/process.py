@@ -62,6 +62,7 @@ def _release_large_buffers() -> None:
 
 
 async def _with_close_grace(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run the coroutine, then sleep so that connections can close, also after an error."""
     try:
         return await main()
     finally:

@@ -46,6 +46,8 @@ def accept_global_options(command: click.Command) -> click.Command:
 
 
 def _global_options(*, hidden: bool) -> list[click.Option]:
+    """New options for every command; eager, and their callback remembers the values."""
+
     def option(*names: str, **about: Any) -> click.Option:
         about.setdefault("default", None)
         return click.Option(

@@ -35,6 +35,7 @@ def command(context: click.Context, servers: bool, as_json: bool) -> None:
 
 
 def _server_versions(settings: GlobalOptions) -> dict[str, str | None]:
+    """Start logging, and return each cluster's version, None for one that was not read."""
     from hanse.cli.clusters import select_clusters
     from hanse.cli.inventory import ClusterInventory, read_inventories
     from hanse.cli.process import run_async, start_logging

@@ -19,6 +19,7 @@ class _Plain(yaml.SafeDumper):
         return True
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002 - the same
+        """Indent lists below their key too, whatever the caller asks."""
         super().increase_indent(flow, indentless=False)
 
 

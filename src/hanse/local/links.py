@@ -76,6 +76,7 @@ class LinkedTransport:
         self._inner = inner
 
     async def send(self, request: Request) -> Response:
+        """Send unless cut; if cut meanwhile it raises although the server got the request."""
         if self._link.cut:
             raise self._link.error
         response = await self._inner.send(request)
@@ -85,6 +86,7 @@ class LinkedTransport:
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Stream unless cut; a later cut breaks the open stream."""
         if self._link.cut:
             raise self._link.error
         broken = self._link.broken
@@ -95,6 +97,7 @@ class LinkedTransport:
             yield connected_lines
 
     async def close(self) -> None:
+        """Close the transport below."""
         await self._inner.close()
 
 

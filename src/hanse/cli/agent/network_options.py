@@ -105,6 +105,7 @@ def parse_network_options(flags: NetworkFlags, agent: str) -> "NetworksOptions":
 
 
 def _read_template(path: str) -> str:
+    """The text of the template file, "" for no path; raises `InputError` if it is invalid."""
     from hanse.features.networks.tenants import InvalidTemplate, default_network
 
     if not path:
@@ -123,6 +124,7 @@ def _read_template(path: str) -> str:
 
 
 def _parse_provider(text: str) -> tuple[str, str]:
+    """Type and URL of `TYPE=URL`; raises `InputError` unless the URL is HTTP or HTTPS."""
     type_, _, url = text.partition("=")
     if not type_ or not url.startswith(("https://", "http://")):
         raise InputError(

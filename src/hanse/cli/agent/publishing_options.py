@@ -99,6 +99,7 @@ def parse_publishing_options(
 
 
 def _check_key_file(key_file: Path) -> Path:
+    """The same path; raises `InputError` unless the file can be read and holds a TSIG key."""
     from hanse.features.publishing.tsig_keys import InvalidTsigKey, parse_tsig_key
 
     try:

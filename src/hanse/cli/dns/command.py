@@ -260,6 +260,7 @@ def _network_zone(view: "View", network: str, namespaces: tuple[str, ...]) -> "Z
 
 
 def _zone_name(zone: str, option: str = "--zone") -> str:
+    """The zone in lower case without the final dot; raises `InputError` for an invalid name."""
     from hanse.model.dns.names import InvalidName, wire_name
 
     try:
@@ -270,6 +271,7 @@ def _zone_name(zone: str, option: str = "--zone") -> str:
 
 
 def _transfer_network(text: str) -> str:
+    """The network with host bits cleared; raises `InputError` if it is no network."""
     from ipaddress import ip_network
 
     try:

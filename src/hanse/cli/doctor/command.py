@@ -91,6 +91,7 @@ def _examine(settings: GlobalOptions) -> "Report":
 
 
 def _print_report(report: "Report") -> None:
+    """Print each finding with its remedy, or that nothing is wrong."""
     for finding in report.findings:
         click.echo(f"{click.style('✗', fg='red')} {finding.cluster}: {finding.problem}")
         click.echo(f"  mend it: {finding.remedy}")

@@ -76,11 +76,13 @@ async def read_lists(clusters: Iterable[ClusterAccess]) -> list[ClusterLists]:
 
 
 async def _read_lists(cluster: ClusterAccess, client: Client) -> ClusterLists:
+    """Read all lists of one cluster concurrently; those that it refuses are empty."""
     items = await asyncio.gather(*(_list_items(client, path) for path in PATHS.values()))
     return ClusterLists(cluster.name, dict(zip(PATHS, items, strict=True)))
 
 
 async def _list_items(client: Client, path: str) -> Items:
+    """The items of a list, none if the API server answers with an error."""
     try:
         response = await client.send(Request("GET", path, timeout=REQUEST_TIMEOUT))
     except ApiError:

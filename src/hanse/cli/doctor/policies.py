@@ -41,6 +41,7 @@ def check_policies(clusters: Sequence[ClusterLists]) -> Iterator[Finding]:
 
 
 def _policy_findings(policy: PolicyView) -> Iterator[Finding]:
+    """A finding per member that needs attention and per cluster whose change was overruled."""
     for cluster, member in sorted(policy.members.items()):
         if not member.needs_attention:
             continue

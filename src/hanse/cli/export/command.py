@@ -89,6 +89,7 @@ def command(
 
 
 def _parse_cluster_ids(text: str) -> tuple[str, ...]:
+    """The cluster ids of a comma-separated text, without empty ones; raises `InputError`."""
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     for name in names:
         if not _CLUSTER.fullmatch(name):

@@ -54,6 +54,7 @@ class ExportResult(Struct, frozen=True):
     waited: bool
 
     def __str__(self) -> str:
+        """The headline, the details if the Service has a type yet, and a line per problem."""
         service = self.service
         lines = [self._headline]
         if service.type:
@@ -70,6 +71,7 @@ class ExportResult(Struct, frozen=True):
 
     @property
     def _headline(self) -> str:
+        """Who exports the Service; without waiting, only that it is to be exported."""
         name = f"{self.service.namespace}/{self.service.name}"
         if not self.waited:
             return f"{name} is to be exported by {self.cluster}; see `hanse status`"

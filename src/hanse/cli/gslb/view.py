@@ -118,6 +118,7 @@ def _failed_site(failure: ReadFailure) -> GslbCluster:
 
 
 async def _read_site(cluster: ClusterAccess, client: Client) -> GslbCluster:
+    """Read the AMKOCluster, replicated objects, hosts and warnings; kinds not served are empty."""
     own = await _list_if_served(client, AMKOCluster)
     copied = [obj for kind in REPLICATED_KINDS for obj in await _list_if_served(client, kind)]
     copies = {
@@ -131,6 +132,7 @@ async def _read_site(cluster: ClusterAccess, client: Client) -> GslbCluster:
 
 
 async def _list_if_served(client: Client, kind: type[K]) -> tuple[K, ...]:
+    """The objects of a kind in the GSLB namespace, none where the kind is not served."""
     try:
         return tuple((await client.list(kind, namespace=NAMESPACE)).objects)
     except NotFound:
@@ -167,6 +169,7 @@ def print_hosts(view: GslbView) -> None:
 
 
 def _cluster_row(site: GslbCluster, view: GslbView) -> tuple[str, ...]:
+    """The table row of a cluster; with the error and no details if it is unreachable."""
     if site.unreachable:
         return (site.name, click.style("unreachable", fg="red"), "-", "-", "-", site.unreachable)
     own = site.clusters[0]
@@ -214,6 +217,7 @@ def json_document(view: GslbView) -> dict[str, Any]:
 
 
 def _member_rows(service: GlobalService) -> list[dict[str, Any]]:
+    """The members of a global host with their health; one without a status is not up."""
     health = {(h.cluster, h.address): h for h in service.status.members}
     found = []
     for member in service.spec.members:

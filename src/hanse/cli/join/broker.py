@@ -94,6 +94,7 @@ async def join_broker(request: BrokerJoin, *, dry_run: bool) -> None:
 
 
 async def _cluster_sets(client: Client) -> tuple[ClusterSet, ...]:
+    """All ClusterSets, none where the kind is not served."""
     try:
         return (await client.list(ClusterSet)).objects
     except NotFound:
@@ -187,6 +188,7 @@ async def _is_accepted(request: BrokerJoin, identity: Identity) -> bool:
 
 
 async def _request_token(broker: Client, request: BrokerJoin) -> str:
+    """A new token of the cluster's ServiceAccount; raises `CommandFailed` if none is issued."""
     path = resource_path(SERVICE_ACCOUNT, request.namespace, request.cluster, "token")
     token_request = {
         "apiVersion": "authentication.k8s.io/v1",

@@ -132,6 +132,7 @@ def command(
 
 
 def _parse_lifetime(text: str) -> timedelta:
+    """The duration of `90d` or `12h`; raises `InputError` unless within 1h and 3650d."""
     found = _LIFETIME.fullmatch(text)
     hours = int(found[1]) * (24 if found[2] == "d" else 1) if found else 0
     if not _SHORTEST <= timedelta(hours=min(hours, 10**6)) <= _LONGEST:

@@ -228,6 +228,7 @@ async def _members(others: Sequence[Participant], request: MembershipRequest) ->
 
 
 async def _server_url(request: MembershipRequest) -> str:
+    """The URL of --server, else of the member's kubeconfig; raises `InputError` if invalid."""
     endpoint = (await request.member.credentials.config()).endpoint
     server = request.server or endpoint.url
     if why := server_url_error(server):
@@ -252,6 +253,7 @@ async def _credentials(
 async def _is_reusable(
     supervisor: Client, name: str, endpoint: ServerEndpoint, request: MembershipRequest
 ) -> bool:
+    """Whether the Secret has this CA and a token that is accepted, with half the lifetime left."""
     try:
         secret = await supervisor.read(Secret, name, SYSTEM)
     except NotFound:
@@ -271,6 +273,7 @@ async def _is_reusable(
 
 
 async def _request_token(member: Client, request: MembershipRequest) -> str:
+    """A new token of the member's ServiceAccount; raises `CommandFailed` if none is issued."""
     path = resource_path(SERVICE_ACCOUNT, SYSTEM, manifests.ACCOUNT, "token")
     wanted = manifests.token_request(int(request.lifetime.total_seconds()))
     answer = await member.send(Request("POST", path, body=msgspec.json.encode(wanted)))
@@ -357,6 +360,7 @@ async def _wait_until_released(member: Participant, request: MembershipRequest) 
 
 
 async def _read_lease(client: Client, request: MembershipRequest) -> Lease | None:
+    """The Lease of the joining cluster, None if there is none."""
     try:
         return await client.read(Lease, request.cluster, SYSTEM)
     except NotFound:

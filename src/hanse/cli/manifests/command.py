@@ -74,6 +74,7 @@ def command(
 
 
 def _write_files(files: dict[str, str], folder: Path) -> None:
+    """Write the files and print their number; raises `InputError` if the folder is not empty."""
     if folder.exists() and any(folder.iterdir()):
         raise InputError(f"--chart {folder}: it is not empty; name a new folder")
     for name, text in files.items():
@@ -84,6 +85,7 @@ def _write_files(files: dict[str, str], folder: Path) -> None:
 
 
 def _parse_values(cluster_id: str, file: Path | None, settings: tuple[str, ...]) -> "Values":
+    """Values of the file, overridden by --set, then --cluster-id; raises `InputError`."""
     import msgspec
 
     from hanse.cli.manifests.values import Values
@@ -121,6 +123,7 @@ def _describe_error(error: str) -> str:
 
 
 def _read_values(file: Path) -> dict[str, Any]:
+    """The mapping in a YAML file, empty for an empty file; raises `InputError` for others."""
     import yaml
 
     try:
@@ -134,6 +137,7 @@ def _read_values(file: Path) -> dict[str, Any]:
 
 
 def _set_value(tree: dict[str, Any], setting: str) -> None:
+    """Set `NAME=VALUE` in the tree in place, a dotted name with its parents; the value is YAML."""
     import yaml
 
     path, equals, text = setting.partition("=")

@@ -58,6 +58,7 @@ def _dns_rights() -> list[Wire]:
 
 
 def _agent_objects(values: ValueSource) -> list[Wire]:
+    """The Deployment, PodDisruptionBudget and Service of the agent."""
     ports = {"metrics": METRICS_PORT, "webhooks": WEBHOOK_PORT, "dashboard": DASHBOARD_PORT}
     environment = {
         "HANSE_CLUSTER_ID": values.value("clusterId"),
@@ -103,6 +104,7 @@ def _agent_objects(values: ValueSource) -> list[Wire]:
 
 
 def _dns_objects(values: ValueSource) -> list[Wire]:
+    """The Deployment, PodDisruptionBudget and Service of the name server."""
     listens = f"0.0.0.0:{DNS_PORT}"
     metrics = f"0.0.0.0:{METRICS_PORT}"
     arguments = ["dns", f"--listen={listens}", f"--metrics-listen={metrics}"]
@@ -172,6 +174,7 @@ def _network_policies() -> list[Wire]:
 
 
 def _amko_cluster(values: ValueSource) -> list[Wire]:
+    """The AMKOCluster in the GSLB namespace, as a list of one."""
     spec = {
         "isLeader": values.value("gslb.isLeader"),
         "clusterContext": values.value_or("gslb.clusterContext", "clusterId"),
@@ -200,6 +203,7 @@ def _deployment(
     container: Wire,
     volumes: list[Wire],
 ) -> Wire:
+    """A Deployment of one container, not as root, spread over zones and nodes if possible."""
     labels = _labels(name)
     pod = {
         "serviceAccountName": account,

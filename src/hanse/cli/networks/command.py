@@ -101,6 +101,7 @@ def matrix(context: click.Context, as_json: bool) -> None:
 
 
 def _print_matrix(matrix: "ReachabilityMatrix") -> None:
+    """Print which network reaches which, columns by number, and a legend."""
     from hanse.cli.tables import table
 
     numbers = [str(at) for at, _ in enumerate(matrix.names, 1)]

@@ -141,6 +141,7 @@ async def _lease(member: ClusterId, cluster: ClusterAccess) -> LeaseSpec:
 
 
 async def _dry_run(cluster: ClusterAccess, documents: Sequence[Document]) -> list[DryRunResult]:
+    """Dry-run the documents in one cluster, in its context's namespace or `default`."""
     access = await cluster.credentials.config()
     async with open_client(cluster.credentials) as client:
         return await dry_run_all(client, documents, access.namespace or "default")

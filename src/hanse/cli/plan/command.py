@@ -54,6 +54,7 @@ def command(context: click.Context, files: tuple[str, ...], as_json: bool) -> No
 
 
 def _plan_files(settings: GlobalOptions, files: tuple[str, ...]) -> "PlannedChanges":
+    """Plan the files' documents for the target context, with all clusters read; starts logging."""
     from msgspec.structs import replace
 
     from hanse.cli.clusters import configured_clusters, current_context
@@ -84,6 +85,7 @@ def _list_changes(planned: "PlannedChanges") -> list[dict[str, Any]]:
 
 
 def _print_changes(planned: "PlannedChanges") -> None:
+    """Print the table of changes, and a line if nothing would change."""
     from hanse.cli.tables import table
 
     rows = []

@@ -85,6 +85,7 @@ async def _dry_run(
 
 
 async def _get_or_none(client: Client, path: str) -> Wire | None:
+    """The object at the path, None if it does not exist."""
     try:
         return await _send_and_decode(client, Request("GET", path))
     except NotFound:
@@ -92,6 +93,7 @@ async def _get_or_none(client: Client, path: str) -> Wire | None:
 
 
 async def _send_and_decode(client: Client, request: Request) -> Wire:
+    """Send the request and decode the JSON of the response."""
     answer: Wire = msgspec.json.decode((await client.send(request)).body)
     return answer
 

@@ -102,6 +102,7 @@ def resolve(
 
 
 def _select_clusters(settings: GlobalOptions) -> "tuple[ClusterAccess, ...]":
+    """Start logging, and return the clusters that the settings name."""
     from hanse.cli.clusters import select_clusters
     from hanse.cli.process import start_logging
 
@@ -110,6 +111,7 @@ def _select_clusters(settings: GlobalOptions) -> "tuple[ClusterAccess, ...]":
 
 
 def _print_ledgers(ledgers: "Ledgers") -> None:
+    """Print the table of policies, then the problems, then the clusters not read."""
     from hanse.cli.tables import table
 
     policies = ledgers.policies
@@ -137,6 +139,7 @@ def _member_cell(member: "MemberStatus") -> str:
 
 
 def _policy_problems(policy: "PolicyView") -> list[str]:
+    """A line per member that needs attention and per overruled change, with the remedy."""
     problems = [
         f"{cluster}: {member.message or member.phase}"
         for cluster, member in sorted(policy.members.items())

@@ -110,6 +110,7 @@ def _deciding_cluster(policy: PolicyView, decision: Decision) -> ClusterId:
 
 
 async def _annotate_resolution(client: Client, kind: type[Policy], decision: Decision) -> None:
+    """Patch the policy with the annotation that tells the leader the decision."""
     change = {"metadata": {"annotations": {RESOLVE_ANNOTATION: decision.choice}}}
     await client.patch(kind, decision.key.name, decision.key.namespace, change)
 
@@ -117,6 +118,7 @@ async def _annotate_resolution(client: Client, kind: type[Policy], decision: Dec
 async def _wait_until_resolved(
     client: Client, kind: type[Policy], decision: Decision, cluster: ClusterId
 ) -> None:
+    """Poll until the annotation is gone; raises `CommandFailed` after the time-out."""
     try:
         async with asyncio.timeout(decision.timeout):
             while await _is_annotated(client, kind, decision.key):  # noqa: ASYNC110 - an annotation of another process
@@ -129,6 +131,7 @@ async def _wait_until_resolved(
 
 
 async def _is_annotated(client: Client, kind: type[Policy], key: Key) -> bool:
+    """Whether the policy still has the annotation; not if the policy is gone."""
     try:
         found = await client.read(kind, key.name, key.namespace)
     except NotFound:
@@ -141,5 +144,6 @@ def _has_key(policy: PolicyView, key: Key) -> bool:
 
 
 async def _read_records(_: ClusterAccess, client: Client) -> tuple[ConfigMap, ...]:
+    """The ConfigMaps of the policy ledger in the system namespace."""
     labels = f"{LEDGER_LABEL}={POLICIES}"
     return (await client.list(ConfigMap, namespace=SYSTEM, labels=labels)).objects

@@ -114,6 +114,7 @@ def _resolve_in_clusters(
     replicas: "StatefulSetOptions",
     settings: GlobalOptions,
 ) -> "list[ClusterAnswer | NoAnswer]":
+    """Resolve as a replica name if it is one outside the zone, else as a Service name."""
     import msgspec
 
     from hanse.app.explain_replicas import parse_replica_name
@@ -143,6 +144,7 @@ def _is_unanswered(answer: "ClusterAnswer | NoAnswer") -> bool:
 
 
 def _answer_document(answer: "ClusterAnswer | NoAnswer") -> dict[str, Any]:
+    """The JSON document of an answer; without one, `reachable` is false and says why."""
     import msgspec
 
     from hanse.cli.resolve.services import ClusterAnswer, NoAnswer
@@ -158,6 +160,7 @@ def _answer_document(answer: "ClusterAnswer | NoAnswer") -> dict[str, Any]:
 
 
 def _print_answers(name: str, rtype: str, answers: "Sequence[ClusterAnswer | NoAnswer]") -> None:
+    """Print a table of codes, records and reasons per cluster, several lines if needed."""
     from hanse.cli.resolve.services import ClusterAnswer, NoAnswer
     from hanse.cli.tables import table
 

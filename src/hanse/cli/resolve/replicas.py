@@ -62,6 +62,7 @@ async def resolve_replicas(
 
 
 async def _read_broker(client: Client, namespace: str) -> _BrokerRead:
+    """List the shares of a namespace, and all parts and Leases of the broker namespace."""
     return _BrokerRead(
         await client.list(StatefulSetShares, namespace=namespace),
         await client.list(StatefulSetPart, namespace=BROKER_NAMESPACE),
@@ -70,6 +71,7 @@ async def _read_broker(client: Client, namespace: str) -> _BrokerRead:
 
 
 async def _list_slices(client: Client, namespace: str) -> Listed[EndpointSlice]:
+    """The EndpointSlices of a namespace that belong to a Service."""
     return await client.list(EndpointSlice, namespace=namespace, labels=KUBE_SERVICE)
 
 

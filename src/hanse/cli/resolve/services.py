@@ -87,6 +87,7 @@ def no_answer(failure: ReadFailure) -> NoAnswer:
 
 
 async def _read_cluster(client: Client, namespace: str) -> _ClusterRead:
+    """List what answers depend on, one after another; None for kinds that are not served."""
     return _ClusterRead(
         await _list_if_served(client, ServiceImport, namespace),
         await _list_if_served(client, EndpointSlice, namespace, SERVICE_NAME),
@@ -99,6 +100,7 @@ async def _read_cluster(client: Client, namespace: str) -> _ClusterRead:
 async def _list_if_served(
     client: Client, kind: type[K], namespace: str = "", labels: str = ""
 ) -> Listed[K] | None:
+    """The listed objects, None where the kind is not served."""
     try:
         return await client.list(kind, namespace=namespace, labels=labels)
     except NotFound:

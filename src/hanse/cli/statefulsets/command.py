@@ -60,6 +60,7 @@ def command(
 
 
 def _print_sets(sets: "list[SetView]", namespace: str) -> None:
+    """Print each set with its replicas and problems, or that there is none."""
     from hanse.cli.tables import table
 
     if not sets:

@@ -65,6 +65,7 @@ def command(context: click.Context, as_json: bool) -> None:
 
 
 def _read_results(settings: GlobalOptions) -> "Results":
+    """Start logging and read everything that status shows, concurrently."""
     import asyncio
 
     from hanse.cli.clusters import select_clusters
@@ -102,6 +103,7 @@ def _cluster_document(cluster: "InventoryResult", local: "LocalFederationState")
 
 
 def _inventory_document(cluster: "InventoryResult") -> dict[str, Any]:
+    """The JSON document of a cluster; one not read has only name and reason."""
     from hanse.cli.inventory import ClusterInventory, UnreadCluster
     from hanse.cli.status import membership
 
@@ -145,6 +147,7 @@ def _service_counts(services: "ServiceInventory") -> dict[str, Any]:
 
 
 def _print_clusters(clusters: "Sequence[InventoryResult]") -> None:
+    """Print the table of clusters; one that was not read shows dashes and the reason."""
     from hanse.cli.inventory import ClusterInventory
     from hanse.cli.tables import table
 
@@ -163,6 +166,7 @@ def _print_clusters(clusters: "Sequence[InventoryResult]") -> None:
 
 
 def _agent_cell(cluster: "ClusterInventory") -> str:
+    """`alive` or `silent`; without an agent `broker` for a broker, else `none`."""
     if cluster.agent is None:
         return "broker" if cluster.is_broker else click.style("none", fg="yellow")
     if cluster.agent.alive:
@@ -184,6 +188,7 @@ def _imports_cell(cluster: "ClusterInventory") -> str:
 
 
 def _print_membership(clusters: "Sequence[InventoryResult]") -> None:
+    """Print the membership table of the clusters that were read and have a membership."""
     from hanse.cli.inventory import ClusterInventory
     from hanse.cli.status import membership
 
@@ -202,6 +207,7 @@ def _print_unsynced(phases: "ConnectionPhases") -> None:
 
 
 def _print_services(services: "Sequence[ServiceView]") -> None:
+    """Print the table of Services, then each problem once with all its clusters."""
     from hanse.cli.tables import table
     from hanse.features.services.view import format_port
 

@@ -74,6 +74,7 @@ def command(
 
 
 def _print_installation(name: str, found: "Installation") -> None:
+    """Print what is to be removed, three names per step, or that nothing is installed."""
     if not found:
         click.echo(f"{name}: nothing of Hanse is here")
         return

@@ -164,6 +164,7 @@ async def _our_definitions(client: Client) -> set[str]:
 
 
 async def _list_labelled(client: Client, kind: Kind, labels: str) -> list[OwnedObject]:
+    """The objects with the labels; for the owner label only those that Hanse owns."""
     listed = await _listed(client, kind, labels)
     return [
         _owned_object(kind, wire) for kind, wire in listed if labels != OWNER or _is_owned(wire)
@@ -206,6 +207,7 @@ def _sort_objects(several: Iterable[OwnedObject]) -> tuple[OwnedObject, ...]:
 
 
 async def _remove_finalizers(client: Client, one: OwnedObject) -> None:
+    """Patch away Hanse's finalizers and keep others; an object already gone is fine."""
     kept = [f for f in one.finalizers if not f.startswith(FINALIZERS)]
     change: Wire = {"metadata": {"finalizers": kept or None}}
     try:
@@ -216,6 +218,7 @@ async def _remove_finalizers(client: Client, one: OwnedObject) -> None:
 
 
 async def _delete_object(client: Client, one: OwnedObject) -> None:
+    """Delete it, in the foreground for group `apps`; does not wait, already gone is fine."""
     try:
         # A Deployment that is gone before its pods are would leave an agent that writes on.
         policy = "Foreground" if one.kind.group == "apps" else "Background"

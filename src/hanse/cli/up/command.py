@@ -129,6 +129,7 @@ def _rules_for(cluster: str) -> "tuple[RbacRule, ...]":
 
 
 def _parse_members(clusters: str) -> "tuple[LocalMember, ...]":
+    """The members of comma-separated names; raises `InputError` for invalid names."""
     from hanse.cli.errors import InputError
     from hanse.local.up.errors import InvalidClusterNames
     from hanse.local.up.topology import plan_members

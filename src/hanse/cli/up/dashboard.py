@@ -112,6 +112,7 @@ class LocalDashboard:
 
 
 def _listen(port: int) -> socket.socket:
+    """A listening socket on loopback; raises `InputError` if the port cannot be used."""
     try:
         return socket.create_server((LOOPBACK, port))
     except OSError as error:

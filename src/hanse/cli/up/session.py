@@ -91,10 +91,12 @@ class UpSession:
         return 0 if stayed else _SIGNAL_STATUS + (self._received or signal.SIGINT)
 
     async def _run_dashboard_and_clusters(self) -> int:
+        """Run with a dashboard that is closed at the end; the exit code."""
         with closing(LocalDashboard(self._dashboard_port)) as page:
             return await self._run_with(page)
 
     async def _run_with(self, page: LocalDashboard) -> int:
+        """Run DNS, clusters and dashboard; run the script, or print a summary and wait forever."""
         networks = (NetworkName(SAMPLE_TENANT),) if self._options.sample else ()
         dns = LocalDns(
             [member.name for member in self._options.members if member.runs_workloads],
@@ -147,6 +149,7 @@ class UpSession:
 
     @contextmanager
     def _handling_signals(self, task: "asyncio.Task[int]") -> Iterator[None]:
+        """In the block, a signal cancels the task; a second one forces the end."""
         loop = asyncio.get_running_loop()
 
         def on_signal(which: signal.Signals) -> None:
@@ -175,9 +178,11 @@ class UpSession:
         os._exit(EXIT_INTERRUPTED)
 
     def _echo(self, text: str) -> None:
+        """Print to standard error."""
         click.echo(text, err=True)
 
     def _summary(self, status: LocalFederationStatus, login_link: str) -> str:
+        """The table of clusters, the login link, and commands to try."""
         header = (
             *("CLUSTER", "ROLE", "API SERVER", "DNS", "SERVICES", "PODS", "NODES"),
             "LOAD BALANCERS",

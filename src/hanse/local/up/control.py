@@ -142,6 +142,7 @@ async def serve_control_socket(path: Path, handler: RequestHandler) -> AsyncIter
 async def _handle_line(
     handler: RequestHandler, line: bytes
 ) -> LocalFederationStatus | ControlError:
+    """Decode and handle one request; invalid JSON and `UpError` become a `ControlError`."""
     try:
         return await handler(_request_decoder.decode(line))
     except msgspec.DecodeError as error:

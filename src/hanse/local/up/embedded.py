@@ -68,6 +68,7 @@ class EmbeddedCluster:
         group: asyncio.TaskGroup,
         call_webhook: WebhookCaller,
     ) -> None:
+        """Bind the port, create the CA, load the snapshot; it does not serve yet."""
         self.member = member
         self._folder = folder
         self._group = group
@@ -118,9 +119,11 @@ class EmbeddedCluster:
         return ServedApi(self._delayed_api, self._authority.certificate) if here else None
 
     def slow(self, delay: timedelta) -> None:
+        """Delay each later request by this time; zero ends the delay."""
         self._delayed_api.delay = delay
 
     async def start(self) -> None:
+        """Serve on the same port as before; wait until controllers idle. No effect if it runs."""
         if self.running:
             return
         listener, self._socket = self._socket or self._listen_again(), None
@@ -131,6 +134,7 @@ class EmbeddedCluster:
         await ready.wait()
 
     async def kill(self) -> None:
+        """Cancel the server, wait for its end and drop watches; the objects stay in memory."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -197,6 +201,7 @@ class EmbeddedCluster:
         )
 
     def _listen_again(self) -> socket.socket:
+        """A listener on the old port; raises `UpError` if it is taken."""
         try:
             return _listener(self._port)
         except OSError as error:
@@ -227,6 +232,7 @@ class _DelayedApi:
         self.delay = _NO_DELAY
 
     async def send(self, request: served.RequestLike, user: User) -> served.Response:
+        """Sleep for the delay, then send."""
         if self.delay:
             await asyncio.sleep(self.delay.total_seconds())
         return await self._api.send(request, user)
@@ -235,6 +241,7 @@ class _DelayedApi:
     async def stream(
         self, request: served.RequestLike, user: User
     ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Sleep for the delay once, then stream; later lines are not delayed."""
         if self.delay:
             await asyncio.sleep(self.delay.total_seconds())
         async with self._api.stream(request, user) as lines:
@@ -252,11 +259,13 @@ class _AgentTransport:
         self._api = InProcessTransport(cluster.api)
 
     async def send(self, request: Request) -> Response:
+        """Simulate the connection (delay, refusal), then send in process."""
         await self._simulate_connect()
         return await self._api.send(request)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Simulate the connection (delay, refusal), then stream in process."""
         await self._simulate_connect()
         async with self._api.stream(request) as lines:
             yield lines
@@ -265,6 +274,7 @@ class _AgentTransport:
         """There is nothing to release."""
 
     async def _simulate_connect(self) -> None:
+        """Sleep for the delay; raises `Unreachable` if the cluster is down."""
         if self._cluster.delay:
             await asyncio.sleep(self._cluster.delay.total_seconds())
         if not self._cluster.running:

@@ -119,6 +119,7 @@ async def federation(
 async def _run_clusters(
     options: FederationOptions, folder: Folder, report: Report
 ) -> AsyncIterator[Mapping[str, LocalCluster]]:
+    """Run the clusters of the chosen engine for as long as the block runs."""
     match options.engine:
         case "embedded":
             async with embedded_clusters(options.members, folder) as embedded:
@@ -343,12 +344,14 @@ class LocalFederation:
                 assert_never(request)
 
     async def _heal_all(self) -> None:
+        """Heal all links, end all delays, and start the clusters that are down."""
         self._links.heal_all()
         for cluster in self._clusters.values():
             cluster.slow(timedelta(0))
             await cluster.start()
 
     def _checked_pair(self, one: str, other: str) -> tuple[str, str]:
+        """The same pair; raises `UpError` for an unknown name or one name twice."""
         for name in (one, other):
             self._find_cluster(name)
         if one == other:
@@ -356,6 +359,7 @@ class LocalFederation:
         return one, other
 
     def _find_cluster(self, name: str) -> LocalCluster:
+        """The cluster of the name; raises `UnknownCluster`."""
         found = self._clusters.get(name)
         if found is None:
             raise UnknownCluster(

@@ -45,6 +45,7 @@ async def real_clusters(
 
 
 async def _report_dead_servers(fleet: RealFleet, report: Callable[[str], None]) -> None:
+    """Report each server that dies, until cancelled."""
     while True:
         report(str(await fleet.next_dead_server()))
 
@@ -79,13 +80,16 @@ class KubernetesCluster:
         return _DelayedTransport(self, HttpTransport(credentials))
 
     async def kill(self) -> None:
+        """Kill the API server only; the other servers go on."""
         await self._cluster.kill_server(API_SERVER.name)
 
     async def start(self) -> None:
+        """Start the API server again, unless it runs."""
         if not self.running:
             await self._cluster.start_server(API_SERVER.name)
 
     def slow(self, delay: timedelta) -> None:
+        """Delay later requests of agents by this time; zero ends the delay."""
         self._delay = delay
 
 
@@ -97,11 +101,13 @@ class _DelayedTransport:
         self._inner = inner
 
     async def send(self, request: Request) -> Response:
+        """Sleep for the cluster's delay, then send."""
         await asyncio.sleep(self._cluster.delay.total_seconds())
         return await self._inner.send(request)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Sleep for the cluster's delay once, then stream; later lines are not delayed."""
         await asyncio.sleep(self._cluster.delay.total_seconds())
         async with self._inner.stream(request) as lines:
             yield lines
