@@ -49,7 +49,7 @@ class Links:
             link.break_watches()
 
     def heal(self, one: str, other: str) -> None:
-        """Undo a cut."""
+        """Undo a cut in both directions; watches that it ended stay ended."""
         for link in self._both_directions(one, other):
             link.cut = False
 

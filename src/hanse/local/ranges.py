@@ -24,7 +24,7 @@ class AddressRanges(Struct, frozen=True):
 
 
 def address_ranges(index: int) -> AddressRanges:
-    """The ranges of the cluster at an index, from 0 on."""
+    """The ranges of the cluster at an index, from 0 on; raises `ValueError` if out of range."""
     if not 0 <= index < MAX_CLUSTERS:
         raise ValueError(f"cluster {index + 1}: a fleet has at most {MAX_CLUSTERS} clusters")
     return AddressRanges(

@@ -27,7 +27,7 @@ async def renewing_broker_token(
     file: Path | None,
     context: str,
 ) -> AsyncIterator[None]:
-    """Renew the token for as long as the block runs."""
+    """While the block runs, renew the token in the Secret and, if given, in the kubeconfig."""
     async with open_client(local) as local_client, open_client(broker) as broker_client:
         places: list[TokenStore] = [
             SecretTokenStore(local_client, settings.namespace, BROKER_SECRET, KUBECONFIG)

@@ -72,7 +72,7 @@ async def run_agent(
     listeners: AgentListeners,
     dashboard: DashboardSettings | None = None,
 ) -> int:
-    """Run an agent until a signal; raises `InputError` for credentials that cannot be read."""
+    """Run the agent until SIGINT or SIGTERM; returns 0. Unreadable credentials: `InputError`."""
     local, broker = await check_readable(access.local), access.broker
     agent = Agent(
         settings,

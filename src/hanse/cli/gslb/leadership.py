@@ -43,7 +43,7 @@ class PatchStep(Struct, frozen=True):
 async def change_leader(
     request: LeaderChange, clusters: Sequence[ClusterAccess], echo: Echo
 ) -> bool:
-    """Make the change, or print what a dry run would do; whether it succeeded."""
+    """Patch and wait for the status, or print a dry run; True also if nothing is to change."""
     cluster = next((one for one in clusters if one.name == request.cluster), None)
     if cluster is None:
         known = ", ".join(one.name for one in clusters)

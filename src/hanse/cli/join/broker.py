@@ -44,7 +44,7 @@ class BrokerJoin(Struct, frozen=True):
 async def init_broker(
     cluster: ClusterAccess, namespace: str, profile: Profile | None, *, dry_run: bool
 ) -> None:
-    """Make an API server a broker, and print what was done."""
+    """Apply CRDs, rights and, if none, a ClusterSet, and print it; refuses to change a profile."""
     async with connect(cluster) as client:
         known = await _cluster_sets(client)
         for one in known:
@@ -102,7 +102,7 @@ async def _cluster_sets(client: Client) -> tuple[ClusterSet, ...]:
 
 
 async def _check_member(member: Client, request: BrokerJoin) -> None:
-    """Refuse a cluster that joined under another id: one cluster cannot have two."""
+    """Raise `InputError` if the cluster has another id in its ClusterClaim or broker Secret."""
     check_cluster_id(await read_claims(member), request.member.name, request.cluster)
     try:
         secret = await member.read(Secret, manifests.BROKER_SECRET, SYSTEM_NAMESPACE)
@@ -148,7 +148,7 @@ async def _is_new(broker: Client, request: BrokerJoin, uid: str) -> bool:
 async def _secret(
     member: Client, broker: Client, request: BrokerJoin, *, dry_run: bool
 ) -> tuple[Manifest, ...]:
-    """The Secret to write; none where the existing one is still usable."""
+    """The Secret to write, with a new token unless a dry run; none if the existing is reusable."""
     endpoint = (await request.broker.credentials.config()).endpoint
     endpoint = replace(endpoint, url=request.server or endpoint.url, proxy="")
     if await _is_reusable(member, endpoint, request):

@@ -69,7 +69,7 @@ class Participant(Struct, frozen=True):
 
 
 async def join_federation(request: MembershipRequest, *, dry_run: bool) -> None:
-    """Write everything that makes a cluster a member, as far as it is missing."""
+    """Check, then write in member and supervisors what membership lacks, and print it."""
     async with AsyncExitStack() as stack:
         member = Participant(
             request.member, await stack.enter_async_context(connect(request.member))
@@ -110,7 +110,7 @@ async def join_federation(request: MembershipRequest, *, dry_run: bool) -> None:
 
 
 async def leave_federation(request: MembershipRequest, *, dry_run: bool, force: bool) -> None:
-    """Remove a cluster from its Federation; with force, without connecting to it."""
+    """Remove a cluster, wait until released, delete its rights; by force only on supervisors."""
     async with AsyncExitStack() as stack:
         supervisors = [
             Participant(cluster, await stack.enter_async_context(connect(cluster)))
@@ -217,7 +217,7 @@ def _no_federation(participant: Participant, request: MembershipRequest) -> Inpu
 
 
 async def _members(others: Sequence[Participant], request: MembershipRequest) -> dict[str, Member]:
-    """All members that any supervisor knows: from now on all know them."""
+    """All members that any supervisor's Federation lists; on a conflict, the first one's entry."""
     known: dict[str, Member] = {}
     for participant in others:
         with suppress(NotFound):
@@ -239,7 +239,7 @@ async def _server_url(request: MembershipRequest) -> str:
 async def _credentials(
     member: Client, others: Sequence[Participant], request: MembershipRequest, *, dry_run: bool
 ) -> tuple[Manifest, ...]:
-    """The member's Secret for supervisors; none where all existing ones are still usable."""
+    """The member's Secret for supervisors; none without supervisors or if all are reusable."""
     endpoint = (await request.member.credentials.config()).endpoint
     name = manifests.secret_name(request.cluster)
     if others and all([await _is_reusable(p.client, name, endpoint, request) for p in others]):
@@ -311,7 +311,7 @@ def _federation_manifest(request: MembershipRequest, known: dict[str, Member]) -
 async def _remove_member(
     participant: Participant, request: MembershipRequest, *, abandon: bool, dry_run: bool
 ) -> None:
-    """Remove a member from a supervisor's Federation."""
+    """Patch the member out of a supervisor's Federation, if it exists, and print it."""
     wanted = _federation_manifest(request, {})
     found = await read_existing(participant.client, wanted)
     if found is None:

@@ -109,7 +109,7 @@ async def find_installation(client: Client, *, definitions: bool) -> Installatio
 async def remove_installation(
     client: Client, found: Installation, echo: Callable[[str], None]
 ) -> None:
-    """Delete everything step by step; raises `CommandFailed` for what is not deleted in time."""
+    """Remove finalizers, then delete step by step and wait; `CommandFailed` if not in time."""
     for one in found.held:
         await _remove_finalizers(client, one)
     for _, several in found.steps():
@@ -183,7 +183,7 @@ def _is_owned(wire: Wire) -> bool:
 
 
 async def _listed(client: Client, kind: Kind, labels: str) -> list[tuple[Kind, Wire]]:
-    """The objects of a kind; none where it cannot be listed."""
+    """The objects of a kind with the labels; none where it is not found, listable or allowed."""
     query = (("labelSelector", labels),) if labels else ()
     try:
         answer = await client.send(Request("GET", resource_path(kind), query))
@@ -230,7 +230,7 @@ async def _delete_object(client: Client, one: OwnedObject) -> None:
 async def _wait_until_gone(
     client: Client, several: tuple[OwnedObject, ...], echo: Callable[[str], None]
 ) -> None:
-    """Wait until all objects are gone; raises `CommandFailed` for one that was written again."""
+    """Poll until all are gone; raises `CommandFailed` at the time-out or if one reappears."""
     left, announced = list(several), False
     clock = asyncio.get_running_loop().time
     began = clock()

@@ -27,7 +27,7 @@ def cached(program: Program, cache: Path) -> Path:
 async def find_program(
     program: Program, cache: Path, environment: Mapping[str, str] = os.environ
 ) -> Path | None:
-    """The program from `KUBEBUILDER_ASSETS`, `PATH` or the cache, if its version fits."""
+    """The installed program if its minor version fits, else the cached build, else None."""
     built = cached(program, cache)
     for candidate in installed_paths(program, environment):
         if version_matches(program, await _run_version_command(program, candidate)):
@@ -64,7 +64,7 @@ def version_matches(program: Program, version_text: str) -> bool:
 
 
 async def _run_version_command(program: Program, path: Path) -> str:
-    """The output of the program's version command; empty at a timeout."""
+    """The output of the version command; after 10 seconds it is killed and the output empty."""
     process = await asyncio.create_subprocess_exec(
         path,
         *program.version_arguments,

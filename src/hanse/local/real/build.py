@@ -36,7 +36,7 @@ def main() -> None:
 async def find_or_build(
     programs: Sequence[Program], cache: Path, report: BuildReport | None = None
 ) -> dict[str, Path]:
-    """Each program's path by its name, built first if none of the right version is found."""
+    """Each program's path by name; missing ones are built under the cache's lock, with reports."""
     found = await find_available_programs(programs, cache)
     if len(found) == len(programs):
         return found
@@ -48,7 +48,7 @@ async def find_or_build(
 
 
 async def _build_missing(programs: Sequence[Program], cache: Path, report: BuildReport) -> None:
-    """Build modules in parallel, and the programs of each one after the other."""
+    """Build what is not cached yet: modules in parallel, each one's programs in sequence."""
     # Another process may have built some of them while this one waited for the lock.
     missing = [program for program in programs if not cached(program, cache).is_file()]
     if not missing:
@@ -85,7 +85,7 @@ async def _build_module(
 
 
 async def _build(program: Program, go: Path, cache: Path, report: BuildReport) -> None:
-    """Compile a program into a draft file, then move it to its place in the cache."""
+    """Compile with a log, then move into the cache; raises `BuildFailed`, stops Go if cancelled."""
     target = cached(program, cache)
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{program.name}.{os.getpid()}")
@@ -117,7 +117,7 @@ async def _build(program: Program, go: Path, cache: Path, report: BuildReport) -
 
 @asynccontextmanager
 async def _build_lock(cache: Path, report: BuildReport) -> AsyncIterator[None]:
-    """Hold the lock of the cache, so that two processes do not build the same program."""
+    """Hold the build lock of the cache; waits without limit, and reports that once."""
     with _lock_file(cache) as lock:
         reported = False
         while not _try_lock(lock.fileno()):

@@ -70,7 +70,7 @@ class RealCluster:
         return HttpTransport(StaticCredentials(self.access))
 
     async def start(self) -> None:
-        """Start every stopped server, and wait until pods can run."""
+        """Start every stopped server, create nodes unless a broker, and wait until pods can run."""
         await asyncio.gather(*(self.servers[program].start() for program in _CONTROL_PLANE))
         await self._wait_until(_is_api_ready, "its API server answers")
         others = [server for name, server in self.servers.items() if name not in _CONTROL_PLANE]
@@ -87,7 +87,7 @@ class RealCluster:
         await self.servers[ETCD_SERVER.name].stop()
 
     async def start_server(self, program: str) -> None:
-        """Start one server; for the API server or etcd also wait until the API answers."""
+        """Start one server; kwok: delete node Leases first. etcd, API: wait until ready."""
         if program == KWOK_CONTROLLER.name:
             await self._release_nodes()
         await self.servers[program].start()
@@ -113,7 +113,7 @@ class RealCluster:
         await self.start()
 
     async def run_provisioners(self) -> None:
-        """Run the load-balancer allocator and the volume provisioner until cancelled."""
+        """Allocate load balancers and volumes until cancelled; a broker returns at once."""
         match self.config.role:
             case Broker():
                 return
@@ -137,7 +137,7 @@ class RealCluster:
             await release_nodes(transport)
 
     async def _await_nodes(self) -> None:
-        """Create the simulated nodes, and wait until pods can be scheduled on them."""
+        """Create the nodes and wait until pods can be scheduled; nothing for a broker."""
         match self.config.role:
             case Broker():
                 return
@@ -151,7 +151,7 @@ class RealCluster:
     async def _wait_until(
         self, is_ready: Callable[[Transport], Awaitable[bool]], description: str
     ) -> None:
-        """Poll until ready; raises if a server dies meanwhile, and at the timeout."""
+        """Poll until ready, then report it; raises if a server dies or at the timeout."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         async with self._open_transport() as transport:

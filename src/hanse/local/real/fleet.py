@@ -78,7 +78,7 @@ class RealFleet:
         await self.stop()
 
     async def start(self) -> None:
-        """Start every cluster at once, and wait until all are ready."""
+        """Lock the folder, write the kubeconfig, start all clusters and wait until ready."""
         began = time.monotonic()
         self._lock = _lock_folder(self.directory)
         self._process_group = ProcessGroup()
@@ -94,7 +94,7 @@ class RealFleet:
         self._report(f"{len(self.clusters)} clusters ready in {time.monotonic() - began:.1f} s")
 
     async def stop(self) -> None:
-        """Stop every server; those that do not stop in time are killed."""
+        """Stop all servers, killing those too slow; release process group, ports and lock."""
         try:
             await asyncio.gather(*(cluster.stop() for cluster in self.clusters.values()))
         finally:
@@ -124,7 +124,7 @@ class RealFleet:
         return {name: cluster.memory() for name, cluster in self.clusters.items()}
 
     def _create_clusters(self, process_group: ProcessGroup) -> dict[str, RealCluster]:
-        """Assign a port and address ranges to each cluster."""
+        """Create the clusters with reserved or configured ports and address ranges."""
         configured = set(self._ports.values())
         count = 2 * len(self._roles)  # some may be configured for other clusters
         free = (port for port in self._reservations.reserve(count) if port not in configured)

@@ -54,7 +54,7 @@ _MIRRORED: tuple[tuple[str, type[Object]], ...] = (
 
 
 async def provision(transport: Transport, load_balancers: list[str]) -> None:
-    """Allocate load-balancer addresses and provision volumes until cancelled."""
+    """Mirror the cluster, then allocate load balancers and provision volumes until cancelled."""
     cluster = _MirroredCluster(transport)
     volumes = PersistentVolumeController(binds=False)  # the controller manager of the cluster binds
     loop = ControllerLoop(cluster, (ServiceLoadBalancerController(load_balancers), volumes))

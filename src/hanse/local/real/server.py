@@ -91,7 +91,7 @@ class Server:
         return None
 
     async def start(self) -> None:
-        """Start the process, once its port is free."""
+        """Wait until its port is free, start and watch the process; no effect if it runs."""
         if self.running:
             return
         if self.command.port is not None:
@@ -102,7 +102,7 @@ class Server:
         self._watch(self._process, self._exit_code)
 
     async def stop(self, grace: timedelta = STOP_GRACE_PERIOD) -> None:
-        """Send SIGTERM, and SIGKILL after the grace period."""
+        """Send SIGTERM and wait for the end; SIGKILL after the grace period or if cancelled."""
         self._expected_to_run = False
         if self._process is None or self._exit_code is None:
             return
@@ -156,7 +156,7 @@ def _spawn(command: ServerCommand, group: int) -> subprocess.Popen[bytes]:
 
 
 def proportional_memory(pid: int) -> int:
-    """The proportional set size (PSS) of a process in bytes."""
+    """The proportional set size (PSS) of a process in bytes; 0 if it cannot be read."""
     with suppress(OSError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):

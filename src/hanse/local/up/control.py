@@ -120,7 +120,7 @@ _MAX_ADDRESS_LENGTH = 100
 
 @asynccontextmanager
 async def serve_control_socket(path: Path, handler: RequestHandler) -> AsyncIterator[None]:
-    """Handle requests on a Unix socket until the block ends."""
+    """Answer each line of a Unix socket with a line until the block ends."""
 
     async def handle_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -185,7 +185,7 @@ def _decode_response(line: bytes) -> LocalFederationStatus | ControlError:
 
 
 def _listener(path: Path) -> socket.socket:
-    """A bound Unix socket with mode 0600."""
+    """A bound Unix socket with mode 0600; it replaces an existing socket file."""
     path.unlink(missing_ok=True)  # the folder is locked: its previous owner has ended
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     mask = os.umask(0o177)

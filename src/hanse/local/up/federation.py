@@ -99,7 +99,7 @@ class FederationOptions(Struct, frozen=True):
 async def federation(
     options: FederationOptions, folder: Folder, run_agent: RunAgent, report: Report
 ) -> AsyncIterator["LocalFederation"]:
-    """Run a whole federation, ready when the block starts and stopped when it ends."""
+    """Lock the folder, run clusters, agents and control socket, await the sample, then yield."""
     async with AsyncExitStack() as stack:
         stack.enter_context(folder.locked())
         if len(options.members) > STARTUP_NOTICE_CLUSTERS:
@@ -223,7 +223,7 @@ class LocalFederation:
         return dial
 
     async def bootstrap(self) -> None:
-        """Create the initial objects of every cluster."""
+        """Delete stale webhooks, create CRDs, objects, sample and Leases in all clusters."""
         crds = crd_objects()
         contexts = [self._clusters[m.name].context for m in self._options.members]
 
@@ -267,7 +267,7 @@ class LocalFederation:
         await self._for_each_cluster(create_leases)
 
     async def submit_sample(self) -> None:
-        """Submit the federated part of a new sample to the broker, once every agent runs."""
+        """If a sample is wanted and new, await heartbeats and create it on the broker."""
         members = {m.name for m in self._options.members if m.runs_workloads}
 
         async def submit(member: LocalMember, transport: Transport) -> None:
@@ -280,7 +280,7 @@ class LocalFederation:
             await self._for_each_cluster(submit)
 
     async def await_sample(self, report: Report) -> None:
-        """Wait until a new sample is ready, and report each cluster."""
+        """Wait for the objects of a new sample, report slow ones and each cluster."""
 
         async def await_objects(member: LocalMember, transport: Transport) -> None:
             for one in sample_objects(member) if member in self._members_with_new_sample else ():
@@ -293,7 +293,7 @@ class LocalFederation:
     async def _for_each_cluster(
         self, action: Callable[[LocalMember, Transport], Awaitable[None]]
     ) -> None:
-        """Do something in all clusters concurrently."""
+        """Run the action in all clusters concurrently, each with its transport."""
 
         async def run(member: LocalMember) -> None:
             transport = self._clusters[member.name].connect()
@@ -305,7 +305,7 @@ class LocalFederation:
         await asyncio.gather(*(run(member) for member in self._options.members))
 
     async def execute(self, request: ControlRequest) -> LocalFederationStatus:
-        """Execute requests one at a time; raises `UpError` for one that cannot be done."""
+        """Execute requests one at a time, return the status; a login link is created anew."""
         async with self._request_lock:
             await self._apply(request)
         status = self.status()

@@ -34,7 +34,7 @@ class Folder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the lock during the block; raises `FolderLocked` with the pid of another holder."""
+        """Create and lock the folder; at the end delete the socket. Raises `FolderLocked`."""
         self._prepare()
         try:
             lock = lock_file(self.path / "lock")
@@ -52,7 +52,7 @@ class Folder:
                 lock.truncate(0)
 
     def load(self, cluster: str) -> Snapshot | None:
-        """The saved objects of a cluster; None if there are none."""
+        """The saved objects, None if none or the folder does not keep; raises `CorruptSnapshot`."""
         if not self.keep:
             return None
         file = self._snapshot_file(cluster)

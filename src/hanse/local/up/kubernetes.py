@@ -22,7 +22,7 @@ from hanse.local.up.topology import NODES_PER_CLUSTER, LocalMember
 async def real_clusters(
     members: Sequence[LocalMember], folder: Folder, report: Callable[[str], None]
 ) -> AsyncIterator[dict[str, "KubernetesCluster"]]:
-    """Run all members as processes until the block ends, with load balancers and volumes."""
+    """Run all members as processes with provisioners; deletes old data unless it is kept."""
     binaries = await find_programs(CLUSTER, cache_folder())
     if not folder.keep:
         rmtree(folder.servers, ignore_errors=True)
