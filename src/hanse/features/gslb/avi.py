@@ -46,7 +46,7 @@ class AviAccess(Struct, frozen=True):
 
 
 def configured_controller(snapshot: Snapshot) -> AviAccess | InvalidConfiguration:
-    """The leader controller in this cluster's GSLBConfig."""
+    """The leader controller of the GSLBConfig; an error if its IP or Secret is missing."""
     config = read_configuration(snapshot)
     if isinstance(config, InvalidConfiguration):
         return config
@@ -82,7 +82,7 @@ def configured_refresh_interval(snapshot: Snapshot) -> timedelta | None:
 
 
 def avi_objects(service: GlobalService, snapshot: Snapshot) -> Iterator[tuple[int, Object]]:
-    """The desired objects of a service at the controller, each with its step of writing."""
+    """Desired health monitors (step 0, unless refs are configured) and GSLB service (step 1)."""
     config = read_configuration(snapshot)
     if isinstance(config, InvalidConfiguration):
         return
@@ -120,7 +120,7 @@ def avi_objects(service: GlobalService, snapshot: Snapshot) -> Iterator[tuple[in
 
 
 def _avi_pools(service: GlobalService) -> Iterator[AviPool]:
-    """A pool per priority, the highest first."""
+    """A pool per priority, the highest first; members that are not ready are disabled."""
     spec = service.spec
     by_priority: dict[int, list[GlobalMember]] = {}
     for member in spec.members:

@@ -65,7 +65,7 @@ def invalid_names(obj: Object) -> Iterator[InvalidHostName]:
 
 
 def _declared_names(obj: Object) -> Iterator[tuple[str, str]]:
-    """Host names as users wrote them, each with its field."""
+    """Host names as users wrote them, each with its field; none for other types of Service."""
     match obj:
         case Service() if obj.spec.type == "LoadBalancer":
             names = obj.metadata.annotations.get(HOSTNAMES, "")
@@ -128,7 +128,7 @@ SLICES_BY_SERVICE = Index(
 def list_objects_for(
     host: str, domain: str, where: ClusterId, snapshot: Snapshot
 ) -> Iterator[Object]:
-    """The objects of a cluster that serve a host."""
+    """The objects of a cluster that serve a host, also unnamed Services in the default domain."""
     yield from snapshot.by(where, SERVICE_HOSTS, host)
     domain = domain.lower()
     if domain and host.endswith(f".{domain}"):
@@ -170,7 +170,7 @@ def full_host(name: str, domain: str) -> str | None:
 def find_backends(
     obj: Object, host: str, where: ClusterId, snapshot: Snapshot
 ) -> Iterator[HostBackend]:
-    """The backends that an object has for a host, one for each of its addresses."""
+    """The backends of an object for a host, one per address, ready if any endpoint is ready."""
     namespace = obj.metadata.namespace
     monitor: Monitor | None
     match obj:
@@ -204,7 +204,7 @@ class _ResolvedAddress(Struct, frozen=True):
 def _resolve_addresses(
     obj: Object, host: str, where: ClusterId, snapshot: Snapshot
 ) -> Iterator[_ResolvedAddress]:
-    """The addresses in an object's status, each once; names are looked up."""
+    """The addresses in an object's status, each once; a name without any gives an empty address."""
     addresses = list(list_status_addresses(obj, host, where, snapshot))
     seen = {text for text in addresses if is_address(text)}
     yield from (
@@ -232,13 +232,14 @@ def list_load_balancer_names(
 
 
 def _is_global_host(name: str, host: str, snapshot: Snapshot) -> bool:
+    """Whether a name is the host itself or the name of a GlobalService here."""
     return name == host or snapshot.get(snapshot.local, GlobalService, name, NAMESPACE) is not None
 
 
 def list_status_addresses(
     obj: Object, host: str, where: ClusterId, snapshot: Snapshot
 ) -> Iterator[str]:
-    """The addresses for a host in an object's status, which may be names of load balancers."""
+    """The addresses or names in an object's status; entries of the host itself come first."""
     match obj:
         case Service() | Ingress():
             entries = obj.status.load_balancer.ingress
@@ -269,7 +270,7 @@ def _service_monitor(service: Service) -> Monitor | None:
 
 
 def _http_monitor(paths: Iterable[str], tls: bool) -> Monitor:
-    """A monitor of the first valid path, on port 80 or 443."""
+    """A monitor of the first valid path, or else of `/`, on port 443 with TLS, else on port 80."""
     path = next((p for p in paths if is_http_path(p)), "/")
     kind, port = ("HTTPS", 443) if tls else ("HTTP", 80)
     return Monitor(type="HTTPS" if kind == "HTTPS" else "HTTP", port=port, path=path)
@@ -310,6 +311,7 @@ def _accepting_gateways(
 
 
 def _is_https_only(gateway: Gateway) -> bool:
+    """Whether a Gateway has a listener for HTTPS and none for HTTP."""
     protocols = {listener.protocol for listener in gateway.spec.listeners}
     return "HTTPS" in protocols and "HTTP" not in protocols
 
@@ -356,6 +358,7 @@ def routable_addresses(addresses: Iterable[str]) -> list[str]:
 
 
 def _is_routable(text: str) -> bool:
+    """Whether a text is an IP that is not loopback, link-local, multicast or unspecified."""
     if not is_address(text):
         return False
     ip = ip_address(text)

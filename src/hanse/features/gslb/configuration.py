@@ -51,7 +51,7 @@ class ValidConfiguration(Struct, frozen=True):
 
 
 def read_configuration(snapshot: Snapshot) -> ValidConfiguration | InvalidConfiguration:
-    """Read the configuration of this cluster."""
+    """The only GSLBConfig here; an error if there is none, several, or a context is named twice."""
     policies = list(snapshot.in_namespace(snapshot.local, GSLBConfig, NAMESPACE))
     match policies:
         case []:
@@ -80,7 +80,10 @@ def list_deployment_policies(snapshot: Snapshot) -> list[GlobalDeploymentPolicy]
 def read_deployment_policy(
     snapshot: Snapshot, *, named_monitors: bool
 ) -> GlobalDeploymentPolicySpec | InvalidConfiguration | None:
-    """Read and validate the policy; None if there is none."""
+    """The valid policy, or its error; None if there is none.
+
+    Checks ConfigMaps if `named_monitors`.
+    """
     policies = list_deployment_policies(snapshot)
     if not policies:
         return None
@@ -119,7 +122,10 @@ def policy_error(spec: GlobalDeploymentPolicySpec, contexts: Iterable[str]) -> s
 
 
 def rule_error(rule: GSLBHostRule, snapshot: Snapshot, *, named_monitors: bool) -> str:
-    """The first error of a host rule; empty if it is valid."""
+    """The first error of a host rule, else empty.
+
+    Checks ConfigMaps of monitors if `named_monitors`.
+    """
     config = read_configuration(snapshot)
     spec = rule.spec
     known = frozenset(config.contexts) if isinstance(config, ValidConfiguration) else None
@@ -163,18 +169,20 @@ def list_referenced_monitors(snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def read_monitors(refs: Iterable[str], template: str, snapshot: Snapshot) -> tuple[Monitor, ...]:
-    """The monitors in ConfigMaps of these names, without invalid ones."""
+    """The valid monitors in ConfigMaps: the template alone if it is given, else all refs."""
     names = [template] if template else list(refs)
     found = [_read_monitor(name, snapshot) for name in names]
     return tuple(m for m in found if isinstance(m, Monitor))
 
 
 def _creation_order(rule: GSLBHostRule) -> tuple[str, str]:
+    """The sort key of host rules: the oldest first, then by name."""
     created = rule.metadata.creation_timestamp
     return (created.isoformat() if created else "", rule.metadata.name)
 
 
 def _duplicate_rule_error(rule: GSLBHostRule, snapshot: Snapshot) -> str:
+    """The error if another, older rule is effective for the same host; else empty."""
     host = rule.spec.fqdn.lower().removesuffix(".")
     first = find_host_rule(host, snapshot)
     if first is None or first.metadata.name == rule.metadata.name:
@@ -216,6 +224,7 @@ def _with_sites(known: frozenset[str] | None, spec: GSLBHostRuleSpec) -> frozens
 
 
 def _shares_error(shares: Iterable[tuple[int | None, int | None]]) -> str:
+    """The first error of a weight (1 to 20) or a priority (0 to 100); None is allowed."""
     for index, (weight, priority) in enumerate(shares):
         if weight is not None and not 1 <= weight <= 20:
             return f"spec.trafficSplit[{index}].weight: {weight} is not from 1 to 20"
@@ -225,6 +234,7 @@ def _shares_error(shares: Iterable[tuple[int | None, int | None]]) -> str:
 
 
 def _selectors_error(spec: GlobalDeploymentPolicySpec) -> str:
+    """The error of an app or namespace selector without labels; a missing one is allowed."""
     rules = spec.match_rules
     for field, selector in (
         ("appSelector", rules.app_selector),
@@ -236,12 +246,14 @@ def _selectors_error(spec: GlobalDeploymentPolicySpec) -> str:
 
 
 def _ttl_error(ttl: int | None) -> str:
+    """The error of a TTL that is not from 0 to 86400 seconds; None is allowed."""
     if ttl is not None and not 0 <= ttl <= 86400:
         return f"spec.ttl: {ttl} is not from 0 to 86400 seconds"
     return ""
 
 
 def _domain_error(domain: str) -> str:
+    """The error of a default domain with bad labels or over 200 characters; empty is allowed."""
     labels = domain.split(".") if domain else []
     if all(0 < len(label) <= 63 and label.isascii() for label in labels) and len(domain) <= 200:
         return ""
@@ -285,12 +297,14 @@ def _down_response_error(response: DownResponse | None) -> str:
 
 
 def _monitor_choice_error(refs: tuple[str, ...], template: str) -> str:
+    """The error if both healthMonitorRefs and healthMonitorTemplate are given."""
     if refs and template:
         return "spec.healthMonitorTemplate: give either healthMonitorRefs or healthMonitorTemplate"
     return ""
 
 
 def _third_parties_error(spec: GSLBHostRuleSpec) -> str:
+    """The first error of third parties: an unusable address, or a VIP that is named twice."""
     for index, member in enumerate(spec.third_party_members):
         field = f"spec.thirdPartyMembers[{index}]"
         config_map = [("vip", member.vip)]
@@ -304,6 +318,7 @@ def _third_parties_error(spec: GSLBHostRuleSpec) -> str:
 
 
 def _public_ips_error(spec: GSLBHostRuleSpec, known: frozenset[str] | None) -> str:
+    """The first error of public IPs: their clusters, unless `known` is None, or their addresses."""
     named = [p.cluster for p in spec.public_ip]
     if error := _clusters_error("spec.publicIP", named, known or frozenset(named)):
         return error
@@ -314,6 +329,7 @@ def _public_ips_error(spec: GSLBHostRuleSpec, known: frozenset[str] | None) -> s
 
 
 def _monitors_error(refs: tuple[str, ...], template: str, snapshot: Snapshot) -> str:
+    """The first error of monitors: a ConfigMap that is missing or invalid, with its field."""
     fields = [("spec.healthMonitorTemplate", template)] if template else []
     fields += [(f"spec.healthMonitorRefs[{index}]", name) for index, name in enumerate(refs)]
     for field, name in fields:
@@ -337,6 +353,7 @@ def _read_monitor(name: str, snapshot: Snapshot) -> Monitor | InvalidConfigurati
 
 
 def _first_duplicate(named: Iterable[str]) -> str:
+    """The first name that occurs a second time; empty if there is none."""
     seen: set[str] = set()
     for name in named:
         if name in seen:
@@ -346,7 +363,7 @@ def _first_duplicate(named: Iterable[str]) -> str:
 
 
 def _address_error(field: str, text: str) -> str:
-    """The error of an address that clients cannot be sent to; loopback is allowed for trials."""
+    """The error of an address that is unspecified, multicast or link-local; loopback is allowed."""
     if not is_address(text):
         return f"{field}: {text!r} is no IP address"
     ip = ip_address(text)

@@ -72,7 +72,7 @@ def has_other_parents(copy: Object, parents: str) -> bool:
 
 
 def lost_parent_message(snapshot: Snapshot) -> str:
-    """The message about a missing or terminating namespace or definition; else empty."""
+    """The message about a missing or terminating parent; a missing CRD counts only with copies."""
     namespace = snapshot.get(snapshot.local, Namespace, NAMESPACE)
     if namespace is None or namespace.terminating:
         return _no_namespace_message()
@@ -87,7 +87,7 @@ def lost_parent_message(snapshot: Snapshot) -> str:
 
 
 def check_parents(kind: type[Object], gone: Iterable[str], snapshot: Snapshot) -> ParentsCheck:
-    """Check by live reads whether what is gone may have been deleted: watches may lag."""
+    """Check by live reads that namespace and definition exist; unknown until both are answered."""
     since = f"{', '.join(sorted(set(gone)))} were gone"
     reads = [
         Read(ClusterObjectRef(snapshot.local, ObjectRef(Namespace.kind, NAMESPACE)), since),
@@ -112,6 +112,7 @@ def check_parents(kind: type[Object], gone: Iterable[str], snapshot: Snapshot) -
 
 
 def _list_copies(kind: type[Object], snapshot: Snapshot) -> Iterator[Object]:
+    """The objects of a kind in all sites, whoever wrote them."""
     for where in snapshot.clusters(Role.SITE):
         yield from snapshot.all(where, kind)
 

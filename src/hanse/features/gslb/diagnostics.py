@@ -77,7 +77,7 @@ SUSPECT_GATEWAYS = Index(Gateway, "gslb-suspect", _suspect_keys)
 def diagnose_objects(
     policy: GlobalDeploymentPolicySpec, leading: Leading, snapshot: Snapshot
 ) -> Iterator[Diagnostic]:
-    """The problems of all objects that a policy selects, cluster by cluster."""
+    """The problems of selected objects and of HostRules; unobserved clusters are skipped."""
     for match in policy.match_clusters:
         where = cluster_of_context(match.cluster, leading, snapshot)
         if is_unobserved(where, snapshot):

@@ -22,7 +22,7 @@ TTL = 30
 def build_dns_endpoint(
     service: GlobalService, snapshot: Snapshot, options: GslbOptions
 ) -> DNSEndpoint:
-    """The records of the members that serve now, or those for a service that is down."""
+    """The DNSEndpoint of serving members; without any, by `when_down`, by default of all."""
     spec = service.spec
     members = list_serving_members(service, snapshot)
     ttl = TTL if spec.ttl is None else spec.ttl

@@ -65,6 +65,7 @@ class Gslb:
     source_kinds: tuple[type[Object], ...] = (AMKOCluster, GSLBConfig, Secret)
 
     def __init__(self, options: GslbOptions = GslbOptions()) -> None:  # noqa: B008 - a frozen value
+        """Choose the watches by the providers: DNSEndpoints also while they are withdrawn."""
         self.options = options
         publishes = "externaldns" in (*options.providers, *options.withdraw)
         self.watches: tuple[Watch, ...] = (
@@ -78,6 +79,7 @@ class Gslb:
         return keys_for_change(change, snapshot)
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
+        """The plan of a key by its topic: federation, policy, rule, or else a host."""
         match key.topic:
             case "federation":
                 return plan_federation(snapshot)
@@ -91,7 +93,7 @@ class Gslb:
     # -- global services
 
     def _plan_policy(self, snapshot: Snapshot) -> Plan:
-        """The statuses of configuration and policy, which only the leader writes."""
+        """The leader's status patches, and its uuid for Avi; a follower removes its warnings."""
         state = leader_state(snapshot)
         if not isinstance(state, Leading):
             return Plan() if _is_configured_leader(snapshot) else plan_without_warnings(snapshot)
@@ -100,6 +102,7 @@ class Gslb:
         return replace(plan, patches=(*uuid, *plan.patches))
 
     def _plan_rule(self, key: Key, snapshot: Snapshot) -> Plan:
+        """The status patch of a host rule; nothing if it is gone or this cluster does not lead."""
         rule = snapshot.get(snapshot.local, GSLBHostRule, key.name, key.namespace)
         if rule is None or not isinstance(leader_state(snapshot), Leading):
             return Plan()
@@ -107,7 +110,7 @@ class Gslb:
         return Plan(patches=(rule_status_patch(rule, error, snapshot),))
 
     def _plan_host(self, host: str, snapshot: Snapshot) -> Plan:
-        """The plan of one host: its decided service, or no change if this cluster does not lead."""
+        """The decided objects of a host; unchanged if not leading, or without any policy yet."""
         state = leader_state(snapshot)
         if not isinstance(state, Leading) or _belongs_to_previous_leader(host, state, snapshot):
             return Plan(desired=tuple(self._desired_unchanged(host, snapshot)))
@@ -128,7 +131,7 @@ class Gslb:
     def _desired_everywhere(
         self, service: GlobalService, state: Leading, snapshot: Snapshot
     ) -> Iterator[Desired]:
-        """The service here, its records, and its copies, which wait until records are published."""
+        """The service here, its records, and copies that wait for them; other sites keep theirs."""
         host = service.metadata.name
         yield Desired(service, snapshot.local, shared=True)
         published = True
@@ -168,7 +171,7 @@ class Gslb:
     # -- connections to clusters
 
     def connection_intents(self, snapshot: Snapshot) -> tuple[ConnectionIntent, ...]:
-        """While this cluster leads: connections to all followers and load balanced clusters."""
+        """The connections to sites, or why they are invalid; releases sites not configured."""
         contexts = dict.fromkeys(self._site_contexts(snapshot))
         secret = snapshot.get(snapshot.local, Secret, SECRET, NAMESPACE)
         text = secret.data.get(SECRET_KEY) if secret is not None else None
@@ -209,9 +212,11 @@ class Gslb:
     # -- probes
 
     def probe_keys(self, snapshot: Snapshot) -> Iterable[Key]:
+        """The keys of all GlobalServices here."""
         return [host_key(s.metadata.name) for s in snapshot.all(snapshot.local, GlobalService)]
 
     def probe_keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+        """The host of a changed local GlobalService; all hosts if an AMKOCluster changed."""
         if not isinstance(change, ObjectChange) or change.where != snapshot.local:
             return ()
         match change.object:
@@ -223,7 +228,7 @@ class Gslb:
                 return ()
 
     def probes(self, key: Key, snapshot: Snapshot) -> Sequence[Probe]:
-        """Only the configured leader probes members, even while another cluster claims to lead."""
+        """The probes of a host's members; none if probes are off or the spec is no leader's."""
         service = snapshot.get(snapshot.local, GlobalService, key.name, NAMESPACE)
         if service is None or not self.options.probes or not _is_configured_leader(snapshot):
             return ()

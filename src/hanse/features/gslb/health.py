@@ -79,7 +79,7 @@ def api_addresses(snapshot: Snapshot) -> frozenset[str]:
 def judge_member(
     member: GlobalMember, host: str, before: bool, snapshot: Snapshot
 ) -> HealthVerdict:
-    """Whether a member is up; until its probes have a result it is as it was before."""
+    """Whether a member is ready and all its probes pass; without results it is as before."""
     if not member.ready:
         return HealthVerdict(False, UNREADY)
     for monitor in member.monitors:
@@ -94,7 +94,10 @@ def judge_member(
 def service_status(
     spec: GlobalServiceSpec, current: GlobalService | None, snapshot: Snapshot
 ) -> GlobalServiceStatus:
-    """The status of a service; members whose health is unchanged keep their time."""
+    """The status of all members.
+
+    Unchanged health keeps its time, a new address its name's health.
+    """
     known = {(h.cluster, h.address): h for h in current.status.members} if current else {}
     hostnames_up = _hostnames_up(current, known)
     members = []

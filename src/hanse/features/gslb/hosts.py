@@ -76,7 +76,7 @@ class TrafficShare(Struct, frozen=True):
 def decide_host(
     host: str, leading: Leading, snapshot: Snapshot, options: GslbOptions
 ) -> HostDecision:
-    """Decide the service of a host from the policy, its host rule and all clusters."""
+    """The service of a host; unchanged if policy or rule is invalid, or a follower has a policy."""
     named_monitors = options.probes
     policy = read_deployment_policy(snapshot, named_monitors=named_monitors)
     if policy is None:
@@ -129,7 +129,7 @@ def refresh_readiness(
 
 
 def _is_ready(member: GlobalMember, host: str, leading: Leading, snapshot: Snapshot) -> bool:
-    """Whether a member is ready in its cluster; of an unobserved cluster, as before."""
+    """Whether a member's source serves it; without a source or if unobserved, as before."""
     where = cluster_of_context(member.cluster, leading, snapshot)
     if not member.source or is_unobserved(where, snapshot):
         return member.ready
@@ -198,7 +198,7 @@ def _cluster_backends(
     leading: Leading,
     snapshot: Snapshot,
 ) -> _ClusterBackends:
-    """The backends of one matched cluster."""
+    """The backends of one matched cluster; None for a cluster that is unobserved."""
     where = cluster_of_context(match.cluster, leading, snapshot)
     if is_unobserved(where, snapshot):
         return _ClusterBackends(match, None)
@@ -212,7 +212,7 @@ def _members(
     current: GlobalService | None,
     snapshot: Snapshot,
 ) -> Iterator[GlobalMember]:
-    """The members of all clusters and third parties, with their shares and monitors."""
+    """All members with shares and monitors; an unobserved cluster keeps its last known ones."""
     shares = _traffic_shares(policy, rule)
     public = _public_ips(rule)
     configured = _configured_monitors(policy, rule, snapshot)
@@ -281,7 +281,7 @@ def _list_backends(
 def is_selected(
     obj: Object, policy: GlobalDeploymentPolicySpec, where: ClusterId, snapshot: Snapshot
 ) -> bool:
-    """Whether a policy selects an object by its labels and those of its namespace."""
+    """Whether a policy selects an object by all its selectors; without any it selects nothing."""
     rules = policy.match_rules
     if rules.app_selector is None and rules.namespace_selector is None:
         return False
@@ -294,7 +294,7 @@ def is_selected(
 
 
 def _matches(selector: LabelMatch | None, labels: Mapping[str, str]) -> bool:
-    """Whether labels contain all of a selector's labels; an empty selector matches nothing."""
+    """Whether labels contain all of a selector's; None matches all, an empty selector nothing."""
     if selector is None:
         return True
     required = selector.label.items()
@@ -302,7 +302,7 @@ def _matches(selector: LabelMatch | None, labels: Mapping[str, str]) -> bool:
 
 
 def is_unobserved(where: ClusterId, snapshot: Snapshot) -> bool:
-    """Whether a cluster was never listed in full, or was just restored."""
+    """Whether a cluster is unknown, was never listed in full, or was just restored."""
     state = snapshot.fact(ClusterState, where)
     if state is None or not state.listed:
         return True
@@ -333,6 +333,7 @@ def _traffic_shares(
 
 
 def _public_ips(rule: GSLBHostRule | None) -> dict[str, tuple[str, ...]]:
+    """The public IPs of each cluster in a host rule, in their order."""
     backend: dict[str, tuple[str, ...]] = {}
     for public in rule.spec.public_ip if rule is not None else ():
         backend[public.cluster] = (*backend.get(public.cluster, ()), public.ip)
@@ -347,7 +348,7 @@ def _public_ip_for(address: str, backends: Iterable[str]) -> str:
 def _configured_monitors(
     policy: GlobalDeploymentPolicySpec, rule: GSLBHostRule | None, snapshot: Snapshot
 ) -> tuple[Monitor, ...] | None:
-    """The monitors that policy or rule name; None if they are generated from the sources."""
+    """The monitors of rule or policy; empty for control plane only, None to generate them."""
     only = policy.control_plane_hm_only
     if rule is not None and rule.spec.control_plane_hm_only is not None:
         only = rule.spec.control_plane_hm_only
@@ -363,7 +364,7 @@ def _configured_monitors(
 def _third_parties(
     rule: GSLBHostRuleSpec, shares: Mapping[str, TrafficShare], monitors: tuple[Monitor, ...]
 ) -> Iterator[GlobalMember]:
-    """Members outside of all clusters, from a host rule."""
+    """The third parties of a host rule as members, with the share of their site."""
     for member in rule.third_party_members:
         site = member.site or THIRD_PARTY
         share = shares.get(site, TrafficShare())

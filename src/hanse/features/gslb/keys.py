@@ -90,6 +90,7 @@ def all_host_keys(snapshot: Snapshot) -> Iterator[Key]:
 
 
 def _keys_for_fact(change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
+    """The keys for a changed fact: cluster state, connection, health, DNS answer or write."""
     match change.fact:
         case ClusterState(cluster, roles) if Role.SITE in roles or cluster == snapshot.local:
             before, after = change.before, change.after
@@ -132,7 +133,7 @@ def _relevant_state(state: object) -> object:
 
 
 def _keys_for_object(change: ObjectChange, snapshot: Snapshot) -> Iterable[Key]:
-    """The keys for a change of configuration or of a source of members."""
+    """The keys for an object; a change of status alone requeues only federation and policy."""
     where, obj = change.where, change.object
     match obj:
         case GSLBConfig() | GlobalDeploymentPolicy():
@@ -154,7 +155,7 @@ def _keys_for_object(change: ObjectChange, snapshot: Snapshot) -> Iterable[Key]:
 
 
 def _keys_for_source(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-    """The hosts of the sources that a change affects, before and after it."""
+    """The hosts of affected sources before and after; the policy key too if one has a problem."""
     where, obj = change.where, change.object
     affected: Iterable[Object | None] = (change.before, change.after)
     match obj:
@@ -189,7 +190,7 @@ def _keys_for_mapping(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]
 
 
 def _keys_for_rule(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-    """The rule, its host, and other rules for the same host."""
+    """The key of a rule; if more than its status changed, also its host and rules for that host."""
     for version in (change.before, change.after):
         if isinstance(version, GSLBHostRule):
             yield _rule_key(version)
@@ -224,6 +225,7 @@ def _list_hosts_in(where: ClusterId, snapshot: Snapshot) -> Iterator[str]:
 
 
 def _default_domain(snapshot: Snapshot) -> str:
+    """The default domain of the first policy by name; empty without a policy."""
     policies = list_deployment_policies(snapshot)
     return policies[0].spec.default_domain if policies else ""
 
@@ -233,11 +235,12 @@ def _rule_key(rule: GSLBHostRule) -> Key:
 
 
 def _rule_host(rule: GSLBHostRule) -> str:
+    """The host of a rule in lower case and without a final dot."""
     return rule.spec.fqdn.lower().removesuffix(".")
 
 
 def _is_more_than_status(change: ObjectChange) -> bool:
-    """Whether more than the status has changed."""
+    """Whether spec, annotations or deletion time changed, or the object appeared or is gone."""
     before, after = change.before, change.after
     if before is None or after is None:
         return True

@@ -201,7 +201,7 @@ def leader_term(obj: Object) -> LeaderTerm | None:
 
 
 def latest_term(local: AMKOCluster, sites: Iterable[ClusterId], snapshot: Snapshot) -> LeaderTerm:
-    """The latest term that any observed object was written in."""
+    """The latest term in annotations here and in the sites; among equals another leader's."""
     found = [
         LeaderTerm(
             parse_epoch(local.metadata.annotations.get(TERM, "")), local.spec.cluster_context
@@ -219,11 +219,12 @@ def latest_term(local: AMKOCluster, sites: Iterable[ClusterId], snapshot: Snapsh
 
 
 def _is_superseded_by(latest: LeaderTerm, epoch: int, context: str) -> bool:
+    """Whether the latest term has a later epoch, or the same epoch and another leader."""
     return latest.epoch > epoch or (latest.epoch == epoch and latest.context != context)
 
 
 def _has_stepped_down(latest: LeaderTerm, snapshot: Snapshot) -> bool:
-    """Whether the leader of the latest term is synced and is a follower now."""
+    """Whether the latest term's leader is synced, has an AMKOCluster, and none of them leads."""
     site = site_of(latest.context)
     if not snapshot.synced(site):
         return False
@@ -232,12 +233,13 @@ def _has_stepped_down(latest: LeaderTerm, snapshot: Snapshot) -> bool:
 
 
 def _claims_leadership(site: ClusterId, snapshot: Snapshot) -> bool:
+    """Whether any AMKOCluster of a site says that it leads."""
     amko_clusters = snapshot.in_namespace(site, AMKOCluster, NAMESPACE)
     return any(amko.spec.is_leader for amko in amko_clusters)
 
 
 def _is_connecting(site: ClusterId, snapshot: Snapshot) -> bool:
-    """Whether the first connection to a cluster is still being made."""
+    """Whether a valid site is connecting for the first time or has no state yet."""
     if snapshot.fact(InvalidConnection, (CONNECTION_SOURCE, site)) is not None:
         return False
     state = snapshot.fact(ClusterState, site)
@@ -277,6 +279,7 @@ def _check_members(
 
 
 def _member_error(local: AMKOCluster, site: ClusterId, snapshot: Snapshot) -> str:
+    """The error of a follower without exactly one AMKOCluster of our version; else empty."""
     name = context_of(site)
     amko_clusters = list(snapshot.in_namespace(site, AMKOCluster, NAMESPACE))
     if not amko_clusters:
@@ -290,12 +293,14 @@ def _member_error(local: AMKOCluster, site: ClusterId, snapshot: Snapshot) -> st
 
 
 def _count_error(snapshot: Snapshot) -> str:
+    """The error if there are AMKOClusters here, called when there is not exactly one."""
     if any(True for _ in snapshot.in_namespace(snapshot.local, AMKOCluster, NAMESPACE)):
         return "more than one AMKOCluster objects present in the current cluster, can't federate"
     return ""
 
 
 def _spec_error(local: AMKOCluster) -> str:
+    """The error of an empty version or context, or of a comma in the context; else empty."""
     spec = local.spec
     if not spec.cluster_context:
         return "clusterContext is empty; set it to the context of this cluster"

@@ -10,16 +10,19 @@ from hanse.model.snapshot import Index, Snapshot
 
 
 def _normalize_host(name: str) -> str:
+    """A host name stripped, in lower case and without a final dot."""
     return name.strip().lower().removesuffix(".")
 
 
 def _mapped_local_names(rule: AkoHostRule) -> Iterator[str]:
+    """The local name of a HostRule that maps an exact name and is not rejected; else nothing."""
     host = rule.spec.virtualhost
     if host.gslb.fqdn and host.fqdn_type == "Exact" and rule.status.status != "Rejected":
         yield local_name(rule)
 
 
 def _mapped_global_names(rule: AkoHostRule) -> Iterator[str]:
+    """The valid global name of a HostRule that maps a name; else nothing."""
     for _ in _mapped_local_names(rule):
         if is_host_name(rule.spec.virtualhost.gslb.fqdn):
             yield _normalize_host(rule.spec.virtualhost.gslb.fqdn)
@@ -36,7 +39,7 @@ def uses_host_rules(snapshot: Snapshot) -> bool:
 
 
 def local_names(host: str, where: ClusterId, snapshot: Snapshot) -> Iterator[str]:
-    """The local names under which a cluster serves a global host."""
+    """The local names of a global host; the host itself if HostRules are not used."""
     if not uses_host_rules(snapshot):
         yield host
         return
@@ -47,7 +50,7 @@ def local_names(host: str, where: ClusterId, snapshot: Snapshot) -> Iterator[str
 
 
 def global_names(local: str, where: ClusterId, snapshot: Snapshot) -> Iterator[str]:
-    """The global name of a local host, if it has one."""
+    """The global name by the oldest HostRule; the local name itself if HostRules are not used."""
     if not uses_host_rules(snapshot):
         yield local
         return
@@ -89,6 +92,7 @@ def mapping_error(rule: AkoHostRule, where: ClusterId, snapshot: Snapshot) -> st
 
 
 def _creation_order(rule: AkoHostRule) -> tuple[str, str, str]:
+    """The sort key of HostRules: the oldest first, then by namespace and name."""
     meta = rule.metadata
     created = meta.creation_timestamp
     return (created.isoformat() if created else "", meta.namespace, meta.name)

@@ -104,7 +104,7 @@ def plan_federation(snapshot: Snapshot) -> Plan:
 
 
 def current_copies(snapshot: Snapshot) -> Iterator[Desired]:
-    """Every existing copy of ours as it is, so that nothing is written and nothing is deleted."""
+    """Our copies in sites and all copied ConfigMaps as they are: none is written or deleted."""
     local = local_amko_cluster(snapshot)
     for where in snapshot.clusters(Role.SITE):
         for kind in REPLICATED_KINDS:
@@ -137,7 +137,7 @@ def _monitor_copies(state: Leading, snapshot: Snapshot) -> Iterator[Desired]:
 
 
 def build_copy(obj: Object, term: str, parents: str) -> Object:
-    """The follower's copy of an object: its spec and uuid, its leader's term, and its parents."""
+    """The follower's copy: spec, term and parents, a blank status, and a GSLBConfig's uuid."""
     meta = obj.metadata
     annotations = {LED_BY: term, PARENTS: parents}
     if UUID in meta.annotations and isinstance(obj, GSLBConfig):
@@ -148,7 +148,10 @@ def build_copy(obj: Object, term: str, parents: str) -> Object:
 
 
 def _plan_leading(state: Leading, snapshot: Snapshot) -> Plan:
-    """The plan of the leader; without a valid follower nothing is copied."""
+    """The leader's copies, removals and conditions; other sites keep theirs.
+
+    Rechecks open reads.
+    """
     if not state.federates:
         return Plan(
             desired=tuple(current_copies(snapshot)),
@@ -192,7 +195,10 @@ def _leader_annotation_patches(state: Leading, snapshot: Snapshot) -> Iterator[P
 
 
 def _plan_kind(kind: type[Object], state: Leading, snapshot: Snapshot) -> _KindPlan:
-    """The copies of one kind on all valid followers, and the removal of stray ones."""
+    """The copies of a kind, and removal of strays.
+
+    Keeps all after a restore or if a singleton is not single.
+    """
     stage = _STAGES[kind]
     sources = sorted(
         snapshot.in_namespace(snapshot.local, kind, NAMESPACE), key=lambda o: o.metadata.name
@@ -281,6 +287,7 @@ def _plan_removals(
 
 
 def _is_from_other_leader(obj: Object, state: Leading) -> bool:
+    """Whether an object is a copy that another context's leader wrote."""
     term = leader_term(obj)
     return term is not None and term.context != state.context
 
@@ -302,7 +309,7 @@ def _federation_condition(
     state: Leading,
     snapshot: Snapshot,
 ) -> StageCondition | None:
-    """The condition for the copies of a kind; writes under way leave the present one."""
+    """The condition of a kind's copies; writes under way keep it, no host rules give None."""
     missing: dict[ClusterId, list[ClusterObjectRef]] = {where: [] for where in state.followers}
     for each in desired:
         ref = ClusterObjectRef(each.where, object_ref(each.object))
@@ -336,11 +343,13 @@ def _is_up_to_date(copy: Object, observed: Object | None) -> bool:
 
 
 def _write_error(ref: ClusterObjectRef, snapshot: Snapshot) -> str:
+    """The message of the last write if it failed; else empty."""
     outcome = snapshot.fact(WriteOutcome, ref)
     return outcome.message if outcome is not None and outcome.result in _FAILED_RESULTS else ""
 
 
 def _present_condition(stage: str, snapshot: Snapshot) -> StageCondition | None:
+    """The stage's condition in the status of this cluster's AMKOCluster; None if there is none."""
     local = local_amko_cluster(snapshot)
     conditions = local.status.conditions if local is not None else ()
     return next((c for c in conditions if c.type == stage), None)
@@ -371,7 +380,7 @@ def _local_status_patches(
 def _conditions_patch(
     local: AMKOCluster, conditions: tuple[StageCondition, ...], snapshot: Snapshot
 ) -> Patch:
-    """The status patch of an AMKOCluster with its conditions."""
+    """The status patch of an AMKOCluster with its conditions, reasons cut to their limit."""
     encoded = [
         {
             "type": c.type,
@@ -393,7 +402,7 @@ def _term_patch(local: AMKOCluster, epoch: str | None, snapshot: Snapshot) -> Pa
 
 
 def _events(conditions: tuple[StageCondition, ...], snapshot: Snapshot) -> Iterator[EventRequest]:
-    """An Event for the last condition that is bad."""
+    """A Warning for the last condition with a reason; only on a configured leader."""
     bad = [c for c in conditions if c.reason]
     local = local_amko_cluster(snapshot)
     if bad and local is not None and local.spec.is_leader:

@@ -73,6 +73,7 @@ def plan_without_warnings(snapshot: Snapshot) -> Plan:
 
 
 def _config_patches(snapshot: Snapshot, *, avi: bool) -> Iterator[Patch]:
+    """The status patch of every GSLBConfig here: the error, or how its fields are used."""
     config = read_configuration(snapshot)
     state = (
         f"error: {config.error}"
@@ -104,7 +105,7 @@ def _warnings(
     leading: Leading,
     snapshot: Snapshot,
 ) -> list[str] | None:
-    """All warnings in the policy's order of clusters; unobserved clusters keep theirs."""
+    """All warnings up to the limit; unobserved clusters keep theirs, None removes the list."""
     messages = [diagnostic.message for diagnostic in diagnostics]
     for match in policy.match_clusters:
         if is_unobserved(cluster_of_context(match.cluster, leading, snapshot), snapshot):
@@ -116,7 +117,7 @@ def _warnings(
 def _warning_events(
     diagnostics: Sequence[Diagnostic], current: GlobalDeploymentPolicy, ref: ClusterObjectRef
 ) -> Iterator[EventRequest]:
-    """An Event on each object that a new warning is about."""
+    """An Event on each object with a new warning, up to the limit; none at the controller."""
     for diagnostic in diagnostics[:MAX_WARNINGS]:
         if diagnostic.ref.where != CONTROLLER and diagnostic.message not in current.status.warnings:
             yield EventRequest(

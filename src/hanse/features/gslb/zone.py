@@ -46,10 +46,12 @@ class GlobalZone:
         return snapshot.listed_or_unserved(snapshot.local, GlobalService)
 
     def keys(self, snapshot: Snapshot) -> Iterator[Key]:
+        """A key for each GlobalService in this cluster."""
         for service in snapshot.all(snapshot.local, GlobalService):
             yield Key(HOST, service.metadata.name)
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+        """The host of a changed local GlobalService, or of members with changed health."""
         if isinstance(change, FactChange):
             fact = change.fact
             if not isinstance(fact, TargetHealth):
@@ -62,6 +64,8 @@ class GlobalZone:
         return ()
 
     def records_for(self, snapshot: Snapshot) -> Callable[[Key], Sequence[ZoneNode]]:
+        """A function from a host's key to its nodes; empty if it has no GlobalService."""
+
         def build_nodes(key: Key) -> Sequence[ZoneNode]:
             service = snapshot.get(snapshot.local, GlobalService, key.name, NAMESPACE)
             return tuple(self._nodes(service, snapshot)) if service is not None else ()
@@ -69,7 +73,7 @@ class GlobalZone:
         return build_nodes
 
     def _nodes(self, service: GlobalService, snapshot: Snapshot) -> Iterator[ZoneNode]:
-        """The node of a host, with the members that serve or the fallback."""
+        """The node of a host: serving members, else the down response; none if invalid."""
         try:
             name = wire_name(service.spec.host)
         except InvalidName:
@@ -86,7 +90,7 @@ class GlobalZone:
 def _weighted_rrsets(
     spec: GlobalServiceSpec, members: Sequence[GlobalMember], ttl: int
 ) -> Iterator[RRset]:
-    """RRsets whose responses carry the address of one member."""
+    """RRsets that answer with one member, by weight or by client; equal addresses add up."""
     for rtype, size in _FAMILIES:
         weights: dict[bytes, int] = {}
         labels: dict[bytes, str] = {}
@@ -112,7 +116,7 @@ def _client_selection(spec: GlobalServiceSpec, labels: tuple[str, ...]) -> Clien
 
 
 def _down_rrsets(spec: GlobalServiceSpec, ttl: int) -> Iterator[RRset]:
-    """The RRsets while all members are down; by default the name has none."""
+    """The RRsets while all members are down: all, the fallback IP, silence, or by default none."""
     match spec.when_down:
         case "GSLB_SERVICE_DOWN_RESPONSE_ALL_RECORDS":
             yield from _full_rrsets([member.advertised_address for member in spec.members], ttl)

@@ -115,22 +115,26 @@ def normalize_spec(spec: Wire) -> Wire:
 
 
 def _is_default(name: str, value: Any) -> bool:
+    """Whether a field of the spec is empty or the default tier."""
     return value in (None, [], {}) or (name == "tier" and value == DEFAULT_TIER)
 
 
 def _normal_rule(rule: Any) -> Any:
+    """A rule without its defaults; a value that is no object is returned as it is."""
     if not isinstance(rule, dict):
         return rule
     return {name: value for name, value in rule.items() if not _is_rule_default(name, value)}
 
 
 def _is_rule_default(name: str, value: Any) -> bool:
+    """Whether a rule's field is a generated name, None, or disabled logging."""
     if name == "name":
         return isinstance(value, str) and _GENERATED_RULE.fullmatch(value.lower()) is not None
     return value is None or (name == "enableLogging" and value is False)
 
 
 def _user_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
+    """Labels or annotations without those that begin with a prefix that tools use."""
     return {name: value for name, value in metadata.items() if not name.startswith(_BOOKKEEPING)}
 
 

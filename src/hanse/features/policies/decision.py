@@ -78,7 +78,7 @@ _QUARANTINE_MESSAGES: dict[str, str] = {
 
 
 def _delete_copy(view: MemberView, draft: RecordDraft, winner: Version | None) -> MemberDecision:
-    """Delete the copy of a policy that was deleted elsewhere, unless it is not federated."""
+    """Remove a federated copy that was deleted elsewhere; any other policy is only released."""
     policy = view.policy
     if policy is None or not draft.here.exists or not is_federated(policy):
         return _member_decision(replace(draft, here=_released(draft.here)))
@@ -91,7 +91,7 @@ def _delete_copy(view: MemberView, draft: RecordDraft, winner: Version | None) -
 
 
 def _orphan_copy(view: MemberView, draft: RecordDraft, winner: Version) -> MemberDecision:
-    """Make the copy a local policy: its users have taken the policy out of the federation."""
+    """Remove our annotations from a copy, which becomes local; release what is no copy."""
     policy = view.policy
     if policy is None:
         return _member_decision(replace(draft, here=_released(draft.here)))
@@ -153,7 +153,7 @@ def _generation_after_patch(policy: Policy, winner: Version) -> int:
 
 
 def _applied(view: MemberView, draft: RecordDraft, winner: Version) -> MemberDecision:
-    """The winning version is here: keep the policy's version annotation up to date."""
+    """The winner is here: patch the version annotation and remove a resolution carried out."""
     here = replace(draft.here, phase="Applied", target=None, reason="", message="")
     assert view.policy is not None, "an applied policy exists"
     version: Wire = version_annotation(view.key, winner.dot, here.digest)
@@ -211,7 +211,7 @@ def _released(here: LocalState) -> LocalState:
 def _with_release_time(
     decision: MemberDecision, before: LocalState, now: datetime
 ) -> MemberDecision:
-    """The decision with the time since when the policy is released, for its tombstone."""
+    """The decision with the time of release, which stays if it was released before."""
     here = decision.record.here
     if here.phase != "Released":
         return decision
@@ -223,6 +223,7 @@ def _with_release_time(
 
 
 def _policy_patch(view: MemberView, change: Wire) -> Patch:
+    """The patch of the policy in step 1, written only as the leader of its member."""
     return Patch(view.policy_ref, change, step=1, as_leader_of=view.member)
 
 

@@ -49,7 +49,7 @@ DisappearanceCause: TypeAlias = DeletedByUser | RemovedWithParent | Undetermined
 def classify_disappearance(
     view: MemberView, here: LocalState, options: PolicyOptions, snapshot: Snapshot
 ) -> DisappearanceCause:
-    """Why a recorded policy is gone from a member; a policy of its name there has another uid."""
+    """Why a recorded policy is gone: held if too many are, undetermined until live reads answer."""
     if view.joining:
         return Undetermined()
     if message := _mass_deletion_message(view.member, options, snapshot):
@@ -100,7 +100,7 @@ def _refs_to_read(view: MemberView) -> tuple[ClusterObjectRef, ...]:
 
 
 def _mass_deletion_message(member: ClusterId, options: PolicyOptions, snapshot: Snapshot) -> str:
-    """The message if too many policies are gone at once and that is not allowed; else empty."""
+    """The message if too many applied policies are gone; empty if an annotation allows it."""
     namespace = snapshot.get(member, Namespace, SYSTEM)
     allowed = (
         namespace.metadata.annotations.get(ALLOW_MASS_DELETION, "") if namespace is not None else ""

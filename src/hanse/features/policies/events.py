@@ -21,6 +21,7 @@ def record_events(
 def _record_events(
     view: MemberView, before: PolicyRecord, after: PolicyRecord
 ) -> Iterator[EventRequest]:
+    """The Events for versions, a changed phase or reason, and content kept after a restore."""
     yield from _history_events(view, before, after)
     if before.here.phase != after.here.phase or before.here.reason != after.here.reason:
         yield from _phase_events(view, before, after)

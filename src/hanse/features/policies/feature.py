@@ -99,6 +99,7 @@ class Policies:
         return keys_for_change(change, snapshot)
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
+        """The plan of a page, or of a policy in members led; leaving ones keep their record."""
         if key.topic == PAGE_TOPIC:
             return plan_page(key.name, self._options, snapshot)
         ledgers = read_ledger_pages(snapshot)
@@ -125,7 +126,7 @@ class Policies:
     def _plan_member(
         self, key: Key, member: ClusterId, ledgers: LedgerPages, known: History, snapshot: Snapshot
     ) -> _MemberPlan:
-        """The plan for a policy in one member that we lead."""
+        """The plan in a member we lead; unchanged if unsynced, unreadable or terminating."""
         unchanged = _MemberPlan(_unchanged_record(key, member, snapshot))
         if not is_fully_synced(member, KINDS[key.topic], snapshot):
             return unchanged
@@ -175,7 +176,7 @@ def _plan_confirmed(
     ledgers: LedgerPages,
     snapshot: Snapshot,
 ) -> _MemberPlan:
-    """The plan for a draft, with the parents of the policy confirmed by a live read if needed."""
+    """The plan for a draft; while its parents are unconfirmed it asks for a live read and waits."""
     match deletion.confirm_parents(view, draft.here, snapshot):
         case deletion.Undetermined(questions):
             plan = _plan_draft(view, stored, draft, ledgers, snapshot)
@@ -201,7 +202,7 @@ def _plan_draft(
 
 
 def _plan_held_deletion(view: MemberView, stored: PolicyRecord, message: str) -> _MemberPlan:
-    """Keep the record of a policy that disappeared together with too many others."""
+    """Keep a record as held, with Events, and recheck later; a held one keeps its message."""
     is_held = stored.here.reason == "Held"
     here = stored.here if is_held else replace(stored.here, reason="Held", message=message)
     record = replace(stored, here=here)
@@ -213,6 +214,7 @@ def _plan_held_deletion(view: MemberView, stored: PolicyRecord, message: str) ->
 
 
 def _desired_record(view: MemberView, record: PolicyRecord) -> Desired:
+    """The ConfigMap of a record with the member's stay, taking over an existing one."""
     config_map = record_config_map(view.key, replace(record, stay=view.stay))
     return Desired(config_map, view.member, as_leader_of=view.member, takes_over=True)
 

@@ -42,6 +42,7 @@ _TOPICS_BY_DEFINITION = {definition_name(Key(topic)): topic for topic in KINDS}
 
 
 def _record_namespace(config_map: ConfigMap) -> Iterable[str]:
+    """The index value of a record: its policy's namespace; none if cluster-wide."""
     key = record_key(config_map)
     return [key.namespace] if key is not None and key.namespace else []
 
@@ -59,6 +60,7 @@ def keys_for_change(change: Change, snapshot: Snapshot) -> Iterable[Key]:
 
 
 def _keys_for_object(change: ObjectChange, snapshot: Snapshot) -> Iterable[Key]:
+    """The keys for a changed policy, record, page, namespace or definition."""
     match change.object:
         case AntreaClusterNetworkPolicy() | AntreaNetworkPolicy() as policy:
             return [policy_key(policy), *_joining_page_keys(snapshot)]
@@ -126,6 +128,7 @@ def _joining_page_keys(snapshot: Snapshot) -> Iterator[Key]:
 
 
 def _keys_for_fact(change: FactChange, snapshot: Snapshot) -> Iterable[Key]:
+    """All keys for cluster state, leadership or kinds; one policy's key for a write of it."""
     match change.fact:
         case ClusterState() | ClusterDeparted() | Leadership():
             return _all_keys(snapshot)

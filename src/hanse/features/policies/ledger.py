@@ -126,7 +126,7 @@ class MissingRecord(Struct, frozen=True):
 
 
 def record_name(key: Key) -> str:
-    """The name of a policy's record, the same in every member."""
+    """The name of a policy's record, the same in every member; a long name is hashed."""
     name = ".".join(part for part in (key.topic, key.namespace, key.name) if part)
     if len(name) <= _MAX_NAME_LENGTH:
         return name
@@ -165,14 +165,14 @@ def record_key(config_map: ConfigMap) -> Key | None:
 
 
 def decode_record(config_map: ConfigMap | None) -> PolicyRecord | UnreadableRecord | MissingRecord:
-    """Decode the record in a ConfigMap."""
+    """The record in a ConfigMap; missing for None or bad data, unreadable for a newer schema."""
     if config_map is None:
         return MissingRecord()
     return _decode_record(config_map.data.get(_RECORD, ""))
 
 
 def decode_page(config_map: ConfigMap | None) -> LedgerPage | UnreadableRecord | MissingRecord:
-    """Decode the page in a ConfigMap."""
+    """The page in a ConfigMap; missing for None or bad data, unreadable for a newer schema."""
     if config_map is None:
         return MissingRecord()
     return _decode_page(config_map.data.get(_RECORD, ""))

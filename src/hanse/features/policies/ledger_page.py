@@ -41,7 +41,7 @@ RECHECK_INTERVAL = timedelta(seconds=10)
 
 
 def plan_page(member: ClusterId, options: PolicyOptions, snapshot: Snapshot) -> Plan:
-    """The plan for the page of a member that we lead; a leaving member has none."""
+    """The page of a member we lead; kept until synced, not written until the ledger is complete."""
     if member in list_leaving_members(snapshot) or not is_led_by_us(member, snapshot):
         return Plan()
     stored = snapshot.get(member, ConfigMap, PAGE_NAME, SYSTEM)
@@ -104,7 +104,7 @@ def _is_ledger_complete(member: ClusterId, ledgers: LedgerPages, snapshot: Snaps
 def _is_key_known(
     member: ClusterId, key: Key, stay: int, ledgers: LedgerPages, snapshot: Snapshot
 ) -> bool:
-    """Whether the ledger has a record of a policy from this stay, or its page covers it."""
+    """Whether a record is of this stay or unreadable, or the page covers a missing one."""
     match decode_record(snapshot.get(member, ConfigMap, record_name(key), SYSTEM)):
         case PolicyRecord() as record:
             return record.stay == stay
@@ -135,7 +135,7 @@ def _keys_to_record(member: ClusterId, ledgers: LedgerPages, snapshot: Snapshot)
 def _collectable(
     member: ClusterId, ledgers: LedgerPages, options: PolicyOptions, snapshot: Snapshot
 ) -> Iterator[tuple[str, dict[str, int]]]:
-    """The policies whose tombstones are old enough and known to every member."""
+    """The policies not present whose tombstones are old enough and known to every member."""
     for key, record in _list_tombstones(member, snapshot):
         if _tombstone_age(record, snapshot.now) < options.retention:
             continue
@@ -150,6 +150,7 @@ def _collectable(
 def _is_end_known_everywhere(
     key: Key, history: History, ledgers: LedgerPages, snapshot: Snapshot
 ) -> bool:
+    """Whether every member, reachable or not, knows the policy's end and has carried it out."""
     return all(
         _is_end_known_by(member, key, history, ledgers, snapshot) for member in ledgers.members
     )
@@ -158,7 +159,7 @@ def _is_end_known_everywhere(
 def _is_end_known_by(
     member: ClusterId, key: Key, history: History, ledgers: LedgerPages, snapshot: Snapshot
 ) -> bool:
-    """Whether a member knows the deletion of a policy and has carried it out."""
+    """Whether a synced member has released a policy at its end, or collected its tombstone."""
     if not snapshot.synced(member, ConfigMap):
         return False
     dots = [e.dot for e in history.entries]
@@ -172,6 +173,7 @@ def _is_end_known_by(
 
 
 def _list_tombstones(member: ClusterId, snapshot: Snapshot) -> Iterator[tuple[Key, PolicyRecord]]:
+    """The records of a member whose phase is Released, with their keys."""
     for config_map in snapshot.all(member, ConfigMap):
         key, record = record_key(config_map), decode_record(config_map)
         if key is None or key.topic == PAGE_TOPIC or not isinstance(record, PolicyRecord):

@@ -83,14 +83,14 @@ def list_leaving_members(snapshot: Snapshot) -> tuple[ClusterId, ...]:
 
 
 def is_led_by_us(member: ClusterId, snapshot: Snapshot) -> bool:
-    """Whether this agent holds the leadership of a member, and so may write to it."""
+    """Whether we hold a member's leadership and it has the role LED, so that we may write."""
     lead = snapshot.fact(Leadership, member)
     state = snapshot.fact(ClusterState, member)
     return lead is not None and lead.ours and state is not None and Role.LED in state.roles
 
 
 def is_fully_synced(member: ClusterId, kind: type[Object], snapshot: Snapshot) -> bool:
-    """Whether all informers that decisions about a kind in a member rest on are synced."""
+    """Whether a member is synced, not recovering, its kinds are listed, and no ledger is unread."""
     state = snapshot.fact(ClusterState, member)
     if state is None or state.phase is not Phase.SYNCED or state.recovering:
         return False
@@ -135,7 +135,7 @@ def build_member_view(
 
 
 def namespace_uid(key: Key, member: ClusterId, snapshot: Snapshot) -> str:
-    """The uid of a policy's namespace; empty if it is missing or terminating."""
+    """The uid of a policy's namespace; empty if it is gone, `cluster` for a cluster-wide policy."""
     if not key.namespace:
         return "cluster"
     return _live_uid(snapshot.get(member, Namespace, key.namespace))
@@ -238,10 +238,12 @@ def cluster_uid(member: ClusterId, snapshot: Snapshot) -> str:
 
 
 def _is_served(member: ClusterId, kind: type[Object], snapshot: Snapshot) -> bool:
+    """Whether a member serves a kind; True while that is unknown."""
     return snapshot.serves(member, kind) is not False
 
 
 def _live_uid(obj: Namespace | CustomResourceDefinition | None) -> str:
+    """The uid of an object; empty if it is missing or terminating."""
     if obj is None or obj.metadata.deletion_timestamp is not None:
         return NO_UID
     return obj.metadata.uid

@@ -122,6 +122,7 @@ def observe(
 
 
 def _observe_policy(view: MemberView, policy: Policy, before: LocalState) -> ObservedPolicy:
+    """A policy with its replicated content, digest and version annotation."""
     content = replicated_content(policy)
     version = parse_version_annotation(view.key, policy.metadata.annotations)
     return ObservedPolicy(view, policy, content, content_digest(content), version, before)
@@ -130,7 +131,7 @@ def _observe_policy(view: MemberView, policy: Policy, before: LocalState) -> Obs
 def _observe_unrecorded(
     observed: ObservedPolicy, known: History, flips: int
 ) -> RecordDraft | StaleRead:
-    """A federated policy without a record in the member's ledger."""
+    """A federated policy without record: adopted, created, edited, quarantined or a stale read."""
     winner, version = known.winner, observed.version
     if observed.matches(winner):
         assert winner is not None
@@ -212,7 +213,7 @@ def _observe_own_write(
 def _observe_absent(
     view: MemberView, stored: PolicyRecord, known: History
 ) -> RecordDraft | Disappeared:
-    """No policy of this name exists."""
+    """No policy exists: disappeared if it was applied and its parents are there; else cleared."""
     here = stored.here
     cleared = _draft_unchanged(stored, known, _absent_state(here))
     if not here.exists or here.phase != "Applied":
@@ -228,7 +229,7 @@ def _observe_absent(
 def _observe_unfederated(
     view: MemberView, policy: Policy, stored: PolicyRecord, known: History
 ) -> RecordDraft | Disappeared:
-    """A policy of this name that is not federated."""
+    """A policy that is not federated: orphaned if of the recorded uid, else gone or cleared."""
     here = stored.here
     cleared = _draft_unchanged(stored, known, _absent_state(here))
     winner = cleared.history.winner
@@ -299,7 +300,7 @@ def _resolve_with(
 def _draft_creation(
     observed: ObservedPolicy, stored: PolicyRecord, known: History, flips: int
 ) -> RecordDraft:
-    """A user created the policy: it supersedes known tombstones, and nothing else."""
+    """A user created the policy: it supersedes tombstones only; too many flips quarantine it."""
     merged = merge(stored.history, known)
     winner = merged.winner
     if winner is not None and count_flips(winner, observed.view.member, observed.digest) >= flips:
@@ -317,7 +318,7 @@ def _draft_edit(
     concurrent: Iterable[Dot],
     flips: int,
 ) -> RecordDraft:
-    """A user changed the policy, knowing all versions but those in `concurrent`."""
+    """A user's edit, knowing all but `concurrent`; too many flips quarantine the policy."""
     unseen = frozenset(concurrent)
     seen = [e for e in stored.history.entries if e.dot not in unseen]
     before = max(seen, key=lambda e: e.priority, default=None)
@@ -336,6 +337,7 @@ def _draft_edit(
 
 
 def _draft_deletion(view: MemberView, stored: PolicyRecord, known: History) -> RecordDraft:
+    """The draft after a user deleted the policy: an event that supersedes all recorded versions."""
     return _draft_event(
         stored, known, view, "Deleted", DELETED_DIGEST, _absent_state(stored.here), ()
     )
@@ -405,5 +407,6 @@ def _superseded_content(stored: PolicyRecord, known: History) -> SupersededConte
 
 
 def _resource_version(policy: Policy) -> int:
+    """The resourceVersion as a number; 0 if it is no decimal number."""
     version = policy.metadata.resource_version
     return int(version) if version.isdecimal() else 0

@@ -98,7 +98,7 @@ EMPTY_HISTORY = History()
 
 
 def merge(one: History, other: History) -> History:
-    """Merge two histories: versions that either supersedes are dropped."""
+    """Merge two histories: versions that either supersedes are dropped, equal dots by priority."""
     if one == other or other.is_empty:
         return one
     if one.is_empty:
@@ -155,7 +155,7 @@ def append_event(
 
 
 def count_flips(before: Version | None, cluster: ClusterId, digest: str) -> int:
-    """The number of flips in a row if this digest replaced a version now."""
+    """The flips in a row if this digest replaced a version; 0 unless it undoes another's."""
     if before is None or before.before != digest or before.dot.cluster == cluster:
         return 0
     return before.flips + 1

@@ -57,6 +57,7 @@ class PolicyView(Struct, frozen=True):
 
     @property
     def needs_attention(self) -> bool:
+        """Whether versions conflict or a member's status needs attention."""
         return bool(self.overruled) or any(m.needs_attention for m in self.members.values())
 
     @property
@@ -110,6 +111,7 @@ def _policy_view(
 
 
 def _member_status(record: PolicyRecord | UnreadableRecord | None) -> MemberStatus:
+    """The status by a record; `Unreadable` for a newer schema, `Unknown` without a record."""
     match record:
         case PolicyRecord():
             here = record.here

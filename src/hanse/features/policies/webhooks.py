@@ -30,6 +30,7 @@ class PolicyPeersWebhook:
     )
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:  # noqa: ARG002 - the protocol
+        """Always allow; warn of an ignored annotation, or of peers of a federated policy."""
         metadata = review.object.get("metadata") or {}
         annotations = metadata.get("annotations") or {}
         spec = review.object.get("spec")
@@ -75,6 +76,7 @@ def _peers(spec: Wire) -> Iterator[tuple[str, Wire]]:
 
 
 def _service_peers(spec: Wire) -> Iterator[tuple[str, Wire]]:
+    """Every entry of toServices in egress rules, with its path in the spec."""
     for index, rule in _each(spec.get("egress")):
         for number, peer in _each(rule.get("toServices")):
             yield f"egress[{index}].toServices[{number}]", peer

@@ -28,6 +28,7 @@ MAX_VALIDATED = 16_000
 
 
 def _json_object(entry: str) -> str:
+    """The regular expression of a JSON object with any number of such entries."""
     return rf"\{{{_SPACE}({entry}{_SPACE}(,{_SPACE}{entry}{_SPACE})*)?\}}"
 
 
@@ -108,6 +109,7 @@ def _choice_validation(annotation: str, choices: tuple[str, ...]) -> Wire:
 
 
 def _load_balancer_validations() -> list[Wire]:
+    """Validations of load balancers: not too many replicas, and a serviceName is given."""
     wanted = f"variables.marks[?'{LB_NEEDED}'].orValue('') == 'true'"
     return [
         {
@@ -155,6 +157,7 @@ def _preference_variables() -> list[Wire]:
 
 
 def _preference_validations() -> list[Wire]:
+    """Validations that preferences are readable with min up to max; too long ones pass."""
     where, first = f"annotation {PREFERENCES}: ", "variables.crossed[0]"
     name = f"{first}.find({_quote_cel('^' + _TEXT)}).replace('\"', '')"
     low, high = _number_expression("minReplicas", first), _number_expression("maxReplicas", first)

@@ -69,7 +69,7 @@ def _services_of_other_sets(
 
 
 def _plan_set(key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str) -> Plan:
-    """The plan for a host's set; nothing if the broker is the host itself."""
+    """Copies, status and Events of a host's set; after its deletion, the same at the broker."""
     hosted = snapshot.get(snapshot.local, FederatedStatefulSet, key.name, key.namespace)
     at_broker = snapshot.get(broker, FederatedStatefulSet, key.name, key.namespace)
     local_shares = snapshot.get(snapshot.local, StatefulSetShares, key.name, key.namespace)
@@ -101,7 +101,7 @@ def _plan_after_deletion(
     broker: ClusterId,
     broker_namespace: str,
 ) -> Plan:
-    """Wait until the garbage collector deletes or orphans the shares; then do so with the set."""
+    """Keep the set while its shares have an owner; then mark it orphaned until all release."""
     is_ours = at_broker is not None and OWNER in at_broker.metadata.labels
     if local_shares is None or at_broker is None or not is_ours:
         return Plan()
@@ -131,7 +131,7 @@ def _is_held_by_member(
 def _copies_for_broker(
     hosted: FederatedStatefulSet, snapshot: Snapshot, broker: ClusterId
 ) -> Iterator[Desired]:
-    """The namespace, headless Service and set at the broker."""
+    """A missing namespace, the user's headless Service if this set keeps it, and the set."""
     meta = hosted.metadata
     sources = frozenset({snapshot.local})
     if snapshot.get(broker, Namespace, meta.namespace) is None:
@@ -226,7 +226,7 @@ def _status_patch(
     snapshot: Snapshot,
     error: str,
 ) -> Patch:
-    """The status at the host: that of the broker's copy, if it is up to date."""
+    """The status of the broker's copy if up to date; a refusal if `error`, else an empty patch."""
     ref = ClusterObjectRef(snapshot.local, object_ref(hosted))
     generation = hosted.metadata.generation
     if error:

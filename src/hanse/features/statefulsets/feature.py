@@ -74,6 +74,7 @@ class StatefulSets:
         )
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+        """The keys for a change here, at the broker, or of a fact."""
         match change:
             case ObjectChange(where) if where == snapshot.local:
                 return self._keys_for_local_change(change, snapshot)
@@ -83,6 +84,7 @@ class StatefulSets:
                 return self._keys_for_fact(change, snapshot)
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
+        """The plan of a key by its topic: shares, status, mirror, or else local."""
         match key.topic:
             case "shares":
                 return plan_shares(key, snapshot, self._broker_namespace)
@@ -156,6 +158,7 @@ class StatefulSets:
                 return
 
     def _keys_for_fact(self, change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
+        """The keys for a cluster's state, a Lease's liveness or a write's outcome."""
         match change.fact:
             case ClusterState():
                 yield from self._all_keys(snapshot)
@@ -241,6 +244,7 @@ def _local_keys(obj: Object) -> Iterator[Key]:
 
 
 def _lease_holder(lease: Object | None) -> str:
+    """The holder of a Lease; empty for anything else."""
     return lease.spec.holder_identity if isinstance(lease, Lease) else ""
 
 

@@ -40,7 +40,7 @@ def is_broker_listed(broker: ClusterId, snapshot: Snapshot) -> bool:
 def list_members(
     snapshot: Snapshot, broker: ClusterId, broker_namespace: str
 ) -> tuple[FleetMember, ...]:
-    """The clusters that hold a Lease at the broker, by name."""
+    """The clusters whose Lease at the broker names them as holder, by name, with their health."""
     leases = [
         lease
         for lease in snapshot.in_namespace(broker, Lease, broker_namespace)
@@ -73,7 +73,7 @@ def clusters_with_newer_parts(
 
 
 def _is_healthy(lease: Lease, snapshot: Snapshot, broker: ClusterId, broker_namespace: str) -> bool:
-    """Whether a cluster may be given replicas: its Lease is being renewed.
+    """Whether a cluster may be given replicas: its Lease is renewed, or it is this cluster.
 
     Until a Lease was observed for a while its renew time decides; clock skew only delays that.
     """
@@ -90,6 +90,7 @@ def _is_healthy(lease: Lease, snapshot: Snapshot, broker: ClusterId, broker_name
 
 
 def _parse_time(text: str | None) -> datetime | None:
+    """The time in ISO format; None if it is missing or invalid."""
     try:
         return datetime.fromisoformat(text) if text else None
     except ValueError:

@@ -71,7 +71,7 @@ def broker_services(
 
 
 def pod_label_patches(submitted: SubmittedSet, snapshot: Snapshot) -> Iterator[Patch]:
-    """Label each replica's pod with its own name while load balancers are needed."""
+    """Label each pod with its own name if load balanced; else remove that label."""
     for pod in list_pods(submitted, snapshot):
         name = pod.metadata.name if submitted.load_balanced else None
         change = {"metadata": {"labels": {REPLICA_LABEL: name}}}
@@ -110,7 +110,7 @@ def overwrite_events(services: Sequence[Service], snapshot: Snapshot) -> Iterato
 def conflicting_service_removals(
     services: Sequence[Service], snapshot: Snapshot
 ) -> Iterator[Removal]:
-    """Remove Services with a replica's name that cannot become a LoadBalancer: headless ones."""
+    """Remove others' Services of a replica's name that are headless or of type ExternalName."""
     for service in services:
         foreign = _unowned_service(service, snapshot)
         if foreign is not None and (foreign.headless or foreign.spec.type == "ExternalName"):
@@ -121,6 +121,7 @@ def conflicting_service_removals(
 
 
 def _unowned_service(service: Service, snapshot: Snapshot) -> Service | None:
+    """The existing Service of the same name here that is not ours; else None."""
     meta = service.metadata
     found = snapshot.get(snapshot.local, Service, meta.name, meta.namespace)
     return found if found is not None and OWNER not in found.metadata.labels else None

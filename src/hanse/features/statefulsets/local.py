@@ -81,7 +81,7 @@ def plan_local(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
 
 
 def _plan_departed(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
-    """The plan of a cluster that has left the fleet, or never joined one."""
+    """Release the set's objects if this cluster has left; nothing if it never joined."""
     broker = departed_broker(snapshot)
     if broker is None:
         return Plan()
@@ -118,7 +118,7 @@ def _plan_set(key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace:
 
 
 def _plan_placed_set(placed: _PlacedSet, snapshot: Snapshot, broker_namespace: str) -> Plan:
-    """The StatefulSet with its share, load balancers if needed, and the report."""
+    """StatefulSet, load balancers, pod labels and report; removes Services in conflict."""
     submitted, share = placed.submitted, placed.record.spec.share_of(snapshot.local)
     desired_here = _desired_objects(placed, share, snapshot)
     replicas = (
@@ -160,7 +160,7 @@ def _reported_uids(
 
 
 def _desired_objects(placed: _PlacedSet, share: int, snapshot: Snapshot) -> list[Desired]:
-    """The namespace, headless Service and StatefulSet, in consecutive steps."""
+    """A missing namespace, the headless Service and the StatefulSet, in consecutive steps."""
     sources = frozenset({placed.broker})
     key, desired = placed.key, list[Desired]()
     if snapshot.get(snapshot.local, Namespace, key.namespace) is None:
@@ -229,7 +229,10 @@ def copied_service_spec(spec: ServiceSpec) -> ServiceSpec:
 
 
 def _stateful_set(placed: _PlacedSet, share: int, snapshot: Snapshot) -> StatefulSet | None:
-    """The desired StatefulSet of this cluster; None without a share or before our report."""
+    """The StatefulSet here; None before our report, or without a share unless claims would go.
+
+    It keeps its template while the set is invalid or another cluster's roll-out comes first.
+    """
     submitted, key = placed.submitted, placed.key
     current = owned_stateful_set(key.name, key.namespace, snapshot)
     if current is None and snapshot.local not in placed.parts:

@@ -16,6 +16,7 @@ from hanse.model.snapshot import Index, Snapshot
 
 
 def _set_keys(obj: Object) -> list[str]:
+    """The index value of an object we own: the namespace and name of its set; else none."""
     labels = obj.metadata.labels
     return [f"{obj.metadata.namespace}/{labels[SET]}"] if SET in labels and OWNER in labels else []
 
@@ -53,7 +54,7 @@ def plan_unchanged(key: Key, snapshot: Snapshot, broker: ClusterId, broker_names
 def _list_owned_at_broker(
     key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str
 ) -> Iterator[Object]:
-    """This cluster's report and copies of its replicas' Services at the broker."""
+    """This cluster's report and the Services of its replicas at the broker."""
     own = part_name(key.namespace, key.name, snapshot.local)
     if (part := snapshot.get(broker, StatefulSetPart, own, broker_namespace)) is not None:
         yield part

@@ -67,13 +67,14 @@ def _is_rolled_out(stateful_set: StatefulSet) -> bool:
 
 
 def _list_replicas(submitted: SubmittedSet, snapshot: Snapshot) -> Iterator[Replica]:
+    """The replicas of a set here, by ordinal, with readiness and load balancer addresses."""
     for pod in list_pods(submitted, snapshot):
         name = pod.metadata.name
         yield Replica(name=name, ready=pod.ready, addresses=_addresses(name, submitted, snapshot))
 
 
 def _addresses(replica: str, submitted: SubmittedSet, snapshot: Snapshot) -> tuple[str, ...]:
-    """The addresses of a replica's load balancer."""
+    """Up to 16 addresses of a replica's load balancer; none if it is not needed or not ours."""
     service = snapshot.get(snapshot.local, Service, replica, submitted.namespace)
     if not submitted.load_balanced or service is None or OWNER not in service.metadata.labels:
         return ()

@@ -91,7 +91,7 @@ def distribute(
 
 
 def _grow(shares: dict[ClusterId, int], candidates: Sequence[_Candidate], missing: int) -> int:
-    """Add replicas, first to shares below their minimum; returns how many could not be placed."""
+    """Add to `shares`, first below min, then by weight up to max; returns what is left."""
     below = [
         (candidate, min(candidate.preference.min, candidate.preference.max))
         for candidate in candidates
@@ -154,7 +154,7 @@ def _add(
     *,
     weight_of: _WeightOf,
 ) -> int:
-    """Add to the smallest share for its weight, up to each limit; returns what is left."""
+    """Add to the smallest of `shares` for its weight, up to each limit; returns what is left."""
     eligible = [
         (candidate, limit)
         for candidate, limit in limits
@@ -184,7 +184,7 @@ def _add_many(
     missing: int,
     weight_of: _WeightOf,
 ) -> int:
-    """Add in bulk all but the last few replicas; returns how many were added."""
+    """Add in bulk to `shares`, if there are many missing; returns how many were added."""
     if missing <= 4 * len(limits) or not limits:
         return 0
 
@@ -218,7 +218,7 @@ def _remove(
     *,
     weight_of: _WeightOf,
 ) -> int:
-    """Remove from the largest share for its weight, down to each floor; returns what is left."""
+    """Remove from the largest of `shares` for its weight, down to a floor; returns what is left."""
     eligible = [
         (candidate, floor)
         for candidate, floor in floors
@@ -248,7 +248,7 @@ def _remove_many(
     surplus: int,
     weight_of: _WeightOf,
 ) -> int:
-    """Remove in bulk all but the last few replicas; returns how many were removed."""
+    """Remove in bulk from `shares`, if there is a large surplus; returns how many were removed."""
     if surplus <= 4 * len(floors) or not floors:
         return 0
 

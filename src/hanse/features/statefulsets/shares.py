@@ -68,7 +68,7 @@ class _ShareDecision(Struct, frozen=True):
 
 
 def plan_shares(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
-    """The shares of one set in a record beside it, which all clusters wait for."""
+    """The record of shares; kept if undecided, deleted when the set is over and nobody reports."""
     broker = broker_cluster(snapshot)
     if broker is None:
         return Plan()
@@ -168,7 +168,7 @@ def _live_parts(
     broker: ClusterId,
     broker_namespace: str,
 ) -> dict[ClusterId, StatefulSetPartSpec]:
-    """The reports of clusters that are in the fleet and alive."""
+    """The reports of clusters in the fleet that are alive; this cluster always counts as alive."""
     joined = {member.cluster for member in members}
     return {
         c: p
@@ -184,6 +184,7 @@ def _writer_rank(local: ClusterId, members: tuple[FleetMember, ...]) -> int:
 
 
 def _desired_record(record: StatefulSetShares, broker: ClusterId, rank: int) -> Desired:
+    """The desired record, shared by all clusters and written in the order of their rank."""
     sources = frozenset({broker})
     return Desired(record, broker, sources=sources, shared=True, rank=rank, awaited=True)
 
@@ -204,7 +205,10 @@ def _distribute(
     parts: dict[ClusterId, StatefulSetPartSpec],
     fleet: _Fleet,
 ) -> Distribution:
-    """The new distribution of replicas, from the present shares."""
+    """The distribution from present shares.
+
+    Invalid sets keep theirs; a rebalance starts anew, `redistribute` drops clusters that left.
+    """
     before = current_shares(record, parts)
     if submitted.errors:
         return Distribution(before)
@@ -278,7 +282,7 @@ def _service_annotation_patch(
     broker: ClusterId,
     rank: int,
 ) -> tuple[Patch, ...]:
-    """Annotate the headless Service at the broker with the replicas that have load balancers."""
+    """Annotate the headless Service with load balanced replicas; none if never requested."""
     if service is None or record is None:
         return ()
     load_balanced = record.spec.load_balanced

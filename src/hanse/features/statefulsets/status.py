@@ -133,7 +133,7 @@ def _cluster_share(cluster: ClusterId, replicas: int, inputs: StatusInputs) -> C
 
 
 def _conditions(inputs: StatusInputs, present: Sequence[Condition]) -> Iterator[Condition]:
-    """The desired conditions of a set."""
+    """The desired conditions; Trouble only if there is or was any, Updated only by clusters."""
     submitted = inputs.submitted
     if submitted.errors:
         text = "; ".join(submitted.errors)[: MAX_MESSAGE - len(UNCHANGED)]
@@ -200,7 +200,7 @@ def _placement_problems(inputs: StatusInputs) -> Iterator[str]:
 
 
 def _ready_condition(inputs: StatusInputs) -> Condition:
-    """Whether all replicas are ready, with the counts of each cluster."""
+    """Whether all replicas are ready, with counts; not while a cluster with a share is away."""
     desired, ready = inputs.submitted.spec.replicas, inputs.ready
     shown = ", ".join(
         f"{c} {inputs.parts[c].ready if c in inputs.parts else 0}/{n}"
@@ -247,6 +247,7 @@ def _format_selector(selector: Wire) -> str:
 
 
 def _format_requirement(expression: dict[str, Any]) -> str:
+    """A match expression as a selector term; an unknown operator counts as Exists."""
     key, values = expression.get("key", ""), ",".join(expression.get("values") or ())
     match expression.get("operator"):
         case "In":

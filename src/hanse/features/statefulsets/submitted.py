@@ -105,7 +105,7 @@ class SubmittedSet(Struct, frozen=True):
 
 
 def find_submitted_set(key: Key, snapshot: Snapshot, broker: ClusterId) -> SubmittedSet | None:
-    """The submitted set of that name; a StatefulSet has precedence over a FederatedStatefulSet."""
+    """The set of a name: a StatefulSet if the broker has no nodes, or a FederatedStatefulSet."""
     stateful_set = snapshot.get(broker, StatefulSet, key.name, key.namespace)
     if stateful_set is not None and accepts_stateful_sets(snapshot, broker):
         return from_stateful_set(stateful_set)
@@ -137,7 +137,7 @@ def with_last_applied(
 
 
 def accepts_stateful_sets(snapshot: Snapshot, broker: ClusterId) -> bool:
-    """Whether StatefulSets at the broker are to be distributed: not if it has nodes to run them."""
+    """Whether StatefulSets at the broker are distributed: nodes are listed, and there are none."""
     return snapshot.listed(broker, Node) and next(snapshot.all(broker, Node), None) is None
 
 
@@ -164,7 +164,7 @@ def from_stateful_set(submitted: StatefulSet) -> SubmittedSet:
 
 
 def from_federated_stateful_set(submitted: FederatedStatefulSet) -> SubmittedSet:
-    """The set for a FederatedStatefulSet, in a host cluster or as copied to the broker."""
+    """The set for a FederatedStatefulSet; an undecodable spec gives an empty one and an error."""
     meta, template = submitted.metadata, submitted.spec.template
     template_meta = template.metadata
     annotations = {**template_meta.annotations, **meta.annotations}

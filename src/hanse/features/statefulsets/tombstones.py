@@ -29,7 +29,7 @@ TOMBSTONES_BY_CLUSTER = Index(
 
 
 def add_created_uid(stateful_set: StatefulSet | None, before: tuple[str, ...]) -> tuple[str, ...]:
-    """The uids of all StatefulSets that a cluster has created for a set, the newest last."""
+    """The created uids with that of this StatefulSet, the newest last, up to the limit."""
     uid = stateful_set.metadata.uid if stateful_set is not None else ""
     return (*before, uid)[-MAX_CREATED_UIDS:] if uid and uid not in before else before
 
@@ -40,7 +40,7 @@ def deletes_claims(spec: StatefulSetSpec) -> bool:
 
 
 def is_covered_by_deletion(stateful_set: StatefulSet, report: StatefulSetPart) -> bool:
-    """Whether the deletion of a set covers this StatefulSet."""
+    """Whether a set's deletion covers a StatefulSet: the report is live, or names its uid."""
     is_live = report.spec.ended is None and LOST not in report.metadata.annotations
     return is_live or stateful_set.metadata.uid in report.spec.made
 
@@ -48,7 +48,7 @@ def is_covered_by_deletion(stateful_set: StatefulSet, report: StatefulSetPart) -
 def plan_tombstone(
     report: StatefulSetPart, snapshot: Snapshot, broker: ClusterId, *, released: bool
 ) -> Plan:
-    """A plan that keeps the report as a tombstone until it expires."""
+    """Keep the report as a tombstone; delete it if expired, over the limit, or without uids."""
     spec, now = report.spec, snapshot.now.replace(microsecond=0)
     age = now - (spec.ended or now)
     if (
@@ -75,7 +75,7 @@ def plan_tombstone(
 def plan_returned_set(
     stateful_set: StatefulSet, report: StatefulSetPart, snapshot: Snapshot, broker: ClusterId
 ) -> Plan:
-    """A plan that deletes a StatefulSet that was restored though its set was deleted."""
+    """Delete a restored StatefulSet of a deleted set with a Warning Event; keep the report."""
     spec, ref = report.spec, ClusterObjectRef(snapshot.local, object_ref(stateful_set))
     when = f" at {spec.ended:%Y-%m-%dT%H:%M:%SZ}" if spec.ended is not None else ""
     text = (

@@ -44,6 +44,10 @@ class FederatedStatefulSetWebhook:
         self._broker_namespace = broker_namespace
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
+        """Deny invalid sets and changes of immutable fields; else allow, with warnings.
+
+        Deletions, terminating sets and status updates are always allowed.
+        """
         if review.operation not in ("CREATE", "UPDATE") or review.subresource == "status":
             return Allow()
         try:
@@ -74,6 +78,7 @@ def _immutable_spec(federated_set: Wire) -> Wire:
 
 
 def _list_joined_clusters(snapshot: Snapshot, broker_namespace: str) -> tuple[ClusterId, ...]:
+    """The clusters of the fleet by name; empty without a broker."""
     broker = broker_cluster(snapshot)
     return (
         tuple(m.cluster for m in list_members(snapshot, broker, broker_namespace))

@@ -61,6 +61,7 @@ class StatefulSetZone:
         broker_namespace: str,
         options: StatefulSetOptions = StatefulSetOptions(),  # noqa: B008 - a frozen value
     ) -> None:
+        """Choose zones and watches; raises InvalidName if the federation's name is no label."""
         self.view = view
         self._broker_namespace = broker_namespace
         apex = wire_name(options.zone)
@@ -90,12 +91,14 @@ class StatefulSetZone:
         )
 
     def keys(self, snapshot: Snapshot) -> Iterator[Key]:
+        """A key for each governing Service in the brokers' shares."""
         for broker in snapshot.clusters(Role.BROKER):
             for record in snapshot.all(broker, StatefulSetShares):
                 if record.spec.service:
                     yield Key(SERVICE, record.spec.service, record.metadata.namespace)
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+        """The Services that a change affects; all of them if a Lease's liveness changed."""
         if isinstance(change, FactChange):
             return set(self.keys(snapshot)) if isinstance(change.fact, LeaseLiveness) else ()
         match change.object:
@@ -122,6 +125,7 @@ class StatefulSetZone:
                 return ()
 
     def records_for(self, snapshot: Snapshot) -> Callable[[Key], Sequence[ZoneNode] | None]:
+        """A function from a key to its nodes: empty without sets, None for newer schemas."""
         brokers = snapshot.clusters(Role.BROKER)
         expired = self._expired_clusters(snapshot, brokers)
 
@@ -142,7 +146,7 @@ class StatefulSetZone:
     def _expired_clusters(
         self, snapshot: Snapshot, brokers: tuple[ClusterId, ...]
     ) -> frozenset[ClusterId]:
-        """Clusters whose Lease on the broker has expired or is missing."""
+        """Clusters whose Lease has expired, but this one, or is missing though they report."""
         dead = {
             liveness.lease
             for liveness in snapshot.facts(LeaseLiveness)
@@ -168,7 +172,7 @@ class StatefulSetZone:
         snapshot: Snapshot,
         brokers: tuple[ClusterId, ...],
     ) -> Iterator[ZoneNode]:
-        """All nodes of one governing Service and of its sets."""
+        """All nodes of a governing Service and its sets; none if a name is invalid."""
         local = _name_in_namespace(key.name, key.namespace, self._cluster_services)
         federation_name = _name_in_namespace(key.name, key.namespace, self._federation_services)
         namespace_domain = child_name(key.namespace, self._federation_services)
@@ -221,7 +225,7 @@ def _load_balanced_replicas(
     snapshot: Snapshot,
     brokers: tuple[ClusterId, ...],
 ) -> Iterator[_ReplicaAddress]:
-    """The load-balanced replicas within the shares of live clusters."""
+    """The load-balanced replicas within their shares; not of expired clusters, newer schemas."""
     meta = record.metadata
     service_key = f"{meta.namespace}/{meta.name}"
     specs = (part.spec for b in brokers for part in snapshot.by(b, PARTS_BY_SET, service_key))
@@ -267,7 +271,7 @@ def _set_nodes(
 
 
 def _address_rrsets(addresses: Sequence[str], ttl: int) -> Iterator[RRset]:
-    """The RRsets of addresses; a host name becomes a CNAME, which excludes other records."""
+    """The RRsets of addresses; without any IP, a CNAME of the first name, if it is valid."""
     rdatas = _distinct(rdata for text in addresses if (rdata := address_rdata(text)) is not None)
     yield from address_rrsets(rdatas, ttl)
     if not rdatas and addresses:
