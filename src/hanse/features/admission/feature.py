@@ -73,6 +73,11 @@ class Admission:
                 return [KEY] if is_local_state else []
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:  # noqa: ARG002 - there is one decision
+        """The webhook objects with a valid certificate; asks for a new one when it is due.
+
+        Until the answer the current objects stay; without hooks, or where disabled, the plan is
+        empty.
+        """
         if not self._options.enabled or not self._hooks:
             return Plan()
         hosts = certificate_hosts(self._options)
@@ -95,7 +100,11 @@ class Admission:
         return Plan(self._desired(secret, snapshot), questions=(question,))
 
     def _desired(self, secret: Secret, snapshot: Snapshot) -> tuple[Desired, ...]:
-        """All objects; a renewed CA bundle is written before the certificate that needs it."""
+        """All objects; a renewed CA bundle is written before the certificate that needs it.
+
+        On first creation the Secret is written before the configurations; with a URL there is no
+        Service.
+        """
         replaces = snapshot.get(snapshot.local, Secret, NAME, self._options.namespace) is not None
         authority = secret.data["ca.crt"]
         validating = webhook_entries(self._hooks, authority, self._options, mutating=False)
@@ -127,13 +136,14 @@ class Admission:
         return tuple(Desired(_as_desired(obj), snapshot.local) for obj in found if obj is not None)
 
     def _webhook_service(self) -> Service:
+        """The Service by which the API server reaches the webhook port of the agent's pods."""
         meta = Meta(name=NAME, namespace=self._options.namespace)
         port = ServicePort(name="https", port=SERVICE_PORT, target_port=self._options.port)
         return Service(metadata=meta, spec=ServiceSpec(selector=AGENT, ports=(port,)))
 
 
 def _as_desired(obj: K) -> K:
-    """A current object with only what we write."""
+    """A current object with only its name, namespace and the annotations that we write."""
     meta = obj.metadata
     annotations = {n: v for n, v in meta.annotations.items() if n.startswith("webhooks.hanse.dev/")}
     return replace(

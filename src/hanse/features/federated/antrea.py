@@ -53,7 +53,10 @@ def antrea_manifests(held: MigratedObjects, namespace: str) -> AntreaManifests:
 
 
 def _members(held: MigratedObjects, namespace: str) -> dict[FederatedName, list[Joinable]]:
-    """The member Services by the federated Service that they join."""
+    """The Services and native services by the federated Service they join, without ExternalNames.
+
+    Global federated Services are listed in `namespace`.
+    """
     found: dict[FederatedName, list[Joinable]] = {}
     for obj in (*held.services, *held.native):
         if not isinstance(obj, Service | NativeService):
@@ -71,7 +74,10 @@ def _members(held: MigratedObjects, namespace: str) -> dict[FederatedName, list[
 def _stand_in_objects(
     federated: FederatedName, members: Sequence[Joinable], held: MigratedObjects, notes: list[str]
 ) -> Iterator[Wire]:
-    """The Service and slices that the export needs, if no member Service has its name."""
+    """The Service and slices that the export needs, if no member Service has its name.
+
+    Appends to `notes` where the endpoints are copied, since no selector reaches them.
+    """
     first = members[0]
     alone = len(members) == 1 and isinstance(first, Service)
     here = first.metadata.namespace == federated.namespace

@@ -55,7 +55,10 @@ def service_ports(service: Service) -> tuple[MemberPort, ...]:
 def resolve_backends(
     service: Service, where: ClusterId, snapshot: Snapshot, before: Sequence[Backends] = ()
 ) -> ResolvedBackends:
-    """The backends of a Service for other clusters; `before` are those of its current record."""
+    """The backends of a Service for other clusters, by its type; external IPs replace its pods.
+
+    `before` are those of its current record, kept for host names that do not resolve now.
+    """
     spec = service.spec
     if spec.type == "LoadBalancer":
         return _load_balancer_backends(service, snapshot, before)
@@ -82,7 +85,7 @@ def pod_backends(service: Service, where: ClusterId, snapshot: Snapshot) -> tupl
 def resolve_native_backends(
     native: NativeService, where: ClusterId, snapshot: Snapshot
 ) -> ResolvedBackends:
-    """The backends of a native service: the address of its NetworkInterface."""
+    """The address of a native service's NetworkInterface; nothing where that is missing."""
     meta, spec = native.metadata, native.spec
     interface = snapshot.get(where, NetworkInterface, spec.network_interface, meta.namespace)
     if interface is None:
@@ -122,7 +125,7 @@ def unreachable_reason(native: NativeService, where: ClusterId, snapshot: Snapsh
 
 
 def _slice_backends(endpoint_slice: EndpointSlice) -> Backends:
-    """The addresses of a slice, each in its best state."""
+    """The addresses of a slice, each in its best state; of each endpoint only the first address."""
     by_state: dict[str, set[str]] = {}
     for endpoint in endpoint_slice.endpoints or ():
         by_state.setdefault(_state(endpoint), set()).update(endpoint.addresses[:1])
@@ -154,7 +157,7 @@ def _endpoint_ports(service: Service) -> tuple[EndpointPort, ...]:
 def _address_backends(
     slot: str, addresses: Iterable[str], ports: tuple[EndpointPort, ...]
 ) -> Iterator[Backends]:
-    """Backends for each family of the addresses that an endpoint may have."""
+    """Ready backends for each address family; texts that no endpoint may have are skipped."""
     families: dict[AddressType, set[str]] = {}
     for text in addresses:
         family = address_family(text)
@@ -179,6 +182,7 @@ def _node_backends(service: Service, where: ClusterId, snapshot: Snapshot) -> It
 
 
 def _nodes_with_endpoints(service: Service, where: ClusterId, snapshot: Snapshot) -> set[str]:
+    """The names of the nodes on which the Service has a ready endpoint."""
     meta = service.metadata
     return {
         endpoint.node_name
@@ -205,7 +209,10 @@ def _node_addresses(node: Node) -> Iterator[str]:
 def _load_balancer_backends(
     service: Service, snapshot: Snapshot, before: Sequence[Backends]
 ) -> ResolvedBackends:
-    """The addresses and host names in the load balancer's status."""
+    """The addresses and host names in the load balancer's status, and questions that resolve names.
+
+    The addresses in `before` are kept for a name that is not resolved now.
+    """
     backends: list[Backends] = []
     questions: list[Question] = []
     again: list[timedelta] = []
@@ -229,7 +236,7 @@ def _load_balancer_backends(
 
 
 def _ingress_ports(service: Service, ingress: LoadBalancerIngress) -> tuple[EndpointPort, ...]:
-    """The ports in the load balancer's status, else all ports of the Service."""
+    """The Service's ports that the load balancer reports without error; all if it reports none."""
     own = _endpoint_ports(service)
     if not ingress.ports:
         return own

@@ -63,7 +63,7 @@ def target_annotations(external: ExternalHostname, targets: Sequence[str]) -> di
 
 
 def external_targets(records: Sequence[MemberRecord]) -> tuple[str, ...]:
-    """The ready addresses of members, taken from each in turn; else one host name.
+    """The ready addresses of members, taken from each in turn up to a limit; else one host name.
 
     Addresses and a host name cannot be combined: the name becomes a CNAME record.
     """

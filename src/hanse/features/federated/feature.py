@@ -71,6 +71,7 @@ class FederatedServices:
         self._options = options
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+        """The keys that a change affects; objects other than records count only in led members."""
         match change:
             case ObjectChange() if isinstance(change.object, ConfigMap):
                 return _keys_for_record(change, snapshot)
@@ -82,6 +83,7 @@ class FederatedServices:
                 return _keys_for_fact(change, snapshot)
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
+        """The plan of a member Service's record, or of a federated Service, by the key's topic."""
         if key.topic.startswith(member_topic(RECORD_TOPIC, "")):
             return plan_record(key, snapshot)
         return plan_service(key, snapshot, self._options)
@@ -90,7 +92,7 @@ class FederatedServices:
 def _keys_for_led_object(
     where: ClusterId, change: ObjectChange, snapshot: Snapshot
 ) -> Iterator[Key]:
-    """The keys that a change in a member that we lead affects."""
+    """The keys that a changed object of a led member affects; node heartbeats affect none."""
     obj = change.object
     meta = obj.metadata
     match obj:
@@ -127,7 +129,7 @@ def _is_node_change(change: ObjectChange) -> bool:
 
 
 def _joinable_keys(obj: Joinable, where: ClusterId) -> Iterator[Key]:
-    """The record of an object that joins, and the federated Services that it joins."""
+    """The object's record and the federated Services it joins; nothing without join annotations."""
     request = join_request(obj)
     if request.any:
         yield _record_key(obj, where)
@@ -206,7 +208,7 @@ def _cluster_keys(cluster: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
 
 
 def _member_keys(member: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
-    """Every key of a member that we lead."""
+    """The keys of a led member: records of what joins there, and every federated Service."""
     for service in snapshot.by(member, JOINING_SERVICES, ""):
         yield _record_key(service, member)
     for native in snapshot.all(member, NativeService):
@@ -216,6 +218,7 @@ def _member_keys(member: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
 
 
 def _all_federated(snapshot: Snapshot) -> set[FederatedName]:
+    """The federated Services that have a record in any member that is not leaving."""
     return {
         federated
         for member in active_members(snapshot)
@@ -225,7 +228,7 @@ def _all_federated(snapshot: Snapshot) -> set[FederatedName]:
 
 
 def _federated_in(namespace: str, snapshot: Snapshot) -> set[FederatedName]:
-    """The federated Services in a namespace."""
+    """The federated Services in a namespace that have a record in a member that is not leaving."""
     return {
         federated
         for member in active_members(snapshot)
@@ -235,7 +238,7 @@ def _federated_in(namespace: str, snapshot: Snapshot) -> set[FederatedName]:
 
 
 def _federated_name(configmap: ConfigMap) -> FederatedName | None:
-    """The federated Service that a record belongs to, by its labels."""
+    """The federated Service that a record belongs to, by its labels; None without both labels."""
     labels = configmap.metadata.labels
     if RECORD not in labels or RECORD_NAMESPACE not in labels:
         return None

@@ -67,7 +67,10 @@ class _ServiceState(Struct, frozen=True):
 
 
 def plan_service(key: Key, snapshot: Snapshot, options: FederatedOptions) -> Plan:
-    """A federated Service in a member that we lead, merged from all records."""
+    """A federated Service in a led member, merged from all records, and the name conditions.
+
+    Nothing is desired where the namespace is missing or the Service must be recreated.
+    """
     member = topic_member(key.topic)
     if not is_led(member, snapshot):
         return Plan()
@@ -104,7 +107,10 @@ def _service_state(
     current: Service | None,
     options: FederatedOptions,
 ) -> _ServiceState:
-    """Merge the records of a federated Service, and build its slices in one member."""
+    """Merge the records of a federated Service, and build its slices in one member.
+
+    Current slices of clusters whose records are not known count as members, too.
+    """
     known = {r.origin.identity: r for r in list_records(federated, snapshot)}
     kept = [
         (origin, endpoint_slice)
@@ -240,7 +246,7 @@ def _with_name_conditions(
 def _address_groups(
     federated: FederatedName, addresses: Iterable[str], kinds: Iterable[type[Object]]
 ) -> Iterator[ClusterGroup | Group]:
-    """The groups of addresses that Antrea policies name: cluster-wide, and in the namespace."""
+    """A ClusterGroup and a namespaced Group of the addresses, each only if `kinds` contains it."""
     spec = GroupSpec(
         ip_blocks=tuple(
             AddressBlock(cidr=f"{address}/{128 if ':' in address else 32}")

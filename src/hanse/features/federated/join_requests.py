@@ -37,7 +37,10 @@ class JoinRequest(Struct, frozen=True):
 
 
 def join_request(obj: Joinable) -> JoinRequest:
-    """The request in an object's annotations; federated Services themselves join nothing."""
+    """The request in an object's annotations, with faults for invalid names.
+
+    Federated Services themselves join nothing.
+    """
     annotations = obj.metadata.annotations
     if FEDERATED in annotations:
         return JoinRequest()
@@ -59,7 +62,7 @@ def join_request(obj: Joinable) -> JoinRequest:
 
 
 def _joining_types(obj: Any) -> Iterator[str]:
-    """Index values of a Service that joins: empty, and its type."""
+    """Index values of an object that joins: empty, and for a Service its type, too; else none."""
     if join_request(obj).any:
         yield ""
         if isinstance(obj, Service):

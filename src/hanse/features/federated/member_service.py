@@ -47,7 +47,10 @@ NATIVE_PREFIX = "native."
 
 
 def plan_record(key: Key, snapshot: Snapshot) -> Plan:
-    """The records of one Service or native service in a member that we lead, and its status."""
+    """The records of one Service or native service in a led member, its status, and host questions.
+
+    An ExternalName only gets a condition; an object that joins nothing loses its condition.
+    """
     member = topic_member(key.topic)
     if not is_led(member, snapshot):
         return Plan()
@@ -105,6 +108,7 @@ def _member_service(key: Key, member: ClusterId, snapshot: Snapshot) -> Joinable
 def _resolve_member_backends(
     obj: Joinable, member: ClusterId, snapshot: Snapshot, before: Sequence[Backends]
 ) -> ResolvedBackends:
+    """The backends of a Service or native service; `before` is used for Services only."""
     if isinstance(obj, NativeService):
         return resolve_native_backends(obj, member, snapshot)
     return resolve_backends(obj, member, snapshot, before)
@@ -113,6 +117,7 @@ def _resolve_member_backends(
 def _member_record(
     obj: Joinable, federated: FederatedName, member: ClusterId, resolved: ResolvedBackends
 ) -> MemberRecord:
+    """The record of an object for one federated Service, with the resolved backends."""
     meta = obj.metadata
     return MemberRecord(
         cluster=member,
@@ -137,7 +142,7 @@ def annotated_hostname(annotations: dict[str, str]) -> str:
 def _recorded_backends(
     obj: Joinable, request: JoinRequest, member: ClusterId, snapshot: Snapshot
 ) -> Sequence[Backends]:
-    """The backends in the current record, for host names that do not resolve now."""
+    """The backends in the object's first valid current record; empty where there is none."""
     for federated in request.joins:
         name = record_configmap(
             _member_record(obj, federated, member, ResolvedBackends())

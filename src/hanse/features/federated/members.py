@@ -19,7 +19,7 @@ def is_led(member: ClusterId, snapshot: Snapshot) -> bool:
 
 
 def led_members(snapshot: Snapshot) -> list[ClusterId]:
-    """The members that we lead."""
+    """The members that we lead, without those that are leaving."""
     return [m for m in snapshot.clusters(Role.LED) if is_led(m, snapshot)]
 
 

@@ -120,7 +120,10 @@ def record_configmap(record: MemberRecord) -> ConfigMap:
 
 
 def read_record(configmap: ConfigMap, where: ClusterId) -> StoredRecord | None:
-    """The record in a ConfigMap of a member; None if it is not a valid record of that member."""
+    """The record in a ConfigMap of a member; None if it is invalid, or cluster or labels disagree.
+
+    Without a creation time it counts as the newest.
+    """
     labels = configmap.metadata.labels
     record = _decode(configmap.data.get(MEMBER, ""))
     if record is None or record.cluster != where:
@@ -133,7 +136,7 @@ def read_record(configmap: ConfigMap, where: ClusterId) -> StoredRecord | None:
 
 
 def has_newer_schema(configmap: ConfigMap) -> bool:
-    """Whether a record has a newer schema: its cluster is treated as out of reach."""
+    """Whether a record has a newer schema than this agent reads; False if it cannot be decoded."""
     try:
         return _versions.decode(configmap.data.get(MEMBER, "")).schema > SCHEMA
     except msgspec.DecodeError:
@@ -141,6 +144,7 @@ def has_newer_schema(configmap: ConfigMap) -> bool:
 
 
 def _record_service(configmap: ConfigMap) -> Iterator[str]:
+    """Index value: `namespace/name` of the record's federated Service; none without its label."""
     labels = configmap.metadata.labels
     if RECORD in labels:
         yield f"{labels.get(RECORD_NAMESPACE, '')}/{labels[RECORD]}"

@@ -47,7 +47,10 @@ class MemberEndpoints(Struct, frozen=True):
 def build_slices(
     federated: FederatedName, part: MemberEndpoints, names: dict[Number, str], most: int
 ) -> Iterator[EndpointSlice]:
-    """The slices of one member Service, with the port names of the federated Service."""
+    """The slices of one member Service with federated port names, at most `most` endpoints in each.
+
+    Endpoints are ordered ready, draining, unready; backends without any give no slice.
+    """
     for backends in part.backends:
         ports, renamed = _rename_ports(backends.ports, part.origin, names)
         endpoints = [
@@ -68,7 +71,7 @@ def build_slices(
 
 
 def slice_origin(endpoint_slice: EndpointSlice) -> Origin | None:
-    """The member Service that a generated slice belongs to, by its annotation."""
+    """The member Service in a generated slice's annotation; None if that is missing or invalid."""
     try:
         return _decoder.decode(endpoint_slice.metadata.annotations.get(ORIGIN, ""))
     except msgspec.DecodeError:
@@ -94,7 +97,7 @@ def as_applied(endpoint_slice: EndpointSlice) -> EndpointSlice:
 
 
 def slice_addresses(slices: Iterable[EndpointSlice]) -> Iterator[str]:
-    """Every IP address in slices."""
+    """Every address in slices, except in those of type FQDN."""
     for endpoint_slice in slices:
         if endpoint_slice.address_type != "FQDN":
             for endpoint in endpoint_slice.endpoints or ():
@@ -104,7 +107,7 @@ def slice_addresses(slices: Iterable[EndpointSlice]) -> Iterator[str]:
 def _rename_ports(
     ports: Iterable[EndpointPort], origin: Origin, names: dict[Number, str]
 ) -> tuple[tuple[EndpointPort, ...], tuple[MemberPort, ...]]:
-    """The ports under their federated names, by which kube-proxy matches them.
+    """The ports under their federated names, without those that the federated Service lacks.
 
     The member's own ports under the same names come second.
     """

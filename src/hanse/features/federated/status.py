@@ -62,7 +62,7 @@ def status_plan(
 
 
 def cleared_status(obj: Joinable, where: ClusterId) -> Plan:
-    """Remove the condition of an object that no longer joins anything."""
+    """A patch that removes the Federated condition of an object; empty where it has none."""
     current = obj.status.conditions
     if find_condition(current, FEDERATED_CONDITION) is None:
         return Plan()

@@ -21,7 +21,10 @@ class Claims(Struct, frozen=True):
 
 
 def read_claims(snapshot: Snapshot, cluster: ClusterId) -> Claims | None:
-    """The claims of a cluster; None while its ClusterClaims are not listed."""
+    """The claims of a cluster; None while its ClusterClaims are not listed.
+
+    A ClusterProperty counts where there is no claim; any supervisor claim but `false` is true.
+    """
     if not snapshot.listed(cluster, ClusterClaim):
         return None
     claims = claim_values(cluster, snapshot)

@@ -49,9 +49,14 @@ class Membership:
     source_kinds: tuple[type[Object], ...] = (Federation, ClusterClaim, Secret)
 
     def connection_intents(self, snapshot: Snapshot) -> tuple[ConnectionIntent, ...]:
+        """The connections that this agent should have to members."""
         return connection_intents(snapshot)
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+        """All keys for most changes; of a Lease only if its holder changed.
+
+        A write outcome affects the Federations, and only if it is a refusal.
+        """
         match change:
             case ObjectChange(_, before, after) if isinstance(change.object, Lease):
                 return _all_keys(snapshot) if _lease_holder(before) != _lease_holder(after) else ()
@@ -65,6 +70,10 @@ class Membership:
                 return _all_keys(snapshot) if isinstance(change.fact, _FACTS) else ()
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
+        """The plan of properties, a profile, a token or a Federation's status, by the key's topic.
+
+        A missing Federation, or one that is being deleted, has an empty plan.
+        """
         match key.topic:
             case "properties":
                 return plan_properties(snapshot)
@@ -94,7 +103,7 @@ def _federation_keys(snapshot: Snapshot) -> set[Key]:
 
 
 def _named_keys(obj: Object | None) -> Iterator[Key]:
-    """The keys of a Federation and of the members that it names."""
+    """The keys of a Federation and of the profiles of its members; none for other objects."""
     if isinstance(obj, Federation):
         yield Key(FEDERATION, obj.metadata.name)
         for member in obj.spec.members:

@@ -27,7 +27,7 @@ _PROPERTIES = {CLUSTER_ID: about.CLUSTER_ID, CLUSTER_SET: about.CLUSTER_SET}
 
 
 def plan_properties(snapshot: Snapshot) -> Plan:
-    """A ClusterProperty beside each well-known ClusterClaim."""
+    """A ClusterProperty for each well-known ClusterClaim; nothing where the kind is not served."""
     if not snapshot.serves(snapshot.local, ClusterProperty):
         return Plan()
     claims = claim_values(snapshot.local, snapshot)
@@ -46,7 +46,7 @@ def plan_properties(snapshot: Snapshot) -> Plan:
 
 
 def known_clusters(snapshot: Snapshot) -> tuple[ClusterId, ...]:
-    """The clusters of the federation that this cluster knows, including itself."""
+    """The members of the current Federation and the local cluster; none without a Federation."""
     federation = current_federation(snapshot)
     if federation is None:
         return ()
@@ -54,7 +54,10 @@ def known_clusters(snapshot: Snapshot) -> tuple[ClusterId, ...]:
 
 
 def plan_profile(cluster: ClusterId, snapshot: Snapshot) -> Plan:
-    """The profile of one cluster, for as long as it is in the federation."""
+    """The ClusterProfile of one cluster with its status, while it is in the federation.
+
+    Nothing is desired where the kind is not served.
+    """
     if not snapshot.serves(snapshot.local, ClusterProfile) or cluster not in known_clusters(
         snapshot
     ):

@@ -51,7 +51,7 @@ def account(rules: Iterable[RbacRule]) -> tuple[Manifest, ...]:
 
 
 def claims(cluster: ClusterId, cluster_set: str, *, supervisor: bool) -> tuple[Manifest, ...]:
-    """The ClusterClaims of a member."""
+    """The ClusterClaims of a member; the supervisor claim only if `supervisor`."""
     values = {CLUSTER_ID: cluster, CLUSTER_SET: cluster_set}
     if supervisor:
         values[SUPERVISOR] = "true"
@@ -64,7 +64,7 @@ def secret_name(member: ClusterId) -> str:
 
 
 def member_secret(member: ClusterId, token: str, authority: bytes) -> Manifest:
-    """The Secret with a member's credentials, for each supervisor."""
+    """The Secret with a member's token, and its CA if `authority` is not empty."""
     data = {"token": b64encode(token.encode()).decode()}
     if authority:
         data["ca.crt"] = b64encode(authority).decode()

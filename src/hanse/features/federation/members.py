@@ -41,7 +41,7 @@ class MemberFault(Struct, frozen=True):
 
 
 def current_federation(snapshot: Snapshot) -> Federation | None:
-    """The Federation of this cluster: the oldest, if there are several despite the webhook."""
+    """The oldest Federation of this cluster that is not being deleted; None where there is none."""
     found = [
         f for f in snapshot.all(snapshot.local, Federation) if f.metadata.deletion_timestamp is None
     ]
@@ -55,7 +55,11 @@ def _age(federation: Federation) -> tuple[str, str]:
 
 
 def connection_intents(snapshot: Snapshot) -> tuple[ConnectionIntent, ...]:
-    """The connections that this agent should have: to every member, if it is a supervisor."""
+    """The connections that this agent should have: to current, leaving and abandoned members.
+
+    Without the CRD all stay; a cluster that is no supervisor releases its members; a wrong local
+    cluster id makes every connection invalid.
+    """
     if snapshot.serves(snapshot.local, Federation) is False:
         return tuple(_keep_connections(snapshot))
     federation = current_federation(snapshot)
@@ -119,7 +123,7 @@ def _keep_connections(snapshot: Snapshot) -> Iterator[InvalidConnection]:
 
 
 def _released_members(snapshot: Snapshot) -> Iterator[ReleasedCluster]:
-    """Leave all members to the other supervisors; none where this was the last supervisor."""
+    """Leave all members to the other supervisors; none where no other one is known."""
     connected = snapshot.clusters(Role.MEMBER)
     others = [c for c in connected if c != snapshot.local]
     if any((claims := read_claims(snapshot, c)) is not None and claims.supervisor for c in others):
@@ -134,7 +138,10 @@ def _member_connection(
     snapshot: Snapshot,
     order: dict[ClusterId, tuple[ClusterId, ...]],
 ) -> ClusterConnection | InvalidConnection:
-    """The connection to one member, or what is wrong with its entry or its Secret."""
+    """The connection to one member, or what is wrong with its entry or its Secret.
+
+    The local cluster needs no Secret; a cluster that claims another id is not led.
+    """
     cluster, field = member.cluster_id, f"spec.members[{index}]"
     fault = entry_fault(index, member, members)
     secret = snapshot.get(snapshot.local, Secret, member.secret, SYSTEM)
@@ -179,7 +186,10 @@ def entry_fault(index: int, member: Member, members: tuple[Member, ...]) -> Memb
 
 
 def server_url_error(server: str) -> str:
-    """Why a URL cannot be that of an API server; empty when it can."""
+    """Why a URL cannot be that of an API server; empty when it can.
+
+    Plain http is accepted for loopback hosts only.
+    """
     try:
         parts = urlsplit(server)
         port = parts.port
@@ -195,6 +205,7 @@ def server_url_error(server: str) -> str:
 
 
 def _is_loopback(host: str) -> bool:
+    """Whether a host is a loopback address or `localhost`."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -202,7 +213,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def secret_fault(index: int, member: Member, secret: Secret | None) -> MemberFault | None:
-    """What is wrong with a member's Secret; None if it is usable."""
+    """What is wrong with a member's Secret; None if it is usable. It may have no CA."""
     field, name = f"spec.members[{index}].secret", f"Secret {SYSTEM}/{member.secret}"
     if secret is None:
         text = f"{name} does not exist; make it with the keys {TOKEN} and {CA}"

@@ -31,7 +31,7 @@ class RefusalReport(Struct, frozen=True):
 
 
 def refusal_report(federation: Federation, snapshot: Snapshot) -> RefusalReport:
-    """False while refusals last; True only after a False, once there are none for a while."""
+    """MembersWritten: False once refusals last, True only after a False and a time without any."""
     refused = sorted(_refused(snapshot), key=lambda o: str((o.target.where, o.target.ref)))
     lasting = [o for o in refused if age(o.since, snapshot.now) >= REPORT_AFTER]
     young = [REPORT_AFTER - age(o.since, snapshot.now) for o in refused if o not in lasting]
@@ -49,7 +49,7 @@ def refusal_report(federation: Federation, snapshot: Snapshot) -> RefusalReport:
 
 
 def is_refusal(outcome: WriteOutcome) -> bool:
-    """Whether a member refused a write and would refuse it again."""
+    """Whether a write was refused or forbidden, of a kind that is not reported elsewhere."""
     kind = outcome.target.ref.kind
     return outcome.result in ("Refused", "Forbidden") and kind not in _REPORTED_ELSEWHERE
 

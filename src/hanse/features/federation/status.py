@@ -47,7 +47,10 @@ MOST_NAMES = 100
 
 
 def plan_status(federation: Federation, snapshot: Snapshot) -> Plan:
-    """The status as a patch, and an Event for each condition that turned bad."""
+    """The status as a patch, Events for changed conditions and newly abandoned members.
+
+    Member states are reported only by a supervisor and only in the Federation that counts.
+    """
     current = federation.status
     chosen = current_federation(snapshot)
     is_chosen = chosen is None or chosen.metadata.name == federation.metadata.name
@@ -103,6 +106,7 @@ def _abandoned_members(federation: Federation, snapshot: Snapshot) -> Iterator[A
 
 
 def _abandoned_event(member: AbandonedMember, ref: ClusterObjectRef) -> EventRequest:
+    """A Warning that an abandoned member keeps this number of known objects of ours."""
     text = (
         f"{member.cluster_id} was given up; {member.objects} objects of ours that were known here "
         "stay behind there"
@@ -145,7 +149,10 @@ def _member_states(federation: Federation, snapshot: Snapshot) -> Iterator[Membe
 def _member_state(
     entry: MemberState, before: MemberState | None, snapshot: Snapshot
 ) -> MemberState | None:
-    """The entry with reachability and leader; the state before while nothing is known."""
+    """The entry with reachability and leader; the state before while nothing is known.
+
+    `since` changes only with these two.
+    """
     reachable = is_reachable(entry.cluster_id, snapshot)
     if reachable is None:
         kept = before and replace(
@@ -160,7 +167,10 @@ def _member_state(
 
 
 def is_reachable(cluster: ClusterId, snapshot: Snapshot) -> bool | None:
-    """Whether a member answers; None while it is being connected."""
+    """Whether a member answers; None while connecting.
+
+    Without a state: False if its connection is invalid, else None.
+    """
     state = snapshot.fact(ClusterState, cluster)
     if state is None:
         return (
@@ -268,6 +278,7 @@ def _reachable_condition(
 
 
 def _unreachable_reason(cluster: ClusterId, snapshot: Snapshot) -> str:
+    """The member's invalid field, else the reason of its state, else that it does not answer."""
     bad = snapshot.fact(InvalidConnection, (FEATURE_NAME, cluster))
     if bad is not None:
         return f"{bad.field}: {bad.message}"
@@ -299,7 +310,7 @@ def _faults(federation: Federation, snapshot: Snapshot) -> Iterator[InvalidConne
 
 
 def _second_federation_condition(chosen: Federation | None) -> Iterator[Condition]:
-    """Valid: False, of a Federation beside the chosen one."""
+    """Valid: False, for a Federation beside the chosen one; the message names that one."""
     name = chosen.metadata.name if chosen is not None else ""
     text = f"Federation {name} was there first and counts; a cluster has one: delete this one"
     yield condition(VALID, False, "SecondFederation", text)

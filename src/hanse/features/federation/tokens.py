@@ -42,7 +42,7 @@ class TokenLifetime(Struct, frozen=True):
 
 
 def clusters_with_tokens(snapshot: Snapshot) -> Iterator[ClusterId]:
-    """The members to which this supervisor connects with a token."""
+    """The members other than the local cluster; none if this cluster is no supervisor."""
     federation, claims = current_federation(snapshot), read_claims(snapshot, snapshot.local)
     if federation is not None and claims is not None and claims.supervisor:
         for member in federation.spec.members:
@@ -51,7 +51,10 @@ def clusters_with_tokens(snapshot: Snapshot) -> Iterator[ClusterId]:
 
 
 def plan_token(cluster: ClusterId, snapshot: Snapshot) -> Plan:
-    """Renew the token of a member once half of its lifetime is over."""
+    """Ask for a new token once half of the lifetime is over, and patch it into the Secret.
+
+    Nothing happens while the member is not synced or its token does not expire.
+    """
     member = _member_entry(cluster, snapshot)
     secret = (
         snapshot.get(snapshot.local, Secret, member.secret, SYSTEM) if member is not None else None
@@ -84,7 +87,7 @@ def plan_token(cluster: ClusterId, snapshot: Snapshot) -> Plan:
 
 
 def _member_entry(cluster: ClusterId, snapshot: Snapshot) -> Member | None:
-    """The entry of a member whose token this supervisor renews."""
+    """The entry of a member whose token this supervisor renews; None for all others."""
     federation = current_federation(snapshot)
     if federation is None or cluster not in clusters_with_tokens(snapshot):
         return None

@@ -37,6 +37,11 @@ class ClusterClaimWebhook:
     )
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
+        """Deny a second id, and a change or deletion of the id while a Federation exists.
+
+        A wrong id beside the right one may be deleted; without listed Federations there is no
+        decision.
+        """
         before, after = _claimed_id(review, review.before), _claimed_id(review, review.object)
         if before is None:
             return _review_second_id(review, after, snapshot)
@@ -83,7 +88,7 @@ class FederationWebhook:
 
 
 def _review_members(federation: Federation, snapshot: Snapshot) -> Allow | Deny:
-    """Deny a wrong cluster set or invalid members; warn of unusable Secrets."""
+    """Deny a wrong cluster set, reserved ids or invalid entries; warn of unusable Secrets."""
     claims = read_claims(snapshot, snapshot.local)
     named = federation.spec.cluster_set
     if claims is not None and named and claims.cluster_set not in ("", named):
@@ -110,7 +115,7 @@ def _review_members(federation: Federation, snapshot: Snapshot) -> Allow | Deny:
 def _review_second_id(
     review: AdmissionRequest, after: str | None, snapshot: Snapshot
 ) -> Allow | Deny:
-    """Deny another id beside the one that the cluster has."""
+    """Deny another id beside the one that the cluster has; allow where that is unknown."""
     claims = read_claims(snapshot, snapshot.local)
     known = claims.cluster_id if claims is not None else ""
     if after is None or not known or known == after:
@@ -120,7 +125,7 @@ def _review_second_id(
 
 
 def _is_redundant(review: AdmissionRequest, before: str, snapshot: Snapshot) -> bool:
-    """Whether a wrong id is deleted beside which another claim has the cluster's own id."""
+    """Whether a wrong id is being deleted, and another claim has the cluster's own id."""
     others = (
         c for c in snapshot.all(snapshot.local, ClusterClaim) if c.metadata.name != review.name
     )
@@ -129,7 +134,7 @@ def _is_redundant(review: AdmissionRequest, before: str, snapshot: Snapshot) -> 
 
 
 def _claimed_id(review: AdmissionRequest, wire: Wire) -> str | None:
-    """The cluster id in a claim or property; None where it is about something else."""
+    """The cluster id in a claim or property; None where it is empty or about something else."""
     if not wire:
         return None
     name = str((wire.get("metadata") or {}).get("name") or review.name)

@@ -81,14 +81,16 @@ def valid_labels(tags: Mapping[str, str]) -> dict[str, str]:
 
 
 def _entity_endpoints(machine: Machine) -> Iterator[EntityEndpoint]:
+    """An endpoint with the machine's host name for each of its addresses."""
     for address in machine.addresses:
         yield EntityEndpoint(ip=address, name=machine.hostname)
 
 
 def _label_value(name: str) -> str:
-    """A machine's name as a label value."""
+    """A machine's name as a label value; a name over 63 characters is shortened with a hash."""
     return name if len(name) <= 63 else unique_name(name)
 
 
 def _is_reserved(name: str) -> bool:
+    """Whether a label's prefix is `hanse.dev` or ends with it."""
     return name.rpartition("/")[0].endswith("hanse.dev")

@@ -57,6 +57,10 @@ class Machines:
                 return ()
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
+        """A VM Service with its entity, or the entity and status of one machine.
+
+        Entities are planned only where the kind is served.
+        """
         entities = snapshot.serves(snapshot.local, ExternalEntity) is True
         if key.topic != SERVICE_TOPIC:
             return self._machine_plan(key, snapshot, entities=entities)
@@ -82,7 +86,7 @@ class Machines:
 
 
 def _source_keys(obj: object) -> Iterator[Key]:
-    """The keys of a machine and of its VM Service."""
+    """The keys of a machine and of the VM Service in its tags; none for other objects."""
     if isinstance(obj, SOURCES):
         yield _machine_key(obj)
         service = parse_service_tags(parse_machine(obj)).service
@@ -97,7 +101,7 @@ def _machine_key(source: Source) -> Key:
 
 
 def _source(key: Key, snapshot: Snapshot) -> Source | None:
-    """The machine object that a key names."""
+    """The machine object that a key names; None if it is missing or the topic is invalid."""
     number = key.topic.removeprefix(MACHINE_TOPIC)
     if not number.isdecimal() or int(number) >= len(SOURCES):
         return None
@@ -108,7 +112,7 @@ def _source(key: Key, snapshot: Snapshot) -> Source | None:
 
 
 def _keys_for_outcome(change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
-    """The VM Service whose write failed, or succeeds again."""
+    """The key of the VM Service whose write in this cluster failed, or succeeds again."""
     fact = change.fact
     if isinstance(fact, WriteOutcome) and fact.target.where == snapshot.local:
         ref = fact.target.ref
@@ -117,6 +121,7 @@ def _keys_for_outcome(change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
 
 
 def _all_keys(snapshot: Snapshot) -> set[Key]:
+    """The keys of all machines in this cluster and of their VM Services."""
     return {
         key
         for kind in SOURCES

@@ -101,7 +101,10 @@ def parse_machine(source: Source) -> Machine:
 
 
 def parse_service_tags(machine: Machine) -> ServiceTags:
-    """The Service in a machine's tags; empty where it has no such tag."""
+    """The Service and ports in a machine's tags, with faults; empty without the Service tag.
+
+    An empty tag value means a name made of the machine's id.
+    """
     tagged = spelled_value(machine.tags, SERVICE_TAG)
     if tagged is None:
         return ServiceTags()
@@ -126,6 +129,7 @@ def parse_service_tags(machine: Machine) -> ServiceTags:
 
 
 def _service_of(source: Source) -> Iterator[str]:
+    """Index value: `namespace/name` of the VM Service in a machine's tags; none without one."""
     service = parse_service_tags(parse_machine(source)).service
     if service:
         yield f"{source.metadata.namespace}/{service}"
@@ -138,7 +142,7 @@ BY_SERVICE: dict[type[Source], Index[Any]] = {
 
 
 def dns_label(text: str) -> str:
-    """A valid Service name made of any text; different texts give different names."""
+    """A valid Service name made of any text; a hash is added unless the text is one already."""
     plain = re.sub("[^a-z0-9]+", "-", text.lower()).strip("-")
     label = plain if plain[:1].isalpha() else f"vm-{plain}".rstrip("-")
     if label == text and is_service_name(label):

@@ -46,7 +46,10 @@ def list_machines(service: str, namespace: str, snapshot: Snapshot) -> list[Serv
 
 
 def plan_service(key: Key, snapshot: Snapshot) -> Plan:
-    """The VM Service of one name; nothing where no machine has it in its tags."""
+    """The VM Service, its slices, and status of its machines and of a foreign Service of the name.
+
+    Nothing is desired without machines, or while the Service must be recreated.
+    """
     machines = list_machines(key.name, key.namespace, snapshot)
     current = snapshot.get(snapshot.local, Service, key.name, key.namespace)
     if not machines:
@@ -71,7 +74,10 @@ def plan_service(key: Key, snapshot: Snapshot) -> Plan:
 
 
 def union_ports(port_lists: Iterable[Sequence[Port]]) -> tuple[Port, ...]:
-    """All ports by protocol and number, with unique names; the first machine's name counts."""
+    """All ports by protocol and number, sorted, with unique names; the first machine's name counts.
+
+    A single port keeps its name, even an empty one.
+    """
     ports: dict[tuple[str, int], Port] = {}
     for port_list in port_lists:
         for port in port_list:

@@ -37,7 +37,10 @@ def machines_status_plan(key: Key, machines: Sequence[ServiceMachine], snapshot:
 def machine_status_plan(
     machine: Machine, tags: ServiceTags, conflict: str, snapshot: Snapshot
 ) -> Plan:
-    """Served: False with what is wrong, True only after a False; other kinds are not ours."""
+    """Served: False with what is wrong, True only after a False and once the Service exists.
+
+    Only objects of kind VirtualMachine get it.
+    """
     source = snapshot.get(snapshot.local, VirtualMachine, machine.name, machine.namespace)
     if machine.kind != VirtualMachine.kind or source is None:
         return Plan()
@@ -60,7 +63,7 @@ def machine_status_plan(
 
 
 def _has_service(machine: Machine, tags: ServiceTags, snapshot: Snapshot) -> bool:
-    """Whether the Service in a machine's tags exists, if they name one."""
+    """Whether the Service in a machine's tags exists; True where they name none."""
     if not tags.service:
         return True
     return snapshot.get(snapshot.local, Service, tags.service, machine.namespace) is not None
