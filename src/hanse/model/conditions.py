@@ -52,6 +52,10 @@ def find_condition(conditions: Iterable[Condition], type_: str) -> Condition | N
 def _update_condition(
     old: Condition, new: Condition | None, now: datetime, generation: int
 ) -> Condition:
+    """The new condition with the old transition time if the status is equal.
+
+    `old` if there is no new.
+    """
     if new is None:
         return old
     changed = _with_transition(new, now, generation)
@@ -61,6 +65,7 @@ def _update_condition(
 
 
 def _with_transition(desired: Condition, now: datetime, generation: int) -> Condition:
+    """The condition with `now`, in whole seconds, as transition time, and the generation."""
     return replace(
         desired, last_transition_time=now.replace(microsecond=0), observed_generation=generation
     )

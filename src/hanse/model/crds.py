@@ -107,7 +107,7 @@ def placeholder_crds() -> tuple[Wire, ...]:
 
 
 def crd_of(kind: type[Object]) -> Wire:
-    """The CRD of one of our kinds."""
+    """The CRD of one of our kinds; raises TypeError for kinds of others."""
     declared = getattr(kind, "crd", None)
     if not isinstance(declared, Crd):
         raise TypeError(f"{kind.__name__} is not a kind that we define")
@@ -115,7 +115,10 @@ def crd_of(kind: type[Object]) -> Wire:
 
 
 def placeholder_crd(kind: type[Object]) -> Wire:
-    """A placeholder CRD that accepts any object of a kind of others."""
+    """A labelled placeholder CRD that accepts any object of a kind of others.
+
+    In groups of Kubernetes it gets the annotation that API servers require.
+    """
     schema = {"description": struct_description(kind), **_ANY_OBJECT}
     metadata: Wire = {"labels": {STAND_IN: "true"}}
     if kind.kind.group.endswith((".k8s.io", ".kubernetes.io")):
@@ -141,6 +144,7 @@ def _crd(kind: type[Object], crd: Crd, schema: Wire, metadata: Wire) -> Wire:
 
 
 def _names(kind: Kind, crd: Crd) -> Wire:
+    """The names of a CRD; short names and categories only where there are any."""
     return {
         "kind": kind.name,
         "listKind": f"{kind.name}List",
@@ -152,6 +156,7 @@ def _names(kind: Kind, crd: Crd) -> Wire:
 
 
 def _version(name: str, stored: bool, crd: Crd, schema: Wire) -> Wire:
+    """One served version of a CRD with its own copy of the schema; an Age column comes last."""
     return {
         "name": name,
         "served": True,
@@ -173,6 +178,7 @@ def _column(column: Column) -> Wire:
 
 
 def _subresources(crd: Crd) -> Wire:
+    """The field `subresources` with status and scale as declared; empty where there are none."""
     subresources: Wire = {"status": {}} if crd.status else {}
     if crd.scale is not None:
         subresources["scale"] = {
@@ -184,6 +190,7 @@ def _subresources(crd: Crd) -> Wire:
 
 
 def _schema(kind: type[Object], crd: Crd) -> Wire:
+    """The schema of a kind with its description, common fields, name constraint and CEL rules."""
     body = object_schema(kind)
     metadata: Wire = {"type": "object"}
     if crd.name is not None:

@@ -182,14 +182,14 @@ class Facts:
         self._by_type: dict[type[Fact], dict[object, Any]] = {}
 
     def put(self, fact: Fact) -> Fact | None:
-        """Store a fact; returns the one it replaces."""
+        """Store a fact in place of the one with its type and key; returns that one, or None."""
         known = self._by_type.setdefault(type(fact), {})
         before: Fact | None = known.get(fact.key)
         known[fact.key] = fact
         return before
 
     def drop(self, type_: type[F], key: object) -> F | None:
-        """Remove a fact and return it."""
+        """Remove a fact and return it; None if there is none."""
         dropped: F | None = self._by_type.get(type_, {}).pop(key, None)
         return dropped
 

@@ -81,12 +81,12 @@ def create_only(obj: Object) -> Manifest:
 
 
 def crd_manifests() -> tuple[Manifest, ...]:
-    """The CRDs of our kinds."""
+    """The manifests of the CRDs of our kinds."""
     return tuple(Manifest(CustomResourceDefinition.kind, crd) for crd in crds())
 
 
 def namespace(name: str) -> Manifest:
-    """A namespace, created if missing."""
+    """A namespace, created if missing and never changed."""
     wire = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     return Manifest(Namespace.kind, wire, create_only=True)
 
@@ -112,6 +112,10 @@ def binding_manifests(
 def _binding(
     kind: Kind, name: str, role: str, scope: str, subject: Subject, labels: Mapping[str, str]
 ) -> Manifest:
+    """A RoleBinding in namespace `scope`, or a ClusterRoleBinding if empty.
+
+    `kind` is the role's kind.
+    """
     binding_kind = ROLE_BINDING if scope else CLUSTER_ROLE_BINDING
     body = {
         "roleRef": {"apiGroup": _RBAC, "kind": kind.name, "name": role},
@@ -123,6 +127,7 @@ def _binding(
 
 
 def _by_namespace(rules: Iterable[RbacRule]) -> list[tuple[Kind, str, Sequence[RbacRule]]]:
+    """The rules grouped by namespace, with the kind of role: ClusterRole for an empty namespace."""
     by_namespace: dict[str, list[RbacRule]] = {}
     for rule in rules:
         by_namespace.setdefault(rule.namespace, []).append(rule)

@@ -34,7 +34,10 @@ class HostLookup(Struct, frozen=True):
 
 
 def host_lookup(host: str, snapshot: Snapshot) -> HostLookup:
-    """The addresses of a host as last answered; asked again after the TTL of its records."""
+    """The addresses of a host as last answered; asked again after its TTL, within limits.
+
+    After an error or before an answer the addresses are None.
+    """
     call = Call(PROVIDER, (("host", host),))
     answer = snapshot.fact(Answer, call.id)
     if answer is None or answer.value is None:

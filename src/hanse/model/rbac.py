@@ -40,10 +40,11 @@ class RbacRule(Struct, frozen=True, order=True):
 def rbac_rules(
     watches: Iterable[Watch], *roles: Role, leases: Sequence[tuple[str, str]] = ()
 ) -> tuple[RbacRule, ...]:
-    """The rules for clusters of these roles; `leases` are those the agent holds or reads.
+    """The rules for clusters of these roles, merged; `leases` are those the agent holds or reads.
 
-    A watch of one object is granted by resourceName, since a list or watch with a field selector
-    for one name is a request for that name. RBAC cannot restrict a create by name.
+    They always include reading CRDs and the namespace of the cluster's identity. A watch of one
+    object is granted by resourceName, since a list or watch with a field selector for one name is
+    a request for that name. RBAC cannot restrict a create by name.
     """
     relevant = [watch for watch in watches if watch.role in roles]
     verbs: dict[tuple[str, str, str, tuple[str, ...]], set[str]] = {}
@@ -86,7 +87,7 @@ def _grants(
 
 
 def _drop_covered(rules: Iterable[RbacRule]) -> Iterable[RbacRule]:
-    """The rules without those that a rule for all namespaces includes."""
+    """The rules without namespaced ones whose verbs a rule for all namespaces includes."""
     everywhere = {
         (r.group, r.resource): set(r.verbs) for r in rules if not r.namespace and not r.names
     }

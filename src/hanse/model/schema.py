@@ -156,7 +156,10 @@ def structural_schema(annotation: Any) -> Wire:
 
 
 def object_schema(struct: type[Struct]) -> Wire:
-    """The schema of a struct; fields without a default are required."""
+    """The schema of a struct, without an object's metadata.
+
+    Fields without a default are required.
+    """
     declared = [
         f for f in fields(struct) if not (issubclass(struct, Object) and f.name == "metadata")
     ]
@@ -176,6 +179,7 @@ def struct_description(struct: type[Struct]) -> str:
 
 
 def _field_schema(field: FieldInfo) -> Wire:
+    """The schema of a field, with its default if that is a true scalar and no other is given."""
     schema = structural_schema(field.type)
     scalar = isinstance(field.default, bool | int | str)
     if scalar and field.default and "default" not in schema:
@@ -219,6 +223,10 @@ def validations(rules: tuple[ValidationRule, ...]) -> Wire:
 
 
 def _type_schema(type_: Any) -> Wire:
+    """The schema of a type without annotations.
+
+    Raises TypeError for types that CRDs cannot describe.
+    """
     if type_ in _SCALARS:
         return dict(_SCALARS[type_])
     if type_ is Condition:
@@ -236,17 +244,20 @@ def _list_schema(args: tuple[Any, ...]) -> Wire:
 
 
 def _map_schema(args: tuple[Any, ...]) -> Wire:
+    """The schema of a dict; one with values of type Any preserves unknown fields."""
     if args[1] is Any:
         return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     return {"type": "object", "additionalProperties": structural_schema(args[1])}
 
 
 def _enum_schema(args: tuple[Any, ...]) -> Wire:
+    """The schema of a Literal of strings; an empty value is omitted."""
     # an empty string is an absent field
     return {"type": "string", "enum": [value for value in args if value]}
 
 
 def _union_schema(args: tuple[Any, ...]) -> Wire:
+    """The schema of an optional type, or int-or-string; raises TypeError for other unions."""
     non_null = [arg for arg in args if arg is not types.NoneType]
     if len(non_null) == 1:
         return structural_schema(non_null[0])

@@ -37,7 +37,10 @@ class StoredCertificate(Struct, frozen=True):
 
 
 def read_certificate(secret: Secret | None) -> StoredCertificate | None:
-    """The certificate in a Secret; None if that is missing, incomplete or changed by others."""
+    """The certificate in a Secret.
+
+    None if that is missing, incomplete or differs from its digest.
+    """
     if secret is None:
         return None
     annotations = secret.metadata.annotations

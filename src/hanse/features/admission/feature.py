@@ -64,6 +64,7 @@ class Admission:
         )
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+        """The only key, for local objects of our name and changes of the local cluster's state."""
         match change:
             case ObjectChange(where, _, _):
                 return [KEY] if where == snapshot.local and change.object.name == NAME else []

@@ -102,7 +102,7 @@ def _format_member(member: Joinable) -> str:
 def _service(
     federated: FederatedName, ports: Iterable[ServicePort], selector: dict[str, str]
 ) -> Wire:
-    """A Service of the federated name."""
+    """A Service of the federated name; unnamed ports get a name, an empty selector is omitted."""
     spec: Wire = {
         "ports": [
             {
@@ -133,7 +133,7 @@ def _union_ports(members: Iterable[Joinable]) -> Iterator[ServicePort]:
 
 
 def _endpoints(federated: FederatedName, member: Joinable, held: MigratedObjects) -> Iterator[Wire]:
-    """The slices of one member Service under the federated name."""
+    """The slices of one member under the federated name; a native service has its interface's."""
     meta = member.metadata
     if isinstance(member, NativeService):
         for interface in held.interfaces:
@@ -176,6 +176,7 @@ def _interface_slice(interface: NetworkInterface, native: NativeService) -> Wire
 
 
 def _endpoint_slice(federated: FederatedName, slot: str, wire: Wire) -> Wire:
+    """An EndpointSlice of the federated Service with fields of `wire`; `slot` makes it unique."""
     return {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",

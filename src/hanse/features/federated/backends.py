@@ -72,7 +72,10 @@ def resolve_backends(
 
 
 def pod_backends(service: Service, where: ClusterId, snapshot: Snapshot) -> tuple[Backends, ...]:
-    """The Service's own endpoints, slice by slice: a change of one pod changes one slice."""
+    """The Service's own endpoints, slice by slice.
+
+    Slices without endpoints or of FQDNs are skipped.
+    """
     meta = service.metadata
     slices = snapshot.by(where, BACKEND_SLICES, f"{meta.namespace}/{meta.name}")
     return tuple(
@@ -168,7 +171,7 @@ def _address_backends(
 
 
 def _node_backends(service: Service, where: ClusterId, snapshot: Snapshot) -> Iterator[Backends]:
-    """The nodes that accept the Service's traffic, at its node ports."""
+    """The ready nodes at the node ports; under policy Local only those with ready endpoints."""
     ports = tuple(
         EndpointPort(port=p.node_port, name=p.name, protocol=p.protocol)
         for p in service.spec.ports

@@ -80,7 +80,7 @@ def external_targets(records: Sequence[MemberRecord]) -> tuple[str, ...]:
 
 
 def dns_endpoint(federated: FederatedName, hostname: str, targets: Sequence[str]) -> DNSEndpoint:
-    """The DNSEndpoint with the same records, for ExternalDNS with the CRD source."""
+    """A DNSEndpoint with the targets for each comma-separated host name, by record type."""
     by_type: dict[str, list[str]] = {}
     for target in targets:
         family = address_family(target)

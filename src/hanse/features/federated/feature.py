@@ -140,7 +140,7 @@ def _joinable_keys(obj: Joinable, where: ClusterId) -> Iterator[Key]:
 def _slice_keys(
     endpoint_slice: EndpointSlice, where: ClusterId, snapshot: Snapshot
 ) -> Iterator[Key]:
-    """The keys of the Service that a slice belongs to, if it joins."""
+    """The keys of the Service that a slice belongs to, if it joins; none for slices of ours."""
     labels = endpoint_slice.metadata.labels
     if labels.get(MANAGED_BY) == DOMAIN or KUBE_SERVICE not in labels:
         return
@@ -172,6 +172,10 @@ def _record_keys(federated: FederatedName, member: ClusterId, snapshot: Snapshot
 
 
 def _keys_for_fact(change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
+    """The keys for a cluster's state.
+
+    In a led member also for optional kinds and Service writes.
+    """
     match change.fact:
         case ClusterState(cluster) if _is_state_change(change):
             yield from _cluster_keys(cluster, snapshot)
@@ -197,7 +201,7 @@ def _is_state_change(change: FactChange) -> bool:
 
 
 def _cluster_keys(cluster: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
-    """The federated Services that a cluster's records belong to, and all keys of the cluster."""
+    """The cluster's federated Services in every led member; its own keys, too, if it is led."""
     led = led_members(snapshot)
     joined = {_federated_name(c) for c in snapshot.all(cluster, ConfigMap)} - {None}
     yield from (

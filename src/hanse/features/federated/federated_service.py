@@ -172,7 +172,7 @@ def _must_be_recreated(current: Service, merged: MergedService) -> bool:
 def _objects(
     state: _ServiceState, snapshot: Snapshot, options: FederatedOptions
 ) -> Iterator[tuple[Object, int, set[ClusterId]]]:
-    """Each object with its step and its source clusters."""
+    """Each object with its step and source clusters; optional kinds only where they are served."""
     federated, member = state.federated, state.member
     external = external_hostname(federated, state.records, state.current, options)
     targets = external_targets(state.records)
@@ -193,6 +193,7 @@ def _objects(
 
 
 def _federated_service(state: _ServiceState, annotations: dict[str, str]) -> Service:
+    """The federated Service with these annotations, without a selector; headless without ports."""
     ports = state.merged.ports
     return Service(
         metadata=Meta(
@@ -235,7 +236,7 @@ def _name_conflict(state: _ServiceState, snapshot: Snapshot) -> str:
 def _with_name_conditions(
     plan: Plan, state: _ServiceState, conflict: str, snapshot: Snapshot
 ) -> Plan:
-    """The plan with the status of the Service that has the name now."""
+    """The plan with status patch and Events of the Service that has the name now, if any."""
     if state.current is None:
         return plan
     conditions = name_conditions(state.current, conflict)

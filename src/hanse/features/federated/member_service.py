@@ -134,7 +134,7 @@ def _member_record(
 
 
 def annotated_hostname(annotations: dict[str, str]) -> str:
-    """The host name that ExternalDNS would read, under either of its prefixes."""
+    """The host name that ExternalDNS would read, the newer prefix first; empty if there is none."""
     names = (annotations.get(f"{prefix}/hostname", "").strip() for prefix in reversed(EXTERNAL_DNS))
     return next((name for name in names if name), "")
 

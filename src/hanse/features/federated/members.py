@@ -31,7 +31,7 @@ def active_members(snapshot: Snapshot) -> Iterator[ClusterId]:
 
 
 def has_complete_records(member: ClusterId, snapshot: Snapshot) -> bool:
-    """Whether the records of a member are listed completely: one that is missing does not exist."""
+    """Whether all records of a member are known: listed, and not restored or recovering."""
     state = snapshot.fact(ClusterState, member)
     return (
         state is not None

@@ -46,7 +46,10 @@ def name_conditions(service: Service, conflict: str) -> list[Condition]:
 def status_plan(
     obj: Joinable, where: ClusterId, conditions: Sequence[Condition], snapshot: Snapshot
 ) -> Plan:
-    """The conditions as a status patch, and an Event for each that turned bad."""
+    """A status patch of the conditions, and a Warning for each that turned bad.
+
+    Empty without any.
+    """
     if not conditions:
         return Plan()
     current = obj.status.conditions

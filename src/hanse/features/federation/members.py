@@ -89,7 +89,7 @@ def connection_intents(snapshot: Snapshot) -> tuple[ConnectionIntent, ...]:
 
 
 def leaving_members(federation: Federation, snapshot: Snapshot) -> Iterator[MemberState]:
-    """Former members that are in the status, since what is ours there is not withdrawn yet."""
+    """Former members in the status with a Secret, neither abandoned nor departed yet."""
     named = {member.cluster_id for member in federation.spec.members}
     abandoned = abandoned_clusters(federation)
     for state in federation.status.members:
@@ -101,7 +101,7 @@ def leaving_members(federation: Federation, snapshot: Snapshot) -> Iterator[Memb
 
 
 def _leaving_connections(federation: Federation, snapshot: Snapshot) -> Iterator[LeavingCluster]:
-    """Connections to members that are being left, also after a restart of the agent."""
+    """Connections to members that are being left; those with an invalid entry are skipped."""
     for state in leaving_members(federation, snapshot):
         entry = Member(cluster_id=state.cluster_id, server=state.server, secret=state.secret)
         connection = _member_connection(0, entry, (), snapshot, {state.cluster_id: ()})
@@ -116,7 +116,7 @@ def abandoned_clusters(federation: Federation) -> tuple[ClusterId, ...]:
 
 
 def _keep_connections(snapshot: Snapshot) -> Iterator[InvalidConnection]:
-    """Keep every connection as it is: removing the CRD is no request to leave members."""
+    """An invalid connection for each member keeps it: without the CRD no member is left."""
     text = "the kind Federation is served no longer; apply the definitions of Hanse again"
     for cluster in snapshot.clusters(Role.MEMBER):
         yield InvalidConnection(FEATURE_NAME, cluster, "kind", "KindNotServed", text)

@@ -115,7 +115,7 @@ def _abandoned_event(member: AbandonedMember, ref: ClusterObjectRef) -> EventReq
 
 
 def _status_fields(status: FederationStatus) -> dict[str, object]:
-    """All fields of the status for a merge patch, which only overwrites fields that it names."""
+    """All fields of the status for a merge patch, defaults included; None removes `abandoned`."""
     return {
         "leaders": list(status.leaders),
         "members": [

@@ -95,7 +95,7 @@ def _member_entry(cluster: ClusterId, snapshot: Snapshot) -> Member | None:
 
 
 def _token_lifetime(secret: Secret | None, snapshot: Snapshot) -> TokenLifetime | None:
-    """The lifetime of the token in a Secret; None if it never expires or is not a readable JWT."""
+    """The lifetime of a Secret's token; None if it never expires or is no ServiceAccount's JWT."""
     if secret is None:
         return None
     claims = token_claims(secret.data.get(TOKEN, b"").decode("ascii", "replace").strip())

@@ -64,6 +64,7 @@ class FederationWebhook:
     rules = (WebhookRule((GROUP,), (Federation.kind.plural,), ("CREATE", "UPDATE")),)
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
+        """Deny a second Federation and invalid members; allow updates that keep the spec."""
         if review.operation == "CREATE" and not snapshot.listed_or_unserved(
             snapshot.local, Federation
         ):

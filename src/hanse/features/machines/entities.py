@@ -22,7 +22,10 @@ EXTERNAL_NODE = "hanse"
 
 
 def plan_machine(source: Source | None, snapshot: Snapshot) -> Plan:
-    """The ExternalEntity of one machine, whether it belongs to a Service or not."""
+    """The ExternalEntity of one machine, running or not, with or without Service.
+
+    Empty for None.
+    """
     if source is None:
         return Plan()
     machine = parse_machine(source)
@@ -48,7 +51,7 @@ def plan_machine(source: Source | None, snapshot: Snapshot) -> Plan:
 
 
 def service_entity(name: str, namespace: str, snapshot: Snapshot) -> ExternalEntity | None:
-    """The ExternalEntity of a VM Service: all its running machines."""
+    """The ExternalEntity of a VM Service's running machines; None if they have no address."""
     machines = list_machines(name, namespace, snapshot)
     running = [m.machine for m in machines if m.machine.running]
     endpoints = tuple(e for machine in running for e in _entity_endpoints(machine))

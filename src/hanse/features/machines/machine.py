@@ -64,7 +64,10 @@ class ServiceMachine(Struct, frozen=True):
 
 
 def parse_machine(source: Source) -> Machine:
-    """The machine that an object describes."""
+    """The machine that an object describes; one that is being deleted does not run.
+
+    An empty state means running, except for a VirtualMachineInstance.
+    """
     meta = source.metadata
     addresses: list[tuple[str, str]]
     match source:

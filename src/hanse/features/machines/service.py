@@ -132,7 +132,7 @@ def _federation_annotations(machines: Iterable[Machine]) -> dict[str, str]:
 def _slices(
     key: Key, machines: Sequence[Machine], ports: Sequence[Port]
 ) -> Iterator[EndpointSlice]:
-    """One slice of running machines for each family and each hundred endpoints."""
+    """Slices of these machines for each family and hundred endpoints; all endpoints are ready."""
     families: dict[AddressType, list[Endpoint]] = {}
     for machine in machines:
         for address in machine.addresses:
@@ -155,6 +155,7 @@ def _slices(
 
 
 def _machine_endpoint(machine: Machine, address: str) -> Endpoint:
+    """A ready endpoint with the machine's host name and a reference to its object."""
     return Endpoint(
         addresses=(address,),
         conditions=_READY,

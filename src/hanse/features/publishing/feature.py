@@ -66,6 +66,10 @@ class Publishing:
         self.watches: tuple[Watch, ...] = tuple(watches)
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+        """The keys of all sources, prefixed with the source's name; none for a PublishedName.
+
+        A DNSEndpoint affects the keys that share a name with it.
+        """
         if isinstance(change, ObjectChange) and isinstance(change.object, PublishedName):
             return  # the runtime enqueues the key of an owned object
         if isinstance(change, ObjectChange) and isinstance(change.object, DNSEndpoint):
@@ -76,13 +80,17 @@ class Publishing:
                 yield Key(f"{source.name}.{key.topic}", key.name, key.namespace)
 
     def _conflicting_keys(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-        """The keys that share a name with a changed DNSEndpoint."""
+        """The keys of our DNSEndpoints that have a name of a changed one, before or after."""
         for side in (change.before, change.after):
             if isinstance(side, DNSEndpoint):
                 texts = conflicting_keys(side, self.name, snapshot)
                 yield from (key for text in texts if (key := parse_key(text)) is not None)
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
+        """The DNSEndpoint and PublishedNames of a key's names in the zone, with status changes.
+
+        A source that cannot be read keeps all objects; one no longer configured has an empty plan.
+        """
         source_name, _, topic = key.topic.partition(".")
         source = self._sources.get(source_name)
         if source is None:

@@ -39,7 +39,7 @@ def is_owner_record(name: str) -> bool:
 
 
 def owner_record(meta: Meta) -> dns.rdataset.Rdataset:
-    """The owner record with an object's labels and annotations."""
+    """The owner record (TXT, TTL 0) with an object's labels and annotations as JSON."""
     content = msgspec.json.encode(_OwnerContent(meta.labels, meta.annotations), order="sorted")
     strings = [content[at : at + _MAX_STRING] for at in range(0, len(content), _MAX_STRING)]
     rdata = dns.rdtypes.ANY.TXT.TXT(dns.rdataclass.IN, dns.rdatatype.TXT, strings)
@@ -49,7 +49,10 @@ def owner_record(meta: Meta) -> dns.rdataset.Rdataset:
 def parse_published_names(
     content: Iterable[tuple[str, dns.rdataset.Rdataset]],
 ) -> Iterator[PublishedName]:
-    """All names of a zone as objects; those without an owner record are foreign."""
+    """All names of a zone as objects, without DNSSEC records; foreign without an owner record.
+
+    A name with an owner record or unpublished types only is included without record sets.
+    """
     records: dict[str, list[RecordSet]] = {}
     owners: dict[str, Meta] = {}
     for name, rdataset in content:

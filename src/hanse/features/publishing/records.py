@@ -33,7 +33,7 @@ _MAX_WEIGHT = 255
 
 
 def record_sets(node: ZoneNode) -> tuple[RecordSet, ...]:
-    """The record sets of a node, sorted by type.
+    """The record sets of a node of types that are published, sorted by type, without CNAME answers.
 
     They have no weights: each set holds the records of all variants.
     """

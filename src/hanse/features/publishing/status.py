@@ -98,7 +98,7 @@ def conflicting_keys(endpoint: DNSEndpoint, feature: str, snapshot: Snapshot) ->
 
 
 def _patch(subject: _Subject, desired_condition: Condition, snapshot: Snapshot) -> Patch:
-    """The status patch that sets the condition."""
+    """The status patch that sets the condition; without `observedGeneration` where not counted."""
     after = msgspec.to_builtins(
         merge_conditions(subject.conditions, [desired_condition], snapshot.now, subject.generation)
     )
@@ -109,7 +109,7 @@ def _patch(subject: _Subject, desired_condition: Condition, snapshot: Snapshot) 
 
 
 def _subjects_of(key: Key, snapshot: Snapshot) -> Iterator[_Subject]:
-    """The objects whose names a key has."""
+    """The existing objects whose names a key has; for a stateful key those on the broker."""
     match key.topic:
         case "services.service":
             found = snapshot.get(snapshot.local, ServiceImport, key.name, key.namespace)
@@ -151,7 +151,10 @@ def _subjects(
 def _condition(
     failures: Sequence[_Failure], current: Condition | None, *, complete: bool
 ) -> Condition | None:
-    """The desired condition; None to leave it as it is."""
+    """False with the first failure; True only if a condition exists and all is published.
+
+    Else None.
+    """
     if failures:
         first, more = failures[0], len(failures) - 1
         others = f" (and {more} more of its names)" if more else ""

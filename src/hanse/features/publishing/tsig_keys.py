@@ -22,7 +22,10 @@ class InvalidTsigKey(ValueError):
 
 
 def parse_tsig_key(text: str) -> dns.tsig.Key:
-    """The key in what `tsig-keygen` writes, or in a line `algorithm:name:secret`."""
+    """The key in what `tsig-keygen` writes, or in a line `algorithm:name:secret`.
+
+    Raises InvalidTsigKey if there is no usable key.
+    """
     block, line = _BLOCK.search(text), _LINE.search(text)
     if block is not None:
         algorithm, secret = _ALGORITHM.search(block["body"]), _SECRET.search(block["body"])
@@ -35,6 +38,7 @@ def parse_tsig_key(text: str) -> dns.tsig.Key:
 
 
 def _parse_key(name: str, algorithm: str, secret: str) -> dns.tsig.Key:
+    """The TSIG key; raises InvalidTsigKey for an unknown algorithm or an invalid name or secret."""
     known = ALGORITHMS.get(algorithm.lower())
     if known is None:
         several = ", ".join(ALGORITHMS)

@@ -29,9 +29,14 @@ class DnsEndpointZone:
         self.zones: tuple[bytes, ...] = (self._apex,)
 
     def synced(self, snapshot: Snapshot) -> bool:
+        """Whether the DNSEndpoints of this cluster are listed.
+
+        Also True if the kind is not served.
+        """
         return snapshot.listed_or_unserved(snapshot.local, DNSEndpoint)
 
     def keys(self, snapshot: Snapshot) -> Iterator[Key]:
+        """One key for each distinct name, in lower case, of all DNSEndpoints."""
         yield from {
             Key(NAME, record.dns_name.lower())
             for dns_endpoint in snapshot.all(snapshot.local, DNSEndpoint)
@@ -39,6 +44,7 @@ class DnsEndpointZone:
         }
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+        """The names of a local DNSEndpoint before and after a change; facts affect none."""
         match change:
             case ObjectChange(where, before, after) if where == snapshot.local:
                 return {
@@ -51,6 +57,11 @@ class DnsEndpointZone:
                 return ()
 
     def records_for(self, snapshot: Snapshot) -> Callable[[Key], Sequence[ZoneNode]]:
+        """A function that builds the node of a name from all DNSEndpoints that have it.
+
+        It returns no node for a name outside of the zone or without usable records.
+        """
+
         def build_nodes(key: Key) -> Sequence[ZoneNode]:
             name = self._name_in_zone(key.name)
             records = [
@@ -70,7 +81,7 @@ class DnsEndpointZone:
         return name if name is not None and is_subdomain(name, self._apex) else None
 
     def _rrsets(self, records: Sequence[DNSRecord]) -> Iterator[RRset]:
-        """The RRsets of some records: addresses, or else the first CNAME."""
+        """The RRsets of all valid addresses, or else of the first CNAME, with the lowest TTL."""
         ttl = min((r.record_ttl for r in records if r.record_ttl), default=self.view.ttl)
         targets = [t for r in records if r.record_type in ("A", "AAAA") for t in r.targets]
         rdatas = [rdata for text in targets if (rdata := address_rdata(text)) is not None]

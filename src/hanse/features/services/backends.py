@@ -86,7 +86,10 @@ class ClusterBackends(Struct, frozen=True, gc=False):
 
 
 def clusterset_rules(view: View, snapshot: Snapshot) -> ClusterSetRules:
-    """The rules of the ClusterSet, or the defaults; a view may override the profile."""
+    """The rules of the ClusterSet, or the defaults; a view may override the profile.
+
+    The local cluster never counts as expired.
+    """
     brokers = snapshot.clusters(Role.BROKER)
     spec = clusterset_spec(snapshot, broker_cluster(snapshot))
     expired = frozenset(
@@ -113,7 +116,10 @@ def cluster_backends(
 def _backends_in(
     cluster: ClusterId, slices: list[EndpointSlice], rules: ClusterSetRules
 ) -> ClusterBackends:
-    """The backends of one cluster, from its slices."""
+    """The backends of one cluster from its slices.
+
+    None, with a reason, if its Lease has expired.
+    """
     if len(slices) > 1:
         slices = sorted(slices, key=lambda s: s.metadata.name)
     weighting = _cluster_weight(cluster, slices, rules)

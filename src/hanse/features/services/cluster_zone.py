@@ -39,14 +39,20 @@ class ClusterZone:
         self.zones: tuple[bytes, ...] = (self._apex,)
 
     def synced(self, snapshot: Snapshot) -> bool:
+        """Whether the Services and EndpointSlices of this cluster are listed."""
         return all(snapshot.listed(snapshot.local, kind) for kind in (Service, EndpointSlice))
 
     def keys(self, snapshot: Snapshot) -> Iterator[Key]:
+        """The key of the schema version, and one for each Service of this cluster."""
         yield VERSION
         for service in snapshot.all(snapshot.local, Service):
             yield Key(SERVICE, service.metadata.name, service.metadata.namespace)
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+        """The Services that a changed local Service or EndpointSlice belongs to.
+
+        Facts affect none.
+        """
         match change:
             case FactChange():
                 return ()
@@ -56,6 +62,11 @@ class ClusterZone:
                 return ()
 
     def records_for(self, snapshot: Snapshot) -> Callable[[Key], Sequence[ZoneNode]]:
+        """A function that builds all nodes of a Service, or the node of the schema version.
+
+        It returns none for a missing Service or an invalid name.
+        """
+
         def build_nodes(key: Key) -> Sequence[ZoneNode]:
             if key == VERSION:
                 return (version_node(self._apex, SCHEMA_VERSION, self.view.ttl),)
@@ -71,6 +82,10 @@ class ClusterZone:
 
 
 def _keys_of(change: ObjectChange) -> Iterator[Key]:
+    """The key of the Service that each side of a change is or belongs to.
+
+    None for other objects.
+    """
     for side in (change.before, change.after):
         match side:
             case Service(metadata=meta):

@@ -20,14 +20,14 @@ from hanse.model.snapshot import Index, Snapshot
 
 
 def _backed_service(endpoint_slice: EndpointSlice) -> Iterator[str]:
-    """The Service that a slice of its own cluster belongs to."""
+    """Index value: the Service that a slice belongs to; none for slices written by Hanse."""
     labels = endpoint_slice.metadata.labels
     if KUBE_SERVICE in labels and labels.get(MANAGED_BY) != DOMAIN:
         yield f"{endpoint_slice.metadata.namespace}/{labels[KUBE_SERVICE]}"
 
 
 def _imported_service(endpoint_slice: EndpointSlice) -> Iterator[str]:
-    """The ServiceImport that an imported slice belongs to."""
+    """Index value: the ServiceImport that a slice written by Hanse belongs to."""
     labels = endpoint_slice.metadata.labels
     if SERVICE_NAME in labels and labels.get(MANAGED_BY) == DOMAIN:
         yield f"{endpoint_slice.metadata.namespace}/{labels[SERVICE_NAME]}"
@@ -67,7 +67,7 @@ def source_cluster(endpoint_slice: EndpointSlice) -> ClusterId:
 def alive_slices(
     slices: Iterable[EndpointSlice], snapshot: Snapshot, broker: ClusterId, broker_namespace: str
 ) -> list[EndpointSlice]:
-    """The slices whose cluster every agent considers alive, so that all agents agree."""
+    """The slices whose cluster's Lease on the broker was not seen to expire, also for our own."""
     return [s for s in slices if is_alive(source_cluster(s), snapshot, broker, broker_namespace)]
 
 
@@ -85,7 +85,10 @@ def local_or_alive_slices(
 def joined_clusters(
     snapshot: Snapshot, broker: ClusterId, broker_namespace: str
 ) -> frozenset[ClusterId] | None:
-    """The clusters that have a Lease on the broker; None while the Leases are not listed."""
+    """The clusters with a Lease on the broker and the local one.
+
+    None while Leases are not listed.
+    """
     if not snapshot.listed(broker, Lease):
         return None
     leases = snapshot.in_namespace(broker, Lease, broker_namespace)
@@ -127,6 +130,10 @@ def disallowed_message(addresses: Sequence[str], ranges: Sequence[str]) -> str:
 
 
 def _is_within(address: str, ranges: Sequence[str]) -> bool:
+    """Whether an address is in one of the ranges; False if it is invalid.
+
+    Invalid ranges are ignored.
+    """
     try:
         parsed = ip_address(address)
     except ValueError:
@@ -137,6 +144,7 @@ def _is_within(address: str, ranges: Sequence[str]) -> bool:
 
 @lru_cache(maxsize=4096)
 def _parse_network(text: str) -> IPv4Network | IPv6Network | None:
+    """The network of a CIDR, whose host bits may be set; None if it is invalid."""
     try:
         return ip_network(text, strict=False)
     except ValueError:

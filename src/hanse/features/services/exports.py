@@ -80,7 +80,10 @@ class _ExportState(Struct, frozen=True):
 
 
 def plan_export(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
-    """Publish one export on the broker, or set the conditions that say why it cannot be."""
+    """Publish one export on the broker, or set the conditions that say why it cannot be.
+
+    Slices of a newer schema stay as they are; a deleted export is withdrawn.
+    """
     export = snapshot.get(snapshot.local, ServiceExport, key.name, key.namespace)
     if export is None or export.metadata.deletion_timestamp is not None:
         return Plan()  # nothing desired: what was published is withdrawn
@@ -164,7 +167,10 @@ def _publishes_pods(record: ExportRecord, merged: MergedImport) -> bool:
 
 
 def _publish(state: _ExportState, snapshot: Snapshot, broker_namespace: str) -> Plan:
-    """The slices on the broker, and the conditions of an export that can be published."""
+    """The slices on the broker, without disallowed addresses, and the conditions of the export.
+
+    The first status write waits until Ready is known.
+    """
     export = state.export
     slices = build_published_slices(
         state.record,
@@ -222,6 +228,7 @@ def _ready_condition(
 
 
 def _conflict_condition(merged: MergedImport, cluster: ClusterId) -> Condition:
+    """Conflict: True with all reasons and messages of a cluster's conflicts, else False."""
     conflicts = merged.conflicts.get(cluster, ())
     if not conflicts:
         return _NO_CONFLICT

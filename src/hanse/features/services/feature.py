@@ -63,6 +63,7 @@ class Services:
         )
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+        """The keys that a changed local object, broker object or fact affects."""
         match change:
             case ObjectChange(where) if where == snapshot.local:
                 return self._keys_for_local_object(change, snapshot)
@@ -72,6 +73,7 @@ class Services:
                 return self._keys_for_fact(change, snapshot)
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
+        """The plan of an export, an import, legacy imports, or an aggregate, by the key's topic."""
         match key.topic:
             case "export":
                 return plan_export(key, snapshot, self._broker_namespace)
@@ -83,7 +85,7 @@ class Services:
                 return plan_aggregate(key, snapshot, self._broker_namespace)
 
     def _keys_for_local_object(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-        """The keys that a changed object of this cluster affects."""
+        """The keys that a local object affects; Services and slices only if exported here."""
         obj = change.object
         meta = obj.metadata
         match obj:
@@ -106,7 +108,10 @@ class Services:
                 return
 
     def _keys_for_broker_object(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-        """The keys that a changed object of the broker affects."""
+        """The keys that an object of the broker affects: all of them for a ClusterSet.
+
+        A Lease counts only when it appears or vanishes.
+        """
         if isinstance(change.object, ClusterSet):
             yield from self._all_keys(snapshot)
             return

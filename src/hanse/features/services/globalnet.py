@@ -51,6 +51,7 @@ def reachable_backends(
 
 
 def _cluster_ips(service: Service) -> tuple[str, ...]:
+    """The cluster IPs of a Service; none if it is headless or has none yet."""
     spec = service.spec
     addresses = spec.cluster_ips or (spec.cluster_ip,)
     return tuple(a for a in addresses if a and a != "None")
@@ -59,7 +60,10 @@ def _cluster_ips(service: Service) -> tuple[str, ...]:
 def _with_global_ips(
     own: ExportBackends, allocated: Sequence[GlobalIngressIP]
 ) -> ReachableBackends:
-    """The Service's global address of each family in place of its cluster IPs."""
+    """The Service's global address of each family in place of its cluster IPs.
+
+    Waiting without any.
+    """
     found = [i.status.allocated_ip for i in allocated if i.spec.target == "ClusterIPService"]
     by_family = {address_family(address): address for address in sorted(found)}
     return ReachableBackends(
@@ -70,7 +74,10 @@ def _with_global_ips(
 def _with_global_pods(
     own: ExportBackends, allocated: Sequence[GlobalIngressIP]
 ) -> ReachableBackends:
-    """The pods that have a global address, at that address."""
+    """The pods that have a global address, at that address, others left out.
+
+    Waiting if there are pods and none has one.
+    """
     by_pod = {i.spec.pod_ref.name: i.status.allocated_ip for i in allocated if i.spec.pod_ref}
     by_address = {
         i.metadata.annotations[ENDPOINT_ADDRESS]: i.status.allocated_ip
@@ -79,6 +86,7 @@ def _with_global_pods(
     }
 
     def with_global_address(endpoint: Endpoint) -> Iterator[Endpoint]:
+        """The endpoint at its pod's or address' global address; nothing if it has none."""
         pod = endpoint.target_ref.name if endpoint.target_ref is not None else ""
         local = endpoint.addresses[0] if endpoint.addresses else ""
         found = by_pod.get(pod) or by_address.get(local)

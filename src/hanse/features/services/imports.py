@@ -63,7 +63,10 @@ class _ImportState(Struct, frozen=True):
 
 
 def plan_import(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
-    """The ServiceImport of one service in this cluster, its slices, and its derived Service."""
+    """The ServiceImport of one service in this cluster, its slices, and its derived Service.
+
+    Nothing is desired without the namespace; objects from newer schemas are kept.
+    """
     broker = broker_cluster(snapshot)
     namespace = snapshot.get(snapshot.local, Namespace, key.namespace)
     if broker is None or namespace is None or namespace.terminating:
@@ -87,7 +90,10 @@ def plan_import(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
 
 
 def plan_aggregate(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
-    """The ServiceImport of one service on the broker; every agent computes the same."""
+    """The ServiceImport of one service on the broker; every agent computes the same.
+
+    It is kept as it is while a cluster's record has a newer schema.
+    """
     broker = broker_cluster(snapshot)
     if broker is None:
         return Plan()
@@ -175,7 +181,10 @@ def derived_service(key: Key, name: str, merged: MergedImport) -> Service:
 
 
 def _service_import(state: _ImportState, snapshot: Snapshot) -> Iterator[ServiceImport]:
-    """The ServiceImport, once its derived Service has addresses."""
+    """The ServiceImport; a new one only once its derived Service has addresses.
+
+    An existing one keeps its addresses while there are none.
+    """
     key, merged = state.key, state.merged
     current = snapshot.get(snapshot.local, ServiceImport, key.name, key.namespace)
     annotations = merged.annotations
@@ -205,7 +214,7 @@ def _service_import(state: _ImportState, snapshot: Snapshot) -> Iterator[Service
 
 
 def _derived_addresses(state: _ImportState, snapshot: Snapshot) -> tuple[str, ...]:
-    """The cluster IPs of the derived Service in the families of the import, if any match."""
+    """The cluster IPs of our derived Service in the import's families, or all if none match."""
     service = snapshot.get(snapshot.local, Service, state.derived, state.key.namespace)
     if service is None or service.metadata.labels.get(SERVICE_NAME) != state.key.name:
         return ()
@@ -260,5 +269,6 @@ def _spec(
 def _import_status(
     clusters: Sequence[ClusterId], conditions: tuple[Condition, ...] = ()
 ) -> ServiceImportStatus:
+    """The status with these clusters, sorted, and conditions."""
     exporting = tuple(ExportingCluster(cluster=c) for c in sorted(clusters))
     return ServiceImportStatus(clusters=exporting, conditions=conditions)

@@ -37,6 +37,7 @@ def legacy_import_key(legacy: ServiceImport) -> Key | None:
 
 
 def _legacy_service(legacy: ServiceImport) -> Iterator[str]:
+    """Index values of an older agent's import: `namespace/name` of its service, and empty."""
     if (key := legacy_import_key(legacy)) is not None:
         yield f"{key.namespace}/{key.name}"
         yield ""
@@ -53,7 +54,10 @@ def with_legacy_imports(
     broker: ClusterId,
     broker_namespace: str,
 ) -> list[EndpointSlice]:
-    """The slices of a service; an older agent's import replaces the slices of its cluster."""
+    """The slices of a service; an older agent's import replaces the slices of its cluster.
+
+    Those of the local cluster are ignored.
+    """
     found = snapshot.by(broker, LEGACY_IMPORTS, f"{key.namespace}/{key.name}")
     old = [p for legacy in found if (p := _legacy_slice(legacy, broker_namespace)) is not None]
     replaced = {source_cluster(p) for p in old} - {snapshot.local}
@@ -64,9 +68,9 @@ def with_legacy_imports(
 
 
 def _legacy_slice(legacy: ServiceImport, broker_namespace: str) -> EndpointSlice | None:
-    """An older agent's import as the slice that its cluster would publish; None for headless ones.
+    """An older agent's import as the slice that its cluster would publish.
 
-    Older agents publish the pods of headless services elsewhere.
+    None for headless ones, whose pods are published elsewhere, and for invalid ones.
     """
     labels, spec, created = legacy.metadata.labels, legacy.spec, legacy.metadata.creation_timestamp
     if created is None or spec.type == "Headless":

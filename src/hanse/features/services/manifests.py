@@ -97,7 +97,7 @@ def broker(watches: Iterable[Watch], broker_namespace: str) -> tuple[Manifest, .
 
 
 def cluster_set(profile: Profile) -> Manifest:
-    """The ClusterSet of a new broker."""
+    """The ClusterSet of a new broker; an existing one is left as it is."""
     spec = ClusterSetSpec(profile=profile)
     return create_only(ClusterSet(metadata=Meta(name="default"), spec=spec))
 
@@ -183,6 +183,7 @@ def _member_role(broker_namespace: str) -> str:
 def _broker_kubeconfig(
     cluster: ClusterId, broker_namespace: str, credentials: BrokerCredentials
 ) -> Wire:
+    """A kubeconfig with one context for the broker, whose user is the cluster with its token."""
     server: Wire = {"server": credentials.server}
     if credentials.authority:
         server["certificate-authority-data"] = b64encode(credentials.authority).decode()

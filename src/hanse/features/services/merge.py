@@ -41,7 +41,11 @@ class MergedImport(Struct, frozen=True):
 
 
 def merge_exports(records: Iterable[ExportRecord], profile: Profile) -> MergedImport | None:
-    """The import of all records; None where there is no record."""
+    """The import of all records; None where there is no record.
+
+    Conflicting fields are the oldest export's; `lighthouse` refuses other types and intersects
+    ports.
+    """
     ordered = sorted(records, key=lambda record: record.age)
     if not ordered:
         return None
@@ -89,6 +93,7 @@ def _union_ports(records: Sequence[ExportRecord]) -> tuple[ImportedPort, ...]:
 
 
 def _with_name(port: ImportedPort) -> ImportedPort:
+    """The port, with a default name if it has none."""
     return port if port.name else replace(port, name=default_port_name(port.protocol, port.port))
 
 
@@ -119,7 +124,7 @@ def _add_type_conflicts(
     conflicts: dict[ClusterId, list[ExportConflict]],
     profile: Profile,
 ) -> None:
-    """TypeConflict: of the refused exports under `lighthouse`, else of all exports."""
+    """Add a TypeConflict to the refused exports under `lighthouse`, else to all exports."""
     if not others:
         return
     oldest = ordered[0]
@@ -142,7 +147,7 @@ def _add_port_conflicts(
     conflicts: dict[ClusterId, list[ExportConflict]],
     profile: Profile,
 ) -> None:
-    """PortConflict of all admitted exports, where their ports differ."""
+    """Add a PortConflict to all admitted exports, if the ports of any differ from the oldest's."""
     oldest = records[0]
     differing = [r for r in records if set(r.ports) != set(oldest.ports)]
     if not differing:

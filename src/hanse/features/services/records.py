@@ -162,7 +162,10 @@ def _decode(text: str) -> ExportRecord | _ExportRecordVersion | None:
 
 
 def read_exports(slices: Iterable[EndpointSlice]) -> PublishedExports:
-    """The records that the slices of one service carry, whatever the order of the slices."""
+    """The records in the slices of one service, one for each cluster, in any order of slices.
+
+    A cluster with any record of a newer schema is only in `newer`.
+    """
     records: dict[ClusterId, ExportRecord] = {}
     newer: set[ClusterId] = set()
     for endpoint_slice in sorted(slices, key=lambda s: s.metadata.name):

@@ -49,7 +49,7 @@ def build_published_slices(
     as_pods: bool,
     refused: bool = False,
 ) -> tuple[EndpointSlice, ...]:
-    """The slices of one export on the broker; the first carries the record.
+    """The slices of one export on the broker, at least one; the first carries the record.
 
     A refused export keeps its record, so that it is admitted as soon as the conflict is gone, and
     has no endpoints.
@@ -102,7 +102,10 @@ def build_imported_slice(
 def _service_ip_slices(
     record: ExportRecord, backends: ExportBackends, broker_namespace: str, *, refused: bool
 ) -> Iterator[EndpointSlice]:
-    """One slice per family with the Service's own address, ready while any of its pods is."""
+    """One slice per address of the Service, ready while any pod of its family is.
+
+    It has no endpoint if there are no such pods or the export is refused.
+    """
     for address in backends.addresses:
         family = address_family(address)
         pods = [e for p in backends.pods if p.address_type == family for e in p.endpoints or ()]
@@ -118,7 +121,7 @@ def _service_ip_slices(
 def _pod_slices(
     record: ExportRecord, backends: Iterable[EndpointSlice], broker_namespace: str
 ) -> Iterator[EndpointSlice]:
-    """One slice for each slice of the Service, so that a change of one pod changes one slice."""
+    """Slices of at most MOST_ENDPOINTS for each slice of the Service; FQDN slices are skipped."""
     for endpoint_slice in sorted(backends, key=lambda s: s.metadata.name):
         if endpoint_slice.address_type == "FQDN":
             continue
@@ -204,7 +207,7 @@ def _rename_ports(
 
 
 def address_family(address: str) -> AddressType:
-    """The address family of an IP address."""
+    """The address family of an IP address; raises ValueError for other texts."""
     return "IPv6" if ip_address(address).version == 6 else "IPv4"
 
 

@@ -99,10 +99,11 @@ def _unknown_clusters(named: str, joined: frozenset[str] | None) -> Iterator[str
 
 
 def _is_event(now: Condition, before: Condition | None) -> bool:
-    """Whether a condition changed to a state that is worth an Event."""
+    """Whether status or reason of a condition changed, and its reason is worth an Event."""
     changed = before is None or before.status != now.status or before.reason != now.reason
     return changed and now.reason not in _REASONS_WITHOUT_EVENT
 
 
 def _event_type(condition_: Condition) -> Literal["Normal", "Warning"]:
+    """Normal for a condition in its good state, else Warning."""
     return "Normal" if (condition_.type, condition_.status) in _GOOD else "Warning"

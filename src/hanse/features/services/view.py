@@ -117,6 +117,7 @@ def export_problems(cluster: str, export: ServiceExport) -> tuple[ExportProblem,
 
 
 def _is_bad(condition: Condition) -> bool:
+    """Whether a condition is False, or is the Conflict condition and True."""
     return condition.status == ("True" if condition.type == CONFLICT else "False")
 
 

@@ -62,17 +62,23 @@ class ServiceZone:
         self.zones: tuple[bytes, ...] = (self._apex,)
 
     def synced(self, snapshot: Snapshot) -> bool:
+        """Whether ServiceImports and EndpointSlices are listed, or are not served."""
         return all(
             snapshot.listed_or_unserved(snapshot.local, kind)
             for kind in (ServiceImport, EndpointSlice)
         )
 
     def keys(self, snapshot: Snapshot) -> Iterator[Key]:
+        """The key of the schema version, and one for each ServiceImport of this cluster."""
         yield VERSION
         for service_import in snapshot.all(snapshot.local, ServiceImport):
             yield _service_key(service_import.metadata.namespace, service_import.metadata.name)
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+        """The service of a local import or slice; those a cluster exports when its Lease changes.
+
+        A ClusterSet affects all keys.
+        """
         if isinstance(change, FactChange):
             fact = change.fact
             return (
@@ -96,6 +102,10 @@ class ServiceZone:
                 return ()
 
     def records_for(self, snapshot: Snapshot) -> Callable[[Key], Sequence[ZoneNode]]:
+        """A function that builds all nodes of a service, or the node of the schema version.
+
+        The rules of the ClusterSet are read once; a missing import has no nodes.
+        """
         rules = clusterset_rules(self.view, snapshot)
 
         def build_nodes(key: Key) -> Sequence[ZoneNode]:
@@ -117,7 +127,7 @@ class ServiceZone:
         rules: ClusterSetRules,
         backends: Sequence[ClusterBackends],
     ) -> Sequence[ZoneNode]:
-        """All nodes of one service."""
+        """All nodes of one service, headless or not; none if its name would be invalid."""
         name = self.service_name(key)
         if name is None:
             return ()
@@ -141,7 +151,7 @@ def has_cluster_names(view: View, rules: ClusterSetRules) -> bool:
 def select_backends(backends: Sequence[ClusterBackends], view: View) -> list[ClusterBackends]:
     """The clusters that answers rotate over: only the local one if it is ready and preferred.
 
-    A weight of 0 drains a cluster: it is used only if no other cluster is ready.
+    Others are those of the highest priority; one of weight 0 is used only if no other is ready.
     """
     ready = [backend for backend in backends if backend.addresses]
     candidates = [backend for backend in ready if backend.weighting.weight] or ready
@@ -194,7 +204,10 @@ def _headless_nodes(
     backends: Sequence[ClusterBackends],
     view: View,
 ) -> Iterator[ZoneNode]:
-    """A headless service: all ready pods of all clusters."""
+    """A headless service: all ready pods of all clusters, and a name for each pod.
+
+    Without pods its own name exists under `lighthouse` only.
+    """
     targets: list[tuple[bytes, EndpointAddress]] = []
     for backend in backends:
         cluster_name = child_name(backend.cluster, name)
@@ -219,7 +232,7 @@ def _headless_nodes(
 
 
 def _pod_nodes(pods: Sequence[tuple[bytes, EndpointAddress]], ttl: int) -> Iterator[ZoneNode]:
-    """A node for each pod."""
+    """A node for each pod name, with its addresses and an SRV record for each port number."""
     by_name: dict[bytes, list[EndpointAddress]] = {}
     for pod, endpoint in pods:
         by_name.setdefault(pod, []).append(endpoint)
@@ -296,7 +309,7 @@ def _srv_rrset(numbers: Sequence[int], target: bytes, ttl: int) -> tuple[RRset, 
 def _port_nodes(
     name: bytes, named: dict[tuple[str, str], list[bytes]], ttl: int
 ) -> Iterator[ZoneNode]:
-    """The nodes of named ports with their SRV records."""
+    """The nodes of named ports with their SRV records; ports without records get an empty node."""
     for (port, protocol), records in named.items():
         own = _port_name(port, protocol, name)
         if own is not None:
@@ -326,7 +339,7 @@ def _list_named_ports(ports: Sequence[Port], backends: Sequence[ClusterBackends]
 
 
 def _port_number(port: Port, served: Sequence[EndpointPort]) -> int | None:
-    """The port number of a pod, which may differ from the one of the service."""
+    """The number of a port in a pod by name and protocol; the service's own if the pod lacks it."""
     for own in served:
         if own.name == port.name and own.protocol == port.protocol:
             return own.port
@@ -334,7 +347,10 @@ def _port_number(port: Port, served: Sequence[EndpointPort]) -> int | None:
 
 
 def _weighted_addresses(backends: Sequence[ClusterBackends], ttl: int) -> list[RRset]:
-    """RRsets with one address of each cluster, rotated by weight."""
+    """RRsets with the first address of each cluster and family, rotated by weight.
+
+    0 counts as 1.
+    """
     ipv4: list[tuple[bytes, int]] = []
     ipv6: list[tuple[bytes, int]] = []
     for backend in backends:
@@ -347,6 +363,7 @@ def _weighted_addresses(backends: Sequence[ClusterBackends], ttl: int) -> list[R
 
 
 def _distinct(values: Sequence[T]) -> Sequence[T]:
+    """The values without repeats, in order; a single value is returned as given."""
     return values if len(values) == 1 else list(dict.fromkeys(values))
 
 

@@ -73,4 +73,5 @@ def is_subdomain(name: bytes, zone: bytes) -> bool:
 
 
 def _escape_label(label: bytes) -> str:
+    """A label as text; dots, backslashes and bytes that are not printable ASCII are escaped."""
     return "".join(chr(b) if 0x21 <= b <= 0x7E and b not in b".\\" else f"\\{b:03d}" for b in label)

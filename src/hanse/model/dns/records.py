@@ -87,6 +87,7 @@ class ZoneNode(Struct, frozen=True, array_like=True, gc=False):
 
 @lru_cache(maxsize=64)
 def _record_header(rtype: int, length: int, ttl: int) -> bytes:
+    """The fixed fields of a record, its owner name a pointer to the question."""
     return _OWNER + rtype.to_bytes(2) + _IN + ttl.to_bytes(4) + length.to_bytes(2)
 
 
@@ -141,7 +142,7 @@ def all_resource_records(rrset: RRset) -> list[ResourceRecord]:
 
 
 def cname_rrsets(target: bytes, ttl: int = TTL) -> tuple[RRset, ...]:
-    """A CNAME, as the RRset of every type that clients ask for."""
+    """A CNAME, as the RRset of types A, AAAA, SRV, CNAME and TXT."""
     variants = (RRsetVariant(1, _record_header(RecordType.CNAME, len(target), ttl) + target),)
     return tuple(
         RRset(t, variants) for t in (A, AAAA, SRV, int(RecordType.CNAME), int(RecordType.TXT))
@@ -149,7 +150,10 @@ def cname_rrsets(target: bytes, ttl: int = TTL) -> tuple[RRset, ...]:
 
 
 def find_cname(node: ZoneNode) -> tuple[int, bytes] | None:
-    """TTL and target of the node's CNAME; None if it has none."""
+    """TTL and target of the node's CNAME.
+
+    None if it has none, or one that depends on the client.
+    """
     for rrset in node.rrsets:
         if rrset.type == RecordType.CNAME and len(rrset.variants) == 1 and rrset.selection is None:
             record = next(parse_records(rrset.variants[0].body))
@@ -158,7 +162,7 @@ def find_cname(node: ZoneNode) -> tuple[int, bytes] | None:
 
 
 def address_rdata(text: str) -> bytes | None:
-    """The rdata of an IP address, 4 or 16 bytes; None if the text is not an address."""
+    """The rdata of an IP address; None if the text is not an address, or has a zone id."""
     try:
         if ":" not in text:
             return IPv4Address(text).packed

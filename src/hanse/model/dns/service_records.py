@@ -34,7 +34,7 @@ def service_nodes(
 
 
 def address_rrsets(rdatas: Sequence[bytes], ttl: int) -> tuple[RRset, ...]:
-    """The A and AAAA RRsets of some addresses, each with all of them."""
+    """The A and AAAA RRsets of the distinct addresses, each with all of its family, if any."""
     if len(rdatas) == 1:  # most services have one address
         return (full_rrset(A if len(rdatas[0]) == 4 else AAAA, rdatas, ttl),)
     distinct = list(dict.fromkeys(rdatas))
@@ -49,7 +49,7 @@ def dashed_address(text: str) -> str:
 
 
 def _external_name_nodes(name: bytes, service: Service, ttl: int) -> Iterator[ZoneNode]:
-    """A CNAME to the external name; nothing if that is not a domain name."""
+    """A CNAME to the external name; nothing if that is not a domain name or is the root."""
     try:
         target = wire_name(service.spec.external_name)
     except InvalidName:
@@ -76,7 +76,10 @@ def _cluster_ip_nodes(name: bytes, service: Service, ttl: int) -> Iterator[ZoneN
 def _headless_nodes(
     name: bytes, service: Service, slices: Iterable[EndpointSlice], ttl: int
 ) -> Iterator[ZoneNode]:
-    """All ready endpoints, and a name for each of them."""
+    """All ready endpoints, a name for each of them, and SRV records of ports.
+
+    Unready endpoints count if the Service publishes them.
+    """
     pods: dict[bytes, list[bytes]] = {}
     ports: dict[tuple[str, str], list[bytes]] = {}
     for endpoint_slice in slices:
@@ -96,7 +99,10 @@ def _headless_nodes(
 
 
 def _add_endpoint(name: bytes, endpoint: Endpoint, pods: dict[bytes, list[bytes]]) -> bytes | None:
-    """Add an endpoint's addresses under its own name, and return that name."""
+    """Add an endpoint's addresses to `pods` under its own name, and return that name.
+
+    None if it has no valid address or name.
+    """
     rdatas = [rdata for text in endpoint.addresses if (rdata := address_rdata(text)) is not None]
     if not rdatas:
         return None
@@ -107,6 +113,7 @@ def _add_endpoint(name: bytes, endpoint: Endpoint, pods: dict[bytes, list[bytes]
 
 
 def _srv_rrset(records: Sequence[bytes], ttl: int) -> tuple[RRset, ...]:
+    """The SRV RRset of the distinct records; none without records."""
     several = list(dict.fromkeys(records))
     return (full_rrset(RecordType.SRV, several, ttl),) if several else ()
 
@@ -114,12 +121,13 @@ def _srv_rrset(records: Sequence[bytes], ttl: int) -> tuple[RRset, ...]:
 def _add_ports(
     ports: Iterable[EndpointPort], pod: bytes | None, records: dict[tuple[str, str], list[bytes]]
 ) -> None:
-    """Add an SRV record for each port of a pod, by port name and protocol."""
+    """Add an SRV record for each numbered port of a pod to `records`; nothing if `pod` is None."""
     for port in ports:
         if pod is not None and port.port is not None:
             records.setdefault((port.name, port.protocol), []).append(srv_rdata(port.port, pod))
 
 
 def _port_name(port: str, protocol: str, name: bytes) -> bytes | None:
+    """The domain name `_port._protocol.name`; None if it would be invalid."""
     parent = child_name(f"_{protocol}", name)
     return child_name(f"_{port}", parent) if parent is not None else None
