@@ -128,6 +128,7 @@ def placeholder_crd(kind: type[Object]) -> Wire:
 
 
 def _crd(kind: type[Object], crd: Crd, schema: Wire, metadata: Wire) -> Wire:
+    """A CRD that serves the kind's version and its fallback versions; only the first is stored."""
     served = kind.kind
     versions = (served.version, *kind.fallback_versions)
     return {

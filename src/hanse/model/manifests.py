@@ -64,7 +64,7 @@ def manifest(
     annotations: Mapping[str, str] | None = None,
     optional: bool = False,
 ) -> Manifest:
-    """A manifest from its parts, labelled as part of Hanse."""
+    """A manifest from its parts, labelled as part of Hanse; empty parts are omitted."""
     metadata: Wire = {"name": name}
     if namespace:
         metadata["namespace"] = namespace

@@ -142,7 +142,7 @@ _SCALARS: dict[Any, Wire] = {
 
 
 def structural_schema(annotation: Any) -> Wire:
-    """The structural schema of a type with its annotations."""
+    """The structural schema of a type with constraints of its annotations, description first."""
     if get_origin(annotation) is not Annotated:
         return _type_schema(annotation)
     base, *notes = get_args(annotation)

@@ -118,14 +118,20 @@ class Snapshot:
         return self._read_stores(where, index.kind, lambda store: store.by(index.name, value))
 
     def synced(self, where: ClusterId, kind: type[Object] | None = None) -> bool:
-        """Whether absence means absence: reachable now, and the kind listed in full."""
+        """Whether absence means absence: the cluster is synced or leaving, and the kind listed.
+
+        Without a kind only the cluster counts.
+        """
         state = self.fact(ClusterState, where)
         if state is None or state.phase not in (Phase.SYNCED, Phase.LEAVING):
             return False
         return kind is None or self.listed(where, kind)
 
     def listed(self, where: ClusterId, kind: type[Object]) -> bool:
-        """Whether the kind was listed in full at least once, reachable now or not."""
+        """Whether the kind was listed in full once, reachable now or not.
+
+        False if it is not watched.
+        """
         stores = self._stores.get((where, kind.kind), ())
         return bool(stores) and all(store.synced for store in stores)
 

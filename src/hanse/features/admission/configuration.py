@@ -27,7 +27,7 @@ def webhook_entries(
 
 
 def certificate_hosts(options: AdmissionOptions) -> str:
-    """The comma-joined names and addresses of the serving certificate."""
+    """Comma-joined hosts of the serving certificate: the URL's host, else the Service's names."""
     if not options.url:
         service = f"{NAME}.{options.namespace}"
         return f"{service}.svc,{service}.svc.cluster.local"

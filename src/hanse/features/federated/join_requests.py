@@ -70,6 +70,7 @@ def _joining_types(obj: Any) -> Iterator[str]:
 
 
 def _native_interface(native: NativeService) -> Iterator[str]:
+    """Index value: `namespace/name` of the NetworkInterface of a native service."""
     yield f"{native.metadata.namespace}/{native.spec.network_interface}"
 
 

@@ -111,4 +111,5 @@ def _named_keys(obj: Object | None) -> Iterator[Key]:
 
 
 def _lease_holder(obj: Object | None) -> str | None:
+    """The holder of a Lease; None for any other object."""
     return obj.spec.holder_identity if isinstance(obj, Lease) else None

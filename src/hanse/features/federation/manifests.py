@@ -39,7 +39,7 @@ def rules_for(watches: Iterable[Watch], cluster: ClusterId) -> tuple[RbacRule, .
 
 
 def account(rules: Iterable[RbacRule]) -> tuple[Manifest, ...]:
-    """The ServiceAccount of supervisors in a member, with these rights."""
+    """Namespaces, ServiceAccount, roles and bindings of supervisors in a member, by these rules."""
     granted = tuple(rules)
     namespaces = sorted({SYSTEM, *(rule.namespace for rule in granted if rule.namespace)})
     return (

@@ -115,7 +115,10 @@ def _abandoned_event(member: AbandonedMember, ref: ClusterObjectRef) -> EventReq
 
 
 def _status_fields(status: FederationStatus) -> dict[str, object]:
-    """All fields of the status for a merge patch, defaults included; None removes `abandoned`."""
+    """All fields of the status for a merge patch, defaults included.
+
+    An empty `abandoned` is None.
+    """
     return {
         "leaders": list(status.leaders),
         "members": [

@@ -39,8 +39,8 @@ class ClusterClaimWebhook:
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         """Deny a second id, and a change or deletion of the id while a Federation exists.
 
-        A wrong id beside the right one may be deleted; without listed Federations there is no
-        decision.
+        A wrong id beside the right one may be deleted. Until Federations are listed, changes of
+        the id are denied with code 503.
         """
         before, after = _claimed_id(review, review.before), _claimed_id(review, review.object)
         if before is None:
@@ -64,7 +64,10 @@ class FederationWebhook:
     rules = (WebhookRule((GROUP,), (Federation.kind.plural,), ("CREATE", "UPDATE")),)
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
-        """Deny a second Federation and invalid members; allow updates that keep the spec."""
+        """Deny a second Federation and invalid members; allow updates that keep the spec.
+
+        A creation is denied with code 503 until the Federations are listed.
+        """
         if review.operation == "CREATE" and not snapshot.listed_or_unserved(
             snapshot.local, Federation
         ):

@@ -46,6 +46,10 @@ class Machines:
     )
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+        """The keys of a changed machine and its Service, or of a Service with a new write outcome.
+
+        All keys if it changes whether this cluster serves ExternalEntity.
+        """
         match change:
             case ObjectChange(where, before, after) if where == snapshot.local:
                 return {key for side in (before, after) for key in _source_keys(side)}

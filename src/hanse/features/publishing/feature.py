@@ -39,6 +39,10 @@ class Publishing:
         options: PublishingOptions,
         self_published: frozenset[str] = frozenset(),
     ) -> None:
+        """Watch what the sources watch, and the kinds that the options publish to.
+
+        Watches of kinds with a `Published` condition also write status.
+        """
         self._sources = {source.name: source for source in sources}
         self._self_published = self_published
         """Sources whose DNSEndpoints another feature writes: every name has one writer."""

@@ -51,7 +51,7 @@ def parse_published_names(
 ) -> Iterator[PublishedName]:
     """All names of a zone as objects, without DNSSEC records; foreign without an owner record.
 
-    A name with an owner record or unpublished types only is included without record sets.
+    Types that are not published are omitted, and a name may be left without record sets.
     """
     records: dict[str, list[RecordSet]] = {}
     owners: dict[str, Meta] = {}

@@ -166,7 +166,7 @@ def _condition(
 
 
 def _failures(key: Key, item: Desired, snapshot: Snapshot) -> Iterator[_Failure]:
-    """The names of a desired object that cannot be published."""
+    """Why a desired object is not published: another owner, a failed write, or shared names."""
     ref = ClusterObjectRef(item.where, object_ref(item.object))
     found = snapshot.find(ref)
     outcome = snapshot.fact(WriteOutcome, ref)

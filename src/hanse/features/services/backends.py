@@ -104,7 +104,7 @@ def clusterset_rules(view: View, snapshot: Snapshot) -> ClusterSetRules:
 def cluster_backends(
     key: Key, service_import: ServiceImport, rules: ClusterSetRules, snapshot: Snapshot
 ) -> tuple[ClusterBackends, ...]:
-    """The backends of each exporting cluster, sorted by cluster."""
+    """The backends of each cluster in the import's status or with slices, sorted by cluster."""
     slices: dict[ClusterId, list[EndpointSlice]] = {
         exporting.cluster: [] for exporting in service_import.status.clusters
     }
@@ -137,7 +137,11 @@ def _backends_in(
 def _cluster_weight(
     cluster: ClusterId, slices: list[EndpointSlice], rules: ClusterSetRules
 ) -> ClusterWeight:
-    """The annotations of slices written by Hanse, else the settings of the ClusterSet."""
+    """The annotations of slices, else the ClusterSet's settings.
+
+    Slices written by Hanse without annotations have the defaults, whatever the ClusterSet says
+    now.
+    """
     weighting = rules.weights.get(cluster, _DEFAULT_WEIGHT)
     for endpoint_slice in slices:
         annotations = endpoint_slice.metadata.annotations
@@ -165,7 +169,7 @@ def _number(text: str) -> int | None:
 
 
 def _ready_addresses(endpoint_slice: EndpointSlice) -> tuple[EndpointAddress, ...]:
-    """The ready addresses of a slice."""
+    """The valid addresses of a slice's endpoints; an unset ready condition counts as ready."""
     ports = endpoint_slice.ports or ()
     addresses: list[EndpointAddress] = []
     for endpoint in endpoint_slice.endpoints or ():

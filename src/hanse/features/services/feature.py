@@ -126,6 +126,10 @@ class Services:
                 yield from _import_keys(obj, snapshot)
 
     def _keys_for_fact(self, change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
+        """The keys that a fact affects: all keys for a cluster's state or GlobalIngressIP served.
+
+        A Lease's liveness and write outcomes affect the services concerned.
+        """
         match change.fact:
             case ClusterState():
                 yield from self._all_keys(snapshot)

@@ -22,6 +22,7 @@ def ingress_service_name(ingress: GlobalIngressIP) -> str:
 
 
 def _ingress_service(ingress: GlobalIngressIP) -> Iterator[str]:
+    """Index value: `namespace/name` of the Service that a global address is for."""
     yield f"{ingress.metadata.namespace}/{ingress_service_name(ingress)}"
 
 

@@ -128,7 +128,7 @@ def plan_aggregate(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
 
 
 def _objects(state: _ImportState, snapshot: Snapshot) -> Iterator[Object]:
-    """The objects of an import: derived Service, slices, ServiceImport."""
+    """The objects of an import: derived Service, slices of allowed addresses, ServiceImport."""
     if state.derived:
         yield derived_service(state.key, state.derived, state.merged)
     for endpoint_slice in sorted(state.slices, key=lambda s: s.metadata.name):
@@ -224,7 +224,7 @@ def _derived_addresses(state: _ImportState, snapshot: Snapshot) -> tuple[str, ..
 
 
 def _address_conditions(state: _ImportState) -> list[Condition]:
-    """AddressesAllowed, with a sentence for each cluster with addresses outside of its ranges."""
+    """AddressesAllowed: False if clusters have addresses outside of their ranges, else none."""
     messages: list[str] = []
     for cluster in sorted(state.visible):
         ranges = cluster_settings(cluster, state.rules).ranges

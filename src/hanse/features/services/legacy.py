@@ -112,7 +112,10 @@ def _legacy_slice(legacy: ServiceImport, broker_namespace: str) -> EndpointSlice
 
 
 def plan_legacy(snapshot: Snapshot, broker_namespace: str) -> Plan:
-    """Remove local copies of upgraded clusters, then this cluster's own import on the broker."""
+    """Remove local copies of upgraded clusters; once there are no copies, our own on the broker.
+
+    Nothing is removed while the broker's ServiceImports are not synced.
+    """
     broker = broker_cluster(snapshot)
     if broker is None or not snapshot.synced(broker, ServiceImport):
         return Plan()

@@ -204,7 +204,7 @@ _FIELDS: tuple[tuple[str, str, Callable[[ExportRecord], Any]], ...] = (
 def _add_field_conflicts(
     records: Sequence[ExportRecord], conflicts: dict[ClusterId, list[ExportConflict]]
 ) -> None:
-    """A conflict of all admitted exports for each other field that differs."""
+    """Add a conflict to all admitted exports for each other field that differs in any."""
     oldest = records[0]
     for reason, field, value in _FIELDS:
         differing = [r for r in records if value(r) != value(oldest)]

@@ -197,7 +197,7 @@ def allowed_labels(labels: Mapping[str, str]) -> dict[str, str]:
 
 
 def allowed_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
-    """The exported annotations that an API server accepts, that are not reserved, and that fit."""
+    """The exported annotations that are valid, not reserved, and fit, in order of names."""
     allowed: dict[str, str] = {}
     room = MOST_CHARACTERS
     for name, value in sorted(annotations.items()):

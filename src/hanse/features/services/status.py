@@ -33,7 +33,7 @@ _GOOD = frozenset({("Ready", "True"), ("Valid", "True"), ("Conflict", "False")})
 
 
 def status_plan(export: ServiceExport, snapshot: Snapshot, conditions: Sequence[Condition]) -> Plan:
-    """The conditions as a status patch, and an Event for each that turned bad."""
+    """A status patch of the conditions, and an Event for each notable change with a message."""
     current = export.status.conditions
     after = merge_conditions(current, conditions, snapshot.now, export.metadata.generation)
     ref = ClusterObjectRef(snapshot.local, object_ref(export))

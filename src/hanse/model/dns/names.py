@@ -13,7 +13,10 @@ class InvalidName(ValueError):
 
 
 def wire_name(text: str) -> bytes:
-    """Parse a domain name into wire format; a final dot is optional."""
+    """Parse a domain name into lower-case wire format; a final dot is optional, empty is root.
+
+    Raises InvalidName for other texts.
+    """
     bare = text.strip().removesuffix(".")
     if not bare:
         return ROOT
