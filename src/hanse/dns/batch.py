@@ -125,6 +125,10 @@ class Batch:
         return 0  # nothing waits, or an ICMP error for an earlier client
 
     def _receive_each(self, fd: int) -> int:
+        """Receive datagrams one by one until none waits or all slots are full.
+
+        Stores their lengths and senders, and returns how many were received.
+        """
         for number, at, length, _ in self.slots:
             size = c_uint(self._name_size)
             name = self._names_address + number * self._name_size

@@ -95,6 +95,7 @@ class Compiler:
     def _delta(
         self, nodes: list[ZoneNode], removed: tuple[bytes, ...], *, replace_all: bool
     ) -> Delta:
+        """A delta of the current serial; only a full one has regions, resolvers, secondaries."""
         return Delta(
             view=self.view.name,
             serial=self.serial,

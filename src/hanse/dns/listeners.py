@@ -28,6 +28,7 @@ class Listeners(Struct, frozen=True):
         return ip_address(self.address[0].partition("%")[0]).is_loopback
 
     def close(self) -> None:
+        """Close all UDP and TCP sockets."""
         for sock in (*self.datagrams, *self.streams):
             sock.close()
 
@@ -43,6 +44,10 @@ def bind_listeners(host: str, port: int, workers: int) -> Listeners:
 
 
 def _bind(host: str, port: int, workers: int) -> Listeners:
+    """Bind a UDP and a listening TCP socket for each worker, all on the same port.
+
+    Port 0 takes the port that the first socket gets; on an error all sockets are closed.
+    """
     sockets: list[socket.socket] = []
     try:
         for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
@@ -61,6 +66,10 @@ def _bind(host: str, port: int, workers: int) -> Listeners:
 
 
 def _open_socket(host: str, kind: socket.SocketKind) -> socket.socket:
+    """A non-blocking IPv4 or IPv6-only socket with SO_REUSEPORT, not bound.
+
+    TCP sockets also get SO_REUSEADDR, UDP sockets a larger receive buffer.
+    """
     sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, kind)
     if ":" in host:
         sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)

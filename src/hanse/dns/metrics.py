@@ -18,11 +18,13 @@ class Latency(Collector):
         self._seconds = 0.0
 
     def add(self, stats: WorkerStats) -> None:
+        """Add a worker's times to the totals; without times nothing changes."""
         if stats.times:
             self._counts = [a + b for a, b in zip(self._counts, stats.times, strict=True)]
             self._seconds += stats.seconds
 
     def collect(self) -> Iterator[HistogramMetricFamily]:
+        """The histogram `hanse_dns_seconds`, with cumulative buckets."""
         bounds = [*map(str, SECONDS), "+Inf"]
         yield HistogramMetricFamily(
             "hanse_dns_seconds",

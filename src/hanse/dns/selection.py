@@ -144,6 +144,7 @@ def rendezvous_choice(key: bytes, names: Sequence[bytes], weights: Sequence[int]
     """Weighted rendezvous hashing: adding or removing a name moves only its own share of keys."""
 
     def score(at: int) -> float:
+        """A pseudorandom score by name, key and weight; a weight below 1 counts as 1."""
         digest = blake2b(names[at], key=key[:64], digest_size=8).digest()
         share = (int.from_bytes(digest) + 1) / (2**64 + 2)
         return -log(share) / max(weights[at], 1)

@@ -100,6 +100,7 @@ class DnsServer:
 
     @asynccontextmanager
     async def _run_workers(self) -> AsyncIterator[None]:
+        """Start all workers, and stop them on exit; a failed task of the group is raised."""
         async with asyncio.TaskGroup() as group:
             self._group = group
             await self._start_workers()
@@ -110,6 +111,7 @@ class DnsServer:
                 await asyncio.gather(*[worker.stop() for worker in self._workers])
 
     async def _start_workers(self) -> None:
+        """Launch as many workers as each listener has UDP sockets, and wait with `wait_applied`."""
         sockets = [item for served in self._served.values() for item in served.listeners]
         workers = min(len(item.datagrams) for item in sockets)
         for number in range(workers):
@@ -243,6 +245,7 @@ class _Worker:
 
 
 async def _spawn(fds: Sequence[int]) -> asyncio.subprocess.Process:
+    """Start a worker process with pipes for stdin and stdout that inherits the sockets."""
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-P",

@@ -41,6 +41,7 @@ def headers(rcode: int, answers: int, authority: int = 0) -> Headers:
     """The headers of a response to a query in the common form."""
 
     def header(recursion: int, additional: int) -> bytes:
+        """Flags, with AA and RCODE, and the four counts of a response, without message ID."""
         flags = bytes((0x84 | recursion, rcode))
         numbers = (1, answers, authority, additional)
         return flags + b"".join(number.to_bytes(2) for number in numbers)
@@ -110,6 +111,7 @@ class Table:
             self.ready = self.answers
 
     def _update_transfer_nodes(self, delta: Delta) -> None:
+        """Apply a delta to the nodes for zone transfers, if this table keeps them."""
         if self.transfer_nodes is not None:
             self.transfer_nodes.update((node.name, node) for node in delta.nodes)
             for name in delta.removed:

@@ -51,6 +51,10 @@ class ViewUpdater:
         await self._server.wait_applied()
 
     async def _send_changes(self) -> None:
+        """Send compiled changes to the server in batches whenever some are due; never returns.
+
+        It yields to other tasks after each batch.
+        """
         while True:
             await self._pending.wait()
             self._pending.clear()

@@ -148,12 +148,14 @@ class Worker:
                 assert_never(command)
 
     def _start_forwarder(self, command: StartWorker) -> None:
+        """Create the forwarder and poll its sockets, if the command has forwarding servers."""
         if command.forward:
             self._forwarder = Forwarder(command.forward, time.monotonic)
             for fd in self._forwarder.sockets:
                 self._poll.register(fd, select.EPOLLIN)
 
     def _get_or_create_table(self, view: str) -> Table:
+        """The table of a view; an empty one is added if it does not exist."""
         if view not in self._tables:
             self._tables[view] = Table(view, self._random)
         return self._tables[view]
@@ -177,6 +179,7 @@ class Worker:
             fallback = self._responder(sock)
 
             def serve() -> None:
+                """Answer the waiting datagrams, and record how long that takes."""
                 began = clock()
                 serve_datagrams(sock, batch, table, limiter, sample, fallback)
                 times.took(clock() - began)
@@ -191,6 +194,7 @@ class Worker:
             return respond_uncached
 
         def fallback(packet: bytes, table: Table, client: SocketAddress) -> bytes | None:
+            """Forward a query and return None, or else answer it from the table."""
             if forwarder.forward(packet, table, sock, client):
                 return None
             return respond_uncached(packet, table, client)
@@ -208,6 +212,7 @@ class Worker:
         numbers = count(1)
 
         def sample(batch: Batch, slot: int, answer: bytes) -> None:
+            """Report every nth answered query; malformed ones are left out."""
             if next(numbers) % every:
                 return
             try:
@@ -260,6 +265,10 @@ class Worker:
         forwarder, client = self._forwarder, connection.client
 
         def answer(packet: bytes) -> StreamReply:
+            """Answer a TCP query from the table, or forward it by a relay that answers later.
+
+            Empty while a relay is open; SERVFAIL if there are too many relays or open files.
+            """
             question = forwarded_question(packet, table) if forwarder is not None else None
             if forwarder is None or question is None:
                 return respond_by_stream(packet, table, client)
@@ -277,6 +286,7 @@ class Worker:
         return answer
 
     def _register_relay(self, relay: Relay) -> None:
+        """Keep a relay by its file descriptor, and poll its socket for writing."""
         self._relays[relay.sock.fileno()] = relay
         self._poll.register(relay.sock.fileno(), select.EPOLLOUT)
 
@@ -295,12 +305,14 @@ class Worker:
             self._poll.modify(fd, select.EPOLLIN)
 
     def _close_relay(self, relay: Relay) -> None:
+        """Stop polling a relay's socket, forget the relay, and close the socket."""
         fd = relay.sock.fileno()
         self._poll.unregister(fd)
         del self._relays[fd]
         relay.sock.close()
 
     def _close_connection(self, connection: TcpConnection) -> None:
+        """Stop polling a TCP connection, forget it, and close it."""
         fd = connection.sock.fileno()
         self._poll.unregister(fd)
         del self._connections[fd]

@@ -52,7 +52,10 @@ class _Cursor:
         self._released.append(address)
 
     def take(self, is_free: Callable[[str], bool], now: datetime) -> str | None:
-        """A free address, or None; each address is visited once before released ones."""
+        """A free address, or None; each address is visited once before released ones.
+
+        An exhausted range is searched again from the start, at most every `RESCAN_INTERVAL`.
+        """
         while self._next < self._last:
             address = self._text(self._start + self._next)
             self._next += self._step
@@ -100,11 +103,13 @@ class Pool:
     ) -> str | None:
         """A free address of an IP version, preferably of the replica's residue; None if exhausted.
 
-        Without a reservation (dry run) the same address may be returned again.
+        The address is reserved for `RESERVATION_TTL`; without (dry run) it may be returned again.
+        Expired reservations are dropped first.
         """
         self._expire(now)
 
         def is_free(address: str) -> bool:
+            """Whether an address is neither reserved, nor excluded, nor in use."""
             return (
                 address not in self._reservations
                 and address not in self.excluded
@@ -128,7 +133,10 @@ class Pool:
         return None
 
     def reserve(self, address: str, now: datetime) -> bool:
-        """Reserve a requested address; returns False if it is reserved already."""
+        """Reserve a requested address for `RESERVATION_TTL`; False if it is reserved already.
+
+        It checks neither the range nor whether the address is in use.
+        """
         self._expire(now)
         if address in self._reservations:
             return False
@@ -136,7 +144,7 @@ class Pool:
         return True
 
     def _cursor(self, at: int, slot: PoolSlot, residue: int) -> _Cursor:
-        """The cursor of a range and residue class."""
+        """The cursor of a range and residue class, made on first use; small ranges start at 1."""
         key = (at, slot, residue)
         if key not in self._cursors:
             first_offset = (
@@ -147,7 +155,7 @@ class Pool:
         return self._cursors[key]
 
     def _expire(self, now: datetime) -> None:
-        """Drop expired reservations; the oldest come first."""
+        """Drop expired reservations, and release addresses that were taken to their cursor."""
         while self._reservations:
             address, (until, cursor) = next(iter(self._reservations.items()))
             if until > now:

@@ -76,7 +76,7 @@ def is_trusted(review: AdmissionRequest, options: NetworksOptions) -> bool:
 
 
 def is_own_write(review: AdmissionRequest, options: NetworksOptions) -> bool:
-    """Whether an agent writes an object that this feature owns."""
+    """Whether a trusted user, such as an agent, writes an object that this feature owns."""
     return is_managed(labels_of(review.object)) and is_trusted(review, options)
 
 
@@ -93,7 +93,10 @@ def annotations_of(wire: Wire) -> dict[str, str]:
 
 
 def get_or_read(kind: type[O], name: str, snapshot: Snapshot) -> O | None:
-    """A cluster-scoped object; if the store lacks it, it is read live."""
+    """A cluster-scoped object; if the store lacks it, it is read live.
+
+    Raises `ReadRequired` without a recent answer, and `RequestDenied` (503) if the read failed.
+    """
     found = snapshot.get(snapshot.local, kind, name)
     if found is not None:
         return found
@@ -107,7 +110,7 @@ def get_or_read(kind: type[O], name: str, snapshot: Snapshot) -> O | None:
 
 
 def read_tenant(namespace: str, snapshot: Snapshot) -> str:
-    """The tenant of a namespace; read live if the store does not have the label."""
+    """The tenant of a namespace, or empty; read live if the store does not have the label."""
     found = snapshot.get(snapshot.local, Namespace, namespace)
     if found is None or TENANT not in found.metadata.labels:
         found = _read_namespace(namespace, snapshot)
@@ -115,7 +118,7 @@ def read_tenant(namespace: str, snapshot: Snapshot) -> str:
 
 
 def _read_namespace(namespace: str, snapshot: Snapshot) -> Namespace | None:
-    """The namespace, read live: the label may be newer than the watch."""
+    """The namespace as a live read answered; raises `ReadRequired` without a recent answer."""
     question = Read(ClusterObjectRef(snapshot.local, ObjectRef(Namespace.kind, namespace)))
     answer = snapshot.fact(Answer, question.id)
     if answer is None or snapshot.now - answer.at > READ_MAX_AGE:
@@ -128,7 +131,10 @@ def _read_namespace(namespace: str, snapshot: Snapshot) -> Namespace | None:
 def resolve_network(
     labels: dict[str, str], namespace: str, snapshot: Snapshot, field: str
 ) -> NetworkMembership:
-    """The network that labels select; raises `RequestDenied` if there is none."""
+    """The network that labels select; raises `RequestDenied` if there is none.
+
+    It also denies a tenant label that differs from the namespace's tenant.
+    """
     tenant = read_tenant(namespace, snapshot)
     labelled = labels.get(TENANT, tenant)
     if labelled != tenant:

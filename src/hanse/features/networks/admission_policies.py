@@ -82,6 +82,7 @@ def _trusted(options: NetworksOptions) -> str:
 
 
 def _resource_rule(group: str, resources: tuple[str, ...], operations: tuple[str, ...]) -> Wire:
+    """A resource rule of matchConstraints, for all versions of one API group."""
     return {
         "apiGroups": [group],
         "apiVersions": ["*"],

@@ -38,7 +38,10 @@ class ServiceProvider(Protocol):
 def plan_service(
     service: Service | None, network: Network | None, provider: Provider, snapshot: Snapshot
 ) -> Plan:
-    """The provider's objects for a Service with a cluster IP in an existing network."""
+    """The provider's objects for a Service with a cluster IP in an existing network.
+
+    Empty if one of them is missing or the provider does not load-balance Services.
+    """
     if service is None or network is None or not isinstance(provider, ServiceProvider):
         return Plan()
     if parse_address(service.spec.cluster_ip) is None:

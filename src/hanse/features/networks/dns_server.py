@@ -74,6 +74,7 @@ def dns_workload(
 
 
 def _read_rules() -> tuple[PolicyRule, ...]:
+    """RBAC rules to get, list and watch `READABLE_RESOURCES`."""
     return tuple(
         PolicyRule(verbs=("get", "list", "watch"), api_groups=(group,), resources=resources)
         for group, resources in READABLE_RESOURCES
@@ -85,6 +86,7 @@ def _pod_selector(name: NetworkName) -> dict[str, str]:
 
 
 def _deployment(name: NetworkName, spaces: tuple[str, ...], options: NetworksOptions) -> Deployment:
+    """The Deployment of a network's DNS server, in the network's DNS namespace."""
     labels = {**network_labels(name), DNS: name.network}
     template: Wire = {
         "metadata": {"labels": labels},
@@ -105,6 +107,10 @@ def _deployment(name: NetworkName, spaces: tuple[str, ...], options: NetworksOpt
 
 
 def _container(name: NetworkName, spaces: tuple[str, ...], options: NetworksOptions) -> Wire:
+    """The DNS container: CoreDNS with its Corefile, or else `hanse dns`.
+
+    `spaces` are the namespaces that `hanse dns` gets as arguments; CoreDNS ignores them.
+    """
     container: Wire = {
         "name": "dns",
         "image": options.dns_image,
@@ -132,6 +138,7 @@ def _container(name: NetworkName, spaces: tuple[str, ...], options: NetworksOpti
 
 
 def _volumes(name: NetworkName, options: NetworksOptions) -> list[Wire]:
+    """The scratch volume, and for CoreDNS also the ConfigMap with the Corefile."""
     scratch: Wire = {"name": "scratch", "emptyDir": {"sizeLimit": "16Mi"}}
     if options.dns_workload != "coredns":
         return [scratch]

@@ -117,6 +117,7 @@ class Networks:
         return self.providers.get(network.spec.type) or ExternalProvider(network.spec.type)
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
+        """The plan of a key, by its topic; an unknown topic has an empty plan."""
         match key.topic:
             case "tenant":
                 return plan_tenant(key, snapshot, self.options)
@@ -138,6 +139,7 @@ class Networks:
                 return Plan()
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+        """The keys that a change concerns; objects of other clusters concern none."""
         match change:
             case ObjectChange(where) if where == snapshot.local:
                 return self._keys_for_object(change, snapshot)
@@ -255,10 +257,15 @@ class Networks:
         yield from self._waiting_pod_keys(name, snapshot)
 
     def _waiting_pod_keys(self, network: str, snapshot: Snapshot) -> Iterator[Key]:
+        """A port key for each pod that `WAITING_PODS_BY_NETWORK` has for a network."""
         for pod in snapshot.by(snapshot.local, WAITING_PODS_BY_NETWORK, network):
             yield Key("port", pod.metadata.name, pod.metadata.namespace)
 
     def _keys_for_network(self, network: Network, snapshot: Snapshot) -> Iterator[Key]:
+        """Keys of a network, its tenant, the tenant's isolation, waiting pods and peerings.
+
+        Also the keys of `_failed_network_keys`.
+        """
         yield Key("network", network.metadata.name)
         tenant = parse_network_name(network.metadata.name).tenant
         yield Key("tenant", tenant)
@@ -294,14 +301,17 @@ class Networks:
                 yield Key("network", network.metadata.name)
 
     def _network_keys(self, tenant: str, snapshot: Snapshot) -> Iterator[Key]:
+        """The keys of all networks of a tenant."""
         for network in tenant_networks(tenant, snapshot):
             yield Key("network", network.metadata.name)
 
     def _isolation_keys(self, tenant: str, snapshot: Snapshot) -> Iterator[Key]:
+        """An isolation key for each namespace of a tenant."""
         for namespace in tenant_namespaces(tenant, snapshot):
             yield Key("isolation", namespace.metadata.name)
 
     def _all_keys(self, snapshot: Snapshot) -> Iterator[Key]:
+        """The keys of all networks, and isolation keys of all namespaces with a tenant label."""
         for network in snapshot.all(snapshot.local, Network):
             yield Key("network", network.metadata.name)
         for namespace in snapshot.all(snapshot.local, Namespace):
@@ -309,6 +319,11 @@ class Networks:
                 yield Key("isolation", namespace.metadata.name)
 
     def _keys_for_fact(self, change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
+        """Keys for a fact of the local cluster: a write outcome, or that a kind is served.
+
+        For optional kinds these are the guards and all networks and namespaces; other facts have
+        none.
+        """
         match change.fact:
             case KindServed(where, kind) if (
                 where == snapshot.local and kind in self._optional_kinds

@@ -217,6 +217,10 @@ def _network_policy(
     egress: tuple[EgressPolicyRule, ...] = (),
     notes: tuple[str, ...] = (),
 ) -> NetworkPolicy:
+    """A NetworkPolicy with a shortened name; notes become annotation `NOT_NARROWED`.
+
+    The annotation is cut at 4000 characters, and left out without notes.
+    """
     annotations = {NOT_NARROWED: ",".join(notes)[:4000]} if notes else {}
     return NetworkPolicy(
         metadata=Meta(

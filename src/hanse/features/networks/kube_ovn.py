@@ -50,6 +50,10 @@ class KubeOvnProvider:
         _parse_supported_interface(network, annotations)
 
     def provision(self, network: Network, snapshot: Snapshot) -> ProvisionResult:
+        """The Vpc and Subnets; Pending until every Subnet is ready.
+
+        Failed, without objects, if kube-ovn is not served or a range is malformed.
+        """
         if not is_served(Vpc, snapshot) or not is_served(OvnSubnet, snapshot):
             return ProvisionResult(
                 "Failed", "this cluster has no kube-ovn: kubeovn.io is not served"
@@ -84,6 +88,7 @@ class KubeOvnProvider:
         )
 
     def port(self, pod: Pod, network: Network, snapshot: Snapshot) -> PortPlan:  # noqa: ARG002 - the contract
+        """Annotations with the kube-ovn Subnet and the requested address, if any; always ready."""
         nic, subnet = _parse_supported_interface(network, pod.metadata.annotations)
         annotations = {SWITCH: _subnet_name(network, subnet)}
         if nic.ip:
@@ -161,6 +166,7 @@ def _subnet_name(network: Network, subnet: Subnet) -> str:
 
 
 def _desired_subnet(network: Network, subnet: Subnet) -> OvnSubnet:
+    """The kube-ovn Subnet; its gateway is empty if the CIDR is malformed."""
     range_ = parse_range(subnet.cidr)
     gateway = str(gateway_address(range_)) if range_ is not None else ""
     return OvnSubnet(
@@ -170,6 +176,7 @@ def _desired_subnet(network: Network, subnet: Subnet) -> OvnSubnet:
 
 
 def _is_ready(name: str, snapshot: Snapshot) -> bool:
+    """Whether the kube-ovn Subnet of that name exists and has condition Ready=True."""
     current = snapshot.get(snapshot.local, OvnSubnet, name)
     conditions = (current.status.conditions if current is not None else None) or ()
     return any(c.type == "Ready" and c.status == "True" for c in conditions)

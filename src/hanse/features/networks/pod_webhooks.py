@@ -40,6 +40,10 @@ class PodsHook:
         return evaluate(self._admit, review, snapshot)
 
     def _admit(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
+        """Set labels, DNS settings and scheduling gate of a pod, or raise `RequestDenied`.
+
+        Pods with hostNetwork and mirror pods are allowed unchanged.
+        """
         pod = review.object
         spec: Wire = pod.get("spec") or {}
         if spec.get("hostNetwork") or _is_mirror(review):

@@ -35,12 +35,14 @@ class PoliciesHook:
         self._feature = feature
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
+        """Allow trusted users; check the NetworkPolicies of all others."""
         if is_trusted(review, self._feature.options):
             return Allow()
         return evaluate(_admit, review, snapshot)
 
 
 def _admit(review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
+    """Deny a malformed NetworkPolicy or one with cross-tenant rules; warn about IP blocks."""
     try:
         policy = msgspec.convert(review.object, NetworkPolicy, strict=False)
     except msgspec.ValidationError as error:

@@ -80,12 +80,20 @@ class ExternalProvider:
         self.name = name
 
     def check(self, network: Network, annotations: dict[str, str], snapshot: Snapshot) -> None:  # noqa: ARG002 - the contract
+        """Raise an error if the interface annotations are invalid or fit no subnet.
+
+        In a network without subnets only their syntax is checked.
+        """
         if network.spec.subnets:
             candidate_subnets(network, parse_interface(annotations))
         else:
             parse_interface(annotations)
 
     def provision(self, network: Network, snapshot: Snapshot) -> ProvisionResult:  # noqa: ARG002 - the contract
+        """The state that the provider reports in condition `PROVISIONED`; Pending without it.
+
+        True is Ready, False is Failed, any other status is Unknown; it makes no objects.
+        """
         reported = find_condition(network.status.conditions, PROVISIONED)
         if reported is None:
             return ProvisionResult(
@@ -103,6 +111,7 @@ class ExternalProvider:
                 )
 
     def deprovision(self, network: Network, snapshot: Snapshot) -> ProvisionResult:  # noqa: ARG002 - the contract
+        """Pending; gone when the Network has no finalizer that ends in the provider's name."""
         own = f"{self.name}.{network.metadata.name}"
         remaining = [f for f in network.metadata.finalizers if f.endswith(f"/{self.name}")]
         return ProvisionResult("Pending", f"{own} is being removed", gone=not remaining)

@@ -104,6 +104,11 @@ def _peers_match(
 
 
 def _peer_matches(peer: PolicyPeer, policy: NetworkPolicy, endpoint: TrafficEndpoint) -> bool:
+    """Whether a policy's peer includes an endpoint.
+
+    An IP block compares addresses only; selectors match pods only, by default in the policy's
+    namespace.
+    """
     if peer.ip_block is not None:
         return any(_in_block(peer.ip_block, address) for address in endpoint.addresses)
     if not endpoint.is_pod:
@@ -116,9 +121,11 @@ def _peer_matches(peer: PolicyPeer, policy: NetworkPolicy, endpoint: TrafficEndp
 
 
 def _in_block(block: IPBlock, address: str) -> bool:
+    """Whether an address is in the block's CIDR and in none of its exceptions."""
     parsed_address = ip_address(address)
 
     def has(cidr: str) -> bool:
+        """Whether the address is in a CIDR of the same IP version."""
         network = ip_network(cidr, strict=False)
         return network.version == parsed_address.version and parsed_address in network
 
@@ -133,6 +140,10 @@ def _ports_match(
 
 
 def _port_matches(port: PolicyPort, target: TrafficEndpoint, traffic_port: TrafficPort) -> bool:
+    """Whether a policy port includes traffic to the target; named ports are the target's.
+
+    A policy port without number or name includes all ports of its protocol.
+    """
     if port.protocol != traffic_port.protocol:
         return False
     match port.port:
@@ -183,6 +194,7 @@ def reachability_matrix(
         by_space.setdefault(policy.metadata.namespace, []).append(policy)
 
     def reaches(one: TrafficEndpoint, other: TrafficEndpoint) -> bool:
+        """Whether one reaches the other on `SAMPLE_PORT`, by the policies of both namespaces."""
         concerned = [*by_space.get(one.namespace, ())]
         if other.namespace != one.namespace:
             concerned += by_space.get(other.namespace, ())
@@ -225,6 +237,10 @@ def endpoint_groups(
 def _traffic_endpoint(
     space: Namespace, name: str, labels: dict[str, str], pod: Pod | None = None
 ) -> TrafficEndpoint:
+    """The endpoint of a pod or of bare labels; without a pod IP it has no addresses.
+
+    The namespace labels always include `kubernetes.io/metadata.name`.
+    """
     addresses = (pod.status.pod_ip,) if pod is not None and pod.status.pod_ip else ()
     return TrafficEndpoint(
         name,
@@ -246,6 +262,7 @@ def _add_endpoint(
 
 
 def _summarize_reachability(answers: Sequence[bool]) -> Reachability:
+    """`none`, `some` or `all` of the answers are true; `none` if there are no answers."""
     if not any(answers):
         return "none"
     return "all" if all(answers) else "some"

@@ -50,12 +50,14 @@ def policy_types(policy: NetworkPolicy) -> frozenset[str]:
 
 
 def _requirements(selector: LabelSelector) -> list[LabelRequirement]:
+    """All requirements of a selector: matchLabels as In, sorted, then matchExpressions."""
     pairs = sorted(selector.match_labels.items())
     equal = [LabelRequirement(key=k, operator="In", values=(v,)) for k, v in pairs]
     return [*equal, *selector.match_expressions]
 
 
 def _negate_requirement(requirement: LabelRequirement) -> LabelRequirement:
+    """The requirement with the opposite operator, which matches exactly the other labels."""
     key, values = requirement.key, requirement.values
     match requirement.operator:
         case "In":
@@ -71,6 +73,7 @@ def _negate_requirement(requirement: LabelRequirement) -> LabelRequirement:
 
 
 def _matches_requirement(requirement: LabelRequirement, labels: Mapping[str, str]) -> bool:
+    """Whether labels satisfy a requirement; NotIn also matches if the label is missing."""
     value = labels.get(requirement.key)
     match requirement.operator:
         case "In":

@@ -46,6 +46,7 @@ class ServicesHook:
         self._addresses = addresses
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
+        """Check a Service; an update only if it needs an address or adds external IPs."""
         if review.operation == "UPDATE" and not (
             needs_address(review) or _added_external_ips(review)
         ):
@@ -53,6 +54,10 @@ class ServicesHook:
         return evaluate(self._admit, review, snapshot)
 
     def _admit(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
+        """Set the network labels, and allocate an address if the Service needs one.
+
+        Own writes are allowed unchanged; only trusted users may set foreign external IPs.
+        """
         labels = labels_of(review.object)
         if is_own_write(review, self._feature.options):
             return Allow()
@@ -117,11 +122,13 @@ class ClusterServicesHook:
         self._addresses = addresses
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
+        """Allocate an address from the cluster's range if the Service needs one."""
         if not needs_address(review):
             return Allow()
         return evaluate(self._admit, review, snapshot)
 
     def _admit(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
+        """Allow the Service with the addresses that are allocated from the cluster's range."""
         fields = self._addresses.allocate_for_cluster(review, snapshot)
         return Allow({"spec": fields} if fields else {})
 
@@ -147,6 +154,11 @@ class SlicesHook:
         return evaluate(self._admit, review, snapshot)
 
     def _admit(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
+        """Set the network labels, by default those of the Service that the endpoints belong to.
+
+        Denies another network than the Service's, and foreign endpoints of users who are not
+        trusted.
+        """
         labels = labels_of(review.object)
         if is_own_write(review, self._feature.options):
             return Allow()

@@ -116,6 +116,7 @@ def _status_patch(
 def _invalid_events(
     tenant: Tenant, error_message: str, snapshot: Snapshot
 ) -> tuple[EventRequest, ...]:
+    """A Warning event `Invalid` for the tenant; none if the error message is empty."""
     if not error_message:
         return ()
     return (
@@ -169,6 +170,7 @@ def default_network(template: str, tenant: str) -> Network | None:
 
 
 def _parse_template(text: str) -> dict[str, Any]:
+    """Parse a JSON or YAML object; raises `InvalidTemplate` if it is anything else."""
     try:
         parsed = yaml.safe_load(text)  # JSON is YAML
     except yaml.YAMLError as error:

@@ -45,6 +45,10 @@ class VpcProvider:
     )
 
     def check(self, network: Network, annotations: dict[str, str], snapshot: Snapshot) -> None:
+        """Raise an error if the interface is invalid or fits no subnet.
+
+        A requested address must also be neither the gateway nor in use.
+        """
         nic = parse_interface(annotations)
         subnets = candidate_subnets(network, nic)
         if nic.ip:
@@ -52,16 +56,22 @@ class VpcProvider:
             _reject_used_address(network, str(parse_address(nic.ip)), "", snapshot)
 
     def provision(self, network: Network, snapshot: Snapshot) -> ProvisionResult:  # noqa: ARG002 - the contract
+        """Ready, without objects; Failed if a range of the network is malformed."""
         errors = list(malformed_ranges(network))
         return ProvisionResult("Failed", "; ".join(errors)) if errors else ProvisionResult()
 
     def deprovision(self, network: Network, snapshot: Snapshot) -> ProvisionResult:
+        """Pending; gone when the network has no NetworkPort left."""
         remaining = list(snapshot.by(snapshot.local, PORTS_BY_NETWORK, network.metadata.name))
         return ProvisionResult(
             "Pending", f"{len(remaining)} ports are being released", gone=not remaining
         )
 
     def port(self, pod: Pod, network: Network, snapshot: Snapshot) -> PortPlan:
+        """Ready with CNI arguments if the pod has a NetworkPort; otherwise plan a new one.
+
+        It gets the requested address or a free one; without a free one there is only a message.
+        """
         current = find_port(pod, snapshot)
         if current is not None:
             args = format_cni_args(dict(_cni_arguments(current, network, pod)))
@@ -148,6 +158,7 @@ def _reject_used_address(network: Network, address: str, uid: str, snapshot: Sna
 
 
 def _network_port(network: Network, subnet: Subnet, address: str, pod: Pod) -> NetworkPort:
+    """The NetworkPort that assigns an address and its MAC address to a pod."""
     name = network.metadata.name
     return NetworkPort(
         metadata=Meta(name=port_name(name, address)),

@@ -71,6 +71,7 @@ class LabelsHook:
         self._feature = feature
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:  # noqa: ARG002 - the contract
+        """Deny changes of immutable fields (UPDATE) or forged labels; trusted users may do both."""
         if is_trusted(review, self._feature.options):
             return Allow()
         errors = list(
@@ -103,6 +104,7 @@ def _forged_labels(review: AdmissionRequest) -> Iterator[str]:
 
 
 def _readiness_gates(pod: Wire) -> set[str]:
+    """A set with gate `READINESS` if the pod has it, else empty; other gates are ignored."""
     gates = (pod.get("spec") or {}).get("schedulingGates") or ()
     return {str(g.get("name")) for g in gates} & {READINESS}
 
@@ -126,6 +128,7 @@ class ManagedObjectsHook:
         self._feature = feature
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:  # noqa: ARG002 - the contract
+        """Deny changes and deletion of objects with an owner label, except by trusted users."""
         if OWNER not in labels_of(review.before) or is_trusted(review, self._feature.options):
             return Allow()
         verb = "deleted" if review.operation == "DELETE" else "changed"
@@ -148,11 +151,16 @@ class TemplatesHook:
         self._feature = feature
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
+        """Allow trusted users; check the pod templates of all others."""
         if is_trusted(review, self._feature.options):
             return Allow()
         return evaluate(self._admit, review, snapshot)
 
     def _admit(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
+        """Check labels, annotations, network and interface of a changed pod template.
+
+        Templates that are unchanged or have hostNetwork are allowed.
+        """
         path, template = _template(review)
         before = _pod_template(review.kind, review.before)
         if (template.get("spec") or {}).get("hostNetwork") or template == before:
@@ -211,6 +219,7 @@ class NamespacesHook:
         self._feature = feature
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:  # noqa: ARG002 - the contract
+        """Deny a change of a namespace's tenant label, except by trusted users."""
         before, after = labels_of(review.before).get(TENANT), labels_of(review.object).get(TENANT)
         if before == after or is_trusted(review, self._feature.options):
             return Allow()
@@ -230,6 +239,7 @@ class NetworksHook:
         self._feature = feature
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
+        """Validate a Network; one that is being deleted or whose spec is unchanged is allowed."""
         try:
             network = msgspec.convert(review.object, Network, strict=False)
         except msgspec.ValidationError as error:
@@ -250,6 +260,7 @@ class PeeringsHook:
     rules = (WebhookRule((Network.kind.group,), ("networkpeerings",), ("CREATE", "UPDATE")),)
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
+        """Deny a NetworkPeering in a namespace without tenant; may ask for a live read."""
         try:
             tenant = read_tenant(review.namespace, snapshot)
         except ReadRequired as missing:

@@ -65,6 +65,7 @@ class NetworkZone:
         return all(snapshot.listed(snapshot.local, kind) for kind in (Service, EndpointSlice, Pod))
 
     def keys(self, snapshot: Snapshot) -> Iterator[Key]:
+        """`VERSION`, and the keys of all Services and pods of this zone."""
         yield VERSION
         for service in snapshot.all(snapshot.local, Service):
             if self._is_ours(service):
@@ -74,6 +75,10 @@ class NetworkZone:
                 yield Key(POD, pod.metadata.name, pod.metadata.namespace)
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+        """The key of a changed Service or pod, or of the Services of a changed EndpointSlice.
+
+        Facts, other clusters and objects outside this zone have no keys.
+        """
         if isinstance(change, FactChange) or change.where != snapshot.local:
             return ()
         versions = [s for s in (change.before, change.after) if s is not None and self._is_ours(s)]
@@ -92,7 +97,13 @@ class NetworkZone:
                 return ()
 
     def records_for(self, snapshot: Snapshot) -> Callable[[Key], Sequence[ZoneNode]]:
+        """A function that builds a key's nodes from the snapshot.
+
+        A key whose object is gone or is not in this zone has no nodes.
+        """
+
         def build_nodes(key: Key) -> Sequence[ZoneNode]:
+            """The nodes of a key; none if its object is gone or is not in this zone."""
             if key == VERSION:
                 return (version_node(self._apex, SCHEMA_VERSION, self.view.ttl),)
             if key.topic == POD:

@@ -17,6 +17,7 @@ class FederatedSection:
     name = "federated"
 
     def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
+        """`namespace/name` of every service that has a member record in any cluster."""
         return {
             key
             for _, config_map in snapshot.everywhere(ConfigMap)
@@ -24,6 +25,7 @@ class FederatedSection:
         }
 
     def keys_for(self, change: Change) -> Iterable[str]:
+        """The services of a changed ConfigMap, or a changed federated Service; none for facts."""
         if isinstance(change, FactChange):
             return ()
         match change.object:
@@ -35,6 +37,7 @@ class FederatedSection:
                 return ()
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> FeatureItem | None:
+        """The item of a service; None if it has no member record, bad if nothing is ready."""
         namespace, _, name = key.partition("/")
         records = list(_member_records(key, snapshot))
         if not records:
@@ -56,6 +59,7 @@ class FederatedSection:
 
 
 def _member_records(key: str, snapshot: MultiClusterSnapshot) -> Iterable[MemberRecord]:
+    """The readable member records of a service in all clusters."""
     for where in snapshot.clusters:
         for config_map in snapshot.by(where, BY_SERVICE, key):
             joined = read_record(config_map, where)
@@ -66,6 +70,7 @@ def _member_records(key: str, snapshot: MultiClusterSnapshot) -> Iterable[Member
 def _has_service(
     where: ClusterId, namespace: str, name: str, snapshot: MultiClusterSnapshot
 ) -> bool:
+    """Whether a cluster has the Service, with annotation `FEDERATED`."""
     found = snapshot.get(where, Service, name, namespace)
     return found is not None and FEDERATED in found.metadata.annotations
 
@@ -75,6 +80,7 @@ def _ready_count(record: MemberRecord) -> int:
 
 
 def _member_part(record: MemberRecord) -> ClusterPart:
+    """A member's part: good if it has a ready endpoint, else bad."""
     ready = _ready_count(record)
     return ClusterPart(
         cluster=record.cluster,

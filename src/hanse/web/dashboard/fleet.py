@@ -59,6 +59,7 @@ class ClustersSection:
         return snapshot.clusters
 
     def keys_for(self, change: Change) -> Iterable[str]:
+        """Clusters that a fact concerns, or whose exports, imports or nodes change in number."""
         match change:
             case FactChange():
                 return _concerned_clusters(change)
@@ -67,6 +68,7 @@ class ClustersSection:
                 return (where,) if counted and (before is None or after is None) else ()
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> ClusterItem | None:
+        """The cluster's item; None if it or its state is unknown, bad if it counts as dead."""
         agent_snapshot = snapshot.for_cluster(key)
         if agent_snapshot is None or key not in snapshot.clusters:
             return None
@@ -101,6 +103,7 @@ class LinksSection:
         return _concerned_clusters(change)
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> tuple[LinkItem, ...] | None:
+        """The links of other agents to a cluster; None if there are none."""
         if key not in snapshot.clusters:
             return None
         found = (
@@ -112,6 +115,7 @@ class LinksSection:
 
 
 def _link_item(source: ClusterId, target: ClusterId, snapshot: Snapshot) -> LinkItem | None:
+    """The link between two clusters as the source's agent sees it; None if it has no state."""
     state = snapshot.fact(ClusterState, target)
     if state is None:
         return None
@@ -143,6 +147,7 @@ def _concerned_clusters(change: Change) -> tuple[ClusterId, ...]:
 
 
 def _roles(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> tuple[str, ...]:
+    """The sorted roles of a cluster as all agents see them, without LED."""
     found = {
         role
         for one in snapshot.by_agent.values()

@@ -18,11 +18,16 @@ class HostsSection:
         return {_service_key(one) for _, one in snapshot.everywhere(GlobalService)}
 
     def keys_for(self, change: Change) -> Iterable[str]:
+        """The key of a changed GlobalService; none for anything else."""
         if isinstance(change, FactChange) or not isinstance(change.object, GlobalService):
             return ()
         return (_service_key(change.object),)
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> FeatureItem | None:
+        """The item of a GlobalService as the first cluster has it; None if no cluster has it.
+
+        Bad if no member is up, warn if some are down.
+        """
         namespace, _, name = key.partition("/")
         found = ((w, snapshot.get(w, GlobalService, name, namespace)) for w in snapshot.clusters)
         standing = [(where, service) for where, service in found if service is not None]
@@ -67,6 +72,7 @@ Known = dict[tuple[str, str], MemberHealth]
 
 
 def _is_up(member: GlobalMember, health: Known) -> bool:
+    """Whether a member is reported as up; without a report it is not."""
     state = health.get((member.cluster, member.address))
     return state is not None and state.up
 
@@ -78,6 +84,10 @@ def _serving(up: Sequence[GlobalMember]) -> list[GlobalMember]:
 
 
 def _member_part(member: GlobalMember, serving: list[GlobalMember], health: Known) -> ClusterPart:
+    """A member with its percentage of the serving weight.
+
+    Good if it has a share, idle if it is up without one, else bad.
+    """
     whole = sum(one.weight for one in serving)
     share = round(100 * member.weight / whole) if member in serving and whole else 0
     up = _is_up(member, health)
@@ -90,6 +100,7 @@ def _member_part(member: GlobalMember, serving: list[GlobalMember], health: Know
 
 
 def _readable_enum(name: str) -> str:
+    """An enum name in lower case with spaces, without its GSLB prefix."""
     for begin in ("GSLB_ALGORITHM_", "GSLB_SERVICE_DOWN_RESPONSE_"):
         name = name.removeprefix(begin)
     return name.replace("_", " ").lower()

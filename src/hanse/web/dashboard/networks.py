@@ -32,6 +32,7 @@ class NetworksSection:
         return {f"{where}/{one.name}" for where, one in snapshot.everywhere(Network)}
 
     def keys_for(self, change: Change) -> Iterable[str]:
+        """The changed Network, or that of a changed Service or pod with a tenant label."""
         if isinstance(change, FactChange):
             return ()
         match change.object:
@@ -44,6 +45,7 @@ class NetworksSection:
                 return ()
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> FeatureItem | None:
+        """The item of a Network, with the use of its service ranges; None if it is gone."""
         where, _, name = key.partition("/")
         network = snapshot.get(where, Network, name)
         if network is None:
@@ -99,12 +101,17 @@ class ReachSection:
         return snapshot.clusters
 
     def keys_for(self, change: Change) -> Iterable[str]:
+        """The cluster of a changed Network, NetworkPolicy, NetworkPeering or Namespace."""
         concerned = (Network, NetworkPolicy, NetworkPeering, Namespace)
         if isinstance(change, FactChange) or not isinstance(change.object, concerned):
             return ()
         return (change.where,)
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> MatrixItem | None:
+        """The reachability matrix of a cluster; None without networks.
+
+        Only the first `MOST` networks by name are included; `left_out` counts the others.
+        """
         networks = sorted(one.name for one in snapshot.all(key, Network))
         if not networks:
             return None

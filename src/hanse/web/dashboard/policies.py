@@ -33,11 +33,13 @@ class PoliciesSection:
         return {key for _, ledger in snapshot.everywhere(ConfigMap) for key in _item_key(ledger)}
 
     def keys_for(self, change: Change) -> Iterable[str]:
+        """The item key of a changed ledger; none for facts and other objects."""
         if isinstance(change, FactChange) or not isinstance(change.object, ConfigMap):
             return ()
         return _item_key(change.object)
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> FeatureItem | None:
+        """The item of a policy, from its ledgers in all clusters; None if there are none."""
         policy_key = _policy_key(key)
         ledgers = {
             where: ledger
@@ -51,6 +53,7 @@ class PoliciesSection:
 
 
 def _item_key(ledger: ConfigMap) -> tuple[str, ...]:
+    """The item key of a ledger in a tuple; empty for pages and other ConfigMaps."""
     key = record_key(ledger)
     if key is None or key.topic == PAGE_TOPIC:
         return ()
@@ -58,12 +61,17 @@ def _item_key(ledger: ConfigMap) -> tuple[str, ...]:
 
 
 def _policy_key(shown: str) -> Key:
+    """The policy key of an item key; `every namespace` means a cluster-wide policy."""
     namespace, _, name = shown.partition("/")
     whole = namespace == "every namespace"
     return Key(_TOPICS[0], name) if whole else Key(_TOPICS[1], name, namespace)
 
 
 def _policy_item(policy: PolicyView, ledgers: dict[ClusterId, ConfigMap]) -> FeatureItem:
+    """The item of a policy: its state in each cluster and its problems.
+
+    An overruled policy is shown as a conflict, with its versions.
+    """
     parts = tuple(_member_part(where, one) for where, one in sorted(policy.members.items()))
     return FeatureItem(
         namespace=policy.namespace or "every namespace",
@@ -85,6 +93,7 @@ def _policy_item(policy: PolicyView, ledgers: dict[ClusterId, ConfigMap]) -> Fea
 
 
 def _member_part(where: ClusterId, one: MemberStatus) -> ClusterPart:
+    """A cluster's part: bad if it needs attention, good if Applied, else idle."""
     state: State = "bad" if one.needs_attention else "good" if one.phase == "Applied" else "idle"
     return ClusterPart(cluster=where, state=state, text=one.reason or one.phase)
 

@@ -75,6 +75,11 @@ def _guard_middleware(auth: Authenticator, hosts: set[str]) -> Any:
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Refuse unknown hosts (421), foreign origins (403) and API requests without token (401).
+
+        Adds the security headers to other responses that are not yet sent; `/api/enter` needs no
+        token.
+        """
         if request.host not in hosts:
             text = "this is not the name of this dashboard; see --dashboard-host\n"
             return web.Response(status=421, text=text)
@@ -108,6 +113,10 @@ def _action_handler(action: Action) -> Handler:
     """A handler that runs an action with the JSON of the request."""
 
     async def answer(request: web.Request) -> web.Response:
+        """Run the action with the JSON body and return its result as JSON.
+
+        400 if the body is malformed, 422 if the action refuses.
+        """
         try:
             arguments = msgspec.json.decode(await request.read(), type=dict[str, Any])
             result = await action(arguments)
@@ -131,15 +140,18 @@ class _Routes:
         self._files = {one.name: one.read_bytes() for one in page.iterdir() if one.is_file()}
 
     async def page(self, _: web.Request) -> web.Response:
+        """Send `index.html`."""
         return self._send_file("index.html")
 
     async def file(self, request: web.Request) -> web.Response:
+        """Send a file of the dashboard; 404 if there is none of that name."""
         name = request.match_info["file"]
         if name not in self._files:
             return web.Response(status=404, text="there is no such file\n")
         return self._send_file(name)
 
     def _send_file(self, name: str) -> web.Response:
+        """A response with a file from memory, its content type taken from the name's suffix."""
         content_type = _TYPES.get(name.rpartition(".")[2], "application/octet-stream")
         charset = None if content_type.startswith("image") else "utf-8"
         return web.Response(body=self._files[name], content_type=content_type, charset=charset)
@@ -153,6 +165,7 @@ class _Routes:
         return answer
 
     async def log_in(self, request: web.Request) -> web.Response:
+        """Set the cookie if the body has the valid token, else answer 401."""
         try:
             token = msgspec.json.decode(await request.read(), type=dict[str, str]).get("token", "")
         except msgspec.DecodeError:

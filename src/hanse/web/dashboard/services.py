@@ -57,6 +57,7 @@ class ServicesSection:
     name = "services"
 
     def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
+        """`namespace/name` of every ServiceExport and ServiceImport of the members."""
         return {
             f"{obj.namespace}/{obj.name}"
             for where in snapshot.members
@@ -65,11 +66,13 @@ class ServicesSection:
         }
 
     def keys_for(self, change: Change) -> Iterable[str]:
+        """The services of a changed object; none for facts."""
         if isinstance(change, FactChange):
             return ()
         return _service_keys(change.object)
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> ServiceItem | None:
+        """The item of a service over all members; None if it is neither exported nor imported."""
         namespace, _, name = key.partition("/")
         clusters = [
             _cluster_services(where, namespace, name, snapshot) for where in snapshot.members
@@ -113,6 +116,7 @@ def _service_keys(obj: Object) -> tuple[str, ...]:
 def _cluster_services(
     where: ClusterId, namespace: str, name: str, snapshot: MultiClusterSnapshot
 ) -> ClusterServices:
+    """The export, the import and the `IMPORTED` objects of a service in one cluster."""
     exported = snapshot.get(where, ServiceExport, name, namespace)
     imported = snapshot.get(where, ServiceImport, name, namespace)
     return ClusterServices(
@@ -124,6 +128,7 @@ def _cluster_services(
 
 
 def _exporters(view: ServiceView, clusters: list[ClusterServices]) -> tuple[ServiceExporter, ...]:
+    """Each exporting cluster with its endpoint counts, weight and priority, sorted by name."""
     shares = _shares(clusters)
     shown = []
     for cluster in sorted({*view.exporters, *view.endpoints}):

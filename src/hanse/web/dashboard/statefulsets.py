@@ -20,6 +20,7 @@ class StatefulSetsSection:
     name = "statefulsets"
 
     def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
+        """`namespace/name` of all StatefulSetShares on the brokers."""
         return {
             f"{one.namespace}/{one.name}"
             for broker in snapshot.clusters_with_role(Role.BROKER)
@@ -27,6 +28,7 @@ class StatefulSetsSection:
         }
 
     def keys_for(self, change: Change) -> Iterable[str]:
+        """The StatefulSet of changed shares or of a changed part; none for anything else."""
         if isinstance(change, FactChange):
             return ()
         match change.object:
@@ -38,6 +40,7 @@ class StatefulSetsSection:
                 return ()
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> FeatureItem | None:
+        """The item from the first broker that has the shares; None if no broker has them."""
         namespace, _, name = key.partition("/")
         for broker in snapshot.clusters_with_role(Role.BROKER):
             shares = snapshot.get(broker, StatefulSetShares, name, namespace)
@@ -60,6 +63,10 @@ def _unreadable_item(shares: StatefulSetShares) -> FeatureItem:
 
 
 def _set_item(shares: StatefulSetShares, reports: dict[str, StatefulSetPartSpec]) -> FeatureItem:
+    """The item of a StatefulSet from its shares and the reports of the clusters.
+
+    Shares with a newer schema give an unreadable item; such reports do not count as ready.
+    """
     if shares.spec.has_newer_schema:
         return _unreadable_item(shares)
     unreadable = {c: p for c, p in reports.items() if p.has_newer_schema}
@@ -98,6 +105,10 @@ def _set_item(shares: StatefulSetShares, reports: dict[str, StatefulSetPartSpec]
 def _cluster_part(
     cluster: str, replicas: int, wanted: int, report: StatefulSetPartSpec | None
 ) -> ClusterPart:
+    """A cluster's part: good if all its replicas are ready, warn if some, else bad.
+
+    `share` is its percentage of the wanted replicas; a cluster without report has none ready.
+    """
     ready = report.ready if report is not None else 0
     return ClusterPart(
         cluster=cluster,

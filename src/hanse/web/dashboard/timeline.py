@@ -164,17 +164,23 @@ def _transitions(before: Object, after: Object) -> Iterator[Condition]:
 
 
 def _status_conditions(obj: Object) -> tuple[Condition, ...]:
+    """The conditions of an object's status; empty if it has none."""
     status = getattr(obj, "status", None)
     found = getattr(status, "conditions", ())
     return tuple(one for one in found or () if isinstance(one, Condition))
 
 
 def _condition_text(condition: Condition) -> str:
+    """Type, status and reason of a condition, and its message if there is one."""
     text = f"{condition.type} {condition.status}, {condition.reason}"
     return f"{text}: {condition.message}" if condition.message else text
 
 
 def _condition_state(condition: Condition) -> State:
+    """Warn if a condition is False, else good.
+
+    Conflict, Paused and Degraded are the other way round: warn if True.
+    """
     bad = "True" if condition.type in ("Conflict", "Paused", "Degraded") else "False"
     return "warn" if condition.status == bad else "good"
 

@@ -114,6 +114,10 @@ class LiveUpdates:
         return self._reporters[where]
 
     async def _run(self) -> None:
+        """Publish updates while there are subscribers, at intervals; never returns.
+
+        While items are stale it publishes again without delay.
+        """
         while True:
             await self._has_subscribers.wait()
             self._publish()
@@ -142,6 +146,7 @@ class LiveUpdates:
     def _encode_update(
         self, changes: ItemChanges, entries: tuple[TimelineEntry, ...], *, first: bool = False
     ) -> bytes:
+        """The JSON of an update, with the local state if it is known; `first` marks a full one."""
         update: dict[str, Any] = {"put": changes.put, "gone": changes.gone, "timeline": entries}
         if self._local_state is not None:
             update["around"] = self._local_state()
@@ -171,6 +176,7 @@ class Subscriber:
         self._more.set()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Yield updates until closed, and `{}` if none comes within `KEEPALIVE_INTERVAL`."""
         while not self._closed:
             while self._pending and not self._closed:
                 yield self._pending.popleft()

@@ -116,6 +116,7 @@ def json_patch(target: Wire, change: Wire, path: str = "") -> list[Wire]:
 
 
 def _without_nulls(value: Any) -> Any:
+    """A value without the null fields of nested dicts; lists are not searched."""
     if isinstance(value, dict):
         return {n: _without_nulls(v) for n, v in value.items() if v is not None}
     return value

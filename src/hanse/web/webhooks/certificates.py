@@ -17,6 +17,10 @@ class Certificates:
         self._clock = clock
 
     async def __call__(self, hosts: str, replaces: str) -> Wire:  # noqa: ARG002 - tells questions apart
+        """Issue a server certificate for comma-separated hosts, by a new authority.
+
+        `replaces` is not used; the result tells when to renew.
+        """
         from hanse.kube.certificates import (  # 8 MiB that few agents need
             LIFETIME,
             CertificateAuthority,

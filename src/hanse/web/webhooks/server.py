@@ -83,7 +83,10 @@ async def respond(
 def _review_handler(
     hook: AdmissionHook, snapshot: Callable[[], Snapshot], ask: LiveLookup
 ) -> Callable[[web.Request], Awaitable[web.Response]]:
+    """A request handler that answers reviews of a hook; 400 if a review is invalid."""
+
     async def handle(request: web.Request) -> web.Response:
+        """Answer one AdmissionReview; 400 if it is invalid."""
         try:
             body = await respond(hook, await request.read(), snapshot, ask)
         except InvalidReview as error:
