@@ -112,7 +112,10 @@ class Batch:
             message.header.iovec_count = 1
 
     def receive(self, fd: int) -> int:
-        """Receive what waits on a non-blocking socket, and return the number of datagrams."""
+        """Receive what waits on a non-blocking socket, and return the number of datagrams.
+
+        If recvmmsg is forbidden, it switches to recvfrom for good.
+        """
         self._iovecs[:] = self._empty
         if not self._mmsg:
             return self._receive_each(fd)

@@ -50,7 +50,11 @@ class ForwardedQuestion(Struct, frozen=True):
 
 
 def forwarded_question(packet: bytes, table: Table) -> ForwardedQuestion | None:
-    """The query to forward for a packet; None if the table answers it."""
+    """The query to forward for a packet; None if the table answers it.
+
+    Names outside the table's zones are forwarded, and alias chains that lead out of them.
+    Malformed packets and those that are no standard query are not.
+    """
     try:
         question = parse_question(packet)
     except (MalformedMessage, IndexError):
@@ -93,7 +97,10 @@ class Forwarder:
     def forward(
         self, packet: bytes, table: Table, sock: socket.socket, client: SocketAddress
     ) -> bool:
-        """Forward a query unless the table answers it; returns whether it was taken."""
+        """Forward a query unless the table answers it; returns whether it was taken.
+
+        Also gives up expired queries; a query that cannot be sent is dropped, but counts as taken.
+        """
         question = forwarded_question(packet, table)
         if question is None:
             return False
@@ -111,7 +118,7 @@ class Forwarder:
         return True
 
     def receive_responses(self, fd: int) -> None:
-        """Send the responses that arrived on a socket to their clients."""
+        """Send responses that arrived to their clients; unknown and malformed ones are dropped."""
         while True:
             try:
                 answer = self.sockets[fd].recv(LARGEST)
@@ -132,7 +139,7 @@ class Forwarder:
                 continue
 
     def expire(self, now: float) -> None:
-        """Give up queries past their deadline; the oldest come first."""
+        """Give up, without a response, queries past their deadline or over `MAX_IN_FLIGHT`."""
         while self._in_flight:
             oldest = next(iter(self._in_flight.values()))
             if oldest.deadline > now and len(self._in_flight) <= MAX_IN_FLIGHT:
@@ -140,7 +147,7 @@ class Forwarder:
             self._in_flight.popitem(last=False)
 
     def relay(self, question: ForwardedQuestion, on_response: Callable[[bytes], None]) -> "Relay":
-        """Forward a query by TCP, whose response may have any length."""
+        """Open a TCP relay to a random upstream for a query, with deadline `QUERY_TIMEOUT`."""
         return Relay(
             self._random.choice(self._servers), question, on_response, self._clock() + QUERY_TIMEOUT
         )
@@ -171,7 +178,10 @@ class Relay:
         return bool(self._outgoing)
 
     def advance(self) -> bool:
-        """Write or read what is possible; returns whether the client has its response."""
+        """Write or read what is possible; returns whether the client has its response.
+
+        The client gets SERVFAIL if the upstream is unreachable or its response malformed.
+        """
         try:
             if self._outgoing:
                 self._outgoing = self._outgoing[self.sock.send(self._outgoing) :]

@@ -21,7 +21,10 @@ class Limiter:
         self._sent: dict[bytes, int] = {}
 
     def allows(self, client: bytes) -> bool:
-        """Whether a packed address may get one more response; loopback is never limited."""
+        """Count a response and tell whether it may be sent; loopback is never limited.
+
+        Counts are kept for each client network, and cleared every second or if there are too many.
+        """
         network = client_network(client)
         if client == _LOOPBACK_V6 or (client[0] == _LOOPBACK and len(client) == _V4):
             return True

@@ -87,7 +87,7 @@ class DnsServer:
             await self._replace_workers()
 
     async def _replace_workers(self) -> None:
-        """Start new workers, then stop the old ones."""
+        """Start new workers, wait until they have all zone data, then stop the old ones."""
         old = list(self._workers)
         await self._start_workers()
         self._workers = [worker for worker in self._workers if worker not in old]
@@ -111,7 +111,7 @@ class DnsServer:
                 await asyncio.gather(*[worker.stop() for worker in self._workers])
 
     async def _start_workers(self) -> None:
-        """Launch as many workers as each listener has UDP sockets, and wait with `wait_applied`."""
+        """Launch as many workers as each listener has UDP sockets, and wait for their data."""
         sockets = [item for served in self._served.values() for item in served.listeners]
         workers = min(len(item.datagrams) for item in sockets)
         for number in range(workers):
@@ -119,7 +119,7 @@ class DnsServer:
         await self.wait_applied()
 
     async def _launch(self, number: int) -> None:
-        """Start a worker with the whole zone data of all views."""
+        """Start a worker with the whole zone data of all views, and a task that supervises it."""
         assert self._group is not None, "workers live while the server runs"
         listening = tuple(self._listening(number))
         start = StartWorker(
@@ -137,7 +137,7 @@ class DnsServer:
         self._group.create_task(self._supervise(worker), name=f"dns worker {number}")
 
     async def _supervise(self, worker: "_Worker") -> None:
-        """Read a worker's reports, and restart it if it exits unexpectedly."""
+        """Read a worker's reports; if it exits unasked, log, count and restart it after a delay."""
         await worker.read_reports()
         if worker.stopping or self._group is None:
             return
@@ -149,7 +149,7 @@ class DnsServer:
             await self._launch(worker.number)
 
     def _listening(self, number: int) -> list[ListeningSocket]:
-        """The sockets of a worker, by its number."""
+        """The sockets of a worker, by its number; UDP on loopback has no rate limit."""
         found: list[ListeningSocket] = []
         for view, served in self._served.items():
             for listeners in served.listeners:
@@ -186,7 +186,7 @@ class _Worker:
         self._waiting: dict[int, asyncio.Future[None]] = {}
 
     def send(self, message: bytes) -> None:
-        """Send a command; a worker that is too far behind is killed, and then restarted."""
+        """Send a command, unless the pipe is closing; a worker too far behind is killed."""
         pipe = self._process.stdin
         assert pipe is not None, "workers have a pipe"
         if pipe.is_closing():
@@ -203,7 +203,7 @@ class _Worker:
             await done
 
     async def read_reports(self) -> None:
-        """Read reports until the process has exited."""
+        """Handle reports until the process has exited; then all waiting barriers are released."""
         pipe = self._process.stdout
         assert pipe is not None, "workers have a pipe"
         try:
@@ -218,7 +218,7 @@ class _Worker:
                     done.set_result(None)
 
     async def stop(self) -> None:
-        """Stop gracefully; kill the process after a timeout."""
+        """Stop gracefully and wait for the exit; kill the process after `STOP_TIMEOUT`."""
         self.stopping = True
         self.send(encode_frame(Stop()))
         try:

@@ -32,7 +32,7 @@ class TcpConnection:
         self._outgoing = bytearray()
 
     def read(self, answer: StreamResponder, now: float) -> None:
-        """Read what has arrived, and respond to every whole query in it."""
+        """Read what has arrived, and respond to whole queries; EOF or an error sets `ended`."""
         try:
             data = self.sock.recv(65536)
         except BlockingIOError:
@@ -47,7 +47,10 @@ class TcpConnection:
         self.write(now)
 
     def _respond(self, answer: StreamResponder, now: float) -> None:
-        """Respond to the whole queries in the input buffer."""
+        """Buffer responses to whole queries in the input, and remove these from it.
+
+        It stops at a zone transfer; a malformed query sets `ended`.
+        """
         incoming = self._incoming
         at = 0
         while len(incoming) - at >= 2 and not self.ended and self._transfer is None:

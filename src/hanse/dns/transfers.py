@@ -98,7 +98,7 @@ def _messages(packet: bytes, question: DnsQuestion, records: Iterator[bytes]) ->
     body, count, first = bytearray(), 0, True
 
     def message() -> bytes:
-        """The response with the records so far; only the first one repeats the OPT record."""
+        """The records so far as a message; only the first has OPT, if the query has EDNS."""
         flags = (0x8400 | (packet[2] & 1) << 8).to_bytes(2)
         counts = b"\0\1" + count.to_bytes(2) + b"\0\0\0\0"
         whole = packet[:2] + flags + counts + question.text + body

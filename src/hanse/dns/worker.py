@@ -61,7 +61,7 @@ class LatencyHistogram:
         self.seconds = 0.0
 
     def took(self, seconds: float) -> None:
-        """Count one batch."""
+        """Count one batch in its bucket, and add its time to the sum."""
         self.counts[bisect_left(SECONDS, seconds)] += 1
         self.seconds += seconds
 
@@ -113,7 +113,7 @@ class Worker:
         self._drain()
 
     def _read_commands(self) -> None:
-        """Apply the whole commands that have arrived."""
+        """Apply the whole commands that have arrived; end of input stops the worker."""
         data = os.read(self._commands, MAX_READ)
         if not data:
             self._stopping = True
@@ -130,7 +130,7 @@ class Worker:
         del pending[:at]
 
     def _apply(self, body: bytes) -> None:
-        """Apply one command."""
+        """Apply one command: start listening, change a table, report a barrier, or stop."""
         command = decode_command(body)
         match command:
             case StartWorker():
@@ -161,7 +161,7 @@ class Worker:
         return self._tables[view]
 
     def _listen(self, listening: ListeningSocket) -> None:
-        """Serve an inherited socket."""
+        """Register an inherited socket; UDP sockets get a rate limiter if a limit is set."""
         sock = socket.socket(fileno=listening.fd)
         sock.setblocking(False)
         if listening.stream:
@@ -252,7 +252,7 @@ class Worker:
         self._wait_for(connection)
 
     def _wait_for(self, connection: TcpConnection) -> None:
-        """Poll for what the connection can do next, or close it."""
+        """Poll for what the connection can do next; close it if it has ended and sent all."""
         if connection.ended and not connection.has_pending:
             self._close_connection(connection)
             return
@@ -297,7 +297,7 @@ class Worker:
             self._wait_for(connection)
 
     def _advance_relay(self, fd: int) -> None:
-        """Send or read as much of a TCP relay as is possible now."""
+        """Send or read as much of a TCP relay as is possible now; close it when it is done."""
         relay = self._relays[fd]
         if relay.advance():
             self._close_relay(relay)
@@ -319,7 +319,7 @@ class Worker:
         connection.close()
 
     def _report_stats(self, now: float) -> None:
-        """Close what is idle or late, and report counters."""
+        """Close idle connections, fail late relays with SERVFAIL, report and reset counters."""
         self._reported_at = now
         idle = now - self._settings.idle_seconds
         for connection in [c for c in self._connections.values() if c.active < idle]:
@@ -345,14 +345,14 @@ class Worker:
         self._report(WorkerStats(tuple(counts), names, limited, open_now, times, seconds))
 
     def _report(self, report: BarrierReached | WorkerStats | SampledQuery) -> None:
-        """Send a report; a parent that has died closes the pipe."""
+        """Send a report; if the parent has died (closed pipe), stop the worker."""
         try:
             os.write(self._reports, encode_frame(report))
         except BrokenPipeError:
             self._stopping = True
 
     def _drain(self) -> None:
-        """Respond to what has arrived already, and let clients read their responses."""
+        """Answer the waiting datagrams, report, and send pending TCP data until a timeout."""
         for serve in self._datagrams.values():
             serve()
         self._report_stats(time.monotonic())
@@ -366,7 +366,7 @@ class Worker:
 
 
 def main() -> None:
-    """Run as a worker of the parent process."""
+    """Run as a worker of the parent: ignore SIGINT, exit on SIGTERM, disable the GC."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # meant for the parent, which sends `Stop`
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     gc.disable()  # nothing here makes reference cycles, and a collection delays queries

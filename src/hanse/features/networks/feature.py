@@ -264,7 +264,7 @@ class Networks:
     def _keys_for_network(self, network: Network, snapshot: Snapshot) -> Iterator[Key]:
         """Keys of a network, its tenant, the tenant's isolation, waiting pods and peerings.
 
-        Also the keys of `_failed_network_keys`.
+        Also the keys of all failed networks.
         """
         yield Key("network", network.metadata.name)
         tenant = parse_network_name(network.metadata.name).tenant

@@ -116,7 +116,7 @@ def _service_keys(obj: Object) -> tuple[str, ...]:
 def _cluster_services(
     where: ClusterId, namespace: str, name: str, snapshot: MultiClusterSnapshot
 ) -> ClusterServices:
-    """The export, the import and the `IMPORTED` objects of a service in one cluster."""
+    """The export, the import and the imported EndpointSlices of a service in one cluster."""
     exported = snapshot.get(where, ServiceExport, name, namespace)
     imported = snapshot.get(where, ServiceImport, name, namespace)
     return ClusterServices(
