@@ -83,12 +83,17 @@ class ControllerLoop:
         await self._idle.wait()
 
     def _on_storage_event(self, event: StorageEvent) -> None:
+        """Queue a storage event, mark the loop as busy and wake it up."""
         self._storage_events.append(event)
         self._idle.clear()
         self._wakeup.set()
 
     async def _drain(self, group: asyncio.TaskGroup) -> None:
-        """Process storage events and keys until nothing is queued."""
+        """Process storage events, keys and recorded Events until none is queued.
+
+        Waits for a free slot at the concurrency limit; marks the loop idle if no write is in
+        flight.
+        """
         processed = 0
         while self._process_storage_events() or self._queue or await self._write_next_event():
             if not self._queue:
@@ -105,7 +110,10 @@ class ControllerLoop:
             self._idle.set()
 
     async def _write_next_event(self) -> bool:
-        """Write one recorded Event while nothing is processing; returns whether to go on."""
+        """Write one recorded Event while nothing is processing; returns whether to go on.
+
+        A rejected write is logged and dropped.
+        """
         if self._processing or not self._recorder:
             return False
         write = self._recorder.next_write(self._stored_event)
@@ -121,7 +129,10 @@ class ControllerLoop:
         return self._storage.get("events", namespace_of(event), name_of(event))
 
     def _process_storage_events(self) -> bool:
-        """Index changes and enqueue their keys; returns whether there was an event."""
+        """Index changes and enqueue their keys; returns whether there was an event.
+
+        A restore drops the events queued after it and enqueues the keys of all objects.
+        """
         had_events = bool(self._storage_events)
         while self._storage_events:
             match self._storage_events.popleft():
@@ -135,6 +146,7 @@ class ControllerLoop:
         return had_events
 
     def _enqueue_for(self, change: Change) -> None:
+        """Enqueue the keys that each controller watching the change's store maps it to."""
         watching = self._controllers_by_store.get(change.store)
         if watching is None:
             watching = [one for one in self._controllers if change.store in one.watches]
@@ -144,6 +156,7 @@ class ControllerLoop:
                 self._enqueue((controller, key))
 
     def _enqueue(self, item: WorkItem) -> None:
+        """Queue an item once; one that is processing is marked dirty, to be queued after it."""
         if item in self._processing:
             self._dirty.add(item)
         elif item not in self._queued:
@@ -151,7 +164,10 @@ class ControllerLoop:
             self._queue.append(item)
 
     def _process(self, item: WorkItem, group: asyncio.TaskGroup) -> None:
-        """Reconcile one key, and start its writes in a task."""
+        """Reconcile one key, cancel its timer, and start its writes in a task.
+
+        An exception requeues the key with backoff; a result without writes clears its failures.
+        """
         self._queued.discard(item)
         controller, key = item
         timer = self._timers.pop(item, None)
@@ -173,7 +189,10 @@ class ControllerLoop:
             self._forget_failures(item)
 
     async def _send(self, item: WorkItem, writes: Sequence[Write]) -> None:
-        """Send the writes of a key; requeue it after a failure or if it was added meanwhile."""
+        """Send the writes of a key; requeue it after a failure or if it was added meanwhile.
+
+        An error other than a conflict is kept as the key's last error; a success clears it.
+        """
         controller, key = item
         failed: Exception | None = None
         try:
@@ -199,16 +218,19 @@ class ControllerLoop:
         self._wakeup.set()
 
     def _forget_failures(self, item: WorkItem) -> None:
+        """Reset the backoff attempts and the last error of an item."""
         controller, key = item
         self._attempts.pop(item, None)
         self._indexer.last_errors.pop((controller.name, key), None)
 
     def _requeue_with_backoff(self, item: WorkItem, error: Exception) -> None:
+        """Count a failed attempt of an item and enqueue it after the backoff."""
         attempt = self._attempts.get(item, 0)
         self._attempts[item] = attempt + 1
         self._enqueue_after(item, backoff_delay(error, attempt))
 
     def _enqueue_after(self, item: WorkItem, delay: timedelta) -> None:
+        """Enqueue an item after a delay; replaces the timer that it already has."""
         before = self._timers.pop(item, None)
         if before is not None:
             before.cancel()
@@ -216,6 +238,7 @@ class ControllerLoop:
         self._timers[item] = loop.call_later(delay.total_seconds(), self._on_timer, item)
 
     def _on_timer(self, item: WorkItem) -> None:
+        """Enqueue an item whose delay has passed, mark the loop as busy and wake it up."""
         self._timers.pop(item, None)
         self._enqueue(item)
         self._idle.clear()

@@ -70,6 +70,10 @@ class DaemonSetController:
             yield from owner_keys(change, "DaemonSet", DAEMON_SETS, lister)
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
+        """Adopt or release first, if needed; otherwise sync pods and status.
+
+        Also records the template's revision and deletes old revisions above the history limit.
+        """
         daemon_set = lister.get(DAEMON_SETS, key.namespace, key.name)
         if daemon_set is None:
             return DONE
@@ -91,7 +95,10 @@ def sync_daemon_set(
     nodes: Sequence[Object],
     now: datetime,
 ) -> Result:
-    """Create pods on nodes without one, delete surplus pods, then roll out the update."""
+    """Create missing pods, delete surplus and finished ones, delete outdated ones, set the status.
+
+    A node with a terminating or finished pod gets no new one; while deleting, only status is set.
+    """
     fitting = {
         name_of(node) for node in nodes if node_fits(node, _daemon_pod(daemon_set, revision, node))
     }
@@ -126,6 +133,7 @@ def sync_daemon_set(
 
 
 def _daemon_pod(daemon_set: Object, revision: Object, node: Object) -> Object:
+    """The pod of a node by the template, assigned to it and with the default tolerations."""
     template = spec_of(daemon_set)["template"]
     tolerations = (template.get("spec") or {}).get("tolerations") or []
     spec = {"nodeName": name_of(node), "tolerations": [*tolerations, *_DEFAULT_TOLERATIONS]}
@@ -137,7 +145,10 @@ def _daemon_pod(daemon_set: Object, revision: Object, node: Object) -> Object:
 def _rolling_update_deletions(
     daemon_set: Object, revision: str, on_node: dict[str, Object], desired: int, now: datetime
 ) -> list[Write]:
-    """Delete outdated pods, as many as maxUnavailable allows."""
+    """Delete outdated pods: all unavailable ones, others as maxUnavailable allows.
+
+    Nothing is deleted with the OnDelete strategy.
+    """
     strategy = spec_of(daemon_set).get("updateStrategy") or {}
     if strategy.get("type") == "OnDelete":
         return []
@@ -168,6 +179,7 @@ def _daemon_set_status(
     active: Sequence[Object],
     now: datetime,
 ) -> Object:
+    """The status by counts of nodes and pods; optional counts are omitted if zero."""
     available = sum(
         is_available(pod, min_ready_seconds(daemon_set), now) for pod in on_node.values()
     )

@@ -80,6 +80,7 @@ class DeploymentController:
     watches = frozenset((DEPLOYMENTS, REPLICA_SETS, PODS))
 
     def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
+        """The keys of a Deployment, of a ReplicaSet's owners, or of a finished or deleted pod's."""
         match change.store:
             case "deployments.apps":
                 yield Key(DEPLOYMENTS, namespace_of(change.object), name_of(change.object))
@@ -99,6 +100,10 @@ class DeploymentController:
                         yield Key(DEPLOYMENTS, namespace_of(pod), owner["name"])
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
+        """Adopt or release ReplicaSets first, if needed; otherwise the next rollout step.
+
+        If the name of the new ReplicaSet is taken, only the collision count is incremented.
+        """
         deployment = lister.get(DEPLOYMENTS, key.namespace, key.name)
         if deployment is None:
             return DONE
@@ -123,7 +128,10 @@ def sync_deployment(
     old_pods: bool = False,
     last_error: str = "",
 ) -> Result:
-    """The next step of a rollout; `old_pods` says whether pods of older templates still run."""
+    """The next step of a rollout; `old_pods` says whether pods of older templates still run.
+
+    A deleting one only gets its status; a paused or resized one is only scaled.
+    """
     new, old = _split(deployment, replica_sets)
     state = ReplicaSetState(new, old, last_error=last_error)
     if is_deleting(deployment):
@@ -167,7 +175,10 @@ def _split(
 
 
 def _create_replica_set(deployment: Object, state: ReplicaSetState, now: datetime) -> Result:
-    """Create the ReplicaSet of the current template."""
+    """Create the ReplicaSet of the current template, set the revision and record an Event.
+
+    The status comes last, but first if the last attempt failed.
+    """
     total = sum(map(desired_replicas, state.old))
     created = _new_replica_set(deployment, state.old, new_replica_set_size(deployment, 0, total))
     revision = annotations_of(created)[REVISION]
@@ -188,6 +199,7 @@ def _create_replica_set(deployment: Object, state: ReplicaSetState, now: datetim
 
 
 def _template_hash(deployment: Object) -> str:
+    """The hash of the current template and the Deployment's collision count."""
     collisions = int(status_of(deployment).get("collisionCount") or 0)
     return template_hash(spec_of(deployment)["template"], collisions)
 
@@ -237,7 +249,10 @@ def _new_replica_set(deployment: Object, old: Sequence[Object], size: int) -> Ob
 
 
 def _sync_revision(deployment: Object, new: Object, old: Sequence[Object]) -> list[Write]:
-    """Keep the revision of the newest ReplicaSet above all others, as `rollout undo` expects."""
+    """Keep the revision of the newest ReplicaSet above all others, as `rollout undo` expects.
+
+    Also syncs its annotations and minReadySeconds, and the Deployment's revision annotation.
+    """
     latest = max(map(_revision, old), default=0) + 1
     revision = str(max(latest, _revision(new)))
     existing = annotations_of(new)
@@ -289,7 +304,7 @@ def _scale_patches(deployment: Object, targets: Sequence[ReplicaTarget]) -> list
 def _with_status(
     deployment: Object, state: ReplicaSetState, writes: Sequence[Write], now: datetime
 ) -> Result:
-    """The writes, then the status, then deletions of ReplicaSets above the history limit."""
+    """The writes, then the status; a complete rollout also deletes ReplicaSets above the limit."""
     status_result = deployment_status(deployment, state, now)
     steps = [*writes, *status_patch(DEPLOYMENTS, deployment, status_result.status)]
     if not is_deleting(deployment) and is_complete(deployment, status_result.status):
@@ -319,5 +334,6 @@ def _inherited_annotations(deployment: Object) -> dict[str, str]:
 
 
 def _revision(replica_set: Object) -> int:
+    """The revision annotation of a ReplicaSet as a number; zero if absent or not a number."""
     text = annotations_of(replica_set).get(REVISION, "")
     return int(text) if text.isdecimal() else 0

@@ -33,7 +33,10 @@ class ReplicaTarget(Struct, frozen=True):
 
 
 def rollout_bounds(deployment: Object) -> RolloutBounds:
-    """The bounds of the strategy; if both are zero, one pod may be unavailable."""
+    """The bounds of the strategy; if both are zero, one pod may be unavailable.
+
+    Both are zero for Recreate.
+    """
     strategy = spec_of(deployment).get("strategy") or {}
     if strategy.get("type") == "Recreate":
         return RolloutBounds(0, 0)
@@ -47,7 +50,7 @@ def rollout_bounds(deployment: Object) -> RolloutBounds:
 
 
 def resolve_int_or_percent(value: int | str, total: int) -> float:
-    """An IntOrString of a total, not rounded."""
+    """An integer as it is, or a percentage of a total, not rounded."""
     if isinstance(value, str) and value.endswith("%"):
         percent = int(value[:-1])
         return total * percent / 100
@@ -55,13 +58,13 @@ def resolve_int_or_percent(value: int | str, total: int) -> float:
 
 
 def max_pods(deployment: Object) -> int:
-    """The maximum number of pods during a rollout."""
+    """The desired replicas plus maxSurge; zero if no replicas are desired."""
     desired = desired_replicas(deployment)
     return desired + rollout_bounds(deployment).surge if desired else 0
 
 
 def is_scaling(deployment: Object, replica_sets: Iterable[Object]) -> bool:
-    """Whether `spec.replicas` has changed since the ReplicaSets were last scaled."""
+    """Whether `spec.replicas` differs from the annotation of a ReplicaSet with replicas."""
     desired = str(desired_replicas(deployment))
     return any(
         annotations_of(one).get(DESIRED_REPLICAS, desired) != desired
@@ -71,7 +74,10 @@ def is_scaling(deployment: Object, replica_sets: Iterable[Object]) -> bool:
 
 
 def new_replica_set_size(deployment: Object, current: int, total: int) -> int:
-    """The desired replicas of the newest ReplicaSet, given its current ones and the total."""
+    """The next replicas of the newest ReplicaSet, given its current ones and the total of all.
+
+    All desired ones for Recreate; otherwise limited by maxSurge.
+    """
     desired = desired_replicas(deployment)
     if (spec_of(deployment).get("strategy") or {}).get("type") == "Recreate":
         return desired
@@ -82,7 +88,7 @@ def new_replica_set_size(deployment: Object, current: int, total: int) -> int:
 
 
 def rolling_targets(deployment: Object, new: Object, old: Sequence[Object]) -> list[ReplicaTarget]:
-    """One step of a rolling update: scale the new ReplicaSet up, then the old ones down."""
+    """One step of a rolling update: scale the new ReplicaSet or, if it stays, the old ones down."""
     total = sum(desired_replicas(one) for one in (new, *old))
     size = new_replica_set_size(deployment, desired_replicas(new), total)
     if size != desired_replicas(new):
@@ -118,7 +124,10 @@ def _scale_down_old(deployment: Object, new: Object, old: Sequence[Object]) -> l
 def scaling_targets(
     deployment: Object, new: Object | None, old: Sequence[Object]
 ) -> list[ReplicaTarget]:
-    """Distribute a changed number of replicas over ReplicaSets in proportion to their sizes."""
+    """Distribute a changed number of replicas over ReplicaSets in proportion to their sizes.
+
+    A single active one gets all; a saturated new one scales the others to zero.
+    """
     replica_sets = [*old, *([new] if new is not None else [])]
     active = [one for one in replica_sets if desired_replicas(one) > 0]
     desired = desired_replicas(deployment)
@@ -166,6 +175,7 @@ def _proportional_change(deployment: Object, one: Object, to_add: int, added: in
 
 
 def _is_saturated(deployment: Object, new: Object) -> bool:
+    """Whether the ReplicaSet has all desired replicas, available and annotated with that number."""
     desired = desired_replicas(deployment)
     return (
         desired_replicas(new) == desired

@@ -46,7 +46,7 @@ class DeploymentStatusResult(Struct, frozen=True):
 def deployment_status(
     deployment: Object, state: ReplicaSetState, now: datetime
 ) -> DeploymentStatusResult:
-    """The status for the observed ReplicaSets."""
+    """The status for the observed ReplicaSets; progress renews the condition's update time."""
     counts = _replica_counts(deployment, state)
     previous = status_of(deployment)
     conditions = [_available_condition(deployment, counts)]
@@ -70,7 +70,7 @@ def deployment_status(
 
 
 def is_complete(deployment: Object, counts: Object) -> bool:
-    """Whether every pod has the newest template and is available."""
+    """Whether the generation is observed and all pods are of the newest template and available."""
     desired = desired_replicas(deployment)
     fields = ("updatedReplicas", "replicas", "availableReplicas")
     observed = int(counts.get("observedGeneration", 0))
@@ -80,6 +80,7 @@ def is_complete(deployment: Object, counts: Object) -> bool:
 
 
 def _replica_counts(deployment: Object, state: ReplicaSetState) -> Object:
+    """The observed generation and the sums of replica counts over all ReplicaSets."""
     statuses = [status_of(one) for one in state.all]
     available = sum(int(one.get("availableReplicas") or 0) for one in statuses)
     updated = status_of(state.new).get("replicas", 0) if state.new is not None else 0
@@ -95,6 +96,7 @@ def _replica_counts(deployment: Object, state: ReplicaSetState) -> Object:
 
 
 def _available_condition(deployment: Object, counts: Object) -> Object:
+    """The Available condition: whether replicas minus maxUnavailable are available."""
     min_available = desired_replicas(deployment) - rollout_bounds(deployment).unavailable
     if counts["availableReplicas"] >= min_available:
         return new_condition(
@@ -136,7 +138,7 @@ def _progressing_condition(
 def _rollout_condition(
     deployment: Object, state: ReplicaSetState, counts: Object, now: datetime
 ) -> Object:
-    """The Progressing condition of an ongoing rollout."""
+    """The Progressing condition: complete, progressing or overdue; otherwise the existing one."""
     existing = get_condition(deployment, "Progressing")
     subject = f'ReplicaSet "{name_of(state.new)}"' if state.new is not None else "Deployment"
     if is_complete(deployment, counts):
@@ -162,6 +164,7 @@ def _has_progressed(previous: Object, counts: Object) -> bool:
 
 
 def _replica_failure(state: ReplicaSetState) -> list[Object]:
+    """The first ReplicaFailure condition of the ReplicaSets, newest first, without timestamps."""
     replica_sets = [*([state.new] if state.new is not None else []), *state.old]
     for one in replica_sets:
         found = get_condition(one, "ReplicaFailure")
@@ -176,11 +179,13 @@ def _with_update_time(one: Object, now: datetime) -> Object:
 
 
 def _progress_deadline(deployment: Object) -> int:
+    """The progress deadline in seconds, 600 by default; zero means none."""
     seconds = spec_of(deployment).get("progressDeadlineSeconds", 600)
     return 0 if seconds is None or seconds >= _NO_DEADLINE else int(seconds)
 
 
 def _is_overdue(deployment: Object, existing: Object, now: datetime) -> bool:
+    """Whether the deadline has passed since the condition's update; once exceeded, it stays so."""
     if existing.get("reason") == "ProgressDeadlineExceeded":
         return True
     since = parse_time(existing.get("lastUpdateTime"))

@@ -48,6 +48,10 @@ class EndpointsController:
     watches = frozenset((SERVICES, PODS, ENDPOINTS))
 
     def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
+        """The key of a Service.
+
+        Of changed or deleted Endpoints, or of Services that select a pod.
+        """
         if change.store == SERVICES:
             yield key_of(SERVICES, change.object)
         elif change.store == ENDPOINTS:
@@ -57,6 +61,10 @@ class EndpointsController:
             yield from service_keys(change, lister)
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
+        """Update the Endpoints of a Service; delete managed ones whose Service is gone.
+
+        A Service that is terminating or has no selector is left alone.
+        """
         service = lister.get(SERVICES, key.namespace, key.name)
         existing = lister.get(ENDPOINTS, key.namespace, key.name)
         if service is None:
@@ -91,7 +99,10 @@ def plan_endpoints(service: Object, pods: Iterable[Object], existing: Object | N
 
 
 def _subsets(service: Object, pods: Iterable[Object]) -> list[Object]:
-    """The subsets: addresses grouped by ports, ready and not ready separately."""
+    """The subsets: addresses grouped by ports, ready and not ready separately.
+
+    Terminating pods are omitted; with publishNotReadyAddresses all pods count as ready.
+    """
     groups: dict[tuple[tuple[tuple[str, object], ...], ...], dict[str, list[Object]]] = {}
     candidates = [pod for pod in pods if not is_deleting(pod) or _publishes_not_ready(service)]
     for pod in candidates[:_MAX_ADDRESSES]:
@@ -116,6 +127,7 @@ def _subsets(service: Object, pods: Iterable[Object]) -> list[Object]:
 
 
 def _endpoint_ports(service: Object, pod: Object) -> Iterable[Object]:
+    """The Service's ports resolved for a pod; names that the pod does not have are omitted."""
     for port in spec_of(service).get("ports") or ():
         protocol = port.get("protocol") or "TCP"
         number = target_port(port, protocol, pod)
@@ -128,6 +140,7 @@ def _endpoint_ports(service: Object, pod: Object) -> Iterable[Object]:
 
 
 def _endpoint_address(service: Object, pod: Object) -> Object:
+    """The address of a pod; with a hostname only if its subdomain is the Service's name."""
     address: Object = {"ip": status_of(pod)["podIP"]}
     if spec_of(pod).get("hostname") and spec_of(pod).get("subdomain") == name_of(service):
         address["hostname"] = spec_of(pod)["hostname"]

@@ -53,6 +53,10 @@ class EndpointSliceController:
             yield from service_keys(change, lister)
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
+        """Update the managed slices of a Service.
+
+        A Service that is absent, terminating or without selector is left alone.
+        """
         service = lister.get(SERVICES, key.namespace, key.name)
         if service is None or is_deleting(service) or not selector_of(service):
             return DONE  # the garbage collector deletes the slices of a deleted Service
@@ -67,7 +71,7 @@ class EndpointSliceController:
 
 
 def service_keys(change: Change, lister: Lister) -> Iterable[Key]:
-    """The keys of Services whose endpoints may change with a pod."""
+    """The keys of Services that select a pod or did before; none if no endpoint field changed."""
     pod, before = change.object, change.before
     if (
         change.type == "MODIFIED"
@@ -116,7 +120,10 @@ def _endpoint_fields(pod: Object) -> tuple[object, ...]:
 def group_endpoints(
     service: Object, pods: Iterable[Object], nodes: Mapping[str, Object]
 ) -> dict[EndpointGroup, list[Object]]:
-    """Group the endpoints of pods by address family and resolved ports."""
+    """Group the endpoints of pods by address family and resolved ports.
+
+    A family without endpoints gets one empty group.
+    """
     found: dict[EndpointGroup, list[Object]] = {}
     families = spec_of(service).get("ipFamilies") or ["IPv4"]
     for pod in pods:
@@ -134,11 +141,16 @@ def group_endpoints(
 
 
 def _pod_address(pod: Object, family: str) -> str:
+    """The first address of a pod in the family; empty if it has none."""
     addresses = (str(one["ip"]) for one in status_of(pod).get("podIPs") or ())
     return next((one for one in addresses if (":" in one) == (family == "IPv6")), "")
 
 
 def _endpoint(service: Object, pod: Object, address: str, node: Object | None) -> Object:
+    """The endpoint of a pod: ready if the pod is Ready and not terminating.
+
+    It is always ready with publishNotReadyAddresses; a hostname needs the Service as subdomain.
+    """
     serving = is_ready(pod)
     terminating = is_deleting(pod)
     publish_not_ready = bool(spec_of(service).get("publishNotReadyAddresses"))
@@ -188,6 +200,7 @@ def target_port(port: Object, protocol: str, pod: Object) -> int:
 
 
 def _long_running_containers(pod: Object) -> Iterable[Object]:
+    """The containers of a pod and its sidecars (init containers that always restart)."""
     yield from spec_of(pod).get("containers") or ()
     for one in spec_of(pod).get("initContainers") or ():
         if one.get("restartPolicy") == "Always":

@@ -40,7 +40,10 @@ class EndpointGroup(Struct, frozen=True):
 def plan_slices(
     service: Object, desired: Mapping[EndpointGroup, Sequence[Object]], slices: Iterable[Object]
 ) -> list[Write]:
-    """The writes by which a Service's slices have exactly the desired endpoints."""
+    """The writes by which a Service's slices have exactly the desired endpoints.
+
+    Slices of other groups are deleted or reused; terminating ones are ignored.
+    """
     by_group: dict[EndpointGroup, list[Object]] = {group: [] for group in desired}
     writes: list[Write] = []
     for one in slices:
@@ -55,7 +58,10 @@ def plan_slices(
 
 
 def _reuse_slices(writes: list[Write]) -> list[Write]:
-    """Replace pairs of a deleted and a created slice by one patch."""
+    """Replace pairs of a deleted and a created slice of one family by one patch.
+
+    The other deletions come last.
+    """
     deletions = [one for one in writes if isinstance(one, Delete)]
     remaining: list[Write] = []
     for write in writes:
@@ -72,6 +78,7 @@ def _reuse_slices(writes: list[Write]) -> list[Write]:
 
 
 def _reuse_patch(one: Object, desired_slice: Object) -> Patch:
+    """The patch that gives an existing slice the endpoints, ports and labels of another."""
     labels = {"labels": desired_slice["metadata"]["labels"]}
     changed = merge_patch({"labels": labels_of(one)}, labels)
     body = {"endpoints": desired_slice["endpoints"], "ports": desired_slice["ports"]}
@@ -81,7 +88,10 @@ def _reuse_patch(one: Object, desired_slice: Object) -> Patch:
 def _pack_group(
     service: Object, group: EndpointGroup, endpoints: list[Object], slices: Sequence[Object]
 ) -> list[Write]:
-    """Keep endpoints in their slices, and add new ones to slices with free capacity."""
+    """Keep endpoints in their slices, and add new ones to slices with free capacity.
+
+    The rest gets new slices; a group without endpoints and slices gets an empty slice.
+    """
     new_endpoints = {_endpoint_identity(one): one for one in endpoints}
     contents: list[list[Object]] = []
     for one in slices:
@@ -117,7 +127,10 @@ def _update_slices(
     *,
     keep_empty: bool,
 ) -> list[Write]:
-    """Patch slices whose endpoints changed; at most one empty slice is kept."""
+    """Patch slices whose endpoints or labels changed, and delete empty ones.
+
+    With `keep_empty`, one empty slice is kept if all are empty.
+    """
     writes: list[Write] = []
     any_endpoints = any(contents)
     can_delete_empty = any_endpoints or not keep_empty
@@ -138,6 +151,7 @@ def _update_slices(
 
 
 def _new_slice(service: Object, group: EndpointGroup, endpoints: list[Object]) -> Object:
+    """A slice with the Service's labels, owned by the Service; headless ones are labelled so."""
     labels = {k: v for k, v in labels_of(service).items() if k not in _MANAGED_LABELS}
     labels |= {SERVICE_NAME: name_of(service), MANAGED_BY: MANAGER}
     if spec_of(service).get("clusterIP") == "None":
@@ -177,6 +191,7 @@ def _group_of(one: Object) -> EndpointGroup:
 
 
 def _endpoint_identity(endpoint: Object) -> tuple[str, str]:
+    """The uid of the endpoint's target and its addresses, by which slices are compared."""
     target = endpoint.get("targetRef") or {}
     return str(target.get("uid", "")), ",".join(endpoint.get("addresses") or ())
 

@@ -54,7 +54,10 @@ class EventRecorder:
         return len(self._pending)
 
     def record(self, event: RecordEvent) -> None:
-        """Add an Event, unless there were too many similar ones of the same object."""
+        """Add an Event or count up an equal pending one; drops it after too many similar ones.
+
+        Over the limit, the oldest Normal pending Event is dropped.
+        """
         key = (uid_of(event.regarding), event.reason, event.message)
         previous = self._pending.get(key)
         if previous is not None:
@@ -68,7 +71,10 @@ class EventRecorder:
             self._pending.pop(next(normal, next(iter(self._pending))))
 
     def next_write(self, lookup: Lookup) -> Create | Patch | None:
-        """The write of the next Event: a new one, or a higher count of an existing one."""
+        """Remove the oldest pending Event and return its write; None if nothing is pending.
+
+        The write creates the Event, or raises the count of the stored one.
+        """
         if not self._pending:
             return None
         key, pending = self._pending.popitem(last=False)
@@ -84,7 +90,10 @@ class EventRecorder:
         return Create(EVENTS, event)
 
     def _is_spam(self, key: EventKey) -> bool:
-        """Whether an object has had too many different messages for one reason lately."""
+        """Whether an object has had too many different messages for one reason lately.
+
+        Also remembers the message if not.
+        """
         uid, reason, message = key
         now = self._clock.now()
         previous = self._similar.pop((uid, reason), None)
@@ -99,6 +108,7 @@ class EventRecorder:
         return False
 
     def _build_event(self, pending: _Pending) -> Object:
+        """A new Event object with a unique name; in `default` for a cluster-scoped object."""
         regarding = pending.event.regarding
         timestamp = format_time(pending.at)
         self._counter += 1

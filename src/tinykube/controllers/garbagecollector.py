@@ -52,6 +52,10 @@ class GarbageCollector:
     watches: frozenset[str] = frozenset()
 
     def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
+        """The keys of an object, its dependents if it is deleted, and its terminating owners.
+
+        Nothing if neither owners, finalizers nor deletionTimestamp have changed.
+        """
         obj, before = change.object, change.before
         if (
             change.type == "MODIFIED"
@@ -85,6 +89,10 @@ class GarbageCollector:
                 yield key
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
+        """Finish the deletion of a terminating owner, or collect an object with owners.
+
+        Events are never collected.
+        """
         obj = lister.get(key.store, key.namespace, key.name)
         if obj is None or key.store == EVENTS:
             return DONE
@@ -104,7 +112,10 @@ class GarbageCollector:
 
 
 def collect(store: str, obj: Object, owners: OwnersByState, dependents: list[Object]) -> Result:
-    """Keep or delete an object, or remove references to absent owners."""
+    """Keep or delete an object, or remove references to absent owners if another exists.
+
+    Misplaced or unknown owners keep it: the former record Events, the latter are retried.
+    """
     if owners.misplaced or owners.unknown:
         events = [_invalid_namespace_event(obj, reference) for reference in owners.misplaced]
         return Result(tuple(events), _UNKNOWN_KIND_RETRY if owners.unknown else None)
@@ -145,6 +156,7 @@ def _owner_state(obj: Object, reference: Object, lister: Lister) -> str:
 
 
 def _owner_key(reference: Object, namespace: str, lister: Lister) -> Key | None:
+    """The key of a referenced owner; None if its kind is unknown."""
     resource = lister.registry.of_kind(reference.get("apiVersion", ""), reference.get("kind", ""))
     if resource is None:
         return None
@@ -158,6 +170,7 @@ class _StoredObject(Struct, frozen=True):
 
 
 def _existing_objects(keys: Iterable[Key], lister: Lister) -> list[_StoredObject]:
+    """The stored objects of the keys; absent ones are omitted."""
     found = ((key, lister.get(key.store, key.namespace, key.name)) for key in keys)
     return [_StoredObject(key, obj) for key, obj in found if obj is not None]
 
@@ -183,16 +196,19 @@ def _await_dependents(store: str, owner: Object, lister: Lister) -> Result:
 
 
 def _without_owners(store: str, obj: Object, uids: set[str | None]) -> Patch:
+    """The patch that removes the owner references with these uids."""
     kept = [ref for ref in owner_references_of(obj) if ref.get("uid") not in uids]
     return Patch(store, obj, {"metadata": {"ownerReferences": kept or None}})
 
 
 def _without_finalizer(store: str, obj: Object, finalizer: str) -> Patch:
+    """The patch that removes a finalizer."""
     kept = [one for one in obj["metadata"].get("finalizers") or () if one != finalizer]
     return Patch(store, obj, {"metadata": {"finalizers": kept or None}})
 
 
 def _unblock_owner_deletion(store: str, obj: Object) -> Patch:
+    """The patch that sets blockOwnerDeletion to false in all owner references."""
     orphaned = [{**ref, "blockOwnerDeletion": False} for ref in owner_references_of(obj)]
     return Patch(store, obj, {"metadata": {"ownerReferences": orphaned}})
 
@@ -209,6 +225,7 @@ def _invalid_namespace_event(obj: Object, reference: Object) -> RecordEvent:
 
 
 def _propagation_policy(obj: Object) -> Propagation:
+    """The policy by an object's finalizers: Orphan, Foreground, otherwise Background."""
     finalizers = obj["metadata"].get("finalizers") or ()
     if ORPHAN in finalizers:
         return "Orphan"

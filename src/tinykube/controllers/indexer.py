@@ -107,7 +107,10 @@ class Indexer:
             self._index(change.store, change.object, add=True)
 
     def resync(self) -> list[Change]:
-        """Rebuild all indexes; returns every object as an ADDED change."""
+        """Rebuild all indexes and clear the last errors.
+
+        Returns every object as an ADDED change.
+        """
         self._dependents.clear()
         self._orphans.clear()
         self._by_node.clear()
@@ -125,6 +128,7 @@ class Indexer:
         return changes
 
     def _get_all(self, keys: Iterator[Key]) -> list[Object]:
+        """The stored objects of the keys; absent ones are omitted."""
         found = (self._storage.get(key.store, key.namespace, key.name) for key in keys)
         return [obj for obj in found if obj is not None]
 
@@ -154,6 +158,7 @@ def _selector(service: Object) -> dict[str, str]:
 
 
 def _update_index(index: dict[K, KeySet], value: K, key: Key, *, add: bool) -> None:
+    """Add a key to the set at a value or remove it; an empty set is removed."""
     if add:
         index.setdefault(value, {})[key] = None
         return

@@ -49,6 +49,7 @@ class JobController:
             yield from controller_keys(change, "Job", JOBS)
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
+        """Sync a Job with the pods it controls; an absent or terminating one is left alone."""
         job = lister.get(JOBS, key.namespace, key.name)
         if job is None or is_deleting(job):
             return DONE
@@ -56,7 +57,10 @@ class JobController:
 
 
 def sync_job(job: Object, pods: Sequence[Object], now: datetime) -> Result:
-    """Create missing pods, count finished ones, and set the final conditions."""
+    """Create missing pods, delete surplus ones, count finished ones, set the final conditions.
+
+    A finished Job is only deleted after its TTL; a suspended one has no active pods.
+    """
     if _final_condition(job) is not None:
         return _expire(job, now)
     active = [pod for pod in pods if is_active(pod)]
@@ -91,7 +95,10 @@ _BACKOFF_LIMIT_EXCEEDED = "Job has reached the specified backoff limit"
 
 
 def _scale(job: Object, active: Sequence[Object], desired: int) -> list[Write]:
-    """Create or delete pods to reach the desired number of active ones."""
+    """Create or delete pods to reach the desired number of active ones.
+
+    Creations also record an Event.
+    """
     template = spec_of(job).get("template") or {}
     labels = {
         "batch.kubernetes.io/controller-uid": uid_of(job),
@@ -114,6 +121,7 @@ def _scale(job: Object, active: Sequence[Object], desired: int) -> list[Write]:
 def _job_status(
     job: Object, counts: tuple[int, int, int], final_conditions: Sequence[Object], now: datetime
 ) -> Object:
+    """The status; startTime is kept, and set unless suspended; completionTime only on success."""
     active, succeeded, failed = counts
     existing = status_of(job)
     counts_by_field = {"active": active, "succeeded": succeeded, "failed": failed}
@@ -134,7 +142,7 @@ def _final_condition(job: Object) -> Object | None:
 
 
 def _expire(job: Object, now: datetime) -> Result:
-    """Delete a finished Job after its TTL, if it has one."""
+    """Delete a finished Job after its TTL, or requeue it until then; nothing without a TTL."""
     seconds = spec_of(job).get("ttlSecondsAfterFinished")
     since = parse_time((_final_condition(job) or {}).get("lastTransitionTime"))
     if seconds is None or since is None:

@@ -73,6 +73,10 @@ class SimulatedKubelet:
         self._next_offsets: dict[str, int] = {}
 
     def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
+        """The key of an assigned pod, or those of all pods of a changed node.
+
+        A modified node counts only if its readiness has changed.
+        """
         if change.store == PODS:
             if spec_of(change.object).get("nodeName"):
                 yield key_of(PODS, change.object)
@@ -80,6 +84,11 @@ class SimulatedKubelet:
             yield from lister.pods_on(name_of(change.object))
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
+        """Run or terminate a pod; removes the sandbox of an absent or unassigned one.
+
+        Deletes a pod of an absent node; on an unready node it only becomes not ready; ignores
+        other nodes than simulated ones.
+        """
         pod = lister.get(PODS, key.namespace, key.name)
         if pod is None or not spec_of(pod).get("nodeName"):
             self._remove_sandbox(key)
@@ -99,7 +108,10 @@ class SimulatedKubelet:
     def _run(
         self, key: Key, pod: Object, node: Object, sandbox: _Sandbox, lister: Lister
     ) -> Result:
-        """Allocate addresses, and write the pod's status of this moment."""
+        """Allocate addresses, write the pod's current status, record Started when it starts.
+
+        Without a free address it records a warning and retries; early failures are delayed.
+        """
         if not sandbox.addresses:
             sandbox.addresses = self._allocate_addresses(key, pod, node, lister)
         if not sandbox.addresses:
@@ -120,7 +132,10 @@ class SimulatedKubelet:
         return Result(writes, pod_status.requeue_after)
 
     def _terminate(self, pod: Object, node: Object, sandbox: _Sandbox, now: datetime) -> Result:
-        """Keep a terminating pod until its containers are stopped, then delete it."""
+        """Keep a terminating pod until its containers are stopped, then delete it.
+
+        Records Killing once; a pod with finalizers gets its final status first.
+        """
         grace = timedelta(seconds=pod["metadata"].get("deletionGracePeriodSeconds") or 0)
         events: tuple[RecordEvent, ...] = ()
         if sandbox.stops_at is None:
@@ -148,7 +163,10 @@ class SimulatedKubelet:
         )
 
     def _sandbox(self, key: Key, pod: Object, now: datetime) -> _Sandbox:
-        """The sandbox of a pod; a new one for a new uid."""
+        """The sandbox of a pod.
+
+        For a new uid it replaces the old one and releases its addresses.
+        """
         found = self._sandboxes.get(key)
         if found is not None and found.uid == uid_of(pod):
             return found
@@ -160,6 +178,7 @@ class SimulatedKubelet:
         return created
 
     def _remove_sandbox(self, key: Key) -> None:
+        """Remove the sandbox of a pod and release its reserved addresses."""
         sandbox = self._sandboxes.pop(key, None)
         for address in sandbox.addresses if sandbox is not None else ():
             self._reserved.pop(address, None)
@@ -167,7 +186,10 @@ class SimulatedKubelet:
     def _allocate_addresses(
         self, key: Key, pod: Object, node: Object, lister: Lister
     ) -> tuple[str, ...]:
-        """Allocate one address of each pod CIDR of the node; empty if one is exhausted."""
+        """Reserve one address of each pod CIDR of the node; empty if one is exhausted.
+
+        A pod on the host network has the node's internal address.
+        """
         if spec_of(pod).get("hostNetwork"):
             return (_internal_address(node),)
         allocated: list[str] = []
@@ -201,7 +223,10 @@ class AddressAllocation(Struct, frozen=True):
 def next_free_address(
     cidr: str, start: int, is_used: Callable[[str], bool]
 ) -> AddressAllocation | None:
-    """The next free address of a range, round robin, so that freed ones are reused late."""
+    """The next free address of a range, round robin, so that freed ones are reused late.
+
+    None if all are used; at most 2**20 addresses are tried.
+    """
     network = ip_network(cidr)
     usable = min(network.num_addresses - 2, 2**20)
     for step in range(usable):
@@ -213,6 +238,7 @@ def next_free_address(
 
 
 def _internal_address(node: Object) -> str:
+    """The first InternalIP of a node; empty if it has none."""
     addresses = status_of(node).get("addresses") or ()
     found = (one["address"] for one in addresses if one.get("type") == "InternalIP")
     return next(found, "")

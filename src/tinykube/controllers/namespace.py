@@ -77,6 +77,7 @@ class NamespaceController:
             yield Key(NAMESPACES, "", namespace_name)
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
+        """Delete the content of a terminating namespace; any other one is left alone."""
         namespace = lister.get(NAMESPACES, "", key.name)
         if namespace is None or not is_deleting(namespace):
             return DONE
@@ -92,7 +93,10 @@ class NamespaceController:
 def sync_namespace(
     namespace: Object, content: Iterable[NamespaceContent], now: datetime, last_error: str = ""
 ) -> Result:
-    """Delete the content, report what remains, and finally remove the finalizer."""
+    """Delete the content, report what remains, and finally remove the finalizer.
+
+    While it deletes, the status is written only after an error.
+    """
     if FINALIZER not in (spec_of(namespace).get("finalizers") or ()):
         return DONE
     remaining = list(content)
@@ -113,7 +117,10 @@ def sync_namespace(
 def _status_writes(
     namespace: Object, content: list[NamespaceContent], now: datetime, last_error: str
 ) -> tuple[Write, ...]:
-    """The status patch with conditions that name remaining resources and finalizers."""
+    """The status patch with conditions that name remaining resources and finalizers.
+
+    Empty without content.
+    """
     if not content:
         return ()
     resource_counts = sorted(
@@ -155,6 +162,7 @@ def _status_writes(
 
 
 def _remove_finalizer(namespace: Object) -> Replace:
+    """The PUT to /finalize that removes the `kubernetes` finalizer from the spec."""
     finalizers = [one for one in spec_of(namespace)["finalizers"] if one != FINALIZER]
     spec = {**spec_of(namespace), "finalizers": finalizers}
     return Replace(NAMESPACES, {**namespace, "spec": spec}, subresource="finalize")

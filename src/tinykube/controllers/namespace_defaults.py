@@ -32,12 +32,14 @@ class NamespaceDefaultsController:
         self._root_ca = root_ca
 
     def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:  # noqa: ARG002 - the contract's
+        """The key of a namespace, also when a default object in it is modified or deleted."""
         if change.store == NAMESPACES:
             yield Key(NAMESPACES, "", name_of(change.object))
         elif change.type != "ADDED" and name_of(change.object) in (ACCOUNT, ROOT_CA):
             yield Key(NAMESPACES, "", namespace_of(change.object))
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
+        """Create the default ServiceAccount and publish the root CA, unless terminating."""
         namespace = lister.get(NAMESPACES, "", key.name)
         if namespace is None or is_deleting(namespace):
             return DONE

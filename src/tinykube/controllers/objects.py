@@ -58,7 +58,7 @@ def owner_references_of(obj: Object) -> list[Object]:
 
 
 def controller_reference_of(obj: Object) -> Object | None:
-    """The owner reference with `controller: true`."""
+    """The owner reference with `controller: true`; None if there is none."""
     return next((ref for ref in owner_references_of(obj) if ref.get("controller")), None)
 
 
@@ -68,7 +68,7 @@ def is_controlled_by(obj: Object, owner: Object) -> bool:
 
 
 def owner_reference(owner: Object, *, controller: bool = True) -> Object:
-    """An owner reference to an object."""
+    """An owner reference to an object; a controller one also blocks its deletion."""
     reference = {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],

@@ -49,6 +49,10 @@ class PersistentVolumeController:
         self._binds = binds
 
     def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:  # noqa: ARG002 - the contract's
+        """The key of a claim, or of a volume and its claim.
+
+        For a deleted claim that of its volume.
+        """
         obj, deleted = change.object, change.type == "DELETED"
         match change.store:
             case "persistentvolumeclaims" if deleted:
@@ -63,6 +67,10 @@ class PersistentVolumeController:
                 return
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
+        """Create the standard StorageClass if absent, or sync a claim or volume.
+
+        Absent and terminating claims and volumes are left alone.
+        """
         obj = lister.get(key.store, key.namespace, key.name)
         if key.store == STORAGE_CLASSES:
             return DONE if obj is not None else Result((_create_storage_class(),))
@@ -73,7 +81,10 @@ class PersistentVolumeController:
         return self._reconcile_volume(obj, lister)
 
     def _reconcile_claim(self, claim: Object, lister: Lister) -> Result:
-        """Provision a volume for a pending claim, or bind the claim to its volume."""
+        """Provision a volume for a pending claim, or bind the claim to its volume.
+
+        It binds only with `binds`, an unbound claim, and a volume not reserved for another.
+        """
         volume = lister.get(PERSISTENT_VOLUMES, "", volume_name(claim))
         if volume is None:
             writes = (Create(PERSISTENT_VOLUMES, volume_for(claim)),)
@@ -84,7 +95,10 @@ class PersistentVolumeController:
         return Result(tuple(_bind(claim, volume)))
 
     def _reconcile_volume(self, volume: Object, lister: Lister) -> Result:
-        """Delete a provisioned volume without its claim; otherwise set its phase."""
+        """Delete a provisioned volume whose claim is gone or has another uid.
+
+        Otherwise set its phase, if this controller binds.
+        """
         reference = spec_of(volume).get("claimRef")
         if _is_provisioned(volume) and reference:
             claim = lister.get(VOLUME_CLAIMS, reference["namespace"], reference["name"])
@@ -146,7 +160,7 @@ def can_bind(claim: Object, volume: Object) -> bool:
 
 
 def _bind(claim: Object, volume: Object) -> Iterable[Patch]:
-    """The patches that set the claim's volume name and status."""
+    """The patches that set the claim's volume name, if unset, and its status to Bound."""
     if not spec_of(claim).get("volumeName"):
         annotations = {_BIND_COMPLETED: "yes", _BOUND_BY_CONTROLLER: "yes"}
         body = {
@@ -167,6 +181,7 @@ def _is_provisioned(volume: Object) -> bool:
 
 
 def _create_storage_class() -> Create:
+    """The creation of the default StorageClass `standard`, without provisioner."""
     return Create(
         STORAGE_CLASSES,
         {

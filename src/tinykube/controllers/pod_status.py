@@ -58,7 +58,10 @@ def has_started(pod: Object) -> bool:
 
 
 def pod_status_at(pod: Object, at: PodContext) -> PodStatusResult:
-    """The status of a pod at a time, according to its annotations."""
+    """The status of a pod at a time, according to its annotations.
+
+    Unchanged until the pod is due to start.
+    """
     started = has_started(pod)
     due = at.started_at + at.start_after
     if not started and at.now < due:
@@ -77,7 +80,7 @@ def pod_status_at(pod: Object, at: PodContext) -> PodStatusResult:
 
 
 def unreachable_status(pod: Object, now: datetime) -> Object:
-    """The status of a pod on a node that is not Ready: unchanged, but not ready."""
+    """The status of a pod on a node that is not Ready: Ready becomes False, the rest stays."""
     existing = status_of(pod).get("conditions") or []
     found = find_condition(existing, "Ready")
     if found is None or found.get("status") != "True":
@@ -117,6 +120,7 @@ def _simulated_state(pod: Object) -> State:
 
 
 def _pod_status(pod: Object, at: PodContext, state: State, *, ready: bool) -> Object:
+    """The existing status with phase, addresses, containers and conditions of a state."""
     existing = status_of(pod)
     phases: dict[State, str] = {"Starting": "Pending", "Crashing": "Running"}
     status = {
@@ -142,6 +146,7 @@ def _pod_status(pod: Object, at: PodContext, state: State, *, ready: bool) -> Ob
 
 
 def _pod_conditions(pod: Object, now: datetime, state: State, *, ready: bool) -> list[Object]:
+    """The pod's conditions in a state; conditions of other types are kept and come first."""
     existing = status_of(pod).get("conditions") or []
     end_reason = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}.get(state, "")
     names = " ".join(one["name"] for one in spec_of(pod).get("containers") or ())
@@ -239,6 +244,7 @@ def _init_container_status(pod: Object, spec: Object, now: datetime, state: Stat
 
 
 def _container_identity(pod: Object, spec: Object) -> Object:
+    """The name, image and simulated ids of a container, stable for the pod's uid."""
     digest = sha256(f"{uid_of(pod)}/{spec['name']}".encode()).hexdigest()
     image = spec.get("image") or ""
     return {
@@ -255,6 +261,7 @@ def _terminated_state(code: int, began: str, now: datetime) -> Object:
 
 
 def _previous_status(pod: Object, field: str, name: str) -> Object:
+    """The container status of a name in a field of the pod's status; empty if absent."""
     statuses = status_of(pod).get(field) or ()
     return next((one for one in statuses if one.get("name") == name), {})
 

@@ -61,6 +61,7 @@ class ReplicaSetController:
         yield from owner_keys(change, "ReplicaSet", REPLICA_SETS, lister)
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
+        """Adopt or release pods first, if needed; otherwise sync the number of pods."""
         replica_set = lister.get(REPLICA_SETS, key.namespace, key.name)
         if replica_set is None:
             return DONE
@@ -75,7 +76,10 @@ class ReplicaSetController:
 def sync_replica_set(
     replica_set: Object, pods: Sequence[Object], now: datetime, last_error: str = ""
 ) -> Result:
-    """Create missing pods or delete surplus ones, and update the status."""
+    """Set the status, then create missing pods or delete surplus ones, with Events.
+
+    Many failed pods delay creations; a terminating ReplicaSet only gets its status.
+    """
     active = [pod for pod in pods if is_active(pod)]
     missing = desired_replicas(replica_set) - len(active)
     status = replica_set_status(replica_set, pods, now, last_error if missing else "")
@@ -148,6 +152,7 @@ def _deletion_rank(pod: Object, pods_per_node: Counter[str]) -> tuple[int, int, 
 
 
 def _pod_creations(replica_set: Object, count: int) -> list[Write]:
+    """Creations of `count` equal pods by the template, and one Event."""
     template = spec_of(replica_set).get("template") or {}
     metadata = {"generateName": f"{name_of(replica_set)}-"}
     pod = pod_from_template(template, replica_set, metadata)

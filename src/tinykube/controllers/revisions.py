@@ -88,7 +88,10 @@ def template_of(revision: Object) -> Object:
 def revisions_to_delete(
     owner: Object, revisions: Iterable[Object], in_use: Iterable[str], pods: Iterable[Object]
 ) -> list[Write]:
-    """Deletions of the oldest unused revisions above the history limit."""
+    """Deletions of the oldest revisions above the history limit.
+
+    Those in `in_use`, or on the label of a pod, are kept.
+    """
     limit = spec_of(owner).get("revisionHistoryLimit", 10)
     used = {*in_use, *((pod["metadata"].get("labels") or {}).get(REVISION_LABEL) for pod in pods)}
     unused = [one for one in sorted(revisions, key=_sort_key) if name_of(one) not in used]
@@ -96,6 +99,7 @@ def revisions_to_delete(
 
 
 def _new_revision(owner: Object, data: Object, number: int, collisions: int) -> Object:
+    """A ControllerRevision of the owner's template, named by its hash and owned by it."""
     suffix = _revision_hash(owner, data, collisions)
     labels = (spec_of(owner)["template"].get("metadata") or {}).get("labels") or {}
     return {
@@ -113,6 +117,7 @@ def _new_revision(owner: Object, data: Object, number: int, collisions: int) -> 
 
 
 def _revision_hash(owner: Object, data: Object, collisions: int) -> str:
+    """The hash of revision data; includes the owner's collision count plus `collisions`."""
     count = int(status_of(owner).get("collisionCount") or 0) + collisions
     return template_hash({"spec": data}, count)
 

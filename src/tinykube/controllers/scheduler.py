@@ -46,6 +46,10 @@ class Scheduler:
         """Nodes of pods that are being bound, or all pods would get the same node."""
 
     def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
+        """The key of an unassigned pod.
+
+        All unassigned ones for a node, its namespace's for a claim.
+        """
         if change.store == PODS:
             if not spec_of(change.object).get("nodeName") and change.type != "DELETED":
                 yield key_of(PODS, change.object)
@@ -56,6 +60,7 @@ class Scheduler:
                 yield key
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
+        """Bind a pod to a node and remember that, or set why it is not scheduled."""
         pod = lister.get(PODS, key.namespace, key.name)
         if pod is None or not _needs_scheduling(pod):
             return DONE
@@ -71,7 +76,10 @@ class Scheduler:
         return bind(pod, node)
 
     def _pods_per_node(self, key: Key, nodes: Sequence[Object], lister: Lister) -> Counter[str]:
-        """The number of pods on each node, including those that are being bound."""
+        """The number of pods on each node, including those that are being bound.
+
+        Also forgets bindings that are done or whose pod is gone.
+        """
         for other in tuple(self._assumed):
             pod = lister.get(PODS, other.namespace, other.name)
             if other == key or pod is None or spec_of(pod).get("nodeName"):
@@ -89,7 +97,7 @@ def choose_node(pod: Object, nodes: Sequence[Object], pods_per_node: Mapping[str
 
 
 def bind(pod: Object, node: str) -> Result:
-    """Create the Binding of a pod to a node."""
+    """Create the Binding of a pod to a node, and record the Event Scheduled."""
     binding = {
         "apiVersion": "v1",
         "kind": "Binding",
@@ -106,7 +114,7 @@ def bind(pod: Object, node: str) -> Result:
 
 
 def unschedulable(pod: Object, nodes: int, now: datetime) -> Result:
-    """Set PodScheduled to False, with an Event the first time."""
+    """Set PodScheduled to False; a changed status also records a warning Event."""
     text = f"0/{nodes} nodes are available: {nodes} node(s) didn't match what the pod asks for."
     status_result = _set_unscheduled(pod, "Unschedulable", text, now)
     event = RecordEvent(pod, "FailedScheduling", text, _COMPONENT, warning=True)
@@ -114,7 +122,7 @@ def unschedulable(pod: Object, nodes: int, now: datetime) -> Result:
 
 
 def is_schedulable(node: Object) -> bool:
-    """Whether a node accepts new pods at all."""
+    """Whether a node is Ready, not cordoned and not terminating."""
     return (
         is_condition_true(node, "Ready")
         and not spec_of(node).get("unschedulable")
@@ -151,6 +159,7 @@ def _matches_affinity(node: Object, pod: Object) -> bool:
 
 
 def _tolerates_taints(node: Object, pod: Object) -> bool:
+    """Whether a pod tolerates all NoSchedule and NoExecute taints of a node."""
     tolerations = spec_of(pod).get("tolerations") or ()
     return all(
         any(_tolerates(toleration, taint) for toleration in tolerations)
@@ -160,6 +169,7 @@ def _tolerates_taints(node: Object, pod: Object) -> bool:
 
 
 def _tolerates(toleration: Object, taint: Object) -> bool:
+    """Whether a toleration matches a taint; an unset effect, or key with Exists, matches all."""
     if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
         return False
     if toleration.get("key") and toleration["key"] != taint.get("key"):
@@ -170,6 +180,7 @@ def _tolerates(toleration: Object, taint: Object) -> bool:
 
 
 def _needs_scheduling(pod: Object) -> bool:
+    """Whether a pod of the default scheduler is unassigned and neither terminating nor finished."""
     scheduler = spec_of(pod).get("schedulerName") or _COMPONENT
     assigned = spec_of(pod).get("nodeName")
     return (
@@ -192,6 +203,7 @@ def _claim_problem(pod: Object, lister: Lister) -> str:
 
 
 def _set_unscheduled(pod: Object, reason: str, message: str, now: datetime) -> Result:
+    """Patch the phase to Pending and PodScheduled to False; no write if it is so already."""
     existing = status_of(pod).get("conditions") or []
     desired = new_condition("PodScheduled", False, reason, message)
     others = [one for one in existing if one.get("type") != "PodScheduled"]

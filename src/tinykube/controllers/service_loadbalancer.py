@@ -35,7 +35,7 @@ class AddressPool:
         return self.contains(address) and self._owners.get(address, identity) == identity
 
     def assign(self, identity: ServiceIdentity, addresses: Sequence[str]) -> None:
-        """Assign exactly these addresses to a Service."""
+        """Assign exactly these addresses to a Service; releases those it had before."""
         self.release(identity)
         self._assigned[identity] = tuple(addresses)
         self._owners.update(dict.fromkeys(addresses, identity))
@@ -74,7 +74,10 @@ class ServiceLoadBalancerController:
         """The keys of Services for which no address was free."""
 
     def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
-        """Also assigns the observed addresses, before any new one is allocated."""
+        """Also assigns the observed addresses, before any new one is allocated.
+
+        Releases those of a deleted or unmanaged Service and then enqueues the waiting ones.
+        """
         service = change.object
         key = key_of(SERVICES, service)
         deleted = change.type == "DELETED"
@@ -88,6 +91,10 @@ class ServiceLoadBalancerController:
             yield key
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
+        """Assign addresses to a managed Service and set its status.
+
+        Without a free one it releases those of absent Services, retries once, then waits.
+        """
         service = lister.get(SERVICES, key.namespace, key.name)
         self._pending.pop(key, None)
         if service is None:
@@ -104,7 +111,10 @@ class ServiceLoadBalancerController:
         return Result(status_patches(service, desired, self._pool))
 
     def _assign_observed(self, service: Object, lister: Lister) -> None:
-        """Assign the addresses in a Service's status to it, unless another Service has them."""
+        """Assign the addresses in a Service's status to it, unless another Service has them.
+
+        On a collision it first releases those of Services that no longer exist.
+        """
         identity = service_identity(service)
         observed = [address for address in addresses_of(service) if self._pool.contains(address)]
         if not all(self._pool.is_free(address, identity) for address in observed):
@@ -120,6 +130,7 @@ def service_identity(service: Object) -> ServiceIdentity:
 
 
 def _service_exists(identity: ServiceIdentity, lister: Lister) -> bool:
+    """Whether the Service exists with this uid and is still managed."""
     key, uid = identity
     service = lister.get(SERVICES, key.namespace, key.name)
     return service is not None and uid_of(service) == uid and is_managed(service)

@@ -35,6 +35,10 @@ class ServiceCIDRController:
                 yield Key(SERVICE_CIDRS, "", name_of(one))
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
+        """Add the finalizer, then set Ready; remove the finalizer of an unused terminating one.
+
+        A terminating one in use gets Ready False.
+        """
         cidr = lister.get(SERVICE_CIDRS, "", key.name)
         if cidr is None:
             return DONE
@@ -52,6 +56,7 @@ class ServiceCIDRController:
 
 
 def _set_ready(cidr: Object, lister: Lister) -> Result:
+    """Set the Ready condition to True; no write if it is so already."""
     existing = status_of(cidr).get("conditions") or ()
     conditions = merge_conditions(
         existing, [new_condition("Ready", True, "", _READY_MESSAGE)], lister.now
@@ -60,13 +65,14 @@ def _set_ready(cidr: Object, lister: Lister) -> Result:
 
 
 def _set_finalizer(cidr: Object, *, add: bool) -> Result:
+    """Patch the finalizers: add the ServiceCIDR finalizer or remove it."""
     others = [f for f in cidr["metadata"].get("finalizers") or () if f != FINALIZER]
     finalizers = [*others, FINALIZER] if add else others
     return Result((Patch(SERVICE_CIDRS, cidr, {"metadata": {"finalizers": finalizers}}),))
 
 
 def _is_used(cidr: Object, lister: Lister) -> bool:
-    """Whether an allocated address is in no other ServiceCIDR."""
+    """Whether an allocated address of this ServiceCIDR is in no other that is not terminating."""
     others = [
         text
         for one in lister.objects(SERVICE_CIDRS)

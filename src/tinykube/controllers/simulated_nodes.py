@@ -59,6 +59,10 @@ class SimulatedNodeController:
             yield Key(NODES, "", name_of(change.object))
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
+        """Create a planned node if absent, or set the status of a simulated one.
+
+        Other nodes are left alone.
+        """
         node = lister.get(NODES, "", key.name)
         if node is None:
             planned = self._planned.get(key.name)
@@ -90,6 +94,7 @@ def plan_nodes(cluster: str, count: int, ranges: NodeRanges) -> list[Object]:
 def _pod_subnets(
     network: IPv4Network | IPv6Network, count: int
 ) -> Iterable[IPv4Network | IPv6Network]:
+    """The subnets of a network, split in as few equal parts as hold `count` nodes."""
     return network.subnets(prefixlen_diff=max(0, (count - 1).bit_length()))
 
 
@@ -123,7 +128,7 @@ def _node(cluster: str, number: int, pods: list[str], addresses: tuple[str, str]
 
 
 def node_status(node: Object, now: datetime) -> Object:
-    """A healthy node's status, unless its annotation holds it unready."""
+    """The status of a node: Ready, unless its annotation holds it unready; capacity is kept."""
     capacity = {"cpu": "32", "memory": "128Gi", "pods": "5000", "ephemeral-storage": "512Gi"}
     existing = status_of(node)
     ready = annotations_of(node).get(READY) != "false"

@@ -62,6 +62,10 @@ class StatefulSetController:
     watches = frozenset((STATEFUL_SETS, PODS, CONTROLLER_REVISIONS, VOLUME_CLAIMS))
 
     def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
+        """The StatefulSet or owners.
+
+        For a deleted claim, all of its namespace with claim templates.
+        """
         if change.store == STATEFUL_SETS:
             yield Key(STATEFUL_SETS, namespace_of(change.object), name_of(change.object))
         elif change.store == VOLUME_CLAIMS:
@@ -73,6 +77,10 @@ class StatefulSetController:
             yield from owner_keys(change, "StatefulSet", STATEFUL_SETS, lister)
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
+        """Adopt or release first, if needed; otherwise sync pods, claims and status.
+
+        Also records the template's revision and deletes old revisions above the history limit.
+        """
         stateful_set = lister.get(STATEFUL_SETS, key.namespace, key.name)
         if stateful_set is None:
             return DONE
@@ -91,6 +99,7 @@ class StatefulSetController:
 def _existing_claims(
     stateful_set: Object, pods: Iterable[Object], lister: Lister
 ) -> dict[str, Object]:
+    """The existing claims, by name, of all present and desired ordinals."""
     ordinals = {ordinal_of(stateful_set, pod) or 0 for pod in pods} | set(ordinals_of(stateful_set))
     names = (name for one in ordinals for name in claim_names(stateful_set, one).values())
     found = ((name, lister.get(VOLUME_CLAIMS, namespace_of(stateful_set), name)) for name in names)
@@ -111,7 +120,10 @@ def sync_stateful_set(
     claims: Mapping[str, Object],
     now: datetime,
 ) -> Result:
-    """Create missing pods, then scale down, then delete pods of an old revision."""
+    """Create missing pods, then scale down, then delete pods of an old revision; set the status.
+
+    A step waits for the one before; a terminating StatefulSet only gets its status.
+    """
     by_ordinal = {ordinal_of(stateful_set, pod) or 0: pod for pod in pods}
     status = stateful_set_status(stateful_set, history, pods, now)
     step = _Step([])
@@ -130,7 +142,10 @@ def sync_stateful_set(
 def stateful_set_status(
     stateful_set: Object, history: RevisionHistory, pods: Sequence[Object], now: datetime
 ) -> Object:
-    """Counts of the existing pods by readiness and by revision."""
+    """Counts of the existing pods by readiness and by revision.
+
+    When all desired pods are updated and ready, the update revision becomes current.
+    """
     min_ready = min_ready_seconds(stateful_set)
     running = [pod for pod in pods if _is_running(pod)]
     revisions = [labels_of(pod).get(REVISION_LABEL) for pod in pods if not is_deleting(pod)]
@@ -163,7 +178,10 @@ def _create_missing(
     now: datetime,
     step: _Step,
 ) -> None:
-    """Create missing pods; in order, each only after its predecessor is available."""
+    """Create missing pods; in order, each only after its predecessor is available.
+
+    Also deletes finished pods and fixes claims; adds to `step` and sets its `waiting`.
+    """
     in_order = _is_ordered(stateful_set)
     for ordinal in ordinals_of(stateful_set):
         pod = pods.get(ordinal)
@@ -188,6 +206,7 @@ def _create_missing(
 def _pod_creation(
     stateful_set: Object, history: RevisionHistory, ordinal: int, claims: Mapping[str, Object]
 ) -> list[Write]:
+    """Creations of an ordinal's missing claims and its pod, and an Event."""
     revision = history.current if _uses_current_revision(stateful_set, ordinal) else history.update
     pod = stateful_pod(stateful_set, revision, ordinal)
     text = f"create Pod {name_of(pod)} in StatefulSet {name_of(stateful_set)} successful"
@@ -217,7 +236,10 @@ def _scale_down(
     now: datetime,
     step: _Step,
 ) -> None:
-    """Delete pods with ordinals above the replica count, highest first."""
+    """Delete pods with ordinals outside the desired range, highest first, and set claim owners.
+
+    In order only one at a time; adds to `step` and sets its `waiting`.
+    """
     in_order = _is_ordered(stateful_set)
     ordinals = ordinals_of(stateful_set)
     surplus = sorted((one for one in pods if one not in ordinals), reverse=True)
@@ -241,7 +263,10 @@ def _scale_down(
 def _rolling_update_deletions(
     stateful_set: Object, history: RevisionHistory, pods: Mapping[int, Object], now: datetime
 ) -> list[Write]:
-    """Delete outdated pods, highest first, as many as maxUnavailable allows."""
+    """Delete outdated pods from the partition on, highest first, as many as maxUnavailable allows.
+
+    Each deletion also records an Event.
+    """
     rolling = (spec_of(stateful_set).get("updateStrategy") or {}).get("rollingUpdate") or {}
     ordinals = ordinals_of(stateful_set)
     max_unavailable = max(
@@ -286,5 +311,6 @@ def _is_running(pod: Object) -> bool:
 
 
 def _is_unavailable(stateful_set: Object, pod: Object, now: datetime) -> bool:
+    """Whether a pod is terminating, not running, or not yet available."""
     min_ready = min_ready_seconds(stateful_set)
     return is_deleting(pod) or not _is_running(pod) or not is_available(pod, min_ready, now)

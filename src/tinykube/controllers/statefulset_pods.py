@@ -118,7 +118,10 @@ def claim_owner_patches(
 def _claim_owner_references(
     stateful_set: Object, ordinal: int, pod: Object, claim: Object
 ) -> list[Object]:
-    """The desired owner references of a claim by the retention policy."""
+    """The desired owner references of a claim by the retention policy.
+
+    If another controller owns the claim, neither the StatefulSet nor the pod is an owner.
+    """
     own_uids = {uid_of(stateful_set), uid_of(pod)}
     others = [ref for ref in owner_references_of(claim) if ref.get("uid") not in own_uids]
     if any(ref.get("controller") for ref in others):
@@ -132,5 +135,6 @@ def _claim_owner_references(
 
 
 def _claim_retention_policy(stateful_set: Object, event: str) -> str:
+    """The retention policy for `whenDeleted` or `whenScaled`; Retain by default."""
     policy = spec_of(stateful_set).get("persistentVolumeClaimRetentionPolicy") or {}
     return str(policy.get(event) or "Retain")

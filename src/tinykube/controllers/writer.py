@@ -83,7 +83,10 @@ class Writer:
         self._generation = -1
 
     async def send_all(self, writes: Sequence[Write]) -> None:
-        """Send writes in order; raises `WriteError` at the first that fails."""
+        """Send writes in order; raises `WriteError` at the first that fails.
+
+        Events are only recorded, to be written later.
+        """
         versions: dict[str, str] = {}
         for write in writes:
             match write:
@@ -101,13 +104,20 @@ class Writer:
                     assert_never(write)
 
     async def _send(self, request: Request) -> bytes:
+        """Send a request as the controllers' user.
+
+        Returns the body, raises `WriteError` on failure.
+        """
         response = await self._api.send(request, CONTROLLERS)
         if not 200 <= response.status < 300:
             raise _write_error(response)
         return response.body
 
     async def _patch(self, write: Patch, versions: dict[str, str]) -> None:
-        """Send a patch; a later patch of the same object uses the resourceVersion of this one."""
+        """Send a patch with uid and resourceVersion as preconditions; an absent object is no error.
+
+        Stores the new resourceVersion in `versions`, which later patches of the object use.
+        """
         target = write.target
         resource = self.resource(write.store)
         version = versions.get(uid_of(target)) or target["metadata"].get("resourceVersion")
@@ -127,7 +137,10 @@ class Writer:
         versions[uid_of(target)] = _decode_version(response_body).metadata.resource_version
 
     async def _delete(self, write: Delete) -> None:
-        """Delete an object with its uid as precondition; an absent one is no error."""
+        """Delete an object with its uid as precondition.
+
+        An absent one or a conflict is no error.
+        """
         options: Object = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
@@ -146,6 +159,7 @@ class Writer:
             return  # already deleted, or recreated with another uid
 
     def _create_request(self, write: Create) -> Request:
+        """The POST to a collection, or to a subresource of the named object."""
         namespace = namespace_of(write.object)
         name = name_of(write.object) if write.subresource else ""
         path = self.resource(write.store).path(namespace, name, write.subresource)
@@ -157,7 +171,10 @@ class Writer:
         return Request("PUT", path, body=_encode(write.object))
 
     def resource(self, store: str) -> Resource:
-        """The resource of the objects in a store."""
+        """The resource of a store, cached per registry generation.
+
+        Raises `WriteError` if not served.
+        """
         registry = self._api.registry
         if self._generation != registry.generation:
             self._resources = {one.store: one for one in reversed(list(registry.stored()))}
@@ -169,6 +186,7 @@ class Writer:
 
 
 def _write_error(response: Response) -> WriteError:
+    """The error of a response's Status; a body that is no Status becomes the message."""
     try:
         status = _decode_status(response.body)
     except msgspec.DecodeError:

@@ -20,7 +20,7 @@ PROTOCOLS = ("SCTP", "TCP", "UDP")
 
 
 def address_errors(address: str, field: str, kind: str) -> Iterator[FieldError]:
-    """Validation errors of an endpoint address."""
+    """Validation errors of an endpoint address; `kind` is the required family, empty for any."""
     try:
         parsed = ip_address(address)
     except ValueError:
@@ -75,6 +75,10 @@ def slice_errors(found: Object) -> Iterator[FieldError]:
 
 
 def _endpoint_errors(endpoint: dict[str, Any], field: str, kind: str) -> Iterator[FieldError]:
+    """Validation errors of one endpoint.
+
+    `kind` is the addressType, FQDN addresses are unchecked.
+    """
     addresses = endpoint.get("addresses") or []
     if not addresses:
         yield required(f"{field}.addresses", "must contain at least 1 address")

@@ -55,6 +55,7 @@ NAMESPACE_STRATEGY = Strategy(
 
 
 def _key_errors(entries: dict[str, str], field: str) -> Iterator[FieldError]:
+    """Validation errors of the keys of a ConfigMap's or Secret's data."""
     for key in entries:
         if len(key) > 253:
             yield invalid(f"{field}[{key}]", key, "must be no more than 253 characters")
@@ -97,7 +98,7 @@ CONFIG_MAP_STRATEGY = Strategy(validate=config_map_errors, validate_update=confi
 
 
 def default_secret(secret: Object) -> None:
-    """Move stringData into data, and default the type."""
+    """Move stringData, encoded, into data, where it wins; default the type to Opaque."""
     strings = secret.pop("stringData", None)
     if strings:
         encoded = {key: b64encode(text.encode()).decode() for key, text in strings.items()}
@@ -337,7 +338,7 @@ IP_ADDRESS_STRATEGY = Strategy(name_problems=address_name_problems)
 
 
 def default_policy(policy: Object) -> None:
-    """Default the policyTypes and protocols of a NetworkPolicy."""
+    """Default the policyTypes (Egress only with egress rules) and protocols of a NetworkPolicy."""
     spec = policy.setdefault("spec", {})
     if not spec.get("policyTypes"):
         spec["policyTypes"] = ["Ingress", *(["Egress"] if spec.get("egress") else [])]
@@ -359,7 +360,7 @@ def default_storage_class(found: Object) -> None:
 
 
 def prepare_node(node: Object) -> None:
-    """Add the spec and status of a new node."""
+    """Add an empty spec and status to a new node that has none."""
     node.setdefault("spec", {})
     node.setdefault("status", {})
 

@@ -21,7 +21,7 @@ _MODE = 0o644
 
 
 def default_pod_spec(spec: dict[str, Any]) -> None:
-    """Default the spec of a pod or template."""
+    """Default the spec of a pod or template, its containers and volumes, in place."""
     spec.setdefault("restartPolicy", "Always")
     spec.setdefault("terminationGracePeriodSeconds", 30)
     spec.setdefault("dnsPolicy", "ClusterFirst")
@@ -38,6 +38,7 @@ def default_pod_spec(spec: dict[str, Any]) -> None:
 
 
 def _default_container(container: dict[str, Any]) -> None:
+    """Default a container, its ports, env and probes in place; `latest` is always pulled."""
     container.setdefault("terminationMessagePath", "/dev/termination-log")
     container.setdefault("terminationMessagePolicy", "File")
     image = container.get("image", "")
@@ -56,6 +57,7 @@ def _default_container(container: dict[str, Any]) -> None:
 
 
 def _default_probe(probe: dict[str, Any]) -> None:
+    """Default the timing of a probe, and the path and scheme of httpGet, in place."""
     probe.setdefault("timeoutSeconds", 1)
     probe.setdefault("periodSeconds", 10)
     probe.setdefault("successThreshold", 1)
@@ -66,6 +68,7 @@ def _default_probe(probe: dict[str, Any]) -> None:
 
 
 def _default_volume(volume: dict[str, Any]) -> None:
+    """Default the mode of a volume in place; one without source becomes an emptyDir."""
     for source in ("secret", "configMap", "downwardAPI", "projected"):
         if source in volume:
             volume[source].setdefault("defaultMode", _MODE)
@@ -74,7 +77,7 @@ def _default_volume(volume: dict[str, Any]) -> None:
 
 
 def default_pod(pod: Object) -> None:
-    """Default a pod."""
+    """Default a pod in place: its spec, podIPs from podIP, requests from limits."""
     spec = pod.setdefault("spec", {})
     spec.setdefault("enableServiceLinks", True)
     status = pod.get("status") or {}
@@ -115,7 +118,7 @@ def _tolerates_all(toleration: dict[str, Any]) -> bool:
 
 
 def qos_class(spec: dict[str, Any]) -> str:
-    """The QoS class of a pod."""
+    """The QoS class by resources: BestEffort, Guaranteed (requests equal limits) or Burstable."""
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     asked = [container.get("resources") or {} for container in containers]
     named = ("cpu", "memory")
@@ -153,6 +156,7 @@ def pod_spec_errors(spec: dict[str, Any], field: str) -> Iterator[FieldError]:
 def _container_errors(
     container: dict[str, Any], field: str, names: set[str]
 ) -> Iterator[FieldError]:
+    """Validation errors of a container; adds its name to `names`, where duplicates are errors."""
     name = container.get("name", "")
     if not name:
         yield required(f"{field}.name")
@@ -193,7 +197,7 @@ _OTHER_CHANGES = (
 
 
 def pod_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
-    """Errors of changes to immutable fields of a pod."""
+    """Errors of changes to immutable fields of a pod, and of changed or removed tolerations."""
     if _immutable_fields(new["spec"]) != _immutable_fields(old["spec"]):
         yield forbidden("spec", _OTHER_CHANGES)
     kept = old["spec"].get("tolerations") or []
@@ -205,7 +209,7 @@ def pod_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
 
 
 def _immutable_fields(spec: dict[str, Any]) -> dict[str, Any]:
-    """The immutable fields of a pod spec."""
+    """A copy of a pod spec without its mutable fields; images of containers are blanked."""
     free = ("activeDeadlineSeconds", "tolerations", "schedulingGates")
     fixed = {key: value for key, value in spec.items() if key not in free}
     for kind in ("containers", "initContainers"):

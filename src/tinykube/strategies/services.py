@@ -31,7 +31,7 @@ _PORT_RANGE = "must be between 1 and 65535, inclusive"
 
 
 def default_service(service: Object) -> None:
-    """Default a Service."""
+    """Default a Service in place by its type; removes the affinity config without affinity."""
     spec = service.setdefault("spec", {})
     kind = spec.setdefault("type", "ClusterIP")
     affinity = spec.setdefault("sessionAffinity", "None")
@@ -56,7 +56,7 @@ def default_service(service: Object) -> None:
 
 
 def prepare_service(service: Object) -> None:
-    """Set clusterIPs from clusterIP."""
+    """Set clusterIPs from clusterIP, unless given."""
     spec = dict(service["spec"])
     if spec.get("clusterIP") and not spec.get("clusterIPs"):
         spec["clusterIPs"] = [spec["clusterIP"]]
@@ -64,7 +64,10 @@ def prepare_service(service: Object) -> None:
 
 
 def prepare_service_update(service: Object, old: Object) -> None:
-    """Keep allocated addresses and ports unless the update releases them."""
+    """Keep allocated addresses and ports unless the update releases them.
+
+    Leaving LoadBalancer also clears the status' loadBalancer.
+    """
     spec, before = dict(service["spec"]), old["spec"]
     if spec.get("ports"):
         spec["ports"] = [dict(port) for port in spec["ports"]]
@@ -150,6 +153,7 @@ def service_errors(service: Object) -> Iterator[FieldError]:
 
 
 def _traffic_errors(spec: dict[str, Any], kind: str) -> Iterator[FieldError]:
+    """Errors of externalIPs, traffic policies and load-balancer fields; `kind` is the type."""
     policies = ("Cluster", "Local")
     for at, address in enumerate(spec.get("externalIPs") or ()):
         yield from address_errors(address, f"spec.externalIPs[{at}]", "")
@@ -170,6 +174,7 @@ def _traffic_errors(spec: dict[str, Any], kind: str) -> Iterator[FieldError]:
 
 
 def _type_errors(spec: dict[str, Any], kind: str) -> Iterator[FieldError]:
+    """Errors of the Service type `kind` and of fields that it does not allow."""
     if not kind:
         yield required("spec.type")
     elif kind not in _TYPES:
@@ -197,6 +202,7 @@ def _type_errors(spec: dict[str, Any], kind: str) -> Iterator[FieldError]:
 def _port_errors(
     port: dict[str, Any], field: str, names: set[str], *, several: bool
 ) -> Iterator[FieldError]:
+    """Validation errors of a port; adds its name to `names`. With `several`, a name is required."""
     name = port.get("name", "")
     if several and not name:
         yield required(f"{field}.name")
@@ -218,6 +224,7 @@ def _port_errors(
 
 
 def _target_port_errors(target: Any, field: str) -> Iterator[FieldError]:
+    """Errors of a target port: a number out of range, or an invalid port name."""
     if isinstance(target, int):
         if not 1 <= target <= 65535:
             yield invalid(field, target, _PORT_RANGE)
@@ -232,6 +239,7 @@ def _target_port_errors(target: Any, field: str) -> Iterator[FieldError]:
 
 
 def _cluster_ip_errors(spec: dict[str, Any], kind: str) -> Iterator[FieldError]:
+    """Errors of clusterIPs and IP families; none for the type ExternalName."""
     if kind == "ExternalName":
         return
     single, several = spec.get("clusterIP") or "", spec.get("clusterIPs") or []
@@ -252,6 +260,7 @@ def _cluster_ip_errors(spec: dict[str, Any], kind: str) -> Iterator[FieldError]:
 
 
 def _family_errors(families: list[str], policy: str) -> Iterator[FieldError]:
+    """Errors of unknown or repeated IP families and of an unknown family policy."""
     for at, family in enumerate(families):
         if family not in ("IPv4", "IPv6"):
             yield unsupported(f"spec.ipFamilies[{at}]", family, ("IPv4", "IPv6"))
@@ -263,6 +272,7 @@ def _family_errors(families: list[str], policy: str) -> Iterator[FieldError]:
 
 
 def _address_family_errors(address: str, at: int, families: list[str]) -> Iterator[FieldError]:
+    """Errors of the cluster IP at an index: not an address, or not of the family there."""
     field = f"spec.clusterIPs[{at}]"
     try:
         family = f"IPv{ip_address(address).version}"
@@ -277,6 +287,7 @@ def _address_family_errors(address: str, at: int, families: list[str]) -> Iterat
 
 
 def _duplicate_port_errors(ports: list[dict[str, Any]]) -> Iterator[FieldError]:
+    """An error for each port whose protocol and number an earlier one has."""
     seen: set[tuple[str, int]] = set()
     for at, port in enumerate(ports):
         mark = (port.get("protocol", ""), port.get("port", 0))
@@ -287,7 +298,10 @@ def _duplicate_port_errors(ports: list[dict[str, Any]]) -> Iterator[FieldError]:
 
 
 def service_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
-    """Errors of changes to immutable fields of a Service."""
+    """Errors of changed cluster IPs, IP families or load-balancer class.
+
+    None if the type is or was ExternalName.
+    """
     spec, before = new["spec"], old["spec"]
     if "ExternalName" in (spec.get("type"), before.get("type")):
         return

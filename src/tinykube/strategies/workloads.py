@@ -17,6 +17,7 @@ from tinykube.strategy import Strategy
 
 
 def _default_template(spec: dict[str, Any]) -> None:
+    """Default the pod template of a spec in place, adding it if absent."""
     template = spec.setdefault("template", {})
     template.setdefault("metadata", {})
     default_pod_spec(template.setdefault("spec", {}))
@@ -89,7 +90,7 @@ def default_job(job: Object) -> None:
 
 
 def prepare_job(job: Object) -> None:
-    """Set the selector and labels of a new Job."""
+    """Set the selector and labels of a new Job; with manualSelector they stay."""
     spec = dict(job["spec"])
     spec.setdefault("manualSelector", False)
     if not spec["manualSelector"]:
@@ -122,6 +123,7 @@ def default_cron_job(found: Object) -> None:
 
 
 def _workload_errors(found: Object) -> Iterator[FieldError]:
+    """Errors of replicas, selector and pod template; the restartPolicy must be Always."""
     spec = found["spec"]
     replicas = spec.get("replicas", 1)
     if replicas < 0:
@@ -207,6 +209,7 @@ def stateful_set_errors(found: Object) -> Iterator[FieldError]:
 
 
 def _workload_strategy(default: Callable[[Object], None]) -> Strategy:
+    """A strategy with these defaults, workload validation, and an immutable selector."""
     return Strategy(
         default=default,
         validate=_workload_errors,

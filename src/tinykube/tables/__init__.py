@@ -46,6 +46,7 @@ def table(
 
 
 def _printer(resource: Resource, objects: list[Object]) -> Printer:
+    """The printer of a resource; Scale objects and custom resources have their own."""
     if objects and objects[0].get("kind") == "Scale":
         return _PRINTERS["autoscaling", "Scale"]
     if resource.custom is not None:
@@ -64,6 +65,10 @@ def _definition(column: Column) -> dict[str, Any]:
 
 
 def _row(printer: Printer, obj: Object, include_object: str, now: datetime) -> Object:
+    """The row of an object, with the part of it that `include_object` selects.
+
+    A finished pod's has conditions.
+    """
     row: Object = {"cells": printer.cells(obj, now)}
     if printer is PODS["", "Pod"] and (conditions := completion(obj)):
         row["conditions"] = conditions

@@ -25,7 +25,10 @@ def age(obj: Object, now: datetime) -> str:
 
 
 def time_since(timestamp: Any, now: datetime) -> str:
-    """The time since an RFC 3339 timestamp."""
+    """The time since an RFC 3339 timestamp.
+
+    `<unknown>` without one, `<invalid>` for another text.
+    """
     if not timestamp:
         return UNKNOWN
     try:

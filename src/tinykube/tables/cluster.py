@@ -54,6 +54,7 @@ def _value_cell(*path: str) -> Callable[[Object], Cell]:
 
 
 def _node(obj: Object, now: datetime) -> list[Cell]:
+    """Cells of a node; the status is Unknown without a Ready condition."""
     ready = condition(obj, "Ready")
     states = ["Unknown" if not ready else "Ready" if ready == "True" else "NotReady"]
     if value_at(obj, "spec", "unschedulable"):
@@ -75,6 +76,7 @@ def _node(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _roles(obj: Object) -> set[str]:
+    """The roles of a node by its role labels, old and new form."""
     labels = value_at(obj, "metadata", "labels", default={})
     roles = {key.removeprefix(_ROLE_PREFIX) for key in labels if key.startswith(_ROLE_PREFIX)}
     return (roles | {labels.get("kubernetes.io/role", "")}) - {""}
@@ -86,6 +88,7 @@ def _node_address(obj: Object, kind: str) -> str:
 
 
 def _phase(obj: Object) -> str:
+    """The phase of an object; Terminating while it is being deleted."""
     deleting = value_at(obj, "metadata", "deletionTimestamp") is not None
     return "Terminating" if deleting else str(value_at(obj, "status", "phase", default=""))
 
@@ -113,6 +116,7 @@ def _volume(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _claim(obj: Object, now: datetime) -> list[Cell]:
+    """Cells of a claim; capacity and access modes are empty unless it names a volume."""
     spec = value_at(obj, "spec", default={})
     bound = bool(spec.get("volumeName"))
     capacity = str(value_at(obj, "status", "capacity", "storage", default="0"))
@@ -168,6 +172,7 @@ def _event(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _event_source(obj: Object) -> str:
+    """The component and host of an Event, of whichever API version."""
     source = obj.get("source") or obj.get("deprecatedSource") or {}
     reporter = obj.get("reportingComponent") or obj.get("reportingController")
     component = source.get("component") or reporter or ""
@@ -176,6 +181,7 @@ def _event_source(obj: Object) -> str:
 
 
 def _role_binding(obj: Object, now: datetime) -> list[Cell]:
+    """Cells of a binding: its role, and its subjects grouped by kind."""
     kind, role_name = (value_at(obj, "roleRef", key, default="") for key in ("kind", "name"))
     role = f"{kind}/{role_name}"
     named: dict[str, list[str]] = {"User": [], "Group": [], "ServiceAccount": []}
@@ -194,6 +200,7 @@ def _param_kind(obj: Object) -> Cell:
 
 
 def _parameter_reference(obj: Object) -> Cell:
+    """The paramRef as namespace and name, or as selector; `<unset>` without both."""
     given = value_at(obj, "spec", "paramRef", default={})
     if given.get("name"):
         return f"{given.get('namespace') or '*'}/{given['name']}"

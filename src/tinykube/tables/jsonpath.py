@@ -88,6 +88,7 @@ def _parse_step(token: re.Match[str]) -> Step:
 
 
 def _parse_filter(text: str) -> Filter:
+    """Parse a filter; without operator it tests that the path exists. Raises `BadPath`."""
     found = _COMPARISON.match(text)
     if found is None:
         raise BadPath(text)
@@ -98,6 +99,7 @@ def _parse_filter(text: str) -> Filter:
 
 
 def _parse_constant(text: str) -> Any:
+    """Parse a quoted string, boolean or number; raises `BadPath` for another text."""
     if text[:1] in "'\"" and text[-1:] == text[:1]:
         return text[1:-1]
     if text in ("true", "false"):
@@ -109,6 +111,7 @@ def _parse_constant(text: str) -> Any:
 
 
 def _apply_step(step: Step, value: Any) -> Iterator[Any]:
+    """The values that a step selects from a value; none if it does not apply."""
     match step:
         case Child(name):
             if isinstance(value, dict) and name in value:
@@ -125,12 +128,14 @@ def _apply_step(step: Step, value: Any) -> Iterator[Any]:
 
 
 def _children(value: Any) -> list[Any]:
+    """The values of an object or elements of a list; none of any other value."""
     if isinstance(value, dict):
         return list(value.values())
     return value if isinstance(value, list) else []
 
 
 def _filter_matches(wanted: Filter, element: Any) -> bool:
+    """Whether the first value at the filter's path compares so; without a value never."""
     found = [element]
     for step in wanted.path:
         found = [inner for outer in found for inner in _apply_step(step, outer)]

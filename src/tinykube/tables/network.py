@@ -31,6 +31,7 @@ def _service(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _external_address(obj: Object) -> str:
+    """The EXTERNAL-IP cell by type: external IPs, ingress addresses or `<pending>`, or the name."""
     external = value_at(obj, "spec", "externalIPs", default=[])
     match value_at(obj, "spec", "type"):
         case "ClusterIP" | "NodePort":
@@ -52,6 +53,7 @@ def _format_port(port: Object) -> str:
 
 
 def _endpoints(obj: Object, now: datetime) -> list[Cell]:
+    """Cells of Endpoints: the first few ready addresses with each port."""
     subsets = obj.get("subsets") or []
     texts: list[str] = []
     for subset in subsets:
@@ -81,6 +83,7 @@ def _endpoint_slice(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _ingress(obj: Object, now: datetime) -> list[Cell]:
+    """Cells of an Ingress; hosts are `*` without any, ports include 443 with TLS."""
     rules = value_at(obj, "spec", "rules", default=[])
     places = [index for index, rule in enumerate(rules) if rule.get("host")]
     hosts = [rules[index]["host"] for index in places]

@@ -19,6 +19,7 @@ class _Tally(Struct):
     last_restart: str = ""
 
     def count_restarts(self, status: Object) -> None:
+        """Add a container's restarts, and keep the latest time at which one finished."""
         self.restarts += status.get("restartCount") or 0
         finished = value_at(status, "lastState", "terminated", "finishedAt", default="")
         self.last_restart = max(self.last_restart, finished)
@@ -69,6 +70,7 @@ def _status(pod: Object, reason: str) -> str:
 
 
 def _tally_pod(pod: Object) -> _Tally:
+    """The tally of a pod: of init containers while one is not done, otherwise of all containers."""
     gated = any(
         one.get("type") == "PodScheduled" and one.get("reason") == "SchedulingGated"
         for one in value_at(pod, "status", "conditions", default=[])
@@ -105,7 +107,10 @@ def _tally_init_containers(pod: Object, tally: _Tally) -> bool:
 
 
 def _tally_containers(pod: Object, before: _Tally) -> _Tally:
-    """Tally the containers; the last one that is not running gives the reason."""
+    """A new tally of containers and sidecars.
+
+    The first one that is not running gives the reason.
+    """
     tally = _Tally(before.reason, ready=before.ready)
     sidecars = _sidecars(pod)
     for status in value_at(pod, "status", "initContainerStatuses", default=[]):
@@ -136,6 +141,7 @@ def _completed(pod: Object, error: str, *, running: bool) -> str:
 
 
 def _termination_reason(terminated: Object) -> str:
+    """The reason of a terminated container, otherwise its signal, otherwise its exit code."""
     if reason := terminated.get("reason"):
         return str(reason)
     if signal := terminated.get("signal"):
@@ -150,6 +156,7 @@ def _sidecars(pod: Object) -> set[Any]:
 
 
 def _readiness_gates(pod: Object) -> str:
+    """The number of true readiness gates of all; `<none>` without gates."""
     gates = value_at(pod, "spec", "readinessGates", default=[])
     passed = sum(condition(pod, gate.get("conditionType", "")) == "True" for gate in gates)
     return f"{passed}/{len(gates)}" if gates else NONE

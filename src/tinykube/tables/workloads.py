@@ -92,6 +92,7 @@ def _daemon_set(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _controller_revision(obj: Object, now: datetime) -> list[Cell]:
+    """Cells of a ControllerRevision; its controller is `<none>` without one."""
     owners = value_at(obj, "metadata", "ownerReferences", default=[])
     owner = next((one for one in owners if one.get("controller")), None)
     controller = NONE
@@ -113,6 +114,7 @@ def _job(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _job_status(obj: Object) -> str:
+    """Complete, Failed, Terminating, another true condition, otherwise Running."""
     for kind, word in (("Complete", "Complete"), ("Failed", "Failed")):
         if condition(obj, kind) == "True":
             return word
@@ -123,6 +125,7 @@ def _job_status(obj: Object) -> str:
 
 
 def _completions(obj: Object) -> str:
+    """Succeeded pods of the wanted completions; without them of 1, with the parallelism."""
     succeeded = _count(obj, "status", "succeeded")
     if (wanted := value_at(obj, "spec", "completions")) is not None:
         return f"{succeeded}/{wanted}"
@@ -131,6 +134,7 @@ def _completions(obj: Object) -> str:
 
 
 def _job_duration(obj: Object, now: datetime) -> str:
+    """The time from start to completion, or until now; empty before the start."""
     started, ended = (value_at(obj, "status", field) for field in ("startTime", "completionTime"))
     if started is None:
         return ""
