@@ -39,6 +39,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 async def _run(kubeconfig: Path, port: int, nodes: int) -> None:
+    """Serve a cluster of so many nodes, print its URL, and wait for SIGINT or SIGTERM.
+
+    Writes the kubeconfig; the cluster stops before this returns.
+    """
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -96,6 +96,10 @@ class WebhookAdmission:
                 raise result
 
     def _matching_hooks(self, store: str, attributes: AdmissionAttributes) -> Iterator[_Hook]:
+        """The webhooks of a store of configurations whose rules and selectors match the request.
+
+        Yields nothing for exempt resources.
+        """
         if attributes.call.resource.store in _EXEMPT or not self._storage.count(store):
             return
         for configuration in [*self._storage.objects(store)]:
@@ -222,6 +226,10 @@ def _rule_matches(
 
 
 def _resource_matches(patterns: Iterable[str], resource: Resource, subresource: str) -> bool:
+    """Whether a rule's pattern (`pods`, `pods/status`, `pods/*`, `*`, `*/*`) matches.
+
+    Without a slash it matches no subresource; with `/*` also the resource itself.
+    """
     for pattern in patterns:
         parent, slash, endpoint = pattern.partition("/")
         if parent not in ("*", resource.plural):

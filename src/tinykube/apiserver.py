@@ -57,6 +57,10 @@ class ApiServer:
         call_webhook: WebhookCaller = call_over_https,
         resolve_service: ServiceResolver = no_services,
     ) -> None:
+        """Assemble the handlers, then restore the snapshot, or create the initial objects if none.
+
+        With a seed, uids, generated names and the token key repeat for the same name.
+        """
         self.name = name
         self.clock = clock
         self.storage = Storage(history=history)

@@ -81,6 +81,10 @@ class Bootstrap:
         )
 
     def _create_api_service(self, service_range: str, advertise: str, port: int) -> None:
+        """Create Service, EndpointSlice and Endpoints `default/kubernetes`.
+
+        The Service takes the first address of the first range, and so allocates it.
+        """
         first = str(ip_network(service_range.split(",", maxsplit=1)[0].strip())[1])
         labels = {"component": "apiserver", "provider": "kubernetes"}
         metadata = {"name": "kubernetes", "namespace": "default", "labels": labels}

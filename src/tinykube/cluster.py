@@ -40,6 +40,7 @@ class Cluster:
         self._running: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
+        """Start the controllers as a task and wait until they are idle."""
         self._running = asyncio.create_task(self._controllers.run(), name="controllers")
         await asyncio.sleep(0)  # the task has to start
         await self._controllers.idle()
@@ -51,6 +52,7 @@ class Cluster:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        """Cancel the controllers, wait for their end, and end all open watches."""
         if self._running is not None:
             self._running.cancel()
             await asyncio.wait({self._running})

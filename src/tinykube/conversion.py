@@ -35,6 +35,7 @@ def to_stored(resource: Resource, obj: Object) -> Object:
 
 
 def _rename_fields(obj: Object, names: dict[str, str], api_version: str) -> Object:
+    """A copy with renamed fields and this apiVersion, without empty `reporting*` fields."""
     renamed: dict[str, Any] = {
         names.get(key, key): value
         for key, value in obj.items()

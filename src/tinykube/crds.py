@@ -40,6 +40,7 @@ class CrdRegistrar:
     """Registers the resources of stored CRDs, and cleans up those that are deleted."""
 
     def __init__(self, storage: Storage, registry: Registry, clock: Clock, remove: Remove) -> None:
+        """Subscribe to changes of CRDs for as long as the storage lives."""
         self._storage = storage
         self._registry = registry
         self._clock = clock
@@ -65,6 +66,10 @@ class CrdRegistrar:
         return resource.store in self._terminating
 
     def _accept_names(self, crd: Object) -> None:
+        """Store the CRD with its accepted names and conditions if they differ.
+
+        Leaves a CRD that is being deleted alone.
+        """
         if crd["metadata"].get("deletionTimestamp"):
             return
         settled = with_accepted_names(crd, self._registry, self._clock)
@@ -280,6 +285,7 @@ def crd_errors(crd: Object) -> Iterator[FieldError]:
 
 
 def _spec_errors(spec: dict[str, Any]) -> Iterator[FieldError]:
+    """Errors of group, scope and versions: one storage version, unique version names."""
     group = spec.get("group") or ""
     if not group:
         yield required("spec.group")
@@ -351,6 +357,10 @@ def _structure_errors(schema: dict[str, Any], field: str) -> Iterator[FieldError
 
 
 def _type_errors(schema: dict[str, Any], field: str) -> Iterator[FieldError]:
+    """Errors of one schema node: a default that it rejects, and a missing type.
+
+    int-or-string and preserve-unknown-fields nodes need no type.
+    """
     untyped = ("x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields")
     if "default" in schema:
         for error in schema_errors({**schema, "default": None}, schema["default"]):

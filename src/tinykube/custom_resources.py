@@ -60,6 +60,7 @@ def validation_errors(
 
 
 def _kind_errors(resource: Resource, obj: Object) -> Iterator[FieldError]:
+    """Errors if kind or apiVersion of the object differs from the resource's."""
     if obj.get("kind") != resource.kind:
         yield invalid("kind", obj.get("kind", ""), f"must be {resource.kind}")
     if obj.get("apiVersion") != resource.api_version:

@@ -83,6 +83,7 @@ def _build_document(registry: Registry, path: str, aggregated: str) -> Response 
 
 
 def _json_response(document: Any, content_type: str = JSON) -> Response:
+    """A 200 response with the encoded document, its hash as ETag, and `Vary: Accept`."""
     body = msgspec.json.encode(document)
     etag = hashlib.sha256(body).hexdigest().upper()
     headers = {"content-type": content_type, "etag": f'"{etag}"', "vary": "Accept"}
@@ -133,6 +134,7 @@ def _version_info() -> Object:
 
 
 def _root_paths(registry: Registry) -> list[str]:
+    """The sorted paths that `/` lists: groups, versions, OpenAPI, version and health checks."""
     groups = registry.groups()
     named = [f"/apis/{group.name}" for group in groups]
     versions = [f"/apis/{group.name}/{version}" for group in groups for version in group.versions]
@@ -153,6 +155,7 @@ def _group_list(groups: Iterable[Group]) -> Object:
 
 
 def _group_response(registry: Registry, name: str) -> Response | None:
+    """The APIGroup of this name, or None if no such group is served."""
     found = next((group for group in registry.groups() if group.name == name), None)
     if found is None:
         return None
@@ -173,6 +176,7 @@ def _group_version_resources(registry: Registry, group: str, version: str) -> li
 
 
 def _resource_list(registry: Registry, group: str, version: str) -> Response | None:
+    """The APIResourceList of a group version, subresources included, or None if not served."""
     found = _group_version_resources(registry, group, version)
     if not found:
         return None
@@ -218,6 +222,7 @@ def _aggregated_version(accept: str) -> str:
 
 
 def _aggregated_list(registry: Registry, groups: list[Group], version: str) -> Response | None:
+    """The APIGroupDiscoveryList of these groups, or None if no version of it is accepted."""
     if not version:
         return None
     document = {

@@ -116,6 +116,7 @@ class _HttpHandler:
     async def _stream_watch(
         self, http: BaseRequest, request: RequestLike, user: User
     ) -> web.StreamResponse:
+        """Stream a watch until it ends or the server ends it by expiring its timeout scope."""
         response = web.StreamResponse(headers={"Content-Type": JSON, "Cache-Control": _NO_CACHE})
         try:
             async with asyncio.timeout(None) as scope, self._api.stream(request, user) as lines:
@@ -170,6 +171,10 @@ def _parse_request(http: BaseRequest, body: bytes) -> Request:
 
 
 def _http_response(http: BaseRequest, response: Response) -> web.Response:
+    """The aiohttp response, not cacheable unless it says so.
+
+    Closes the connection afterwards if the request body was not read to its end.
+    """
     handle = web.Response(status=response.status, body=response.body, headers=response.headers)
     handle.headers.setdefault("Cache-Control", _NO_CACHE)
     if not http.content.at_eof():

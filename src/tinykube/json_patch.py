@@ -19,6 +19,7 @@ def apply_json_patch(document: Any, operations: list[Any]) -> Any:
 
 
 def _apply_operation(document: Any, operation: dict[str, Any]) -> Any:
+    """The document after one operation, changed in place; raises PatchFailed."""
     path = _parse_pointer(operation.get("path"))
     match operation.get("op"):
         case "add":
@@ -98,6 +99,10 @@ def _value_or_none(document: Any, path: list[str]) -> Any:
 
 
 def _add(document: Any, path: list[str], value: Any) -> Any:
+    """Set the value at the path, in a list insert it (`-` appends); changes the document in place.
+
+    With an empty path the value is the new document.
+    """
     if not path:
         return value
     parent = _value_at(document, path[:-1])
@@ -108,6 +113,10 @@ def _add(document: Any, path: list[str], value: Any) -> Any:
 
 
 def _replace(document: Any, path: list[str], value: Any) -> Any:
+    """Set the value at the path in place; a missing key is created, a missing index fails.
+
+    With an empty path the value is the new document.
+    """
     if not path:
         return value
     parent = _value_at(document, path[:-1])
@@ -121,6 +130,10 @@ def _replace(document: Any, path: list[str], value: Any) -> Any:
 
 
 def _remove(document: Any, path: list[str]) -> Any:
+    """Delete the value at the path in place; raises PatchFailed if there is none.
+
+    With an empty path the new document is None.
+    """
     if not path:
         return None
     parent = _value_at(document, path[:-1])

@@ -109,6 +109,7 @@ def path_segment_errors(metadata: dict[str, Any]) -> Iterator[FieldError]:
 
 
 def _label_and_reference_errors(metadata: dict[str, Any]) -> Iterator[FieldError]:
+    """Errors of labels, annotations, ownerReferences and finalizers."""
     yield from label_errors(metadata.get("labels") or {}, "metadata.labels")
     yield from _annotation_errors(metadata.get("annotations") or {})
     yield from _owner_errors(metadata.get("ownerReferences") or ())
@@ -135,6 +136,7 @@ def label_errors(labels: dict[str, str], field: str) -> Iterator[FieldError]:
 
 
 def _annotation_errors(annotations: dict[str, str]) -> Iterator[FieldError]:
+    """Errors of the keys, compared in lower case, and of a total size over 256 KiB."""
     size = 0
     for key, value in annotations.items():
         for problem in qualified_name_problems(key.lower()):
@@ -145,6 +147,7 @@ def _annotation_errors(annotations: dict[str, str]) -> Iterator[FieldError]:
 
 
 def _owner_errors(owners: list[dict[str, Any]] | tuple[()]) -> Iterator[FieldError]:
+    """Errors of missing fields in ownerReferences, and of more than one controller."""
     field = "metadata.ownerReferences"
     controllers: list[str] = []
     for owner in owners:
@@ -183,6 +186,7 @@ def metadata_update_errors(
 
 
 def _immutable_errors(new: dict[str, Any], old: dict[str, Any]) -> Iterator[FieldError]:
+    """Errors of a changed uid, and of finalizers added to an object being deleted."""
     if old.get("deletionTimestamp"):
         known = old.get("finalizers") or ()
         added = [finalizer for finalizer in new.get("finalizers") or () if finalizer not in known]

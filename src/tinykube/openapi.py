@@ -122,6 +122,7 @@ def _schema(type_name: str) -> Object:
 
 
 def _property_schema(field: Field) -> Object:
+    """The schema of a field with its shape and its patch strategy and merge key."""
     value: Object = (
         {"$ref": f"#/components/schemas/{_component(field.type)}"}
         if field.is_message
@@ -200,6 +201,7 @@ def _paths(resource: Resource) -> Object:
 
 
 def _operation(resource: Resource, verb: str) -> Object:
+    """The OpenAPI operation of a verb; writes have parameters and body, delete parameters only."""
     reference = {"$ref": f"#/components/schemas/{_schema_name(resource)}"}
     content = {JSON: {"schema": reference}}
     operation: Object = {
@@ -238,6 +240,7 @@ def _type_name(resource: Resource) -> str:
 
 
 def _schema_name(resource: Resource) -> str:
+    """The component name: of a built-in its type, of a CRD with the group reversed."""
     if resource.custom is None:
         return _component(_type_name(resource))
     backwards = ".".join(reversed(resource.group.split(".")))

@@ -90,6 +90,10 @@ def _decode_value(type_name: str, wire: Wire) -> Any:
 
 
 def _decode_special(type_name: str, parts: dict[int, Wire], wire: Wire) -> Any:
+    """The JSON value of a type with a wire form of its own, such as time or quantity.
+
+    Raises NotDecodable for any other type.
+    """
     match type_name:
         case "time" | "microtime":
             return _timestamp(parts, digits=6 if type_name == "microtime" else 0)

@@ -198,6 +198,7 @@ class Builtins:
     """The built-in resources, indexed."""
 
     def __init__(self, resources: tuple[Resource, ...]) -> None:
+        """Index the resources by path, by kind and by store."""
         self.resources = resources
         self.paths = {(r.group, r.version, r.plural): r for r in resources}
         self.kinds = {(r.api_version, r.kind): r for r in resources}

@@ -135,6 +135,7 @@ def parse_selectors(resource: Resource, labels: str, fields: str) -> Selector:
 
 
 def _parse_fields(resource: Resource, text: str) -> tuple[FieldTerm, ...]:
+    """The terms of a field selector; raises 400 for a bad term or an unsupported field."""
     terms: list[FieldTerm] = []
     for part in filter(None, re.split(r"(?<!\\),", text)):
         found = re.match(r"^(.*?)(==|!=|=)(.*)$", part)
@@ -178,6 +179,7 @@ class _Tokens:
         return self._found[self._next] if self._next < len(self._found) else ""
 
     def take(self) -> str:
+        """The next token, which is consumed."""
         token = self.peek()
         self._next += 1
         return token
@@ -190,6 +192,7 @@ def parse_labels(text: str) -> tuple[Requirement, ...]:
 
 
 def _parse_requirements(tokens: _Tokens) -> Iterator[Requirement]:
+    """Consume all tokens and yield the requirements between commas; raises 400."""
     while tokens.peek():
         if tokens.peek() in _SYMBOLS and tokens.peek() != "!":
             wanted = "!, identifier, or 'end of string'"
@@ -207,6 +210,7 @@ def _parse_requirements(tokens: _Tokens) -> Iterator[Requirement]:
 
 
 def _parse_requirement(tokens: _Tokens) -> Requirement:
+    """Consume one requirement, such as `!key`, `key`, `key=value`, `key in (a,b)`."""
     absent = tokens.peek() == "!"
     if absent:
         tokens.take()
@@ -236,6 +240,7 @@ def _parse_requirement(tokens: _Tokens) -> Requirement:
 
 
 def _parse_value(tokens: _Tokens, key: str) -> str:
+    """Consume one label value, empty at a comma or the end; raises 400 if invalid."""
     if tokens.peek() in ("", ","):
         return ""
     value = tokens.take()
@@ -245,6 +250,7 @@ def _parse_value(tokens: _Tokens, key: str) -> str:
 
 
 def _parse_number(tokens: _Tokens, key: str) -> str:
+    """Consume one value and return it as text; raises 400 unless it is an integer."""
     value = _parse_value(tokens, key)
     if not value.lstrip("-").isdecimal():
         raise bad_request(
@@ -255,6 +261,7 @@ def _parse_number(tokens: _Tokens, key: str) -> str:
 
 
 def _parse_values(tokens: _Tokens, key: str) -> tuple[str, ...]:
+    """Consume values in parentheses; empty parentheses hold one empty value."""
     opened = tokens.take()
     if opened != "(":
         raise _unexpected_token(opened, "'('")
@@ -285,6 +292,7 @@ def _check_key(key: str) -> None:
 
 
 def _check_value(key: str, value: str) -> str:
+    """The value itself; raises 400 if it is no valid label value."""
     if not is_label_value(value):
         problems = "; ".join(label_value_problems(value))
         raise bad_request(

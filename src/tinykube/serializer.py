@@ -74,6 +74,10 @@ def _written_when_empty(field: Field) -> bool:
 def _decode_field(
     field: Field, value: Any, owner: str, path: str, place: str, unknown: list[str]
 ) -> Any:
+    """The decoded value of a field by its shape; unknown fields are added to `unknown`.
+
+    Raises TypeMismatch if a list or map is expected and not given.
+    """
     match field.shape:
         case "one":
             return _decode_value(field, value, owner, path, place, unknown)
@@ -96,6 +100,10 @@ def _decode_field(
 def _decode_value(
     field: Field, value: Any, owner: str, path: str, place: str, unknown: list[str]
 ) -> Any:
+    """One decoded value; null for a message gives its zero value.
+
+    Unknown fields are added to `unknown`.
+    """
     if field.is_message:
         if value is None:
             return clone(_zero(field.type))
@@ -107,6 +115,7 @@ def _decode_value(
 
 
 def _decode_string(value: Any, owner: str, path: str) -> Any:
+    """The string, empty for null; raises TypeMismatch for anything else."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -115,6 +124,7 @@ def _decode_string(value: Any, owner: str, path: str) -> Any:
 
 
 def _decode_bytes(value: Any, owner: str, path: str) -> Any:
+    """The base64 text itself, not decoded; raises TypeMismatch if it is no valid base64."""
     text = _decode_string(value, owner, path)
     try:
         b64decode(text, validate=True)
@@ -131,9 +141,11 @@ def _decode_bool(value: Any, owner: str, path: str) -> Any:
 
 
 def _integer_decoder(bits: int) -> Callable[[Any, str, str], Any]:
+    """A decoder of signed integers of so many bits."""
     limit = 1 << (bits - 1)
 
     def integer(value: Any, owner: str, path: str) -> Any:
+        """The integer, also from a whole float; raises TypeMismatch if out of range."""
         if isinstance(value, int) and not isinstance(value, bool) and -limit <= value < limit:
             return value
         if isinstance(value, float) and value.is_integer() and abs(value) < limit:
@@ -144,6 +156,7 @@ def _integer_decoder(bits: int) -> Callable[[Any, str, str], Any]:
 
 
 def _int_or_string(value: Any, owner: str, path: str) -> Any:
+    """The integer or string as it is; raises TypeMismatch for anything else."""
     if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
         return value
     if isinstance(value, float):
@@ -152,6 +165,7 @@ def _int_or_string(value: Any, owner: str, path: str) -> Any:
 
 
 def _decode_quantity(value: Any, owner: str, path: str) -> Any:
+    """The quantity as text, also from a number; raises TypeMismatch for anything else."""
     if isinstance(value, str):
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -160,6 +174,7 @@ def _decode_quantity(value: Any, owner: str, path: str) -> Any:
 
 
 def _decode_time(value: Any, _owner: str, _path: str) -> Any:
+    """The time in UTC to the second; raises TypeMismatch if it is none or has no zone."""
     if not isinstance(value, str):
         raise TypeMismatch(
             f"json: cannot unmarshal {_go_value(value)} into Go value of type string"
@@ -219,6 +234,7 @@ def _always_written(field: Field) -> bool:
 
 
 def _zero_value(field: Field) -> Any:
+    """The zero value that Go encodes for a field; None for pointers, lists, maps, messages."""
     if field.pointer or field.shape != "one":
         return None
     match field.type:

@@ -116,6 +116,7 @@ class TokenIssuer:
         return User(claims["sub"], groups, account["uid"])
 
     def _sign_token(self, account: Object, claims: dict[str, Any], now: datetime) -> str:
+        """A signed JWT of the service account with these claims, issued now."""
         metadata = account["metadata"]
         namespace, name = metadata["namespace"], metadata["name"]
         payload = {
@@ -137,6 +138,7 @@ class TokenIssuer:
         return urlsafe_b64encode(made).rstrip(b"=").decode()
 
     def _verified_claims(self, token: str) -> dict[str, Any] | None:
+        """The claims of a token, or None if its signature is wrong. Expiry is not checked here."""
         text, _, signature = token.rpartition(".")
         if not text or not hmac.compare_digest(self._signature(text), signature):
             return None

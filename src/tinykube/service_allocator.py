@@ -30,6 +30,7 @@ class ServiceAllocator:
     """Allocates addresses and ports to Services; its state is derived from storage."""
 
     def __init__(self, storage: Storage, clock: Clock, random: Random) -> None:
+        """Subscribe to changes of Services for as long as the storage lives."""
         self._storage = storage
         self._clock = clock
         self._random = random
@@ -155,6 +156,10 @@ class ServiceAllocator:
         return ranges
 
     def _next_address(self, family: str) -> str:
+        """A free address of a family, random ones tried first; raises 500 if all are taken.
+
+        Does not allocate it: no IPAddress is created.
+        """
         for network in self._ranges()[family]:
             for offset in self._offsets(network):
                 address = str(network[offset])
@@ -192,6 +197,10 @@ class ServiceAllocator:
         self._storage.create(IPADDRESSES, made)
 
     def _release(self, address: str, service: Object) -> None:
+        """Remove the IPAddress of a cluster IP if it belongs to this Service.
+
+        Does nothing for `None` and for an address without IPAddress.
+        """
         if address == "None":
             return
         key = str(ip_address(address))
@@ -228,6 +237,7 @@ class ServiceAllocator:
             spec["healthCheckNodePort"] = self._next_port(used)
 
     def _check_port(self, service: Object, at: int, port: int, taken: set[int]) -> None:
+        """Raise 422 if a node port is out of range, in `taken`, or of another Service."""
         field = f"spec.ports[{at}].nodePort"
         if port not in _NODE_PORTS:
             first, last = _NODE_PORTS[0], _NODE_PORTS[-1]
@@ -243,6 +253,10 @@ class ServiceAllocator:
             )
 
     def _next_port(self, taken: set[int]) -> int:
+        """A free node port, random at first, else the lowest; raises 500 if none is.
+
+        Does not allocate it.
+        """
         for _ in range(_TRIES):
             port = self._random.choice(_NODE_PORTS)
             if port not in self._ports and port not in taken:
@@ -256,6 +270,10 @@ class ServiceAllocator:
 def _family_errors(
     spec: dict[str, Any], old: Object | None, served: set[str], *, open_ended: bool
 ) -> Iterator[FieldError]:
+    """Errors of addresses and families against the policy and the families served.
+
+    With `open_ended` what the cluster serves is not checked.
+    """
     policy = spec["ipFamilyPolicy"]
     addresses, families = spec.get("clusterIPs") or [], spec.get("ipFamilies") or []
     field = "spec.ipFamilyPolicy"
@@ -289,6 +307,7 @@ def _cluster_ips(service: Object | None) -> list[str]:
 
 
 def _node_ports(service: Object) -> Iterator[int]:
+    """All node ports of a Service, its healthCheckNodePort included."""
     spec = service.get("spec") or {}
     for port in spec.get("ports") or ():
         if port.get("nodePort"):

@@ -204,6 +204,7 @@ class Storage:
             bucket.listeners = (*bucket.listeners, listener)
 
         def unsubscribe() -> None:
+            """Remove the listener; a second call does nothing."""
             if not store:
                 self._listeners = tuple(kept for kept in self._listeners if kept is not listener)
             else:
@@ -242,6 +243,7 @@ class Storage:
                 listener(restored)
 
     def _bucket(self, store: str) -> _Bucket:
+        """The bucket of a store, created empty if it is missing."""
         bucket = self._buckets.get(store)
         if bucket is None:
             bucket = self._buckets[store] = _Bucket(self._floor)

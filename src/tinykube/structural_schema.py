@@ -34,6 +34,10 @@ def prune(schema: Schema | None, value: Any, path: str = "") -> list[str]:
 
 
 def _prune(schema: Schema | None, value: Any, path: str, unknown: list[str]) -> None:
+    """Delete fields that the schema does not know, in place, and add their paths to `unknown`.
+
+    Keeps what preserve-unknown-fields and embedded resources allow.
+    """
     match value:
         case dict():
             for key in list(value):
@@ -102,6 +106,7 @@ def schema_errors(schema: Schema, value: Any, path: str = "") -> Iterator[FieldE
 
 
 def _value_errors(schema: Schema, value: Any, path: str) -> Iterator[FieldError]:
+    """All errors of a value; of null only type and enum are checked."""
     kind_error = _type_error(schema, value, path)
     if kind_error is not None:
         yield kind_error
@@ -124,6 +129,7 @@ def _value_errors(schema: Schema, value: Any, path: str) -> Iterator[FieldError]
 
 
 def _json_type(value: Any) -> str:
+    """The JSON type name; whole floats count as `number`."""
     match value:
         case None:
             return "null"
@@ -142,6 +148,10 @@ def _json_type(value: Any) -> str:
 
 
 def _type_error(schema: Schema, value: Any, path: str) -> FieldError | None:
+    """The error if the type differs; a whole number is an integer, null needs `nullable`.
+
+    A schema without type allows all.
+    """
     wanted = schema.get("type", "")
     found = _json_type(value)
     allowed: tuple[str, ...] = (wanted,)
@@ -158,6 +168,7 @@ def _type_error(schema: Schema, value: Any, path: str) -> FieldError | None:
 
 
 def _enum_errors(schema: Schema, value: Any, path: str) -> Iterator[FieldError]:
+    """An error if the value is not in the enum, if any; nullable nulls are allowed."""
     allowed = schema.get("enum")
     if allowed and value not in allowed and not (value is None and schema.get("nullable")):
         shown = [a if isinstance(a, str) else quoted(a) for a in allowed]
@@ -165,6 +176,7 @@ def _enum_errors(schema: Schema, value: Any, path: str) -> Iterator[FieldError]:
 
 
 def _string_errors(schema: Schema, value: str, path: str) -> Iterator[FieldError]:
+    """Errors of length, pattern and format; unknown formats are ignored."""
     longest, shortest = schema.get("maxLength"), schema.get("minLength")
     if longest is not None and len(value) > longest:
         yield too_long(path, longest)
@@ -189,6 +201,7 @@ def _matches_pattern(pattern: str, value: str) -> bool:
 
 
 def _number_errors(schema: Schema, value: float, path: str) -> Iterator[FieldError]:
+    """Errors of maximum, minimum (either may be exclusive) and multipleOf."""
     most, least = schema.get("maximum"), schema.get("minimum")
     if most is not None:
         if schema.get("exclusiveMaximum"):
@@ -220,6 +233,7 @@ def _go_number(number: float) -> str:
 
 
 def _array_errors(schema: Schema, value: list[Any], path: str) -> Iterator[FieldError]:
+    """Errors of each element, and of minItems, maxItems and uniqueItems."""
     items = schema.get("items")
     if isinstance(items, dict):
         for index, element in enumerate(value):
@@ -236,6 +250,7 @@ def _array_errors(schema: Schema, value: list[Any], path: str) -> Iterator[Field
 
 
 def _object_errors(schema: Schema, value: dict[str, Any], path: str) -> Iterator[FieldError]:
+    """Errors of the size, of each known property, required keys and embedded metadata."""
     most, least = schema.get("maxProperties"), schema.get("minProperties")
     if least is not None and len(value) < least:
         yield invalid(path, len(value), f"{path} in body should have at least {least} properties")
@@ -284,6 +299,10 @@ def _any_of_errors(failures: list[list[FieldError]], named: str) -> Iterator[Fie
 
 
 def _one_of_errors(failures: list[list[FieldError]], named: str) -> Iterator[FieldError]:
+    """An error unless exactly one schema is valid.
+
+    If none is, the errors of the schema with fewest follow.
+    """
     valid = sum(not found for found in failures)
     if valid == 1:
         return
@@ -294,6 +313,7 @@ def _one_of_errors(failures: list[list[FieldError]], named: str) -> Iterator[Fie
 
 
 def _all_of_errors(failures: list[list[FieldError]], named: str) -> Iterator[FieldError]:
+    """All errors of all schemas, then one that sums them up if there are any."""
     for found in failures:
         yield from found
     if any(failures):
@@ -330,6 +350,7 @@ def _list_errors(schema: Schema, value: Any, path: str) -> Iterator[FieldError]:
 
 
 def _duplicate_errors(elements: list[Any], path: str) -> Iterator[FieldError]:
+    """An error for each value that repeats, once, at its second place."""
     times: dict[bytes, int] = {}
     for index, element in enumerate(elements):
         key = msgspec.json.encode(element, order="sorted")
@@ -339,6 +360,8 @@ def _duplicate_errors(elements: list[Any], path: str) -> Iterator[FieldError]:
 
 
 def _is_parsable(parse: Callable[[str], Any]) -> Callable[[str], bool]:
+    """A check that a text parses without ValueError or bad base64."""
+
     def is_parsable(text: str) -> bool:
         try:
             parse(text)

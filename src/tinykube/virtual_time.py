@@ -27,6 +27,10 @@ class _JumpingSelector(selectors.DefaultSelector):
         self.passed = 0.0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """The ready files without waiting; if none, the timeout is added to `passed`.
+
+        Raises NothingLeftToWaitFor if there is no timer either.
+        """
         ready = super().select(0)
         if ready or timeout == 0:
             return ready

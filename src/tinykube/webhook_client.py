@@ -61,6 +61,10 @@ class HttpsCaller:
         self._sessions: dict[bytes, aiohttp.ClientSession] = {}
 
     async def __call__(self, call: WebhookCall) -> bytes:
+        """POST the review and return the body; tried once more if the server disconnects.
+
+        Raises WebhookFailed for other URLs than https, for connection errors and timeouts.
+        """
         if not call.url.startswith("https://"):
             raise WebhookFailed(f'Post "{call.url}": only https is spoken to webhooks')
         session = self._session_for(call.authority)
@@ -79,6 +83,10 @@ class HttpsCaller:
             await session.close()
 
     def _session_for(self, authority: bytes) -> aiohttp.ClientSession:
+        """The session of a CA bundle, kept for later calls; the system's CAs if it is empty.
+
+        Raises WebhookFailed for a bad bundle.
+        """
         known = self._sessions.get(authority)
         if known is not None:
             return known
@@ -94,6 +102,7 @@ class HttpsCaller:
 
 
 async def _post_review(session: aiohttp.ClientSession, call: WebhookCall) -> bytes:
+    """POST the review within the call's timeout; raises WebhookFailed unless it answers 200."""
     async with session.post(
         call.url,
         data=call.body,

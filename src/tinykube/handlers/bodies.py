@@ -52,6 +52,7 @@ def parse(request: RequestLike) -> Any:
 
 
 def _parse_yaml(body: bytes) -> Any:
+    """The value of a YAML body; raises DecodeError, with the line where it is known."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         return yaml.load(body, Loader=loader)  # noqa: S506 -- both loaders are the safe one
@@ -185,6 +186,7 @@ def duplicate_fields(body: bytes) -> list[str]:
     found: list[str] = []
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        """The dict of one JSON object; also adds each repeated key to `found`."""
         made = dict(items)
         if len(made) != len(items):
             seen: set[str] = set()

@@ -38,6 +38,10 @@ class Call:
         return self.resource.body_kind(self.target.subresource)
 
     def _verb(self) -> str:
+        """The verb of the request: watch by flag or path, else by method.
+
+        Without a name GET is `list` and DELETE is `deletecollection`.
+        """
         one = bool(self.target.name)
         match self.request.method:
             case "DELETE":

@@ -98,6 +98,7 @@ def parse_options(value: object) -> DeleteOptions:
 
 
 def _query_options(call: Call) -> dict[str, Any]:
+    """The DeleteOptions fields that the query string sets; those not given are left out."""
     value: dict[str, Any] = {}
     if call.option("gracePeriodSeconds"):
         value["gracePeriodSeconds"] = call.number("gracePeriodSeconds")
@@ -221,6 +222,7 @@ class DeleteHandler:
 
 
 def _check_preconditions(resource: Resource, obj: Object, options: DeleteOptions) -> None:
+    """Raise 409 Conflict if uid or resourceVersion differ from the preconditions, if any."""
     wanted = options.preconditions
     if wanted is None:
         return

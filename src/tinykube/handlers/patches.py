@@ -59,6 +59,10 @@ def patch_function(kind: str, body: bytes, type_name: str) -> Callable[[Object],
 
 
 def _apply_json_patch(old: Object, patch: Any) -> Object:
+    """A patched copy of the object; `old` stays as it is.
+
+    Raises 400 if the patch is no list, 413 if too long, 422 if it fails or leaves no object.
+    """
     if not isinstance(patch, list):
         raise bad_request(
             f"error decoding patch: json: cannot unmarshal {serializer.go_kind(patch)} into Go "
@@ -81,6 +85,7 @@ def _apply_json_patch(old: Object, patch: Any) -> Object:
 
 
 def _apply_strategic_merge(type_name: str, old: Object, patch: Object) -> Object:
+    """The merged object; raises 400 for a bad directive, 500 for a missing merge key."""
     try:
         return strategic_merge(type_name, old, patch)
     except BadDirective as error:

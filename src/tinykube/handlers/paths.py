@@ -51,6 +51,10 @@ def resolve_path(registry: Registry, path: str) -> Target:
 
 
 def _parse_path(path: str) -> _PathParts:
+    """Group, version and remaining parts of a path, unquoted and without `watch`.
+
+    The group is empty below `/api`.
+    """
     parts = [unquote(part) if "%" in part else part for part in path.strip("/").split("/")]
     if parts[0] == "api":
         return _PathParts("", parts[1], _without_watch(parts[2:]))

@@ -100,6 +100,7 @@ def check_list_options(call: Call) -> None:
 
 
 def _option_errors(call: Call) -> list[FieldError]:
+    """The first error, if any, in the combination of list or watch options."""
     match_rule, version = call.option("resourceVersionMatch"), call.option("resourceVersion")
     rule, field = "resourceVersionMatch", "resourceVersionMatch"
     if call.option("sendInitialEvents") and not call.flag("watch"):
@@ -121,6 +122,10 @@ def _option_errors(call: Call) -> list[FieldError]:
 
 
 def _watch_errors(call: Call, match_rule: str) -> list[FieldError]:
+    """The error, if any, of resourceVersionMatch in a watch.
+
+    It must be NotOlderThan with sendInitialEvents, and absent without.
+    """
     field = "resourceVersionMatch"
     if call.option("sendInitialEvents"):
         if match_rule != "NotOlderThan":
@@ -176,6 +181,7 @@ def _objects_at_version(
 
 
 def _page_expired(token: _ContinueToken) -> StatusError:
+    """The 410 error of an expired page, with a token to continue at the newest version."""
     error = _PageExpired(410, "Expired", _PAGE_TOO_OLD)
     error.token = _encode_token(_ContinueToken(token.v, -1, token.start))
     return error
@@ -202,6 +208,7 @@ def _encode_token(token: _ContinueToken) -> str:
 
 
 def _decode_token(text: str) -> _ContinueToken | None:
+    """The continue token, or None if the text is empty; raises 400 if it cannot be decoded."""
     if not text:
         return None
     problem = ""

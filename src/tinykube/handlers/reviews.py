@@ -60,6 +60,7 @@ def _check_attributes(review: Object) -> None:
 
 
 def _token_review_status(token: str, tokens: TokenIssuer) -> dict[str, Any]:
+    """The TokenReview status: the user of the token, or an error if it is invalid."""
     user = tokens.authenticate(token)
     if user is None:
         return {"user": {}, "error": "invalid bearer token"}

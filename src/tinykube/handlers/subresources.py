@@ -64,6 +64,7 @@ class SubresourceHandler:
         }
 
         def bound(pod: Object) -> Object:
+            """The pod with node and PodScheduled condition; raises 409 if it has a node."""
             held = pod["spec"].get("nodeName")
             if held:
                 name = call.target.name

@@ -46,6 +46,7 @@ class WatchHandler:
     """The open watches of one cluster."""
 
     def __init__(self, storage: Storage, clock: Clock) -> None:
+        """Subscribe to all changes of the storage, for good."""
         self._storage = storage
         self._clock = clock
         self._open: set[_Watch] = set()
@@ -107,6 +108,7 @@ class _Watch:
         lines: _EncodedEvents,
         closed: Callable[["_Watch"], None],
     ) -> None:
+        """Queue the initial events, then subscribe to the changes of the resource's store."""
         self._storage = storage
         self._clock = clock
         self._call = call
@@ -146,6 +148,7 @@ class _Watch:
             yield Change("ADDED", store, int(obj["metadata"]["resourceVersion"]), obj)
 
     def _replay(self, version: int) -> None:
+        """Queue the changes after a version; if they are compacted, queue a 410 error and end."""
         try:
             self._queue.extend(self._storage.since(self._call.resource.store, version))
         except Compacted as error:
@@ -154,6 +157,10 @@ class _Watch:
             self._ended = True
 
     def _on_storage_event(self, event: StorageEvent) -> None:
+        """Queue a change newer than the start and wake the reader; end on a restore.
+
+        Changes after the end are dropped.
+        """
         match event:
             case Change():
                 if not self._ended and event.version > self._after:
@@ -202,6 +209,7 @@ class _Watch:
             await self._wait_for_event((min(next_mark, ending) if bookmarks else ending) - now)
 
     async def _wait_for_event(self, seconds: float) -> None:
+        """Wait until woken by an event or the end, at most so many seconds."""
         loop = asyncio.get_running_loop()
         waiter = self._waiter = loop.create_future()
         timer = loop.call_later(seconds, self._wake)
@@ -259,6 +267,10 @@ class _Watch:
                 return None
 
     def _bookmark_object(self, mark: _Bookmark) -> Object:
+        """The object of a bookmark: kind, resourceVersion, the type's empty required fields.
+
+        The last initial one has the `initial-events-end` annotation.
+        """
         resource = self._call.resource
         metadata: Object = {"resourceVersion": str(mark.version)}
         if mark.initial:
@@ -288,6 +300,7 @@ class _Watch:
 
 
 def _requested_version(call: Call) -> int:
+    """The resourceVersion option, 0 if absent; raises 500 if it is no number."""
     text = call.option("resourceVersion")
     if text and not text.isdecimal():
         problem = f'strconv.ParseUint: parsing "{text}": invalid syntax'

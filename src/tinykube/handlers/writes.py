@@ -115,6 +115,7 @@ class WriteHandler:
         return await self._guaranteed_update(call, update)
 
     def _apply_patch(self, call: Call, old: Object, apply: UpdateFunc) -> Object:
+        """The patched and decoded object; raises if it changes the name or namespace."""
         new = patches.decode_patched(call, apply(old))
         meta = object_meta.metadata_of(new)
         object_meta.ensure_namespace_matches(meta, call.resource, call.target.namespace)
@@ -122,6 +123,10 @@ class WriteHandler:
         return new
 
     async def _create(self, call: Call, obj: Object) -> WriteResult:
+        """Default, admit, validate and store a new object; its warnings go to the call.
+
+        A generated name that is taken is generated anew a few times; a given one is a 409.
+        """
         resource, target = call.resource, call.target
         strategy = strategy_for(resource)
         meta = object_meta.metadata_of(obj)
@@ -164,6 +169,7 @@ class WriteHandler:
         return made
 
     def _validate_new(self, resource: Resource, strategy: Strategy, obj: Object) -> None:
+        """Raise 422 with all errors of a new object, 500 if it has a resourceVersion."""
         meta = obj["metadata"]
         if meta.get("resourceVersion"):
             raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
@@ -180,6 +186,10 @@ class WriteHandler:
             raise invalid_object(kind, resource.group, meta.get("name", ""), errors)
 
     def _store_new(self, call: Call, resource: Resource, obj: Object) -> Object:
+        """Store a new object, for a Service with addresses and ports allocated.
+
+        A dry run stores nothing. Checks the namespace again; raises KeyExists if taken.
+        """
         namespace, name = name_of(obj)
         if self._storage.get(resource.store, namespace, name) is not None:
             raise KeyExists(name)
@@ -265,6 +275,10 @@ class WriteHandler:
         return made
 
     def _validate_update(self, call: Call, strategy: Strategy, new: Object, old: Object) -> None:
+        """Raise 422 with all errors of an update.
+
+        Of a built-in's status only the metadata is validated.
+        """
         resource = call.resource
         errors = [
             *object_meta.metadata_update_errors(
@@ -309,6 +323,7 @@ def _require_name(call: Call) -> None:
 
 
 def _check_name(meta: dict[str, object], name: str) -> None:
+    """Raise 400 if the name in the object is missing or differs from the one in the URL."""
     sent = meta.get("name", "")
     if sent != name:
         if not sent:
@@ -322,6 +337,7 @@ def _check_name(meta: dict[str, object], name: str) -> None:
 
 
 def _reset_status(resource: Resource, obj: Object) -> None:
+    """Remove the status of a custom object; empty that of a built-in one if it has any."""
     if resource.custom is not None:
         obj.pop("status", None)
     elif "status" in obj:

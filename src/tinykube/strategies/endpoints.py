@@ -75,9 +75,9 @@ def slice_errors(found: Object) -> Iterator[FieldError]:
 
 
 def _endpoint_errors(endpoint: dict[str, Any], field: str, kind: str) -> Iterator[FieldError]:
-    """Validation errors of one endpoint.
+    """Errors of addresses, hostname and nodeName; `kind` is the slice's addressType.
 
-    `kind` is the addressType, FQDN addresses are unchecked.
+    Addresses of type FQDN are only counted.
     """
     addresses = endpoint.get("addresses") or []
     if not addresses:

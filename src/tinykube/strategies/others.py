@@ -55,7 +55,7 @@ NAMESPACE_STRATEGY = Strategy(
 
 
 def _key_errors(entries: dict[str, str], field: str) -> Iterator[FieldError]:
-    """Validation errors of the keys of a ConfigMap's or Secret's data."""
+    """Errors of the keys of a ConfigMap's or Secret's data: length, characters, dots."""
     for key in entries:
         if len(key) > 253:
             yield invalid(f"{field}[{key}]", key, "must be no more than 253 characters")

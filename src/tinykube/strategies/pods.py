@@ -38,7 +38,10 @@ def default_pod_spec(spec: dict[str, Any]) -> None:
 
 
 def _default_container(container: dict[str, Any]) -> None:
-    """Default a container, its ports, env and probes in place; `latest` is always pulled."""
+    """Set the defaults of a container, its ports, env and probes, in place.
+
+    The pull policy is Always for tag `latest` or no tag, unless there is a digest.
+    """
     container.setdefault("terminationMessagePath", "/dev/termination-log")
     container.setdefault("terminationMessagePolicy", "File")
     image = container.get("image", "")
@@ -57,7 +60,7 @@ def _default_container(container: dict[str, Any]) -> None:
 
 
 def _default_probe(probe: dict[str, Any]) -> None:
-    """Default the timing of a probe, and the path and scheme of httpGet, in place."""
+    """Set the defaults of a probe in place; of handlers only httpGet has any."""
     probe.setdefault("timeoutSeconds", 1)
     probe.setdefault("periodSeconds", 10)
     probe.setdefault("successThreshold", 1)
@@ -68,7 +71,7 @@ def _default_probe(probe: dict[str, Any]) -> None:
 
 
 def _default_volume(volume: dict[str, Any]) -> None:
-    """Default the mode of a volume in place; one without source becomes an emptyDir."""
+    """Set defaultMode of the source in place; a volume without source gets an emptyDir."""
     for source in ("secret", "configMap", "downwardAPI", "projected"):
         if source in volume:
             volume[source].setdefault("defaultMode", _MODE)
@@ -156,7 +159,7 @@ def pod_spec_errors(spec: dict[str, Any], field: str) -> Iterator[FieldError]:
 def _container_errors(
     container: dict[str, Any], field: str, names: set[str]
 ) -> Iterator[FieldError]:
-    """Validation errors of a container; adds its name to `names`, where duplicates are errors."""
+    """Errors of name, image, pull policy and ports; the name is added to `names`."""
     name = container.get("name", "")
     if not name:
         yield required(f"{field}.name")

@@ -153,7 +153,10 @@ def service_errors(service: Object) -> Iterator[FieldError]:
 
 
 def _traffic_errors(spec: dict[str, Any], kind: str) -> Iterator[FieldError]:
-    """Errors of externalIPs, traffic policies and load-balancer fields; `kind` is the type."""
+    """Errors of externalIPs, traffic policies and load balancer fields.
+
+    `kind` is the Service's type.
+    """
     policies = ("Cluster", "Local")
     for at, address in enumerate(spec.get("externalIPs") or ()):
         yield from address_errors(address, f"spec.externalIPs[{at}]", "")
@@ -174,7 +177,7 @@ def _traffic_errors(spec: dict[str, Any], kind: str) -> Iterator[FieldError]:
 
 
 def _type_errors(spec: dict[str, Any], kind: str) -> Iterator[FieldError]:
-    """Errors of the Service type `kind` and of fields that it does not allow."""
+    """Errors of the type and of what it excludes or requires; `kind` is the Service's type."""
     if not kind:
         yield required("spec.type")
     elif kind not in _TYPES:
@@ -202,7 +205,7 @@ def _type_errors(spec: dict[str, Any], kind: str) -> Iterator[FieldError]:
 def _port_errors(
     port: dict[str, Any], field: str, names: set[str], *, several: bool
 ) -> Iterator[FieldError]:
-    """Validation errors of a port; adds its name to `names`. With `several`, a name is required."""
+    """Errors of one port; its name is added to `names`, and required if there are several."""
     name = port.get("name", "")
     if several and not name:
         yield required(f"{field}.name")
@@ -224,7 +227,7 @@ def _port_errors(
 
 
 def _target_port_errors(target: Any, field: str) -> Iterator[FieldError]:
-    """Errors of a target port: a number out of range, or an invalid port name."""
+    """Errors of a targetPort, which is a number or a port name."""
     if isinstance(target, int):
         if not 1 <= target <= 65535:
             yield invalid(field, target, _PORT_RANGE)
@@ -239,7 +242,10 @@ def _target_port_errors(target: Any, field: str) -> Iterator[FieldError]:
 
 
 def _cluster_ip_errors(spec: dict[str, Any], kind: str) -> Iterator[FieldError]:
-    """Errors of clusterIPs and IP families; none for the type ExternalName."""
+    """Errors of clusterIP(s), families and policy; none for ExternalName.
+
+    `kind` is the Service's type.
+    """
     if kind == "ExternalName":
         return
     single, several = spec.get("clusterIP") or "", spec.get("clusterIPs") or []
@@ -260,7 +266,7 @@ def _cluster_ip_errors(spec: dict[str, Any], kind: str) -> Iterator[FieldError]:
 
 
 def _family_errors(families: list[str], policy: str) -> Iterator[FieldError]:
-    """Errors of unknown or repeated IP families and of an unknown family policy."""
+    """Errors of unknown or repeated families and of an unknown policy."""
     for at, family in enumerate(families):
         if family not in ("IPv4", "IPv6"):
             yield unsupported(f"spec.ipFamilies[{at}]", family, ("IPv4", "IPv6"))
@@ -272,7 +278,7 @@ def _family_errors(families: list[str], policy: str) -> Iterator[FieldError]:
 
 
 def _address_family_errors(address: str, at: int, families: list[str]) -> Iterator[FieldError]:
-    """Errors of the cluster IP at an index: not an address, or not of the family there."""
+    """An error if the address is invalid or not of the family at its index."""
     field = f"spec.clusterIPs[{at}]"
     try:
         family = f"IPv{ip_address(address).version}"
@@ -287,7 +293,7 @@ def _address_family_errors(address: str, at: int, families: list[str]) -> Iterat
 
 
 def _duplicate_port_errors(ports: list[dict[str, Any]]) -> Iterator[FieldError]:
-    """An error for each port whose protocol and number an earlier one has."""
+    """An error for every port that repeats protocol and number of an earlier one."""
     seen: set[tuple[str, int]] = set()
     for at, port in enumerate(ports):
         mark = (port.get("protocol", ""), port.get("port", 0))

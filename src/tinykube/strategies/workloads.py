@@ -123,7 +123,10 @@ def default_cron_job(found: Object) -> None:
 
 
 def _workload_errors(found: Object) -> Iterator[FieldError]:
-    """Errors of replicas, selector and pod template; the restartPolicy must be Always."""
+    """Errors of replicas, selector and pod template.
+
+    The selector must match the template's labels, and restartPolicy must be Always.
+    """
     spec = found["spec"]
     replicas = spec.get("replicas", 1)
     if replicas < 0:

@@ -46,7 +46,10 @@ def table(
 
 
 def _printer(resource: Resource, objects: list[Object]) -> Printer:
-    """The printer of a resource; Scale objects and custom resources have their own."""
+    """The printer of the resource: its own, or name and creation time for other built-ins.
+
+    A Scale, known by the first object, has its own.
+    """
     if objects and objects[0].get("kind") == "Scale":
         return _PRINTERS["autoscaling", "Scale"]
     if resource.custom is not None:
@@ -65,9 +68,9 @@ def _definition(column: Column) -> dict[str, Any]:
 
 
 def _row(printer: Printer, obj: Object, include_object: str, now: datetime) -> Object:
-    """The row of an object, with the part of it that `include_object` selects.
+    """A table row with the object, only its metadata, or null, as `include_object` asks.
 
-    A finished pod's has conditions.
+    A pod that has completed also gets row conditions.
     """
     row: Object = {"cells": printer.cells(obj, now)}
     if printer is PODS["", "Pod"] and (conditions := completion(obj)):

@@ -54,7 +54,7 @@ def _value_cell(*path: str) -> Callable[[Object], Cell]:
 
 
 def _node(obj: Object, now: datetime) -> list[Cell]:
-    """Cells of a node; the status is Unknown without a Ready condition."""
+    """Cells of a node; Unknown without Ready condition, SchedulingDisabled if cordoned."""
     ready = condition(obj, "Ready")
     states = ["Unknown" if not ready else "Ready" if ready == "True" else "NotReady"]
     if value_at(obj, "spec", "unschedulable"):
@@ -116,7 +116,7 @@ def _volume(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _claim(obj: Object, now: datetime) -> list[Cell]:
-    """Cells of a claim; capacity and access modes are empty unless it names a volume."""
+    """Cells of a PersistentVolumeClaim; capacity and access modes are empty until bound."""
     spec = value_at(obj, "spec", default={})
     bound = bool(spec.get("volumeName"))
     capacity = str(value_at(obj, "status", "capacity", "storage", default="0"))
@@ -172,7 +172,7 @@ def _event(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _event_source(obj: Object) -> str:
-    """The component and host of an Event, of whichever API version."""
+    """Component and host of an event, from the source or else the reporting fields."""
     source = obj.get("source") or obj.get("deprecatedSource") or {}
     reporter = obj.get("reportingComponent") or obj.get("reportingController")
     component = source.get("component") or reporter or ""
@@ -181,7 +181,7 @@ def _event_source(obj: Object) -> str:
 
 
 def _role_binding(obj: Object, now: datetime) -> list[Cell]:
-    """Cells of a binding: its role, and its subjects grouped by kind."""
+    """Cells of a role binding: the role, age, and users, groups and service accounts."""
     kind, role_name = (value_at(obj, "roleRef", key, default="") for key in ("kind", "name"))
     role = f"{kind}/{role_name}"
     named: dict[str, list[str]] = {"User": [], "Group": [], "ServiceAccount": []}
@@ -200,7 +200,7 @@ def _param_kind(obj: Object) -> Cell:
 
 
 def _parameter_reference(obj: Object) -> Cell:
-    """The paramRef as namespace and name, or as selector; `<unset>` without both."""
+    """The paramRef as `namespace/name` (`*` if none), else its selector, else unset."""
     given = value_at(obj, "spec", "paramRef", default={})
     if given.get("name"):
         return f"{given.get('namespace') or '*'}/{given['name']}"

@@ -38,7 +38,7 @@ def _column(declared: Declared) -> Column:
 
 
 def _cell(column: Declared, obj: Object, now: datetime) -> Cell:
-    """The first value at the column's path, converted; None if absent or the path is invalid."""
+    """The first value at the column's path, converted; None if there is none or the path is bad."""
     try:
         found = find(column.json_path, obj)
     except BadPath:
@@ -65,7 +65,7 @@ def _convert(kind: str, value: Any, now: datetime) -> Cell:
 
 
 def _format_text(value: Any) -> str:
-    """A string as it is, null as `<nil>`, any other value as JSON."""
+    """The string itself, `<nil>` for null, JSON for anything else."""
     match value:
         case str():
             return value

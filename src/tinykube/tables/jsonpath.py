@@ -76,6 +76,7 @@ def parse(path: str) -> tuple[Step, ...]:
 
 
 def _parse_step(token: re.Match[str]) -> Step:
+    """The step of a token: child (escapes removed), filter, index, or everything."""
     groups = token.groupdict()
     for quoted in ("name", "quoted", "doubly"):
         if groups[quoted] is not None:
@@ -88,7 +89,7 @@ def _parse_step(token: re.Match[str]) -> Step:
 
 
 def _parse_filter(text: str) -> Filter:
-    """Parse a filter; without operator it tests that the path exists. Raises `BadPath`."""
+    """The filter of an expression, `exists` without operator; raises BadPath."""
     found = _COMPARISON.match(text)
     if found is None:
         raise BadPath(text)
@@ -99,7 +100,7 @@ def _parse_filter(text: str) -> Filter:
 
 
 def _parse_constant(text: str) -> Any:
-    """Parse a quoted string, boolean or number; raises `BadPath` for another text."""
+    """The quoted string, boolean or number; raises BadPath for anything else."""
     if text[:1] in "'\"" and text[-1:] == text[:1]:
         return text[1:-1]
     if text in ("true", "false"):
@@ -111,7 +112,7 @@ def _parse_constant(text: str) -> Any:
 
 
 def _apply_step(step: Step, value: Any) -> Iterator[Any]:
-    """The values that a step selects from a value; none if it does not apply."""
+    """The values that a step selects; none if the value has no such child or index."""
     match step:
         case Child(name):
             if isinstance(value, dict) and name in value:
@@ -135,7 +136,7 @@ def _children(value: Any) -> list[Any]:
 
 
 def _filter_matches(wanted: Filter, element: Any) -> bool:
-    """Whether the first value at the filter's path compares so; without a value never."""
+    """Whether the path exists in the element or, with an operator, its first value compares."""
     found = [element]
     for step in wanted.path:
         found = [inner for outer in found for inner in _apply_step(step, outer)]

@@ -31,7 +31,7 @@ def _service(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _external_address(obj: Object) -> str:
-    """The EXTERNAL-IP cell by type: external IPs, ingress addresses or `<pending>`, or the name."""
+    """The EXTERNAL-IP cell by type of Service; a LoadBalancer without any is `<pending>`."""
     external = value_at(obj, "spec", "externalIPs", default=[])
     match value_at(obj, "spec", "type"):
         case "ClusterIP" | "NodePort":
@@ -46,6 +46,7 @@ def _external_address(obj: Object) -> str:
 
 
 def _format_port(port: Object) -> str:
+    """`port[:nodePort]/protocol`, the node port only if set, TCP by default."""
     number = port.get("port", 0)
     protocol = port.get("protocol", "TCP")
     node_port = port.get("nodePort")
@@ -53,7 +54,7 @@ def _format_port(port: Object) -> str:
 
 
 def _endpoints(obj: Object, now: datetime) -> list[Cell]:
-    """Cells of Endpoints: the first few ready addresses with each port."""
+    """Cells of Endpoints: the first few sockets, bare addresses where there are no ports."""
     subsets = obj.get("subsets") or []
     texts: list[str] = []
     for subset in subsets:
@@ -70,6 +71,7 @@ def _format_socket(address: str, port: int) -> str:
 
 
 def _endpoint_slice(obj: Object, now: datetime) -> list[Cell]:
+    """Cells of an EndpointSlice: the first few ports and addresses, unready ones too."""
     ports = [str(one.get("port") or one.get("name") or "*") for one in obj.get("ports") or []]
     endpoints = obj.get("endpoints") or []
     addresses = [address for one in endpoints for address in one.get("addresses") or []]
@@ -83,7 +85,7 @@ def _endpoint_slice(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _ingress(obj: Object, now: datetime) -> list[Cell]:
-    """Cells of an Ingress; hosts are `*` without any, ports include 443 with TLS."""
+    """Cells of an Ingress; hosts are `*` if no rule has any, ports have 443 with TLS."""
     rules = value_at(obj, "spec", "rules", default=[])
     places = [index for index, rule in enumerate(rules) if rule.get("host")]
     hosts = [rules[index]["host"] for index in places]
@@ -99,6 +101,7 @@ def _ingress(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _ingress_class(obj: Object, now: datetime) -> list[Cell]:
+    """Cells of an IngressClass; the parameters are `kind[.group]/name`, or none."""
     parameters = NONE
     if (given := value_at(obj, "spec", "parameters")) is not None:
         group = given.get("apiGroup")
@@ -117,6 +120,7 @@ def _service_cidr(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _ip_address(obj: Object, now: datetime) -> list[Cell]:
+    """Cells of an IPAddress: its parent, and an age for which there is no column."""
     parent = value_at(obj, "spec", "parentRef")
     shown = NONE
     if parent is not None:

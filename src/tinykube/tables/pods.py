@@ -19,7 +19,7 @@ class _Tally(Struct):
     last_restart: str = ""
 
     def count_restarts(self, status: Object) -> None:
-        """Add a container's restarts, and keep the latest time at which one finished."""
+        """Add a container's restarts, and keep the time of the latest restart."""
         self.restarts += status.get("restartCount") or 0
         finished = value_at(status, "lastState", "terminated", "finishedAt", default="")
         self.last_restart = max(self.last_restart, finished)
@@ -70,7 +70,10 @@ def _status(pod: Object, reason: str) -> str:
 
 
 def _tally_pod(pod: Object) -> _Tally:
-    """The tally of a pod: of init containers while one is not done, otherwise of all containers."""
+    """The tally of the init containers while they run, else of the containers.
+
+    The reason starts as SchedulingGated, status.reason or the phase.
+    """
     gated = any(
         one.get("type") == "PodScheduled" and one.get("reason") == "SchedulingGated"
         for one in value_at(pod, "status", "conditions", default=[])
@@ -141,7 +144,7 @@ def _completed(pod: Object, error: str, *, running: bool) -> str:
 
 
 def _termination_reason(terminated: Object) -> str:
-    """The reason of a terminated container, otherwise its signal, otherwise its exit code."""
+    """The reason, else the signal, else the exit code of a terminated container."""
     if reason := terminated.get("reason"):
         return str(reason)
     if signal := terminated.get("signal"):

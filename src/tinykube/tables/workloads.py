@@ -92,7 +92,7 @@ def _daemon_set(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _controller_revision(obj: Object, now: datetime) -> list[Cell]:
-    """Cells of a ControllerRevision; its controller is `<none>` without one."""
+    """Cells of a ControllerRevision: the owner that is its controller, the revision."""
     owners = value_at(obj, "metadata", "ownerReferences", default=[])
     owner = next((one for one in owners if one.get("controller")), None)
     controller = NONE
@@ -114,7 +114,7 @@ def _job(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _job_status(obj: Object) -> str:
-    """Complete, Failed, Terminating, another true condition, otherwise Running."""
+    """Complete or Failed, else Terminating, else a later condition, else Running."""
     for kind, word in (("Complete", "Complete"), ("Failed", "Failed")):
         if condition(obj, kind) == "True":
             return word
@@ -125,7 +125,7 @@ def _job_status(obj: Object) -> str:
 
 
 def _completions(obj: Object) -> str:
-    """Succeeded pods of the wanted completions; without them of 1, with the parallelism."""
+    """Succeeded of wanted; without completions `n/1`, with `of parallelism` if above 1."""
     succeeded = _count(obj, "status", "succeeded")
     if (wanted := value_at(obj, "spec", "completions")) is not None:
         return f"{succeeded}/{wanted}"
@@ -134,7 +134,7 @@ def _completions(obj: Object) -> str:
 
 
 def _job_duration(obj: Object, now: datetime) -> str:
-    """The time from start to completion, or until now; empty before the start."""
+    """Time from start to completion, or to now; empty if the job has not started."""
     started, ended = (value_at(obj, "status", field) for field in ("startTime", "completionTime"))
     if started is None:
         return ""
