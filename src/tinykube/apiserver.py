@@ -126,7 +126,10 @@ class ApiServer:
         return Call(request, target, effective_user(request.headers, user), self.clock.now())
 
     async def _handle(self, request: RequestLike, user: User) -> Response:
-        """Answer a request for a discovery document, or for a resource."""
+        """Answer a request for a discovery document, or for a resource.
+
+        After a write, also a failed one, the CRDs' status and deletion are updated.
+        """
         if not is_resource_path(request.path):
             document = discovery.respond(self.registry, request)
             if document is None:
@@ -146,7 +149,10 @@ class ApiServer:
             self._crd_registrar.after_write(call.resource)
 
     async def _handle_write(self, call: Call) -> Response:
-        """Answer a write, a review, or a subresource."""
+        """Answer a write, a review, or a subresource.
+
+        A created token Secret of a service account is also populated, unless on a dry run.
+        """
         now = call.now
         result = await self._subresource_handler.handle(call)
         if result is not None:

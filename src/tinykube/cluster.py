@@ -91,7 +91,7 @@ class Cluster:
         return await self.request("POST", resource.path(where), obj)
 
     async def wait_for(self, path: str, condition: Callable[[Object], object]) -> Object:
-        """Return the object at a path once it exists and meets a condition."""
+        """Return the object at a path once it exists and meets a condition; has no timeout."""
         changed = asyncio.Event()
         unsubscribe = self.api.storage.subscribe(lambda _: changed.set())
         try:

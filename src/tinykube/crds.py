@@ -51,7 +51,7 @@ class CrdRegistrar:
         storage.subscribe(self._on_storage_event, CRDS)
 
     def after_write(self, resource: Resource) -> None:
-        """Update the status of CRDs, and the deletion of those that are terminating."""
+        """Update the status of CRDs of changed groups, and continue the deletions affected."""
         if resource.store == CRDS:
             groups, self._changed_groups = self._changed_groups, set()
             for crd in [*self._storage.objects(CRDS)]:
@@ -66,10 +66,7 @@ class CrdRegistrar:
         return resource.store in self._terminating
 
     def _accept_names(self, crd: Object) -> None:
-        """Store the CRD with its accepted names and conditions if they differ.
-
-        Leaves a CRD that is being deleted alone.
-        """
+        """Store the CRD's new names and conditions if they differ, unless it is being deleted."""
         if crd["metadata"].get("deletionTimestamp"):
             return
         settled = with_accepted_names(crd, self._registry, self._clock)
@@ -77,7 +74,7 @@ class CrdRegistrar:
             self._storage.replace(CRDS, settled)
 
     def _clean_up(self, name: str) -> None:
-        """Delete the objects of a terminating CRD, then the CRD itself."""
+        """Delete a terminating CRD's objects; once none is left, its finalizer and so the CRD."""
         crd = self._storage.get(CRDS, "", name)
         if crd is None:
             self._terminating.discard(name)
@@ -97,7 +94,7 @@ class CrdRegistrar:
             self._storage.remove(CRDS, "", name, {**crd, "metadata": metadata})
 
     def _on_storage_event(self, event: StorageEvent) -> None:
-        """Register the CRD that changed, or all after a restore."""
+        """Register the CRD that changed; after a restore all, and withdraw missing ones."""
         if isinstance(event, Change):
             self._update_registry(event.object, gone=event.type == "DELETED")
             return
@@ -110,7 +107,7 @@ class CrdRegistrar:
             self._update_registry(crd, gone=False)
 
     def _update_registry(self, crd: Object, *, gone: bool) -> None:
-        """Define or withdraw the resources of a CRD that changed."""
+        """Define or withdraw the resources of a CRD; note its changed group and termination."""
         name = crd["metadata"]["name"]
         self._changed_groups.add(crd["spec"]["group"])
         if gone:
@@ -188,7 +185,7 @@ def with_defaults(crd: Object) -> None:
 
 
 def with_accepted_names(crd: Object, registry: Registry, clock: Clock) -> Object:
-    """The CRD with the conditions NamesAccepted and Established."""
+    """The CRD with conditions, storedVersions, and acceptedNames, unchanged on a conflict."""
     before = crd.get("status") or {}
     conflict = _name_conflict(crd, registry)
     stored = next(version["name"] for version in crd["spec"]["versions"] if version.get("storage"))
@@ -211,7 +208,7 @@ class _Reason(Struct, frozen=True):
 
 
 def _conditions(before: list[Object], conflict: _Reason | None, now: str) -> list[Object]:
-    """The conditions of a CRD, those of other types unchanged."""
+    """The conditions of a CRD, those of other types unchanged; Established never goes back."""
     known = {condition["type"]: condition for condition in before}
     status = "True" if conflict is None else "False"
     reason = conflict or _Reason("NoConflicts", "no conflicts found")
@@ -256,7 +253,7 @@ def _name_conflict(crd: Object, registry: Registry) -> _Reason | None:
 
 
 def crd_errors(crd: Object) -> Iterator[FieldError]:
-    """Validation errors of a CRD."""
+    """Validation errors of a CRD: name, spec, names, versions with schemas, storage version."""
     spec = crd.get("spec") or {}
     names = spec.get("names") or {}
     expected = f"{names.get('plural', '')}.{spec.get('group', '')}"
@@ -334,7 +331,7 @@ def _version_errors(version: dict[str, Any], field: str, *, alone: bool) -> Iter
 
 
 def _structure_errors(schema: dict[str, Any], field: str) -> Iterator[FieldError]:
-    """Every value needs a type, or a marker that allows any."""
+    """Errors below a schema: types and defaults, arrays without items, mixed properties."""
     for key, inner in (schema.get("properties") or {}).items():
         path = f"{field}.properties[{key}]"
         yield from _type_errors(inner, path)
@@ -357,10 +354,7 @@ def _structure_errors(schema: dict[str, Any], field: str) -> Iterator[FieldError
 
 
 def _type_errors(schema: dict[str, Any], field: str) -> Iterator[FieldError]:
-    """Errors of one schema node: a default that it rejects, and a missing type.
-
-    int-or-string and preserve-unknown-fields nodes need no type.
-    """
+    """Errors of a default that the schema rejects, and of a missing type where one is needed."""
     untyped = ("x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields")
     if "default" in schema:
         for error in schema_errors({**schema, "default": None}, schema["default"]):
@@ -370,7 +364,7 @@ def _type_errors(schema: dict[str, Any], field: str) -> Iterator[FieldError]:
 
 
 def crd_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
-    """Changed immutable fields of an established CRD, and removed stored versions."""
+    """Changed immutable fields and removed stored versions, if the CRD was established."""
     if not _is_established(old):
         return
     for field in ("scope", "group"):

@@ -103,7 +103,10 @@ class _HttpHandler:
             scope.reschedule(now)
 
     def _authenticate(self, http: BaseRequest) -> User:
-        """The user of a bearer token, or whom it impersonates; raises 401."""
+        """The user of a bearer token, or whom it impersonates; raises 401.
+
+        Public paths without Authorization header are served to the anonymous user.
+        """
         scheme, _, token = http.headers.get("Authorization", "").partition(" ")
         if scheme.lower() == "bearer" and (token := token.strip()):
             user = self._tokens.get(token) or self._api.authenticate(token)

@@ -202,7 +202,10 @@ def _immutable_errors(new: dict[str, Any], old: dict[str, Any]) -> Iterator[Fiel
 
 
 def keep_system_fields(new: dict[str, Any], old: dict[str, Any]) -> None:
-    """Copy the fields that only the server sets from the old metadata."""
+    """Copy the fields that only the server sets from the old metadata into the new, in place.
+
+    A given uid stays; managedFields and selfLink are removed.
+    """
     new["uid"] = new.get("uid") or old["uid"]
     new["creationTimestamp"] = old["creationTimestamp"]
     for name in ("deletionTimestamp", "deletionGracePeriodSeconds"):

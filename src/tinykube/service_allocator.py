@@ -60,7 +60,10 @@ class ServiceAllocator:
             self._release(address, service)
 
     def allocate(self, new: Object, old: Object | None, *, dry_run: bool) -> Object:
-        """The Service with all addresses and ports; nothing is reserved on a dry run."""
+        """A copy of the Service with all addresses and ports; raises 422 if one is not free.
+
+        Reserves new cluster IPs and releases those of `old` no longer used, unless on a dry run.
+        """
         spec = dict(new["spec"])
         spec["ports"] = [dict(port) for port in spec.get("ports") or ()]
         if not spec["ports"]:
@@ -82,7 +85,10 @@ class ServiceAllocator:
         return service
 
     def _choose_families(self, service: Object, old: Object | None) -> None:
-        """Set ipFamilyPolicy and ipFamilies."""
+        """Set ipFamilyPolicy and ipFamilies in place; raises 422 if they do not fit.
+
+        An update to SingleStack also cuts clusterIPs to the first one.
+        """
         spec = service["spec"]
         ranges = self._ranges()
         headless = spec.get("clusterIP") == "None"
@@ -107,7 +113,10 @@ class ServiceAllocator:
         spec["ipFamilies"] = families
 
     def _choose_addresses(self, service: Object, allocated: list[str]) -> None:
-        """Set clusterIP and clusterIPs."""
+        """Set clusterIP and clusterIPs in place, `None` for a headless Service.
+
+        Given addresses must be free; missing ones are chosen but not reserved.
+        """
         spec = service["spec"]
         if spec.get("clusterIP") == "None":
             spec["clusterIPs"] = ["None"]
@@ -125,7 +134,10 @@ class ServiceAllocator:
     def _check_free(
         self, service: Object, address: str, chosen: list[str], allocated: list[str]
     ) -> None:
-        """Raise `StatusError` unless an address is in a range and unallocated."""
+        """Raise `StatusError` unless an address is in a range and unallocated.
+
+        Addresses in `allocated`, which the Service already has, always pass.
+        """
         if address in allocated:
             return
         ranges = [network for networks in self._ranges().values() for network in networks]

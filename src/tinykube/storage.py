@@ -131,7 +131,10 @@ class Storage:
         return tuple(self._buckets)
 
     def create(self, store: str, obj: Object) -> Object:
-        """Store a new object, not to be modified afterwards; returns it with its version."""
+        """Store a new object, not to be modified afterwards; returns it with its version.
+
+        Notifies the listeners; raises `KeyExists` if the name is taken.
+        """
         namespace, name = name_of(obj)
         named = self._bucket(store).namespaces.setdefault(namespace, {})
         if name in named:
@@ -142,7 +145,10 @@ class Storage:
         return stored
 
     def replace(self, store: str, obj: Object) -> Object:
-        """Replace an object by its new state; returns it with its version."""
+        """Replace an object by its new state; returns it with its version.
+
+        Notifies the listeners; raises `KeyNotFound` if it does not exist.
+        """
         namespace, name = name_of(obj)
         named = self._bucket(store).namespaces.get(namespace, {})
         before = named.get(name)
@@ -154,7 +160,10 @@ class Storage:
         return stored
 
     def remove(self, store: str, namespace: str, name: str, last: Object | None = None) -> Object:
-        """Remove an object; returns its last state with the version of the removal."""
+        """Remove an object; returns its last state (`last` if given) with the removal's version.
+
+        Notifies the listeners; raises `KeyNotFound` if it does not exist.
+        """
         bucket = self._bucket(store)
         named = bucket.namespaces.get(namespace, {})
         before = named.pop(name, None)
@@ -180,7 +189,7 @@ class Storage:
         return found
 
     def objects_at(self, store: str, namespace: str, version: int) -> list[Object]:
-        """The objects as they were at a version, in the order of their keys."""
+        """The objects as they were at a version, in the order of their keys; raises `Compacted`."""
         undone: dict[Name, Object | None] = {}
         for change in reversed(self.since(store, version)):
             undone[name_of(change.object)] = change.before
@@ -225,7 +234,10 @@ class Storage:
         return Snapshot(self._version, {store: objs for store, objs in held.items() if objs})
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Go back to a snapshot, its version included, like a cluster restored from a backup."""
+        """Go back to a snapshot, its version included, like a cluster restored from a backup.
+
+        The history is dropped, and all listeners are called with `Restored`.
+        """
         for bucket in self._buckets.values():
             bucket.namespaces = {}
         self._version = snapshot.version
@@ -257,7 +269,7 @@ class Storage:
         return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(self._version)}}
 
     def _notify(self, change: Change) -> None:
-        """Append a change to the history of its store, and call the listeners."""
+        """Append a change to its store's history, cut to the limit, and call the listeners."""
         bucket = self._buckets[change.store]
         bucket.changes.append(change)
         if len(bucket.changes) > self._history:

@@ -135,7 +135,10 @@ class DeleteHandler:
         return DeleteResult(result.object, result.gone, 202 if accepted else 200)
 
     async def delete_collection(self, call: Call) -> list[Object]:
-        """DELETE of a collection, or of the objects that the selectors match."""
+        """DELETE of a collection, or of the objects that the selectors match; returns them.
+
+        Objects that vanish meanwhile are skipped.
+        """
         check_list_options(call)
         options, selected = decode_options(call), selector_for(call)
         store = call.resource.store
@@ -155,7 +158,10 @@ class DeleteHandler:
     async def delete_object(
         self, call: Call, namespace: str, name: str, options: DeleteOptions
     ) -> DeleteResult:
-        """Delete one object after admission."""
+        """Delete one object after preconditions and admission; again if it changed meanwhile.
+
+        Raises 404 if it does not exist, 403 for namespaces that may not be deleted.
+        """
         resource = call.resource
         while True:
             stored = self._storage.get(resource.store, namespace, name)
@@ -174,7 +180,10 @@ class DeleteHandler:
     def remove(
         self, resource: Resource, stored: Object, options: DeleteOptions = NO_OPTIONS
     ) -> DeleteResult:
-        """Remove a stored object, or mark it deleted where finalizers or a grace period hold it."""
+        """Remove a stored object, or mark it deleted where finalizers or a grace period hold it.
+
+        A dry run stores nothing; a pod whose deletion is under way may stay as it is.
+        """
         dry = bool(options.dry_run)
         now = self._clock.now()
         metadata = stored["metadata"]
@@ -196,7 +205,10 @@ class DeleteHandler:
     def _remove_from_storage(
         self, resource: Resource, stored: Object, *, dry: bool
     ) -> DeleteResult:
-        """Remove the object; the result is the object or a Status, by its strategy."""
+        """Remove the object, unless on a dry run, and release the addresses of a Service.
+
+        The result is the object or a Status, by its strategy.
+        """
         metadata = stored["metadata"]
         last = stored
         if not dry:
@@ -253,7 +265,10 @@ def _check_preconditions(resource: Resource, obj: Object, options: DeleteOptions
 def _deletion_finalizers(
     resource: Resource, metadata: dict[str, Any], options: DeleteOptions
 ) -> list[str]:
-    """The object's finalizers, with that of the garbage collector for the propagation policy."""
+    """The object's finalizers, with that of the garbage collector for the propagation policy.
+
+    A CRD also gets its cleanup finalizer.
+    """
     present = metadata.get("finalizers") or []
     others = [finalizer for finalizer in present if finalizer not in (ORPHAN, FOREGROUND)]
     if resource.store == CRDS:
@@ -268,7 +283,10 @@ def _deletion_finalizers(
 
 
 def _propagation(resource: Resource, present: list[str], options: DeleteOptions) -> str:
-    """What happens to dependents: "orphan", "foreground" or empty for background."""
+    """What happens to dependents: "orphan", "foreground" or empty for background.
+
+    Without options the finalizers decide, then the kind: Jobs orphan; Events never do.
+    """
     if resource.store == "events":
         return ""
     if options.orphan_dependents is not None:
@@ -290,7 +308,10 @@ def _propagation(resource: Resource, present: list[str], options: DeleteOptions)
 def _grace_period(
     resource: Resource, obj: Object, options: DeleteOptions
 ) -> int | UnsetType | None:
-    """The grace period of a pod; None when its deletion is under way, UNSET for other kinds."""
+    """The grace period of a pod; None to leave a running deletion alone, UNSET for other kinds.
+
+    It is 0 for a pod without node or that has finished; UNSET if its deletion has none left.
+    """
     if resource.store != "pods":
         return UNSET
     requested = options.grace_period_seconds
@@ -317,7 +338,10 @@ def _has_spec_finalizers(resource: Resource, obj: Object) -> bool:
 def _mark_deleted(
     resource: Resource, stored: Object, finalizers: list[str], grace: int, now: datetime
 ) -> Object:
-    """The object with a deletionTimestamp and the finalizers given."""
+    """The object with deletionTimestamp, these finalizers, and first a higher generation.
+
+    A namespace gets phase Terminating, a CRD the condition Terminating.
+    """
     metadata = dict(stored["metadata"])
     if not metadata.get("deletionTimestamp") and metadata.get("generation"):
         metadata["generation"] += 1

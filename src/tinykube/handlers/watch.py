@@ -77,7 +77,7 @@ class _EncodedEvents:
         self._known: dict[tuple[str, int, str], bytes] = {}
 
     def line(self, kind: str, version: int, resource: Resource, obj: Object) -> bytes:
-        """The line of an event, encoded once."""
+        """The line of an event, encoded once; the oldest line is dropped when the cache is full."""
         key = (kind, version, resource.api_version)
         known = self._known.get(key)
         if known is None:
@@ -127,7 +127,10 @@ class _Watch:
         self._unsubscribe = storage.subscribe(self._on_storage_event, call.resource.store)
 
     def _start(self) -> None:
-        """Queue what the request asks for before new changes: initial events or the history."""
+        """Queue what the request asks for before new changes: initial events or the history.
+
+        A version in the future queues an error and ends the watch, if initial events are asked for.
+        """
         call, storage = self._call, self._storage
         version = _requested_version(call)
         initial = call.flag("sendInitialEvents")
@@ -187,7 +190,7 @@ class _Watch:
         self._closed(self)
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """The events as they come, until the watch ends or its timeout."""
+        """The events as they come, with regular bookmarks if allowed, until the end or timeout."""
         loop = asyncio.get_running_loop()
         ending = loop.time() + (self._call.number("timeoutSeconds") or _LONGEST)
         bookmarks = self._call.flag("allowWatchBookmarks")
@@ -246,7 +249,10 @@ class _Watch:
         return self._encode_object(kind, to_served(self._call.resource, obj))
 
     def _as_selected(self, change: Change) -> tuple[Any, Object] | None:
-        """A change as the selector sees it: an object that stops matching is deleted."""
+        """A change as the selector sees it, or None: one that starts to match is ADDED.
+
+        One that stops to match is DELETED, with its state before and the new version.
+        """
         selected = self._selected
         if change.type == "DELETED":
             last = change.before or change.object

@@ -74,7 +74,7 @@ class WriteHandler:
         return await self._create(call, obj)
 
     async def update(self, call: Call) -> WriteResult:
-        """PUT of an object, or of its status."""
+        """PUT of an object or its status; creates a missing object if its strategy allows that."""
         _require_name(call)
         sent = bodies.decode_object(call)
         resource, target = call.resource, call.target
@@ -123,10 +123,7 @@ class WriteHandler:
         return new
 
     async def _create(self, call: Call, obj: Object) -> WriteResult:
-        """Default, admit, validate and store a new object; its warnings go to the call.
-
-        A generated name that is taken is generated anew a few times; a given one is a 409.
-        """
+        """Default, admit, validate and store; tries anew if a generated name is taken."""
         resource, target = call.resource, call.target
         strategy = strategy_for(resource)
         meta = object_meta.metadata_of(obj)
@@ -154,7 +151,7 @@ class WriteHandler:
         raise AssertionError("every attempt returned or raised")
 
     def _before_create(self, resource: Resource, strategy: Strategy, obj: Object) -> Object:
-        """The new object with its system fields; a copy of the object and its metadata."""
+        """A copy with system fields, a name if generated, and no status unless accepted."""
         meta = dict(obj["metadata"])
         made = {**obj, "metadata": meta}
         if meta.get("generateName") and not meta.get("name"):
@@ -186,10 +183,7 @@ class WriteHandler:
             raise invalid_object(kind, resource.group, meta.get("name", ""), errors)
 
     def _store_new(self, call: Call, resource: Resource, obj: Object) -> Object:
-        """Store a new object, for a Service with addresses and ports allocated.
-
-        A dry run stores nothing. Checks the namespace again; raises KeyExists if taken.
-        """
+        """Store an object, a Service with its allocations; a dry run stores nothing."""
         namespace, name = name_of(obj)
         if self._storage.get(resource.store, namespace, name) is not None:
             raise KeyExists(name)
@@ -202,7 +196,7 @@ class WriteHandler:
         return to_served(resource, self._storage.create(resource.store, to_stored(resource, obj)))
 
     async def _guaranteed_update(self, call: Call, update: UpdateFunc) -> WriteResult:
-        """Update one object; starts again when another write came between."""
+        """Update one object, or raise 404; starts again when another write came between."""
         resource, target = call.resource, call.target
         strategy = strategy_for(resource)
         while True:
@@ -241,7 +235,7 @@ class WriteHandler:
     def _check_preconditions(
         self, resource: Resource, strategy: Strategy, new: Object, old: Object
     ) -> None:
-        """The uid and resourceVersion of an update must be those of the object."""
+        """Raise 409 for another uid or resourceVersion, 422 for none where one is required."""
         meta, present = new["metadata"], old["metadata"]
         if meta.get("uid") and meta["uid"] != present["uid"]:
             raise conflict(
@@ -262,7 +256,7 @@ class WriteHandler:
             raise stale(resource, present["name"])
 
     def _before_update(self, call: Call, strategy: Strategy, new: Object, old: Object) -> Object:
-        """The update with its system fields, prepared by the strategy, and its generation."""
+        """A copy with the old system fields; prepared, and a new generation if the spec changed."""
         meta = dict(new["metadata"])
         made = {**new, "metadata": meta}
         object_meta.keep_system_fields(meta, old["metadata"])
@@ -275,10 +269,7 @@ class WriteHandler:
         return made
 
     def _validate_update(self, call: Call, strategy: Strategy, new: Object, old: Object) -> None:
-        """Raise 422 with all errors of an update.
-
-        Of a built-in's status only the metadata is validated.
-        """
+        """Raise 422 with all errors; of a built-in's status only metadata is checked."""
         resource = call.resource
         errors = [
             *object_meta.metadata_update_errors(
@@ -300,7 +291,7 @@ class WriteHandler:
             raise invalid_object(resource.kind, resource.group, name, errors)
 
     def _store_change(self, call: Call, new: Object, old: Object) -> Object:
-        """Store an update, or remove the object when its deletion is complete."""
+        """Store a change, or remove what is fully deleted; (de)allocates a Service's addresses."""
         resource, dry = call.resource, call.dry_run
         if resource.store == "services" and call.target.subresource in _SPEC_ENDPOINTS:
             new = self._allocator.allocate(new, old, dry_run=dry)
@@ -396,7 +387,7 @@ def _etcd_key(resource: Resource, meta: dict[str, str]) -> str:
 def _check_namespace(
     storage: Storage, resource: Resource, namespace: str, meta: dict[str, Any]
 ) -> None:
-    """Raise `StatusError` for a namespace that does not exist or is terminating."""
+    """Raise 404 for a missing, 403 for a terminating namespace; reviews are not checked."""
     if not resource.namespaced or not namespace or "list" not in resource.verbs:
         return
     found = storage.get("namespaces", "", namespace)
