@@ -271,6 +271,7 @@ class Agent:
             informers.put_fact(AssignedSlot(informers.local, PoolSlot(number, len(SLOT_LEASES))))
 
     def _set_active(self, active: bool) -> None:
+        """Activate or deactivate the reconciler; connections, probes and heartbeat run again."""
         if active and not self.reconciler.active:
             self.reconciler.activate()
         elif not active and self.reconciler.active:

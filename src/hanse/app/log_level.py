@@ -22,6 +22,10 @@ def following_log_level(reconciler: Reconciler) -> Iterator[None]:
     initial = logging.getLogger().level
 
     def on_change(change: Change) -> None:
+        """Set the log level of a changed GSLBConfig, INFO if invalid.
+
+        A start at DEBUG keeps its level.
+        """
         if isinstance(change, ObjectChange) and isinstance(change.object, GSLBConfig):
             config = read_configuration(reconciler.snapshot())
             level_name = (

@@ -83,6 +83,10 @@ class CertificateAuthority:
         now: datetime | None,
         names: x509.SubjectAlternativeName | None = None,
     ) -> KeyPair:
+        """Create a key and sign a certificate for it with this CA.
+
+        `now` is the current time by default.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         builder = _certificate_builder(
             subject, self._certificate.subject, key.public_key(), now or datetime.now(UTC)

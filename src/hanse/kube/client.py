@@ -70,11 +70,13 @@ class Client:
         return await self.send(Request("GET", path, accept=accept))
 
     async def read(self, kind: type[K], name: str, namespace: str = "") -> K:
+        """Read one object in the served version of its kind; raises NotFound if it is absent."""
         served = self.rest_mapper.served_kind(kind)
         response = await self.send(requests.read(served, name, namespace))
         return decode_object(response.body, kind)
 
     async def create(self, obj: K, *, dry_run: bool = False) -> K:
+        """Create an object in the served version of its kind; returns it as stored (or dry-run)."""
         kind = type(obj)
         served = self.rest_mapper.served_kind(kind)
         request = requests.create(
@@ -153,6 +155,10 @@ class Client:
     async def _list_once(
         self, kind: type[K], namespace: str, labels: str, fields: str
     ) -> Listed[K]:
+        """List a kind page by page; raises if a page fails.
+
+        Objects that do not decode are returned as `unreadable`.
+        """
         served = self.rest_mapper.served_kind(kind)
         objects: list[K] = []
         unreadable: list[Unreadable] = []

@@ -66,6 +66,10 @@ class AdaptiveConcurrencyLimit:
         return response
 
     async def _wait_for_room(self) -> None:
+        """Wait in order until admitted, which counts the request as active.
+
+        A cancelled request leaves the queue, or gives its place to the next one.
+        """
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         self._admit_waiters()
@@ -80,7 +84,7 @@ class AdaptiveConcurrencyLimit:
             raise
 
     def _admit_waiters(self) -> None:
-        """Let waiting requests start while there is room."""
+        """Let waiting requests start while there is room; during a Retry-After sets a timer."""
         if not self._waiters:
             return
         while self._waiters and self._has_room():
@@ -93,6 +97,7 @@ class AdaptiveConcurrencyLimit:
             self._resume_timer = loop.call_at(self._resume_at, self._resume)
 
     def _resume(self) -> None:
+        """Admit waiting requests after the server's Retry-After has passed."""
         self._resume_timer = None
         self._admit_waiters()
 
@@ -101,7 +106,11 @@ class AdaptiveConcurrencyLimit:
         return self.active < self.width and now >= self._resume_at
 
     def _adjust_width(self, response: Response | None, started: float, now: float) -> None:
-        """Halve the limit after a throttled or slow response, raise it after quick ones."""
+        """Halve the limit after a throttled or slow response, raise it after quick ones.
+
+        Halves once for requests sent at the same time. A Retry-After of a 429 stops all requests so
+        long.
+        """
         throttled = response is not None and response.status == 429
         if throttled or now - started >= self._slow:
             if started > self._halved_at:  # requests sent before the halving do not count
@@ -119,6 +128,10 @@ class AdaptiveConcurrencyLimit:
             self._resume_at = max(self._resume_at, now + pause.total_seconds())
 
     def _grow_width(self) -> None:
+        """Count a quick response and widen by 1, after an overload only once per `width` of them.
+
+        Never beyond the most, nor where the request rate would exceed MAX_REQUEST_RATE.
+        """
         if self.width + 1 > max(self._first, self._quickest * MAX_REQUEST_RATE):
             return
         self._quick_count += 1

@@ -106,6 +106,7 @@ class ConnectionPool:
 
 
 def _failure_message(error: Exception, where: str, timeout: timedelta) -> str:
+    """The message for a failed connection to `where`, by the type of the error."""
     match error:
         case aiohttp.ClientConnectorCertificateError():
             reason = getattr(error.certificate_error, "verify_message", "") or "not valid for it"
@@ -161,6 +162,7 @@ def _keepalive_socket(address: Any) -> socket.socket:
 
 
 def _add_identity_headers(headers: CIMultiDict[str], identity: Identity) -> None:
+    """Add the Authorization header (a token before a password) and impersonation to `headers`."""
     if identity.token:
         headers["Authorization"] = f"Bearer {identity.token}"
     elif identity.username:

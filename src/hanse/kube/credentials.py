@@ -56,6 +56,7 @@ class ReloadingCredentials:
         self._fails_until = 0.0
 
     async def config(self) -> ClientConfig:
+        """The cached configuration while it is current; else refresh it, one caller at a time."""
         if self._cached is not None and self._is_current(self._cached):
             return self._cached
         async with self._lock:
@@ -64,6 +65,7 @@ class ReloadingCredentials:
             return self._cached
 
     async def refreshed(self, rejected: ClientConfig) -> ClientConfig:
+        """Load anew and rebuild after a 401, unless another caller has replaced `rejected`."""
         async with self._lock:
             if self._cached is None or self._cached == rejected:
                 self._reload()
@@ -79,6 +81,10 @@ class ReloadingCredentials:
         return expires is not None and self._clock.now() >= expires - REFRESH_BEFORE_EXPIRY
 
     async def _refresh_or_fail(self) -> ClientConfig:
+        """Refresh.
+
+        A BadCredentials error is raised again for FAILURE_CACHE_TIME without a new attempt.
+        """
         now = asyncio.get_running_loop().time()
         if self._failure is not None and now < self._fails_until:
             raise BadCredentials(str(self._failure))
@@ -89,6 +95,10 @@ class ReloadingCredentials:
             raise
 
     async def _refresh(self, known: ClientConfig | None) -> ClientConfig:
+        """Reload if files changed, rebuild if expired, else return `known`; sets the next check.
+
+        If the changed files are invalid, `known` stays in use until it expires.
+        """
         self._check_at = asyncio.get_running_loop().time() + CHECK_INTERVAL.total_seconds()
         if self._resolved is None:
             self._reload()
@@ -106,10 +116,15 @@ class ReloadingCredentials:
         return known
 
     def _reload(self) -> None:
+        """Load the context again and remember the stamps of its files."""
         resolved = self._load()
         self._resolved, self._file_stamps = resolved, _file_stamps(resolved)
 
     async def _build_config(self) -> ClientConfig:
+        """The loaded configuration.
+
+        If it names an exec plugin, run that and merge what it issues.
+        """
         assert self._resolved is not None, "loaded just before"
         config, plugin = self._resolved.config, self._resolved.plugin
         if plugin is None:
@@ -170,6 +185,10 @@ def in_cluster(
     variables = os.environ if environment is None else environment
 
     def load() -> ResolvedContext:
+        """Read the in-cluster credentials; raises BadCredentials outside a cluster.
+
+        The namespace is empty if its file is absent.
+        """
         host = variables.get("KUBERNETES_SERVICE_HOST", "")
         port = variables.get("KUBERNETES_SERVICE_PORT", "443")
         if not host:
@@ -222,6 +241,7 @@ def _file_stamps(resolved: ResolvedContext) -> tuple[_Stamp | None, ...]:
 
 
 def _file_stamp(file: Path) -> _Stamp | None:
+    """Modification time, inode and size of a file; None if it cannot be read."""
     try:
         status = file.stat()
     except OSError:

@@ -112,6 +112,7 @@ def unexpected_response(error: msgspec.DecodeError) -> Unreachable:
 
 
 def _page_item_by_item(body: bytes, kind: type[K]) -> ObjectPage[K]:
+    """Decode a list page item by item, so that one undecodable item becomes `Unreadable`."""
     try:
         page = _raw_page_decoder.decode(body)
     except msgspec.DecodeError as error:
@@ -203,6 +204,10 @@ class StreamedList(Generic[K]):
         self._found: dict[tuple[str, str], K | Unreadable] = {}
 
     def apply_event(self, event: DecodedEvent[K]) -> None:
+        """Apply a watch event to the list so far.
+
+        An unreadable object replaces the readable one.
+        """
         match event:
             case Applied(obj):
                 self._found[(obj.metadata.namespace, obj.metadata.name)] = obj

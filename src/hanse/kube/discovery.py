@@ -90,11 +90,13 @@ async def server_version(client: Client) -> ServerVersion:
 
 
 async def _read_group_list(client: Client, path: str) -> DiscoveredKinds:
+    """Read and parse one aggregated discovery document."""
     response = await client.read_raw(path, accept=_AGGREGATED)
     return parse_group_list(_decode_response(response, _DiscoveryDocument))
 
 
 async def _discover_version(client: Client, group_version: GroupVersion) -> DiscoveredKinds:
+    """Discover the kinds of one group version; an API error marks the version as stale instead."""
     try:
         response = await client.read_raw(group_version.path)
     except ApiError:
@@ -183,6 +185,7 @@ def parse_resource_list(document: _Resources, group_version: GroupVersion) -> fr
 
 
 def _aggregated_kinds(group: str, version: _AggregatedVersion) -> Iterator[Kind]:
+    """The kinds of a version; resources without a response kind are skipped."""
     for entry in version.resources or ():
         if entry.response_kind is not None:
             namespaced = entry.scope == "Namespaced"

@@ -101,6 +101,7 @@ def error_from_watch_event(body: bytes) -> KubeError:
 
 
 def _build_error(code: int, status: Status, retry_after: timedelta | None) -> KubeError:
+    """The error for a status code: 401 gives BadCredentials, any other an ApiError by its type."""
     if code == 401:
         return BadCredentials(status.message or "Unauthorized")
     reported = Status(code=code, reason=status.reason, message=status.message)
@@ -108,6 +109,7 @@ def _build_error(code: int, status: Status, retry_after: timedelta | None) -> Ku
 
 
 def _error_type(code: int, reason: str) -> type[ApiError]:
+    """The error class of a status code; 409 depends on the reason, other 4xx are Invalid."""
     match code:
         case 403:
             return Forbidden

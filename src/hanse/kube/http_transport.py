@@ -30,6 +30,7 @@ class HttpTransport:
         self._closed = False
 
     async def send(self, request: Request) -> Response:
+        """Send a request; after a 401 refresh the credentials and send once more if they differ."""
         config = await self._credentials.config()
         response = await self._send_with(config, request)
         if response.status != 401:
@@ -39,6 +40,10 @@ class HttpTransport:
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Open a stream of lines; a 401 is retried once with refreshed credentials if they differ.
+
+        Any status but 200 is raised as an error.
+        """
         config = await self._credentials.config()
         async with AsyncExitStack() as stack:
             pool, answer = await self._open(config, request, stack)
@@ -67,6 +72,7 @@ class HttpTransport:
             await asyncio.wait(self._retired)
 
     async def _send_with(self, config: ClientConfig, request: Request) -> Response:
+        """Send a request with this configuration; its pool counts as in use until the end."""
         pool = self._pool_for(config)
         arguments = pool.arguments(config, request, streamed=False)
         pool.enter()
@@ -120,6 +126,7 @@ def _client_timeout(total: timedelta | None) -> aiohttp.ClientTimeout:
 
 
 async def _read_response(answer: aiohttp.ClientResponse) -> Response:
+    """Read the whole response; a redirect is raised as Unreachable."""
     body = await answer.read()
     if 300 <= answer.status < 400:
         raise Unreachable(f"{answer.url.authority} redirects, as API servers do not")
@@ -130,6 +137,7 @@ async def _read_response(answer: aiohttp.ClientResponse) -> Response:
 async def _read_chunks(
     answer: aiohttp.ClientResponse, pool: ConnectionPool, limit: timedelta
 ) -> AsyncIterator[bytes]:
+    """The response's chunks until it ends; a broken connection is raised as the pool's failure."""
     content = answer.content
     while True:
         try:

@@ -167,6 +167,7 @@ class Kubeconfig:
     def _find_entry(
         self, entries: Mapping[str, _Entry], section: str, name: str, used_by: str = ""
     ) -> _Entry:
+        """The entry of this name; else raises BadCredentials that lists the names there are."""
         found = entries.get(name)
         if found is None:
             known = ", ".join(sorted(entries)) or "none"
@@ -192,6 +193,10 @@ class _ContextReader:
         self.files: list[Path] = []
 
     def endpoint(self, entry: _Entry, label: str) -> ServerEndpoint:
+        """The API server of a cluster entry; BadCredentials for an invalid URL, port or proxy.
+
+        An untrusted kubeconfig may not set a proxy.
+        """
         cluster: _ClusterFields = entry.value
         at = f"{entry.source.origin}: {label}"
         if not cluster.server.startswith(("https://", "http://")):
@@ -210,6 +215,10 @@ class _ContextReader:
         )
 
     def identity(self, entry: _Entry, label: str) -> Identity:
+        """The credentials of a user entry; `tokenFile` wins over `token`.
+
+        Raises BadCredentials for an auth-provider, a malformed token, or a certificate without key.
+        """
         user: _UserFields = entry.value
         at = f"{entry.source.origin}: {label}"
         self._refuse_if_untrusted(at, "auth-provider", user.auth_provider)
@@ -235,6 +244,10 @@ class _ContextReader:
     def plugin(
         self, entry: _Entry, cluster: _Entry, endpoint: ServerEndpoint, label: str
     ) -> ExecPlugin | None:
+        """The exec plugin of a user entry, or None; refused in an untrusted kubeconfig.
+
+        A relative command with a slash is taken from the kubeconfig's folder.
+        """
         user: _UserFields = entry.value
         if user.exec is None:
             return None
@@ -269,6 +282,10 @@ class _ContextReader:
         return self._read_referenced_file(entry, label, field, path) if path else b""
 
     def _read_referenced_file(self, entry: _Entry, label: str, field: str, path: str) -> bytes:
+        """Read a file that an entry names, and add it to `files`, which are checked for changes.
+
+        Refused in an untrusted kubeconfig, and in one that has no folder.
+        """
         at = f"{entry.source.origin}: {label}"
         self._refuse_if_untrusted(at, field, path)
         if entry.source.folder is None:
@@ -298,6 +315,7 @@ def token_text(content: bytes) -> str:
 
 
 def _parse_document(source: KubeconfigSource) -> _KubeconfigFields:
+    """Parse a kubeconfig without its nulls; raises BadCredentials if it is malformed."""
     loaded = _parse_safely(
         lambda: yaml.load(source.text, Loader=_Loader),  # noqa: S506 - a safe loader, in C if there
         f"{source.origin}: not YAML; see `kubectl config view`",

@@ -269,6 +269,10 @@ class LeaderElector:
             self.renewed_at = started
 
     async def _write_lease(self, action: Acquire | Renew) -> Lease:
+        """Create the Lease if none was observed.
+
+        Else patch the observed version to acquire or renew.
+        """
         held = self._observed.lease
         spec = next_spec(
             action,
@@ -301,6 +305,7 @@ class LeaderElector:
             log.info("no lease", extra={"lease": f"{self._namespace}/{self._name}", "why": why})
 
     def _observe_lease(self, lease: Lease | None) -> None:
+        """Record a Lease (None: absent) with the loop's time, and its transitions if higher."""
         self._observed = self._observed.after(lease, asyncio.get_running_loop().time())
         if lease is not None:
             self._known_transitions = max(self._known_transitions, lease.spec.lease_transitions)
@@ -376,6 +381,7 @@ class LeaderElector:
             return  # it expires by itself
 
     def _set_state(self, on_change: Callable[[LeaderState], None], state: LeaderState) -> None:
+        """Store the state and call `on_change`, unless it is the same as before."""
         if state != self._state:
             self._state = state
             on_change(state)

@@ -72,6 +72,7 @@ def delete(
     resource_version: str = "",
     propagation: str = "Background",
 ) -> Request:
+    """A DELETE request; uid and resourceVersion are preconditions if they are not empty."""
     preconditions = {"uid": uid, "resourceVersion": resource_version}
     options: Wire = {
         "apiVersion": "v1",

@@ -22,6 +22,7 @@ class ServedKinds(Struct, frozen=True):
 
 
 def _kind_versions(kind: type[Object]) -> Iterator[Kind]:
+    """The kind in its own version first, then in each fallback version."""
     own = kind.kind
     yield own
     for version in kind.fallback_versions:
@@ -36,6 +37,7 @@ class Notifier:
         self._next = asyncio.Event()
 
     def notify(self) -> None:
+        """Count a notification and wake everybody who waits for one."""
         self.notified += 1
         self._next.set()
         self._next = asyncio.Event()

@@ -177,6 +177,10 @@ class Store(Generic[K]):
         return (StoreChange(before, None),)
 
     def _remove_by_name(self, name: Name) -> tuple[StoreChange[K], ...]:
+        """Remove an object by name, also from the unreadable ones.
+
+        Returns its change, if it was there.
+        """
         self.unreadable.pop(name, None)
         before = self.get(*name)
         if before is None:
@@ -185,6 +189,11 @@ class Store(Generic[K]):
         return (StoreChange(before, None),)
 
     def _replace(self, objects: Sequence[K], resource_version: str) -> list[StoreChange[K]]:
+        """Replace the content with a full list and return the changes; marks the store as synced.
+
+        A list older than the store (a restored server) overrules newer objects; otherwise objects
+        newer than the list stay.
+        """
         as_of = parse_version(resource_version)
         rewound = as_of < self.version or any(self._is_older(o, as_of) for o in objects)
         self.rewinds += rewound

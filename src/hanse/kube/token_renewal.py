@@ -70,6 +70,7 @@ class FileTokenStore:
         return _inline_token(text, str(self._file), self._context)
 
     async def store_token(self, token: str) -> None:
+        """Replace the inline token in the kubeconfig file; raises BadCredentials if it cannot."""
         text = read_file(self._file, "kubeconfig")
         current = _inline_token(text, str(self._file), self._context)
         try:
@@ -89,10 +90,15 @@ class SecretTokenStore:
         self._key = key
 
     async def token(self) -> str:
+        """Read the Secret live and return the inline token of the kubeconfig in it."""
         secret = await self._client.read(Secret, self._name, self._namespace)
         return _inline_token(secret.data.get(self._key, b""), f"Secret {self._name}")
 
     async def store_token(self, token: str) -> None:
+        """Replace the token of the kubeconfig in the Secret.
+
+        Conflict if the Secret changed meanwhile.
+        """
         secret = await self._client.read(Secret, self._name, self._namespace)
         text = secret.data.get(self._key, b"")
         after = _replace_token(text, _inline_token(text, f"Secret {self._name}"), token)
@@ -159,12 +165,17 @@ class TokenRenewer:
                 log.info("token renewed", extra={"account": self._account.subject})
 
     async def _read_stored(self, store: TokenStore) -> str:
+        """The stored token; "" if it cannot be read."""
         try:
             return await store.token()
         except KubeError:
             return ""  # absent, or not readable for us
 
     async def _request_token(self, lifetime: timedelta) -> str:
+        """Request a token of at least MIN_LIFETIME.
+
+        Raises BadCredentials if the answer holds none.
+        """
         path = resource_path(_ACCOUNTS, self._account.namespace, self._account.name, "token")
         token_request = {
             "apiVersion": "authentication.k8s.io/v1",
@@ -191,6 +202,10 @@ class TokenRenewer:
         return claims.expires - claims.issued
 
     def _remaining_lifetime(self, token: str) -> timedelta:
+        """The time until a token of our account expires.
+
+        `timedelta.min` if it is another's or has no end.
+        """
         claims = self._own_claims(token)
         if claims is None or claims.expires is None:
             return timedelta.min

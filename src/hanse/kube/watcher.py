@@ -207,6 +207,11 @@ class _Watcher(Generic[K]):
         self._not_served = False
 
     async def _list_paged(self) -> WatchEvent[K]:
+        """List by pages, and resume the watch from there.
+
+        If the server was not yet known to support streamed lists, it now counts as one that does
+        not.
+        """
         selection = self._selection
         listed = await self._client.list(
             self._kind,
@@ -237,6 +242,7 @@ class _Watcher(Generic[K]):
             raise Gone(Status(410, "Expired", "the server went back to an earlier state"))
 
     def _watch_request(self, timeout: timedelta) -> Request:
+        """A watch from the version to resume at; without one, a streamed list and watch."""
         served, selection = self._client.rest_mapper.served_kind(self._kind), self._selection
         if not self._resume_version:
             return requests.watch_list(
@@ -258,6 +264,11 @@ class _Watcher(Generic[K]):
     async def _watch_events(
         self, lines: AsyncIterator[bytes], seconds: float
     ) -> AsyncGenerator[WatchEvent[K], None]:
+        """The events of a watch; without a version to resume at, first the list as one event.
+
+        After an interruption a `Progress` precedes them. Raises Unreachable if the stream ends
+        within the list.
+        """
         events = self._decode_events(lines, seconds + GRACE.total_seconds())
         async with aclosing(events):
             if not self._resume_version:
@@ -285,6 +296,10 @@ class _Watcher(Generic[K]):
     async def _decode_events(
         self, lines: AsyncIterator[bytes], silence_limit: float
     ) -> AsyncGenerator[DecodedEvent[K], None]:
+        """Decode the lines of a watch.
+
+        Raises Unreachable after `silence_limit` seconds without a line.
+        """
         count = 0
         while True:
             try:
@@ -302,19 +317,26 @@ class _Watcher(Generic[K]):
                 await asyncio.sleep(0)
 
     def _advance_version(self, version: str) -> None:
+        """Note that an event arrived, and resume after its version if it has one.
+
+        Raises Gone for a version older than the one before, as after a restored backup.
+        """
         self._received = True
         if version:
             self._check_not_older(version)
             self._resume_version = version
 
     def _check_end(self, timeout: float) -> None:
-        """Handle a clean end: expected at the timeout, earlier it may be a server restart."""
+        """Handle a clean end; an early one marks the server as perhaps restored.
+
+        Raises Unreachable if the watch ended as soon as it began.
+        """
         self._maybe_restored = self._maybe_restored or self._open_seconds() < timeout - 1
         if not self._check_working():
             raise Unreachable("the watch ended as soon as it began")
 
     def _check_working(self) -> bool:
-        """Whether the last watch worked; if so, earlier failures are forgotten."""
+        """Whether the last watch received an event or lasted; if so, resets the failure counts."""
         worked = self._received or self._open_seconds() >= _WORKING_AFTER
         if worked:
             self._attempt = self._refusals = self._expired = 0

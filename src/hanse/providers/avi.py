@@ -63,6 +63,7 @@ class AviController:
         self._tls: ssl.SSLContext | bool = True
 
     async def list(self, kind: type[K]) -> Sequence[K]:
+        """List all objects of a kind, page by page; raises NotFound for a kind without a path."""
         if kind not in _PATHS:
             raise NotFound(Status(404, "NotFound", f"a controller holds no {kind.kind}"))
         found: list[K] = []
@@ -82,6 +83,7 @@ class AviController:
         return _decode_object(kind, await self._read_wire(kind, name))
 
     async def create(self, obj: K) -> K:
+        """Create an object by POST and return it as the controller stored it."""
         return _decode_object(
             type(obj), await self._request("POST", _PATHS[type(obj)], _encode_object(obj))
         )
@@ -96,6 +98,7 @@ class AviController:
         return _decode_object(type(obj), await self._request("PUT", path, body))
 
     async def delete(self, obj: K) -> None:
+        """Delete an object by its uid."""
         await self._request("DELETE", f"{_PATHS[type(obj)]}/{quote(obj.metadata.uid)}")
 
     async def close(self) -> None:
@@ -105,6 +108,7 @@ class AviController:
             await session.close()
 
     async def _read_wire(self, kind: type[Object], name: str) -> Wire:
+        """The first object of this name as wire data; raises NotFound if there is none."""
         answer = await self._request("GET", f"{_PATHS[kind]}?name={quote(name)}")
         for wire in answer.get("results", ()):
             return dict(wire)
@@ -160,6 +164,11 @@ class AviController:
     async def _send(
         self, controller: AviAccess, method: str, path: str, body: Wire | None = None
     ) -> Response:
+        """Send one HTTP request in the open session, with tenant, version and CSRF token if known.
+
+        Returns any status; raises Unreachable if no response arrives. The tenant is `admin` by
+        default.
+        """
         assert self._session is not None, "a session was begun"
         headers = {
             "X-Avi-Version": controller.version,
@@ -218,6 +227,7 @@ def _decode(answer: Response) -> Wire:
 
 
 def _error_message(body: bytes) -> str:
+    """The `error` field of a JSON body (500 characters), or the first 200 bytes of another body."""
     try:
         answer = msgspec.json.decode(body)
     except msgspec.DecodeError:
@@ -231,6 +241,7 @@ def _decode_object(kind: type[K], wire: Wire) -> K:
 
 
 def _encode_object(obj: Object) -> dict[str, Any]:
+    """The wire data of a GSLB service or health monitor; raises TypeError for any other kind."""
     match obj:
         case AviGslbService():
             return encode_service(obj)

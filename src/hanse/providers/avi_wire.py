@@ -137,6 +137,7 @@ def _string_map(found: Any) -> dict[str, str]:
 
 
 def _encode_pool(pool: AviPool) -> Wire:
+    """The wire data of a GSLB pool; fields that are not set are left out."""
     body: Wire = {
         "name": pool.name,
         "priority": pool.priority,

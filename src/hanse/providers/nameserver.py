@@ -63,6 +63,7 @@ def key_file(path: str) -> KeyReader:
     """Reads the key in a file, each time, since it may be replaced."""
 
     def read() -> dns.tsig.Key:
+        """Read and parse the TSIG key file; every failure becomes BadCredentials."""
         try:
             return parse_tsig_key(Path(path).read_text())
         except (OSError, UnicodeDecodeError, InvalidTsigKey) as error:
@@ -91,6 +92,10 @@ class NameServer:
         """The serial of the last transfer; None: transfer again."""
 
     async def list(self, kind: type[K]) -> Sequence[K]:
+        """The names of the zone.
+
+        Transfers it only if the SOA serial differs from the last transfer.
+        """
         assert kind is PublishedName, "names are all that is kept here"
         async with self._transfer_lock:
             if self._serial is None or self._serial != await self._current_serial():
@@ -114,6 +119,7 @@ class NameServer:
         self._serial = zone.get_soa().serial
 
     async def create(self, obj: K) -> K:
+        """Add records and owner TXT of a name if both are absent, by DNS UPDATE; remembers it."""
         name = _require_published_name(obj)
         update = self._new_update()
         domain, owner_domain = _dns_name(name), _owner_domain(name)
@@ -126,6 +132,10 @@ class NameServer:
         return obj
 
     async def update(self, obj: K) -> K:
+        """Replace a name's records and owner TXT if they are still as last known.
+
+        Remembers the result.
+        """
         name = _require_published_name(obj)
         observed = self._known[name.name]
         update = self._conditional_update(observed)
@@ -139,6 +149,7 @@ class NameServer:
         return obj
 
     async def delete(self, obj: K) -> None:
+        """Delete a name's records and owner TXT if they are as last known, and forget the name."""
         name = _require_published_name(obj)
         observed = self._known[name.name]
         update = self._conditional_update(observed)
@@ -169,6 +180,7 @@ class NameServer:
             update.add(domain, _rdataset(records, records.ttl))
 
     def _new_update(self) -> dns.update.UpdateMessage:
+        """An empty DNS UPDATE of the zone, signed with TSIG if there is a key."""
         update = dns.update.UpdateMessage(self._zone)
         key = self._key()
         if key is not None:
@@ -176,6 +188,10 @@ class NameServer:
         return update
 
     async def _send_update(self, update: dns.update.UpdateMessage) -> None:
+        """Send a DNS UPDATE.
+
+        On failure raise, and forget the serial so that the next list transfers.
+        """
         try:
             answer = await self._send_query(update)
             if answer.rcode() != dns.rcode.NOERROR:
@@ -185,6 +201,10 @@ class NameServer:
             raise
 
     async def _current_serial(self) -> int:
+        """Query the zone's SOA serial, signed if there is a key.
+
+        Raises if the answer holds no SOA.
+        """
         query = dns.message.make_query(self._zone, dns.rdatatype.SOA)
         key = self._key()
         if key is not None:
@@ -196,6 +216,7 @@ class NameServer:
         return int(soa[0].serial)
 
     async def _send_query(self, query: dns.message.Message) -> dns.message.Message:
+        """Send a query over TCP within QUERY_TIMEOUT; failures are raised as KubeErrors."""
         with self._typed_errors():
             async with asyncio.timeout(QUERY_TIMEOUT):  # dnspython's own can swallow a cancellation
                 return await dns.asyncquery.tcp(query, self._host, port=self._port)
@@ -254,6 +275,7 @@ _RCODE_ERRORS: Mapping[dns.rcode.Rcode, tuple[type[ApiError], str]] = {
 
 
 def _rdatasets(zone: dns.zone.Zone) -> Iterable[tuple[str, dns.rdataset.Rdataset]]:
+    """Every name (lower case) and record set of a zone, except those of its origin."""
     for name, node in zone.nodes.items():
         if name != zone.origin:
             for rdataset in node:
@@ -261,6 +283,7 @@ def _rdatasets(zone: dns.zone.Zone) -> Iterable[tuple[str, dns.rdataset.Rdataset
 
 
 def _require_published_name(obj: Object) -> PublishedName:
+    """The object as a PublishedName; raises Invalid for a name that owner records use."""
     assert isinstance(obj, PublishedName), "names are all that is kept here"
     if is_owner_record(obj.name):
         raise Invalid(Status(0, "Invalid", f"{obj.name} is the name of a mark of ours"))

@@ -54,6 +54,10 @@ class SocketProbe:
         await asyncio.sleep(0)  # lets the transports close
 
     def _probe_https(self, target: ProbeTarget, timeout: float, done: Done) -> None:
+        """Probe over the kept connection if it is usable.
+
+        Else open a new one in a task of its own.
+        """
         connection = self._kept_alive.get(target)
         if connection is not None and connection.usable:
             connection.probe(timeout, done)
@@ -66,6 +70,10 @@ class SocketProbe:
         task.add_done_callback(self._opening.discard)
 
     async def _open_connection(self, target: ProbeTarget, within: float, done: Done) -> None:
+        """Connect with TLS and probe; keeps the connection if fewer than MAX_KEPT_ALIVE are kept.
+
+        `done` gets a failure to connect, but is not called at all if this host lacks resources.
+        """
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(within):
@@ -103,6 +111,10 @@ class _OneShotProbe:
         self._timer = self._loop.call_later(timeout, self._finish, "no answer in time")
 
     def start(self) -> None:
+        """Start to connect without waiting.
+
+        If this host lacks resources, close without any result.
+        """
         code = self._sock.connect_ex((self._target.address, self._target.port))
         if code in LOCAL_SHORTAGE:
             self._close()
@@ -113,6 +125,10 @@ class _OneShotProbe:
         self._loop.add_writer(self._sock, self._on_connected)
 
     def _on_connected(self) -> None:
+        """Finish with the connect error, or with success for a TCP probe.
+
+        Else send the HTTP request.
+        """
         self._loop.remove_writer(self._sock)
         code = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
@@ -123,6 +139,7 @@ class _OneShotProbe:
             self._send_request()
 
     def _send_request(self) -> None:
+        """Send the HEAD request and wait for its response; a failure to send ends the probe."""
         try:
             self._sock.send(head_request(self._target, keep=False))
         except OSError as error:
@@ -131,6 +148,10 @@ class _OneShotProbe:
         self._loop.add_reader(self._sock, self._read_response)
 
     def _read_response(self) -> None:
+        """Read what arrived.
+
+        Finish at the first full line, at the end of data or at MAX_RESPONSE.
+        """
         try:
             data = self._sock.recv(MAX_RESPONSE)
         except BlockingIOError:
@@ -148,6 +169,7 @@ class _OneShotProbe:
             self._done(failure)
 
     def _close(self) -> None:
+        """Cancel the timer, stop reading and writing, close the socket; reports no result."""
         self._ended = True
         self._timer.cancel()
         self._loop.remove_writer(self._sock)
@@ -171,6 +193,10 @@ class _KeptConnection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing() and not self._done
 
     def probe(self, timeout: float, done: Done, *, close: bool = False) -> None:
+        """Send a HEAD request and give its failure to `done` ("" if none); a timeout closes it.
+
+        With `close` the connection is closed after this probe.
+        """
         assert self._transport is not None, "it is connected"
         self._done, self._response, self._close = done, b"", close
         loop = asyncio.get_running_loop()
@@ -185,6 +211,10 @@ class _KeptConnection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
 
     def data_received(self, data: bytes) -> None:
+        """Finish the probe once the response head is complete or too long.
+
+        Closes the connection if the server says so or if the head is too long.
+        """
         self._response += data
         head, end, _ = self._response.partition(b"\r\n\r\n")
         if end or len(self._response) >= MAX_RESPONSE:
@@ -195,6 +225,7 @@ class _KeptConnection(asyncio.Protocol):
         self._finish(_error_text(exc) if exc is not None else "the connection was closed", True)
 
     def _finish(self, failure: str, close: bool) -> None:
+        """Cancel the timer, close the connection if asked here or by `probe`, and report once."""
         done, self._done = self._done, None
         if self._timer is not None:
             self._timer.cancel()

@@ -115,6 +115,10 @@ class Prober:
                 self._update_key(name, key)
 
     def _update_key(self, name: str, key: Key) -> None:
+        """Ask a source for a key's probes.
+
+        Start the new targets and drop those without an owner.
+        """
         owner = (name, key)
         desired = tuple(self._sources[name].probes(key, self._reconciler.snapshot()))
         before = self._desired.get(owner, ())
@@ -132,6 +136,10 @@ class Prober:
                 self._remove_owner(probe.target, owner)
 
     def _add_target(self, probe: Probe, owner: tuple[str, Key]) -> None:
+        """Add an owner to a target and set its probe.
+
+        A new target starts at the next free start time.
+        """
         state = self._targets.get(probe.target)
         if state is None:
             state = self._targets[probe.target] = _TargetState(probe)
@@ -142,6 +150,10 @@ class Prober:
         state.owners.add(owner)
 
     def _remove_owner(self, target: ProbeTarget, owner: tuple[str, Key]) -> None:
+        """Remove an owner from a target.
+
+        Without owners the target is dropped with its health fact.
+        """
         state = self._targets.get(target)
         if state is None:
             return
@@ -150,6 +162,7 @@ class Prober:
             self._drop_target(state)
 
     def _drop_target(self, state: _TargetState) -> None:
+        """Stop probing a target and drop its `TargetHealth` fact."""
         target = state.probe.target
         if state.timer is not None:
             state.timer.cancel()
@@ -162,6 +175,10 @@ class Prober:
             self._drop_target(state)
 
     def _send_probe(self, state: _TargetState) -> None:
+        """Probe a target and set the timer for its next probe; the timeout is at most the interval.
+
+        A forbidden target is not probed: it is published as down with the reason.
+        """
         loop = asyncio.get_running_loop()
         rule, target = state.probe.rule, state.probe.target
         state.timer = loop.call_later(rule.interval.total_seconds(), self._send_probe, state)
@@ -176,12 +193,20 @@ class Prober:
         self._probe(target, timeout, lambda failure: self._on_result(state, failure))
 
     def _on_result(self, state: _TargetState, failure: str) -> None:
+        """Record a result and publish the health if enough results agree.
+
+        Ignored for a dropped target.
+        """
         if self._targets.get(state.probe.target) is not state:
             return  # it is no longer desired
         if state.record(not failure):
             self._publish_health(state, not failure, failure)
 
     def _publish_health(self, state: _TargetState, up: bool, reason: str) -> None:
+        """Set a target's state and put its fact if it differs.
+
+        `since` stays while up stays the same.
+        """
         state.up = up
         known = self._reconciler.informers.facts.get(TargetHealth, state.probe.target)
         if known is None or (known.up, known.reason) != (up, reason):
@@ -192,6 +217,7 @@ class Prober:
             )
 
     def _forbidden_addresses(self, now: float) -> frozenset[str]:
+        """The addresses that no source lets be probed, computed again after FORBIDDEN_TTL."""
         if now >= self._forbidden_until:
             snapshot = self._reconciler.snapshot()
             several: Iterable[frozenset[str]] = (

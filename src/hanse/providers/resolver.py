@@ -33,6 +33,10 @@ class HostResolver:
 
 
 async def _query_addresses(resolver: "Resolver", host: str, type_: str) -> tuple[list[str], int]:
+    """A host's addresses of one record type and their TTL; none and NOT_FOUND_TTL if it has none.
+
+    Waits at most 5 s; every other DNS failure is raised as OSError.
+    """
     from dns.exception import DNSException
     from dns.resolver import NXDOMAIN, NoAnswer
 

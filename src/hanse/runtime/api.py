@@ -104,6 +104,10 @@ class ClusterClient(Client):
             await asyncio.sleep(DISCOVERY_LAG.total_seconds())
 
     async def _refresh_kinds(self) -> None:
+        """Discover the kinds until that succeeds.
+
+        Waits between attempts, 30 s if no backoff applies.
+        """
         for attempt in count():
             try:
                 await refresh(self)

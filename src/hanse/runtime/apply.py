@@ -81,6 +81,7 @@ class Writer:
             by_cluster.setdefault(action.where, []).append(action)
 
         async def apply_to(where: ClusterId, several: list[Action]) -> list[WriteReport]:
+            """Apply one cluster's actions, then call `finished` with it; returns the reports."""
             reports = await self._apply_in_steps(several)
             finished(where)
             return reports
@@ -89,7 +90,10 @@ class Writer:
         return [report for reports in parts for report in reports]
 
     async def _apply_in_steps(self, actions: Iterable[Action]) -> list[WriteReport]:
-        """Apply step after step; after a refusal only deletions by omission go on."""
+        """Apply step after step; after a refusal only deletions by omission go on.
+
+        A failed write ends it after its step; the writes of one step run at the same time.
+        """
         reports: list[WriteReport] = []
         steps: dict[int, list[Action]] = {}
         for action in actions:
@@ -105,7 +109,7 @@ class Writer:
         return reports
 
     async def _write_if_leader(self, action: Action) -> WriteReport:
-        """Send an action, unless the fence reports that its leadership is lost."""
+        """Send an action, or report it as Fenced without leadership; calls `on_write` either way."""
         if not self._fence.may_write(action.as_leader_of):
             led = action.as_leader_of or "this agent's replicas"
             report = WriteReport(action, "Fenced", f"no longer the leader of {led}")
@@ -141,6 +145,10 @@ class Writer:
         return WriteReport(action, "Done", resource_version=version)
 
     async def _patch(self, action: Update, api: Api) -> str:
+        """Patch an object and return its new resourceVersion.
+
+        The store observes the answer, except that of the scale subresource.
+        """
         base = action.base
         patched = await api.patch(
             type(base),
@@ -154,6 +162,11 @@ class Writer:
         return patched.metadata.resource_version
 
     async def _delete(self, action: Delete, api: Api) -> None:
+        """Delete the object with this uid; if `as_seen`, only in the version seen.
+
+        An absent object counts as deleted. The store observes the deletion, or the object that
+        finalizers hold.
+        """
         meta = action.base.metadata
         try:
             remaining: Object | None = await api.delete(
@@ -256,6 +269,7 @@ class WriteOutcomes:
             self._by_item[item] = set(kept)
 
     def _put_outcome(self, place: ClusterObjectRef, result: WriteResult, message: str) -> None:
+        """Put a `WriteOutcome` fact if it differs; a failure after a failure changes nothing."""
         known = self._informers.facts.get(WriteOutcome, place)
         if known is not None and known.result == result == "Failed":
             return  # a failing server's message may differ each time: no reason to enqueue a key

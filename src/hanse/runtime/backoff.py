@@ -120,7 +120,10 @@ class BackoffTracker:
         return [a for a in due if is_omission(a) or a.step <= stopped.get(a.where, a.step)]
 
     def record(self, item: Item, reports: Iterable[WriteReport]) -> timedelta | None:
-        """Record how writes ended; returns when to retry the key, or None if nothing failed."""
+        """Record how writes ended; returns the shortest delay to retry the key, or None.
+
+        A write that is done ends its object's refusal and counts as one more repeat of that write.
+        """
         delays: list[timedelta] = []
         attempt = self._attempts.get(item, 0)
         for report in reports:
@@ -198,12 +201,14 @@ class BackoffTracker:
         return since + SHARED_DELAY * (1 + SHARED_DELAY_GROWTH * load) + others - now
 
     def _refusal_wait(self, action: Action, now: float) -> float:
+        """Seconds until the same write as the refused one is sent again; 0 for another write."""
         refusal = self._refusals.get(target_ref(action))
         if refusal is None or refusal.digest != _digest(action):
             return 0.0
         return refusal.until - now
 
     def _contest_wait(self, action: Action, now: float) -> float:
+        """Seconds that a write has to wait since it was repeated against others' writes; else 0."""
         contested = [r for r in self._repeats.get(target_ref(action), ()) if r.until > now]
         if not contested:
             return 0.0  # the usual case: no need to compute the digest
@@ -211,7 +216,11 @@ class BackoffTracker:
         return max((r.until - now for r in contested if r.digest == digest), default=0.0)
 
     def _count_repeat(self, action: Action, resource_version: str) -> None:
-        """Count the same write of the same object; the last few different ones are kept."""
+        """Count the same write of the same object; the last three different ones are kept.
+
+        Beyond CONTEST_REPEATS the write has to wait. One that nobody undid counts OWN_REPEAT, not
+        1.
+        """
         place, digest, now = target_ref(action), _digest(action), self._time()
         recent = [r for r in self._repeats.get(place, ()) if now - r.last < CONTEST_WINDOW]
         same = next((r for r in recent if r.digest == digest), None)
@@ -235,6 +244,10 @@ class BackoffTracker:
             del self._repeats[place]
 
     def _record_refusal(self, item: Item, report: WriteReport) -> timedelta:
+        """Record a refused or forbidden write; returns the delay until the same one is retried.
+
+        The attempts count from 0 again when the write differs from the one refused before.
+        """
         digest = _digest(report.action)
         known = self._refusals.get(report.target)
         attempt = known.attempt + 1 if known is not None and known.digest == digest else 0

@@ -82,7 +82,11 @@ class Informer:
         return self.served is False or self.store.synced
 
     def take(self, event: WatchEvent[Any]) -> Iterable[StoreChange[Any]]:
-        """Take in an event of the stream; returns what changed in the store."""
+        """Take in an event of the stream; returns what changed in the store.
+
+        Sets or clears the error; a list clears it only after a restart, else the next watch event
+        does.
+        """
         match event:
             case Interrupted(error):
                 self.error = error
@@ -159,7 +163,10 @@ class Connection:
         self.recovering = True
 
     def _phase(self) -> tuple[Phase, str]:
-        """The phase and its reason, worst first."""
+        """The phase and its reason, worst first; also drops the pending relists that are done.
+
+        The local cluster is never LEAVING.
+        """
         self.relists_pending = {
             scope: lists
             for scope, lists in self.relists_pending.items()
@@ -185,6 +192,10 @@ class Connection:
 
 
 def _missing_rights(kinds: tuple[Kind, ...], roles: frozenset[Role]) -> str:
+    """The message that names up to three unreadable kinds, how many more, and a remedy.
+
+    The remedy depends on the cluster's roles.
+    """
     listed = ", ".join(str(kind) for kind in kinds[:3])
     more = f" and {len(kinds) - 3} more" if len(kinds) > 3 else ""
     remedy = next((how for role, how in _REMEDIES.items() if role in roles), "give it the rights")

@@ -135,6 +135,10 @@ class ConnectionReconciler:
         self._changed.notify()
 
     def _on_change(self, change: Change) -> None:
+        """Enqueue a run after a change of a source's kinds, a cluster's state or a leadership.
+
+        When we become a member's leader, also store what we own there as its last owned objects.
+        """
         match change:
             case ObjectChange():
                 if type(change.object) in self._kinds:
@@ -159,6 +163,11 @@ class ConnectionReconciler:
             await asyncio.sleep(0)  # so that changes that come together are handled once
 
     async def _reconcile(self, group: asyncio.TaskGroup) -> None:
+        """Evaluate the sources whose kinds are listed, then connect and disconnect clusters.
+
+        A source that fails keeps its last result. Publishes invalid connections, and departed
+        clusters only once every source has a result.
+        """
         snapshot = self._reconciler.snapshot()
         for source in self._sources:
             if all(
@@ -189,7 +198,7 @@ class ConnectionReconciler:
     async def _confirm_empty(
         self, source: ConnectionSource, desired: DesiredConnections, before: DesiredConnections
     ) -> DesiredConnections:
-        """The desired connections; if all vanish at once, those before, until that is confirmed.
+        """The desired connections; if all of two or more vanish at once, `before` until confirmed.
 
         Whoever uninstalls a CRD deletes its objects first: that must not leave every cluster.
         """
@@ -243,7 +252,10 @@ class ConnectionReconciler:
         ]
 
     async def _connect(self, cluster: ClusterId, desired: ClusterConnection) -> None:
-        """Connect a cluster, or bring its connection up to date."""
+        """Connect a cluster, or update its credentials and roles; cancels a leave under way.
+
+        Also contends in its election, or resigns if it has none. LED and LOCAL roles are kept.
+        """
         await self._cancel_leave(cluster)
         managed = self.managed.get(cluster)
         if managed is None:
@@ -263,6 +275,10 @@ class ConnectionReconciler:
             await self._elections.resign(cluster)
 
     def _new_connection(self, cluster: ClusterId, desired: ClusterConnection) -> ManagedConnection:
+        """Build a cluster's connection and join it to the informers.
+
+        The local one reuses its client.
+        """
         config = client_config(desired.credentials)
         if cluster == self._informers.local:
             return ManagedConnection(desired, config, self._local_client, None)
@@ -297,7 +313,10 @@ class ConnectionReconciler:
             self._informers.set_leaving(cluster, False)
 
     async def _disconnect(self, cluster: ClusterId, group: asyncio.TaskGroup) -> None:
-        """Abandon, release or leave a cluster that is no longer desired."""
+        """Abandon, release or else leave, in a task, a cluster that is no longer desired.
+
+        The local cluster is never abandoned; a leave under way goes on.
+        """
         abandoned = any(cluster in desired.abandoned for desired in self._desired.values())
         if abandoned and cluster != self._informers.local:  # the local cluster is never abandoned
             await self._abandon(cluster)

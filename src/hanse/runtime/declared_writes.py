@@ -63,6 +63,10 @@ def features_by_kind(
 
 
 def _needed_right(action: Action) -> tuple[Object, Writes]:
+    """The object that an action writes, and the rights of which one is needed.
+
+    A write to an object that has no owner is also allowed by MISSING (create) or FIELDS (update).
+    """
     match action:
         case Create(_, obj):
             ours = owner_of(obj) is not None

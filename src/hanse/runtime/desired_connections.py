@@ -77,6 +77,10 @@ def evaluate(
 def _validate_connection(
     source: str, connection: ClusterConnection, is_taken: Callable[[ClusterId], bool]
 ) -> InvalidConnection | None:
+    """Why a connection cannot be made: its id is taken or its credentials are invalid.
+
+    Else None.
+    """
     cluster, field = connection.cluster, connection.field
     if is_taken(cluster):
         text = f"{cluster!r} is something else here; give the cluster another id"

@@ -284,7 +284,11 @@ class DiffBuilder:
     def _is_writable(
         self, place: ClusterObjectRef, kind: type[Object], leader_of: ClusterId | None
     ) -> bool:
-        """Whether the cluster is synced and serves the kind, and we lead where that is needed."""
+        """Whether the cluster is synced and serves the kind, and we lead where that is needed.
+
+        False also for an object that cannot be decoded. The cause is recorded as an obstacle or as
+        a cluster that is waited for.
+        """
         snapshot = self._snapshot
         if leader_of is not None and not _is_leader_of(leader_of, snapshot):
             self._add_obstacle(place, "Fenced", f"{leader_of} is led by another supervisor")
@@ -327,7 +331,11 @@ class DiffBuilder:
         return True
 
     def _hold_for_sources(self, obj: Object, place: ClusterObjectRef) -> bool:
-        """Keep an object while one of its sources is not synced, or was restored a moment ago."""
+        """Whether to keep an object: a source of it is not synced, or was restored a moment ago.
+
+        The local cluster always counts as a source, departed ones do not. If so, records an
+        obstacle and the clusters waited for.
+        """
         snapshot = self._snapshot
         sources = sources_of(obj) | {snapshot.local}
         unsynced = {

@@ -129,6 +129,10 @@ class Enqueuer:
             self.enqueue_all(self._backoff.forget_refusals(change.where, name))
 
     def _enqueue_owner(self, change: ObjectChange, priority: Priority) -> None:
+        """Enqueue the owners, before and after the change, whose feature runs here.
+
+        A fresh change of a shared object, while its key is not processing, counts as others' write.
+        """
         for obj in (change.before, change.after):
             owner = owner_of(obj) if obj is not None else None
             if owner is None or owner.feature not in self._features:

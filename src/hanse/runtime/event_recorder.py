@@ -39,6 +39,11 @@ class EventRecorder:
                 await self._record(request)
 
     async def _record(self, request: EventRequest) -> None:
+        """Create an Event, or increment the count of the same one; API errors are ignored.
+
+        Does nothing if the cluster is not connected, or if the target is absent and the request
+        does not name a write. Event handlers get it before it is sent.
+        """
         connection = self._informers.connections.get(request.target.where)
         regarding = self._informers.snapshot().find(request.target)
         if connection is None or (regarding is None and request.recorded_with is None):
@@ -54,6 +59,10 @@ class EventRecorder:
             return
 
     async def _increment_count(self, connection: Connection, event: Event) -> None:
+        """Add 1 to a stored Event's count and set its last time.
+
+        API errors, as conflicts, are ignored.
+        """
         name, namespace = event.metadata.name, event.metadata.namespace
         try:
             known = await connection.api.read(Event, name, namespace)

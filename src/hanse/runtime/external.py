@@ -68,7 +68,10 @@ class ExternalApi:
     async def list_and_watch(
         self, kind: type[K], *, namespace: str, labels: str, fields: str
     ) -> AsyncGenerator[WatchEvent[K], None]:
-        """Poll: list again and again."""
+        """Poll: list again and again; failures yield one `Interrupted` and wait with backoff.
+
+        A kind that the system lacks yields `NotServed` and then nothing, for ever.
+        """
         assert not namespace, "external systems have no namespaces to watch by themselves"
         assert not labels, "external systems are watched whole"
         assert not fields, "external systems are watched whole"
@@ -101,6 +104,7 @@ class ExternalApi:
     async def list(
         self, kind: type[K], *, namespace: str = "", labels: str = "", fields: str = ""
     ) -> Listed[K]:
+        """List a kind and filter it here by namespace, `metadata.name=…` and a label's key."""
         listed = await self._list(kind)
         chosen = tuple(
             o
@@ -112,6 +116,10 @@ class ExternalApi:
         return Listed(chosen, listed.resource_version)
 
     async def read(self, kind: type[K], name: str, namespace: str = "") -> K:
+        """Read one object, from a list if the system cannot read one.
+
+        Raises NotFound if it is absent.
+        """
         if isinstance(self._system, SupportsRead):
             return self._versioned(await self._system.read(kind, name))
         for obj in (await self._list(kind)).objects:
@@ -120,6 +128,7 @@ class ExternalApi:
         raise NotFound(Status(404, "NotFound", f"{kind.kind} {name} is not there"))
 
     async def create(self, obj: K) -> K:
+        """Create an object after a read has shown that it is absent; else raises AlreadyExists."""
         try:
             await self.read(type(obj), obj.metadata.name, obj.metadata.namespace)
         except NotFound:
@@ -129,6 +138,10 @@ class ExternalApi:
     async def patch(
         self, kind: type[K], name: str, namespace: str, change: Wire, *, subresource: str = ""
     ) -> K:
+        """Read an object, apply a merge patch to it here, and send the whole object as an update.
+
+        Raises Conflict if the patch holds another resourceVersion than the one read.
+        """
         assert subresource in ("", "status"), f"external systems have no subresource {subresource}"
         observed = await self.read(kind, name, namespace)
         version = change.get("metadata", {}).get("resourceVersion", "")
@@ -139,6 +152,10 @@ class ExternalApi:
     async def delete(
         self, kind: type[K], name: str, namespace: str, *, uid: str = "", resource_version: str = ""
     ) -> K | None:
+        """Delete an object and its stored version; returns None.
+
+        Raises Conflict if the uid or version differs, NotFound if the object is absent.
+        """
         observed = await self.read(kind, name, namespace)
         if uid and observed.metadata.uid != uid:
             raise Conflict(Status(409, "Conflict", f"{name} is another object now"))
@@ -159,6 +176,10 @@ class ExternalApi:
         """Nothing to close: adapters own their connections."""
 
     async def _list(self, kind: type[K]) -> Listed[K]:
+        """List a kind with versions, again (at most MAX_READS times) if we wrote meanwhile.
+
+        Also drops the stored versions of objects that are no longer listed.
+        """
         for _ in range(MAX_READS):
             writes = self._writes
             found = tuple(await self._system.list(kind))
@@ -171,6 +192,10 @@ class ExternalApi:
         return Listed(objects, str(self._round))
 
     def _count_write(self, obj: K) -> K:
+        """The written object with its version.
+
+        Counts the write, so that lists under way are repeated.
+        """
         self._writes += 1
         return self._versioned(obj)
 
@@ -180,7 +205,7 @@ class ExternalApi:
             raise Conflict(Status(409, "Conflict", f"{name} was changed by somebody else"))
 
     def _versioned(self, obj: K) -> K:
-        """The object with a version that grows when its content changes, and a uid."""
+        """The object with a uid and a version, which is stored and grows when the content changes."""
         meta = obj.metadata
         content = replace(obj, metadata=replace(meta, resource_version="", uid=""))
         digest = blake2b(msgspec.json.encode(content), digest_size=16).digest()

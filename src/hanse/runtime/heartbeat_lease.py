@@ -57,7 +57,10 @@ class HeartbeatLease:
             self._renew_requested.clear()
 
     async def _renew(self) -> None:
-        """Renew once; a failure waits for the next renewal."""
+        """Renew once, creating an absent Lease; a failure waits for the next renewal.
+
+        After a conflict, or if it was deleted, the Lease is read again next time.
+        """
         try:
             known = self._known or await self._read_or_create()
             change = lease_patch(known, self._renewed_spec(known.spec))
@@ -68,6 +71,7 @@ class HeartbeatLease:
             return
 
     async def _read_or_create(self) -> Lease:
+        """Read the cluster's heartbeat Lease; if there is none, create it as renewed now."""
         try:
             return await self._client.read(Lease, self._cluster, self._namespace)
         except NotFound:

@@ -59,7 +59,7 @@ class ClusterInformers:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Run the informers of every joined cluster until the block ends."""
+        """Run the informers of every joined cluster until the block ends, then cancel them all."""
         async with asyncio.TaskGroup() as group:
             self._group = group
             for connection in self.connections.values():
@@ -79,7 +79,10 @@ class ClusterInformers:
         return Snapshot(self.stores, self.facts, self._clock.now(), self.local)
 
     def join(self, cluster: ClusterId, roles: Iterable[Role], api: Api) -> None:
-        """Connect a cluster; joining one that is connected replaces its API."""
+        """Connect a cluster and put its state; joining a connected one replaces and closes its API.
+
+        The cluster no longer counts as departed. Informers start only while we run.
+        """
         if cluster in self.connections:
             former = self.connections[cluster]
             self._disconnect(former)
@@ -113,7 +116,7 @@ class ClusterInformers:
             self._restart_informer(connection, scope)
 
     async def disconnect(self, cluster: ClusterId) -> None:
-        """Disconnect a cluster that has departed for good."""
+        """Stop a cluster's informers, put a `ClusterDeparted` fact, and close its API."""
         connection = self.connections.pop(cluster)
         self._disconnect(connection)
         self.drop_fact(ClusterState, cluster)
@@ -146,7 +149,10 @@ class ClusterInformers:
             self._notify(FactChange(before, None))
 
     async def relist(self) -> None:
-        """List everything once more, and wait until every informer that can has done so."""
+        """List everything once more, and wait until every informer that can has done so.
+
+        Informers that have an error are neither restarted nor waited for.
+        """
         before: dict[Informer, int] = {}
         for connection in self.connections.values():
             for scope, informer in connection.informers.items():
@@ -165,11 +171,13 @@ class ClusterInformers:
             self._group.create_task(self._close_api(api), name="close a replaced API")
 
     async def _close_api(self, api: Api) -> None:
+        """Close an API, and drop it from those still to be closed."""
         await api.close()
         if api in self._closing:
             self._closing.remove(api)
 
     def _restart_informer(self, connection: Connection, scope: Scope) -> None:
+        """Cancel an informer's task and mark it as restarted; starts it again only while we run."""
         task = self._informer_tasks.pop((connection.cluster, scope), None)
         if task is not None:
             task.cancel()
@@ -207,7 +215,7 @@ class ClusterInformers:
         return [i for i in connection.informers.values() if i.scope.kind is kind]
 
     def _adjust_informers(self, connection: Connection) -> None:
-        """Make the informers of a cluster those that its roles need."""
+        """Stop and add informers as a cluster's roles need; starts them while we run."""
         wanted = wanted_scopes(self._watches, connection.roles).scopes
         for scope in [s for s in connection.informers if s not in wanted]:
             self._stop_informer(connection, scope)
@@ -240,6 +248,10 @@ class ClusterInformers:
                 )
 
     def _stop_informer(self, connection: Connection, scope: Scope) -> None:
+        """Remove an informer and its store, cancel its task, and report its objects as unwatched.
+
+        The last informer of a kind takes the `KindServed` fact along; waits for its list end.
+        """
         informer = connection.informers.pop(scope)
         informer.open = False
         self._listed.notify()  # nobody waits for its list any longer
@@ -256,6 +268,7 @@ class ClusterInformers:
                 self.change_handler.on_unwatched(connection.cluster, obj)
 
     def _disconnect(self, connection: Connection) -> None:
+        """Cancel a cluster's tasks and stop all its informers; its API stays open."""
         for task in self._cluster_tasks.pop(connection.cluster, ()):
             task.cancel()
         for scope in list(connection.informers):
@@ -280,6 +293,11 @@ class ClusterInformers:
     def _handle_event(
         self, connection: Connection, informer: Informer, event: WatchEvent[Any]
     ) -> None:
+        """Take a watch event into the store, update the state, notify of each object change.
+
+        Every event but an interruption counts as an answer of the cluster. The state is not updated
+        for object events of an informer that is synced and without error.
+        """
         if self.on_watch_event is not None:
             self.on_watch_event(connection.cluster, informer.scope, event)
         if not isinstance(event, Interrupted):
@@ -304,6 +322,10 @@ class ClusterInformers:
             self.put_fact(KindServed(connection.cluster, kind, informer.served))
 
     def _update_state(self, connection: Connection) -> None:
+        """Recompute a cluster's state.
+
+        If it differs, store it and notify, and log a change of phase.
+        """
         before, after = connection.state, connection.next_state(self._clock.now())
         if after != before:
             connection.state = after
@@ -312,7 +334,7 @@ class ClusterInformers:
             self._notify(FactChange(before, after), put=after)
 
     def _record_answer(self, cluster: ClusterId) -> None:
-        """Note that a cluster has answered something."""
+        """Note when a cluster answered; if it was unresponsive, end that and update its state."""
         connection = self.connections.get(cluster)
         if connection is not None:
             connection.answered_at = asyncio.get_running_loop().time()
@@ -349,7 +371,10 @@ class ClusterInformers:
                 connection.identified_syncs = syncs
 
     async def _check_identity(self, connection: Connection) -> str:
-        """Notice another cluster behind the address; returns why there was no answer, if so."""
+        """Read the cluster's identity; if it is another one, begin recovery, which lists all again.
+
+        Returns why there was no answer, else ""; an API error counts as an answer.
+        """
         try:
             found = await connection.api.identity()
         except Unreachable as error:

@@ -150,7 +150,7 @@ class LeaderElections:
         )
 
     def _may_request(self) -> bool:
-        """Whether we may request a Lease of its holder now: one at a time, so that load spreads."""
+        """Whether we may request a Lease of its holder; if so, not again for REQUEST_INTERVAL."""
         now = asyncio.get_running_loop().time()
         if now < self._next_request_at:
             return False

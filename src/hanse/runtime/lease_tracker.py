@@ -45,7 +45,7 @@ class LeaseTracker:
         self._set_timer()
 
     def _track_visibility(self, cluster: ClusterId, state: object) -> None:
-        """Let Leases expire only while the watch of their cluster is up."""
+        """Let Leases expire only while their cluster is synced or being left."""
         observer = self._observers.get(cluster)
         if observer is None:
             return
@@ -68,6 +68,7 @@ class LeaseTracker:
         self._timer = asyncio.get_running_loop().call_at(due, self._publish_expired)
 
     def _publish_expired(self) -> None:
+        """Publish the liveness of every Lease that has expired, then set the timer for the next."""
         self._timer = None
         for where, observer in self._observers.items():
             for namespace, name in self._expired(where, observer):
@@ -92,6 +93,10 @@ class LeaseTracker:
         return observer.expire(answered_at)
 
     def _publish_liveness(self, where: ClusterId, lease: Lease) -> None:
+        """Put a Lease's liveness as a fact if holder or liveness differ.
+
+        An unknown one is not put.
+        """
         namespace, name = lease.metadata.namespace, lease.metadata.name
         liveness = self._observers[where].liveness(namespace, name)
         if liveness is HolderLiveness.UNKNOWN:

@@ -53,7 +53,11 @@ class DeletionCounter:
         return tuple(self._holds.values())
 
     def admits(self, where: ClusterId, feature: str, deletions: int, owned: int) -> bool:
-        """Whether so many more objects may be deleted, of all that the feature owns there now."""
+        """Whether `deletions` of the `owned` objects of a feature may go now; if so, counts them.
+
+        Beyond the limit within the window it begins a hold; always true in the window after a
+        release.
+        """
         place = (where, feature)
         now = self._time()
         if now < self._released_until.get(place, 0.0):
@@ -109,7 +113,11 @@ class MassDeletionGuard:
     def admitted(
         self, item: Item, actions: list[Action], allowed: frozenset[str], start: StartTask
     ) -> list[Action]:
-        """The actions without deletions that are held; `allowed` features are never held."""
+        """The actions without deletions that are held; `allowed` features are never held.
+
+        Only deletions by omission are counted. A hold logs and uses `start` to begin its
+        confirmation.
+        """
         feature = item[0]
         if _is_allowed(feature, allowed):
             return actions
@@ -134,6 +142,10 @@ class MassDeletionGuard:
     def _hold_deletions(
         self, where: ClusterId, item: Item, deletions: int, start: StartTask
     ) -> None:
+        """Count a key's deletions as held and keep the key until the hold ends.
+
+        The first key of a hold also logs an error and starts the task that lists everything again.
+        """
         self._metrics.held(where, item[0], deletions)
         items = self._held.setdefault((where, item[0]), set())
         if not items:

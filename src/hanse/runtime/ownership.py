@@ -102,6 +102,10 @@ def owner_of(obj: Object) -> Owner | None:
 
 @lru_cache(maxsize=65536)
 def _parse_owner(label: str, text: str, kind: Kind, namespace: str, name: str) -> Owner | None:
+    """The owner that an annotation claims; None if it is invalid or another object's.
+
+    The claim must match the object's owner label, kind, namespace and name, unlike that of a copy.
+    """
     claim = parse_owner_claim(text)
     key = parse_key(claim.key) if claim else None
     if claim is None or key is None:

@@ -49,9 +49,11 @@ class Overlay(Generic[K]):
         return self._below.synced
 
     def put(self, obj: K) -> None:
+        """Show this object in place of the one below; the store below does not change."""
         self._over[obj.metadata.namespace, obj.metadata.name] = obj
 
     def remove(self, obj: Object) -> None:
+        """Hide the object of this name; the store below does not change."""
         self._over[obj.metadata.namespace, obj.metadata.name] = None
 
     def get(self, namespace: str, name: str) -> K | None:
@@ -134,6 +136,7 @@ class _Simulation:
         return Preview(tuple(actions), tuple(obstacles.values()), warnings)
 
     def _apply_action(self, action: Action) -> None:
+        """Apply an action to the previewed stores only; nothing is sent to a cluster."""
         match action:
             case Create(where, obj):
                 self._put(where, _created(obj))

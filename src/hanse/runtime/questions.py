@@ -68,6 +68,10 @@ class Questions:
             self._enqueue(item)
 
     async def _answer_read(self, query: Read) -> Wire | None:
+        """Read an object live, as wire data; None if absent.
+
+        Raises KubeError if the cluster is not connected or the kind is unknown.
+        """
         place = query.target
         connection = self._informers.connections.get(place.where)
         kind = self._kind_of(query)
@@ -81,6 +85,10 @@ class Questions:
         return dict(wire)
 
     async def _answer_call(self, query: Call) -> Wire:
+        """Call a configured provider with the query's arguments.
+
+        Raises KubeError if there is none.
+        """
         provider = self._providers.get(query.provider)
         if provider is None:
             raise KubeError(f"no provider {query.provider} is configured")

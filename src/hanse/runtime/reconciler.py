@@ -307,6 +307,10 @@ class Reconciler:
         return self.informers.is_deletion_pending(action.where, action.base)
 
     async def _apply_work(self, work: PlannedWork, permit: Permit) -> None:
+        """Write a key's actions, record the result and its Events, and mark the key as done.
+
+        An error is logged and the key is retried after a backoff; the key is done in any case.
+        """
         try:
             with self.metrics.applying(work.item[0]):
                 reports = await self._writer.apply(work.actions, permit.finish)
@@ -333,6 +337,7 @@ class Reconciler:
             self._concurrency.record_answer(report.action.where)
 
     def _on_error(self, item: Item, error: Exception) -> None:
+        """Log and count a key's error, and enqueue the key again after its backoff."""
         fields = {"feature": item[0], "key": str(item[1])}
         log.error("plan failed", exc_info=error, extra=fields)
         self.metrics.plan_failed(item[0])

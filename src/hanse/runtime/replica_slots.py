@@ -46,7 +46,10 @@ class ReplicaSlots:
                 await asyncio.sleep(RETRY_INTERVAL.total_seconds())
 
     async def _hold(self, number: int, on_slot: Callable[[int | None], None]) -> bool:
-        """Hold one slot until it is lost; returns whether it was ever ours."""
+        """Hold one slot until it is lost, or give up as soon as somebody else holds it.
+
+        Returns whether it was ever ours; if so, `on_slot` gets None at the end.
+        """
         elector = LeaderElector(
             self._client,
             self._namespace,
@@ -60,6 +63,10 @@ class ReplicaSlots:
         held = False
 
         def on_state(state: LeaderState) -> None:
+            """Report the slot when it is ours.
+
+            End the wait when it is lost or somebody else holds it.
+            """
             nonlocal held
             match state:
                 case Leader():

@@ -152,6 +152,10 @@ class WorkQueue:
         return COALESCE_LEAST + (COALESCE_MOST - COALESCE_LEAST) * share
 
     def _schedule(self, item: Item, priority: Priority, delay: float) -> None:
+        """Schedule an item after a delay in seconds; the earlier time and the lower priority stay.
+
+        Compacts the heap when outdated entries prevail, and wakes the reader if the time changed.
+        """
         due = self._time() + delay
         known = self._scheduled.get(item)
         if known is not None:
@@ -194,6 +198,10 @@ class WorkQueue:
         return max(self._heap[0][0] - self._time(), TICK) if self._heap else None
 
     def _dequeue(self, item: Item, ready: dict[Item, None]) -> Dequeued:
+        """Move an item from `ready` to processing.
+
+        Reports and clears whether a deletion was seen.
+        """
         del ready[item]
         self._processing.add(item)
         deletion_seen = item in self._deletions
