@@ -183,7 +183,7 @@ class LeaderElector:
                 return
 
     async def _hold(self, on_change: Callable[[LeaderState], None]) -> None:
-        """Renew until the renew deadline passes, or another holder is observed."""
+        """Renew until the deadline passes or another holds it; releases it if it should yield."""
         assert self._observed.lease is not None, "a leader has written its lease"
         self._set_state(on_change, Leader(self._observed.lease.spec.lease_transitions))
         while self.renewed_at is not None:
@@ -367,7 +367,7 @@ class LeaderElector:
         await asyncio.sleep(self._timings.retry_period.total_seconds() * spread)
 
     async def _release(self, on_change: Callable[[LeaderState], None]) -> None:
-        """Stop leading first, then release the lease if the server can be reached."""
+        """Stop leading first, then release a held lease; gives up after RELEASE_TIMEOUT."""
         leading, self.renewed_at = self.renewed_at is not None, None
         self._set_state(on_change, Standby())
         held = self._observed.lease

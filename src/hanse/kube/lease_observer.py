@@ -69,7 +69,7 @@ class LeaseObserver:
             )
 
     def expire(self, now: float) -> tuple[Name, ...]:
-        """Mark the leases that have expired by now, and return their names."""
+        """Mark the newly expired leases and return their names; none while unreachable."""
         if self._unreachable:
             return ()
         expired = tuple(

@@ -142,7 +142,7 @@ class _Watcher(Generic[K]):
         self._check_end(timeout)
 
     def kind_not_served(self) -> bool:
-        """Record that the kind is not served; returns whether it was before."""
+        """Record that the kind is not served, and list anew later; returns whether that is news."""
         changed = self._down or not self._not_served
         self._not_served = True
         self._down = False
@@ -173,7 +173,7 @@ class _Watcher(Generic[K]):
         return self._expired > _MAX_EXPIRIES
 
     def record_failure(self, error: KubeError) -> timedelta:
-        """Record a failure; returns how long to wait, zero for a working watch that broke."""
+        """Record a failure, perhaps a restore; returns the wait, zero for a watch that worked."""
         self._maybe_restored = True
         self._check_working()
         broke = self._opened_at is not None and self._attempt == 0

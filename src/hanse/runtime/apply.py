@@ -109,7 +109,7 @@ class Writer:
         return reports
 
     async def _write_if_leader(self, action: Action) -> WriteReport:
-        """Send an action, or report it as Fenced without leadership; calls `on_write` either way."""
+        """Send an action, or report it as Fenced without leadership; always calls `on_write`."""
         if not self._fence.may_write(action.as_leader_of):
             led = action.as_leader_of or "this agent's replicas"
             report = WriteReport(action, "Fenced", f"no longer the leader of {led}")

@@ -205,7 +205,7 @@ class ExternalApi:
             raise Conflict(Status(409, "Conflict", f"{name} was changed by somebody else"))
 
     def _versioned(self, obj: K) -> K:
-        """The object with a uid and a version, which is stored and grows when the content changes."""
+        """The object with a uid and a version, which is stored and grows when content changes."""
         meta = obj.metadata
         content = replace(obj, metadata=replace(meta, resource_version="", uid=""))
         digest = blake2b(msgspec.json.encode(content), digest_size=16).digest()
