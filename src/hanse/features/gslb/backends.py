@@ -239,7 +239,7 @@ def _is_global_host(name: str, host: str, snapshot: Snapshot) -> bool:
 def list_status_addresses(
     obj: Object, host: str, where: ClusterId, snapshot: Snapshot
 ) -> Iterator[str]:
-    """The addresses or names in an object's status; entries of the host itself come first."""
+    """The addresses in an object's status; those of the host itself, if any, replace the others."""
     match obj:
         case Service() | Ingress():
             entries = obj.status.load_balancer.ingress
