@@ -7,6 +7,7 @@ from ipaddress import ip_address
 from msgspec import Struct
 
 from hanse.features.gslb.names import HOSTNAMES
+from hanse.model.addresses import is_address
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.gateways import Gateway, HTTPRoute, Route
@@ -335,15 +336,6 @@ def _has_ready_endpoint(
             if any(endpoint.ready for endpoint in endpoint_slice.endpoints or ()):
                 return True
     return not known
-
-
-def is_address(text: str) -> bool:
-    """Whether a text is an IP address."""
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 def is_http_path(text: str) -> bool:

@@ -10,7 +10,6 @@ from msgspec import Struct
 
 from hanse.features.gslb.backends import (
     invalid_names,
-    is_address,
     is_host_name,
     list_hosts,
     list_load_balancer_names,
@@ -21,6 +20,7 @@ from hanse.features.gslb.hosts import cluster_of_context, is_selected, is_unobse
 from hanse.features.gslb.leadership import Leading
 from hanse.features.gslb.mapping import mapping_error, uses_host_rules
 from hanse.features.gslb.names import context_of
+from hanse.model.addresses import is_address
 from hanse.model.facts import WriteOutcome
 from hanse.model.kinds.ako import AkoHostRule
 from hanse.model.kinds.avi import AviGslbService, AviHealthMonitor

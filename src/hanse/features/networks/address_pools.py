@@ -93,11 +93,6 @@ class Pool:
         self._reservations: dict[str, tuple[datetime, _Cursor | None]] = {}
         self._cursors: dict[tuple[int, PoolSlot, int], _Cursor] = {}
 
-    @property
-    def reserved(self) -> frozenset[str]:
-        """Addresses that are reserved and not known to be in use."""
-        return frozenset(self._reservations)
-
     def take(
         self, slot: PoolSlot, version: int, is_used: IsUsed, now: datetime, *, reserve: bool = True
     ) -> str | None:

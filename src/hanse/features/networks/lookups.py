@@ -1,7 +1,6 @@
 """Indexes and lookups: tenants, their namespaces and networks."""
 
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
 
 from hanse.features.networks.names import (
     DEFAULT,
@@ -16,8 +15,6 @@ from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.networks import IPAM, Network, NetworkPeering
 from hanse.model.objects import Object
 from hanse.model.snapshot import Index, Snapshot
-
-L = TypeVar("L", Pod, Service)
 
 
 def _network_key(obj: Object) -> Iterator[str]:

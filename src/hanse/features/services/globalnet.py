@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.features.services.slices import ExportBackends, address_family, is_address
+from hanse.features.services.slices import ExportBackends, address_family
+from hanse.model.addresses import is_address
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import Endpoint, EndpointSlice
 from hanse.model.kinds.submariner import GlobalIngressIP

@@ -11,7 +11,8 @@ from hanse.features.services.names import (
     SOURCE_CLUSTER,
 )
 from hanse.features.services.records import ExportRecord, decode_record, encode_record
-from hanse.features.services.slices import READY, address_family, is_address
+from hanse.features.services.slices import READY, address_family
+from hanse.model.addresses import is_address
 from hanse.model.clusterset import broker_cluster
 from hanse.model.kinds.discovery import MANAGED_BY, Endpoint, EndpointPort, EndpointSlice
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport

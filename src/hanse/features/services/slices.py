@@ -209,12 +209,3 @@ def _rename_ports(
 def address_family(address: str) -> AddressType:
     """The address family of an IP address; raises ValueError for other texts."""
     return "IPv6" if ip_address(address).version == 6 else "IPv4"
-
-
-def is_address(text: str) -> bool:
-    """Whether a text is an IP address."""
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True

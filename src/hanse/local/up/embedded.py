@@ -27,6 +27,7 @@ from tinykube.controllers.controller_manager import (
 )
 from tinykube.controllers.simulated_nodes import NodeRanges
 from tinykube.http import serve
+from tinykube.serving import bind
 from tinykube.users import ADMIN, User
 from tinykube.webhook_client import HttpsCaller, WebhookCaller
 
@@ -74,7 +75,7 @@ class EmbeddedCluster:
         self._group = group
         self._authority = CertificateAuthority.create(f"{member.name}.hanse.local")
         self._token = secrets.token_urlsafe(32)
-        self._socket: socket.socket | None = _listener(0)
+        self._socket: socket.socket | None = bind(0)
         self._port: int = self._socket.getsockname()[1]
         ranges = member.ranges
         self.api = ApiServer(
@@ -203,24 +204,12 @@ class EmbeddedCluster:
     def _listen_again(self) -> socket.socket:
         """A listener on the old port; raises `UpError` if it is taken."""
         try:
-            return _listener(self._port)
+            return bind(self._port)
         except OSError as error:
             raise UpError(
                 f"{self.member.name} cannot start: port {self._port}: {error.strerror}; "
                 "end the process that holds it"
             ) from None
-
-
-def _listener(port: int) -> socket.socket:
-    """A bound socket that refuses connections until it is served."""
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((_HOST, port))
-    except OSError:
-        listener.close()
-        raise
-    return listener
 
 
 class _DelayedApi:
