@@ -60,5 +60,6 @@ def _extra_fields(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def _quote(value: object) -> str:
+    """A value as it is; in JSON quotes if it is empty or has spaces, quotes or `=`."""
     text = str(value)
     return json.dumps(text) if not text or any(c.isspace() or c in '="' for c in text) else text

@@ -142,7 +142,10 @@ class WebhookAdmission:
     async def _call_hook(
         self, hook: _Hook, attributes: AdmissionAttributes
     ) -> dict[str, Any] | None:
-        """The response of a webhook that allows; None when its failure is ignored."""
+        """The response of a webhook that allows; None when its failure is ignored.
+
+        Raises the API error of a denial, or of a failure that counts.
+        """
         name = hook.spec["name"]
         if attributes.call.dry_run and hook.spec.get("sideEffects") not in _DRY_RUN_SAFE:
             raise bad_request(f'admission webhook "{name}" does not support dry run')

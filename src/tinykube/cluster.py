@@ -83,7 +83,7 @@ class Cluster:
         return answer
 
     async def create(self, obj: Object, namespace: str = "default") -> Object:
-        """Create an object by its apiVersion and kind."""
+        """Create an object by its apiVersion and kind; raises a 400 if that kind is not served."""
         resource = self.api.registry.of_kind(obj.get("apiVersion", ""), obj.get("kind", ""))
         if resource is None:
             raise bad_request(f"no matches for {obj.get('apiVersion')} {obj.get('kind')}")

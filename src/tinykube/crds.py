@@ -226,6 +226,7 @@ def _conditions(before: list[Object], conflict: _Reason | None, now: str) -> lis
 def _crd_condition(
     kind: str, status: str, reason: _Reason, known: dict[str, Object], now: str
 ) -> Object:
+    """A condition; its transition time stays while its status does."""
     old = known.get(kind)
     return {
         "type": kind,

@@ -32,6 +32,7 @@ def prune_and_default(resource: Resource, value: Object) -> tuple[Object, list[s
 
 
 def _custom_version(resource: Resource) -> CustomVersion:
+    """The version of a resource that is known to be custom."""
     assert resource.custom is not None
     return resource.custom
 

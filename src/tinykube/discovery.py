@@ -54,7 +54,7 @@ def _document(registry: Registry, path: str, aggregated: str) -> Response | None
 
 
 def _build_document(registry: Registry, path: str, aggregated: str) -> Response | None:
-    """Build the document at a path."""
+    """The discovery document at a path; None if there is none at it."""
     match path.split("/")[1:]:
         case [""]:
             return _json_response({"paths": _root_paths(registry)})
@@ -107,7 +107,7 @@ def _unless_cached(request: RequestLike, answer: Response) -> Response:
 
 
 def _health(path: str, request: RequestLike) -> Response | None:
-    """Health endpoints; a server that answers is healthy."""
+    """The answer of a health endpoint, which is always ok; None for other paths."""
     root, _, part = path[1:].partition("/")
     name = _CHECKS.get(f"/{root}")
     if name is None or part not in ("", "ping"):
@@ -278,6 +278,7 @@ def _aggregated_subresource(resource: Resource, sub: Subresource) -> Object:
 
 
 def _optional_list(name: str, values: Iterable[Any], shown: Callable[[Any], Any]) -> Object:
+    """A field with the values, each as `shown`; no field at all if there are none."""
     found = [shown(value) for value in values]
     return {name: found} if found else {}
 

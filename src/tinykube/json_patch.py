@@ -48,12 +48,14 @@ def _apply_operation(document: Any, operation: dict[str, Any]) -> Any:
 
 
 def _operation_value(operation: dict[str, Any]) -> Any:
+    """The value of an operation, which may be null; raises PatchFailed if it has none."""
     if "value" not in operation:
         raise PatchFailed("missing value")
     return operation["value"]
 
 
 def _parse_pointer(path: Any) -> list[str]:
+    """The unescaped parts of a JSON pointer; raises `PatchFailed` if it is no pointer."""
     if not isinstance(path, str) or (path and not path.startswith("/")):
         raise PatchFailed(f"bad path {path!r}")
     return [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]

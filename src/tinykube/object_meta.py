@@ -47,7 +47,7 @@ def timestamp(moment: datetime) -> str:
 
 
 def metadata_of(obj: Object) -> dict[str, Any]:
-    """An object's metadata, added if it has none."""
+    """An object's metadata, added if it has none; raises a 400 if it is no object."""
     metadata = obj.setdefault("metadata", {})
     if not isinstance(metadata, dict):
         raise bad_request("metadata must be an object")

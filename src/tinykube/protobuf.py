@@ -128,6 +128,7 @@ def _timestamp(parts: dict[int, Wire], digits: int) -> str | None:
 
 
 def _decode_json(raw: bytes) -> Any:
+    """The object in embedded JSON; raises `NotDecodable`."""
     try:
         return msgspec.json.decode(raw)
     except msgspec.DecodeError as error:
@@ -171,6 +172,7 @@ def _varint(buffer: memoryview, at: int) -> tuple[int, int]:
 
 
 def _slice(buffer: memoryview, at: int, size: int) -> memoryview:
+    """`size` bytes at an offset; raises `NotDecodable` beyond the end."""
     if at + size > len(buffer):
         raise NotDecodable("unexpected EOF")
     return buffer[at : at + size]
@@ -182,12 +184,14 @@ def _to_signed(number: int) -> int:
 
 
 def _as_buffer(wire: Wire) -> memoryview:
+    """A length-delimited field; raises `NotDecodable` for a number."""
     if isinstance(wire, int):
         raise NotDecodable("proto: wrong wireType for a message or string")
     return memoryview(wire)
 
 
 def _as_text(wire: Wire) -> str:
+    """A field as text; raises `NotDecodable` for a number or bytes that are not UTF-8."""
     try:
         return bytes(_as_buffer(wire)).decode()
     except UnicodeDecodeError as error:
@@ -195,6 +199,7 @@ def _as_text(wire: Wire) -> str:
 
 
 def _as_number(wire: Wire) -> int:
+    """A number field; raises `NotDecodable` for a length-delimited one."""
     if not isinstance(wire, int):
         raise NotDecodable("proto: wrong wireType for a number")
     return wire

@@ -39,6 +39,7 @@ class Requirement(Struct, frozen=True):
 
 
 def _compare_integers(operator: str, left: str, right: str) -> bool:
+    """Compare as integers; False if either is none."""
     try:
         return int(left) > int(right) if operator == ">" else int(left) < int(right)
     except ValueError:
@@ -76,7 +77,7 @@ class Selector(Struct, frozen=True):
 
 
 def field_value(obj: Object, path: str) -> str:
-    """A field as field selectors compare it: as text, empty when it is absent."""
+    """A field as field selectors compare it: as text, empty (some booleans: false) when absent."""
     value: Any = obj
     for part in path.split("."):
         if not isinstance(value, dict):
@@ -176,6 +177,7 @@ class _Tokens:
         self._next = 0
 
     def peek(self) -> str:
+        """The next token without taking it; empty at the end."""
         return self._found[self._next] if self._next < len(self._found) else ""
 
     def take(self) -> str:
@@ -284,6 +286,7 @@ def _unexpected_token(found: str, expected: str) -> StatusError:
 
 
 def _check_key(key: str) -> None:
+    """Raise a 400 if a label key is not a qualified name."""
     problems = qualified_name_problems(key)
     if problems:
         raise bad_request(

@@ -66,6 +66,7 @@ def _decode_struct(type_name: str, value: Any, path: str, place: str, unknown: l
 
 
 def _written_when_empty(field: Field) -> bool:
+    """Whether Go writes the field even if it is empty: no omitempty, a pointer, or a struct."""
     if field.written_when_zero or field.pointer:
         return True
     return field.shape == "one" and (field.is_message or field.type in ("any", "intorstring"))
@@ -135,6 +136,7 @@ def _decode_bytes(value: Any, owner: str, path: str) -> Any:
 
 
 def _decode_bool(value: Any, owner: str, path: str) -> Any:
+    """The boolean as it is; raises TypeMismatch for anything else."""
     if value is True or value is False:
         return value
     raise _mismatch(value, owner, path, "bool")

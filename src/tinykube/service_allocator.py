@@ -314,6 +314,7 @@ def _invalid_service(service: Object, errors: list[FieldError]) -> StatusError:
 
 
 def _cluster_ips(service: Object | None) -> list[str]:
+    """The cluster IPs of a Service, without `None`; none for no Service."""
     spec = (service or {}).get("spec") or {}
     return [address for address in spec.get("clusterIPs") or () if address != "None"]
 

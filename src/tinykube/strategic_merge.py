@@ -88,6 +88,7 @@ def _merge_list(field: Field, current: list[Any], patch: list[Any], order: Any) 
 
 
 def _find_element(elements: list[Any], key: str, value: Any) -> int | None:
+    """The index of the element with this value of the merge key; None if there is none."""
     return next((i for i, e in enumerate(elements) if e.get(key) == value), None)
 
 
@@ -113,11 +114,12 @@ def _sort_elements(merged: list[Any], current: list[Any], order: Any, key: str) 
 
 
 def _merge_key_value(element: Any, key: str) -> Any:
+    """The value of an element's merge key; the element itself in a list without one."""
     return element.get(key) if key and isinstance(element, dict) else element
 
 
 def _delete_primitives(merged: Object, patch: Object) -> None:
-    """Apply $deleteFromPrimitiveList."""
+    """Remove from `merged`, in place, the elements that $deleteFromPrimitiveList names."""
     for directive, values in patch.items():
         if directive.startswith(_DELETE):
             key = directive.removeprefix(_DELETE)
@@ -139,7 +141,7 @@ def _apply_order(merged: Object, patch: Object, fields: dict[str, Field]) -> Non
 
 
 def _retain_keys(merged: Object, patch: Object) -> Object:
-    """Apply $retainKeys."""
+    """The object with only the keys that $retainKeys lists; as it is without the directive."""
     retained = patch.get(_RETAIN)
     if retained is None:
         return merged

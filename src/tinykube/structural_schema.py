@@ -68,7 +68,7 @@ def _keeps_unknown_fields(schema: Schema | None) -> bool:
 
 
 def _property_schema(schema: Schema | None, key: str) -> Schema | None:
-    """The schema of one property, or None."""
+    """The schema of one property, by name or of additional ones; None if it has none."""
     if schema is None:
         return None
     found = (schema.get("properties") or {}).get(key)
@@ -194,6 +194,7 @@ def _string_errors(schema: Schema, value: str, path: str) -> Iterator[FieldError
 
 
 def _matches_pattern(pattern: str, value: str) -> bool:
+    """Whether a pattern matches somewhere; invalid patterns match everything."""
     try:
         return re.search(pattern, value) is not None
     except re.error:
@@ -293,6 +294,7 @@ def _combination_errors(schema: Schema, value: Any, path: str) -> Iterator[Field
 
 
 def _any_of_errors(failures: list[list[FieldError]], named: str) -> Iterator[FieldError]:
+    """None if one alternative has no errors; else that, and the errors of the closest one."""
     if all(failures):
         yield _composite_error(f"{named} must validate at least one schema (anyOf)")
         yield from min(failures, key=len)

@@ -264,6 +264,7 @@ class LocalDns:
                 listeners.close()
 
     def _views_of(self, cluster: str) -> tuple[str, ...]:
+        """The views of a cluster: its own, its networks', and the clusterless one for the first."""
         networks = tuple(name for name in self._sources if name.startswith(f"{cluster}/"))
         own = (cluster, *networks)
         return (*own, CLUSTERLESS_VIEW) if cluster == self._first else own

@@ -73,7 +73,10 @@ class ServiceQuestion(Struct, frozen=True):
 
 
 def full_name(name: str, zone: str) -> str:
-    """The fully qualified name; `web.shop` is short for a service of the zone."""
+    """The fully qualified name; `web.shop` is short for a service of the zone.
+
+    Raises `InvalidQuestion` for what is no name.
+    """
     bare = name.removesuffix(".")
     inside = bare == zone or bare.endswith(f".{zone}")
     short = not inside and len(bare.split(".")) == 2 and not name.endswith(".")

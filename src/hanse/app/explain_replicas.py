@@ -69,6 +69,7 @@ def explain_replica(
 
 
 def _newer_schema_reason(shares: StatefulSetShares) -> str:
+    """The sentence why names of a set are not answered: a newer agent wrote its shares."""
     meta = shares.metadata
     reason = newer_schema_message(shares.spec.schema)
     return (
@@ -93,7 +94,7 @@ def _reasons(
 
 
 def _find_shares(question: ReplicaQuestion, snapshot: Snapshot) -> StatefulSetShares | None:
-    """The set of a name: by its Service, its own name, or a replica's."""
+    """The set that a name belongs to, by its Service, its name or a replica's; None if none."""
     for broker in snapshot.clusters(Role.BROKER):
         for name in reversed(question.names):
             for shares in snapshot.by(broker, SHARES_BY_SERVICE, f"{question.namespace}/{name}"):

@@ -167,7 +167,7 @@ def _verb(action: Action) -> WriteVerb:
 
 
 def _after(action: Action, known: AgentWrite | None) -> Object | None:
-    """The object after an action, for the reactions of other agents."""
+    """The object as it is after an action; None after a deletion."""
     match action:
         case Create():
             return action.object

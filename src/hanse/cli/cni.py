@@ -72,7 +72,10 @@ async def run_call(call: CniCall) -> CniResult:
 
 
 async def _annotation(config: CniConfig, ref: PodRef | None, command: str) -> str:
-    """The cni-args annotation of a pod; empty for a pod that is gone."""
+    """The cni-args annotation of a pod; empty for a deletion of one that is gone.
+
+    Raises `CniError` (try again) if the pod cannot be read.
+    """
     if ref is None:
         return ""
     try:
@@ -100,7 +103,10 @@ async def _read_pod(config: CniConfig, ref: PodRef) -> Pod:
 
 
 async def _delegate(call: CniCall, config: CniConfig, args: str) -> CniResult:
-    """Run the other plugin as the runtime would; its result is passed on unchanged."""
+    """Run the other plugin as the runtime would; returns its result unchanged.
+
+    Raises `CniError` if it is not installed.
+    """
     program = shutil.which(config.plugin, path=call.environment.get("CNI_PATH", ""))
     if program is None:
         where = call.environment.get("CNI_PATH") or "an empty CNI_PATH"
@@ -118,6 +124,7 @@ async def _delegate(call: CniCall, config: CniConfig, args: str) -> CniResult:
 
 
 def _parse_version(config: bytes) -> str:
+    """The cniVersion of a configuration; 1.0.0 if it has none or is not JSON."""
     try:
         return str(msgspec.json.decode(config, type=dict[str, object]).get("cniVersion", "1.0.0"))
     except msgspec.DecodeError:

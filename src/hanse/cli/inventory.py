@@ -59,6 +59,7 @@ class AgentLease(Struct, frozen=True):
 
     @property
     def alive(self) -> bool:
+        """Whether the Lease has a holder and was renewed within its duration."""
         return bool(self.holder) and self.silent <= self.duration
 
 
@@ -291,6 +292,7 @@ def _server_clock(response: Response, now: datetime) -> datetime:
 
 
 def _count_nodes(listed: dict[str, Any] | None) -> NodeCounts | None:
+    """How many nodes a list has, and how many are Ready; None for a missing list."""
     if listed is None:
         return None
     nodes = listed.get("items") or []
@@ -317,6 +319,7 @@ def parse_agent_lease(lease: Wire | None, now: datetime) -> AgentLease | None:
 
 
 def _by_name(listed: dict[str, Any] | None) -> dict[str, dict[str, Any]] | None:
+    """The objects of a list by name; None for a missing list."""
     if listed is None:
         return None
     return {one["metadata"]["name"]: one for one in listed.get("items") or ()}
@@ -388,7 +391,7 @@ def parse_membership(
 
 
 def credentials_expiry(identity: Identity) -> datetime | None:
-    """When credentials expire, by the certificate or by the token's own claims."""
+    """When credentials expire, by certificate or token claims; None if neither says."""
     if identity.certificate:
         from cryptography import x509
 

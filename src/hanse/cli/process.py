@@ -79,6 +79,7 @@ def start_logging(settings: GlobalOptions, *, service: bool = False) -> None:
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's loop where it is installed; None for asyncio's own."""
     try:
         import uvloop
     except ImportError:  # not on every system

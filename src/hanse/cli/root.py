@@ -58,6 +58,7 @@ class Commands(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        """Import a command and give it the global options; None if there is no such command."""
         if cmd_name not in COMMANDS:
             return None
         return accept_global_options(_load(cmd_name))

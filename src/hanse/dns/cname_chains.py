@@ -114,7 +114,7 @@ def _record(owner: bytes, rtype: int, ttl: int, rdata: bytes) -> bytes:
 
 
 def _parse_answers(packet: bytes) -> list[bytes]:
-    """Parse the answer section of a packet, with all names decompressed."""
+    """The answer section of a packet, names decompressed; raises `MalformedMessage`."""
     at = HEADER
     for _ in range(int.from_bytes(packet[4:6])):
         at = _parse_name(packet, at)[1] + 4
@@ -137,7 +137,7 @@ def _parse_answers(packet: bytes) -> list[bytes]:
 def _parse_name(packet: bytes, at: int) -> tuple[bytes, int]:
     """Decompress the name at an offset, and return the offset after it.
 
-    Pointers must lead backwards, so that there are no loops.
+    Pointers must lead backwards, so that there are no loops; else it raises `MalformedMessage`.
     """
     name, end, least = b"", 0, at
     while packet[at]:

@@ -34,7 +34,10 @@ class Listeners(Struct, frozen=True):
 
 
 def bind_listeners(host: str, port: int, workers: int) -> Listeners:
-    """Bind UDP and TCP sockets to an address; port 0 finds one that is free for both."""
+    """Bind UDP and TCP sockets to an address; port 0 finds one that is free for both.
+
+    Raises OSError if the address is taken.
+    """
     for _ in range(_ATTEMPTS if port == 0 else 1):
         try:
             return _bind(host, port, workers)

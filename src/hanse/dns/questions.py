@@ -83,7 +83,7 @@ def parse_question(packet: bytes) -> DnsQuestion:
 
 
 def _parse_edns(packet: bytes, at: int) -> Edns | None:
-    """Parse the packet's OPT record, if it has one."""
+    """The packet's OPT record, if it has one; raises `MalformedMessage` for several or cut ones."""
     counts = [int.from_bytes(packet[n : n + 2]) for n in (6, 8, 10)]
     found: Edns | None = None
     for number in range(sum(counts)):
@@ -106,7 +106,7 @@ def _parse_edns(packet: bytes, at: int) -> Edns | None:
 
 
 def _parse_options(options: bytes) -> ClientSubnet | None:
-    """Parse the EDNS options; all but the client subnet are ignored."""
+    """The client subnet in EDNS options, if any; raises MalformedMessage for cut options."""
     found: ClientSubnet | None = None
     at = 0
     while at < len(options):
@@ -131,7 +131,10 @@ def _parse_subnet(option: bytes) -> ClientSubnet | None:
 
 
 def _skip_name(packet: bytes, at: int, *, pointers: bool) -> int:
-    """The offset after a name; compression pointers are not followed, so loops are harmless."""
+    """The offset after a name; pointers are not followed.
+
+    Raises `MalformedMessage`, also for pointers where they are not allowed.
+    """
     start = at
     while True:
         if at >= len(packet):

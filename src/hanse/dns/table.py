@@ -123,7 +123,7 @@ class Table:
         return self.ready is self.answers
 
     def zone_of(self, name: bytes) -> Zone | None:
-        """The closest zone that contains a name."""
+        """The closest zone that contains a name; None if it is in none."""
         while True:
             zone = self.zones.get(name)
             if zone is not None:

@@ -178,6 +178,7 @@ class Client:
 
 
 def _response_kind(body: bytes) -> str:
+    """The `kind` of a response's object; raises `Unreachable` if it is not JSON."""
     try:
         return _type_decoder.decode(body).kind
     except msgspec.DecodeError as error:

@@ -102,6 +102,7 @@ class AdaptiveConcurrencyLimit:
         self._admit_waiters()
 
     def _has_room(self) -> bool:
+        """Whether a request may start: there is width left, and no Retry-After to wait for."""
         now = asyncio.get_running_loop().time()
         return self.active < self.width and now >= self._resume_at
 

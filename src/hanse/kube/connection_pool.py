@@ -205,6 +205,7 @@ def tls_context(endpoint: ServerEndpoint, identity: Identity) -> ssl.SSLContext:
 
 
 def _context_with_ca(endpoint: ServerEndpoint) -> ssl.SSLContext:
+    """A TLS context that trusts the endpoint's CA only; `BadCredentials` if that is no PEM."""
     try:
         return ssl.create_default_context(cadata=endpoint.ca.decode("ascii", "replace"))
     except (ssl.SSLError, ValueError):
@@ -214,7 +215,10 @@ def _context_with_ca(endpoint: ServerEndpoint) -> ssl.SSLContext:
 
 
 def _load_client_certificate(context: ssl.SSLContext, identity: Identity, url: str) -> None:
-    """Load the client certificate, which OpenSSL reads only from (temporary) files."""
+    """Load the client certificate, which OpenSSL reads only from (temporary) files.
+
+    Raises `BadCredentials` if certificate and key do not fit.
+    """
     with TemporaryDirectory(prefix="hanse-") as folder:
         certificate, key = Path(folder, "tls.crt"), Path(folder, "tls.key")
         certificate.write_bytes(identity.certificate)

@@ -73,10 +73,12 @@ class ReloadingCredentials:
             return self._cached
 
     def _is_current(self, config: ClientConfig) -> bool:
+        """Whether a configuration needs no check of its files yet, and has not expired."""
         now = asyncio.get_running_loop().time()
         return now < self._check_at and not self._is_expired(config)
 
     def _is_expired(self, config: ClientConfig) -> bool:
+        """Whether credentials expire within `REFRESH_BEFORE_EXPIRY`; never without an expiry."""
         expires = config.expires
         return expires is not None and self._clock.now() >= expires - REFRESH_BEFORE_EXPIRY
 
@@ -154,7 +156,10 @@ def from_files(
 
 
 def load_kubeconfig(files: tuple[Path, ...]) -> Kubeconfig:
-    """The merged kubeconfig files; of several, those that do not exist are skipped."""
+    """The merged kubeconfig files; those that do not exist are skipped.
+
+    Raises `BadCredentials` if none exists.
+    """
     existing = [file for file in files if file.exists()] if len(files) > 1 else list(files)
     if not existing:
         names = ", ".join(str(file) for file in files)

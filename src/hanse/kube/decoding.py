@@ -79,7 +79,10 @@ def decode_object(body: bytes, kind: type[K]) -> K:
 
 
 def decode_list_page(body: bytes, kind: type[K]) -> ObjectPage[K]:
-    """The objects of a page; if one cannot be decoded, each is decoded by itself."""
+    """The objects of a page; if one cannot be decoded, each is decoded by itself.
+
+    Raises `Unreachable` for what is no list.
+    """
     try:
         page = _page_decoder(kind).decode(body)
     except msgspec.ValidationError:
@@ -112,7 +115,10 @@ def unexpected_response(error: msgspec.DecodeError) -> Unreachable:
 
 
 def _page_item_by_item(body: bytes, kind: type[K]) -> ObjectPage[K]:
-    """Decode a list page item by item, so that one undecodable item becomes `Unreadable`."""
+    """Decode a page item by item: an undecodable one becomes `Unreadable`.
+
+    Raises `Unreachable` for what is no list.
+    """
     try:
         page = _raw_page_decoder.decode(body)
     except msgspec.DecodeError as error:

@@ -193,6 +193,7 @@ def _aggregated_kinds(group: str, version: _AggregatedVersion) -> Iterator[Kind]
 
 
 def _decode_response(response: Response, type_: type[T]) -> T:
+    """The body of a response; raises `Unreachable` if it does not decode."""
     try:
         return msgspec.json.decode(response.body, type=type_)
     except msgspec.DecodeError as error:

@@ -128,6 +128,7 @@ def _error_type(code: int, reason: str) -> type[ApiError]:
 
 
 def _parse_status(body: bytes) -> Status:
+    """The Status in a response; for anything else one with the first 200 bytes as message."""
     try:
         return msgspec.json.decode(body, type=Status)
     except msgspec.DecodeError:
@@ -135,6 +136,6 @@ def _parse_status(body: bytes) -> Status:
 
 
 def retry_after_header(response: Response) -> timedelta | None:
-    """The Retry-After header in seconds; its date form is never sent by API servers."""
+    """The Retry-After header in seconds, None without one; its date form is not supported."""
     seconds = response.headers.get("retry-after", "")
     return timedelta(seconds=min(int(seconds), 300)) if seconds.isdecimal() else None

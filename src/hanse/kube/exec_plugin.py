@@ -49,7 +49,10 @@ class _ExecInfo(Struct, frozen=True, rename="camel"):
 async def run_plugin(
     plugin: ExecPlugin, environment: Mapping[str, str] | None = None
 ) -> PluginCredentials:
-    """Run a plugin and return its credentials; its stderr goes to ours."""
+    """Run a plugin and return its credentials; its stderr goes to ours.
+
+    Raises `BadCredentials` if it cannot run, fails or prints none.
+    """
     interactive = _may_prompt(plugin)
     inherited = os.environ if environment is None else environment
     exec_info = {"KUBERNETES_EXEC_INFO": _exec_info(plugin, interactive)}
@@ -77,7 +80,7 @@ async def run_plugin(
 async def _read_output(
     program: asyncio.subprocess.Process, plugin: ExecPlugin, limit: timedelta | None
 ) -> bytes:
-    """The plugin's standard output; the plugin is killed after the time limit."""
+    """The plugin's standard output; at the time limit it is killed and `BadCredentials` raised."""
     try:
         async with asyncio.timeout(limit.total_seconds() if limit else None):
             output, _ = await program.communicate()
@@ -111,6 +114,7 @@ def _may_prompt(plugin: ExecPlugin) -> bool:
 
 
 def _exec_info(plugin: ExecPlugin, interactive: bool) -> str:
+    """The KUBERNETES_EXEC_INFO of a plugin, as JSON."""
     cluster = Raw(plugin.cluster) if plugin.cluster else msgspec.UNSET
     info = _ExecInfo(plugin.api_version, _Spec(interactive, cluster))
     return msgspec.json.encode(info).decode()

@@ -72,7 +72,10 @@ class HttpTransport:
             await asyncio.wait(self._retired)
 
     async def _send_with(self, config: ClientConfig, request: Request) -> Response:
-        """Send a request with this configuration; its pool counts as in use until the end."""
+        """Send a request with this configuration; its pool counts as in use until the end.
+
+        Raises `Unreachable` without an answer.
+        """
         pool = self._pool_for(config)
         arguments = pool.arguments(config, request, streamed=False)
         pool.enter()
@@ -89,7 +92,10 @@ class HttpTransport:
     async def _open(
         self, config: ClientConfig, request: Request, stack: AsyncExitStack
     ) -> tuple[ConnectionPool, aiohttp.ClientResponse]:
-        """Open a watch and return its response after the headers; the stack closes it."""
+        """Open a watch and return its response after the headers; the stack closes it.
+
+        Raises `Unreachable` without an answer.
+        """
         pool = self._pool_for(config)
         arguments = pool.arguments(config, request, streamed=True)
         pool.enter()
@@ -103,7 +109,10 @@ class HttpTransport:
         return pool, answer
 
     def _pool_for(self, config: ClientConfig) -> ConnectionPool:
-        """The pool for a configuration; an earlier pool is closed after its last request."""
+        """The pool for a configuration; an earlier pool is closed after its last request.
+
+        Raises `Unreachable` once the transport is closed.
+        """
         if self._closed:
             raise Unreachable("the client was closed")
         current = self._pool

@@ -144,7 +144,7 @@ class Kubeconfig:
         return tuple(self._contexts)
 
     def resolve(self, context: str = "") -> ResolvedContext:
-        """Resolve a context, by default the current one."""
+        """Resolve a context, by default the current one; raises `BadCredentials` if it fails."""
         name = context or self.current
         if not name:
             raise BadCredentials(f"{self._origin_names}: no current-context; name a context")
@@ -271,7 +271,10 @@ class _ContextReader:
         )
 
     def _pem(self, entry: _Entry, label: str, field: str, inline: str) -> bytes:
-        """The content of `field-data`, which has precedence over the file that `field` names."""
+        """The content of `field-data`, else of the file that `field` names; empty without either.
+
+        Raises `BadCredentials` for invalid base64.
+        """
         if inline:
             try:
                 return base64.b64decode(inline, validate=False)
@@ -295,6 +298,7 @@ class _ContextReader:
         return read_file(file, f"{at}: {field}")
 
     def _refuse_if_untrusted(self, at: str, field: str, value: object) -> None:
+        """Raise `BadCredentials` if a field is set that an untrusted kubeconfig may not set."""
         if value and not self._trusted:
             raise BadCredentials(
                 f"{at}: {field} is refused in a kubeconfig from a Secret; use inline data"
@@ -349,6 +353,7 @@ def _impersonation_headers(user: _UserFields) -> tuple[tuple[str, str], ...]:
 
 
 def _exec_cluster_info(cluster: _ClusterFields, endpoint: ServerEndpoint) -> bytes:
+    """The cluster as a plugin gets it, as JSON; empty fields are left out."""
     config = [
         item.get("extension")
         for item in cluster.extensions or ()

@@ -221,6 +221,7 @@ class LeaderElector:
         return lease is not None and lease.spec.holder_identity == self._identity
 
     def _should_yield(self) -> bool:
+        """Whether a candidate asks for the Lease that comes before us in the order."""
         wanted = preferred_holder(self._observed.lease)
         return bool(wanted) and self._order.prefers(wanted)
 
@@ -311,6 +312,7 @@ class LeaderElector:
             self._known_transitions = max(self._known_transitions, lease.spec.lease_transitions)
 
     def _next_action(self, now: float) -> Acquire | Renew | Wait | Lost:
+        """Decide by the observed Lease and the time of the last renewal what to do next."""
         return next_action(
             self._observed,
             now,
@@ -339,16 +341,19 @@ class LeaderElector:
                         continue
 
     def _on_lease(self, lease: Lease) -> None:
+        """Observe a Lease, and wake the elector, if it is newer than the known one."""
         if object_version(lease) > self._known_version():
             self._observe_lease(lease)
             self._updated.set()
 
     def _on_deleted(self, as_of: str) -> None:
+        """Observe that there is no Lease, and wake the elector, unless a newer one is known."""
         if parse_version(as_of) > self._known_version():
             self._observe_lease(None)
             self._updated.set()
 
     def _known_version(self) -> int:
+        """The version of the observed Lease; -1 without one."""
         return object_version(self._observed.lease) if self._observed.lease is not None else -1
 
     async def _wait_for_update(self, moment: float) -> None:

@@ -100,6 +100,7 @@ class LeaseObserver:
         return record.liveness if record is not None else HolderLiveness.UNKNOWN
 
     def holder(self, namespace: str, name: str) -> str:
+        """Who holds a Lease; empty if it is not known or has no holder."""
         record = self._records.get((namespace, name))
         return (
             record.observed.lease.spec.holder_identity if record and record.observed.lease else ""

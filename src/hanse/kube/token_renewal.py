@@ -190,6 +190,7 @@ class TokenRenewer:
         return token
 
     def _own_claims(self, token: str) -> TokenClaims | None:
+        """The claims of a token of our own account; None for any other."""
         claims = parse_claims(token)
         ours = claims is not None and claims.subject == self._account.subject
         return claims if ours else None
@@ -237,6 +238,7 @@ def _inline_token(text: bytes, origin: str, context: str = "") -> str:
 
 
 def _replace_token(text: bytes, current: str, after: str) -> bytes:
+    """A kubeconfig with the new token in place of the current; raises BadCredentials if empty."""
     if not current:
         raise BadCredentials("there is no token to replace")
     return text.replace(current.encode(), after.encode())

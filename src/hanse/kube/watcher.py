@@ -204,13 +204,13 @@ class _Watcher(Generic[K]):
         return True
 
     def _kind_served(self) -> None:
+        """Remember that the server serves the kind, so that its absence is reported anew."""
         self._not_served = False
 
     async def _list_paged(self) -> WatchEvent[K]:
-        """List by pages, and resume the watch from there.
+        """List all objects page by page, as an event; the next watch resumes from its version.
 
-        If the server was not yet known to support streamed lists, it now counts as one that does
-        not.
+        A server that rejected a streamed list before this is not asked for one again.
         """
         selection = self._selection
         listed = await self._client.list(
@@ -234,6 +234,7 @@ class _Watcher(Generic[K]):
         self._maybe_restored = False
 
     def _check_not_older(self, version: str) -> None:
+        """Raise `Gone` if a version is before the one to resume from: the server was restored."""
         if (
             version.isdecimal()
             and self._resume_version.isdecimal()
@@ -343,6 +344,7 @@ class _Watcher(Generic[K]):
         return worked
 
     def _open_seconds(self) -> float:
+        """How long the watch has been open; 0 if it is not."""
         if self._opened_at is None:
             return 0.0
         return asyncio.get_running_loop().time() - self._opened_at

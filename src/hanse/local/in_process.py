@@ -91,7 +91,10 @@ class UrlTransport:
             return self._authenticate(renewed)
 
     def _authenticate(self, access: ClientConfig) -> tuple[Api, User]:
-        """Find the server by URL, and check its CA and the token."""
+        """The server of a URL and the user of a token; the server's CA must be the trusted one.
+
+        Raises `Unreachable` for another CA or no server, and a 401 for an unknown token.
+        """
         url = access.endpoint.url
         listener = self._directory(url)
         if listener is None:

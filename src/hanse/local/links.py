@@ -86,7 +86,7 @@ class LinkedTransport:
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Stream unless cut; a later cut breaks the open stream."""
+        """Stream, or raise the error of a cut link; a later cut breaks the open stream."""
         if self._link.cut:
             raise self._link.error
         broken = self._link.broken
@@ -130,7 +130,10 @@ async def read_until_broken(
 
 
 async def _next_line(breaking: "asyncio.Future[Any]", lines: AsyncIterator[bytes]) -> bytes | None:
-    """The next line, None at the end; cancelling also cancels the read."""
+    """The next line, None at the end; raises `Unreachable` if `breaking` ends first.
+
+    Cancelling also cancels the read.
+    """
     reading: asyncio.Future[bytes | None] = asyncio.ensure_future(anext(lines, None))
     either: set[asyncio.Future[Any]] = {reading, breaking}
     try:

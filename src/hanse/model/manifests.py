@@ -110,15 +110,12 @@ def binding_manifests(
 
 
 def _binding(
-    kind: Kind, name: str, role: str, scope: str, subject: Subject, labels: Mapping[str, str]
+    role_kind: Kind, name: str, role: str, scope: str, subject: Subject, labels: Mapping[str, str]
 ) -> Manifest:
-    """A RoleBinding in namespace `scope`, or a ClusterRoleBinding if empty.
-
-    `kind` is the role's kind.
-    """
+    """A RoleBinding in namespace `scope`, or a ClusterRoleBinding if that is empty."""
     binding_kind = ROLE_BINDING if scope else CLUSTER_ROLE_BINDING
     body = {
-        "roleRef": {"apiGroup": _RBAC, "kind": kind.name, "name": role},
+        "roleRef": {"apiGroup": _RBAC, "kind": role_kind.name, "name": role},
         "subjects": [
             {"kind": "ServiceAccount", "name": subject.name, "namespace": subject.namespace}
         ],

@@ -42,5 +42,5 @@ def parse_owner_claim(text: str) -> OwnerClaim | None:
 
 
 def owner_claim(obj: Object) -> OwnerClaim | None:
-    """The owner that an object's annotation names; whether it is right is checked elsewhere."""
+    """The owner in an object's annotation, unchecked; None if it has none or it is invalid."""
     return parse_owner_claim(obj.metadata.annotations.get(OWNER_KEY, ""))

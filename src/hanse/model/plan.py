@@ -86,6 +86,7 @@ class Read(Struct, frozen=True):
 
     @property
     def id(self) -> str:
+        """The question's identity: `since` makes it a new one, so that it is read again."""
         return f"read {self.target} since {self.since}" if self.since else f"read {self.target}"
 
 

@@ -77,7 +77,7 @@ class AviController:
             page += 1
 
     async def read(self, kind: type[K], name: str) -> K:
-        """Read one object: a list of all would be expensive before each write."""
+        """Read one object by name: a list of all would be expensive. Raises `NotFound`."""
         if kind not in _PATHS:
             raise NotFound(Status(404, "NotFound", f"a controller holds no {kind.kind}"))
         return _decode_object(kind, await self._read_wire(kind, name))
@@ -115,7 +115,10 @@ class AviController:
         raise NotFound(Status(404, "NotFound", f"{name} is not there"))
 
     async def _request(self, method: str, path: str, body: Wire | None = None) -> Wire:
-        """Send one request; an expired session is renewed once."""
+        """Send one request; an expired session is renewed once.
+
+        Raises `Unreachable` without a controller.
+        """
         controller = self._lookup()
         if isinstance(controller, NoController):
             await self.close()
@@ -131,7 +134,7 @@ class AviController:
         return _decode(answer)
 
     async def _log_in(self, controller: AviAccess) -> None:
-        """Log in, and require that this controller leads the GSLB."""
+        """Log in, and require that this controller leads the GSLB; raises `BadCredentials`."""
         timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT.total_seconds())
         jar = aiohttp.CookieJar(unsafe=True)  # controllers are mostly named by address
         self._tls = _tls_context(controller)

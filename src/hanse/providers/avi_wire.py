@@ -133,6 +133,7 @@ def _meta(wire: Wire) -> Meta:
 
 
 def _string_map(found: Any) -> dict[str, str]:
+    """A map with text keys and values; empty for anything that is no map."""
     return {str(n): str(v) for n, v in found.items()} if isinstance(found, dict) else {}
 
 

@@ -103,7 +103,10 @@ class NameServer:
         return cast(Sequence[K], list(self._known.values()))
 
     async def read(self, kind: type[K], name: str) -> K:
-        """A name of the last transfer; the prerequisites of an update protect the others."""
+        """A name as of the last transfer; raises `NotFound`.
+
+        The prerequisites of an update protect what changed since.
+        """
         async with self._transfer_lock:  # one of many waiting readers transfers
             if self._serial is None:
                 await self._transfer()
@@ -295,6 +298,7 @@ def _dns_name(name: PublishedName) -> dns.name.Name:
 
 
 def _owner_domain(name: PublishedName) -> dns.name.Name:
+    """The name of the TXT record that marks a name as ours; raises `Invalid` if it is too long."""
     try:
         return dns.name.from_text(f"{OWNER_LABEL}.{name.name}")
     except dns.name.NameTooLong:

@@ -164,6 +164,7 @@ class _OneShotProbe:
             self._finish(response_failure(self._response))
 
     def _finish(self, failure: str) -> None:
+        """Close the socket and report the result (empty: success), once."""
         if not self._ended:
             self._close()
             self._done(failure)

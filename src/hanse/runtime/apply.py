@@ -38,6 +38,7 @@ class NoFence:
     """The fence of an agent that has no replicas and leads no member."""
 
     def may_write(self, member: ClusterId | None) -> bool:
+        """Whether a write needs no leadership: without elections nobody leads a member."""
         return member is None
 
 

@@ -271,6 +271,7 @@ def _was_undone(action: Action, last: _Repeats) -> bool:
 
 
 def _object_generation(action: Action) -> int:
+    """The generation of the object that an action changes; 0 for a new one."""
     return 0 if isinstance(action, Create) else action.base.metadata.generation
 
 

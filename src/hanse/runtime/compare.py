@@ -90,7 +90,11 @@ def _struct_patch(
     allocated: frozenset[str],
     skip: frozenset[str] = frozenset(),
 ) -> Wire:
-    """Patch field by field; `path` is that of the struct, for the `allocated` paths of the kind."""
+    """The merge patch that makes `observed` as desired; empty if nothing differs.
+
+    Fields in `skip` are left out, and so are `allocated` ones (paths from the object) that are not
+    desired: the server sets them. `path` is the struct's own path in the object.
+    """
     change: Wire = {}
     for f in _fields_of(type(desired)):
         wanted, present = getattr(desired, f.name), getattr(observed, f.name)
@@ -186,6 +190,7 @@ def _map_patch(desired: dict[str, str], observed: dict[str, str], applied: Itera
 
 @lru_cache(maxsize=4096)
 def _decode_record(text: str) -> _AppliedRecord:
+    """The record of applied fields; an empty one if it is missing or invalid."""
     try:
         return msgspec.json.decode(text, type=_AppliedRecord) if text else _AppliedRecord()
     except msgspec.DecodeError:
@@ -210,6 +215,7 @@ def _open_field_names(kind: type[Object]) -> tuple[tuple[str, str], ...]:
 
 
 def _contains_open(type_: Any) -> bool:
+    """Whether a type is an open map, or has one inside."""
     if isinstance(type_, type) and issubclass(type_, Struct):
         return any(_contains_open(f.type) for f in fields(type_))
     return _is_open(type_) or any(_contains_open(inner) for inner in get_args(type_))
@@ -217,7 +223,7 @@ def _contains_open(type_: Any) -> bool:
 
 @cache
 def _is_open(type_: Any) -> bool:
-    """Whether a type is a map of any shape, or a list of these, be it optional or annotated."""
+    """Whether a type is (or is a list or union of) a map of any values: no struct describes it."""
     if get_origin(type_) is dict:
         return bool(get_args(type_)[1] is Any)
     if get_origin(type_) is tuple:

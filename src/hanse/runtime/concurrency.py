@@ -39,10 +39,12 @@ class Permit:
             self._limit = None
 
     def _release_if_finished(self) -> None:
+        """Release once only unresponsive clusters are unfinished."""
         if self._limit is not None and self._unfinished <= self._limit.unresponsive:
             self.release()
 
     def _time_out(self) -> None:
+        """Count the clusters that have not answered as unresponsive, and release."""
         if self._limit is not None:
             self._limit.suspect(self._unfinished)
         self.release()

@@ -143,6 +143,7 @@ class DiffBuilder:
         self._stopped: dict[ClusterId, int] = {}
 
     def build(self) -> Diff:
+        """The diff without actions of steps that come after a stopped one; omissions stay."""
         actions = (a for a in self._actions if is_omission(a) or not self._is_stopped(a))
         return Diff(
             tuple(actions),
@@ -389,5 +390,6 @@ def _is_leader_of(member: ClusterId, snapshot: Snapshot) -> bool:
 
 
 def _leader_epoch(member: ClusterId | None, snapshot: Snapshot) -> int:
+    """The epoch of a member's current leader; 0 without a member or a known leader."""
     leadership = snapshot.fact(Leadership, member) if member is not None else None
     return leadership.epoch if leadership is not None else 0

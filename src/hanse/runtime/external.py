@@ -200,6 +200,7 @@ class ExternalApi:
         return self._versioned(obj)
 
     def _require_version(self, observed: Object, version: str) -> None:
+        """Raise `Conflict` if the object has another version than the one given."""
         if version and version != observed.metadata.resource_version:
             name = observed.metadata.name
             raise Conflict(Status(409, "Conflict", f"{name} was changed by somebody else"))

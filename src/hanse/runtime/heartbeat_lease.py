@@ -79,6 +79,7 @@ class HeartbeatLease:
             return await self._client.create(made)
 
     def _renewed_spec(self, before: LeaseSpec) -> LeaseSpec:
+        """The spec renewed now by this cluster; acquire time and transitions stay."""
         now = format_micro_time(self._clock.now())
         return LeaseSpec(
             holder_identity=self._cluster,

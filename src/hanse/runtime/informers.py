@@ -209,6 +209,7 @@ class ClusterInformers:
         return any(s.is_deleting(obj) for s in self.stores_of(cluster, type(obj).kind))
 
     def _informers_of(self, cluster: ClusterId, kind: type[Object]) -> Iterable[Informer]:
+        """The informers of a kind in a cluster, one per selector; none if it is not connected."""
         connection = self.connections.get(cluster)
         if connection is None:
             return ()
@@ -317,6 +318,7 @@ class ClusterInformers:
             )
 
     def _update_served(self, connection: Connection, informer: Informer) -> None:
+        """Put the fact whether the server serves the informer's kind, once that is known."""
         if informer.served is not None:
             kind = informer.scope.kind.kind
             self.put_fact(KindServed(connection.cluster, kind, informer.served))

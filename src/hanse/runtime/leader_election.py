@@ -41,6 +41,7 @@ class _SupervisorOrder:
         self.may_request = may_request
 
     def acquire_delay(self) -> timedelta:
+        """How long to wait before taking a free Lease: longer for each preferred supervisor."""
         return self._timings.retry_period * (DEFERENCE * len(self._preferred()))
 
     def prefers(self, candidate: str) -> bool:
@@ -114,6 +115,7 @@ class LeaderElections:
             self._informers.put_fact(Leadership(member, "", 0, ours=False))
 
         def on_state(state: LeaderState) -> None:
+            """Publish the state, unless another elector has replaced this one."""
             if self._electors.get(member) is elector:
                 self._publish(member, state)
 

@@ -171,4 +171,5 @@ class MassDeletionGuard:
 
 
 def _is_allowed(feature: str, allowed: Iterable[str]) -> bool:
+    """Whether a person allowed the deletions of a feature, or of all (`*`)."""
     return feature in allowed or "*" in allowed

@@ -57,6 +57,7 @@ class Overlay(Generic[K]):
         self._over[obj.metadata.namespace, obj.metadata.name] = None
 
     def get(self, namespace: str, name: str) -> K | None:
+        """The object as previewed (None: deleted); else the one in the store below."""
         if (namespace, name) in self._over:
             return self._over[namespace, name]
         return self._below.get(namespace, name)

@@ -95,6 +95,7 @@ class Questions:
         return await provider(**dict(query.arguments))
 
     def _kind_of(self, query: Read) -> type[Object] | None:
+        """The watched kind that a read names; None if no informer of that cluster has it."""
         connection = self._informers.connections.get(query.target.where)
         scopes = connection.informers if connection is not None else ()
         return next((s.kind for s in scopes if s.kind.kind == query.target.ref.kind), None)

@@ -191,6 +191,7 @@ class Reconciler:
         self._index_owned(ObjectChange(where, obj, None))
 
     def _index_owned(self, change: Change) -> None:
+        """Update the index of owned objects; one that only left a selector stays in it."""
         if isinstance(change, ObjectChange):
             after = change.after if change.after is not None else self._still_visible(change)
             self.owned.update(change.where, change.before, after)
@@ -332,6 +333,7 @@ class Reconciler:
         self._backoff.forget_errors(item)
 
     def _on_write(self, report: WriteReport) -> None:
+        """Count a write; any answer, even an error, shows that its cluster responds."""
         self.metrics.written(report)
         if report.result != "Fenced" and not isinstance(report.error, Unreachable):
             self._concurrency.record_answer(report.action.where)

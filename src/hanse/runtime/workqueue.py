@@ -195,6 +195,7 @@ class WorkQueue:
                 self._ready[priority][item] = None
 
     def _seconds_to_next(self) -> float | None:
+        """How long until the next delayed key is due, at least `TICK`; None if there is none."""
         return max(self._heap[0][0] - self._time(), TICK) if self._heap else None
 
     def _dequeue(self, item: Item, ready: dict[Item, None]) -> Dequeued:

@@ -43,6 +43,7 @@ class EndpointSliceController:
     watches = frozenset((SERVICES, PODS, ENDPOINT_SLICES))
 
     def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
+        """The Service itself, that of a slice that is ours, or those that select a pod."""
         if change.store == SERVICES:
             yield key_of(SERVICES, change.object)
         elif change.store == ENDPOINT_SLICES:

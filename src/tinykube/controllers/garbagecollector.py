@@ -233,10 +233,12 @@ def _propagation_policy(obj: Object) -> Propagation:
 
 
 def _is_waiting(owner: Object) -> bool:
+    """Whether an owner is being deleted in the foreground."""
     return is_deleting(owner) and FOREGROUND in (owner["metadata"].get("finalizers") or ())
 
 
 def _is_relevant(obj: Object) -> bool:
+    """Whether the collector has to look at an object: it has owners or is being deleted."""
     return bool(owner_references_of(obj)) or is_deleting(obj)
 
 

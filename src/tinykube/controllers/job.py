@@ -43,6 +43,7 @@ class JobController:
     watches = frozenset((JOBS, PODS))
 
     def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:  # noqa: ARG002 - the contract's
+        """The Job itself, or the controller of a pod."""
         if change.store == JOBS:
             yield key_of(JOBS, change.object)
         else:
@@ -138,6 +139,7 @@ def _job_status(
 
 
 def _final_condition(job: Object) -> Object | None:
+    """The condition Complete, else Failed; None while the Job runs."""
     return get_condition(job, "Complete") or get_condition(job, "Failed")
 
 

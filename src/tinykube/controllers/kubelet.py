@@ -245,6 +245,7 @@ def _internal_address(node: Object) -> str:
 
 
 def _readiness_changed(change: Change) -> bool:
+    """Whether the condition Ready differs before and after a change; False for a new pod."""
     return change.before is not None and is_condition_true(
         change.before, "Ready"
     ) != is_condition_true(change.object, "Ready")

@@ -117,7 +117,7 @@ def requirement_matches(rule: Object, labels: Mapping[str, str]) -> bool:
 
 
 def get_condition(obj: Object, type_: str) -> Object | None:
-    """The condition of a type in an object's status."""
+    """The condition of a type in an object's status; None if it has none."""
     return find_condition(status_of(obj).get("conditions") or (), type_)
 
 

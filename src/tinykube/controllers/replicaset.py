@@ -55,6 +55,7 @@ class ReplicaSetController:
     watches = frozenset((REPLICA_SETS, PODS))
 
     def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
+        """The ReplicaSet itself, or the owner of a pod."""
         if change.store == REPLICA_SETS:
             yield Key(REPLICA_SETS, namespace_of(change.object), name_of(change.object))
             return

@@ -26,6 +26,7 @@ class ServiceCIDRController:
     watches = frozenset((SERVICE_CIDRS, IP_ADDRESSES))
 
     def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
+        """A ServiceCIDR that changed; after any other deletion, those that are terminating."""
         if change.store == SERVICE_CIDRS:
             if change.type != "DELETED":
                 yield Key(SERVICE_CIDRS, "", name_of(change.object))

@@ -362,6 +362,7 @@ def _mark_deleted(
 
 
 def _with_terminating_condition(status: Object, now: datetime) -> Object:
+    """A status with the condition Terminating, in place of an earlier one."""
     condition = {
         "type": "Terminating",
         "status": "True",

@@ -27,7 +27,10 @@ _OPERATIONS_LIMIT = 10_000
 
 
 def patch_for(call: Call) -> Callable[[Object], Object]:
-    """The patch of a request as a function from the current object to the patched one."""
+    """The patch of a request as a function from the current object to the patched one.
+
+    Raises a 415 for other content types.
+    """
     kind = media_type(call.request)
     accepted = [JSON_PATCH, MERGE_PATCH]
     if call.resource.custom is None:

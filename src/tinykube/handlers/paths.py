@@ -77,6 +77,7 @@ def _split_namespace(parts: _PathParts) -> tuple[str, tuple[str, ...]]:
 
 
 def _path_not_found(registry: Registry, parts: _PathParts) -> StatusError:
+    """The 404 of a known group, which is a Status, or of an unknown path, which is plain text."""
     builtin = any(
         resource.group == parts.group and resource.custom is None for resource in registry
     )

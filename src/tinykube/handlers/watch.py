@@ -66,6 +66,7 @@ class WatchHandler:
             watch.end()
 
     def _on_storage_event(self, event: StorageEvent) -> None:
+        """Drop the encoded events after a restore: versions are given again."""
         if isinstance(event, Restored):
             self._encoded.clear()
 
@@ -175,6 +176,7 @@ class _Watch:
                 assert_never(event)
 
     def _wake(self) -> None:
+        """Let a waiting `__anext__` look again; nothing if none waits."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 

@@ -36,6 +36,7 @@ class AgentCredentials(Struct, frozen=True):
 
     @property
     def broker(self) -> Credentials | None:
+        """The credentials at the broker; None if no kubeconfig or context of one is given."""
         if self.broker_file is None and not self.broker_context:
             return None
         return credentials.find_credentials(self.broker_file, context=self.broker_context)

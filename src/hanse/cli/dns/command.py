@@ -229,7 +229,10 @@ def corefile(zone: str, servers: tuple[str, ...]) -> None:
 
 
 def _forward_servers(option: str) -> list[tuple[str, int]]:
-    """The name servers of a --forward option: an address, or a resolv.conf."""
+    """The name servers of a --forward option: an address, or a resolv.conf.
+
+    Raises `InputError` if there are none.
+    """
     from hanse.cli.addresses import parse_server_address
 
     if not option.startswith("/"):
@@ -283,7 +286,10 @@ def _transfer_network(text: str) -> str:
 
 
 def _bind(address: str, workers: int) -> "Listeners":
-    """Bound sockets of an ADDRESS:PORT; IPv6 addresses are in brackets."""
+    """Bound sockets of an ADDRESS:PORT; IPv6 addresses are in brackets.
+
+    Raises `InputError` if it is none, or is taken.
+    """
     from hanse.dns.listeners import bind_listeners
 
     host, _, port = address.rpartition(":")

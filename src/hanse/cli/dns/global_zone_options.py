@@ -42,7 +42,7 @@ def global_zone_options(command: F) -> F:
 
 
 def parse_region(text: str) -> tuple[str, str]:
-    """A NETWORK=CLUSTER option: a client range and the cluster near to it."""
+    """The client range and the near cluster of NETWORK=CLUSTER; raises `InputError`."""
     network, equals, cluster = text.partition("=")
     if not equals or not cluster:
         raise InputError(

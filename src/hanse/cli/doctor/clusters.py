@@ -230,5 +230,6 @@ _CHECKS: tuple[Callable[[ClusterInventory, CheckContext], Iterator[Finding]], ..
 
 
 def _first_three(names: Sequence[str]) -> str:
+    """The first three names, and how many more there are."""
     shown = ", ".join(names[:3])
     return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"

@@ -58,17 +58,20 @@ def _check_sets(lists: ClusterLists) -> Iterator[Finding]:
 
 
 def _false_conditions(obj: Wire, types: tuple[str, ...]) -> Iterator[str]:
+    """The messages of conditions of these types that are False."""
     for one in (obj.get("status") or {}).get("conditions") or ():
         if one.get("type") in types and one.get("status") == "False":
             yield one.get("message") or one.get("reason", "")
 
 
 def _failed_phase(status: Wire) -> Iterator[str]:
+    """The message of a status with phase Failed or Unknown."""
     if status.get("phase") in ("Failed", "Unknown"):
         yield str(status.get("message", ""))
 
 
 def _rejection_error(status: Wire) -> Iterator[str]:
+    """The error of a status that says Rejected."""
     if status.get("status") == "Rejected":
         yield str(status.get("error", ""))
 

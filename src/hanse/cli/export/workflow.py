@@ -205,7 +205,7 @@ class _ExportWait:
         return result
 
     async def _poll(self) -> tuple[ExportResult, bool]:
-        """The current result, and whether it is final."""
+        """The current result, and whether it is final; raises `CommandFailed` if it was deleted."""
         services = await exported_services.read_cluster_services(
             self._client, self._where, self._namespace
         )

@@ -43,7 +43,10 @@ class PatchStep(Struct, frozen=True):
 async def change_leader(
     request: LeaderChange, clusters: Sequence[ClusterAccess], echo: Echo
 ) -> bool:
-    """Patch and wait for the status, or print a dry run; True also if nothing is to change."""
+    """Patch and wait for the status, or print a dry run; True also if nothing is to change.
+
+    Raises `InputError` for an unknown context, `CommandFailed` if the cluster refuses.
+    """
     cluster = next((one for one in clusters if one.name == request.cluster), None)
     if cluster is None:
         known = ", ".join(one.name for one in clusters)

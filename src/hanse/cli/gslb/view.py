@@ -49,6 +49,7 @@ class GslbCluster(Struct, frozen=True):
 
     @property
     def troubles(self) -> tuple[StageCondition, ...]:
+        """The conditions that are not good, if this cluster leads; else none."""
         conditions = [c for one in self.clusters for c in one.status.conditions]
         return tuple(c for c in conditions if self.leads and c.status not in _GOOD)
 
@@ -181,6 +182,7 @@ def _cluster_row(site: GslbCluster, view: GslbView) -> tuple[str, ...]:
 
 
 def _host_row(service: GlobalService) -> tuple[str, str, str]:
+    """The host, how many members are up, and its members; those that are down in red."""
     up = {(h.cluster, h.address): h.up for h in service.status.members}
     members = [
         f"{m.cluster} {m.advertised_address} weight {m.weight} priority {m.priority}"

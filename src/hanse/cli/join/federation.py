@@ -332,6 +332,7 @@ async def _remove_member(
 
 
 def _abandoned_members(federation: Wire) -> set[str]:
+    """The members that the Federation's annotation names as abandoned."""
     annotations = federation["metadata"].get("annotations") or {}
     return {name for name in annotations.get(ABANDONED, "").split(",") if name}
 
@@ -339,7 +340,8 @@ def _abandoned_members(federation: Wire) -> set[str]:
 async def _wait_until_released(member: Participant, request: MembershipRequest) -> None:
     """Wait until no supervisor leads the cluster: leaders remove what they wrote before that.
 
-    A Lease that is not renewed while we watch it counts as released.
+    A Lease that is not renewed meanwhile counts as released. Raises `CommandFailed` after
+    `RELEASE_TIMEOUT`.
     """
     now = asyncio.get_running_loop().time
     sighting = ObservedLease(await _read_lease(member.client, request), now())

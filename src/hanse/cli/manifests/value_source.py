@@ -44,6 +44,7 @@ class PlainValues:
         return self.value(path) or self.value(other)
 
     def either(self, path: str, yes: str, no: str = "") -> Any:
+        """`yes` if the value at the path is true, else `no`."""
         return yes if self.value(path) else no
 
     def image(self) -> Any:

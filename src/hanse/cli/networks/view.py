@@ -36,7 +36,10 @@ class NetworkSummary(Struct, frozen=True):
 
 
 async def read_networks(cluster: ClusterAccess) -> list[NetworkSummary]:
-    """A cluster's networks, with the number of their pods and Services."""
+    """A cluster's networks with the number of their pods and Services.
+
+    Raises `CommandFailed` if it has no tenant networks.
+    """
     async with connect(cluster) as client:
         try:
             networks = (await client.list(Network)).objects
@@ -69,7 +72,10 @@ def _networks_of(members: Iterable[Object]) -> Iterator[str]:
 
 
 async def read_reachability(cluster: ClusterAccess) -> ReachabilityView:
-    """Which networks reach which, by a cluster's tenants, pods and policies."""
+    """Which networks reach which, by a cluster's tenants, pods and policies.
+
+    Raises `CommandFailed` if it has no tenant networks.
+    """
     async with connect(cluster) as client:
         try:
             networks = (await client.list(Network)).objects

@@ -66,7 +66,10 @@ def json_document(ledgers: Ledgers) -> dict[str, Any]:
 
 
 async def apply_decision(clusters: Sequence[ClusterAccess], decision: Decision) -> str:
-    """Annotate the policy with a decision, and wait until the leader has acted on it."""
+    """Annotate the policy with a decision, and wait until the leader has acted on it.
+
+    Returns what it did; raises `InputError` for an unknown policy or context.
+    """
     ledgers = await read_ledgers(clusters)
     policy = next((p for p in ledgers.policies if _has_key(p, decision.key)), None)
     key = decision.key

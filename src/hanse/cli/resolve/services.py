@@ -55,6 +55,7 @@ class _ClusterRead(Struct, frozen=True):
 
     @property
     def is_broker(self) -> bool:
+        """Whether it has ClusterSets: only brokers do."""
         return bool(self.sets and self.sets.objects)
 
 
@@ -127,6 +128,7 @@ def expired_leases(leases: Iterable[Lease], now: datetime) -> list[Lease]:
 
 
 def _lease_age(lease: Lease, now: datetime) -> float:
+    """The seconds since a Lease was renewed; 0 if it has no valid renew time."""
     try:
         return (now - datetime.fromisoformat(lease.spec.renew_time or "")).total_seconds()
     except ValueError:

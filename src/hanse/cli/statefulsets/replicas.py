@@ -107,6 +107,7 @@ def set_view(
 
 
 def _part_problem(part: StatefulSetPartSpec) -> str:
+    """The problem of a cluster's report: a newer schema, or what it says itself; empty if none."""
     return (
         f"its report: {newer_schema_message(part.schema)}"
         if part.has_newer_schema

@@ -133,6 +133,7 @@ def _inventory_document(cluster: "InventoryResult") -> dict[str, Any]:
 
 
 def _service_counts(services: "ServiceInventory") -> dict[str, Any]:
+    """How many exports, ready ones and imports there are, and the troubles of exports."""
     troubles = [
         {"namespace": one.namespace, "name": one.name, "trouble": one.trouble}
         for one in services.exports
@@ -184,6 +185,7 @@ def _exports_cell(cluster: "ClusterInventory") -> str:
 
 
 def _imports_cell(cluster: "ClusterInventory") -> str:
+    """The number of imports; `-` for the broker and where services cannot be read."""
     return "-" if cluster.services is None or cluster.is_broker else str(cluster.services.imports)
 
 

@@ -69,6 +69,7 @@ class LocalDashboard:
         return self._federation.status() if self._federation is not None else None
 
     def _transport_for(self, cluster: str) -> Transport | None:
+        """A connection to a cluster; None for an unknown one, or before there is a federation."""
         known = self._federation is not None and cluster in self._federation.names
         return (
             self._federation.transport_to(cluster)
@@ -77,7 +78,7 @@ class LocalDashboard:
         )
 
     async def _plan(self, query: Mapping[str, Any]) -> Any:
-        """The changes that applying YAML to a cluster would cause."""
+        """The changes that applying YAML to a cluster would cause; raises `ActionRefused`."""
         where, text = str(query.get("cluster", "")), str(query.get("yaml", ""))
         transport = self._transport_for(where)
         if transport is None:
@@ -101,7 +102,7 @@ class LocalDashboard:
         return {"changes": change_rows(planned)}
 
     async def _execute(self, query: Mapping[str, Any]) -> Any:
-        """Run a control request of the page, such as cutting a connection."""
+        """Run a control request of the page, such as cutting a link; raises `ActionRefused`."""
         assert self._federation is not None, "requests come while the federation runs"
         try:
             return await self._federation.execute(msgspec.convert(query, ControlRequest))

@@ -153,6 +153,7 @@ class UpSession:
         loop = asyncio.get_running_loop()
 
         def on_signal(which: signal.Signals) -> None:
+            """Cancel the session at the first signal; at the second, end at once."""
             if self._received is not None:
                 self._force()
             self._received = which
@@ -277,6 +278,7 @@ async def _run_agent(
 
 
 def _cluster_phases(agent: Agent) -> dict[str, str]:
+    """The phase of each cluster as an agent sees it, with the reason if there is one."""
     states = agent.reconciler.informers.facts.all(ClusterState)
     return {s.cluster: f"{s.phase}: {s.reason}" if s.reason else str(s.phase) for s in states}
 
@@ -293,7 +295,10 @@ async def _wait_until_ready(agent: Agent) -> None:
 
 
 async def _stop_script(shell: asyncio.subprocess.Process, *, everything: bool) -> None:
-    """Stop a script and, where it has its own session, everything that it started."""
+    """End a script by SIGTERM, after `SCRIPT_STOP_TIMEOUT` by SIGKILL, and wait for its end.
+
+    With `everything` its process group is signalled, even if the script itself has ended.
+    """
     attempts = ((signal.SIGTERM, SCRIPT_STOP_TIMEOUT.total_seconds()), (signal.SIGKILL, None))
     for sign, seconds in attempts:
         with suppress(ProcessLookupError):

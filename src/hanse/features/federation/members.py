@@ -167,7 +167,7 @@ def _member_connection(
 
 
 def entry_fault(index: int, member: Member, members: tuple[Member, ...]) -> MemberFault | None:
-    """What is wrong with a member's entry, regardless of its Secret."""
+    """What is wrong with a member's entry, regardless of its Secret; None if nothing."""
     field = f"spec.members[{index}]"
     earlier = members[:index]
     if not CLUSTER_ID.fullmatch(member.cluster_id):

@@ -141,7 +141,7 @@ def list_objects_for(
 
 
 def find_source(ref: str, where: ClusterId, snapshot: Snapshot) -> Object | None:
-    """The source object of a member, by the reference in the member."""
+    """The object that a member was derived from, by the member's reference; None if it is gone."""
     for kind in SOURCE_KINDS:
         title = f"{kind.kind} "
         if ref.startswith(title):

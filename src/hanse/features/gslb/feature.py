@@ -266,7 +266,7 @@ def _belongs_to_previous_leader(host: str, state: Leading, snapshot: Snapshot) -
 
 
 def _uuid_patches(snapshot: Snapshot) -> Iterator[Patch]:
-    """Annotate the GSLBConfig with our uuid at controllers, which is the same for all leaders."""
+    """Annotate the GSLBConfig with its own uid, which all leaders use at controllers, once."""
     config = read_configuration(snapshot)
     if isinstance(config, ValidConfiguration) and UUID not in config.object.metadata.annotations:
         change = {"metadata": {"annotations": {UUID: config.object.metadata.uid}}}

@@ -293,7 +293,7 @@ def _member_error(local: AMKOCluster, site: ClusterId, snapshot: Snapshot) -> st
 
 
 def _count_error(snapshot: Snapshot) -> str:
-    """The error if there are AMKOClusters here, called when there is not exactly one."""
+    """The error for several AMKOClusters, empty for none; called when there is not exactly one."""
     if any(True for _ in snapshot.in_namespace(snapshot.local, AMKOCluster, NAMESPACE)):
         return "more than one AMKOCluster objects present in the current cluster, can't federate"
     return ""

@@ -67,6 +67,7 @@ class GlobalZone:
         """A function from a host's key to its nodes; empty if it has no GlobalService."""
 
         def build_nodes(key: Key) -> Sequence[ZoneNode]:
+            """The nodes of a host; none if there is no GlobalService for it."""
             service = snapshot.get(snapshot.local, GlobalService, key.name, NAMESPACE)
             return tuple(self._nodes(service, snapshot)) if service is not None else ()
 

@@ -150,7 +150,10 @@ class Pool:
         return self._cursors[key]
 
     def _expire(self, now: datetime) -> None:
-        """Drop expired reservations, and release addresses that were taken to their cursor."""
+        """Drop the reservations that have expired by `now`, oldest first.
+
+        Addresses that a cursor handed out are free again for it; requested ones are just dropped.
+        """
         while self._reservations:
             address, (until, cursor) = next(iter(self._reservations.items()))
             if until > now:

@@ -80,7 +80,10 @@ def parse_pod(args: str) -> PodRef | None:
 
 
 def merge_cni_args(args: str, annotation: str) -> str:
-    """CNI_ARGS with the pod's annotation added; keys of the runtime cannot be overridden."""
+    """CNI_ARGS with the pod's annotation added; keys of the runtime cannot be overridden.
+
+    Raises `CniError` for an invalid annotation.
+    """
     try:
         more = parse_cni_args(annotation)
     except ValueError as error:

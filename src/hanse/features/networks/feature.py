@@ -285,7 +285,10 @@ class Networks:
                 yield Key("network", network.metadata.name)
 
     def _keys_for_peering(self, peering: NetworkPeering, snapshot: Snapshot) -> Iterator[Key]:
-        """Keys for both sides of a peering."""
+        """The peering and its counterparts, both networks, and the isolation of both tenants.
+
+        Counterparts are the peerings that name this one's network as their peer.
+        """
         own, peer_network = own_network(peering, snapshot), parse_network_name(peering.spec.peer)
         yield Key("peering", peering.metadata.name, peering.metadata.namespace)
         for other in snapshot.by(snapshot.local, PEERINGS_BY_PEER, str(own)):

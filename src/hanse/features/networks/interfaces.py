@@ -87,7 +87,10 @@ def candidate_subnets(network: Network, nic: InterfaceRequest) -> tuple[Subnet, 
 
 
 def requested_range(subnet: Subnet, nic: InterfaceRequest) -> Range | None:
-    """The requested range of a subnet: all of it, or a CIDR within it."""
+    """The addresses that a request may take from a subnet; None if its CIDR is invalid.
+
+    Where `nic.subnet` is a CIDR within the subnet's, only that one; else the whole subnet.
+    """
     return parse_range(nic.subnet if _is_cidr_within(nic.subnet, subnet.cidr) else subnet.cidr)
 
 

@@ -70,7 +70,7 @@ class PodsHook:
     def _dns_settings(
         self, spec: Wire, membership: NetworkMembership, namespace: str, snapshot: Snapshot
     ) -> Wire:
-        """The DNS settings of a pod with policy ClusterFirst."""
+        """The network's DNS for a pod with policy ClusterFirst; denied while it has no address."""
         if spec.get("dnsPolicy", "ClusterFirst") != "ClusterFirst":
             return {}
         address = membership.network.status.dns_service_ip or dns_cluster_ip(
@@ -96,7 +96,11 @@ class PodsHook:
     def _scheduling_gate(
         self, pod: Wire, membership: NetworkMembership, snapshot: Snapshot
     ) -> Wire:
-        """The scheduling gate for a port, if the provider has ports."""
+        """The annotation and, for a pod without a node, the gate that wait for its port.
+
+        Empty if the provider has no ports; a request that the provider refuses raises
+        `RequestDenied`.
+        """
         provider = self._feature.provider_of(membership.network)
         if not provider.has_ports:
             return {}

@@ -83,7 +83,10 @@ class ServiceAddresses:
         membership: NetworkMembership,
         snapshot: Snapshot,
     ) -> Wire:
-        """An address of the network's ranges; requested addresses are validated."""
+        """An address of the network's ranges.
+
+        A requested address that is outside of them, or kept, raises `RequestDenied`.
+        """
         ranges = service_ranges(membership.network)
         pool = self._pool(str(membership.name), ranges, reserved_addresses(membership.network))
         request = _parse_request(spec, ranges)
@@ -107,7 +110,10 @@ class ServiceAddresses:
         return self._allocate(review, pool, request, f"network {membership.name}", snapshot)
 
     def _from_cluster(self, review: AdmissionRequest, spec: Wire, snapshot: Snapshot) -> Wire:
-        """An address of the cluster's own range, if networks have ranges, too."""
+        """An address of the cluster's own range, if networks have ranges, too.
+
+        A requested address in a network's range raises `RequestDenied`.
+        """
         own = cluster_ranges(snapshot)
         request = _parse_request(spec, own)
         for text in request.given:
@@ -164,7 +170,10 @@ class ServiceAddresses:
     def _from_provider(
         self, review: AdmissionRequest, membership: NetworkMembership, snapshot: Snapshot
     ) -> Wire:
-        """An address from the provider, requested now: it cannot be set later."""
+        """An address from the provider, requested now: it cannot be set later.
+
+        Raises `ReadRequired` until there is an answer, `RequestDenied` if the answer is none.
+        """
         spec: Wire = review.object.get("spec") or {}
         requested_address = str(spec.get("clusterIP") or "")
         call = Call(

@@ -138,7 +138,10 @@ class InvalidTemplate(ValueError):
 
 
 def default_network(template: str, tenant: str) -> Network | None:
-    """The default network of a tenant; None if the template is empty."""
+    """The default network of a tenant; None if the template is empty.
+
+    Raises `InvalidTemplate` if it is no Network, or uses an unknown variable.
+    """
     if not template.strip():
         return None
     if (other := _OTHER_PLACEHOLDER.search(template)) is not None:

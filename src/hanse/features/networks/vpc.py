@@ -92,7 +92,7 @@ class VpcProvider:
 
 
 def find_port(pod: Pod, snapshot: Snapshot) -> NetworkPort | None:
-    """The port of a pod, by its uid."""
+    """The port of a pod, by its uid; None if there is none yet."""
     found = snapshot.by(
         snapshot.local, PORTS_BY_POD, f"{pod.metadata.namespace}/{pod.metadata.name}"
     )
@@ -122,7 +122,10 @@ def mac_address(network: str, address: str) -> str:
 def _find_free_address(
     network: Network, subnet: Subnet, nic: InterfaceRequest, pod: Pod, snapshot: Snapshot
 ) -> str | None:
-    """A free address; the search starts at a hash of the pod, so that pods rarely collide."""
+    """A free address of a subnet, None if it is full.
+
+    The search starts at a hash of the pod, so that pods rarely collide.
+    """
     range_, part = parse_range(subnet.cidr), requested_range(subnet, nic)
     if range_ is None or part is None:
         return None

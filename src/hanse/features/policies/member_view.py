@@ -83,7 +83,10 @@ def list_leaving_members(snapshot: Snapshot) -> tuple[ClusterId, ...]:
 
 
 def is_led_by_us(member: ClusterId, snapshot: Snapshot) -> bool:
-    """Whether we hold a member's leadership and it has the role LED, so that we may write."""
+    """Whether we hold a member's leader Lease and are connected to it with the role LED.
+
+    Only then may we write to it. False for members without either fact.
+    """
     lead = snapshot.fact(Leadership, member)
     state = snapshot.fact(ClusterState, member)
     return lead is not None and lead.ours and state is not None and Role.LED in state.roles

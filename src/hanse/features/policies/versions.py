@@ -76,7 +76,7 @@ class History(Struct, frozen=True):
 
     @property
     def winner(self) -> Version | None:
-        """The version that wins: the same for all who have the same history."""
+        """The version that wins, the same for all with the same history; None for an empty one."""
         return max(self.entries, key=lambda e: e.priority, default=None)
 
     @property

@@ -63,6 +63,7 @@ class DnsEndpointZone:
         """
 
         def build_nodes(key: Key) -> Sequence[ZoneNode]:
+            """The node of a name from all DNSEndpoints that have it; none outside of the zone."""
             name = self._name_in_zone(key.name)
             records = [
                 record

@@ -68,6 +68,7 @@ class ClusterZone:
         """
 
         def build_nodes(key: Key) -> Sequence[ZoneNode]:
+            """The nodes of a Service, or of the version record; none if it does not exist."""
             if key == VERSION:
                 return (version_node(self._apex, SCHEMA_VERSION, self.view.ttl),)
             service = snapshot.get(snapshot.local, Service, key.name, key.namespace)

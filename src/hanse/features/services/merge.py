@@ -230,4 +230,5 @@ def _format_type(type_: ImportType) -> str:
 
 
 def _format_ports(ports: Sequence[ImportedPort]) -> str:
+    """The ports as text: `name protocol/number, …`; `none` if there are none."""
     return ", ".join(f"{p.name or '-'} {p.protocol}/{p.port}" for p in ports) or "none"

@@ -109,6 +109,7 @@ class ServiceZone:
         rules = clusterset_rules(self.view, snapshot)
 
         def build_nodes(key: Key) -> Sequence[ZoneNode]:
+            """The nodes of an import, or of the version record; none if it does not exist."""
             if key == VERSION:
                 return (version_node(self._apex, SCHEMA_VERSION, self.view.ttl),)
             service_import = snapshot.get(snapshot.local, ServiceImport, key.name, key.namespace)

@@ -174,7 +174,7 @@ def _running_stateful_set(key: Key, snapshot: Snapshot) -> StatefulSet | None:
 def _read_report(
     key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str
 ) -> StatefulSetPart | None:
-    """This cluster's report about a set at the broker."""
+    """This cluster's report about a set at the broker; None if there is none."""
     return snapshot.get(
         broker,
         StatefulSetPart,

@@ -132,7 +132,7 @@ class StatefulSets:
             case StatefulSet() | FederatedStatefulSet() | StatefulSetShares():
                 yield from _set_keys(meta.name, meta.namespace)
                 yield from _sync_keys(meta.name, meta.namespace, snapshot)
-                yield from _keys_of_sets_with_same_service(change, snapshot)
+                yield from _keys_if_service_owner_may_change(change, snapshot)
             case StatefulSetPart():
                 yield from _set_keys(obj.spec.name, obj.spec.namespace)
                 yield from _sync_keys(obj.spec.name, obj.spec.namespace, snapshot)
@@ -208,8 +208,11 @@ def _set_keys(name: str, namespace: str) -> Iterator[Key]:
     yield Key("status", name, namespace)
 
 
-def _keys_of_sets_with_same_service(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-    """The keys of sets that share a Service with one that appears or goes: its owner may change."""
+def _keys_if_service_owner_may_change(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
+    """If a set appears, goes or is orphaned: all sets with its governing Service, else none.
+
+    Only one of them writes the Service, and that may be another one now.
+    """
     obj = change.object
     namespace = obj.metadata.namespace
     if _changes_liveness(change):

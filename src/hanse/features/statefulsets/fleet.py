@@ -24,7 +24,7 @@ class FleetMember(Struct, frozen=True):
 
 
 def departed_broker(snapshot: Snapshot) -> ClusterId | None:
-    """The broker that this cluster is leaving, or has left for good."""
+    """The broker that this cluster is leaving or has left for good; None in all other cases."""
     leaving = (
         s.cluster for s in snapshot.facts(ClusterState) if s.leaving and Role.BROKER in s.roles
     )
@@ -48,7 +48,7 @@ def list_members(
     ]
     leases.sort(key=lambda lease: lease.metadata.name)
     return tuple(
-        FleetMember(le.metadata.name, _is_healthy(le, snapshot, broker, broker_namespace))
+        FleetMember(le.metadata.name, _may_get_replicas(le, snapshot, broker, broker_namespace))
         for le in leases
     )
 
@@ -72,10 +72,13 @@ def clusters_with_newer_parts(
     return frozenset(part.spec.cluster for part in found if part.spec.has_newer_schema)
 
 
-def _is_healthy(lease: Lease, snapshot: Snapshot, broker: ClusterId, broker_namespace: str) -> bool:
-    """Whether a cluster may be given replicas: its Lease is renewed, or it is this cluster.
+def _may_get_replicas(
+    lease: Lease, snapshot: Snapshot, broker: ClusterId, broker_namespace: str
+) -> bool:
+    """Whether the Lease's cluster may be given replicas; this cluster always may.
 
-    Until a Lease was observed for a while its renew time decides; clock skew only delays that.
+    The observed liveness of the Lease decides; before there is any, whether its renew time is less
+    than a lease duration from now. False if it has none.
     """
     cluster = lease.metadata.name
     liveness = snapshot.fact(LeaseLiveness, (broker, broker_namespace, cluster))

@@ -186,7 +186,11 @@ def _was_kept_by_another_set(found: Object | None, key: Key) -> bool:
 
 
 def _headless_service(placed: _PlacedSet, snapshot: Snapshot) -> Service | None:
-    """The copy of the headless Service; None if another set owns it, or users made an equal one."""
+    """This cluster's copy of a set's headless Service; None where it must not be written.
+
+    So it is if the set has none, if another set writes the Service of this name, or if users have
+    made one here with the same selector.
+    """
     service, key = placed.service, placed.key
     if service is None:
         return None

@@ -248,7 +248,11 @@ def _remove_many(
     surplus: int,
     weight_of: _WeightOf,
 ) -> int:
-    """Remove in bulk from `shares`, if there is a large surplus; returns how many were removed."""
+    """Remove nearly all of a large surplus from `shares` at once, in place.
+
+    Returns how many were removed: 0 for a surplus of at most four per cluster, else as many as keep
+    the balance and the floors.
+    """
     if surplus <= 4 * len(floors) or not floors:
         return 0
 

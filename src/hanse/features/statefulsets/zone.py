@@ -130,6 +130,7 @@ class StatefulSetZone:
         expired = self._expired_clusters(snapshot, brokers)
 
         def build_nodes(key: Key) -> Sequence[ZoneNode] | None:
+            """The nodes of all sets of a Service; None (keep them) if a schema is too new."""
             service_key = f"{key.namespace}/{key.name}"
             sets = [
                 record for b in brokers for record in snapshot.by(b, SHARES_BY_SERVICE, service_key)

@@ -48,7 +48,10 @@ async def find_or_build(
 
 
 async def _build_missing(programs: Sequence[Program], cache: Path, report: BuildReport) -> None:
-    """Build what is not cached yet: modules in parallel, each one's programs in sequence."""
+    """Build what is not cached yet: modules in parallel, each one's programs in sequence.
+
+    Raises the first failure.
+    """
     # Another process may have built some of them while this one waited for the lock.
     missing = [program for program in programs if not cached(program, cache).is_file()]
     if not missing:

@@ -256,6 +256,7 @@ def _ensure_service_account_key(path: Path) -> None:
 
 
 def _scheduler_configuration() -> str:
+    """The scheduler's configuration file: no leader election, high client limits."""
     return yaml.safe_dump(
         {
             "apiVersion": "kubescheduler.config.k8s.io/v1",

@@ -76,5 +76,6 @@ def _exit_cause(code: int) -> str:
 
 
 def _log_tail(log: Path) -> str:
+    """The end of a log as a clause of a message; its path alone if it is empty."""
     end = tail(log)
     return f"; its log {log} ends:\n{end}" if end else f"; see {log}"

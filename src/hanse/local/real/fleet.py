@@ -78,7 +78,10 @@ class RealFleet:
         await self.stop()
 
     async def start(self) -> None:
-        """Lock the folder, write the kubeconfig, start all clusters and wait until ready."""
+        """Lock the folder, write the kubeconfig, start all clusters and wait until ready.
+
+        Raises the first failure.
+        """
         began = time.monotonic()
         self._lock = _lock_folder(self.directory)
         self._process_group = ProcessGroup()

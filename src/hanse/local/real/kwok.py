@@ -318,6 +318,7 @@ async def all_schedulable(transport: Transport, count: int) -> bool:
 
 
 def _is_schedulable(node: dict[str, Any]) -> bool:
+    """Whether a node is Ready and has no taints."""
     conditions = node.get("status", {}).get("conditions", [])
     ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
     return ready and not node["spec"].get("taints")

@@ -120,6 +120,7 @@ def _listening_inodes(port: int, proc: Path) -> set[str]:
 
 
 def _has_socket(process: Path, sockets: set[str]) -> bool:
+    """Whether a process (its folder in /proc) has one of the sockets open; False if unreadable."""
     try:
         return any(
             str(descriptor.readlink()) in sockets for descriptor in (process / "fd").iterdir()
@@ -129,6 +130,7 @@ def _has_socket(process: Path, sockets: set[str]) -> bool:
 
 
 def _program_name(process: Path) -> str:
+    """The program of a process (its folder in /proc); `unknown` if it is gone."""
     try:
         return (process / "comm").read_text().strip()
     except OSError:

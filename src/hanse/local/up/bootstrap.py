@@ -208,6 +208,7 @@ async def create_federation(
     workload_members = [member for member in members if member.runs_workloads]
 
     async def create_claims_and_account(member: LocalMember, transport: Transport) -> None:
+        """Give a member its claims and its account for supervisors, and keep a token of it."""
         if not member.runs_workloads:
             return
         is_supervisor = member.role == "supervisor"
@@ -217,6 +218,7 @@ async def create_federation(
         tokens[member.name] = await _request_token(transport)
 
     async def create_secrets_and_federation(member: LocalMember, transport: Transport) -> None:
+        """Give a member its Federation, and a supervisor the token of every member too."""
         if not member.runs_workloads:
             return
         servers = {}

@@ -123,6 +123,7 @@ async def serve_control_socket(path: Path, handler: RequestHandler) -> AsyncIter
     """Answer each line of a Unix socket with a line until the block ends."""
 
     async def handle_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer each line of a connection by one line, until the other side ends it."""
         try:
             while line := await reader.readline():
                 writer.write(msgspec.json.encode(await _handle_line(handler, line)) + b"\n")

@@ -116,6 +116,7 @@ class EmbeddedCluster:
         return UrlTransport(credentials, self._find_listener)
 
     def _find_listener(self, url: str) -> ServedApi | None:
+        """This cluster's API if it runs and has this URL; else None."""
         here = self.running and url == self.url
         return ServedApi(self._delayed_api, self._authority.certificate) if here else None
 
@@ -237,6 +238,7 @@ class _DelayedApi:
             yield lines
 
     def authenticate(self, token: str) -> User | None:
+        """The user of a token of ours, else as the API server knows it; None if unknown."""
         return self._tokens.get(token) or self._api.authenticate(token)
 
 

@@ -211,6 +211,7 @@ class LocalFederation:
         members = {other.name: other for other in self._options.members}
 
         def dial(cluster: str, credentials: Credentials) -> Transport:
+            """A transport by the link to a cluster; one that always fails if it has none."""
             name = cluster.rpartition("/")[2]
             other = members.get(name)
             if other is None:
@@ -228,6 +229,7 @@ class LocalFederation:
         contexts = [self._clusters[m.name].context for m in self._options.members]
 
         async def bootstrap_cluster(member: LocalMember, transport: Transport) -> None:
+            """Create CRDs, base objects and, if asked for, sample and profile; repeatable."""
             for stale in STALE_WEBHOOK_CONFIGURATIONS:  # their servers ended with an earlier run
                 await transport.send(Request("DELETE", stale))
             await install_crds(transport, crds)
@@ -255,10 +257,12 @@ class LocalFederation:
         uids: dict[LocalMember, str] = {}
 
         async def read_uid(member: LocalMember, transport: Transport) -> None:
+            """Note the uid of a cluster; not of the broker."""
             if member.runs_workloads:
                 uids[member] = await cluster_uid(transport)
 
         async def create_leases(member: LocalMember, transport: Transport) -> None:
+            """At the broker: a Lease for each member, annotated with its cluster's uid."""
             if not member.runs_workloads:
                 leases = (membership_lease(m, uid) for m, uid in uids.items())
                 await asyncio.gather(*(create_or_annotate(transport, one) for one in leases))
@@ -271,6 +275,7 @@ class LocalFederation:
         members = {m.name for m in self._options.members if m.runs_workloads}
 
         async def submit(member: LocalMember, transport: Transport) -> None:
+            """At the broker, once: wait for all members' heartbeats, and create the sample sets."""
             namespace, *rest = submitted_objects()
             if not member.runs_workloads and await create_if_absent(transport, namespace):
                 await await_heartbeats(transport, members)
@@ -283,6 +288,7 @@ class LocalFederation:
         """Wait for the objects of a new sample, report slow ones and each cluster."""
 
         async def await_objects(member: LocalMember, transport: Transport) -> None:
+            """Wait for the new sample objects of a cluster; report those that are slow."""
             for one in sample_objects(member) if member in self._members_with_new_sample else ():
                 if not await await_ready(transport, one):
                     report(f"{member.name}: {one.path} is slow; see `kubectl get events -A`")

@@ -77,7 +77,7 @@ class Folder:
         return self.path / "clusters" / f"{cluster}.json"
 
     def _prepare(self) -> None:
-        """Create the folder with mode 0700, and exclude it from git."""
+        """Create the folder with mode 0700, and exclude it from git; raises `UpError`."""
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             ignore = self.path / ".gitignore"

@@ -61,7 +61,10 @@ class ItemCache:
         return ItemChanges(put, {})
 
     def refresh(self, limit: int = 200) -> ItemChanges:
-        """Render some of the marked keys again; returns what changed."""
+        """Render at most `limit` of the marked keys again; returns what changed.
+
+        Call again while `stale`.
+        """
         snapshot = self._take_snapshot()
         if self._unlisted:
             self._unlisted = False

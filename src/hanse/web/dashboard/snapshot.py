@@ -42,7 +42,7 @@ class MultiClusterSnapshot:
         return self._reporters[where]
 
     def for_cluster(self, where: ClusterId) -> Snapshot | None:
-        """The snapshot of the agent that reports on a cluster."""
+        """The snapshot of the agent that reports on a cluster; None if there is none."""
         reporter = self.reporter_for(where)
         return None if reporter is None else self.by_agent[reporter]
 
@@ -58,7 +58,7 @@ class MultiClusterSnapshot:
         return tuple(found)
 
     def get(self, where: ClusterId, kind: type[K], name: str, namespace: str = "") -> K | None:
-        """The object of that name in the first snapshot that has it."""
+        """The object in the first snapshot that has it; None if none has."""
         for snapshot in self._snapshots_for(where):
             found = snapshot.get(where, kind, name, namespace)
             if found is not None:

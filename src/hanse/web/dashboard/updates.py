@@ -92,7 +92,10 @@ class LiveUpdates:
                 self._items.invalidate()
 
     async def full_state(self) -> dict[str, Any]:
-        """All items, the timeline and the local state, computed now."""
+        """All items, the timeline and the local state, after rendering everything that is stale.
+
+        Without subscribers the items are rendered anew the next time.
+        """
         while self._items.stale:
             self._publish()
             await asyncio.sleep(0)

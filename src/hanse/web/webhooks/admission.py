@@ -54,7 +54,7 @@ _decoder = msgspec.json.Decoder(_Envelope)
 
 
 def parse_request(body: bytes) -> DecodedReview:
-    """The review in a request's body."""
+    """The review in a request's body; raises `InvalidReview`."""
     try:
         envelope = _decoder.decode(body)
     except msgspec.DecodeError as error:
