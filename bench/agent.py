@@ -48,12 +48,18 @@ async def main(cluster: str, kubeconfig: Path) -> None:
     async with agent.running():
         await synced(agent)
         _say("synced")
-        await agent.reconciler.settled()
+        await settled(agent)
         _say("settled")
         questions = await _lines()
         while await questions.readline():
             _say(msgspec.json.encode(counters_of(agent, home, broker)).decode())
     await agent.close()
+
+
+async def settled(agent: Agent) -> None:
+    """Wait until no key is due."""
+    while not agent.reconciler.queue.is_settled:  # noqa: ASYNC110 - it sends no event
+        await asyncio.sleep(0.01)
 
 
 def counters_of(agent: Agent, *transports: CountingTransport) -> AgentCounters:

@@ -5,6 +5,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tests.support.ports import free_ports
+
 from bench.dns_servers import (
     NAMES,
     addresses_in,
@@ -20,7 +22,6 @@ from bench.figures import AtLeast, Figure
 from bench.names import CLUSTERS, seen_with, served, whole_name
 from bench.row import Effort, Once, Row
 from bench.served import a_server
-from hanse.local.real.ports import free_ports
 
 SECONDS = 5
 

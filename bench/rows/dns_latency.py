@@ -5,6 +5,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tests.support.ports import free_ports
+
 from bench.dns_servers import (
     addresses_in,
     coredns_command,
@@ -18,7 +20,6 @@ from bench.figures import AtMost, Figure
 from bench.names import seen_with, served, whole_name
 from bench.row import Effort, Once, Row
 from bench.served import a_server
-from hanse.local.real.ports import free_ports
 
 SECONDS = 4
 

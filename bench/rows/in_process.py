@@ -8,7 +8,7 @@ import uvloop
 from msgspec.structs import replace
 from tests.support.toy import Toy
 
-from bench.agent import AgentCounters, counters_of, synced
+from bench.agent import AgentCounters, counters_of, settled, synced
 from bench.counting_transport import CountingTransport
 from bench.figures import AtMost, Figure
 from bench.measured_load import Load, measure_agents, measure_bare_client
@@ -48,7 +48,7 @@ class AgentHere:
         return replace(counters_of(self.agent, *self._ways), cpu=0.0)  # counted with all the rest
 
     async def quiet(self) -> AgentCounters:
-        await self.agent.reconciler.settled()
+        await settled(self.agent)
         return await self.ask()
 
 

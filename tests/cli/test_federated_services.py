@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hanse.cli.doctor.federated import check_federated_services
+from hanse.cli.doctor.conditions import check_federated_services
 from hanse.cli.federated_services import FailedCondition, FederatedObjects, build_view
 from hanse.cli.status.federated import json_document
 from hanse.model.conditions import condition

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from hanse.cli.inventory import parse_membership
-from hanse.cli.status.membership import json_document, print_table
+from hanse.cli.status.command import membership_document, print_membership
 
 
 def federation(members: list[dict[str, Any]], *bad: str) -> dict[str, Any]:
@@ -27,7 +27,7 @@ SUPERVISES = {
 def test_without_a_federation_there_is_nothing_to_show() -> None:
     assert parse_membership(None, None) is None
     assert parse_membership({"items": []}, SUPERVISES) is None
-    assert json_document(None) is None
+    assert membership_document(None) is None
 
 
 def test_who_leads_and_who_is_not_reached_is_one_table(capsys: pytest.CaptureFixture[str]) -> None:
@@ -38,7 +38,7 @@ def test_who_leads_and_who_is_not_reached_is_one_table(capsys: pytest.CaptureFix
     assert lubeck is not None
     assert hamburg is not None
 
-    print_table([("lubeck", lubeck), ("hamburg", hamburg)])
+    print_membership([("lubeck", lubeck), ("hamburg", hamburg)])
 
     document = capsys.readouterr().out
     assert "bergen  lubeck  lubeck (not from hamburg)" in document
@@ -49,6 +49,6 @@ def test_a_child_says_who_leads_it() -> None:
     membership = parse_membership(federation([]), {"items": []})
 
     assert membership is not None
-    document = json_document(membership)
+    document = membership_document(membership)
     assert document is not None
     assert (document["supervises"], document["leaders"]) == (False, ["lubeck"])

@@ -9,7 +9,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from hanse.kube.transport import JSON, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
+from hanse.kube.transport import JSON, MERGE_PATCH
+from tinykube.request import JSON_PATCH, STRATEGIC_MERGE_PATCH
 
 Body = dict[str, Any] | list[Any] | str | None
 """An object, or text to be sent as it is."""

@@ -9,7 +9,6 @@ import dns.rcode
 import dns.rdatatype
 from msgspec import Struct
 
-from hanse.dns.compiler import compiled
 from hanse.dns.responder import respond
 from hanse.dns.table import Table
 from hanse.features.services.zone import ServiceZone
@@ -35,6 +34,7 @@ from hanse.model.objects import Meta, Object
 from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Change, Snapshot
 from tests.support.builders import cluster, snapshot, stored
+from tests.support.zones import compiled
 
 ZONE = "clusterset.local"
 WEB = f"web.shop.svc.{ZONE}"

@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from hanse.local.real.binaries import cache_folder, find_programs
 from hanse.local.real.errors import ProgramMissing
-from hanse.local.real.ports import free_ports
 from hanse.local.real.programs import COREDNS_SERVER
 from tests.dns.builders import DnsAnswer, parse_answer
+from tests.support.ports import free_ports
 
 PATIENCE = 20.0
 

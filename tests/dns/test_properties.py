@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hanse.dns.batch import Batch
-from hanse.dns.compiler import Compiler, compiled
+from hanse.dns.compiler import Compiler
 from hanse.dns.fast_path import serve_datagrams
 from hanse.dns.messages import Delta
 from hanse.dns.questions import MalformedMessage, parse_question
@@ -37,6 +37,7 @@ from tests.dns.builders import (
     pod,
     rules,
 )
+from tests.support.zones import compiled
 
 FUZZED = int(os.environ.get("HANSE_FUZZED_PACKETS", "5000"))
 """Packets sent at parser and server each; a long run takes a million."""

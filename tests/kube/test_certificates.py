@@ -6,7 +6,12 @@ from threading import Thread
 import pytest
 from cryptography import x509
 
-from hanse.kube.certificates import CertificateAuthority, KeyPair, client_context, server_context
+from hanse.kube.certificates import CertificateAuthority, KeyPair, server_context
+
+
+def trusting(authority: bytes) -> ssl.SSLContext:
+    """The TLS context of a client that trusts one authority, given in PEM."""
+    return ssl.create_default_context(cadata=authority.decode())
 
 
 def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, host: str) -> None:
@@ -32,9 +37,7 @@ def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, host: str) -> No
 def test_clients_of_the_authority_verify_its_servers(host: str) -> None:
     authority = CertificateAuthority.create("hanse")
 
-    shake_hands(
-        server_context(authority.server("lubeck")), client_context(authority.certificate), host
-    )
+    shake_hands(server_context(authority.server("lubeck")), trusting(authority.certificate), host)
 
 
 def test_a_server_may_bear_the_name_of_its_authority() -> None:
@@ -42,7 +45,7 @@ def test_a_server_may_bear_the_name_of_its_authority() -> None:
 
     shake_hands(
         server_context(authority.server("lubeck")),
-        client_context(authority.certificate),
+        trusting(authority.certificate),
         "localhost",
     )
 
@@ -51,18 +54,16 @@ def test_a_server_of_another_authority_is_refused() -> None:
     server = server_context(CertificateAuthority.create("other").server("lubeck"))
 
     with pytest.raises(ssl.SSLCertVerificationError):
-        shake_hands(
-            server, client_context(CertificateAuthority.create("hanse").certificate), "localhost"
-        )
+        shake_hands(server, trusting(CertificateAuthority.create("hanse").certificate), "localhost")
 
 
 def test_a_host_that_is_not_in_the_certificate_is_refused() -> None:
     authority = CertificateAuthority.create("hanse")
     server = server_context(authority.server("lubeck", hosts=["webhook.default.svc"]))
 
-    shake_hands(server, client_context(authority.certificate), "webhook.default.svc")
+    shake_hands(server, trusting(authority.certificate), "webhook.default.svc")
     with pytest.raises(ssl.SSLCertVerificationError):
-        shake_hands(server, client_context(authority.certificate), "localhost")
+        shake_hands(server, trusting(authority.certificate), "localhost")
 
 
 def test_an_expired_certificate_is_refused() -> None:
@@ -72,7 +73,7 @@ def test_an_expired_certificate_is_refused() -> None:
     with pytest.raises(ssl.SSLCertVerificationError):
         shake_hands(
             server_context(authority.server("lubeck", now=long_ago)),
-            client_context(authority.certificate),
+            trusting(authority.certificate),
             "localhost",
         )
 
@@ -81,9 +82,7 @@ def test_an_authority_that_was_kept_goes_on_issuing() -> None:
     first = CertificateAuthority.create("hanse")
     again = CertificateAuthority.load(first.kept)
 
-    shake_hands(
-        server_context(again.server("bergen")), client_context(first.certificate), "localhost"
-    )
+    shake_hands(server_context(again.server("bergen")), trusting(first.certificate), "localhost")
 
 
 def test_a_client_certificate_names_the_user_and_its_groups() -> None:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from hanse.kube.client import Client
-from hanse.kube.discovery import DiscoveryChange, ServerVersion, refresh, server_version
+from hanse.kube.discovery import DiscoveryChange, refresh
 from hanse.kube.errors import Unreachable
 from hanse.kube.transport import JSON, Request, Response, Transport
 from hanse.kube.watch_events import Listed, NotServed
@@ -199,10 +199,3 @@ async def test_what_is_no_discovery_document_is_not_an_api_server() -> None:
 
     with pytest.raises(Unreachable):
         await refresh(client)
-
-
-async def test_the_release_is_reported_as_numbers() -> None:
-    version = await server_version(Client(cluster()))
-
-    assert version.number >= (1, 30)
-    assert ServerVersion(major="1", minor="33+").number == (1, 33)

@@ -16,7 +16,6 @@ from hanse.features.services.feature import Services
 from hanse.local.real.binaries import cache_folder
 from hanse.local.real.build import find_or_build
 from hanse.local.real.fleet import RealFleet
-from hanse.local.real.ports import free_ports
 from hanse.local.real.programs import COREDNS_SERVER
 from hanse.model.dns.zones import View
 from hanse.model.kinds.multicluster import ServiceImport
@@ -24,6 +23,7 @@ from tests.dns.builders import NODATA, parse_answer
 from tests.dns.coredns import in_words
 from tests.scenarios.names import DnsClient, serve_names
 from tests.scenarios.services import ServicesScenario
+from tests.support.ports import free_ports
 from tests.support.scenario import Check, Scenario
 from tests.support.testbed_kubernetes import kubernetes_testbed
 

@@ -67,7 +67,7 @@ async def answers(
 ) -> AsyncIterator[dict[str, list[NormalizedAnswer]]]:
     """The responses of all cases, from a server without controllers."""
     async with RealFleet(tmp_path_factory.mktemp("alone"), binaries, names=()) as fleet:
-        await fleet.broker.stop_server(CONTROLLER_MANAGER.name)
+        await fleet.broker.servers[CONTROLLER_MANAGER.name].stop()
         async with closing(fleet.broker.connect()) as transport, webhooks() as (url, authority):
             found = await transport.send(Request("GET", SERVICE_RANGE))
             ranges = msgspec.json.decode(found.body)["spec"]["cidrs"]

@@ -25,12 +25,12 @@ from hanse.local.kubeconfig import Context, write_kubeconfig
 from hanse.local.real.binaries import cache_folder
 from hanse.local.real.build import find_or_build
 from hanse.local.real.fleet import RealFleet
-from hanse.local.real.ports import free_ports
 from hanse.local.real.programs import COREDNS_SERVER
 from hanse.model.kinds.apps import Deployment
 from hanse.model.kinds.core import Namespace, Pod, Secret, Service
 from hanse.model.kinds.discovery import EndpointSlice
 from tests.scenarios.networks import HERE, NetworksScenario, made
+from tests.support.ports import free_ports
 from tests.support.scenario import Check, Scenario
 from tests.support.service_accounts import Account, grant
 from tests.support.testbed_kubernetes import kubernetes_testbed

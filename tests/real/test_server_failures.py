@@ -129,7 +129,7 @@ async def test_a_cluster_with_restarted_servers_runs_new_pods(
     async with RealFleet(tmp_path, binaries, names=("lubeck",)) as fleet:
         lubeck = fleet.clusters["lubeck"]
         for program in ("kube-apiserver", "kwok"):
-            await lubeck.stop_server(program)
+            await lubeck.servers[program].stop()
             await lubeck.start_server(program)
 
         create = ("create", "deployment", "web", "--image=web", "--replicas=2")

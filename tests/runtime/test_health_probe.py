@@ -14,13 +14,13 @@ from hanse.model.facts import ClusterState, Phase, Role
 from hanse.runtime.api import ClusterClient
 from hanse.runtime.connection import Connection
 from hanse.runtime.health_probe import (
-    DETECTION_TIME,
     NO_ANSWER,
     PROBE_TIMEOUT,
     QUIET_PERIOD,
     run_probe,
 )
 from tests.runtime.toy_world import toy_world
+from tests.support.faults import DETECTION_TIME
 from tests.support.world import BROKER
 from tinykube.apiserver import ApiServer
 from tinykube.virtual_time import ON_VIRTUAL_TIME, LoopClock

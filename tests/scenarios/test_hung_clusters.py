@@ -11,10 +11,9 @@ from hanse.features.federation.feature import Membership
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.federation import SYSTEM
 from hanse.runtime.concurrency import MAX_CONCURRENT, PERMIT_TIMEOUT
-from hanse.runtime.health_probe import DETECTION_TIME
 from hanse.runtime.readiness import report
 from tests.scenarios.federated import GLOBAL, FederatedScenario, address, federated_scenario
-from tests.support.faults import LinkFaults
+from tests.support.faults import DETECTION_TIME, LinkFaults
 from tests.support.scenario import Features, Scenario
 
 pytestmark = pytest.mark.virtual

@@ -16,6 +16,10 @@ from hanse.kube.transport import Request, Response, Transport
 from hanse.local import links
 from hanse.model import rbac
 from hanse.model.kinds.core import Namespace
+from hanse.runtime.health_probe import FAILURE_THRESHOLD, PROBE_TIMEOUT, QUIET_PERIOD
+
+DETECTION_TIME = QUIET_PERIOD + FAILURE_THRESHOLD * PROBE_TIMEOUT
+"""When a cluster that stops answering is known to be unresponsive."""
 
 READ_METHODS = frozenset({"GET", "HEAD"})
 IDENTITY_NAMESPACE = requests.resource_path(Namespace.kind, name=rbac.IDENTITY_NAMESPACE)

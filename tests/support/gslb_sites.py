@@ -12,7 +12,6 @@ import dns.message
 import msgspec
 from msgspec.structs import replace
 
-from hanse.dns.compiler import compiled
 from hanse.dns.responder import respond
 from hanse.dns.table import Table
 from hanse.features.gslb.names import SECRET, SECRET_KEY
@@ -42,6 +41,7 @@ from tests.support.agent_accounts import account_with
 from tests.support.federation import create_or_patch, install_crds
 from tests.support.scenario import Check, Scenario
 from tests.support.service_accounts import grant
+from tests.support.zones import compiled
 
 VERSION = "1.5.1"
 LABELS = {"app": "gslb"}

@@ -97,7 +97,7 @@ class KubernetesTestbed:
 
     async def restart_server(self, cluster: ClusterId) -> None:
         target = self._fleet.clusters[cluster]
-        await target.stop_server(API_SERVER.name)
+        await target.servers[API_SERVER.name].stop()
         await target.start_server(API_SERVER.name)
 
     async def back_up(self, cluster: ClusterId) -> Path:

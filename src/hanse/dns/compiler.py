@@ -1,6 +1,6 @@
 """Compiles the zone data of a view incrementally: a change recompiles only the keys it concerns."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 
 from hanse.dns.messages import Delta
@@ -224,11 +224,3 @@ class Compiler:
             ZoneNode(zone, (full_rrset(RecordType.NS, [server], ttl),)),
             ZoneNode(server, tuple(full_rrset(t, several, ttl) for t, several in own if several)),
         )
-
-
-def compiled(view: View, sources: Iterable[ZoneSource], snapshot: Snapshot) -> Delta:
-    """All names of a view, compiled at once."""
-    compiler = Compiler(view, tuple(sources))
-    compiler.enqueue_all(snapshot)
-    compiler.compile(snapshot)
-    return compiler.full_delta()

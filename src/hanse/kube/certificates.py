@@ -114,11 +114,6 @@ def server_context(issued: KeyPair) -> ssl.SSLContext:
     return context
 
 
-def client_context(authority: bytes) -> ssl.SSLContext:
-    """The TLS context of a client that trusts one authority, given in PEM."""
-    return ssl.create_default_context(cadata=authority.decode())
-
-
 def _subject_name(common_name: str, organizations: Iterable[str] = ()) -> x509.Name:
     groups = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in organizations]
     return x509.Name([*groups, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])

@@ -31,19 +31,6 @@ class DiscoveryChange(Struct, frozen=True):
     gone: frozenset[Kind] = frozenset()
 
 
-class ServerVersion(Struct, frozen=True, rename="camel"):
-    """The version of an API server, as `/version` reports it."""
-
-    git_version: str = ""
-    major: str = ""
-    minor: str = ""
-
-    @property
-    def number(self) -> tuple[int, int]:
-        """Major and minor version; some vendors write a minor version of `33+`."""
-        return (_leading_number(self.major), _leading_number(self.minor))
-
-
 class GroupVersion(Struct, frozen=True):
     """One version of one group; the core group has no name."""
 
@@ -82,11 +69,6 @@ async def refresh(client: Client) -> DiscoveryChange:
     served = ServedKinds(frozenset(kinds))
     client.rest_mapper.update(served)
     return DiscoveryChange(served.kinds - before.kinds, before.kinds - served.kinds)
-
-
-async def server_version(client: Client) -> ServerVersion:
-    """The version of the API server."""
-    return _decode_response(await client.read_raw("/version"), ServerVersion)
 
 
 async def _read_group_list(client: Client, path: str) -> DiscoveredKinds:
@@ -198,8 +180,3 @@ def _decode_response(response: Response, type_: type[T]) -> T:
         return msgspec.json.decode(response.body, type=type_)
     except msgspec.DecodeError as error:
         raise unexpected_response(error) from None
-
-
-def _leading_number(text: str) -> int:
-    digits = "".join(char for char in text if char.isdecimal())
-    return int(digits) if digits else 0

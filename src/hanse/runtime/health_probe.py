@@ -16,9 +16,6 @@ PROBE_TIMEOUT = timedelta(seconds=7)
 FAILURE_THRESHOLD = 2
 """How many probes fail in a row before the cluster is unresponsive."""
 
-DETECTION_TIME = QUIET_PERIOD + FAILURE_THRESHOLD * PROBE_TIMEOUT
-"""When a cluster that stops answering is known to be unresponsive."""
-
 NO_ANSWER = "it takes requests and answers none of them"
 
 Probe = Callable[[Connection], Awaitable[str]]

@@ -170,11 +170,6 @@ class Reconciler:
         self.active = False
         self.queue.clear()
 
-    async def settled(self) -> None:
-        """Wait until no key is due."""
-        while not self.queue.is_settled:  # noqa: ASYNC110 - no one else needs to know
-            await asyncio.sleep(0.01)
-
     # -- changes
 
     def on_change(self, change: Change, *, listed: bool = False) -> None:

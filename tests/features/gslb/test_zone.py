@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hanse.dns.compiler import compiled
 from hanse.dns.responder import respond
 from hanse.dns.selection import rendezvous_choice
 from hanse.dns.table import Table
@@ -34,6 +33,7 @@ from hanse.model.kinds.gslb import NAMESPACE
 from hanse.model.objects import Meta
 from hanse.model.probes import ProbeTarget, TargetHealth
 from tests.support.builders import cluster, snapshot, stored
+from tests.support.zones import compiled
 from tinykube.virtual_time import EPOCH
 
 HOST = "shop.global.test"

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hanse.features.networks.address_pools import RESERVATION_TTL, SLOTS, Pool, PoolSlot
+from hanse.features.networks.address_pools import RESERVATION_TTL, Pool, PoolSlot
 from hanse.features.networks.names import NETWORK, NIC, RANGE_OF, TENANT
 from hanse.features.networks.ranges import Range, overlaps, parse_range
 from hanse.features.networks.service_addresses import AssignedSlot
@@ -21,6 +21,7 @@ from hanse.model.conditions import condition
 from hanse.model.facts import Answer
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.networks import NetworkPort
+from hanse.model.naming import SLOT_LEASES
 from hanse.model.objects import Object
 from hanse.model.ownership import OWNER
 from hanse.model.plan import Key
@@ -41,6 +42,7 @@ from tests.features.networks.builders import (
 )
 from tinykube.virtual_time import EPOCH
 
+SLOTS = len(SLOT_LEASES)
 POOL = "10.50.0.0/28"
 OWN = network("acme.own", service={"cidrs": [POOL]})
 RANGES = (cidr("10.96.0.0/16"), cidr(POOL, "own", **{RANGE_OF: "acme.own"}))

@@ -9,7 +9,7 @@ import dns.rcode
 import msgspec
 import pytest
 
-from hanse.dns.compiler import Compiler, compiled
+from hanse.dns.compiler import Compiler
 from hanse.dns.responder import respond
 from hanse.dns.table import Table
 from hanse.features.networks.names import NETWORK, TENANT, NetworkName
@@ -22,6 +22,7 @@ from hanse.model.objects import Object
 from hanse.model.snapshot import ObjectChange, Snapshot
 from tests.dns.builders import DnsAnswer, parse_answer
 from tests.support.builders import cluster, snapshot, stored
+from tests.support.zones import compiled
 
 VIEW = View("acme.lab", zone="cluster.local")
 LAB = NetworkName("acme", "lab")

@@ -17,9 +17,9 @@ import pytest
 from msgspec import Struct
 
 from hanse.features.publishing.tsig_keys import parse_tsig_key
-from hanse.local.real.ports import free_ports
 from hanse.providers.nameserver import NameServer
 from tests.dns.builders import DnsAnswer, parse_answer
+from tests.support.ports import free_ports
 
 ZONE = "fleet.example.org"
 SECRET = "c2VjcmV0IG9mIHRoZSBoYXJib3VyIG1hc3Rlcg=="

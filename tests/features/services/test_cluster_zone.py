@@ -6,7 +6,7 @@ from random import Random
 import dns.message
 import pytest
 
-from hanse.dns.compiler import Compiler, compiled
+from hanse.dns.compiler import Compiler
 from hanse.dns.responder import respond
 from hanse.dns.table import Table
 from hanse.features.publishing.zone import DnsEndpointZone
@@ -21,6 +21,7 @@ from hanse.model.plan import Key
 from hanse.model.snapshot import ObjectChange, Snapshot
 from tests.dns.builders import DnsAnswer, parse_answer
 from tests.support.builders import cluster, snapshot, stored
+from tests.support.zones import compiled
 
 VIEW = View("lubeck", local="lubeck")
 INSIDE = ClusterZone(VIEW)

@@ -7,7 +7,6 @@ import dns.message
 import pytest
 
 from hanse.app.explain_replicas import explain_replica
-from hanse.dns.compiler import compiled
 from hanse.dns.responder import respond
 from hanse.dns.table import Table
 from hanse.features.publishing.feature import Publishing
@@ -35,6 +34,7 @@ from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Change, ObjectChange, Snapshot
 from tests.dns.builders import DnsAnswer, parse_answer
 from tests.support.builders import cluster, snapshot, stored
+from tests.support.zones import compiled
 from tinykube.virtual_time import EPOCH
 
 HOME = "hanse-broker"

@@ -13,10 +13,10 @@ from hanse.local.real.ports import (
     BELOW_EPHEMERAL,
     PortReservations,
     find_port_owner,
-    free_ports,
     is_port_free,
     wait_until_free,
 )
+from tests.support.ports import free_ports
 
 
 def listener() -> socket.socket:

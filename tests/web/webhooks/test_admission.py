@@ -3,6 +3,7 @@
 import base64
 import copy
 import socket
+import ssl
 from typing import Any
 
 import aiohttp
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanse.kube.certificates import CertificateAuthority, client_context, server_context
+from hanse.kube.certificates import CertificateAuthority, server_context
 from hanse.model.admission import AdmissionDecision, AdmissionRequest, Allow, Deny, WebhookRule
 from hanse.model.facts import Facts
 from hanse.model.objects import apply_merge_patch
@@ -145,7 +146,7 @@ async def nobody_asked(question: Read | Call) -> Snapshot:
 async def test_the_server_answers_over_https_and_survives_what_it_is_sent() -> None:
     authority = CertificateAuthority.create("webhooks")
     server_side = server_context(authority.server("localhost"))
-    client_side = client_context(authority.certificate)
+    client_side = ssl.create_default_context(cadata=authority.certificate.decode())
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
     async with (

@@ -1,4 +1,4 @@
-"""The process of an agent: credentials, listeners, and stopping on a signal."""
+"""The process of an agent: credentials and their renewal, listeners, stopping on a signal."""
 
 import asyncio
 import logging
@@ -13,11 +13,19 @@ from msgspec import Struct
 from hanse import app
 from hanse.app.agent import Agent, AgentSettings
 from hanse.app.log_level import following_log_level
-from hanse.cli.agent.broker_token import renewing_broker_token
-from hanse.cli.clusters import check_readable
+from hanse.cli.clusters import check_readable, open_client
+from hanse.features.services.manifests import BROKER_SECRET, KUBECONFIG
 from hanse.kube import credentials
 from hanse.kube.client_config import Credentials
+from hanse.kube.clock import WallClock
 from hanse.kube.http_transport import HttpTransport
+from hanse.kube.token_renewal import (
+    FileTokenStore,
+    SecretTokenStore,
+    ServiceAccountName,
+    TokenRenewer,
+    TokenStore,
+)
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +104,7 @@ async def run_agent(
             if broker is not None:
                 file, context = access.broker_file, access.broker_context
                 await stack.enter_async_context(
-                    renewing_broker_token(settings, local, broker, file, context)
+                    _renewing_broker_token(settings, local, broker, file, context)
                 )
             host, port = listeners.health.getsockname()[:2]
             fields = {"cluster": settings.cluster, "listen": f"{host}:{port}"}
@@ -108,3 +116,28 @@ async def run_agent(
     finally:
         await agent.close()
     return 0
+
+
+@asynccontextmanager
+async def _renewing_broker_token(
+    settings: AgentSettings,
+    local: Credentials,
+    broker: Credentials,
+    file: Path | None,
+    context: str,
+) -> AsyncIterator[None]:
+    """While the block runs, renew the token in the Secret and, if given, in the kubeconfig."""
+    async with open_client(local) as local_client, open_client(broker) as broker_client:
+        places: list[TokenStore] = [
+            SecretTokenStore(local_client, settings.namespace, BROKER_SECRET, KUBECONFIG)
+        ]
+        if file is not None:
+            places.append(FileTokenStore(file, context))
+        account = ServiceAccountName(settings.options.broker_namespace, settings.cluster)
+        renewer = TokenRenewer(account, broker_client, broker, places, WallClock())
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(renewer.run(), name="token renewal")
+            try:
+                yield
+            finally:
+                task.cancel()

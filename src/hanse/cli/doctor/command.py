@@ -57,7 +57,7 @@ def _examine(settings: GlobalOptions) -> "Report":
         Report,
         check_clusters,
     )
-    from hanse.cli.doctor.federated import check_federated_services
+    from hanse.cli.doctor.conditions import check_federated_services
     from hanse.cli.doctor.lists import read_lists
     from hanse.cli.doctor.objects import check_objects
     from hanse.cli.federated_services import read_federated_services

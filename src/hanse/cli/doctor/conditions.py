@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from hanse.cli.doctor.clusters import Finding
 from hanse.cli.doctor.lists import ClusterLists
+from hanse.cli.federated_services import FailedCondition, FederatedView
 from hanse.model.kinds.stateful import SCHEMA, newer_schema_message
 from hanse.model.objects import Wire
 
@@ -100,3 +101,21 @@ def _finding(lists: ClusterLists, kind: str, obj: Wire, message: str) -> Finding
         f"{kind} {place}: {message}",
         f"as it says; kubectl --context {lists.name}{where} describe {kind.lower()} {name}",
     )
+
+
+def check_federated_services(view: FederatedView) -> tuple[Finding, ...]:
+    """A finding for each condition that is False: its message says what to do."""
+    return tuple(
+        Finding(
+            failed.cluster,
+            f"{failed.object}: {failed.message}",
+            f"do as it says; {_describe_command(failed)} shows when it is well again",
+        )
+        for failed in view.troubles
+    )
+
+
+def _describe_command(failed: FailedCondition) -> str:
+    kind, _, key = failed.object.partition(" ")
+    namespace, _, name = key.partition("/")
+    return f"kubectl --context {failed.cluster} -n {namespace} describe {kind.lower()} {name}"

@@ -11,7 +11,12 @@ from hanse.cli.settings import GlobalOptions, global_options
 if TYPE_CHECKING:
     from hanse.cli.federated_services import FederatedView
     from hanse.cli.gslb.view import GslbView
-    from hanse.cli.inventory import ClusterInventory, InventoryResult, ServiceInventory
+    from hanse.cli.inventory import (
+        ClusterInventory,
+        InventoryResult,
+        MembershipState,
+        ServiceInventory,
+    )
     from hanse.cli.status.local import ConnectionPhases, LocalFederationState
     from hanse.features.services.view import ServiceView
 
@@ -105,7 +110,6 @@ def _cluster_document(cluster: "InventoryResult", local: "LocalFederationState")
 def _inventory_document(cluster: "InventoryResult") -> dict[str, Any]:
     """The JSON document of a cluster; one not read has only name and reason."""
     from hanse.cli.inventory import ClusterInventory, UnreadCluster
-    from hanse.cli.status import membership
 
     match cluster:
         case UnreadCluster(name, why):
@@ -126,7 +130,7 @@ def _inventory_document(cluster: "InventoryResult") -> dict[str, Any]:
                 },
                 "nodes": None if nodes is None else {"all": nodes.all, "ready": nodes.ready},
                 "features": {"services": _service_counts(services)} if services is not None else {},
-                "federation": membership.json_document(cluster.membership),
+                "federation": membership_document(cluster.membership),
             }
         case _:
             assert_never(cluster)
@@ -192,10 +196,9 @@ def _imports_cell(cluster: "ClusterInventory") -> str:
 def _print_membership(clusters: "Sequence[InventoryResult]") -> None:
     """Print the membership table of the clusters that were read and have a membership."""
     from hanse.cli.inventory import ClusterInventory
-    from hanse.cli.status import membership
 
     read = [one for one in clusters if isinstance(one, ClusterInventory)]
-    membership.print_table([(o.name, o.membership) for o in read if o.membership is not None])
+    print_membership([(o.name, o.membership) for o in read if o.membership is not None])
 
 
 def _print_unsynced(phases: "ConnectionPhases") -> None:
@@ -236,3 +239,44 @@ def _print_services(services: "Sequence[ServiceView]") -> None:
         for (reason, message), clusters in clusters_by_problem.items():
             where = f"{one.namespace}/{one.name} in {', '.join(clusters)}"
             click.echo(f"! {where}: {click.style(reason, fg='yellow')}: {message}")
+
+
+def membership_document(membership: "MembershipState | None") -> dict[str, Any] | None:
+    """The membership as it is in the JSON of `hanse status`."""
+    import msgspec
+
+    if membership is None:
+        return None
+    return {
+        "name": membership.name,
+        "supervises": membership.supervises,
+        "leaders": list(membership.leaders),
+        "members": [msgspec.to_builtins(member) for member in membership.members],
+        "troubles": list(membership.troubles),
+    }
+
+
+def print_membership(clusters: "Sequence[tuple[str, MembershipState]]") -> None:
+    """Print who leads each member and which supervisors reach it, and failed conditions."""
+    from hanse.cli.tables import table
+
+    supervisors = [(cluster, one) for cluster, one in clusters if one.supervises]
+    names = sorted({m.cluster for _, one in supervisors for m in one.members})
+    rows = []
+    for name in names:
+        known = {c: m for c, one in supervisors for m in one.members if m.cluster == name}
+        leaders = sorted({m.leader for m in known.values() if m.leader})
+        unreached = [c for c, m in known.items() if not m.reachable]
+        reached_from = [c for c, m in known.items() if m.reachable]
+        cell = ", ".join(reached_from) or "-"
+        if unreached:
+            cell += click.style(f" (not from {', '.join(unreached)})", fg="yellow")
+        rows.append((name, ", ".join(leaders) or click.style("nobody", fg="red"), cell))
+    if rows:
+        click.echo()
+        click.echo(table(("MEMBER", "LED BY", "REACHED FROM"), rows))
+    for cluster, one in clusters:
+        for trouble in one.troubles:
+            reason, _, message = trouble.partition(": ")
+            label = click.style(reason, fg="yellow")
+            click.echo(f"! federation {one.name} in {cluster}: {label}: {message}")

@@ -13,14 +13,10 @@ from ipaddress import IPv6Address
 from msgspec import Struct
 
 from hanse.features.networks.ranges import Range
-from hanse.model.naming import SLOT_LEASES
 
 RESERVATION_TTL = timedelta(seconds=30)
 RESCAN_INTERVAL = timedelta(seconds=5)
 """How often an exhausted pool is searched again for released addresses."""
-
-SLOTS = len(SLOT_LEASES)
-"""Number of residue classes; with more replicas they are shared."""
 
 
 class PoolSlot(Struct, frozen=True):

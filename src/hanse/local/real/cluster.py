@@ -94,10 +94,6 @@ class RealCluster:
         if program in _CONTROL_PLANE and self._all_running(_CONTROL_PLANE):
             await self._wait_until(_is_api_ready, "its API server answers")
 
-    async def stop_server(self, program: str) -> None:
-        """Stop one server and leave the others running."""
-        await self.servers[program].stop()
-
     async def kill_server(self, program: str) -> None:
         """Kill one server without a graceful stop."""
         await self.servers[program].kill()

@@ -3,7 +3,6 @@
 import asyncio
 import random
 import socket
-from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -61,12 +60,6 @@ class PortReservations:
             return False
         self._sockets.append(reservation)
         return True
-
-
-def free_ports(count: int) -> list[int]:
-    """Distinct ports that are free and not reserved by any fleet."""
-    with closing(PortReservations()) as reservations:
-        return reservations.reserve(count)
 
 
 def is_port_free(port: int) -> bool:
