@@ -31,7 +31,7 @@ from hanse.model.kinds.discovery import (
     EndpointPort,
     EndpointSlice,
 )
-from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, Profile
+from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, EndpointSource, Profile
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.naming import BROKER_NAMESPACE, unique_name
 from hanse.model.objects import K, Meta
@@ -65,6 +65,7 @@ class Schedule:
         self.random = Random(seed)
         self.world = World(("lubeck", "hamburg", "bergen"), lambda: (Services(),), seed=seed)
         self.profile: Profile = self.random.choice(("lighthouse", "kep-1645"))
+        self.endpoints: EndpointSource | None = None
         self.made: dict[tuple[str, type[Any], str], bool] = {}
         """The objects that users created and did not delete: (cluster, kind, name)."""
         self.log: list[str] = []
@@ -102,6 +103,7 @@ class Schedule:
             (self._scale, 3),
             (self._edit_import, 2),
             (self._change_profile, 1),
+            (self._change_endpoints, 1),
             (self._cut_link, 2),
             (self._heal_links, 1),
             (self._degrade_link, 2),
@@ -199,9 +201,17 @@ class Schedule:
 
     async def _change_profile(self) -> None:
         self.profile = "kep-1645" if self.profile == "lighthouse" else "lighthouse"
-        change = {"spec": {"profile": self.profile}}
+        self.endpoints = None
+        await self._patch_rules()
+
+    async def _change_endpoints(self) -> None:
+        self.endpoints = "serviceIPs" if self.endpoints is None else None
+        await self._patch_rules()
+
+    async def _patch_rules(self) -> None:
+        change = {"spec": {"profile": self.profile, "endpoints": self.endpoints}}
         await self.world.client(BROKER).patch(ClusterSet, "hanse", "", change)
-        self._log(f"the profile is {self.profile}")
+        self._log(f"the profile is {self.profile}, endpoints are {self.endpoints}")
 
     # -- faults
 
@@ -333,18 +343,20 @@ class Schedule:
                 reported = found.setdefault(labels[SOURCE_CLUSTER], [])
                 reported.extend((e.addresses, e.ready) for e in endpoint_slice.endpoints or ())
         desired = {
-            r.cluster: await self._endpoints(r, merged)
+            r.cluster: await self._endpoints(r, merged, cluster)
             for r in records
             if merged and r.cluster in merged.clusters
         }
         self._require(found == desired, f"{cluster} has {found} of {name}, not {desired}")
 
     async def _endpoints(
-        self, record: ExportRecord, merged: MergedImport
+        self, record: ExportRecord, merged: MergedImport, importer: str
     ) -> list[tuple[tuple[str, ...], bool]]:
         pods = (await self._objects(record.cluster, EndpointSlice)).get(f"{record.name}-pods")
         known = (pods.endpoints or ()) if pods else ()
-        if "Headless" in (record.type, merged.type):
+        own_share = self.profile == "kep-1645" and record.cluster == importer
+        source = ClusterSetSpec(profile=self.profile, endpoints=self.endpoints).endpoint_source
+        if "Headless" in (record.type, merged.type) or own_share or source == "pods":
             return [(e.addresses, e.ready) for e in known]
         service = (await self._objects(record.cluster, Service))[record.name]
         return [(service.spec.cluster_ips, any(e.ready for e in known))] if known else []

@@ -108,8 +108,10 @@ def test_a_headless_service_without_pods_has_one_empty_slice() -> None:
 def test_no_slice_holds_more_than_a_hundred_pods() -> None:
     slices = publish(PODS, backends(250))
 
-    assert [len(s.endpoints or ()) for s in slices] == [100, 100, 50]
-    assert len({s.metadata.name for s in slices}) == 3
+    sizes = [len(s.endpoints or ()) for s in slices]
+    assert sum(sizes) == 250
+    assert max(sizes) <= 100
+    assert len({s.metadata.name for s in slices}) == len(slices)
     assert all(re.fullmatch("[a-z0-9-]{1,63}", s.metadata.name) for s in slices)
 
 

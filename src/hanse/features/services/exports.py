@@ -16,7 +16,11 @@ from hanse.features.services.clusters import (
     local_or_alive_slices,
     source_cluster,
 )
-from hanse.features.services.globalnet import ReachableBackends, reachable_backends
+from hanse.features.services.globalnet import (
+    ReachableBackends,
+    reachable_backends,
+    uses_globalnet,
+)
 from hanse.features.services.merge import MergedImport, merge_exports
 from hanse.features.services.records import (
     ExportRecord,
@@ -73,6 +77,8 @@ class _ExportState(Struct, frozen=True):
     """The slices that are on the broker now, of all clusters."""
     merged: MergedImport
     backends: ReachableBackends
+    as_pods: bool
+    """Whether pod addresses are published instead of the Service's own."""
 
     def is_refused(self, cluster: ClusterId) -> bool:
         """Whether its type conflicts with an older export, so that it is not imported."""
@@ -153,17 +159,24 @@ def _export_state(
     merged = merge_exports([record, *known], rules.profile)
     assert merged is not None, "at least one record makes an import"
     pods = list(snapshot.by(snapshot.local, BACKENDS, f"{record.namespace}/{record.name}"))
-    backends = reachable_backends(service, pods, snapshot, as_pods=_publishes_pods(record, merged))
-    return _ExportState(export, record, broker, rules, tuple(published), merged, backends)
+    as_pods = _publishes_pods(record, merged, rules, snapshot)
+    backends = reachable_backends(service, pods, snapshot, as_pods=as_pods)
+    return _ExportState(export, record, broker, rules, tuple(published), merged, backends, as_pods)
 
 
-def _publishes_pods(record: ExportRecord, merged: MergedImport) -> bool:
+def _publishes_pods(
+    record: ExportRecord, merged: MergedImport, rules: ClusterSetSpec, snapshot: Snapshot
+) -> bool:
     """Whether pod addresses are published instead of the Service's own.
 
-    They are where the Service is headless, or is admitted to an import that is.
+    They are where the Service is headless, or is admitted to an import that is, or where the
+    ClusterSet says so. Globalnet gives pods of other Services no address: there the Service's own
+    is published.
     """
     admitted = record.cluster not in merged.refused
-    return record.type == "Headless" or (admitted and merged.type == "Headless")
+    if record.type == "Headless" or (admitted and merged.type == "Headless"):
+        return True
+    return rules.endpoint_source == "pods" and not uses_globalnet(snapshot)
 
 
 def _publish(state: _ExportState, snapshot: Snapshot, broker_namespace: str) -> Plan:
@@ -176,8 +189,9 @@ def _publish(state: _ExportState, snapshot: Snapshot, broker_namespace: str) -> 
         state.record,
         state.backends.backends,
         broker_namespace,
-        as_pods=_publishes_pods(state.record, state.merged),
+        as_pods=state.as_pods,
         refused=state.is_refused(snapshot.local),
+        carrier=_record_carrier(state, snapshot.local),
     )
     sources = _sources(snapshot, state.broker)
     ranges = cluster_settings(snapshot.local, state.rules).ranges
@@ -198,6 +212,12 @@ def _publish(state: _ExportState, snapshot: Snapshot, broker_namespace: str) -> 
     if ready is None and find_condition(export.status.conditions, "Ready") is None:
         return Plan(desired, requeue_after=PENDING_AFTER)  # one status write, once Ready is known
     return replace(status_plan(export, snapshot, conditions), desired=desired)
+
+
+def _record_carrier(state: _ExportState, cluster: ClusterId) -> str:
+    """The name of our slice on the broker that carries the record; empty if none does."""
+    own = (s for s in state.published if source_cluster(s) == cluster)
+    return min((s.metadata.name for s in own if decode_record(s) is not None), default="")
 
 
 def _ready_condition(

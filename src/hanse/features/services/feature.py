@@ -10,7 +10,7 @@ from hanse.features.services.legacy import LEGACY, LEGACY_IMPORTS, legacy_import
 from hanse.features.services.names import DOMAIN, SERVICE_NAME, SERVICE_NAMESPACE, TO_CLUSTERS
 from hanse.features.services.records import parse_cluster_list
 from hanse.features.services.status import IMPORTED_HERE
-from hanse.model.clusterset import broker_cluster
+from hanse.model.clusterset import broker_cluster, clusterset_spec
 from hanse.model.conditions import find_condition
 from hanse.model.facts import ClusterState, KindServed, LeaseLiveness, Role, WriteOutcome
 from hanse.model.kinds.coordination import Lease
@@ -95,7 +95,10 @@ class Services:
                 yield from _export_key(meta.name, meta.namespace, snapshot)
             case EndpointSlice() if meta.labels.get(MANAGED_BY) != DOMAIN:
                 service = meta.labels.get(KUBE_SERVICE, "")
-                yield from _export_key(service, meta.namespace, snapshot)
+                for key in _export_key(service, meta.namespace, snapshot):
+                    yield key
+                    if clusterset_spec(snapshot, broker_cluster(snapshot)).profile == "kep-1645":
+                        yield Key("import", key.name, key.namespace)  # our own share of it
             case Namespace():
                 yield from self._keys_in_namespace(meta.name, snapshot)
             case GlobalIngressIP():

@@ -39,12 +39,17 @@ class ReachableBackends(Struct, frozen=True):
     """Whether there are backends and none has a global address yet."""
 
 
+def uses_globalnet(snapshot: Snapshot) -> bool:
+    """Whether other clusters reach this one by global addresses only."""
+    return snapshot.serves(snapshot.local, GlobalIngressIP) is True
+
+
 def reachable_backends(
     service: Service, pods: Sequence[EndpointSlice], snapshot: Snapshot, *, as_pods: bool
 ) -> ReachableBackends:
     """The backends of a Service; with global addresses where the cluster serves GlobalIngressIP."""
     own = ExportBackends(_cluster_ips(service), tuple(pods))
-    if not snapshot.serves(snapshot.local, GlobalIngressIP):
+    if not uses_globalnet(snapshot):
         return ReachableBackends(own)
     service_key = f"{service.metadata.namespace}/{service.metadata.name}"
     found = snapshot.by(snapshot.local, INGRESS, service_key)

@@ -6,6 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hanse.features.services.clusters import (
+    BACKENDS,
     IMPORTED,
     alive_slices,
     cluster_settings,
@@ -26,7 +27,11 @@ from hanse.features.services.names import (
     WEIGHT,
 )
 from hanse.features.services.records import ExportRecord, read_exports
-from hanse.features.services.slices import address_family, build_imported_slice
+from hanse.features.services.slices import (
+    address_family,
+    build_imported_slice,
+    build_own_slices,
+)
 from hanse.features.services.status import ADDRESSES_ALLOWED
 from hanse.model.clusterset import broker_cluster, clusterset_spec
 from hanse.model.conditions import Condition, condition, merge_conditions
@@ -54,6 +59,7 @@ class _ImportState(Struct, frozen=True):
     merged: MergedImport
     visible: dict[ClusterId, ExportRecord]
     """The admitted exports that this cluster imports."""
+    broker_namespace: str
 
     @property
     def derived(self) -> str:
@@ -82,7 +88,7 @@ def plan_import(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     if merged is not None:
         admitted = [r for r in exports.records if r.cluster in merged.clusters]
         visible = {r.cluster: r for r in admitted if r.is_for(snapshot.local)}
-        state = _ImportState(key, rules, tuple(slices), merged, visible)
+        state = _ImportState(key, rules, tuple(slices), merged, visible, broker_namespace)
         objects.extend(_objects(state, snapshot) if visible else ())
     if exports.newer:
         objects = _keep_unreadable(objects, key, exports.newer, snapshot)
@@ -131,15 +137,34 @@ def _objects(state: _ImportState, snapshot: Snapshot) -> Iterator[Object]:
     """The objects of an import: derived Service, slices of allowed addresses, ServiceImport."""
     if state.derived:
         yield derived_service(state.key, state.derived, state.merged)
-    for endpoint_slice in sorted(state.slices, key=lambda s: s.metadata.name):
-        record = state.visible.get(source_cluster(endpoint_slice))
-        if record is not None and endpoint_slice.address_type != "FQDN":
-            settings = cluster_settings(record.cluster, state.rules)
-            allowed = drop_disallowed(endpoint_slice, settings.ranges)
-            yield build_imported_slice(
-                allowed, record, state.merged, state.derived, _share_annotations(record, settings)
-            )
+    for endpoint_slice in _backing_slices(state, snapshot):
+        record = state.visible[source_cluster(endpoint_slice)]
+        settings = cluster_settings(record.cluster, state.rules)
+        yield build_imported_slice(
+            endpoint_slice,
+            record,
+            state.merged,
+            state.derived,
+            _share_annotations(record, settings),
+        )
     yield from _service_import(state, snapshot)
+
+
+def _backing_slices(state: _ImportState, snapshot: Snapshot) -> Iterator[EndpointSlice]:
+    """The slices behind the import: what other clusters publish and may, and our own.
+
+    Behind a derived Service our own are our pods as they are now, with or without the broker: an
+    address is translated once, so another Service's address cannot be an endpoint of it here.
+    """
+    own = state.visible.get(snapshot.local) if state.derived else None
+    for endpoint_slice in sorted(state.slices, key=lambda s: s.metadata.name):
+        cluster = source_cluster(endpoint_slice)
+        replaced = own is not None and cluster == snapshot.local
+        if cluster in state.visible and endpoint_slice.address_type != "FQDN" and not replaced:
+            yield drop_disallowed(endpoint_slice, cluster_settings(cluster, state.rules).ranges)
+    if own is not None:
+        pods = list(snapshot.by(snapshot.local, BACKENDS, f"{own.namespace}/{own.name}"))
+        yield from build_own_slices(own, pods, state.broker_namespace)
 
 
 def _keep_unreadable(

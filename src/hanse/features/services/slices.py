@@ -1,6 +1,7 @@
 """Builds EndpointSlices: those that an exporting cluster publishes, and importers' copies."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from ipaddress import ip_address
 
 from msgspec import Struct
@@ -28,6 +29,7 @@ from hanse.model.naming import unique_name
 from hanse.model.objects import Meta
 
 MOST_ENDPOINTS = 100
+_HASH_BITS = 256
 READY = EndpointConditions(ready=True)
 NOT_READY = EndpointConditions(ready=False)
 
@@ -48,23 +50,41 @@ def build_published_slices(
     *,
     as_pods: bool,
     refused: bool = False,
+    carrier: str = "",
 ) -> tuple[EndpointSlice, ...]:
-    """The slices of one export on the broker, at least one; the first carries the record.
+    """The slices of one export on the broker, at least one; one of them carries the record.
 
-    A refused export keeps its record, so that it is admitted as soon as the conflict is gone, and
-    has no endpoints.
+    It is the slice named `carrier` if there is one, so that the record stays where it is, else the
+    first. A refused export keeps its record, so that it is admitted as soon as the conflict is
+    gone, and has no endpoints.
     """
     if as_pods:
         slices = list(_pod_slices(record, () if refused else backends.pods, broker_namespace))
     else:
         slices = list(_service_ip_slices(record, backends, broker_namespace, refused=refused))
-    if not slices:
-        slices = [
-            _build_slice(record, broker_namespace, "IPv4", (), _service_ports(record), "none")
-        ]
-    first, *rest = slices
-    meta = replace(first.metadata, annotations={RECORD: encode_record(record)})
-    return (replace(first, metadata=meta), *rest)
+    slices = slices or [_empty_slice(record, broker_namespace)]
+    names = [s.metadata.name for s in slices]
+    index = names.index(carrier) if carrier in names else 0
+    meta = replace(slices[index].metadata, annotations={RECORD: encode_record(record)})
+    slices[index] = replace(slices[index], metadata=meta)
+    return tuple(slices)
+
+
+def build_own_slices(
+    record: ExportRecord, pods: Sequence[EndpointSlice], broker_namespace: str
+) -> tuple[EndpointSlice, ...]:
+    """The exporting cluster's own share of an import: its pods, in one slice at least.
+
+    Only here do endpoints have a node: elsewhere a node of the same name would take them for its
+    own.
+    """
+    slices = tuple(_pod_slices(record, pods, broker_namespace, with_nodes=True))
+    return slices or (_empty_slice(record, broker_namespace),)
+
+
+def _empty_slice(record: ExportRecord, broker_namespace: str) -> EndpointSlice:
+    """The only slice of an export without any backends."""
+    return _build_slice(record, broker_namespace, "IPv4", (), _service_ports(record), "none")
 
 
 def build_imported_slice(
@@ -119,32 +139,60 @@ def _service_ip_slices(
 
 
 def _pod_slices(
-    record: ExportRecord, backends: Iterable[EndpointSlice], broker_namespace: str
+    record: ExportRecord,
+    backends: Iterable[EndpointSlice],
+    broker_namespace: str,
+    *,
+    with_nodes: bool = False,
 ) -> Iterator[EndpointSlice]:
-    """Slices of at most MOST_ENDPOINTS for each slice of the Service; FQDN slices are skipped."""
+    """Slices of at most MOST_ENDPOINTS for each slice of the Service; FQDN slices are skipped.
+
+    A changed slice of the Service changes its own only: ports and places of all others are kept.
+    """
     for endpoint_slice in sorted(backends, key=lambda s: s.metadata.name):
         if endpoint_slice.address_type == "FQDN":
             continue
-        pods = [_published_endpoint(e) for e in endpoint_slice.endpoints or ()]
-        for start in range(0, max(len(pods), 1), MOST_ENDPOINTS):
-            part = tuple(pods[start : start + MOST_ENDPOINTS])
-            slot = f"{endpoint_slice.metadata.name}/{start}"
+        for part in _split_endpoints(endpoint_slice.endpoints or ()):
             yield _build_slice(
                 record,
                 broker_namespace,
                 endpoint_slice.address_type,
-                part,
+                tuple(_published_endpoint(e, with_node=with_nodes) for e in part.endpoints),
                 endpoint_slice.ports or (),
-                slot,
+                f"{endpoint_slice.metadata.name}/{part.prefix or 0}",
             )
 
 
-def _published_endpoint(endpoint: Endpoint) -> Endpoint:
+class _Part(Struct, frozen=True):
+    """The endpoints whose hashed addresses begin with the same bits."""
+
+    prefix: str
+    endpoints: tuple[Endpoint, ...]
+
+
+def _split_endpoints(endpoints: tuple[Endpoint, ...], prefix: str = "") -> Iterator[_Part]:
+    """Parts of at most MOST_ENDPOINTS; a part that grows too large is halved, others stay."""
+    if len(endpoints) <= MOST_ENDPOINTS or len(prefix) >= _HASH_BITS:
+        yield _Part(prefix, endpoints[:MOST_ENDPOINTS])
+        return
+    for bit in "01":
+        half = tuple(e for e in endpoints if _hash_bits(e)[len(prefix)] == bit)
+        yield from _split_endpoints(half, prefix + bit)
+
+
+def _hash_bits(endpoint: Endpoint) -> str:
+    """The hash of an endpoint's addresses as text of `0` and `1`."""
+    digest = sha256(" ".join(endpoint.addresses).encode()).digest()
+    return f"{int.from_bytes(digest):0{_HASH_BITS}b}"
+
+
+def _published_endpoint(endpoint: Endpoint, *, with_node: bool) -> Endpoint:
     """The endpoint without fields that only its own cluster uses."""
     return Endpoint(
         addresses=endpoint.addresses,
         conditions=endpoint.conditions,
         hostname=endpoint.hostname,
+        node_name=endpoint.node_name if with_node else "",
         zone=endpoint.zone,
     )
 

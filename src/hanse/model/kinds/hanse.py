@@ -8,6 +8,7 @@ from hanse.model.objects import Kind, Object, Value
 from hanse.model.schema import Column, Crd, Scale, Schema, ValidationRule
 
 Profile = Literal["lighthouse", "kep-1645"]
+EndpointSource = Literal["pods", "serviceIPs"]
 Weight = Annotated[int, Schema(minimum=0, maximum=1000)]
 
 
@@ -33,9 +34,24 @@ class MemberSettings(Value, frozen=True, kw_only=True):
 class ClusterSetSpec(Value, frozen=True, kw_only=True):
     """How the clusters of a set work together."""
 
+    validation_rules: ClassVar[tuple[ValidationRule, ...]] = (
+        ValidationRule(
+            "!has(self.endpoints) || self.endpoints != 'pods' || self.profile == 'kep-1645'",
+            "pods needs profile kep-1645: lighthouse answers names with addresses of Services",
+            ".endpoints",
+        ),
+    )
+
     profile: Annotated[
         Profile, Schema("Whose rules services follow where the two designs differ.")
     ] = "lighthouse"
+    endpoints: Annotated[
+        EndpointSource | None,
+        Schema(
+            "What clusters publish for a Service that is not headless: the addresses of its pods, "
+            "or its own. The default is pods in kep-1645, else serviceIPs."
+        ),
+    ] = None
     paused: Annotated[
         bool, Schema("Stops the writes of all agents; status and DNS go on.", default=False)
     ] = False
@@ -47,6 +63,12 @@ class ClusterSetSpec(Value, frozen=True, kw_only=True):
         tuple[MemberSettings, ...],
         Schema("Settings of single clusters.", keys=("id",), max_items=1000),
     ] = ()
+
+    @property
+    def endpoint_source(self) -> EndpointSource:
+        """What clusters publish for a Service that is not headless; lighthouse has no choice."""
+        pods = self.profile == "kep-1645" and self.endpoints != "serviceIPs"
+        return "pods" if pods else "serviceIPs"
 
     @property
     def lease_duration(self) -> timedelta:
