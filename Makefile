@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test lint types layers format clean lock kube-binaries test-real bench reference
+.PHONY: help install up test lint types layers format clean lock kube-binaries test-real test-nodes bench reference
 
 help: ## what can be done here
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -50,6 +50,10 @@ test-real: kube-binaries ## the scenarios and more on real clusters
 	@echo "==> tests and scenarios on real clusters, on two fleets at once"
 	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart=0 \
 		-m real --engine kubernetes tests/real tests/scenarios
+
+test-nodes: kube-binaries ## packets between containers on real nodes; root on Linux, with containerd
+	@echo "==> packet tests on real nodes"
+	@$(BIN)/pytest -n0 -m nodes tests/nodes
 
 reference: install ## write docs/reference.md anew from the kinds
 	@$(BIN)/python -m tools.reference >docs/reference.md

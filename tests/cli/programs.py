@@ -12,6 +12,7 @@ from msgspec import Struct
 
 HANSE = (sys.executable, "-c", "from hanse.cli import main; main()")
 COMMAND_TIMEOUT = 60
+KUBECTL_TIMEOUT = 120
 
 
 class CommandResult(Struct, frozen=True):
@@ -63,13 +64,14 @@ class RunningFederation:
     def kubeconfig(self) -> Path:
         return self.folder / "kubeconfig"
 
-    def kubectl(self, *arguments: str) -> CommandResult:
+    def kubectl(self, *arguments: str, stdin: str = "") -> CommandResult:
         completed = subprocess.run(
             ["kubectl", *arguments],
             env=environment(self.folder, {"KUBECONFIG": str(self.kubeconfig)}),
+            input=stdin,
             capture_output=True,
             text=True,
-            timeout=COMMAND_TIMEOUT,
+            timeout=KUBECTL_TIMEOUT,
             check=False,
         )
         return CommandResult(completed.returncode, completed.stdout, completed.stderr)

@@ -5,6 +5,7 @@ import logging
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import chain
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ from hanse.features.services.cluster_zone import ClusterZone
 from hanse.kube.client_config import Credentials
 from hanse.kube.clock import Clock, WallClock
 from hanse.kube.http_transport import HttpTransport
+from hanse.model.dns.names import split_labels
 from hanse.model.dns.zones import View, ZoneSource
 from hanse.model.facts import Facts, Role
 from hanse.model.kinds.coordination import Lease
@@ -49,8 +51,8 @@ CLUSTER_DOMAIN = "cluster.local"
 MAX_NETWORKS = 50
 """Networks of one cluster that get a view; each has sockets of its own."""
 
-BindView = Callable[[str], Listeners]
-"""Binds the sockets of a view, by the view's name."""
+BindView = Callable[[str], tuple[Listeners, ...]]
+"""Binds the sockets of a view, by the view's name; the first have the address that is shown."""
 
 
 class DnsCredentials(Struct, frozen=True):
@@ -191,6 +193,12 @@ class LocalDns:
         """The address of each view, as ADDRESS:PORT; views of new networks are added."""
         self._server: DnsServer | None = None
 
+    def stub_zones(self, cluster: str) -> tuple[str, ...]:
+        """The zones of a cluster's view that its own DNS has to forward here."""
+        zones = [zone for source in self._sources[cluster] for zone in source.zones]
+        names = [b".".join(split_labels(zone)).decode() for zone in zones]
+        return tuple(name for name in dict.fromkeys(names) if name != CLUSTER_DOMAIN)
+
     def watches_for(self, cluster: str) -> tuple[Watch, ...]:
         """The watches that an agent needs for the views that it feeds, also later ones."""
         sources = [source for view in self._views_of(cluster) for source in self._sources[view]]
@@ -247,7 +255,7 @@ class LocalDns:
             self._compilers[view_name] = Compiler(view, self._sources[view_name])
             self._listeners[view_name] = self._bind(view_name)
             self.addresses[view_name] = _address_text(self._listeners[view_name])
-            added.append(ServedView(self._compilers[view_name], (self._listeners[view_name],)))
+            added.append(ServedView(self._compilers[view_name], self._listeners[view_name]))
         if added:
             await self._server.add(added)
         return [one.compiler for one in added]
@@ -255,12 +263,12 @@ class LocalDns:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Serve until the block ends, with SERVFAIL until an agent feeds a view."""
-        served = [ServedView(self._compilers[n], (s,)) for n, s in self._listeners.items()]
+        served = [ServedView(self._compilers[n], s) for n, s in self._listeners.items()]
         try:
             async with serving(served) as self._server:
                 yield
         finally:
-            for listeners in self._listeners.values():
+            for listeners in chain(*self._listeners.values()):
                 listeners.close()
 
     def _views_of(self, cluster: str) -> tuple[str, ...]:
@@ -277,5 +285,5 @@ def _local_sources(view: View, external_zone: str) -> tuple[ZoneSource, ...]:
     return (*zone_sources(view), own)
 
 
-def _address_text(listeners: Listeners) -> str:
-    return "{}:{}".format(*listeners.address)
+def _address_text(listeners: Sequence[Listeners]) -> str:
+    return "{}:{}".format(*listeners[0].address)

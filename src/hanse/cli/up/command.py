@@ -31,6 +31,22 @@ _DEFAULT_FOLDER = Path(".hanse")
     help="Clusters inside this process, or real servers beside it (`make kube-binaries`).",
 )
 @click.option(
+    "--nodes",
+    type=click.Choice(("simulated", "containers")),
+    default="simulated",
+    show_default=True,
+    help="Pods that only seem to run, or containers on real nodes (root on Linux, with "
+    "--engine kubernetes).",
+)
+@click.option(
+    "--fabric",
+    type=click.Choice(("routed", "flat", "isolated")),
+    default="routed",
+    show_default=True,
+    help="What reaches containers in other clusters: addresses of pods and Services, of pods, or "
+    "neither; those of nodes and load balancers always do.",
+)
+@click.option(
     "--dir",
     "folder",
     type=click.Path(path_type=Path, file_okay=False),
@@ -75,6 +91,8 @@ def command(
     context: click.Context,
     clusters: str,
     engine: Literal["embedded", "kubernetes"],
+    nodes: Literal["simulated", "containers"],
+    fabric: Literal["routed", "flat", "isolated"],
     folder: Path | None,
     profile: str | None,
     sample: bool,
@@ -100,6 +118,7 @@ def command(
       hanse up --dir ~/fleet                      keep what the clusters hold
       hanse up --exec 'kubectl get pods -A'       run something and clean up
       hanse up --engine kubernetes                on real API servers
+      hanse up --engine kubernetes --nodes containers     and with containers
     """
     began = time.monotonic()
     from hanse.cli.process import run_async, start_logging
@@ -108,9 +127,13 @@ def command(
     from hanse.local.up.folder import Folder
 
     start_logging(global_options(context))
+    if nodes == "containers" and engine != "kubernetes":
+        raise click.UsageError("--nodes containers needs --engine kubernetes", context)
     options = FederationOptions(
         _parse_members(clusters),
         engine,
+        nodes,
+        fabric,
         profile,
         sample,
         rules_for=_rules_for,

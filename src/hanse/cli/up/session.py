@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 from msgspec.structs import replace
@@ -40,6 +40,10 @@ from hanse.local.up.sample import HOST as GLOBAL_HOST
 from hanse.local.up.topology import BROKER, LocalMember
 from hanse.model.facts import ClusterState
 from hanse.runtime.readiness import not_ready_reason
+
+if TYPE_CHECKING:  # only nodes with containers need them
+    from hanse.local.real.nodes.cluster_nodes import NodeSettings
+    from hanse.local.real.nodes.fabric import Fabric
 
 SCRIPT_STOP_TIMEOUT = timedelta(seconds=3)
 """How long a script may take to stop after SIGTERM."""
@@ -96,16 +100,31 @@ class UpSession:
             return await self._run_with(page)
 
     async def _run_with(self, page: LocalDashboard) -> int:
+        """Run the network of nodes with containers, if wanted, around all the rest."""
+        if self._options.nodes == "simulated":
+            return await self._run_federation(page, None)
+        from hanse.local.up.container_nodes import container_nodes
+
+        async with container_nodes(self._options.members, self._options.fabric) as nodes:
+            return await self._run_federation(page, nodes)
+
+    async def _run_federation(self, page: LocalDashboard, nodes: "NodeSettings | None") -> int:
         """Run DNS, clusters and dashboard; run the script, or print a summary and wait forever."""
         networks = (NetworkName(SAMPLE_TENANT),) if self._options.sample else ()
         dns = LocalDns(
-            [member.name for member in self._options.members if member.runs_workloads],
+            clusters := [m.name for m in self._options.members if m.runs_workloads],
             LocalZones(GLOBAL_ZONE, EXTERNAL_ZONE),
-            partial(_bind_view, self._dns_port),
+            partial(_bind_view, self._dns_port, nodes.fabric if nodes is not None else None),
             networks,
         )
+        if nodes is not None:
+            nodes = replace(nodes, zones=dns.stub_zones(clusters[0]))
         options = replace(
-            self._options, dns=dns.addresses, dashboard=page.address, login_link=page.login_link
+            self._options,
+            containers=nodes,
+            dns=dns.addresses,
+            dashboard=page.address,
+            login_link=page.login_link,
         )
         run_agent = partial(_run_agent, dns, page)
         async with (
@@ -227,16 +246,22 @@ class UpSession:
         return "\n".join(lines)
 
 
-def _bind_view(port: int, view: str) -> Listeners:
-    """The sockets of a view; only the clusterless one has the port of `--dns-port`."""
+def _bind_view(port: int, fabric: "Fabric | None", view: str) -> tuple[Listeners, ...]:
+    """The sockets of a view, on loopback and in the network of nodes with containers.
+
+    Only the clusterless one has the port of `--dns-port`.
+    """
     port = port if view == CLUSTERLESS_VIEW else 0
     try:
-        return bind_listeners(LOOPBACK, port, workers=1)
+        local = bind_listeners(LOOPBACK, port, workers=1)
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(
             f"--dns-port: cannot listen on {LOOPBACK}:{port} ({reason}); choose another"
         ) from None
+    if fabric is None:
+        return (local,)
+    return (local, *fabric.bind_dns(BROKER if view == CLUSTERLESS_VIEW else view))
 
 
 @asynccontextmanager

@@ -18,12 +18,14 @@ from hanse.local.real.config import (
     ETCD_PEERS,
     Broker,
     ClusterConfig,
+    Containers,
     Workloads,
     commands,
     write_config_files,
 )
 from hanse.local.real.errors import ClusterNotReady, ServerDied, SnapshotFailed
 from hanse.local.real.kwok import all_schedulable, create_nodes, release_nodes
+from hanse.local.real.nodes.cluster_nodes import ClusterNodes, NodeSettings
 from hanse.local.real.programs import API_SERVER, ETCD_SERVER, ETCDCTL, ETCDUTL, KWOK_CONTROLLER
 from hanse.local.real.provisioning import provision
 from hanse.local.real.server import ProcessGroup, Server, proportional_memory
@@ -44,6 +46,7 @@ class RealCluster:
         process_group: ProcessGroup,
         on_death: Callable[[ServerDied], None],
         report: Callable[[str], None],
+        nodes: NodeSettings | None = None,
     ) -> None:
         """Write the configuration files and prepare the servers; starts none."""
         self.config = config
@@ -55,6 +58,12 @@ class RealCluster:
         }
         self._binaries = binaries
         self._report = report
+        self._nodes: ClusterNodes | None = None
+        if isinstance(config.role, Containers) and nodes is not None:
+            self._nodes = ClusterNodes(
+                *(config.role.nodes, config.ranges, nodes, config.directory),
+                *(binaries, config.logs, on_death),
+            )
 
     @property
     def name(self) -> str:
@@ -71,6 +80,10 @@ class RealCluster:
 
     async def start(self) -> None:
         """Start every stopped server, create nodes unless a broker, and wait until pods can run."""
+        if self._nodes is not None:
+            await self._nodes.connect(
+                self.config.ranges.api_server, self.config.port, self.config.directory
+            )
         await asyncio.gather(*(self.servers[program].start() for program in _CONTROL_PLANE))
         await self._wait_until(_is_api_ready, "its API server answers")
         others = [server for name, server in self.servers.items() if name not in _CONTROL_PLANE]
@@ -81,6 +94,8 @@ class RealCluster:
 
     async def stop(self) -> None:
         """Stop every server, clients before the servers that they use."""
+        if self._nodes is not None:
+            await self._nodes.stop()
         others = [name for name in self.servers if name not in _CONTROL_PLANE]
         await asyncio.gather(*(self.servers[name].stop() for name in others))
         await self.servers[API_SERVER.name].stop()
@@ -113,7 +128,7 @@ class RealCluster:
         match self.config.role:
             case Broker():
                 return
-            case Workloads():
+            case Workloads() | Containers():
                 balancers = [str(self.config.ranges.load_balancers)]
                 async with self._open_transport() as transport:
                     await provision(transport, balancers)
@@ -141,6 +156,11 @@ class RealCluster:
                 async with self._open_transport() as transport:
                     await create_nodes(transport, self.name, nodes, self.config.ranges)
                 await self._wait_until(lambda api: all_schedulable(api, nodes), "pods can run")
+            case Containers(container_nodes):
+                assert self._nodes is not None, "a cluster with containers has settings for nodes"
+                await self._nodes.start()
+                count = len(container_nodes)
+                await self._wait_until(lambda api: all_schedulable(api, count), "pods can run")
             case _:
                 assert_never(self.config.role)
 
@@ -175,6 +195,8 @@ class RealCluster:
         for server in self.servers.values():
             if (death := server.unexpected_death) is not None:
                 raise death
+        if self._nodes is not None and (death := self._nodes.unexpected_death()) is not None:
+            raise death
 
     def _all_running(self, programs: Iterable[str]) -> bool:
         return all(self.servers[program].running for program in programs)

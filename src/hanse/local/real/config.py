@@ -1,6 +1,6 @@
 """The configuration of one real cluster: command lines, certificates, kubeconfigs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import assert_never
 
@@ -8,12 +8,15 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hanse.kube.certificates import CertificateAuthority, KeyPair
 from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint
 from hanse.local.kubeconfig import Context, write_kubeconfig, write_private_file
 from hanse.local.ranges import AddressRanges
 from hanse.local.real.kwok import kwok_configuration
+from hanse.local.real.nodes.cluster_nodes import EGRESS_SOCKET
+from hanse.local.real.nodes.settings import NodeConfig
 from hanse.local.real.programs import (
     API_SERVER,
     CONTROLLER_MANAGER,
@@ -56,7 +59,13 @@ class Broker(Struct, frozen=True):
     """A cluster that only stores objects."""
 
 
-Role = Workloads | Broker
+class Containers(Struct, frozen=True):
+    """A cluster that runs pods as containers."""
+
+    nodes: tuple[NodeConfig, ...]
+
+
+Role = Workloads | Containers | Broker
 
 
 class ClusterConfig(Struct, frozen=True):
@@ -103,6 +112,13 @@ def commands(config: ClusterConfig, binaries: Mapping[str, Path]) -> tuple[Serve
                 (SCHEDULER.name, ("--config=scheduler.yaml", "--secure-port=0")),
                 _kwok_arguments(config),
             )
+        case Containers():
+            servers = (
+                _etcd_arguments(),
+                _api_server(config, *_NODE_ACCESS),
+                _controller_manager(WORKLOAD_CONTROLLERS),
+                (SCHEDULER.name, ("--config=scheduler.yaml", "--secure-port=0")),
+            )
         case _:
             assert_never(config.role)
     return tuple(
@@ -133,14 +149,25 @@ def _etcd_arguments() -> _ProgramArguments:
     )
 
 
-def _api_server(config: ClusterConfig) -> _ProgramArguments:
+_NODE_ACCESS = (
+    "--allow-privileged=true",
+    "--egress-selector-config-file=egress.yaml",
+    "--kubelet-preferred-address-types=InternalIP",
+    "--kubelet-certificate-authority=pki/ca.crt",
+    "--kubelet-client-certificate=pki/kubelet-client.crt",
+    "--kubelet-client-key=pki/kubelet-client.key",
+)
+"""How an API server reaches real kubelets."""
+
+
+def _api_server(config: ClusterConfig, *more: str) -> _ProgramArguments:
     return API_SERVER.name, (
         f"--etcd-servers={ETCD_CLIENTS}",
         "--bind-address=127.0.0.1",
         f"--secure-port={config.port}",
         f"--advertise-address={config.ranges.api_server}",
         f"--service-cluster-ip-range={config.ranges.services}",
-        "--authorization-mode=RBAC",
+        "--authorization-mode=Node,RBAC",
         "--client-ca-file=pki/ca.crt",
         "--tls-cert-file=pki/api-server.crt",
         "--tls-private-key-file=pki/api-server.key",
@@ -150,6 +177,7 @@ def _api_server(config: ClusterConfig) -> _ProgramArguments:
         "--service-account-key-file=pki/service-accounts.key",
         "--service-account-signing-key-file=pki/service-accounts.key",
         "--profiling=false",
+        *more,
     )
 
 
@@ -214,6 +242,35 @@ def _write_kubeconfigs_and_settings(config: ClusterConfig, authority: Certificat
         write_kubeconfig(config.directory / f"{file}.kubeconfig", [context])
     (config.directory / "scheduler.yaml").write_text(_scheduler_configuration())
     (config.directory / "kwok.yaml").write_text(kwok_configuration())
+    if isinstance(config.role, Containers):
+        _write_node_access(config, config.role.nodes, authority)
+
+
+def _write_node_access(
+    config: ClusterConfig, nodes: Sequence[NodeConfig], authority: CertificateAuthority
+) -> None:
+    """Write the certificates and kubeconfigs of nodes, and how the API server reaches them."""
+    keys = config.directory / "pki"
+    _write_certificate(keys, "kubelet-client", authority.client("kube-apiserver-kubelet-client"))
+    (config.directory / "egress.yaml").write_text(_egress_configuration())
+    endpoint = f"https://{config.ranges.api_server}:{config.port}"
+    for node in nodes:
+        node.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _write_certificate(
+            node.directory, "kubelet", authority.server(node.name, (node.name, str(node.address)))
+        )
+        (node.directory / "ca.crt").write_bytes(authority.certificate)
+        users = {
+            "kubelet": (f"system:node:{node.name}", "system:nodes"),
+            "kube-proxy": ("system:kube-proxy",),
+            # Kubernetes has no built-in role for CoreDNS.
+            "coredns": ("coredns", "system:masters"),
+        }
+        for file, (user, *groups) in users.items():
+            access = _user_config(config, authority, user, *groups)
+            access = replace(access, endpoint=replace(access.endpoint, url=endpoint))
+            context = Context(config.name, access, user)
+            write_kubeconfig(node.directory / f"{file}.kubeconfig", [context])
 
 
 def _user_config(
@@ -253,6 +310,19 @@ def _ensure_service_account_key(path: Path) -> None:
         serialization.NoEncryption(),
     )
     write_private_file(path, key)
+
+
+def _egress_configuration() -> str:
+    transport = {"uds": {"udsName": EGRESS_SOCKET}}
+    connection = {"proxyProtocol": "HTTPConnect", "transport": transport}
+    return yaml.safe_dump(
+        {
+            "apiVersion": "apiserver.k8s.io/v1beta1",
+            "kind": "EgressSelectorConfiguration",
+            "egressSelections": [{"name": "cluster", "connection": connection}],
+        },
+        sort_keys=False,
+    )
 
 
 def _scheduler_configuration() -> str:

@@ -9,6 +9,8 @@ RealClusterError     the kubernetes engine cannot do what it was asked
   ServerDied         a server exited unexpectedly: the message has the end of its log
   ClusterNotReady    a cluster did not become ready in time
   SnapshotFailed     etcd's state could not be saved or restored
+  NodesUnsupported   this machine or user cannot run nodes with containers
+  NodesFailed        a node with containers could not be set up
 """
 
 from pathlib import Path
@@ -59,6 +61,14 @@ class ClusterNotReady(RealClusterError):
 
 class SnapshotFailed(RealClusterError):
     """etcd's state could not be saved or restored."""
+
+
+class NodesUnsupported(RealClusterError):
+    """This machine or user cannot run nodes with containers."""
+
+
+class NodesFailed(RealClusterError):
+    """A node with containers could not be set up."""
 
 
 def tail(log: Path, lines: int = 5) -> str:

@@ -9,10 +9,11 @@ from typing import Self, TextIO
 
 from hanse.local.file_lock import LockHeld, lock_file
 from hanse.local.kubeconfig import write_kubeconfig
-from hanse.local.ranges import address_ranges
+from hanse.local.ranges import AddressRanges, address_ranges
 from hanse.local.real.cluster import RealCluster
-from hanse.local.real.config import Broker, ClusterConfig, Role, Workloads
+from hanse.local.real.config import Broker, ClusterConfig, Containers, Role, Workloads
 from hanse.local.real.errors import FleetFolderLocked, RealClusterError, ServerDied
+from hanse.local.real.nodes.cluster_nodes import NodeSettings, plan_container_nodes
 from hanse.local.real.ports import PortReservations
 from hanse.local.real.server import ProcessGroup
 
@@ -36,14 +37,20 @@ class RealFleet:
         nodes: int = 3,
         ports: Mapping[str, int] | None = None,
         report: Callable[[str], None] = lambda _: None,
+        containers: NodeSettings | None = None,
     ) -> None:
-        """Prepare the fleet with a broker added; raises `ValueError` if a name is the broker's."""
+        """Prepare the fleet with a broker added; raises `ValueError` if a name is the broker's.
+
+        With `containers`, the nodes are real ones; otherwise `nodes` of them are simulated.
+        """
         if BROKER in names:
             raise ValueError(f"no cluster can be named {BROKER}: that is the broker's own name")
         self.directory = directory.absolute()
         self.clusters: dict[str, RealCluster] = {}
         self._binaries = binaries
-        self._roles: dict[str, Role] = {**dict.fromkeys(names, Workloads(nodes)), BROKER: Broker()}
+        self._names = (*names, BROKER)
+        self._simulated = Workloads(nodes)
+        self._containers = containers
         self._ports = dict(ports or {})
         self._report = report
         self._dead_servers: asyncio.Queue[ServerDied] = asyncio.Queue()
@@ -129,25 +136,37 @@ class RealFleet:
     def _create_clusters(self, process_group: ProcessGroup) -> dict[str, RealCluster]:
         """Create the clusters with reserved or configured ports and address ranges."""
         configured = set(self._ports.values())
-        count = 2 * len(self._roles)  # some may be configured for other clusters
+        count = 2 * len(self._names)  # some may be configured for other clusters
         free = (port for port in self._reservations.reserve(count) if port not in configured)
         return {
             name: RealCluster(
-                ClusterConfig(
-                    name=name,
-                    role=role,
-                    ranges=address_ranges(index),
-                    port=self._ports.get(name) or next(free),
-                    directory=self.directory / "clusters" / name,
-                    logs=self.directory / "logs" / name,
-                ),
+                self._config(index, name, self._ports.get(name) or next(free)),
                 self._binaries,
                 process_group,
                 self._dead_servers.put_nowait,
                 self._report,
+                self._containers,
             )
-            for index, (name, role) in enumerate(self._roles.items())
+            for index, name in enumerate(self._names)
         }
+
+    def _config(self, index: int, name: str, port: int) -> ClusterConfig:
+        directory, ranges = self.directory / "clusters" / name, address_ranges(index)
+        return ClusterConfig(
+            name=name,
+            role=self._role(name, ranges, directory),
+            ranges=ranges,
+            port=port,
+            directory=directory,
+            logs=self.directory / "logs" / name,
+        )
+
+    def _role(self, name: str, ranges: AddressRanges, directory: Path) -> Role:
+        if name == BROKER:
+            return Broker()
+        if self._containers is None:
+            return self._simulated
+        return Containers(plan_container_nodes(name, ranges, directory, self._containers))
 
 
 def _lock_folder(directory: Path) -> TextIO:

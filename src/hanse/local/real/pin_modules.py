@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from hanse.local.real.programs import ALL, KUBERNETES, MODULES, Program
+from hanse.local.real.programs import ALL, KUBERNETES, MODULES, OWN_MODULES, Program
 
 GO_VERSION = "1.25.0"
 """The language version of the modules: the newest that any of the programs requires."""
@@ -19,7 +19,8 @@ GO_VERSION = "1.25.0"
 
 def main() -> None:
     """Pin each Go module once, with all its programs, and report it on standard error."""
-    for name in dict.fromkeys(program.module for program in ALL):
+    modules = dict.fromkeys(program.module for program in ALL)
+    for name in (name for name in modules if name not in OWN_MODULES):
         sys.stderr.write(f"pinning {name}\n")
         pin_module(name, [program for program in ALL if program.module == name])
 

@@ -1,5 +1,6 @@
 """The programs of a real cluster: the Go module and the version of each."""
 
+import hashlib
 from pathlib import Path
 
 from msgspec import Struct
@@ -12,6 +13,18 @@ HELM = "v3.19.0"
 
 MODULES = Path(__file__).parent / "modules"
 """One folder for each Go module with its pinned `go.mod` and `go.sum`, written by `pin_modules`."""
+
+OWN_MODULES = ("netcheck",)
+"""Modules whose source is here."""
+
+
+def _source_version(module: str) -> str:
+    """A version that changes with the source of a program that is our own."""
+    source = (MODULES / module / "main.go").read_bytes()
+    return f"v1.0.{int(hashlib.sha256(source).hexdigest()[:8], 16)}"
+
+
+_NETCHECK_VERSION = _source_version("netcheck")
 
 
 class Program(Struct, frozen=True):
@@ -64,6 +77,8 @@ API_SERVER = _kubernetes("kube-apiserver")
 CONTROLLER_MANAGER = _kubernetes("kube-controller-manager")
 SCHEDULER = _kubernetes("kube-scheduler")
 KUBECTL = _kubernetes("kubectl", "version", "--client")
+KUBELET = _kubernetes("kubelet")
+KUBE_PROXY = _kubernetes("kube-proxy")
 KWOK_CONTROLLER = Program("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", KWOK)
 COREDNS_SERVER = Program(
     "coredns", "coredns", "github.com/coredns/coredns", COREDNS, version_arguments=("-version",)
@@ -75,6 +90,13 @@ HELM_PROGRAM = Program(
     HELM,
     version_arguments=("version", "--short"),
     version_variables=(f"helm.sh/helm/v3/internal/version.version={HELM}",),
+)
+NETCHECK = Program(
+    "netcheck",
+    "netcheck",
+    "hanse.dev/netcheck",
+    _NETCHECK_VERSION,
+    version_variables=(f"main.version={_NETCHECK_VERSION}",),
 )
 
 CLUSTER = (
@@ -88,5 +110,8 @@ CLUSTER = (
 )
 """The programs that clusters need to run."""
 
-ALL = (*CLUSTER, KUBECTL, COREDNS_SERVER, HELM_PROGRAM)
+NODE = (KUBELET, KUBE_PROXY, COREDNS_SERVER, NETCHECK)
+"""The programs that nodes with containers need as well."""
+
+ALL = (*CLUSTER, *NODE, KUBECTL, HELM_PROGRAM)
 """Also the programs that tests and benchmarks use."""

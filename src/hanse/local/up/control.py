@@ -4,16 +4,15 @@ Each line is one JSON message. Only the owner of the folder can connect.
 """
 
 import asyncio
-import os
-import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from hanse.local.unix_socket import private_listener, socket_address
 from hanse.local.up.errors import NotRunning, UpError
 
 
@@ -114,9 +113,6 @@ RequestHandler = Callable[[ControlRequest], Awaitable[LocalFederationStatus]]
 
 _request_decoder: "msgspec.json.Decoder[ControlRequest]" = msgspec.json.Decoder(ControlRequest)
 
-_MAX_ADDRESS_LENGTH = 100
-"""Kernels allow a few more bytes; the exact limit differs between them."""
-
 
 @asynccontextmanager
 async def serve_control_socket(path: Path, handler: RequestHandler) -> AsyncIterator[None]:
@@ -133,7 +129,7 @@ async def serve_control_socket(path: Path, handler: RequestHandler) -> AsyncIter
         finally:
             writer.close()
 
-    server = await asyncio.start_unix_server(handle_connection, sock=_listener(path))
+    server = await asyncio.start_unix_server(handle_connection, sock=private_listener(path))
     try:
         yield
     finally:
@@ -155,7 +151,7 @@ async def _handle_line(
 async def send_request(path: Path, request: ControlRequest) -> LocalFederationStatus:
     """Send a request to the federation that listens at a path; raises `UpError` if it fails."""
     try:
-        with _socket_address(path) as address:
+        with socket_address(path) as address:
             reader, writer = await asyncio.open_unix_connection(address)
     except (FileNotFoundError, ConnectionRefusedError):
         folder = path.parent
@@ -183,32 +179,3 @@ def _decode_response(line: bytes) -> LocalFederationStatus | ControlError:
     if "refused" in response:
         return msgspec.convert(response, ControlError)
     return msgspec.convert(response, LocalFederationStatus)
-
-
-def _listener(path: Path) -> socket.socket:
-    """A bound Unix socket with mode 0600; it replaces an existing socket file."""
-    path.unlink(missing_ok=True)  # the folder is locked: its previous owner has ended
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    mask = os.umask(0o177)
-    try:
-        with _socket_address(path) as address:
-            listener.bind(address)
-    except OSError:
-        listener.close()
-        raise
-    finally:
-        os.umask(mask)
-    return listener
-
-
-@contextmanager
-def _socket_address(path: Path) -> Iterator[str]:
-    """An address for the path that is short enough for a Unix socket."""
-    if len(os.fsencode(path)) <= _MAX_ADDRESS_LENGTH:
-        yield str(path)
-        return
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        yield f"/proc/self/fd/{folder}/{path.name}"
-    finally:
-        os.close(folder)

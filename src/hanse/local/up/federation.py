@@ -5,7 +5,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import timedelta
-from typing import Literal, assert_never
+from typing import TYPE_CHECKING, Literal, assert_never
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -57,10 +57,16 @@ from hanse.local.up.sample import (
 from hanse.local.up.topology import LocalCluster, LocalMember
 from hanse.model.rbac import RbacRule
 
+if TYPE_CHECKING:  # only nodes with containers need them
+    from hanse.local.real.nodes.cluster_nodes import NodeSettings
+    from hanse.local.real.nodes.fabric import Fabric
+
 STARTUP_NOTICE_CLUSTERS = 10
 """Above this number of clusters, startup takes long enough to be announced."""
 
 EngineName = Literal["embedded", "kubernetes"]
+NodesName = Literal["simulated", "containers"]
+FabricName = Literal["routed", "flat", "isolated"]
 Report = Callable[[str], None]
 """Shows one line of progress."""
 
@@ -80,6 +86,9 @@ class FederationOptions(Struct, frozen=True):
 
     members: tuple[LocalMember, ...]
     engine: EngineName = "embedded"
+    nodes: NodesName = "simulated"
+    fabric: FabricName = "routed"
+    """What passes between the containers of different clusters."""
     profile: str | None = None
     """The ClusterSet profile to set; None keeps the one on the broker."""
     sample: bool = True
@@ -91,6 +100,8 @@ class FederationOptions(Struct, frozen=True):
     """Whether the clusters are members of one Federation from the start."""
     rules_for: Callable[[str], tuple[RbacRule, ...]] = lambda _: ()
     """The RBAC rules of supervisors in a member."""
+    containers: "NodeSettings | None" = None
+    """The settings of nodes with containers; without them, nodes are simulated."""
     login_link: Callable[[], str] = str
     """Creates a dashboard URL that logs a browser in, once."""
 
@@ -127,7 +138,7 @@ async def _run_clusters(
         case "kubernetes":
             from hanse.local.up.kubernetes import real_clusters
 
-            async with real_clusters(options.members, folder, report) as real:
+            async with real_clusters(options.members, folder, report, options.containers) as real:
                 yield real
         case _:
             assert_never(options.engine)
@@ -186,6 +197,12 @@ class LocalFederation:
         self._request_lock = asyncio.Lock()
         self.state_readers: dict[str, ClusterStateReader] = {}
         """Of the running agents, by cluster."""
+
+    @property
+    def _fabric(self) -> "Fabric | None":
+        """The network between nodes with containers."""
+        nodes = self._options.containers
+        return nodes.fabric if nodes is not None else None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -334,8 +351,12 @@ class LocalFederation:
         match request:
             case Cut(one, other):
                 self._links.cut(*self._checked_pair(one, other))
+                if (fabric := self._fabric) is not None:
+                    await fabric.cut(one, other)
             case Heal(one, other):
                 self._links.heal(*self._checked_pair(one, other))
+                if (fabric := self._fabric) is not None:
+                    await fabric.heal(one, other)
             case HealAll():
                 await self._heal_all()
             case Kill(name):
@@ -352,6 +373,8 @@ class LocalFederation:
     async def _heal_all(self) -> None:
         """Heal all links, end all delays, and start the clusters that are down."""
         self._links.heal_all()
+        if self._fabric is not None:
+            await self._fabric.heal_all()
         for cluster in self._clusters.values():
             cluster.slow(timedelta(0))
             await cluster.start()

@@ -13,24 +13,34 @@ from hanse.local.kubeconfig import Context
 from hanse.local.real.binaries import cache_folder, find_programs
 from hanse.local.real.cluster import RealCluster
 from hanse.local.real.fleet import RealFleet
-from hanse.local.real.programs import API_SERVER, CLUSTER
+from hanse.local.real.nodes.cluster_nodes import NodeSettings
+from hanse.local.real.programs import API_SERVER, CLUSTER, NODE
 from hanse.local.up.folder import Folder
 from hanse.local.up.topology import NODES_PER_CLUSTER, LocalMember
 
 
 @asynccontextmanager
 async def real_clusters(
-    members: Sequence[LocalMember], folder: Folder, report: Callable[[str], None]
+    members: Sequence[LocalMember],
+    folder: Folder,
+    report: Callable[[str], None],
+    containers: NodeSettings | None = None,
 ) -> AsyncIterator[dict[str, "KubernetesCluster"]]:
     """Run all members as processes with provisioners; deletes old data unless it is kept."""
-    binaries = await find_programs(CLUSTER, cache_folder())
+    programs = CLUSTER if containers is None else (*CLUSTER, *NODE)
+    binaries = await find_programs(programs, cache_folder())
     if not folder.keep:
         rmtree(folder.servers, ignore_errors=True)
     names = [member.name for member in members if member.runs_workloads]
     report(f"starting the servers of {', '.join(names)} and the broker")
     report(f"their logs are in {folder.servers / 'logs'}")
     async with (
-        RealFleet(folder.servers, binaries, names, nodes=NODES_PER_CLUSTER, report=report) as fleet,
+        RealFleet(
+            *(folder.servers, binaries, names),
+            nodes=NODES_PER_CLUSTER,
+            report=report,
+            containers=containers,
+        ) as fleet,
         asyncio.TaskGroup() as group,
     ):
         background_tasks = [

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from hanse.features.gslb.names import HOSTNAMES, SECRET, SECRET_KEY
 from hanse.local.kubeconfig import Context, kubeconfig
+from hanse.local.real.nodes.image import NETCHECK_IMAGE
 from hanse.local.up.bootstrap import BootstrapObject, namespace_object
 from hanse.local.up.topology import LocalMember
 from hanse.model.kinds.gslb import NAMESPACE
@@ -41,8 +42,9 @@ def sample_objects(member: LocalMember) -> tuple[BootstrapObject, ...]:
     metadata = {"name": "web", "namespace": SAMPLE_NAMESPACE, "labels": labels}
     container = {
         "name": "web",
-        "image": "agnhost:2.53",
-        "args": ["netexec", "--http-port=8080"],
+        "image": NETCHECK_IMAGE,
+        "args": ["serve", "--http=8080"],
+        "env": [{"name": "CLUSTER", "value": member.name}],
         "ports": [{"name": "http", "containerPort": 8080}],
     }
     deployment: Wire = {
@@ -105,7 +107,8 @@ def submitted_objects() -> tuple[BootstrapObject, ...]:
     }
     container = {
         "name": "etcd",
-        "image": "etcd:3.6.5",
+        "image": NETCHECK_IMAGE,
+        "args": ["serve", "--tcp=80"],
         "ports": [{"name": "store", "containerPort": 80}],
     }
     stateful_set: Wire = {

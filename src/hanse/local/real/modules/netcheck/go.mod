@@ -1,0 +1,3 @@
+module hanse.dev/netcheck
+
+go 1.25.0

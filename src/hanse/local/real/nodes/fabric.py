@@ -1,0 +1,197 @@
+"""The network between the nodes of all clusters: a router in a namespace of its own.
+
+Each cluster has a bridge in it, named by the cluster's index, with the addresses of its API server
+and its DNS. What passes between clusters is decided by one nftables table.
+"""
+
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from ipaddress import IPv4Address, IPv4Network
+from itertools import chain
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from hanse.dns.listeners import Listeners, bind_listeners
+from hanse.local.ranges import AddressRanges
+from hanse.local.real.errors import NodesFailed
+from hanse.local.real.nodes.cgroups import remove_groups, remove_stale
+from hanse.local.real.nodes.namespaces import NetworkNamespace, run_command
+from hanse.local.real.server import ProcessGroup
+
+FabricKind = Literal["routed", "flat", "isolated"]
+"""What passes between clusters: pods and services, pods only, or neither. Addresses of nodes and
+load balancers always do."""
+
+_TABLE = "hanse"
+
+
+class FabricCluster(Struct, frozen=True):
+    """A cluster of the fabric: its name and its address ranges."""
+
+    name: str
+    ranges: AddressRanges
+
+
+class Fabric:
+    """The router between clusters; links can be cut and healed."""
+
+    def __init__(
+        self,
+        kind: FabricKind,
+        clusters: Sequence[FabricCluster],
+        namespace: NetworkNamespace,
+        group: ProcessGroup,
+    ) -> None:
+        self.kind = kind
+        self.namespace = namespace
+        self.group = group
+        """The process group that ends with the fabric; nodes join it."""
+        self._clusters = {cluster.name: cluster.ranges for cluster in clusters}
+        self._index = {cluster.name: index for index, cluster in enumerate(clusters)}
+        self._cuts: set[tuple[str, str]] = set()
+
+    def bridge(self, cluster: str) -> str:
+        """The name of a cluster's bridge."""
+        return f"c{self._index[cluster]}"
+
+    def bind_dns(self, view: str) -> tuple[Listeners, ...]:
+        """Sockets in the fabric for the DNS view of a cluster; none if it is no cluster."""
+        if view not in self._clusters:
+            return ()
+        address = str(dns_address(self._clusters[view]))
+        return (self.namespace.call(bind_listeners, address, 53, workers=1),)
+
+    async def start(self) -> None:
+        """Create the bridges with their addresses, and the rules between them."""
+        lines = ["link set lo up"]
+        for name, ranges in self._clusters.items():
+            bridge, prefix = self.bridge(name), ranges.nodes.prefixlen
+            lines += [f"link add {bridge} type bridge", f"link set {bridge} up"]
+            for address in (ranges.api_server, dns_address(ranges)):
+                lines.append(f"addr add {address}/{prefix} dev {bridge}")
+        await self._ip(lines)
+        await self.namespace.run("sysctl", "-qw", *_ROUTER_SETTINGS)
+        await self._write_rules()
+
+    async def attach(self, cluster: str, pid: int, node: IPv4Address, number: int) -> None:
+        """Connect the namespace of a process to a cluster's bridge, as eth0 with an address."""
+        bridge, ranges = self.bridge(cluster), self._clusters[cluster]
+        peer = f"{bridge}n{number}"
+        eth0 = ("name", "eth0", "netns", str(pid))
+        far = ("peer", "name", peer, "netns", str(self.namespace.pid))
+        await run_command("ip", "link", "add", *eth0, "type", "veth", *far)
+        await self._ip([f"link set {peer} master {bridge}", f"link set {peer} up"])
+        inside = [
+            "link set lo up",
+            f"addr add {node}/{ranges.nodes.prefixlen} dev eth0",
+            "link set eth0 up",
+            f"route add default via {ranges.api_server}",
+        ]
+        command = ("nsenter", "--target", str(pid), "--net", "ip", "-batch", "-")
+        await run_command(*command, stdin=_batch(inside))
+
+    async def route(self, node: IPv4Address, networks: Sequence[IPv4Network]) -> None:
+        """Route networks to a node."""
+        await self._ip([f"route replace {network} via {node}" for network in networks])
+
+    async def cut(self, one: str, other: str) -> None:
+        """Drop every packet between two clusters, also of open connections."""
+        self._cuts.add(_pair(one, other))
+        await self._write_rules()
+
+    async def heal(self, one: str, other: str) -> None:
+        """Undo a cut."""
+        self._cuts.discard(_pair(one, other))
+        await self._write_rules()
+
+    async def heal_all(self) -> None:
+        """Undo all cuts."""
+        self._cuts.clear()
+        await self._write_rules()
+
+    def unmasqueraded(self) -> tuple[IPv4Network, ...]:
+        """The destinations that see the addresses of pods in other clusters."""
+        return tuple(chain(*(_carried(self.kind, ranges) for ranges in self._clusters.values())))
+
+    async def _write_rules(self) -> None:
+        """Replace all rules at once."""
+        forward = [
+            f'iifname != "{self.bridge(name)}" oifname "{self.bridge(name)}" ip daddr {net} drop'
+            for name, ranges in self._clusters.items()
+            for net in (ranges.pods, ranges.services)
+            if net not in _carried(self.kind, ranges)
+        ]
+        to_router = []
+        for pair in sorted(self._cuts):
+            for source, target in (pair, pair[::-1]):
+                here, there = self.bridge(source), self.bridge(target)
+                forward.insert(0, f'iifname "{here}" oifname "{there}" drop')
+                to_router.append(f'iifname "{here}" ip daddr {self._clusters[target].nodes} drop')
+        await self.namespace.run("nft", "-f", "-", stdin=_ruleset(forward, to_router))
+
+    async def _ip(self, lines: Sequence[str]) -> None:
+        await self.namespace.run("ip", "-batch", "-", stdin=_batch(lines))
+
+
+_ROUTER_SETTINGS = (
+    "net.ipv4.ip_forward=1",
+    "net.ipv4.conf.all.send_redirects=0",
+    "net.ipv4.conf.default.send_redirects=0",
+)
+
+
+@asynccontextmanager
+async def running_fabric(
+    kind: FabricKind, clusters: Sequence[FabricCluster], holder: Path
+) -> AsyncIterator[Fabric]:
+    """A fabric that ends, with all that was attached to it, when the block or this process ends."""
+    remove_stale()
+    group = ProcessGroup()
+    try:
+        namespace = NetworkNamespace(group, holder)
+        try:
+            fabric = Fabric(kind, clusters, namespace, group)
+            await fabric.start()
+            yield fabric
+        finally:
+            namespace.close()
+    except PermissionError as error:
+        raise NodesFailed(f"the network of the nodes cannot be made: {error}") from None
+    finally:
+        group.close()
+        await remove_groups(os.getpid())
+
+
+def dns_address(ranges: AddressRanges) -> IPv4Address:
+    """The address at which a cluster's view of our DNS answers its nodes, on port 53."""
+    return ranges.nodes[-3]
+
+
+def _carried(kind: FabricKind, ranges: AddressRanges) -> tuple[IPv4Network, ...]:
+    """The networks of a cluster that other clusters reach as they are."""
+    match kind:
+        case "routed":
+            return (ranges.pods, ranges.services)
+        case "flat":
+            return (ranges.pods,)
+        case "isolated":
+            return ()
+
+
+def _ruleset(forward: Sequence[str], to_router: Sequence[str]) -> str:
+    """The nftables commands that replace the table by one with these rules."""
+    lines = [f"table ip {_TABLE}", f"delete table ip {_TABLE}", f"table ip {_TABLE} {{"]
+    for hook, rules in (("forward", forward), ("input", to_router)):
+        lines += [f"chain {hook} {{ type filter hook {hook} priority 0;", *rules, "}"]
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _pair(one: str, other: str) -> tuple[str, str]:
+    return (one, other) if one < other else (other, one)
+
+
+def _batch(lines: Sequence[str]) -> str:
+    return "\n".join(lines) + "\n"

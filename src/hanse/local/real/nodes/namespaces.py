@@ -1,0 +1,160 @@
+"""Linux namespaces that end with the process that made them: nothing of them is left behind.
+
+Each is held by a process of a `ProcessGroup`. The kernel removes network devices, mounts and
+processes of a namespace when its last process ends.
+"""
+
+import asyncio
+import ctypes
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from hanse.local.real.errors import NodesFailed
+from hanse.local.real.server import ProcessGroup
+
+_CLONE_NEWNET = 0x40000000
+_POLL_SECONDS = 0.002
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Namespace:
+    """The namespaces of one process, which holds them until its process group ends."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    def command(self, *arguments: str) -> tuple[str, ...]:
+        """A command line that runs another one inside, and ends it when it ends itself."""
+        inside = ("--target", str(self.pid), *self._kinds())
+        return ("nsenter", *inside, "--", "setpriv", "--pdeathsig", "TERM", *arguments)
+
+    async def run(self, *arguments: str, stdin: str | Path = "") -> str:
+        """Run a command inside to its end; raises `NodesFailed` with its output."""
+        return await run_command(*self.command(*arguments), stdin=stdin)
+
+    def _kinds(self) -> tuple[str, ...]:
+        return ("--net",)
+
+
+class NetworkNamespace(Namespace):
+    """A network namespace, in which this process can open sockets, too."""
+
+    def __init__(self, group: ProcessGroup, holder: Path) -> None:
+        """Create it; `holder` is the program that waits inside."""
+        process = _hold(group, "unshare", "--net", "--", str(holder), "pause")
+        _wait_for_program(process, process.pid, holder)
+        super().__init__(process.pid)
+        self._thread = ThreadPoolExecutor(1, "namespace", self._enter)
+
+    def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function inside: sockets that it opens belong to this namespace for ever."""
+        return self._thread.submit(function, *args, **kwargs).result()
+
+    def close(self) -> None:
+        """End the thread that is inside; the process group ends the rest."""
+        self._thread.shutdown()
+
+    def _enter(self) -> None:
+        descriptor = os.open(f"/proc/{self.pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if ctypes.CDLL(None, use_errno=True).setns(descriptor, _CLONE_NEWNET) != 0:
+                raise OSError(ctypes.get_errno(), "setns")
+        finally:
+            os.close(descriptor)
+
+
+class MachineNamespace(Namespace):
+    """Namespaces of network, mounts and processes: what a machine of its own has."""
+
+    def __init__(self, group: ProcessGroup, holder: Path) -> None:
+        """Create them; `holder` is the first process, which reaps the orphans inside."""
+        kinds = ("--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+        parent = _hold(group, "unshare", *kinds, "--", str(holder), "pause")
+        super().__init__(_wait_for_child(parent, holder))
+
+    def _kinds(self) -> tuple[str, ...]:
+        return ("--net", "--mount", "--pid")
+
+
+async def run_command(*arguments: str, stdin: str | Path = "") -> str:
+    """Run a command with a text or file as its input; raises `NodesFailed` with its output."""
+    file = _open_input(stdin)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *arguments,
+            stdin=asyncio.subprocess.PIPE if file is None else file,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+    finally:
+        if file is not None:
+            os.close(file)
+    output, _ = await process.communicate(_text_input(stdin))
+    text = output.decode("utf-8", "replace")
+    if process.returncode != 0:
+        raise NodesFailed(f"{' '.join(arguments)} failed: {text.strip()}")
+    return text
+
+
+def _open_input(stdin: str | Path) -> int | None:
+    """A descriptor of the file, which the caller closes; None for a text."""
+    return None if isinstance(stdin, str) else os.open(stdin, os.O_RDONLY | os.O_CLOEXEC)
+
+
+def _text_input(stdin: str | Path) -> bytes | None:
+    return stdin.encode() if isinstance(stdin, str) else None
+
+
+def _hold(group: ProcessGroup, *arguments: str) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(  # noqa: S603 - our own arguments
+        arguments,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        process_group=group.id,
+    )
+
+
+def _wait_for_child(parent: "subprocess.Popen[bytes]", program: Path) -> int:
+    """The pid of the only child of a process, once it runs a program."""
+    children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
+    while not (found := _read_text(children).split()):
+        _raise_if_ended(parent)
+        time.sleep(_POLL_SECONDS)
+    _wait_for_program(parent, int(found[0]), program)
+    return int(found[0])
+
+
+def _wait_for_program(parent: "subprocess.Popen[bytes]", pid: int, program: Path) -> None:
+    """Wait until a process runs a program: then it has entered its namespaces."""
+    while _executable(pid) != program:
+        _raise_if_ended(parent)
+        time.sleep(_POLL_SECONDS)
+
+
+def _raise_if_ended(parent: "subprocess.Popen[bytes]") -> None:
+    """Raise `NodesFailed` with the output of a process that has ended."""
+    if parent.poll() is not None:
+        assert parent.stderr is not None
+        raise NodesFailed(f"namespaces: {parent.stderr.read().decode().strip()}")
+
+
+def _executable(pid: int) -> Path | None:
+    try:
+        return Path(f"/proc/{pid}/exe").readlink()
+    except OSError:
+        return None
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""

@@ -1,0 +1,136 @@
+"""One node with containers: its namespaces, its servers and their order."""
+
+import asyncio
+import shlex
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from hanse.local.real.errors import ServerDied
+from hanse.local.real.nodes.fabric import Fabric
+from hanse.local.real.nodes.namespaces import MachineNamespace
+from hanse.local.real.nodes.settings import (
+    NODE_FOLDER,
+    NodeConfig,
+    kubelet_arguments,
+    write_settings,
+)
+from hanse.local.real.programs import COREDNS_SERVER, KUBE_PROXY, KUBELET, NETCHECK
+from hanse.local.real.server import Server, ServerCommand
+
+CONTAINERD = "containerd"
+
+_KUBELET_TUNABLES = {
+    "vm/overcommit_memory": 1,
+    "vm/panic_on_oom": 0,
+    "kernel/panic": 10,
+    "kernel/panic_on_oops": 1,
+    "kernel/keys/root_maxkeys": 1_000_000,
+    "kernel/keys/root_maxbytes": 25_000_000,
+}
+"""Settings of the whole machine that a kubelet would change; it sees them as it wants them."""
+
+
+class ContainerNode:
+    """A node that runs containers until it is stopped or its fabric ends."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        binaries: Mapping[str, Path],
+        fabric: Fabric,
+        logs: Path,
+        on_death: Callable[[ServerDied], None],
+    ) -> None:
+        self.config = config
+        self._binaries = binaries
+        self._fabric = fabric
+        self._logs = logs
+        self._on_death = on_death
+        self._namespace: MachineNamespace | None = None
+        self.servers: dict[str, Server] = {}
+
+    async def start(self, images: Sequence[Path]) -> None:
+        """Create the namespaces unless they exist, start all servers and import the images."""
+        if self._namespace is None:
+            self._namespace = await self._create_namespace()
+            self.servers = self._create_servers(self._namespace)
+        await self.servers[CONTAINERD].start()
+        await self._import_images(self._namespace, images)
+        others = [server for name, server in self.servers.items() if name != CONTAINERD]
+        await asyncio.gather(*(server.start() for server in others))
+
+    async def stop(self) -> None:
+        """Stop all servers; containers end with the namespaces."""
+        await asyncio.gather(*(server.stop() for server in self.servers.values()))
+
+    async def _create_namespace(self) -> MachineNamespace:
+        """New namespaces, connected to the fabric, with private folders and settings."""
+        node = self.config
+        for stale in ("containerd", "kubelet", "addresses"):
+            shutil.rmtree(node.directory / stale, ignore_errors=True)
+        write_settings(node)
+        namespace = MachineNamespace(self._fabric.group, self._binaries[NETCHECK.name])
+        await self._fabric.attach(node.cluster, namespace.pid, node.address, node.number)
+        await namespace.run("sh", "-eu", stdin=_private_folders(node))
+        await namespace.run("nft", "-f", "-", stdin=_masquerade(node, self._fabric))
+        return namespace
+
+    async def _import_images(self, namespace: MachineNamespace, images: Sequence[Path]) -> None:
+        socket = "/run/containerd/containerd.sock"
+        wait = f"until [ -S {socket} ]; do sleep 0.05; done"
+        async with asyncio.timeout(30):
+            await namespace.run("sh", "-c", wait)
+        for image in images:
+            await namespace.run("ctr", "--namespace=k8s.io", "images", "import", "-", stdin=image)
+
+    def _create_servers(self, namespace: MachineNamespace) -> dict[str, Server]:
+        arguments: dict[str, Sequence[str]] = {
+            CONTAINERD: (f"--config={NODE_FOLDER}/containerd.toml",),
+            KUBELET.name: kubelet_arguments(self.config),
+            KUBE_PROXY.name: (f"--config={NODE_FOLDER}/kube-proxy.yaml",),
+            COREDNS_SERVER.name: ("-conf", f"{NODE_FOLDER}/Corefile"),
+        }
+        return {
+            name: Server(self._command(namespace, name, given), self._fabric.group, self._on_death)
+            for name, given in arguments.items()
+        }
+
+    def _command(
+        self, namespace: MachineNamespace, program: str, arguments: Sequence[str]
+    ) -> ServerCommand:
+        executable, *rest = namespace.command(str(self._binaries.get(program, program)), *arguments)
+        return ServerCommand(
+            cluster=self.config.cluster,
+            program=program,
+            executable=Path(executable),
+            arguments=tuple(rest),
+            directory=self.config.directory,
+            log=self._logs / f"{self.config.name}-{program}.log",
+        )
+
+
+def _private_folders(node: NodeConfig) -> str:
+    """A shell script that hides what programs of a node would share with the machine."""
+    lines = [
+        # The folder may be in one that is hidden next.
+        f"mount --bind {shlex.quote(str(node.directory))} /mnt",
+        "mount -t tmpfs run /run",
+        "mount -t tmpfs log /var/log",
+        f"mkdir {NODE_FOLDER}",
+        f"mount --move /mnt {NODE_FOLDER}",
+    ]
+    for setting, value in _KUBELET_TUNABLES.items():
+        shown = f"/run/{setting.replace('/', '.')}"
+        lines += [f"echo {value} >{shown}", f"mount --bind {shown} /proc/sys/{setting}"]
+    lines.append("sysctl -qw net.ipv4.ip_forward=1")
+    return "\n".join(lines) + "\n"
+
+
+def _masquerade(node: NodeConfig, fabric: Fabric) -> str:
+    """Rules that hide pods behind the node's address where their own is not routed."""
+    kept = {node.cluster_pods, *fabric.unmasqueraded()}
+    addresses = ", ".join(sorted(map(str, kept)))
+    rule = f"ip saddr {node.pods} ip daddr != {{ {addresses} }} oifname eth0 masquerade"
+    hook = "type nat hook postrouting priority srcnat;"
+    return f"table ip hanse {{\nchain postrouting {{\n{hook}\n{rule}\n}}\n}}\n"

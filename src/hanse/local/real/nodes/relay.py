@@ -1,0 +1,109 @@
+"""Connections between the API servers on loopback and the nodes in their network.
+
+Nodes reach an API server by a listener in the fabric; an API server reaches kubelets by an HTTP
+proxy on a Unix socket (its egress selector). The network of this machine stays as it is.
+"""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from ipaddress import ip_address
+from pathlib import Path
+
+from hanse.local.real.nodes.namespaces import NetworkNamespace
+from hanse.local.unix_socket import private_listener
+
+_Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+_CLOSED = (OSError, RuntimeError)
+"""The errors of a closed connection; the second is uvloop's."""
+_Connect = Callable[[], Awaitable[_Streams]]
+
+
+@asynccontextmanager
+async def relay_to_loopback(
+    fabric: NetworkNamespace, address: str, port: int
+) -> AsyncIterator[None]:
+    """Forward connections to an address of the fabric to the same port of loopback."""
+    listener = fabric.call(socket.create_server, (address, port))
+
+    async def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await _join((reader, writer), lambda: asyncio.open_connection("127.0.0.1", port))
+
+    async with _serving(await asyncio.start_server(on_connection, sock=listener)):
+        yield
+
+
+@asynccontextmanager
+async def egress_proxy(fabric: NetworkNamespace, path: Path) -> AsyncIterator[None]:
+    """Serve CONNECT requests on a Unix socket, to the fabric and to loopback of this machine."""
+
+    async def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            request = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+            host, _, port = request.split(" ")[1].rpartition(":")
+        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, IndexError):
+            writer.close()
+            return
+        await _join(
+            (reader, writer), lambda: _dial(fabric, host.strip("[]"), int(port)), proxy=True
+        )
+
+    listener = private_listener(path)
+    async with _serving(await asyncio.start_unix_server(on_connection, sock=listener)):
+        yield
+
+
+@asynccontextmanager
+async def _serving(server: asyncio.Server) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        server.close()
+
+
+async def _dial(fabric: NetworkNamespace, host: str, port: int) -> _Streams:
+    """Connect to an address; only those outside loopback are in the fabric."""
+    address = ip_address(host)
+    if address.is_loopback:
+        return await asyncio.open_connection(host, port)
+    family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
+    opened = fabric.call(socket.socket, family, socket.SOCK_STREAM)
+    opened.setblocking(False)
+    try:
+        async with asyncio.timeout(10):
+            await asyncio.get_running_loop().sock_connect(opened, (host, port))
+    except BaseException:
+        opened.close()
+        raise
+    return await asyncio.open_connection(sock=opened)
+
+
+async def _join(near: _Streams, connect: _Connect, *, proxy: bool = False) -> None:
+    """Connect to the far side and copy in both directions until both have ended."""
+    reader, writer = near
+    try:
+        far_reader, far_writer = await connect()
+    except (OSError, ValueError):
+        if proxy:
+            writer.write(b"HTTP/1.1 502 Bad Gateway\r\n\r\n")
+        writer.close()
+        return
+    if proxy:
+        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+    try:
+        await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer))
+    finally:
+        far_writer.close()
+        writer.close()
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Copy until the end of the stream, then end the other one; a reset ends it, too."""
+    with suppress(*_CLOSED):
+        while chunk := await reader.read(65_536):
+            writer.write(chunk)
+            await writer.drain()
+    with suppress(*_CLOSED):
+        if writer.can_write_eof():
+            writer.write_eof()

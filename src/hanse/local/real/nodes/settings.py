@@ -1,0 +1,180 @@
+"""The settings files of one node: containerd, network plugin, kubelet, kube-proxy, CoreDNS."""
+
+import json
+from collections.abc import Sequence
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+
+import yaml
+from msgspec import Struct
+
+from hanse.local.real.nodes.image import PAUSE_IMAGE
+from hanse.local.real.nodes.support import CNI_PLUGINS
+
+CLUSTER_DOMAIN = "cluster.local"
+NODE_FOLDER = "/run/node"
+"""A short path: kubelet binds Unix sockets in it, whose addresses have a limit."""
+
+
+class NodeConfig(Struct, frozen=True):
+    """One node: its names, addresses and folder."""
+
+    cluster: str
+    name: str
+    number: int
+    address: IPv4Address
+    pods: IPv4Network
+    cluster_pods: IPv4Network
+    directory: Path
+    """Its folder, which its programs see as `NODE_FOLDER`."""
+    dns_server: IPv4Address
+    """Where our DNS answers the nodes of this cluster."""
+    zones: tuple[str, ...]
+    """The zones that CoreDNS forwards to our DNS."""
+    cgroup: str
+    labels: dict[str, str] = {}
+
+
+def write_settings(node: NodeConfig) -> None:
+    """Write the settings files of all programs of a node."""
+    (node.directory / "cni").mkdir(parents=True, exist_ok=True)
+    for name, text in (
+        ("containerd.toml", _containerd()),
+        ("cni/10-pods.conflist", _network_plugin(node)),
+        ("kubelet.yaml", _kubelet(node)),
+        ("kube-proxy.yaml", _kube_proxy(node)),
+        ("Corefile", _corefile(node)),
+    ):
+        (node.directory / name).write_text(text)
+
+
+def _containerd() -> str:
+    # Without CAP_SYS_RESOURCE, containers cannot have a lower oom_score_adj than containerd.
+    return f"""\
+version = 2
+root = "{NODE_FOLDER}/containerd"
+[plugins."io.containerd.internal.v1.opt"]
+  path = "{NODE_FOLDER}/opt"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "{PAUSE_IMAGE}"
+  restrict_oom_score_adj = true
+  [plugins."io.containerd.grpc.v1.cri".containerd]
+    snapshotter = "overlayfs"
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "{CNI_PLUGINS}"
+    conf_dir = "{NODE_FOLDER}/cni"
+"""
+
+
+def _network_plugin(node: NodeConfig) -> str:
+    """One veth pair for each pod, and routes.
+
+    Between pods of a bridge, answers from behind a Service would bypass connection tracking
+    unless the kernel has br_netfilter; routed pods need no such module.
+    """
+    addresses = {
+        "type": "host-local",
+        "dataDir": f"{NODE_FOLDER}/addresses",
+        "ranges": [[{"subnet": str(node.pods)}]],
+        "routes": [{"dst": "0.0.0.0/0"}],
+    }
+    plugin = {"type": "ptp", "ipMasq": False, "ipam": addresses}
+    return json.dumps({"cniVersion": "0.4.0", "name": "pods", "plugins": [plugin]}, indent=1)
+
+
+def _kubelet(node: NodeConfig) -> str:
+    return yaml.safe_dump(
+        {
+            "apiVersion": "kubelet.config.k8s.io/v1beta1",
+            "kind": "KubeletConfiguration",
+            "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
+            "address": str(node.address),
+            "tlsCertFile": f"{NODE_FOLDER}/kubelet.crt",
+            "tlsPrivateKeyFile": f"{NODE_FOLDER}/kubelet.key",
+            "authentication": {
+                "anonymous": {"enabled": False},
+                "webhook": {"enabled": False},
+                "x509": {"clientCAFile": f"{NODE_FOLDER}/ca.crt"},
+            },
+            "authorization": {"mode": "AlwaysAllow"},
+            "cgroupDriver": "cgroupfs",
+            "cgroupRoot": node.cgroup,
+            "cgroupsPerQOS": False,
+            "enforceNodeAllocatable": [],
+            "failCgroupV1": False,
+            "failSwapOn": False,
+            "localStorageCapacityIsolation": False,
+            "evictionHard": {
+                "memory.available": "1Mi",
+                **dict.fromkeys(("nodefs.available", "imagefs.available"), "0%"),
+                **dict.fromkeys(("nodefs.inodesFree", "imagefs.inodesFree"), "0%"),
+            },
+            "imageGCHighThresholdPercent": 100,
+            "clusterDNS": [str(node.address)],
+            "clusterDomain": CLUSTER_DOMAIN,
+            "resolvConf": "",
+            "podLogsDir": "/var/log/pods",
+            "nodeStatusUpdateFrequency": "5s",
+            "registerWithTaints": [],
+        },
+        sort_keys=False,
+    )
+
+
+def _kube_proxy(node: NodeConfig) -> str:
+    return yaml.safe_dump(
+        {
+            "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+            "kind": "KubeProxyConfiguration",
+            "clientConnection": {"kubeconfig": f"{NODE_FOLDER}/kube-proxy.kubeconfig"},
+            "mode": "nftables",
+            "hostnameOverride": node.name,
+            "bindAddress": str(node.address),
+            "clusterCIDR": str(node.cluster_pods),
+            "nftables": {"minSyncPeriod": "50ms"},
+            # The machine's own settings: only its first network namespace may change them.
+            "conntrack": {"maxPerCore": 0, "min": 0},
+        },
+        sort_keys=False,
+    )
+
+
+def _corefile(node: NodeConfig) -> str:
+    return f"""\
+.:53 {{
+    bind {node.address}
+    errors
+    kubernetes {CLUSTER_DOMAIN} in-addr.arpa ip6.arpa {{
+        kubeconfig {NODE_FOLDER}/coredns.kubeconfig
+        pods insecure
+        ttl 5
+    }}
+}}
+{_stub(node)}"""
+
+
+def _stub(node: NodeConfig) -> str:
+    if not node.zones:
+        return ""
+    names = " ".join(f"{zone}:53" for zone in node.zones)
+    return f"""\
+{names} {{
+    bind {node.address}
+    errors
+    forward . {node.dns_server}
+}}
+"""
+
+
+def kubelet_arguments(node: NodeConfig) -> Sequence[str]:
+    """The arguments of kubelet that its settings file cannot have."""
+    labels = ",".join(f"{key}={value}" for key, value in node.labels.items())
+    return (
+        f"--config={NODE_FOLDER}/kubelet.yaml",
+        f"--kubeconfig={NODE_FOLDER}/kubelet.kubeconfig",
+        f"--root-dir={NODE_FOLDER}/kubelet",
+        f"--cert-dir={NODE_FOLDER}/kubelet/pki",
+        f"--hostname-override={node.name}",
+        f"--node-ip={node.address}",
+        f"--node-labels={labels}",
+    )

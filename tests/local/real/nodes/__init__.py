@@ -1,0 +1,1 @@
+"""Tests of nodes with containers that need none."""

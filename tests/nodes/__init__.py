@@ -1,0 +1,1 @@
+"""Packet tests: containers on real nodes, and connections that arrive or do not."""

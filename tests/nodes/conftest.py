@@ -1,0 +1,97 @@
+"""Fleets with containers, one for each fabric; each starts when the first test wants it.
+
+These tests run only when asked for (`-m nodes`), as root on Linux with containerd.
+"""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from hanse.local.real.binaries import cache_folder
+from hanse.local.real.build import find_or_build
+from hanse.local.real.errors import NodesUnsupported
+from hanse.local.real.nodes.support import require_support
+from hanse.local.real.programs import CLUSTER, KUBECTL, NODE
+from tests.cli.programs import running
+from tests.nodes.fleet import NodesFleet
+
+HERE = Path(__file__).parent
+CLUSTERS = ("lubeck", "hamburg")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark these tests as `nodes`, skip them with a reason, or deselect them without a mark."""
+    here = [item for item in items if HERE in item.path.parents]
+    reason = why_not()
+    for item in here:
+        item.add_marker(pytest.mark.nodes)
+        if reason:
+            item.add_marker(pytest.mark.skip(reason=reason))
+    if not config.option.markexpr:
+        config.hook.pytest_deselected(items=here)
+        items[:] = [item for item in items if item not in here]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say why nothing ran."""
+    if (reason := why_not()) and terminalreporter.config.option.markexpr == "nodes":
+        terminalreporter.write_line(f"no packet test ran: {reason}")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a run that skips some tests of nodes where they can run: all of them or none."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    skipped = reporter.stats.get("skipped", []) if reporter is not None else []
+    here = [report for report in skipped if report.nodeid.startswith("tests/nodes/")]
+    if here and not why_not():
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def why_not() -> str:
+    """Why nodes with containers cannot run here; empty if they can."""
+    try:
+        require_support()
+    except NodesUnsupported as error:
+        return str(error)
+    return ""
+
+
+Fabric = Literal["routed", "flat", "isolated"]
+
+
+@contextmanager
+def starting(folder: Path, fabric: Fabric, *arguments: str) -> Iterator[NodesFleet]:
+    """A federation of two clusters with containers and no sample."""
+    asyncio.run(find_or_build((*CLUSTER, *NODE, KUBECTL), cache_folder()))
+    options = ("--engine", "kubernetes", "--nodes", "containers", "--fabric", fabric)
+    clusters = ("--clusters", ",".join(CLUSTERS), "--no-sample")
+    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    with running(folder, *options, *clusters, *arguments, env={"XDG_CACHE_HOME": cache}) as found:
+        yield NodesFleet(found, CLUSTERS)
+
+
+@pytest.fixture(scope="session")
+def routed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodesFleet]:
+    """Pods and Services are routed; services follow the lighthouse profile."""
+    with starting(tmp_path_factory.mktemp("routed"), "routed") as fleet:
+        yield fleet
+
+
+@pytest.fixture(scope="session")
+def flat(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodesFleet]:
+    """Pods only are routed; services follow KEP-1645."""
+    with starting(tmp_path_factory.mktemp("flat"), "flat", "--profile", "kep-1645") as fleet:
+        yield fleet
+
+
+@pytest.fixture(scope="session")
+def isolated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodesFleet]:
+    """Neither is routed: only addresses of nodes and load balancers."""
+    with starting(tmp_path_factory.mktemp("isolated"), "isolated") as fleet:
+        yield fleet

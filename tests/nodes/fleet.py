@@ -1,0 +1,125 @@
+"""A `hanse up` with containers, as tests use it: kubectl, and connections from pods."""
+
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from tests.cli.programs import CommandResult, RunningFederation
+from tests.nodes.manifests import Manifest, client, namespace
+
+WAIT_SECONDS = 90
+"""How long a test waits for what has to happen: only a test that fails takes so long."""
+
+T = TypeVar("T")
+
+
+class Answer(Struct, frozen=True):
+    """What a server said: its cluster, its pod, and the client's address as it saw it."""
+
+    cluster: str
+    pod: str
+    client: str
+
+
+class Attempt(Struct, frozen=True):
+    """Connections from a pod: the answers, and the errors of those that failed."""
+
+    answers: tuple[Answer, ...]
+    error: str
+
+    @property
+    def clusters(self) -> set[str]:
+        return {answer.cluster for answer in self.answers}
+
+    @property
+    def pods(self) -> set[str]:
+        return {answer.pod for answer in self.answers}
+
+
+class NodesFleet:
+    """Clusters with containers."""
+
+    def __init__(self, running: RunningFederation, clusters: tuple[str, ...]) -> None:
+        self.running = running
+        self.clusters = clusters
+
+    def kubectl(self, cluster: str, *arguments: str, stdin: str = "") -> CommandResult:
+        """Run kubectl in a cluster."""
+        return self.running.kubectl("--context", cluster, *arguments, stdin=stdin)
+
+    def must(self, cluster: str, *arguments: str, stdin: str = "") -> str:
+        """The output of a kubectl command that has to succeed."""
+        result = self.kubectl(cluster, *arguments, stdin=stdin)
+        assert result.status == 0, result.err
+        return result.out
+
+    def get(self, cluster: str, *arguments: str) -> Any:
+        """An object or list."""
+        return msgspec.json.decode(self.must(cluster, "get", *arguments, "-o", "json"))
+
+    def apply(self, cluster: str, space: str, *manifests: Manifest) -> None:
+        """Create or update objects in a namespace."""
+        items = {"apiVersion": "v1", "kind": "List", "items": list(manifests)}
+        text = msgspec.json.encode(items).decode()
+        self.must(cluster, "-n", space, "apply", "-f", "-", stdin=text)
+
+    def create_namespace(self, space: str, *, clients: bool = True) -> None:
+        """The namespace in every cluster, each with a client pod unless they are not needed."""
+        for cluster in self.clusters:
+            self.apply(cluster, space, namespace(space), *([client()] if clients else []))
+        for cluster in self.clusters if clients else ():
+            self.await_ready(cluster, space, "pod/client")
+
+    def delete_namespace(self, space: str) -> None:
+        """Delete the namespace everywhere, without waiting for its end."""
+        for cluster in self.clusters:
+            self.kubectl(cluster, "delete", "namespace", space, "--wait=false")
+
+    def await_ready(self, cluster: str, space: str, *names: str) -> None:
+        """Wait until pods are ready."""
+        wait = ("wait", "--for=condition=Ready", f"--timeout={WAIT_SECONDS}s", *names)
+        self.must(cluster, "-n", space, *wait)
+
+    def await_rollout(self, cluster: str, space: str, name: str) -> None:
+        """Wait until all replicas of a workload are ready."""
+        self.must(cluster, "-n", space, "rollout", "status", name, f"--timeout={WAIT_SECONDS}s")
+
+    def netcheck(self, cluster: str, space: str, *arguments: str) -> CommandResult:
+        """Run netcheck in the client pod of a cluster."""
+        inside = ("exec", "client", "--", "/netcheck", *arguments)
+        return self.kubectl(cluster, "-n", space, *inside)
+
+    def dial(self, cluster: str, space: str, target: str, count: int = 1) -> Attempt:
+        """Connect from a client pod as often as said: to a URL, or PROTOCOL:HOST:PORT."""
+        protocol, _, rest = target.partition(":")
+        where = target if protocol == "http" else rest
+        result = self.netcheck(cluster, space, protocol, "-n", str(count), where)
+        answers = (Answer(*line.split()) for line in result.out.splitlines())
+        return Attempt(tuple(answers), result.err if result.status else "")
+
+    def await_answers(
+        self, cluster: str, space: str, target: str, expected: set[str], count: int = 8
+    ) -> Attempt:
+        """Connect until every connection succeeds and exactly the expected clusters answer."""
+        return until(
+            lambda: self.dial(cluster, space, target, count),
+            lambda seen: not seen.error and seen.clusters == expected,
+        )
+
+    def lookup(self, cluster: str, space: str, name: str) -> list[str]:
+        """The addresses of a name as a pod resolves it; none if it has none."""
+        return self.netcheck(cluster, space, "lookup", name).out.split()
+
+
+def until(
+    observe: Callable[[], T], accept: Callable[[T], bool], seconds: float = WAIT_SECONDS
+) -> T:
+    """Observe until it is accepted; fails with the last observation."""
+    deadline = time.monotonic() + seconds
+    while not accept(seen := observe()):
+        assert time.monotonic() < deadline, f"still {seen}"
+        time.sleep(0.2)
+    return seen
