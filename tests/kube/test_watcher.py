@@ -2,12 +2,21 @@
 
 import asyncio
 from contextlib import aclosing
+from datetime import timedelta
 from random import Random
 
 import pytest
 
 from hanse.kube.client import Client
-from hanse.kube.errors import Forbidden, Invalid, ServerError, Status, Unreachable
+from hanse.kube.errors import (
+    Forbidden,
+    Invalid,
+    KubeError,
+    ServerError,
+    Status,
+    Throttled,
+    Unreachable,
+)
 from hanse.kube.rest_mapper import ServedKinds
 from hanse.kube.transport import Request
 from hanse.kube.watch_events import (
@@ -273,17 +282,54 @@ async def test_an_outage_that_began_before_the_first_list_ends_with_a_standing_w
     assert received[2] == Progress("5")
 
 
+BUSY = Throttled(Status(429, "", "Too many requests"), timedelta(seconds=1))
+FAILED = ServerError(Status(500, "InternalError", "etcd is away"))
+
+
+@pytest.mark.parametrize("error", [BUSY, FAILED], ids=["429", "500"])
+async def test_single_requests_that_a_server_refuses_are_no_outage(error: KubeError) -> None:
+    server = ScriptedTransport(
+        error,
+        page(version=5),
+        error,
+        page(version=5),  # whether the server was restored meanwhile
+        Lines((bookmark(6),), ends="in time"),
+        error,
+        error,
+        page(version=6),
+        Lines((line("ADDED", service("a", 7)),)),
+    )
+
+    listed, alive, added = await events(server, 3)
+
+    assert isinstance(listed, Listed)
+    assert alive == Progress("6")
+    assert isinstance(added, Applied)
+    assert resumed_from(server.requests[-1]) == "6"
+
+
+@pytest.mark.parametrize("error", [BUSY, FAILED], ids=["429", "500"])
+async def test_a_server_that_goes_on_refusing_is_an_outage_after_ten_seconds(
+    error: KubeError,
+) -> None:
+    server = ScriptedTransport(page(version=5), Lines((bookmark(6),), ends=CUT), *[error] * 20)
+
+    received = await events(server, 3)
+
+    assert received[2] == Interrupted(error)
+    assert 3 < asyncio.get_running_loop().time() <= 10
+
+
 @pytest.mark.parametrize(
     "error",
     [
-        ServerError(Status(500, "InternalError", "etcd is away")),
+        ServerError(Status(503, "", "upstream connect error")),
+        Throttled(Status(429, "", "Too many requests"), timedelta(seconds=30)),
         Forbidden(Status(403, "Forbidden", "no rights")),
     ],
-    ids=["server-error", "forbidden"],
+    ids=["proxy", "long-retry-after", "forbidden"],
 )
-async def test_a_server_that_refuses_is_an_outage_and_is_asked_again(
-    error: ServerError | Forbidden,
-) -> None:
+async def test_a_server_that_refuses_is_an_outage_and_is_asked_again(error: KubeError) -> None:
     server = ScriptedTransport(error, error, page(version=5), Lines())
 
     received = await events(server, 3)

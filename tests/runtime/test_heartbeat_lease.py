@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from random import Random
 
 import pytest
 
@@ -11,6 +12,7 @@ from hanse.kube.client import Client
 from hanse.local.in_process import InProcessTransport
 from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.runtime.heartbeat_lease import HeartbeatLease
+from tests.support.faults import Network
 from tinykube.apiserver import ApiServer
 from tinykube.virtual_time import ON_VIRTUAL_TIME, LoopClock
 
@@ -31,8 +33,14 @@ class HeartbeatScenario:
         clock = LoopClock()
         self.working = False
         self.duration = timedelta(seconds=30)
-        self.client = Client(InProcessTransport(ApiServer("broker", clock=clock)))
-        self.presence = HeartbeatLease(self.client, "default", "oslo", clock, lambda: self.duration)
+        server = ApiServer("broker", clock=clock)
+        self.client = Client(InProcessTransport(server))
+        self.network = Network(Random(0))
+        self.states: list[bool] = []
+        transport = self.network.transport("agent", "broker", InProcessTransport(server))
+        self.presence = HeartbeatLease(
+            Client(transport), "default", "oslo", clock, lambda: self.duration, self.states.append
+        )
 
     async def lease_spec(self) -> LeaseSpec:
         return (await self.client.read(Lease, "oslo", "default")).spec
@@ -86,3 +94,20 @@ async def test_an_inactive_replica_does_not_renew() -> None:
         await asyncio.sleep(60)
 
         assert await scenario.lease_spec() == before
+
+
+async def test_it_reports_when_others_may_take_it_for_expired_and_when_no_longer() -> None:
+    scenario = HeartbeatScenario()
+    scenario.working = True
+    async with scenario.running():
+        assert scenario.states == [True]
+
+        scenario.network.cut("agent", "broker")
+        await asyncio.sleep(scenario.duration.total_seconds() * 0.9)
+        assert scenario.states == [True]
+        await asyncio.sleep(scenario.duration.total_seconds() / 2)
+        assert scenario.states == [True, False]
+
+        scenario.network.heal_all()
+        await asyncio.sleep(scenario.duration.total_seconds() / 3 + SOON)
+        assert scenario.states == [True, False, True]

@@ -16,10 +16,10 @@ from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Event, Namespace, Pod, Secret, Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.plan import Key, Plan
-from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
+from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
 from tests.runtime.toy_world import SHOP, find_configmap, offer, prices, toy_world
 from tests.support.builders import namespace
-from tests.support.faults import Sent
+from tests.support.faults import LinkFaults, Sent
 from tests.support.toy import HOME, Toy
 from tests.support.world import BROKER, World
 from tinykube.virtual_time import ON_VIRTUAL_TIME
@@ -137,6 +137,38 @@ async def test_informers_that_sync_together_check_the_identity_twice_at_most() -
         assert len(home.informers) > 5
         assert 1 <= len(asked) <= 2
         assert home.identity, "and it is known then"
+
+
+async def test_a_few_requests_refused_do_not_make_a_cluster_unreachable() -> None:
+    async with toy_world() as world:
+        await world.settle()
+        phases: list[str] = []
+        reconciler = world.agents["lubeck"].reconciler
+        reconciler.event_handlers.append(lambda change: phases.extend(_broker_phase(change)))
+
+        link = world.network.link("lubeck", BROKER)
+        for _ in range(5):
+            link.faults = LinkFaults(refused=1.0)
+            world.network.break_watches("lubeck", BROKER)
+            await asyncio.sleep(2)
+            link.faults = LinkFaults()
+            await asyncio.sleep(20)
+        await world.client("hamburg").create(offer("bread", price="3"))
+        await asyncio.sleep(5)
+
+        assert phases == []
+        assert prices(await find_configmap(world, "lubeck", "copy-of-bread")) == {"hamburg": "3"}
+
+        link.faults = LinkFaults(refused=1.0)
+        world.network.break_watches("lubeck", BROKER)
+        await asyncio.sleep(15)
+
+        assert phases == [Phase.UNREACHABLE]
+
+
+def _broker_phase(change: Change) -> list[str]:
+    fact = change.after if isinstance(change, FactChange) else None
+    return [fact.phase] if isinstance(fact, ClusterState) and fact.cluster == BROKER else []
 
 
 def _is_identity(sent: Sent) -> bool:

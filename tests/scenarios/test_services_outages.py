@@ -78,6 +78,26 @@ async def test_while_the_broker_cannot_be_reached_everything_stays(
     await scenario.eventually(services.has_endpoints("hamburg", bergen=[False]))
 
 
+async def test_an_export_whose_agent_is_cut_off_does_not_claim_to_be_ready(
+    services: ServicesScenario,
+) -> None:
+    scenario = services.scenario
+    await exported(services, "bergen", "lubeck")
+    await scenario.eventually(renewed(services, "lubeck"))
+    await scenario.eventually(services.has_conditions("lubeck", Ready="Exported"))
+
+    scenario.cut_off_from_broker("lubeck")
+    await scenario.eventually(services.has_conditions("lubeck", Ready="Disconnected"))
+    await scenario.eventually(services.imports("bergen", "web", "bergen"))
+    export = await services.found("lubeck", ServiceExport)
+    assert export is not None
+    assert {c.type: c.status for c in export.status.conditions}["Ready"] == "Unknown"
+    scenario.network.heal_all()
+
+    await scenario.eventually(services.has_conditions("lubeck", Ready="Exported"))
+    await scenario.eventually(services.everywhere("web", "bergen", "lubeck"))
+
+
 async def test_an_agent_that_starts_without_the_broker_keeps_what_it_finds(
     services: ServicesScenario,
 ) -> None:

@@ -30,7 +30,7 @@ from hanse.kube.transport import Transport
 from hanse.model.admission import AdmissionHook
 from hanse.model.clusterset import clusterset_spec
 from hanse.model.connections import ConnectionSource
-from hanse.model.facts import Role
+from hanse.model.facts import HeartbeatState, Role
 from hanse.model.kinds.hanse import ClusterSet
 from hanse.model.naming import SLOT_LEASES, SYSTEM_NAMESPACE
 from hanse.model.objects import ClusterId
@@ -97,7 +97,7 @@ class Agent:
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
-        clock = clock or WallClock()
+        clock = self._clock = clock or WallClock()
         random = random or Random()  # noqa: S311 - spreads retries, guards nothing
         self.settings = settings
         self._local_client = ClusterClient(local_transport, random)
@@ -175,6 +175,7 @@ class Agent:
                 settings.cluster,
                 clock,
                 self._lease_duration,
+                self._publish_heartbeat,
             )
             self.reconciler.event_handlers.append(self._on_change)
 
@@ -261,6 +262,11 @@ class Agent:
         is_cluster_set = isinstance(change, ObjectChange) and isinstance(change.object, ClusterSet)
         if is_cluster_set and self._heartbeat is not None:
             self._heartbeat.renew_soon()
+
+    def _publish_heartbeat(self, renewed: bool) -> None:
+        """Publish whether other clusters see this one as alive."""
+        state = HeartbeatState(BROKER, renewed, self._clock.now())
+        self.reconciler.informers.put_fact(state)
 
     def _publish_slot(self, number: int | None) -> None:
         """Publish the slot that this replica allocates Service addresses from."""

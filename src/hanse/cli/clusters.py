@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
+from random import Random
 from typing import TypeVar
 
 import msgspec
@@ -22,7 +23,16 @@ from hanse.cli.settings import GlobalOptions
 from hanse.kube import credentials
 from hanse.kube.client import Client
 from hanse.kube.client_config import Credentials
-from hanse.kube.errors import ApiError, BadCredentials, Forbidden, KubeError, Unreachable
+from hanse.kube.errors import (
+    ApiError,
+    BadCredentials,
+    Forbidden,
+    KubeError,
+    ServerError,
+    Throttled,
+    Unreachable,
+)
+from hanse.kube.retry import retry_delay
 from hanse.kube.transport import Request, Response, Transport
 
 LOCAL_FOLDER = Path(".hanse")
@@ -37,6 +47,12 @@ MAX_CONCURRENT_READS = 8
 """Clusters that are read at a time: with more, their time-outs include waiting for our own CPU."""
 
 READ_TIMEOUT = timedelta(seconds=10)
+
+ATTEMPTS = 5
+"""How often a request is sent, within about three seconds, to a server that is busy or fails."""
+
+MAX_PAUSE = timedelta(seconds=3)
+"""How long a command waits for a server that says when to try again."""
 
 T = TypeVar("T")
 
@@ -105,7 +121,7 @@ async def read_cluster(
 @asynccontextmanager
 async def open_client(access: Credentials) -> AsyncIterator[Client]:
     """A client that is closed at the end of the block; its errors are not translated."""
-    client = Client(_transport(access))
+    client = _RetryingClient(_transport(access))
     try:
         yield client
     finally:
@@ -131,7 +147,25 @@ def _transport(access: Credentials) -> Transport:
     return HttpTransport(access)
 
 
-class _NamedClient(Client):
+class _RetryingClient(Client):
+    """A client that sends a request again if the server answers 429 or 5xx: it may be busy.
+
+    All that commands send may be repeated: a create that was executed is then found to exist.
+    """
+
+    async def send(self, request: Request) -> Response:
+        """Send a request, at most `ATTEMPTS` times; raises the last error."""
+        random = Random()  # noqa: S311 - jitter
+        for attempt in range(ATTEMPTS - 1):
+            try:
+                return await super().send(request)
+            except (Throttled, ServerError) as error:
+                pause = retry_delay(error, attempt, random) or timedelta(0)
+                await asyncio.sleep(min(pause, MAX_PAUSE).total_seconds())
+        return await super().send(request)
+
+
+class _NamedClient(_RetryingClient):
     """A client that notes in each error which cluster it came from: blocks may nest clients."""
 
     def __init__(self, cluster: ClusterAccess) -> None:

@@ -20,12 +20,15 @@ from hanse.kube.decoding import (
 )
 from hanse.kube.errors import (
     BadCredentials,
+    Conflict,
     Forbidden,
     Gone,
     Invalid,
     KubeError,
     NotFound,
+    ServerError,
     Status,
+    Throttled,
     Unreachable,
 )
 from hanse.kube.retry import NOT_SERVED_BACKOFF, retry_delay
@@ -44,6 +47,9 @@ _WORKING_AFTER = 10.0
 
 _MAX_EXPIRIES = 3
 """How many lists in a row may expire before they can be watched until that is an outage."""
+
+_TOLERATED = 10.0
+"""Seconds for which a server may answer lists and watches with errors until that is an outage."""
 
 _YIELD_EVERY = 128
 """Events after which other tasks run, in case lines never have to be awaited."""
@@ -84,12 +90,12 @@ async def list_and_watch(
             await watcher.wait_for_kind(notified)
         except Gone as error:
             pause = watcher.restart(error)
-            if watcher.keeps_expiring() and watcher.begin_outage(pause):
+            if watcher.keeps_expiring() and watcher.begin_outage(error, pause):
                 yield Interrupted(error)
             await asyncio.sleep(pause.total_seconds())
         except KubeError as error:
             pause = watcher.record_failure(error)
-            if watcher.begin_outage(pause):
+            if watcher.begin_outage(error, pause):
                 yield Interrupted(error)
             await asyncio.sleep(pause.total_seconds())
 
@@ -108,6 +114,7 @@ class _Watcher(Generic[K]):
         self._attempt = 0  # failures since a watch last worked
         self._refusals = 0  # how many of the latest failures were for lack of permissions
         self._expired = 0  # how many lists in a row expired before they were watched
+        self._failing_since: float | None = None  # when a server began to answer with errors
         self._down = False
         self._not_served = False
         self._maybe_restored = False  # since the last event
@@ -191,17 +198,28 @@ class _Watcher(Generic[K]):
         self._refusals += 1
         return self._refusals - 1
 
-    def begin_outage(self, pause: timedelta) -> bool:
+    def begin_outage(self, error: KubeError, pause: timedelta) -> bool:
         """Record an outage, if one begins; the next attempt lists.
 
         The server may come back from a backup with a version past the last observed one, so that
-        resuming could not detect it.
+        resuming could not detect it. A server that answers, if only by errors, is no outage for
+        `_TOLERATED` seconds: an overloaded one refuses single requests.
         """
-        if self._down or not pause:
+        if self._down or not pause or self._is_tolerated(error, pause):
             return False
         self._down = True
         self._resume_version = ""
         return True
+
+    def _is_tolerated(self, error: KubeError, pause: timedelta) -> bool:
+        """Whether an error is an API server's answer, and will not last too long with the pause."""
+        if not _is_passing(error):
+            self._failing_since = None
+            return False
+        now = asyncio.get_running_loop().time()
+        if self._failing_since is None:
+            self._failing_since = now
+        return now + pause.total_seconds() - self._failing_since <= _TOLERATED
 
     def _kind_served(self) -> None:
         """Remember that the server serves the kind, so that its absence is reported anew."""
@@ -341,6 +359,7 @@ class _Watcher(Generic[K]):
         worked = self._received or self._open_seconds() >= _WORKING_AFTER
         if worked:
             self._attempt = self._refusals = self._expired = 0
+            self._failing_since = None
         return worked
 
     def _open_seconds(self) -> float:
@@ -348,3 +367,14 @@ class _Watcher(Generic[K]):
         if self._opened_at is None:
             return 0.0
         return asyncio.get_running_loop().time() - self._opened_at
+
+
+def _is_passing(error: KubeError) -> bool:
+    """Whether a server refused a single request (429, or another Status), not a proxy's 503."""
+    match error:
+        case Throttled():
+            return True
+        case ServerError(status=status) | Conflict(status=status):
+            return bool(status.reason)
+        case _:
+            return False

@@ -130,6 +130,18 @@ class LeaseLiveness(Fact, frozen=True):
         return (self.where, self.namespace, self.lease)
 
 
+class HeartbeatState(Fact, frozen=True):
+    """Whether this agent renews its own Lease on a cluster in time, and since when."""
+
+    where: ClusterId
+    renewed: bool
+    since: datetime
+
+    @property
+    def key(self) -> ClusterId:
+        return self.where
+
+
 class Leadership(Fact, frozen=True):
     """The leader of a member, its epoch, and whether this agent is it."""
 

@@ -7,10 +7,12 @@ from random import Random
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hanse.kube.errors import Unreachable
 from hanse.kube.retry import Backoff, retry_delay
-from hanse.model.objects import ClusterId, ClusterObjectRef
+from hanse.model.objects import ClusterId, ClusterObjectRef, object_ref
+from hanse.model.plan import Plan
 from hanse.runtime.apply import WriteReport
 from hanse.runtime.diff import Action, Create, Delete, Update, is_omission, target_ref
 from hanse.runtime.workqueue import Item
@@ -69,6 +71,10 @@ class _Repeats(Struct, frozen=True, gc=False):
     resource_version: str
     """The version that the write returned."""
     generation: int
+    item: Item
+    deletes: bool
+    superseded: bool = False
+    """Whether we planned otherwise since: then nobody has to have undone it."""
 
 
 class _Pending(Struct, frozen=True, gc=False):
@@ -93,6 +99,24 @@ class BackoffTracker:
         self._pending: dict[Item, dict[ClusterObjectRef, _Pending]] = {}
         self._others_wrote_at = float("-inf")
         self._repeats: dict[ClusterObjectRef, tuple[_Repeats, ...]] = {}
+        self._written: dict[Item, set[ClusterObjectRef]] = {}
+        """The objects in `_repeats`, by the keys that wrote them."""
+
+    def observe_plan(self, item: Item, plan: Plan) -> None:
+        """Mark the earlier writes of a key that this plan decides otherwise.
+
+        A deletion of what it desires now, or a write of what it does not: when such a write is
+        repeated later, nobody else needs to have undone it, and it is not contested.
+        """
+        if item not in self._written or plan.keep_all:
+            return
+        wanted = {ClusterObjectRef(d.where, object_ref(d.object)) for d in plan.desired}
+        wanted.update(patch.target for patch in plan.patches)
+        for place in self._written[item]:
+            self._repeats[place] = tuple(
+                replace(r, superseded=True) if r.deletes == (place in wanted) else r
+                for r in self._repeats[place]
+            )
 
     def due(
         self, item: Item, actions: Iterable[Action], retry_after: Callable[[Item, timedelta], None]
@@ -129,7 +153,7 @@ class BackoffTracker:
         for report in reports:
             if report.result == "Done":
                 self._refusals.pop(report.target, None)
-                self._count_repeat(report.action, report.resource_version)
+                self._count_repeat(item, report.action, report.resource_version)
             elif report.result in ("Refused", "Forbidden", "Foreign"):
                 delays.append(self._record_refusal(item, report))
             elif report.error is not None and not isinstance(report.error, Unreachable):
@@ -215,24 +239,37 @@ class BackoffTracker:
         digest = _digest(action)
         return max((r.until - now for r in contested if r.digest == digest), default=0.0)
 
-    def _count_repeat(self, action: Action, resource_version: str) -> None:
+    def _count_repeat(self, item: Item, action: Action, resource_version: str) -> None:
         """Count the same write of the same object; the last three different ones are kept.
 
-        Beyond CONTEST_REPEATS the write has to wait. One that nobody undid counts OWN_REPEAT, not
-        1.
+        Beyond CONTEST_REPEATS the write has to wait. One that nobody undid, or that we decided
+        otherwise in between, counts OWN_REPEAT, not 1.
         """
         place, digest, now = target_ref(action), _digest(action), self._time()
         recent = [r for r in self._repeats.get(place, ()) if now - r.last < CONTEST_WINDOW]
         same = next((r for r in recent if r.digest == digest), None)
         before = same.count if same is not None else 0.0
-        count = before + (1 if not recent or _was_undone(action, recent[-1]) else OWN_REPEAT)
+        superseded = same is not None and same.superseded
+        undone = not recent or (not superseded and _was_undone(action, recent[-1]))
+        count = before + (1 if undone else OWN_REPEAT)
         until = now
         if count > CONTEST_REPEATS:
             until += CONTESTED.delay(int(count - CONTEST_REPEATS), self._random).total_seconds()
         others = [r for r in recent if r.digest != digest][-3:]
-        newest = _Repeats(digest, count, now, until, resource_version, _object_generation(action))
-        self._repeats.pop(place, None)  # so that the dictionary stays in order of age
+        newest = _Repeats(
+            digest,
+            count,
+            now,
+            until,
+            resource_version,
+            _object_generation(action),
+            item,
+            isinstance(action, Delete),
+        )
+        self._forget_repeats(place)  # so that the dictionary stays in order of age
         self._repeats[place] = (*others, newest)
+        for repeat in self._repeats[place]:
+            self._written.setdefault(repeat.item, set()).add(place)
         self._drop_old_repeats(now)
 
     def _drop_old_repeats(self, now: float) -> None:
@@ -241,7 +278,15 @@ class BackoffTracker:
             place, repeats = next(iter(self._repeats.items()))
             if now - repeats[-1].last < CONTEST_WINDOW and len(self._repeats) <= MAX_TRACKED:
                 return
-            del self._repeats[place]
+            self._forget_repeats(place)
+
+    def _forget_repeats(self, place: ClusterObjectRef) -> None:
+        """Forget the writes of an object; nothing if there are none."""
+        for repeat in self._repeats.pop(place, ()):
+            places = self._written.get(repeat.item, set())
+            places.discard(place)
+            if not places:
+                self._written.pop(repeat.item, None)
 
     def _record_refusal(self, item: Item, report: WriteReport) -> timedelta:
         """Record a refused or forbidden write; returns the delay until the same one is retried.

@@ -26,12 +26,16 @@ class HeartbeatLease:
         cluster: ClusterId,
         clock: Clock,
         duration: Callable[[], timedelta],
+        on_state: Callable[[bool], None] = lambda _: None,
     ) -> None:
+        """Renew with a client; `on_state` is told when renewals begin to fail, or succeed again."""
         self._client = client.with_own_limit()
         self._namespace = namespace
         self._cluster = cluster
         self._clock = clock
         self._duration = duration
+        self._on_state = on_state
+        self._renewed: bool | None = None
         self._known: Lease | None = None
         self._renew_requested = asyncio.Event()
 
@@ -45,30 +49,50 @@ class HeartbeatLease:
         self._renew_requested.set()
 
     async def run(self, is_active: Callable[[], bool]) -> None:
-        """Renew while this replica is active, until cancelled."""
+        """Renew while this replica is active, until cancelled.
+
+        Once no renewal has succeeded for the duration of the Lease, others may take it for expired.
+        """
+        loop = asyncio.get_running_loop()
+        last = loop.time()
         while True:
             pause = None
             if is_active():
-                await self._renew()
+                if await self._renew():
+                    last = loop.time()
+                    self._tell(True)
+                elif loop.time() - last >= self._duration().total_seconds():
+                    self._tell(False)
                 pause = self._duration().total_seconds() / RENEWALS_PER_DURATION
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._renew_requested.wait()
             self._renew_requested.clear()
 
-    async def _renew(self) -> None:
+    def _tell(self, renewed: bool) -> None:
+        """Report whether renewals succeed, if that changed."""
+        if renewed != self._renewed:
+            self._renewed = renewed
+            self._on_state(renewed)
+
+    async def _renew(self) -> bool:
         """Renew once, creating an absent Lease; a failure waits for the next renewal.
 
         After a conflict, or if it was deleted, the Lease is read again next time.
         """
         try:
-            known = self._known or await self._read_or_create()
-            change = lease_patch(known, self._renewed_spec(known.spec))
-            self._known = await self._client.patch(Lease, self._cluster, self._namespace, change)
+            async with asyncio.timeout(self._duration().total_seconds()):
+                known = self._known or await self._read_or_create()
+                change = lease_patch(known, self._renewed_spec(known.spec))
+                self._known = await self._client.patch(
+                    Lease, self._cluster, self._namespace, change
+                )
         except (Conflict, NotFound, AlreadyExists):
             self._known = None  # somebody else changed it: read it again next time
-        except KubeError:
-            return
+            return False
+        except (KubeError, TimeoutError):
+            return False
+        return True
 
     async def _read_or_create(self) -> Lease:
         """Read the cluster's heartbeat Lease; if there is none, create it as renewed now."""

@@ -273,6 +273,7 @@ class Reconciler:
             plan = feature.plan(key, snapshot)
             owned = managed_objects(self.owned.of(name, key), self._managed[name], snapshot)
             found = diff(name, key, plan, owned, snapshot)
+        self._backoff.observe_plan(item, plan)
         self.enqueuer.wait_for(item, found.waiting_for | found.blocked_by)
         if plan.questions and self._group is not None:
             self._questions.ask(item, plan.questions, self.start_background)

@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -17,10 +18,17 @@ from hanse.features.services.names import (
     WEIGHT,
 )
 from hanse.features.services.records import SCHEMA
+from hanse.features.services.slices import ExportBackends, build_published_slices
 from hanse.model.conditions import condition
 from hanse.model.facts import LeaseLiveness, Phase
 from hanse.model.kinds.core import Service, ServiceSpec
-from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
+from hanse.model.kinds.discovery import (
+    KUBE_SERVICE,
+    Endpoint,
+    EndpointHints,
+    EndpointSlice,
+    ForZone,
+)
 from hanse.model.kinds.hanse import MemberSettings
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.naming import unique_name
@@ -35,6 +43,7 @@ from tests.features.services.builders import (
     HOME,
     IMPORT,
     SHOP,
+    backends,
     created_objects,
     desired,
     observed,
@@ -83,6 +92,11 @@ def source_clusters(plan: Plan) -> list[str]:
 def exporting_clusters(plan: Plan) -> list[str]:
     [reported] = desired(plan, ServiceImport)
     return [c.cluster for c in reported.status.clusters]
+
+
+def ready(reported: ServiceImport) -> tuple[str, str]:
+    [found] = [c for c in reported.status.conditions if c.type == "Ready"]
+    return found.status, found.reason
 
 
 # -- importing clusters
@@ -204,6 +218,76 @@ def test_an_import_has_one_address_for_each_family_that_it_has() -> None:
     )
 
 
+def test_an_import_has_the_families_of_its_addresses_in_this_cluster() -> None:
+    both = [KEP, *published_slices(record("bergen", ip_families=("IPv4", "IPv6")))]
+
+    [reported] = desired(plan(observed([derived_with_ips("10.0.0.77")], both)), ServiceImport)
+
+    assert (reported.spec.ips, reported.spec.ip_families) == (("10.0.0.77",), ("IPv4",))
+    assert ready(reported) == ("True", "Ready")
+
+
+def test_an_import_of_another_family_has_no_address_and_says_why() -> None:
+    six = [KEP, *published_slices(record("bergen", ip_families=("IPv6",)), "fd00::1")]
+
+    [reported] = desired(plan(observed([derived_with_ips("10.0.0.77")], six)), ServiceImport)
+
+    assert (reported.spec.ips, reported.spec.ip_families) == ((), ("IPv6",))
+    assert ready(reported) == ("False", "IPFamilyNotSupported")
+
+
+def test_an_import_reports_that_it_is_ready_and_has_slices() -> None:
+    for here, fleet in (((), rules()), ((derived_with_ips("10.0.0.77"),), KEP)):
+        view = observed(here, [fleet, *published_slices(record("bergen"))])
+        [reported] = desired(plan(view), ServiceImport)
+
+        assert ready(reported) == ("True", "Ready")
+        assert reported.status.endpoint_slice_objects == "Present"
+
+
+@pytest.mark.parametrize(("policy", "expected"), [("", "Cluster"), ("Local", "Local")])
+def test_the_internal_traffic_policy_holds_for_import_and_derived_service(
+    policy: str, expected: str
+) -> None:
+    exported = published_slices(record("bergen", internal_traffic_policy=policy))
+    view = observed([derived_with_ips("10.0.0.77")], [KEP, *exported])
+
+    result = plan(view)
+
+    assert desired(result, ServiceImport)[0].spec.internal_traffic_policy == expected
+    assert desired(result, Service)[0].spec.internal_traffic_policy == expected
+
+
+@pytest.mark.parametrize(
+    ("distribution", "of_service", "hinted"),
+    [
+        ("", "", False),
+        ("PreferClose", "PreferClose", True),
+        ("PreferSameZone", "PreferClose", True),
+        ("PreferSameNode", "PreferClose", True),
+        ("Anything", "", False),
+    ],
+)
+def test_hints_are_computed_for_imports_that_prefer_zones(
+    distribution: str, of_service: str, hinted: bool
+) -> None:
+    """Every Kubernetes version accepts PreferClose; what a proxy follows are the hints."""
+    exported = record("bergen", traffic_distribution=distribution)
+    theirs = EndpointHints(for_zones=(ForZone(name="not ours"),))
+    zoned = Endpoint(addresses=("10.2.0.1",), zone="north", hints=theirs, node_name="node-0")
+    pods = replace(backends(1), endpoints=(zoned,))
+    published = build_published_slices(exported, ExportBackends(pods=(pods,)), HOME, as_pods=True)
+    view = observed([derived_with_ips("10.0.0.77")], [KEP, *(stored(s) for s in published)])
+
+    result = plan(view)
+
+    assert desired(result, ServiceImport)[0].spec.traffic_distribution == distribution
+    assert desired(result, Service)[0].spec.traffic_distribution == of_service
+    [[endpoint]] = [s.endpoints or () for s in desired(result, EndpointSlice)]
+    hints = EndpointHints(for_zones=(ForZone(name="north"),)) if hinted else None
+    assert (endpoint.zone, endpoint.hints, endpoint.node_name) == ("north", hints, "")
+
+
 def test_a_derived_service_that_was_deleted_does_not_take_the_import_with_it() -> None:
     slices = [KEP, *published_slices(record("bergen"))]
     view = observed([derived_with_ips("10.0.0.77")], slices)
@@ -260,7 +344,7 @@ def test_addresses_outside_of_a_clusters_ranges_are_left_out_and_reported() -> N
     held = {s.metadata.labels[SOURCE_CLUSTER]: s.endpoints for s in desired(result, EndpointSlice)}
     assert held["bergen"] == ()
     assert held["riga"]
-    [reported] = desired(result, ServiceImport)[0].status.conditions
+    _, reported = desired(result, ServiceImport)[0].status.conditions
     assert (reported.type, reported.status, reported.reason) == (
         "AddressesAllowed",
         "False",
@@ -281,7 +365,8 @@ def test_conditions_of_others_on_an_import_are_kept() -> None:
     resolved = desired(plan(observed([current], broker=slices)), ServiceImport)[0]
 
     assert still.status.conditions == current.status.conditions
-    assert resolved.status.conditions == (others,)
+    assert [c.type for c in resolved.status.conditions] == ["Published", "Ready"]
+    assert resolved.status.conditions[0] == others
 
 
 # -- invariants

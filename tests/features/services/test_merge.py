@@ -99,9 +99,9 @@ def test_lighthouse_imports_only_ports_that_every_admitted_cluster_serves(
     result = merged(records, "lighthouse")
     admitted = [r for r in records if r.cluster in result.clusters]
 
-    assert all(set(result.ports) <= set(r.ports) for r in admitted)
-    common = set.intersection(*(set(r.ports) for r in admitted))
-    assert set(result.ports) == common
+    common = set.intersection(*({(p.name, p.protocol, p.port) for p in r.ports} for r in admitted))
+    assert {(p.name, p.protocol, p.port) for p in result.ports} == common
+    assert set(result.ports) <= set(min(admitted, key=lambda r: r.age).ports)
 
 
 @laws
@@ -234,7 +234,7 @@ PORT_CASES: dict[str, tuple[tuple[ImportedPort, ...], tuple[ImportedPort, ...], 
     "another application protocol": (
         (port(80, "http"),),
         (port(80, "http", app_protocol="h2c"),),
-        "",
+        "http/80",
         "http/80",
     ),
     "one without a name": ((port(80),), (port(443, "tls"),), "", "tcp-80/80 tls/443"),
@@ -255,6 +255,27 @@ def test_ports_of_two_clusters(
         conflict = ("PortConflict",) if set(old) != set(young) else ()
         for cluster in ("lubeck", "bergen"):
             assert tuple(c.reason for c in result.conflicts[cluster]) == conflict
+
+
+@both_profiles
+def test_the_oldest_application_protocol_is_used_and_the_conflict_says_so(
+    profile: Profile,
+) -> None:
+    records = [
+        record("lubeck", port(80, "http", app_protocol="h2c"), age=9),
+        record("bergen", port(80, "http")),
+    ]
+
+    result = merged(records, profile)
+
+    assert result.ports == (port(80, "http", app_protocol="h2c"),)
+    for cluster in ("lubeck", "bergen"):
+        [conflict] = result.conflicts[cluster]
+        assert conflict.reason == "PortConflict"
+        assert conflict.message == (
+            "port http TCP/80 has appProtocol h2c, as in lubeck, the oldest export; bergen has "
+            "another"
+        )
 
 
 def test_a_later_export_of_another_type_is_refused_in_lighthouse_and_alone_has_the_conflict() -> (

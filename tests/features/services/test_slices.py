@@ -1,6 +1,8 @@
 """EndpointSlices that exports publish, and their copies in importing clusters."""
 
 import re
+from ipaddress import ip_address
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -113,6 +115,34 @@ def test_no_slice_holds_more_than_a_hundred_pods() -> None:
     assert max(sizes) <= 100
     assert len({s.metadata.name for s in slices}) == len(slices)
     assert all(re.fullmatch("[a-z0-9-]{1,63}", s.metadata.name) for s in slices)
+
+
+@given(st.integers(0, 1000), st.integers(0, 2**32 - 1))
+def test_a_pod_that_leaves_changes_one_slice(pods: int, seed: int) -> None:
+    """Where slices of the Service hold more than a hundred; halves that fit together are joined."""
+    source = backends(0)
+    addresses = Random(seed).sample(range(2**24), pods + 1)
+    endpoints = tuple(Endpoint(addresses=(str(ip_address(0x0A000000 + a)),)) for a in addresses)
+    before = publish(PODS, replace(source, endpoints=endpoints))
+    after = publish(PODS, replace(source, endpoints=endpoints[1:]))
+
+    old, new = ({s.metadata.name: s.endpoints for s in several} for several in (before, after))
+    changed = [name for name in old.keys() | new.keys() if old.get(name) != new.get(name)]
+    assert sum(len(e or ()) for e in new.values()) == pods
+    assert max(len(e or ()) for e in new.values()) <= 100
+    assert len(changed) == 1 or len(new) < len(old)
+
+
+def test_the_record_stays_on_the_slice_that_has_it() -> None:
+    several = ExportBackends(pods=(backends(1, name="web-a"), backends(1, name="web-b")))
+    [old] = build_published_slices(
+        PODS, replace(several, pods=several.pods[1:]), HOME, as_pods=True
+    )
+
+    slices = build_published_slices(PODS, several, HOME, as_pods=True, carrier=old.metadata.name)
+
+    assert [RECORD in s.metadata.annotations for s in slices] == [False, True]
+    assert slices[1] == old
 
 
 def test_pods_that_are_published_before_they_are_ready_stay_so() -> None:

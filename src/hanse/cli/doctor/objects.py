@@ -207,7 +207,8 @@ def _overlapping_clusters(clusters: Sequence[ClusterLists]) -> Iterator[Finding]
             yield Finding(
                 one,
                 f"its range {shared[0]} overlaps {shared[1]} of {other}",
-                "give clusters ranges of their own, follow profile kep-1645, or use Globalnet",
+                "give clusters ranges of their own, or use Globalnet; in profile kep-1645 service "
+                "ranges may overlap, pod ranges may not",
             )
 
 

@@ -38,7 +38,7 @@ from hanse.features.services.status import (
 )
 from hanse.model.clusterset import broker_cluster, clusterset_spec
 from hanse.model.conditions import Condition, condition, find_condition
-from hanse.model.facts import WriteOutcome
+from hanse.model.facts import HeartbeatState, WriteOutcome
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import ClusterSetSpec
@@ -228,6 +228,10 @@ def _ready_condition(
         snapshot.fact(WriteOutcome, ClusterObjectRef(state.broker, object_ref(d.object)))
         for d in desired
     ]
+    heartbeat = snapshot.fact(HeartbeatState, state.broker)
+    if heartbeat is not None and not heartbeat.renewed:
+        message = "the broker is not reached: other clusters may have left it out; see the agent"
+        return condition("Ready", None, "Disconnected", message)
     failed = [o for o in outcomes if o is not None and o.result in FAILED_RESULTS]
     if failed:
         return condition("Ready", False, "Failed", failed[0].message)

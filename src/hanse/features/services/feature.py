@@ -12,7 +12,14 @@ from hanse.features.services.records import parse_cluster_list
 from hanse.features.services.status import IMPORTED_HERE
 from hanse.model.clusterset import broker_cluster, clusterset_spec
 from hanse.model.conditions import find_condition
-from hanse.model.facts import ClusterState, KindServed, LeaseLiveness, Role, WriteOutcome
+from hanse.model.facts import (
+    ClusterState,
+    HeartbeatState,
+    KindServed,
+    LeaseLiveness,
+    Role,
+    WriteOutcome,
+)
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, Service
 from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, EndpointSlice
@@ -136,6 +143,9 @@ class Services:
         match change.fact:
             case ClusterState():
                 yield from self._all_keys(snapshot)
+            case HeartbeatState():
+                for export in snapshot.all(snapshot.local, ServiceExport):
+                    yield Key("export", export.metadata.name, export.metadata.namespace)
             case LeaseLiveness(where, _, cluster) if where == broker_cluster(snapshot):
                 for endpoint_slice in snapshot.by(where, BY_SOURCE, cluster):
                     yield from _published_keys(endpoint_slice, snapshot)

@@ -35,7 +35,14 @@ from hanse.features.services.slices import (
 from hanse.features.services.status import ADDRESSES_ALLOWED
 from hanse.model.clusterset import broker_cluster, clusterset_spec
 from hanse.model.conditions import Condition, condition, merge_conditions
-from hanse.model.kinds.core import Namespace, Service, ServicePort, ServiceSpec
+from hanse.model.kinds.core import (
+    IPFamily,
+    Namespace,
+    Service,
+    ServicePort,
+    ServiceSpec,
+    TrafficPolicy,
+)
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import ClusterSetSpec, MemberSettings
 from hanse.model.kinds.multicluster import (
@@ -137,17 +144,18 @@ def _objects(state: _ImportState, snapshot: Snapshot) -> Iterator[Object]:
     """The objects of an import: derived Service, slices of allowed addresses, ServiceImport."""
     if state.derived:
         yield derived_service(state.key, state.derived, state.merged)
-    for endpoint_slice in _backing_slices(state, snapshot):
-        record = state.visible[source_cluster(endpoint_slice)]
-        settings = cluster_settings(record.cluster, state.rules)
-        yield build_imported_slice(
+    slices = [
+        build_imported_slice(
             endpoint_slice,
-            record,
+            record := state.visible[source_cluster(endpoint_slice)],
             state.merged,
             state.derived,
-            _share_annotations(record, settings),
+            _share_annotations(record, cluster_settings(record.cluster, state.rules)),
         )
-    yield from _service_import(state, snapshot)
+        for endpoint_slice in _backing_slices(state, snapshot)
+    ]
+    yield from slices
+    yield from _service_import(state, snapshot, has_slices=bool(slices))
 
 
 def _backing_slices(state: _ImportState, snapshot: Snapshot) -> Iterator[EndpointSlice]:
@@ -201,11 +209,15 @@ def derived_service(key: Key, name: str, merged: MergedImport) -> Service:
             ip_family_policy="PreferDualStack",  # an extra family does no harm
             session_affinity=merged.session_affinity,
             session_affinity_config=merged.session_affinity_config,
+            internal_traffic_policy=_internal_traffic_policy(merged),
+            traffic_distribution="PreferClose" if merged.prefers_zones else "",
         ),
     )
 
 
-def _service_import(state: _ImportState, snapshot: Snapshot) -> Iterator[ServiceImport]:
+def _service_import(
+    state: _ImportState, snapshot: Snapshot, *, has_slices: bool
+) -> Iterator[ServiceImport]:
     """The ServiceImport; a new one only once its derived Service has addresses.
 
     An existing one keeps its addresses while there are none.
@@ -213,17 +225,19 @@ def _service_import(state: _ImportState, snapshot: Snapshot) -> Iterator[Service
     key, merged = state.key, state.merged
     current = snapshot.get(snapshot.local, ServiceImport, key.name, key.namespace)
     annotations = merged.annotations
-    spec = _spec(merged, merged.ip_families)
+    addresses = ClusterSetAddresses(merged.ip_families)
     if state.derived:
         annotations = {**annotations, DERIVED_SERVICE: state.derived}
-        ips = _derived_addresses(state, snapshot)
-        if not ips and current is None:
+        found = _derived_addresses(state, snapshot)
+        if found is None and current is None:
             return  # wait until the new derived Service has an address
-        families = merged.ip_families if ips else current.spec.ip_families if current else ()
-        spec = _spec(merged, families, ips or (current.spec.ips if current else ()))
-    conditions = _address_conditions(state)
+        addresses = found or ClusterSetAddresses(
+            current.spec.ip_families if current else (), current.spec.ips if current else ()
+        )
+    conditions = [_ready_condition(state, addresses), *_address_conditions(state)]
     before = current.status.conditions if current is not None else ()
-    kept = [c for c in before if c.type != ADDRESSES_ALLOWED or conditions]
+    types = {c.type for c in conditions}
+    kept = [c for c in before if c.type != ADDRESSES_ALLOWED or c.type in types]
     yield ServiceImport(
         metadata=Meta(
             name=key.name,
@@ -231,21 +245,56 @@ def _service_import(state: _ImportState, snapshot: Snapshot) -> Iterator[Service
             labels=merged.labels,
             annotations=annotations,
         ),
-        spec=spec,
-        status=_import_status(
-            tuple(state.visible), merge_conditions(kept, conditions, snapshot.now)
+        spec=replace(
+            _spec(merged, addresses.families, addresses.ips),
+            internal_traffic_policy=_internal_traffic_policy(merged),
+        ),
+        status=replace(
+            _import_status(tuple(state.visible), merge_conditions(kept, conditions, snapshot.now)),
+            endpoint_slice_objects="Present" if has_slices else "Absent",
         ),
     )
 
 
-def _derived_addresses(state: _ImportState, snapshot: Snapshot) -> tuple[str, ...]:
-    """The cluster IPs of our derived Service in the import's families, or all if none match."""
+class ClusterSetAddresses(Struct, frozen=True):
+    """The addresses of an import in this cluster, and their families."""
+
+    families: tuple[IPFamily, ...]
+    ips: tuple[str, ...] = ()
+    unsupported: tuple[IPFamily, ...] = ()
+    """The families of this cluster, where the import has none of them."""
+
+
+def _derived_addresses(state: _ImportState, snapshot: Snapshot) -> ClusterSetAddresses | None:
+    """The cluster IPs of our derived Service in the import's families; None while it has none."""
     service = snapshot.get(snapshot.local, Service, state.derived, state.key.namespace)
     if service is None or service.metadata.labels.get(SERVICE_NAME) != state.key.name:
-        return ()
-    allocated = tuple(ip for ip in service.spec.cluster_ips if ip and ip != "None")
-    shared = tuple(ip for ip in allocated if address_family(ip) in state.merged.ip_families)
-    return shared or allocated
+        return None
+    allocated = {_ip_family(ip): ip for ip in service.spec.cluster_ips if ip and ip != "None"}
+    if not allocated:
+        return None
+    shared = {f: ip for f, ip in allocated.items() if f in state.merged.ip_families}
+    if not shared and state.merged.ip_families:
+        return ClusterSetAddresses(state.merged.ip_families, unsupported=tuple(allocated))
+    shared = shared or allocated
+    return ClusterSetAddresses(tuple(shared), tuple(shared.values()))
+
+
+def _ip_family(address: str) -> IPFamily:
+    return "IPv6" if address_family(address) == "IPv6" else "IPv4"
+
+
+def _ready_condition(state: _ImportState, addresses: ClusterSetAddresses) -> Condition:
+    """Ready: whether clients in this cluster can use the import."""
+    if addresses.unsupported:
+        message = (
+            f"it is exported over {' and '.join(addresses.families)}, and Services of this cluster "
+            f"have {' and '.join(addresses.unsupported)}; export it over one that all clusters have"
+        )
+        return condition("Ready", False, "IPFamilyNotSupported", message)
+    if state.derived and not addresses.ips:
+        return condition("Ready", False, "Pending", f"Service {state.derived} has no address yet")
+    return condition("Ready", True, "Ready")
 
 
 def _address_conditions(state: _ImportState) -> list[Condition]:
@@ -274,21 +323,28 @@ def _share_annotations(record: ExportRecord, settings: MemberSettings) -> dict[s
     return annotations
 
 
+def _internal_traffic_policy(merged: MergedImport) -> TrafficPolicy:
+    return "Local" if merged.internal_traffic_policy == "Local" else "Cluster"
+
+
 def _spec(
-    merged: MergedImport, families: Sequence[str], ips: tuple[str, ...] = ()
+    merged: MergedImport, families: tuple[IPFamily, ...], ips: tuple[str, ...] = ()
 ) -> ServiceImportSpec:
-    """The spec of a ServiceImport with these families and addresses."""
-    spec = ServiceImportSpec(
+    """The spec of a ServiceImport with these families and addresses.
+
+    The internal traffic policy `Cluster` is left out: agents of earlier versions, which may write
+    the aggregate in turn with us, leave it out.
+    """
+    return ServiceImportSpec(
         type=merged.type,
         ports=merged.ports,
         ips=ips,
-        ip_families=merged.ip_families,
+        ip_families=families,
         session_affinity=merged.session_affinity,
         session_affinity_config=merged.session_affinity_config,
         internal_traffic_policy="Local" if merged.internal_traffic_policy == "Local" else "",
         traffic_distribution=merged.traffic_distribution,
     )
-    return spec if tuple(families) == spec.ip_families else replace(spec, ip_families=families)
 
 
 def _import_status(

@@ -1,6 +1,6 @@
 """Merges the exports of one service into one import; the order of the records is irrelevant."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -12,6 +12,9 @@ from hanse.model.kinds.hanse import Profile
 from hanse.model.kinds.multicluster import ImportedPort, ImportType
 from hanse.model.objects import ClusterId
 from hanse.model.ports import default_port_name
+
+ZONE_DISTRIBUTIONS = ("PreferClose", "PreferSameZone", "PreferSameNode")
+"""Traffic distributions that prefer endpoints of the client's zone, in any Kubernetes version."""
 
 
 class ExportConflict(Struct, frozen=True, order=True):
@@ -38,6 +41,11 @@ class MergedImport(Struct, frozen=True):
     refused: frozenset[ClusterId]
     """Clusters whose type differs from the oldest export's, where the profile forbids it."""
     conflicts: Mapping[ClusterId, tuple[ExportConflict, ...]]
+
+    @property
+    def prefers_zones(self) -> bool:
+        """Whether clients prefer endpoints of their own zone; the node is no business of others."""
+        return self.traffic_distribution in ZONE_DISTRIBUTIONS
 
 
 def merge_exports(records: Iterable[ExportRecord], profile: Profile) -> MergedImport | None:
@@ -76,9 +84,21 @@ def merge_exports(records: Iterable[ExportRecord], profile: Profile) -> MergedIm
 
 
 def _intersect_ports(records: Sequence[ExportRecord]) -> tuple[ImportedPort, ...]:
-    """The ports that every cluster serves, in the order of the oldest export."""
-    common = set(records[0].ports).intersection(*(set(r.ports) for r in records[1:]))
-    return tuple(port for port in records[0].ports if port in common)
+    """The ports that every cluster serves, as the oldest export has them."""
+    common = _identities(records[0]).intersection(*(_identities(r) for r in records[1:]))
+    return tuple(port for port in records[0].ports if _identity(port) in common)
+
+
+_PortIdentity = tuple[str, str, int]
+
+
+def _identity(port: ImportedPort) -> _PortIdentity:
+    """What makes two ports the same: the application protocol is only a hint about it."""
+    return (port.name, port.protocol, port.port)
+
+
+def _identities(record: ExportRecord) -> set[_PortIdentity]:
+    return {_identity(port) for port in record.ports}
 
 
 def _union_ports(records: Sequence[ExportRecord]) -> tuple[ImportedPort, ...]:
@@ -148,8 +168,16 @@ def _add_port_conflicts(
     profile: Profile,
 ) -> None:
     """Add a PortConflict to all admitted exports, if the ports of any differ from the oldest's."""
+    messages = [*_port_message(records, profile), *_app_protocol_messages(records)]
+    if messages:
+        for record in records:
+            conflicts[record.cluster].append(ExportConflict("PortConflict", "; ".join(messages)))
+
+
+def _port_message(records: Sequence[ExportRecord], profile: Profile) -> Iterator[str]:
+    """Which ports are imported, where clusters have different ones."""
     oldest = records[0]
-    differing = [r for r in records if set(r.ports) != set(oldest.ports)]
+    differing = [r for r in records if _identities(r) != _identities(oldest)]
     if not differing:
         return
     if profile == "kep-1645":
@@ -159,13 +187,29 @@ def _add_port_conflicts(
     else:
         used = "no port is common to all, so none is imported"
     each = "; ".join(f"{r.cluster} has {_format_ports(r.ports)}" for r in (oldest, *differing))
-    message = (
+    yield (
         f"{used}; {_format_clusters(differing)} "
         f"{'differs' if len(differing) == 1 else 'differ'} from {oldest.cluster}, the oldest "
         f"export: {each}"
     )
+
+
+def _app_protocol_messages(records: Sequence[ExportRecord]) -> Iterator[str]:
+    """Whose application protocol a port has, where clusters have different ones for it."""
+    first: dict[_PortIdentity, tuple[ClusterId, ImportedPort]] = {}
+    differing: dict[_PortIdentity, list[ExportRecord]] = {}
     for record in records:
-        conflicts[record.cluster].append(ExportConflict("PortConflict", message))
+        for port in record.ports:
+            _, used = first.setdefault(_identity(port), (record.cluster, port))
+            if used.app_protocol != port.app_protocol:
+                differing.setdefault(_identity(port), []).append(record)
+    for identity, others in differing.items():
+        cluster, port = first[identity]
+        yield (
+            f"port {_format_ports([port])} has appProtocol {port.app_protocol or 'unset'}, as in "
+            f"{cluster}, the oldest export; {_format_clusters(others)} "
+            f"{'has' if len(others) == 1 else 'have'} another"
+        )
 
 
 def _merged_fields(record: ExportRecord) -> tuple[object, ...]:

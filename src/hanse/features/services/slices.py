@@ -22,8 +22,10 @@ from hanse.model.kinds.discovery import (
     AddressType,
     Endpoint,
     EndpointConditions,
+    EndpointHints,
     EndpointPort,
     EndpointSlice,
+    ForZone,
 )
 from hanse.model.naming import unique_name
 from hanse.model.objects import Meta
@@ -96,7 +98,8 @@ def build_imported_slice(
 ) -> EndpointSlice:
     """The copy of a published slice in an importing cluster, in the namespace of the import.
 
-    With a derived Service the slice is labelled as its endpoints, and has the import's port names.
+    With a derived Service the slice is labelled as its endpoints, has the import's port names, and
+    hints where the import prefers zones; a proxy ignores hints unless all endpoints have them.
     """
     labels = {
         SERVICE_NAME: record.name,
@@ -105,7 +108,9 @@ def build_imported_slice(
     }
     if derived:
         labels[KUBE_SERVICE] = derived
-    ports = endpoint_slice.ports or ()
+    ports, endpoints = endpoint_slice.ports or (), endpoint_slice.endpoints or ()
+    if derived and merged.prefers_zones:
+        endpoints = tuple(_with_zone_hint(e) for e in endpoints)
     return EndpointSlice(
         metadata=Meta(
             name=endpoint_slice.metadata.name,
@@ -114,9 +119,16 @@ def build_imported_slice(
             annotations=dict(annotations or {}),
         ),
         address_type=endpoint_slice.address_type,
-        endpoints=endpoint_slice.endpoints or (),
+        endpoints=endpoints,
         ports=_rename_ports(ports, record, merged) if derived else ports,
     )
+
+
+def _with_zone_hint(endpoint: Endpoint) -> Endpoint:
+    """The endpoint with a hint for its zone, if it has one."""
+    if not endpoint.zone:
+        return endpoint
+    return replace(endpoint, hints=EndpointHints(for_zones=(ForZone(name=endpoint.zone),)))
 
 
 def _service_ip_slices(

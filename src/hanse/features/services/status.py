@@ -27,7 +27,7 @@ IMPORTED_HERE = "ImportedHere"
 """Whether the exporting cluster itself has the import."""
 
 _REASONS_WITHOUT_EVENT = frozenset(
-    {"Valid", "NoConflicts", "Pending", "Exported", "Allowed", "Imported"}
+    {"Valid", "NoConflicts", "Pending", "Exported", "Allowed", "Imported", "Disconnected"}
 )
 _GOOD = frozenset({("Ready", "True"), ("Valid", "True"), ("Conflict", "False")})
 

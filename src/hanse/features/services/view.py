@@ -117,8 +117,8 @@ def export_problems(cluster: str, export: ServiceExport) -> tuple[ExportProblem,
 
 
 def _is_bad(condition: Condition) -> bool:
-    """Whether a condition is False, or is the Conflict condition and True."""
-    return condition.status == ("True" if condition.type == CONFLICT else "False")
+    """Whether a condition is not True, or is the Conflict condition and True."""
+    return (condition.status == "True") == (condition.type == CONFLICT)
 
 
 def format_port(port: ImportedPort) -> str:

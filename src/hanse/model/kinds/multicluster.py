@@ -96,8 +96,12 @@ class ExportingCluster(Value, frozen=True, kw_only=True):
 
 
 class ServiceImportStatus(Value, frozen=True, kw_only=True):
-    """Where the service comes from."""
+    """Where the service comes from, and whether it can be used here."""
 
+    endpoint_slice_objects: Annotated[
+        Literal["Present", "Absent"] | None,
+        Schema("Whether there are EndpointSlices of it in this cluster."),
+    ] = None
     clusters: Annotated[
         tuple[ExportingCluster, ...],
         Schema("The clusters that export it.", keys=("cluster",), max_items=1000),
@@ -118,6 +122,7 @@ class ServiceImport(Object, frozen=True, kw_only=True):
         columns=(
             Column("Type", ".spec.type"),
             Column("IP", ".spec.ips"),
+            Column("Ready", '.status.conditions[?(@.type=="Ready")].status'),
         ),
     )
 
