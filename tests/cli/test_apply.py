@@ -3,7 +3,8 @@
 import pytest
 
 from hanse.cli.apply import Effect, apply
-from hanse.features.services.broker_policies import policies
+from hanse.features.services.manifests import broker_policies
+from hanse.features.services.write_rules import MEMBER_RULES
 from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
 from hanse.kube.transport import Request, Response
@@ -67,6 +68,6 @@ async def test_drift_is_corrected_and_what_others_added_is_kept() -> None:
 
 
 async def test_an_older_server_does_without_admission_policies() -> None:
-    wanted = policies("league")
+    wanted = broker_policies(MEMBER_RULES, "league")
 
     assert set(await _effects(_client(_Older), *wanted)) == {Effect.UNSERVED}

@@ -46,7 +46,7 @@ def test_it_prints_what_it_created_where_and_how_the_agent_is_started(
     joined: CommandResult,
 ) -> None:
     assert joined.status == 0, joined.err
-    assert "broker: created ServiceAccount league/rome\n" in joined.out
+    assert "broker: created ServiceAccount league-accounts/rome\n" in joined.out
     assert "broker: created Lease league/rome\n" in joined.out
     assert "rome: created ClusterRole hanse-agent\n" in joined.out
     assert "rome: created Secret hanse-system/hanse-broker\n" in joined.out
@@ -66,7 +66,7 @@ def test_the_agent_is_that_account_on_the_broker(
 
     assert who.status == 0, who.err
     user = json.loads(who.out)["status"]["userInfo"]["username"]
-    assert user == "system:serviceaccount:league:rome"
+    assert user == "system:serviceaccount:league-accounts:rome"
 
 
 def test_no_secret_is_ever_printed(fleet: RunningFederation, joined: CommandResult) -> None:
@@ -89,11 +89,13 @@ def test_a_token_that_the_broker_no_longer_knows_is_renewed(
     fleet: RunningFederation, joined: CommandResult
 ) -> None:
     before = _kubeconfig(fleet, "rome")
-    fleet.kubectl("--context", "broker", "-n", "league", "delete", "serviceaccount", "rome")
+    fleet.kubectl(
+        "--context", "broker", "-n", "league-accounts", "delete", "serviceaccount", "rome"
+    )
 
     again = _join(fleet, "rome")
 
-    assert "broker: created ServiceAccount league/rome\n" in again.out
+    assert "broker: created ServiceAccount league-accounts/rome\n" in again.out
     assert "rome: changed Secret hanse-system/hanse-broker\n" in again.out
     assert _kubeconfig(fleet, "rome") != before
 
@@ -114,7 +116,7 @@ def test_a_token_lasts_a_week_unless_asked_otherwise(
 def test_a_token_past_half_its_life_is_renewed(
     fleet: RunningFederation, joined: CommandResult
 ) -> None:
-    again = _join(fleet, "rome", "--token-lifetime", "3650d")
+    again = _join(fleet, "rome", "--token-lifetime", "30d")
 
     assert "rome: changed Secret hanse-system/hanse-broker\n" in again.out
 
@@ -152,7 +154,7 @@ def test_a_cluster_has_one_id(fleet: RunningFederation, joined: CommandResult) -
 def test_a_dry_run_writes_nothing(fleet: RunningFederation) -> None:
     result = _join(fleet, "paris", "--dry-run")
 
-    assert "# broker: would create ServiceAccount league/paris\n" in result.out
+    assert "# broker: would create ServiceAccount league-accounts/paris\n" in result.out
     assert "# paris: would create Secret hanse-system/hanse-broker\n" in result.out
     found = fleet.kubectl("--context", "paris", "-n", "hanse-system", "get", "serviceaccounts")
     assert "hanse-agent" not in found.out
@@ -185,7 +187,7 @@ def test_a_server_that_is_no_broker_is_refused_with_the_remedy(fleet: RunningFed
         ),
         pytest.param(
             ("--broker", "broker", "--cluster-id", "rome", "--token-lifetime", "5s"),
-            "hanse: --token-lifetime '5s' is not between 1h and 3650d; write it as 90d or 12h",
+            "hanse: --token-lifetime '5s' is not between 1h and 30d; write it as 7d or 12h",
             id="a bad lifetime",
         ),
         pytest.param(

@@ -18,6 +18,7 @@ from hanse.local.real.fleet import NAMES, RealFleet
 from tests.real.conftest import CommandResult, Kubectl
 
 BROKER_NAMESPACE = "joined-fleet-broker"
+ACCOUNTS_NAMESPACE = f"{BROKER_NAMESPACE}-accounts"
 """The broker namespace of these tests, apart from those of other tests."""
 SOURCE = "multicluster.kubernetes.io/source-cluster"
 _MEMBER_KINDS = "serviceaccount,role,rolebinding,clusterrolebinding,lease"
@@ -123,15 +124,16 @@ async def joined_fleet(
     )
     assert result.status == 0, result.errors
     await fleet.on("broker", "delete", "clusterset", "default")
-    await fleet.on("broker", "delete", "namespace", BROKER_NAMESPACE)
+    await fleet.on("broker", "delete", "namespace", BROKER_NAMESPACE, ACCOUNTS_NAMESPACE)
     await _delete_crds(fleet, "broker")
 
 
 async def _leave(fleet: JoinedFleet, cluster: str) -> None:
     """Remove a cluster by the commands of the guide."""
     selector = ("-l", f"hanse.dev/member={cluster}")
-    result = await fleet.on("broker", "-n", BROKER_NAMESPACE, "delete", _MEMBER_KINDS, *selector)
-    assert result.status == 0, result.errors
+    for namespace in (BROKER_NAMESPACE, ACCOUNTS_NAMESPACE):
+        result = await fleet.on("broker", "-n", namespace, "delete", _MEMBER_KINDS, *selector)
+        assert result.status == 0, result.errors
     await fleet.on(
         "broker", "-n", BROKER_NAMESPACE, "delete", "endpointslices", "-l", f"{SOURCE}={cluster}"
     )
@@ -158,13 +160,29 @@ def endpoint_slice(name: str, source: str) -> str:
     return msgspec.json.encode(manifest).decode()
 
 
+def owner_key(name: str, cluster: str, kind: str = "v1 Service") -> str:
+    """The annotation by which the agent of a cluster marks an object that it made."""
+    claim = {
+        "feature": "statefulsets",
+        "key": f"mirror/default/{name}",
+        "for": cluster,
+        "kind": kind,
+        "namespace": "default",
+        "name": name,
+    }
+    return msgspec.json.encode(claim).decode()
+
+
 def derived_service(name: str, for_cluster: str = "") -> str:
-    owner_key = f'{{"feature":"statefulsets","for":"{for_cluster}"}}'
+    """A Service as a member's agent copies it to the broker for a set that it hosts."""
     manifest: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {"name": name, "annotations": {"hanse.dev/owner-key": owner_key}},
-        "spec": {"ports": [{"port": 80}]},
+        "metadata": {
+            "name": name,
+            "annotations": {"hanse.dev/owner-key": owner_key(name, for_cluster)},
+        },
+        "spec": {"ports": [{"port": 80}], "clusterIP": "None"},
     }
     return msgspec.json.encode(manifest).decode()
 

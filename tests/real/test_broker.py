@@ -22,6 +22,7 @@ from hanse.kube.token_renewal import (
 from hanse.local.real.fleet import NAMES, RealFleet
 from tests.real.conftest import CommandResult, Kubectl
 from tests.real.joined_fleet import (
+    ACCOUNTS_NAMESPACE,
     BROKER_NAMESPACE,
     SOURCE,
     JoinedFleet,
@@ -211,7 +212,7 @@ async def test_a_member_cannot_become_another_cluster(fleet: JoinedFleet) -> Non
         "lubeck", "patch", "lease", "lubeck", "--type=merge", "-p", change
     )
 
-    assert "annotation hanse.dev/cluster-uid says whose the id is" in result.errors
+    assert "metadata that others act on cannot be changed" in result.errors
 
 
 @pytest.mark.parametrize(
@@ -254,7 +255,7 @@ async def test_a_member_renews_its_own_token_and_keeps_it_in_secret_and_file(
     secret = SecretTokenStore(Client(transports[1]), "hanse-system", "hanse-broker", "kubeconfig")
     clock = AheadClock(timedelta(days=4))
     renewal = TokenRenewer(
-        ServiceAccountName(BROKER_NAMESPACE, "lubeck"),
+        ServiceAccountName(ACCOUNTS_NAMESPACE, "lubeck"),
         Client(transports[0]),
         broker,
         (secret, FileTokenStore(file)),
@@ -330,7 +331,10 @@ async def _error_once_rejected(fleet: JoinedFleet, stdin: str) -> str:
     return ""
 
 
-async def test_a_member_writes_services_of_its_own_replicas_and_annotates_those_of_others(
+REPLICAS = "federation.kubernetes.io/stateful-replica-list"
+
+
+async def test_a_member_writes_its_own_services_and_lists_replicas_at_those_of_others(
     fleet: JoinedFleet,
 ) -> None:
     people = ("-n", "default")
@@ -343,16 +347,18 @@ async def test_a_member_writes_services_of_its_own_replicas_and_annotates_those_
     made = await member(
         "lubeck", *people, "create", "-f", "-", stdin=derived_service("own", "lubeck")
     )
-    noted = await member("lubeck", *people, *change, '{"metadata":{"annotations":{"a":"b"}}}')
+    listed = {"metadata": {"annotations": {REPLICAS: "store-lubeck-0"}}}
+    noted = await member("lubeck", *people, *change, msgspec.json.encode(listed).decode())
     false = await member(
         "lubeck", *people, "create", "-f", "-", stdin=derived_service("false", "bergen")
     )
-    turned = await member("lubeck", *people, *change, '{"spec":{"selector":{"app":"mine"}}}')
+    turned = await member("lubeck", *people, *change, '{"spec":{"publishNotReadyAddresses":true}}')
+    marked = await member("lubeck", *people, *change, '{"metadata":{"annotations":{"a":"b"}}}')
     deleted = await member("lubeck", *people, "delete", "service", "theirs")
     await fleet.on("broker", *people, "delete", "service", "own", "theirs")
 
     assert (made.status, noted.status) == (0, 0), made.errors + noted.errors
-    for refused in (false, turned, deleted):
+    for refused in (false, turned, marked, deleted):
         assert "the Service was not made for lubeck" in refused.errors
 
 
@@ -361,14 +367,14 @@ async def test_a_member_reports_its_own_part_only(fleet: JoinedFleet) -> None:
         made: dict[str, Any] = {
             "apiVersion": "hanse.dev/v1alpha1",
             "kind": "StatefulSetPart",
-            "metadata": {"name": f"of-{cluster}"},
+            "metadata": {"name": f"of-{cluster}-0a"},
             "spec": {"namespace": "shop", "name": "store", "cluster": cluster},
         }
         return msgspec.json.encode(made).decode()
 
     own = await fleet.as_member("lubeck", "create", "-f", "-", stdin=part("lubeck"))
     false = await fleet.as_member("lubeck", "create", "-f", "-", stdin=part("hamburg"))
-    await fleet.on("broker", "-n", BROKER_NAMESPACE, "delete", "statefulsetpart", "of-lubeck")
+    await fleet.on("broker", "-n", BROKER_NAMESPACE, "delete", "statefulsetpart", "of-lubeck-0a")
 
     assert own.status == 0, own.errors
     assert "spec.cluster must be lubeck" in false.errors
@@ -439,6 +445,7 @@ async def test_a_member_cannot_write_events_of_others(fleet: JoinedFleet) -> Non
             "metadata": {"name": f"by-{reporter}", "namespace": "default"},
             "involvedObject": {"kind": "Pod", "namespace": "default", "name": "any"},
             "reportingComponent": reporter,
+            "reportingInstance": "lubeck",
         }
         return msgspec.json.encode(made).decode()
 

@@ -24,14 +24,17 @@ from hanse.features.policies.options import PolicyOptions
 from hanse.features.policies.webhooks import PolicyPeersWebhook
 from hanse.features.publishing.options import NAME_SERVER, PublishingOptions
 from hanse.features.services.feature import Services
+from hanse.features.services.write_rules import MEMBER_RULES as SERVICE_RULES
 from hanse.features.statefulsets.feature import StatefulSets
 from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.features.statefulsets.webhooks import FederatedStatefulSetWebhook
+from hanse.features.statefulsets.write_rules import MEMBER_RULES as SET_RULES
 from hanse.model.admission import AdmissionHook
 from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Feature
 from hanse.model.snapshot import Watch
+from hanse.model.write_rules import FeatureAccess
 from hanse.runtime.external import ExternalSystem
 from hanse.runtime.pause import PAUSE_WATCHES
 
@@ -101,6 +104,18 @@ def zone_sources(view: "View", options: Options = Options()) -> "tuple[ZoneSourc
 def watches(options: Options = Options()) -> tuple[Watch, ...]:  # noqa: B008 - a frozen value
     """All that an agent of this version watches: its RBAC rules are generated from it."""
     return (*(watch for feature in features(options) for watch in feature.watches), *PAUSE_WATCHES)
+
+
+def broker_access(options: Options = Options()) -> tuple[FeatureAccess, ...]:  # noqa: B008 - a frozen value
+    """What members read and write on a broker, by feature; every member has the first one.
+
+    The roles and admission policies of a broker are generated from it.
+    """
+    namespace = options.broker_namespace
+    return (
+        FeatureAccess(Services.name, (*Services(namespace).watches, *PAUSE_WATCHES), SERVICE_RULES),
+        FeatureAccess(StatefulSets.name, StatefulSets(namespace).watches, SET_RULES),
+    )
 
 
 def hooks(options: Options = Options()) -> tuple[AdmissionHook, ...]:  # noqa: B008 - a frozen value

@@ -22,6 +22,7 @@ from hanse.kube.transport import Request
 from hanse.model.kinds.core import Secret
 from hanse.model.objects import Kind
 from hanse.model.tokens import TokenClaims, parse_claims
+from hanse.model.write_rules import MAX_TOKEN_SECONDS
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +31,9 @@ CHECK_INTERVAL = timedelta(minutes=10)
 
 MIN_LIFETIME = timedelta(minutes=10)
 """The shortest lifetime that API servers issue."""
+
+MAX_LIFETIME = timedelta(seconds=MAX_TOKEN_SECONDS)
+"""The longest lifetime that our admission policies allow."""
 
 _ACCOUNTS = Kind("", "v1", "ServiceAccount", "serviceaccounts")
 
@@ -44,6 +48,16 @@ class ServiceAccountName(Struct, frozen=True):
     def subject(self) -> str:
         """The subject of its tokens."""
         return f"system:serviceaccount:{self.namespace}:{self.name}"
+
+
+def token_account(token: str) -> ServiceAccountName | None:
+    """The ServiceAccount that a token is issued for; None if it is not a ServiceAccount's."""
+    claims = parse_claims(token)
+    match claims.subject.split(":") if claims is not None else ():
+        case ["system", "serviceaccount", namespace, name]:
+            return ServiceAccountName(namespace, name)
+        case _:
+            return None
 
 
 class TokenStore(Protocol):
@@ -172,15 +186,16 @@ class TokenRenewer:
             return ""  # absent, or not readable for us
 
     async def _request_token(self, lifetime: timedelta) -> str:
-        """Request a token of at least MIN_LIFETIME.
+        """Request a token of that lifetime, between MIN_LIFETIME and MAX_LIFETIME.
 
         Raises BadCredentials if the answer holds none.
         """
+        seconds = min(max(lifetime, MIN_LIFETIME), MAX_LIFETIME).total_seconds()
         path = resource_path(_ACCOUNTS, self._account.namespace, self._account.name, "token")
         token_request = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
-            "spec": {"expirationSeconds": int(max(lifetime, MIN_LIFETIME).total_seconds())},
+            "spec": {"expirationSeconds": int(seconds)},
         }
         request = Request("POST", path, body=msgspec.json.encode(token_request))
         answer = await self._server.send(request)

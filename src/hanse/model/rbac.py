@@ -63,6 +63,20 @@ def rbac_rules(
     return tuple(sorted(_drop_covered(rules)))
 
 
+def merge_rules(rules: Iterable[RbacRule]) -> tuple[RbacRule, ...]:
+    """The rules with the verbs of the same resource and names in one."""
+    verbs: dict[tuple[str, str, str, tuple[str, ...]], set[str]] = {}
+    for rule in rules:
+        key = (rule.namespace, rule.group, rule.resource, rule.names)
+        verbs.setdefault(key, set()).update(rule.verbs)
+    return tuple(
+        sorted(
+            RbacRule(namespace, group, resource, tuple(sorted(granted)), names)
+            for (namespace, group, resource, names), granted in verbs.items()
+        )
+    )
+
+
 def _grants(
     watches: Sequence[Watch], leases: Sequence[tuple[str, str]]
 ) -> Iterator[tuple[str, Kind, tuple[str, ...], str, tuple[str, ...]]]:

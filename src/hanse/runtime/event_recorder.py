@@ -6,7 +6,7 @@ from hashlib import blake2b
 from hanse.kube.clock import Clock
 from hanse.kube.errors import AlreadyExists, KubeError
 from hanse.model.kinds.core import Event, EventSource, ObjectReference
-from hanse.model.objects import Meta, Object
+from hanse.model.objects import ClusterId, Meta, Object
 from hanse.model.plan import EventRequest
 from hanse.model.snapshot import Change, ObjectChange
 from hanse.runtime.apply import WriteReport
@@ -77,9 +77,9 @@ class EventRecorder:
 
     def _build_event(self, request: EventRequest, regarding: Object | None) -> Event:
         now = self._clock.now().replace(microsecond=0)
-        ref = request.target.ref
+        ref, local = request.target.ref, self._informers.snapshot().local
         return Event(
-            metadata=Meta(name=_event_name(request), namespace=ref.namespace or "default"),
+            metadata=Meta(name=_event_name(request, local), namespace=ref.namespace or "default"),
             involved_object=ObjectReference(
                 api_version=ref.kind.api_version,
                 kind=ref.kind.name,
@@ -95,10 +95,11 @@ class EventRecorder:
             last_timestamp=now,
             source=EventSource(component=REPORTER),
             reporting_component=REPORTER,
+            reporting_instance=local,
         )
 
 
-def _event_name(request: EventRequest) -> str:
-    """One name per object, reason and message, so that a repeated Event is counted."""
-    content = f"{request.target}\n{request.reason}\n{request.message}".encode()
+def _event_name(request: EventRequest, reporter: ClusterId) -> str:
+    """One name per object, reason, message and reporter, so that a repeated Event is counted."""
+    content = f"{request.target}\n{request.reason}\n{request.message}\n{reporter}".encode()
     return f"{request.target.ref.name[:230]}.{blake2b(content, digest_size=8).hexdigest()}"

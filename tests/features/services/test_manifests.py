@@ -2,30 +2,30 @@
 
 import base64
 import json
-from collections.abc import Sequence
 
 import pytest
 
-from hanse.features.services.broker_policies import policies
 from hanse.features.services.feature import Services
 from hanse.features.services.manifests import (
     BrokerCredentials,
     agent_manifests,
     broker,
+    broker_policies,
     broker_rules,
     broker_secret,
     cluster_id_error,
     member,
 )
-from hanse.features.statefulsets.feature import StatefulSets
+from hanse.features.services.write_rules import MEMBER_RULES
 from hanse.kube.credentials import from_secret
 from hanse.model.manifests import Manifest
 from hanse.model.naming import SLOT_LEASES
 from hanse.model.objects import Wire
-from hanse.model.snapshot import Watch
+from hanse.model.write_rules import FeatureAccess
 
 HOME = "harbour"
 WATCHES = Services(HOME).watches
+ACCESS = FeatureAccess("services", WATCHES, MEMBER_RULES)
 
 
 def _wire_of(name: str, made: tuple[Manifest, ...]) -> Wire:
@@ -34,28 +34,21 @@ def _wire_of(name: str, made: tuple[Manifest, ...]) -> Wire:
 
 
 def test_members_may_write_nothing_outside_the_broker_namespace() -> None:
-    writing = [r for r in broker_rules(WATCHES, HOME) if set(r.verbs) - {"get", "list", "watch"}]
+    writing = [r for r in broker_rules(ACCESS, HOME) if set(r.verbs) - {"get", "list", "watch"}]
 
     assert writing
     assert {rule.namespace for rule in writing} == {HOME}
 
 
-def test_members_record_events_where_they_write() -> None:
-    beyond = StatefulSets(HOME).watches
-
-    def event_namespaces(watches: Sequence[Watch]) -> set[str]:
-        return {r.namespace for r in broker_rules(watches, HOME) if r.resource == "events"}
-
-    assert (event_namespaces(WATCHES), event_namespaces(beyond)) == ({HOME}, {""})
-
-
 def test_members_may_not_change_leases_but_each_renews_its_own_lease_and_token() -> None:
-    shared = {r.resource: r.verbs for r in broker_rules(WATCHES, HOME)}
+    shared = {r.resource: r.verbs for r in broker_rules(ACCESS, HOME)}
 
-    own = _wire_of(f"Role {HOME}/{HOME}:lubeck", member(WATCHES, HOME, "lubeck", "uid", new=True))
+    made = member((ACCESS,), HOME, "lubeck", "uid", new=True)
+    lease = _wire_of(f"Role {HOME}/{HOME}:lubeck", made)
+    token = _wire_of(f"Role {HOME}-accounts/{HOME}:lubeck", made)
 
     assert shared["leases"] == ("get", "list", "watch")
-    assert own["rules"] == [
+    assert [*lease["rules"], *token["rules"]] == [
         {
             "apiGroups": ["coordination.k8s.io"],
             "resources": ["leases"],
@@ -74,34 +67,31 @@ def test_members_may_not_change_leases_but_each_renews_its_own_lease_and_token()
 def test_a_lease_has_the_uid_of_its_cluster_and_an_existing_one_is_left_to_the_agent() -> None:
     name = f"Lease {HOME}/lubeck"
 
-    new = _wire_of(name, member(WATCHES, HOME, "lubeck", "the uid", new=True))
-    current = _wire_of(name, member(WATCHES, HOME, "lubeck", "the uid", new=False))
+    new = _wire_of(name, member((ACCESS,), HOME, "lubeck", "the uid", new=True))
+    current = _wire_of(name, member((ACCESS,), HOME, "lubeck", "the uid", new=False))
 
     assert new["metadata"]["annotations"] == {"hanse.dev/cluster-uid": "the uid"}
     assert new["spec"]["leaseDurationSeconds"] > 0
     assert "spec" not in current
 
 
-def test_every_policy_is_bound_to_the_broker_namespace_and_to_its_members() -> None:
-    made = [one.wire for one in policies(HOME)]
+def test_every_policy_is_bound_to_its_namespace_and_holds_members() -> None:
+    made = [one.wire for one in broker_policies(MEMBER_RULES, HOME)]
     written = [one for one in made if one["kind"] == "ValidatingAdmissionPolicy"]
     bound = [one for one in made if one["kind"] == "ValidatingAdmissionPolicyBinding"]
 
     assert {p["metadata"]["name"] for p in written} == {b["spec"]["policyName"] for b in bound}
-    inside = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": HOME}}}
-    anywhere = {b["metadata"]["name"] for b in bound if "matchResources" not in b["spec"]}
-    assert anywhere == {f"{HOME}-{what}" for what in ("services", "sets", "events")}, (
-        "what users submit in their own"
-    )
     for binding in bound:
-        assert binding["spec"].get("matchResources", inside) == inside
-    for policy in written:
-        (condition,) = policy["spec"]["matchConditions"]
-        assert f"'system:serviceaccount:{HOME}:'" in condition["expression"]
+        selector = binding["spec"]["matchResources"]["namespaceSelector"]["matchLabels"]
+        assert selector["kubernetes.io/metadata.name"] in (HOME, f"{HOME}-accounts")
+    conditional = [p["spec"]["matchConditions"] for p in written if "matchConditions" in p["spec"]]
+    for (condition,) in conditional:
+        assert f"'system:serviceaccount:{HOME}-accounts:'" in condition["expression"]
+    assert len(written) - len(conditional) == 1, "everybody's tokens are short"
 
 
 def test_a_broker_needs_no_more_than_its_namespace_policies_and_roles() -> None:
-    kinds = {one.kind.name for one in broker(WATCHES, HOME)}
+    kinds = {one.kind.name for one in broker((ACCESS,), HOME)}
 
     assert kinds == {
         "Namespace",

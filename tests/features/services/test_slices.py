@@ -114,7 +114,7 @@ def test_no_slice_holds_more_than_a_hundred_pods() -> None:
     assert sum(sizes) == 250
     assert max(sizes) <= 100
     assert len({s.metadata.name for s in slices}) == len(slices)
-    assert all(re.fullmatch("[a-z0-9-]{1,63}", s.metadata.name) for s in slices)
+    assert all(re.fullmatch(r"lubeck\.[a-z0-9-]{1,63}", s.metadata.name) for s in slices)
 
 
 @given(st.integers(0, 1000), st.integers(0, 2**32 - 1))

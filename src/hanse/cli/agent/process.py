@@ -14,10 +14,11 @@ from hanse import app
 from hanse.app.agent import Agent, AgentSettings
 from hanse.app.log_level import following_log_level
 from hanse.cli.clusters import check_readable, open_client
-from hanse.features.services.manifests import BROKER_SECRET, KUBECONFIG
+from hanse.features.services.manifests import BROKER_SECRET, KUBECONFIG, accounts_namespace
 from hanse.kube import credentials
 from hanse.kube.client_config import Credentials
 from hanse.kube.clock import WallClock
+from hanse.kube.errors import KubeError
 from hanse.kube.http_transport import HttpTransport
 from hanse.kube.token_renewal import (
     FileTokenStore,
@@ -25,6 +26,7 @@ from hanse.kube.token_renewal import (
     ServiceAccountName,
     TokenRenewer,
     TokenStore,
+    token_account,
 )
 
 log = logging.getLogger(__name__)
@@ -118,6 +120,21 @@ async def run_agent(
     return 0
 
 
+async def _broker_account(settings: AgentSettings, broker: Credentials) -> ServiceAccountName:
+    """The account that the agent has on the broker: the token's own, if it is of this cluster.
+
+    A cluster that joined an earlier version has its account in the broker's own namespace.
+    """
+    home = settings.options.broker_namespace
+    try:
+        found = token_account((await broker.config()).identity.token)
+    except KubeError:
+        found = None
+    if found == ServiceAccountName(home, settings.cluster):
+        return found
+    return ServiceAccountName(accounts_namespace(home), settings.cluster)
+
+
 @asynccontextmanager
 async def _renewing_broker_token(
     settings: AgentSettings,
@@ -133,7 +150,7 @@ async def _renewing_broker_token(
         ]
         if file is not None:
             places.append(FileTokenStore(file, context))
-        account = ServiceAccountName(settings.options.broker_namespace, settings.cluster)
+        account = await _broker_account(settings, broker)
         renewer = TokenRenewer(account, broker_client, broker, places, WallClock())
         async with asyncio.TaskGroup() as group:
             task = group.create_task(renewer.run(), name="token renewal")

@@ -14,8 +14,8 @@ from hanse.cli.errors import CommandFailed, InputError
 from hanse.cli.inventory import credentials_expiry
 from hanse.cli.join.claims import check_cluster_id, read_claims
 from hanse.features.services import manifests
-from hanse.features.services.broker_policies import CLUSTER_UID
-from hanse.features.services.manifests import BrokerCredentials
+from hanse.features.services.manifests import BrokerCredentials, accounts_namespace
+from hanse.features.services.write_rules import CLUSTER_UID
 from hanse.features.statefulsets.admission_policies import annotation_policy, name_policy
 from hanse.kube import credentials
 from hanse.kube.client import Client
@@ -57,7 +57,8 @@ async def init_broker(
                 )
         rules = () if known else (manifests.cluster_set(profile or "lighthouse"),)
         done = await apply_definitions(client, crd_manifests(), dry_run=dry_run)
-        objects = manifests.broker(app.watches(app.Options(broker_namespace=namespace)), namespace)
+        access = app.broker_access(app.Options(broker_namespace=namespace))
+        objects = manifests.broker(access, namespace)
         policies = await _statefulset_policies(client, namespace)
         done += await apply(client, (*objects, *policies, *rules), dry_run=dry_run)
     report_applied(cluster.name, done, dry_run=dry_run)
@@ -78,8 +79,9 @@ async def join_broker(request: BrokerJoin, *, dry_run: bool) -> None:
         await _check_member(member, request)
         uid = (await member.read(Namespace, "kube-system")).metadata.uid
         new = await _is_new(broker, request, uid)
-        watches = app.watches(app.Options(broker_namespace=request.namespace))
-        objects = manifests.member(watches, request.namespace, request.cluster, uid, new=new)
+        options = app.Options(broker_namespace=request.namespace)
+        watches, access = app.watches(options), app.broker_access(options)
+        objects = manifests.member(access, request.namespace, request.cluster, uid, new=new)
         on_broker = await apply(broker, objects, dry_run=dry_run)
         on_member = await apply_definitions(member, crd_manifests(), dry_run=dry_run)
         on_member += await apply(
@@ -189,7 +191,9 @@ async def _is_accepted(request: BrokerJoin, identity: Identity) -> bool:
 
 async def _request_token(broker: Client, request: BrokerJoin) -> str:
     """A new token of the cluster's ServiceAccount; raises `CommandFailed` if none is issued."""
-    path = resource_path(SERVICE_ACCOUNT, request.namespace, request.cluster, "token")
+    path = resource_path(
+        SERVICE_ACCOUNT, accounts_namespace(request.namespace), request.cluster, "token"
+    )
     token_request = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",

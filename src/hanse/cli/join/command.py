@@ -10,7 +10,7 @@ from hanse.cli.settings import global_options
 
 _LIFETIME = re.compile(r"(\d+)([hd])")
 _SHORTEST = timedelta(hours=1)
-_LONGEST = timedelta(days=3650)
+_LONGEST = timedelta(days=30)
 
 
 @click.command("join")
@@ -132,11 +132,11 @@ def command(
 
 
 def _parse_lifetime(text: str) -> timedelta:
-    """The duration of `90d` or `12h`; raises `InputError` unless within 1h and 3650d."""
+    """The duration of `7d` or `12h`; raises `InputError` unless within 1h and 30d."""
     found = _LIFETIME.fullmatch(text)
     hours = int(found[1]) * (24 if found[2] == "d" else 1) if found else 0
     if not _SHORTEST <= timedelta(hours=min(hours, 10**6)) <= _LONGEST:
         raise InputError(
-            f"--token-lifetime {text!r} is not between 1h and 3650d; write it as 90d or 12h"
+            f"--token-lifetime {text!r} is not between 1h and 30d; write it as 7d or 12h"
         )
     return timedelta(hours=hours)

@@ -19,6 +19,7 @@ from hanse.model.objects import ClusterId, ClusterObjectRef, object_ref
 from hanse.model.plan import Call, Patch, Plan, Question
 from hanse.model.snapshot import Snapshot
 from hanse.model.tokens import parse_claims as token_claims
+from hanse.model.write_rules import MAX_TOKEN_SECONDS
 
 PROVIDER = "token"
 """The provider that requests a token of an account in a member: answers `token`."""
@@ -72,7 +73,7 @@ def plan_token(cluster: ClusterId, snapshot: Snapshot) -> Plan:
             ("cluster", cluster),
             ("namespace", lifetime.namespace),
             ("account", lifetime.account),
-            ("seconds", int(lifetime.total.total_seconds())),
+            ("seconds", min(int(lifetime.total.total_seconds()), MAX_TOKEN_SECONDS)),
             ("replaces", former),
         ),
     )

@@ -1,16 +1,16 @@
 """The manifests that make an API server a broker, and a cluster its member."""
 
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import Struct
 
-from hanse.features.services.broker_policies import CLUSTER_UID, policies
+from hanse.features.services.write_rules import CLUSTER_UID
 from hanse.model import naming
+from hanse.model.admission_policies import PolicyScope, policy_manifests
 from hanse.model.facts import Role
 from hanse.model.kinds.coordination import Lease
-from hanse.model.kinds.core import Event
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, Profile
 from hanse.model.manifests import (
@@ -28,12 +28,19 @@ from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
 from hanse.model.objects import ClusterId, Meta, Wire
 from hanse.model.rbac import RbacRule, rbac_rules
 from hanse.model.snapshot import Watch
+from hanse.model.write_rules import (
+    ACCOUNTS,
+    HOME,
+    FeatureAccess,
+    WriteRule,
+    granted_rules,
+)
 
 BROKER_SECRET = "hanse-broker"  # noqa: S105 - the name of an object
 """The Secret in a member with the kubeconfig of the broker."""
 KUBECONFIG = "kubeconfig"
-TOKENS = f"{SERVICE_ACCOUNT.plural}/token"
-"""The subresource by which a member renews its own token."""
+SERVICES = "services"
+"""The feature that every member has."""
 
 MEMBER = "hanse.dev/member"
 """Label of the objects that a broker has for one member."""
@@ -72,28 +79,57 @@ def cluster_id_error(cluster: ClusterId) -> str:
     return ""
 
 
-def broker_rules(watches: Iterable[Watch], broker_namespace: str) -> tuple[RbacRule, ...]:
-    """The rights of every member on the broker; Events only in the namespaces it writes to."""
-    all_watches = tuple(watches)
-    writing = [w for w in all_watches if w.role is Role.BROKER and w.writes]
-    events_namespace = (
-        broker_namespace if all(w.namespace == broker_namespace for w in writing) else ""
-    )
-    return tuple(
-        structs.replace(rule, namespace=events_namespace)
-        if (rule.group, rule.resource) == (Event.kind.group, Event.kind.plural)
-        else rule
-        for rule in rbac_rules(all_watches, Role.BROKER)
-    )
+def accounts_namespace(broker_namespace: str) -> str:
+    """The namespace of the members' accounts: losing the broker's own revokes nobody."""
+    return f"{broker_namespace}-accounts"
 
 
-def broker(watches: Iterable[Watch], broker_namespace: str) -> tuple[Manifest, ...]:
+def broker_rules(access: FeatureAccess, broker_namespace: str) -> tuple[RbacRule, ...]:
+    """The rights on the broker of every member that has a feature."""
+    placed = _placed(broker_namespace)
+    return granted_rules(access, Role.BROKER, placed=placed, name="")
+
+
+def own_rules(
+    access: Iterable[FeatureAccess], broker_namespace: str, cluster: ClusterId
+) -> tuple[RbacRule, ...]:
+    """The rights on the broker of one member alone, by the names of its objects."""
+    rules = tuple(rule for each in access for rule in each.rules)
+    named = FeatureAccess("", (), rules)
+    granted = granted_rules(named, Role.BROKER, placed=_placed(broker_namespace), name=cluster)
+    return tuple(rule for rule in granted if rule.names == (cluster,))
+
+
+def broker(access: Sequence[FeatureAccess], broker_namespace: str) -> tuple[Manifest, ...]:
     """The objects that make an API server a broker, beside our CRDs and the ClusterSet."""
     return (
         namespace(broker_namespace),
-        *policies(broker_namespace),
-        *role_manifests(_member_role(broker_namespace), broker_rules(watches, broker_namespace)),
+        namespace(accounts_namespace(broker_namespace)),
+        *broker_policies((rule for each in access for rule in each.rules), broker_namespace),
+        *(
+            made
+            for each in access
+            for made in role_manifests(
+                _member_role(broker_namespace, each.feature), broker_rules(each, broker_namespace)
+            )
+        ),
     )
+
+
+def broker_policies(rules: Iterable[WriteRule], broker_namespace: str) -> tuple[Manifest, ...]:
+    """The admission policies of a broker, with their bindings.
+
+    They hold members' accounts, also those of brokers before there was a namespace of accounts. In
+    the broker's own namespace they hold the accounts of an agent whose own cluster it is, too.
+    """
+    accounts = accounts_namespace(broker_namespace)
+    scope = PolicyScope(
+        broker_namespace,
+        (f"{accounts}:", f"{broker_namespace}:"),
+        (f"{SYSTEM_NAMESPACE}:",),
+        _placed(broker_namespace),
+    )
+    return policy_manifests(rules, scope)
 
 
 def cluster_set(profile: Profile) -> Manifest:
@@ -103,7 +139,12 @@ def cluster_set(profile: Profile) -> Manifest:
 
 
 def member(
-    watches: Iterable[Watch], broker_namespace: str, cluster: ClusterId, uid: str, *, new: bool
+    access: Sequence[FeatureAccess],
+    broker_namespace: str,
+    cluster: ClusterId,
+    uid: str,
+    *,
+    new: bool,
 ) -> tuple[Manifest, ...]:
     """The objects of one member on the broker: its ServiceAccount, its rights and its Lease.
 
@@ -111,33 +152,37 @@ def member(
     count as dead before its agent first renews it; an existing Lease is left to the agent.
     """
     labels = {MEMBER: cluster}
-    account = Subject(cluster, broker_namespace)
-    shared = broker_rules(watches, broker_namespace)
-    own = (
-        RbacRule(broker_namespace, Lease.kind.group, Lease.kind.plural, ("patch",), (cluster,)),
-        RbacRule(broker_namespace, SERVICE_ACCOUNT.group, TOKENS, ("create",), (cluster,)),
-    )
+    accounts = accounts_namespace(broker_namespace)
+    account = Subject(cluster, accounts)
+    own_role = f"{broker_namespace}:{cluster}"
+    own = own_rules(access, broker_namespace, cluster)
     body = {"spec": {"leaseDurationSeconds": FIRST_LEASE_SECONDS}} if new else {}
     annotations = {CLUSTER_UID: uid}
     lease = manifest(
         Lease.kind, cluster, broker_namespace, body=body, labels=labels, annotations=annotations
     )
     return (
-        *role_manifests(_member_role(broker_namespace), shared),
-        *role_manifests(f"{broker_namespace}:{cluster}", own),
-        manifest(SERVICE_ACCOUNT, cluster, broker_namespace, labels=labels),
-        *binding_manifests(
-            f"{broker_namespace}:{cluster}:member",
-            _member_role(broker_namespace),
-            shared,
-            account,
-            labels,
+        namespace(accounts),
+        *(
+            made
+            for each in access
+            for made in _feature_rights(each, broker_namespace, account, labels)
         ),
-        *binding_manifests(
-            f"{broker_namespace}:{cluster}", f"{broker_namespace}:{cluster}", own, account, labels
-        ),
+        *role_manifests(own_role, own),
+        manifest(SERVICE_ACCOUNT, cluster, accounts, labels=labels),
+        *binding_manifests(own_role, own_role, own, account, labels),
         lease,
     )
+
+
+def _feature_rights(
+    access: FeatureAccess, broker_namespace: str, account: Subject, labels: dict[str, str]
+) -> tuple[Manifest, ...]:
+    """The role of a feature, and its binding to a member's account."""
+    role = _member_role(broker_namespace, access.feature)
+    rules = broker_rules(access, broker_namespace)
+    name = role.replace(":member", f":{account.name}:member", 1)
+    return (*role_manifests(role, rules), *binding_manifests(name, role, rules, account, labels))
 
 
 def agent_manifests(watches: Iterable[Watch], cluster: ClusterId) -> tuple[Manifest, ...]:
@@ -175,9 +220,15 @@ def broker_secret(
     )
 
 
-def _member_role(broker_namespace: str) -> str:
-    """The name of the role that all members have."""
-    return f"{broker_namespace}:member"
+def _placed(broker_namespace: str) -> dict[str, str]:
+    """The namespaces that write rules leave open."""
+    return {HOME: broker_namespace, ACCOUNTS: accounts_namespace(broker_namespace)}
+
+
+def _member_role(broker_namespace: str, feature: str) -> str:
+    """The name of the role of members with a feature; all members have services."""
+    base = f"{broker_namespace}:member"
+    return base if feature == SERVICES else f"{base}:{feature}"
 
 
 def _broker_kubeconfig(

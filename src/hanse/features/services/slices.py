@@ -217,8 +217,12 @@ def _build_slice(
     ports: Sequence[EndpointPort],
     slot: str,
 ) -> EndpointSlice:
-    """A slice on the broker; `slot` makes its name unique among those of the export."""
-    name = unique_name(record.name, record.cluster, record.namespace, slot)
+    """A slice on the broker; `slot` makes its name unique among those of the export.
+
+    Its name begins with the cluster and a dot: the broker lets no other cluster take such a name.
+    """
+    unique = unique_name(record.name, record.cluster, record.namespace, slot)
+    name = f"{record.cluster}.{unique}"
     return EndpointSlice(
         metadata=Meta(
             name=name,

@@ -81,8 +81,12 @@ def _plan_set(key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace:
         return Plan()  # the broker is this very cluster
     if hosted is None or hosted.metadata.deletion_timestamp is not None:
         return _plan_after_deletion(at_broker, local_shares, snapshot, broker, broker_namespace)
-    desired = [*_copies_for_broker(hosted, snapshot, broker)]
-    if not (error := _write_error(hosted, snapshot, broker)):
+    if error := _missing_namespace(key.namespace, snapshot, broker):
+        desired = []
+    else:
+        desired = [*_copies_for_broker(hosted, snapshot, broker)]
+        error = _write_error(hosted, snapshot, broker)
+    if not error:
         desired += _copies_for_host(key, hosted, snapshot, broker)
     patch = _status_patch(hosted, at_broker, snapshot, error)
     after = msgspec.convert(patch.change.get("status", {}).get("conditions", ()), _Conditions)
@@ -92,6 +96,16 @@ def _plan_set(key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace:
         # the last shares that could be decoded
         kept_shares = (ClusterObjectRef(snapshot.local, object_ref(local_shares)),)
     return Plan(tuple(desired), patches=(patch,), events=events, kept=kept_shares)
+
+
+def _missing_namespace(namespace: str, snapshot: Snapshot, broker: ClusterId) -> str:
+    """What to do where the broker lacks a namespace, which members may not create; else empty."""
+    if not snapshot.listed(broker, Namespace) or snapshot.get(broker, Namespace, namespace):
+        return ""
+    return (
+        f"it has no namespace {namespace}; an administrator of the broker creates it: "
+        f"kubectl create namespace {namespace}"
+    )
 
 
 def _plan_after_deletion(
@@ -131,12 +145,9 @@ def _is_held_by_member(
 def _copies_for_broker(
     hosted: FederatedStatefulSet, snapshot: Snapshot, broker: ClusterId
 ) -> Iterator[Desired]:
-    """A missing namespace, the user's headless Service if this set keeps it, and the set."""
+    """The user's headless Service if this set keeps it, and the set."""
     meta = hosted.metadata
     sources = frozenset({snapshot.local})
-    if snapshot.get(broker, Namespace, meta.namespace) is None:
-        namespace = Namespace(metadata=Meta(name=meta.namespace))
-        yield Desired(namespace, broker, sources=sources, unowned=True)
     name = governing_service(hosted)
     service = snapshot.get(snapshot.local, Service, name, meta.namespace)
     is_users = service is not None and OWNER not in service.metadata.labels
@@ -147,7 +158,7 @@ def _copies_for_broker(
                 name=name,
                 namespace=meta.namespace,
                 labels=user_metadata(service.metadata.labels),
-                annotations=user_metadata(service.metadata.annotations),
+                annotations=_without_external_dns(user_metadata(service.metadata.annotations)),
             ),
             spec=copied_service_spec(service.spec),
         )
@@ -165,6 +176,11 @@ def _copies_for_broker(
         spec=hosted.spec,
     )
     yield Desired(copied_set, broker, step=2, sources=sources)
+
+
+def _without_external_dns(annotations: dict[str, str]) -> dict[str, str]:
+    """Annotations without those that an ExternalDNS at the broker would publish names by."""
+    return {n: v for n, v in annotations.items() if not n.startswith("external-dns.")}
 
 
 def _service_keeper(service: str, namespace: str, snapshot: Snapshot) -> str:

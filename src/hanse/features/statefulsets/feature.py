@@ -70,7 +70,7 @@ class StatefulSets:
             ),
             Watch(Role.BROKER, Lease, namespace=broker_namespace),
             Watch(Role.BROKER, Node),
-            Watch(Role.BROKER, Namespace, writes=Writes.MISSING),
+            Watch(Role.BROKER, Namespace),
         )
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
@@ -138,6 +138,8 @@ class StatefulSets:
                 yield from _sync_keys(obj.spec.name, obj.spec.namespace, snapshot)
                 if obj.spec.ended is not None and obj.spec.cluster == snapshot.local:
                     yield from keys_of_expired_tombstones(snapshot, change.where)
+            case Namespace():
+                yield from _hosted_keys(meta.name, snapshot)
             case Service() if CLUSTER in meta.annotations:
                 yield from _sync_keys(meta.labels.get(SET, ""), meta.namespace, snapshot)
             case Service():
@@ -154,8 +156,6 @@ class StatefulSets:
                 yield from self._all_shared_keys(snapshot)
             case Node() if change.before is None or change.after is None:
                 yield from self._all_keys(snapshot)
-            case _:
-                return
 
     def _keys_for_fact(self, change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
         """The keys for a cluster's state, a Lease's liveness or a write's outcome."""
@@ -237,6 +237,12 @@ def _sync_keys(name: str, namespace: str, snapshot: Snapshot) -> Iterator[Key]:
     kinds: tuple[type[Object], ...] = (FederatedStatefulSet, StatefulSetShares)
     if any(snapshot.get(snapshot.local, kind, name, namespace) is not None for kind in kinds):
         yield Key("mirror", name, namespace)
+
+
+def _hosted_keys(namespace: str, snapshot: Snapshot) -> Iterator[Key]:
+    """The keys of the sets that this cluster hosts in a namespace."""
+    for hosted in snapshot.in_namespace(snapshot.local, FederatedStatefulSet, namespace):
+        yield Key("mirror", hosted.metadata.name, namespace)
 
 
 def _local_keys(obj: Object) -> Iterator[Key]:

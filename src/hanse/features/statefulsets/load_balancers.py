@@ -15,7 +15,7 @@ from hanse.features.statefulsets.names import (
 )
 from hanse.features.statefulsets.submitted import SubmittedSet
 from hanse.model.kinds.apps import StatefulSet
-from hanse.model.kinds.core import Pod, Service, ServiceSpec
+from hanse.model.kinds.core import PROXY, Pod, Service, ServiceSpec, ServiceStatus
 from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, ObjectRef, object_ref
 from hanse.model.ownership import OWNER
 from hanse.model.plan import Desired, EventRequest, Patch, Removal
@@ -65,9 +65,17 @@ def broker_services(
         at_broker = Service(
             metadata=replace(meta, annotations={CLUSTER: snapshot.local}),
             spec=spec,
-            status=local.status if known and local is not None else Service(metadata=meta).status,
+            status=_remote_status(local.status) if known and local is not None else ServiceStatus(),
         )
         yield Desired(at_broker, broker, sources=frozenset({snapshot.local, broker}))
+
+
+def _remote_status(status: ServiceStatus) -> ServiceStatus:
+    """The addresses of a load balancer as seen from another cluster, whose nodes pass them on."""
+    ingress = tuple(
+        replace(each, ip_mode=PROXY if each.ip else "") for each in status.load_balancer.ingress
+    )
+    return replace(status, load_balancer=replace(status.load_balancer, ingress=ingress))
 
 
 def pod_label_patches(submitted: SubmittedSet, snapshot: Snapshot) -> Iterator[Patch]:

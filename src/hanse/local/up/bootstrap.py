@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from hanse.features.admission.configuration import NAME as WEBHOOKS
 from hanse.features.federation import manifests
-from hanse.features.services.broker_policies import CLUSTER_UID
 from hanse.features.services.manifests import FIRST_LEASE_SECONDS
+from hanse.features.services.write_rules import CLUSTER_UID
 from hanse.features.statefulsets.admission_policies import annotation_policy, name_policy
 from hanse.kube.client_config import ServerEndpoint
 from hanse.kube.errors import error_from_response

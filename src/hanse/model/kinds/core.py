@@ -108,10 +108,15 @@ class IngressPort(Value, frozen=True, kw_only=True):
     error: str = ""
 
 
+PROXY = "Proxy"
+"""The ipMode of an address whose packets leave the node: kube-proxy does not deliver them."""
+
+
 class LoadBalancerIngress(Value, frozen=True, kw_only=True):
     """One address of a load balancer: an IP or a host name."""
 
     ip: str = ""
+    ip_mode: str = ""
     hostname: str = ""
     ports: tuple[IngressPort, ...] = ()
 

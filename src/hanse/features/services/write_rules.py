@@ -1,0 +1,156 @@
+"""What a member may write on the broker for multi-cluster services, and its Lease and token."""
+
+from hanse.features.services.names import SOURCE_CLUSTER
+from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.core import Event
+from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
+from hanse.model.kinds.multicluster import ServiceImport
+from hanse.model.objects import Kind
+from hanse.model.write_rules import (
+    ACCOUNTS,
+    HOME,
+    MAX_TOKEN_SECONDS,
+    OWN_DOTTED_NAME,
+    OWN_EVENT,
+    Requirement,
+    Writer,
+    WriteRule,
+    before_and_after,
+    label,
+)
+
+CLUSTER_UID = "hanse.dev/cluster-uid"
+"""Annotation of a member's Lease: the kube-system uid of the cluster that joined with this id."""
+
+LEGACY_SOURCE = "lighthouse.submariner.io/sourceCluster"
+"""Label of the import that an older agent publishes for its cluster alone."""
+
+_TOKENS = Kind("", "v1", "TokenRequest", "serviceaccounts")
+
+_OWN_SLICE = Requirement(
+    f"label {SOURCE_CLUSTER} is the writer's id, before and after",
+    before_and_after(f"{label('it', SOURCE_CLUSTER)} == variables.me"),
+    f"'label {SOURCE_CLUSTER} must be ' + variables.me + ': a member writes its own slices only'",
+)
+_NO_SERVICE = Requirement(
+    f"label {KUBE_SERVICE} is not set: it is no endpoint of a Service here",
+    before_and_after(f"{label('it', KUBE_SERVICE)} == ''"),
+)
+_WITHIN_RANGES = Requirement(
+    "addresses are within the ranges that the ClusterSet gives the writer",
+    "request.operation == 'DELETE' || !has(params.spec) || !has(params.spec.clusters) || "
+    "params.spec.clusters.all(c, c.id != variables.me || !has(c.ranges) || "
+    "c.ranges.size() == 0 || !has(object.endpoints) || object.endpoints == null || "
+    "object.endpoints.all(e, e.addresses.all(a, "
+    "isIP(a) && c.ranges.exists(r, isCIDR(r) && cidr(r).containsIP(a)))))",
+    "'ClusterSet ' + params.metadata.name + ' does not let ' + variables.me + "
+    "' publish addresses outside of its ranges'",
+)
+_OWN_IMPORT = Requirement(
+    f"label {LEGACY_SOURCE} is not set, or is the writer's id, before and after",
+    before_and_after(f"{label('it', LEGACY_SOURCE)} in ['', variables.me]"),
+    f"'label {LEGACY_SOURCE} must be ' + variables.me + "
+    "': a member writes aggregates and its own imports only'",
+)
+_OWN_LEASE = Requirement(
+    "the Lease has the writer's id as its name",
+    "request.name == variables.me",
+    "'the Lease must be ' + variables.me + ': a member renews its own only'",
+)
+_OWN_TOKEN = Requirement(
+    "the account is the writer's own",
+    "request.name == variables.me",
+    "'the token must be for ' + variables.me + ': a member speaks for itself only'",
+)
+SHORT_TOKEN = Requirement(
+    f"a token lives for at most {MAX_TOKEN_SECONDS // 86400} days",
+    f"!has(object.spec.expirationSeconds) || object.spec.expirationSeconds <= {MAX_TOKEN_SECONDS}",
+)
+_OBJECTS = ("create", "patch", "delete")
+_FREE = ("labels", "annotations")
+
+MEMBER_RULES = (
+    WriteRule(
+        "slices",
+        Writer.MEMBER,
+        EndpointSlice.kind,
+        _OBJECTS,
+        "its own, by the label of the source cluster",
+        (_OWN_SLICE, OWN_DOTTED_NAME, _NO_SERVICE),
+        namespace=HOME,
+        sets=_FREE,
+    ),
+    WriteRule(
+        "ranges",
+        Writer.MEMBER,
+        EndpointSlice.kind,
+        (),
+        "addresses of its own ranges",
+        (_WITHIN_RANGES,),
+        namespace=HOME,
+        sets=_FREE,
+        clusterset=True,
+    ),
+    WriteRule(
+        "imports",
+        Writer.MEMBER,
+        ServiceImport.kind,
+        _OBJECTS,
+        "aggregates, which no cluster acts on, and its own of an older agent",
+        (_OWN_IMPORT,),
+        namespace=HOME,
+        sets=_FREE,
+    ),
+    WriteRule(
+        "imports-status",
+        Writer.MEMBER,
+        ServiceImport.kind,
+        ("patch",),
+        "aggregates, which no cluster acts on",
+        (_OWN_IMPORT,),
+        subresource="status",
+        namespace=HOME,
+    ),
+    WriteRule(
+        "leases",
+        Writer.MEMBER,
+        Lease.kind,
+        ("patch",),
+        "its own, by name",
+        (_OWN_LEASE,),
+        namespace=HOME,
+        own_name=True,
+    ),
+    WriteRule(
+        "tokens",
+        Writer.MEMBER,
+        _TOKENS,
+        ("create",),
+        "its own account's, by name",
+        (_OWN_TOKEN,),
+        subresource="token",
+        namespace=ACCOUNTS,
+        own_name=True,
+    ),
+    WriteRule(
+        "token-lifetimes",
+        Writer.MEMBER,
+        _TOKENS,
+        (),
+        "tokens of members' accounts, whoever requests them",
+        (SHORT_TOKEN,),
+        subresource="token",
+        namespace=ACCOUNTS,
+        anybody=True,
+    ),
+    WriteRule(
+        "home-events",
+        Writer.MEMBER,
+        Event.kind,
+        ("create", "get", "patch"),
+        "its own",
+        (OWN_EVENT,),
+        namespace=HOME,
+    ),
+)
+"""The rules of every member; a services-only member has no others."""

@@ -1,0 +1,104 @@
+"""ValidatingAdmissionPolicies and their bindings, generated from write rules."""
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from hanse.model.kinds.admission import (
+    ValidatingAdmissionPolicy,
+    ValidatingAdmissionPolicyBinding,
+)
+from hanse.model.kinds.hanse import ClusterSet
+from hanse.model.manifests import Manifest, manifest
+from hanse.model.objects import Wire
+from hanse.model.write_rules import (
+    ACCOUNTS,
+    ANYWHERE,
+    HOME,
+    Requirement,
+    WriteRule,
+    metadata_requirements,
+)
+
+
+class PolicyScope(Struct, frozen=True):
+    """The names of one cluster's policies, whom they hold, and its namespaces."""
+
+    prefix: str
+    """The start of the policies' names."""
+    accounts: tuple[str, ...]
+    """The starts of the names of accounts that every rule holds."""
+    home_accounts: tuple[str, ...] = ()
+    """The starts of further names, held in the broker's own namespace only."""
+    namespaces: dict[str, str] = {}
+    """The namespaces of HOME and ACCOUNTS."""
+
+
+def policy_manifests(rules: Iterable[WriteRule], scope: PolicyScope) -> tuple[Manifest, ...]:
+    """The policy and the binding of each rule."""
+    return tuple(
+        made for rule in rules for made in (_policy(rule, scope), _policy_binding(rule, scope))
+    )
+
+
+def _policy(rule: WriteRule, scope: PolicyScope) -> Manifest:
+    """The policy that holds requests for a rule's resource to its requirements."""
+    requirements = (*rule.requirements, *metadata_requirements(rule.sets))
+    if rule.subresource == "token":
+        requirements = rule.requirements  # a TokenRequest is stored nowhere
+    spec: Wire = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {
+            "resourceRules": [
+                {
+                    "apiGroups": [rule.kind.group],
+                    "apiVersions": ["*"],
+                    "operations": ["CREATE", "UPDATE", "DELETE"],
+                    "resources": [rule.resource],
+                }
+            ]
+        },
+        "variables": [{"name": "me", "expression": "request.userInfo.username.split(':')[3]"}],
+        "validations": [_validation(each, scope) for each in requirements],
+    }
+    if not rule.anybody:
+        spec["matchConditions"] = [{"name": "by-an-account", "expression": _held(rule, scope)}]
+    if rule.clusterset:
+        spec["paramKind"] = {"apiVersion": ClusterSet.kind.api_version, "kind": "ClusterSet"}
+    name = f"{scope.prefix}-{rule.name}"
+    return manifest(ValidatingAdmissionPolicy.kind, name, body={"spec": spec}, optional=True)
+
+
+def _held(rule: WriteRule, scope: PolicyScope) -> str:
+    """CEL for the accounts that a rule holds."""
+    at_home = scope.home_accounts if rule.namespace == HOME else ()
+    return " || ".join(
+        f"request.userInfo.username.startsWith('system:serviceaccount:{start}')"
+        for start in (*scope.accounts, *at_home)
+    )
+
+
+def _validation(requirement: Requirement, scope: PolicyScope) -> Wire:
+    """A validation, with the names of the cluster's namespaces filled in."""
+    expression = requirement.expression
+    for place in (HOME, ACCOUNTS):
+        expression = expression.replace(place, scope.namespaces.get(place, scope.prefix))
+    said: Wire = (
+        {"messageExpression": requirement.message}
+        if requirement.message
+        else {"message": requirement.words}
+    )
+    return {"expression": expression, **said, "reason": "Forbidden"}
+
+
+def _policy_binding(rule: WriteRule, scope: PolicyScope) -> Manifest:
+    """The binding of a rule's policy: to its namespace, unless it holds anywhere."""
+    name = f"{scope.prefix}-{rule.name}"
+    spec: Wire = {"policyName": name, "validationActions": ["Deny"]}
+    if rule.namespace != ANYWHERE:
+        where = scope.namespaces.get(rule.namespace, rule.namespace)
+        selector = {"matchLabels": {"kubernetes.io/metadata.name": where}}
+        spec["matchResources"] = {"namespaceSelector": selector}
+    if rule.clusterset:
+        spec["paramRef"] = {"selector": {}, "parameterNotFoundAction": "Allow"}
+    return manifest(ValidatingAdmissionPolicyBinding.kind, name, body={"spec": spec}, optional=True)

@@ -1,0 +1,246 @@
+"""Who may write what in a cluster that is not its own: one declaration for RBAC and admission.
+
+Each feature declares its rules beside its watches. Roles grant the verbs of the rules, and
+ValidatingAdmissionPolicies (`model.admission_policies`) hold every request to their requirements.
+The author of a request is its authenticated account, `variables.me`; a label or an annotation
+counts as an author's mark only where a requirement forces it to equal that account.
+
+Requirements are CEL, written with `has()` and few functions, so that small evaluators carry them.
+"""
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+
+from msgspec import Struct
+
+from hanse.model.facts import Role
+from hanse.model.objects import Kind
+from hanse.model.ownership import OWNER_KEY
+from hanse.model.rbac import RbacRule, merge_rules, rbac_rules
+from hanse.model.snapshot import Watch, Writes
+
+HOME = "{home}"
+"""A rule's namespace: the broker's own."""
+ACCOUNTS = "{accounts}"
+"""A rule's namespace: that of the members' accounts."""
+ANYWHERE = ""
+"""A rule's namespace: all of them, since people choose where they submit."""
+
+MAX_TOKEN_SECONDS = 30 * 24 * 3600
+"""The longest lifetime of a token that an API server of ours issues for another cluster."""
+
+METADATA = ("labels", "annotations", "ownerReferences", "finalizers")
+"""The metadata that controllers act on: frozen, unless a rule lets its writer set it."""
+
+SYSTEM_NAMESPACES = ("hanse-system", "antrea-plus-system", "avi-system")
+"""Namespaces of Hanse itself, where nobody submits anything."""
+
+
+class Writer(StrEnum):
+    """Who writes with an account that another cluster issued."""
+
+    MEMBER = "member"
+    """A member's agent, on the broker."""
+    SUPERVISOR = "supervisor"
+    """A supervisor's agent, in a member."""
+    LEADER = "leader"
+    """A GSLB leader's agent, in a site."""
+
+
+class Requirement(Struct, frozen=True):
+    """A CEL expression that must hold, in words, and the CEL of its message if it names values."""
+
+    words: str
+    expression: str
+    message: str = ""
+
+
+class WriteRule(Struct, frozen=True):
+    """What one kind of writer may do with one kind of object."""
+
+    name: str
+    """The end of the names of its policy and binding."""
+    writer: Writer
+    kind: Kind
+    verbs: tuple[str, ...]
+    objects: str
+    """Which objects, in words."""
+    requirements: tuple[Requirement, ...] = ()
+    subresource: str = ""
+    namespace: str = ANYWHERE
+    sets: tuple[str, ...] = ()
+    """The metadata that the writer may set."""
+    own_name: bool = False
+    """Whether RBAC grants it by name: only the object that has the writer's own."""
+    anybody: bool = False
+    """Whether it holds for every requester, not only for such accounts."""
+    clusterset: bool = False
+    """Whether its requirements read the ClusterSet as `params`."""
+
+    @property
+    def resource(self) -> str:
+        plural = self.kind.plural
+        return f"{plural}/{self.subresource}" if self.subresource else plural
+
+
+class FeatureAccess(Struct, frozen=True):
+    """What a feature watches and what it may write, in the clusters of others."""
+
+    feature: str
+    watches: tuple[Watch, ...]
+    rules: tuple[WriteRule, ...]
+
+
+class UndeclaredWrite(Exception):
+    """A feature watches a kind to write it, and no rule says what it may write."""
+
+
+def granted_rules(
+    access: FeatureAccess, *roles: Role, placed: dict[str, str], name: str
+) -> tuple[RbacRule, ...]:
+    """The RBAC rules of a feature: read what it watches, write by its rules.
+
+    `placed` gives the namespaces of HOME and ACCOUNTS, and `name` is the writer's own. Rules that
+    are granted by name are left out if it is empty. Raises `UndeclaredWrite`.
+    """
+    if missing := undeclared_writes(access, *roles):
+        raise UndeclaredWrite(f"{access.feature}: no write rule for {', '.join(missing)}")
+    reads = rbac_rules(access.watches, *roles)
+    return merge_rules((*_reading(reads), *_writing(access.rules, placed, name)))
+
+
+def undeclared_writes(access: FeatureAccess, *roles: Role) -> tuple[str, ...]:
+    """The resources that a feature's watches declare to write and its rules do not cover."""
+    written = {
+        resource
+        for watch in access.watches
+        if watch.role in roles
+        for resource in _written_resources(watch)
+    }
+    covered = {
+        f"{rule.kind.group}/{rule.resource} {v}" for rule in access.rules for v in rule.verbs
+    }
+    return tuple(sorted(written - covered))
+
+
+def _written_resources(watch: Watch) -> Iterable[str]:
+    """The resources and verbs that a watch declares to write."""
+    kind = watch.kind.kind
+    name = f"{kind.group}/{kind.plural}"
+    if Writes.OBJECTS in watch.writes:
+        yield from (f"{name} create", f"{name} patch", f"{name} delete")
+    if Writes.MISSING in watch.writes:
+        yield f"{name} create"
+    if Writes.FIELDS in watch.writes:
+        yield f"{name} patch"
+    if Writes.STATUS in watch.writes:
+        yield f"{name}/status patch"
+
+
+_READ = frozenset({"get", "list", "watch"})
+
+
+def _reading(rules: Iterable[RbacRule]) -> Iterable[RbacRule]:
+    """The rules with only their reading verbs; Events are written, and read by no watch."""
+    for rule in rules:
+        verbs = tuple(verb for verb in rule.verbs if verb in _READ)
+        if verbs and rule.resource != "events":
+            yield RbacRule(rule.namespace, rule.group, rule.resource, verbs, rule.names)
+
+
+def _writing(rules: Sequence[WriteRule], placed: dict[str, str], name: str) -> Iterable[RbacRule]:
+    """The RBAC rules with the verbs of write rules; those by name only if there is one."""
+    for rule in rules:
+        if rule.verbs and rule.own_name == bool(name):
+            where = placed.get(rule.namespace, rule.namespace)
+            names = (name,) if rule.own_name else ()
+            yield RbacRule(where, rule.kind.group, rule.resource, tuple(sorted(rule.verbs)), names)
+
+
+def label(of: str, name: str) -> str:
+    """CEL for the value of a label; empty if it is not set."""
+    return _entry(f"{of}.metadata.labels", name)
+
+
+def annotation(of: str, name: str) -> str:
+    """CEL for the value of an annotation; empty if it is not set."""
+    return _entry(f"{of}.metadata.annotations", name)
+
+
+def _entry(field: str, name: str) -> str:
+    return f"(has({field}) && '{name}' in {field} ? {field}['{name}'] : '')"
+
+
+def before_and_after(condition: str) -> str:
+    """CEL for a condition on `it` that both the old and the new object must satisfy."""
+    before = condition.replace("it.", "oldObject.")
+    after = condition.replace("it.", "object.")
+    return (
+        f"(request.operation == 'CREATE' || ({before})) && "
+        f"(request.operation == 'DELETE' || ({after}))"
+    )
+
+
+def unchanged(field: str) -> str:
+    """CEL for a field, as `spec` or `metadata.labels`, that an update leaves as it is."""
+    before, after = f"oldObject.{field}", f"object.{field}"
+    return f"(has({after}) == has({before}) && (!has({after}) || {after} == {before}))"
+
+
+def owned_by(author: str) -> str:
+    """CEL for an owner key of `it` that names a cluster, given as CEL, exactly as agents write it.
+
+    The key is matched as a whole, so that it cannot name two clusters.
+    """
+    text = '"[^"]*"'
+    head = f'^[{{]"feature":{text},"key":{text},"for":"'
+    tail = f'","kind":{text},"namespace":{text},"name":{text}[}}]$'
+    return f"{annotation('it', OWNER_KEY)}.matches('{head}' + {author} + '{tail}')"
+
+
+def metadata_requirements(sets: Sequence[str]) -> tuple[Requirement, ...]:
+    """Requirements that freeze the metadata that a writer may not set."""
+    frozen = [field for field in METADATA if field not in sets]
+    same = " && ".join(unchanged(f"metadata.{field}") for field in frozen)
+    never = [f for f in ("ownerReferences", "finalizers") if f in frozen]
+    none = " && ".join(
+        f"(!has(object.metadata.{f}) || object.metadata.{f}.size() == 0)" for f in never
+    )
+    return (
+        Requirement(
+            f"metadata that others act on cannot be changed: {', '.join(frozen)}",
+            f"request.operation != 'UPDATE' || ({same})",
+        ),
+        Requirement(
+            f"it is created without {' and '.join(never)}",
+            f"request.operation != 'CREATE' || ({none})",
+        ),
+    )
+
+
+def user_namespace(*reserved: str) -> Requirement:
+    """The requirement that a namespace is one of users, not Kubernetes' or our own."""
+    names = ", ".join(f"'{name}'" for name in (*SYSTEM_NAMESPACES, *reserved))
+    return Requirement(
+        "the namespace is a user's: not kube-*, and none of Hanse's own",
+        f"!request.namespace.startsWith('kube-') && !(request.namespace in [{names}])",
+    )
+
+
+IN_USER_NAMESPACE = user_namespace(HOME, ACCOUNTS)
+"""Where people, and members for them, submit on a broker."""
+
+OWN_DOTTED_NAME = Requirement(
+    "a name with a dot begins with the writer's id, so that nobody takes another's names",
+    "request.operation != 'CREATE' || !object.metadata.name.contains('.') || "
+    "object.metadata.name.startsWith(variables.me + '.')",
+)
+OWN_EVENT = Requirement(
+    "reportingComponent is hanse and reportingInstance is the writer's id, before and after",
+    before_and_after(
+        "has(it.reportingComponent) && it.reportingComponent == 'hanse' && "
+        "has(it.reportingInstance) && it.reportingInstance == variables.me"
+    ),
+    "'reportingComponent must be hanse, and reportingInstance ' + variables.me + "
+    "': a member tells no Events of others'",
+)

@@ -1,0 +1,125 @@
+"""The one declaration of what members write on a broker: nothing is writable without a rule."""
+
+from collections.abc import Iterator
+
+import pytest
+from msgspec.structs import replace
+
+from hanse import app
+from hanse.features.services.manifests import broker, member
+from hanse.model.facts import Role
+from hanse.model.manifests import Manifest
+from hanse.model.objects import Wire
+from hanse.model.write_rules import (
+    METADATA,
+    FeatureAccess,
+    UndeclaredWrite,
+    WriteRule,
+    granted_rules,
+    undeclared_writes,
+)
+
+HOME = "harbour"
+ACCESS = app.broker_access(app.Options(broker_namespace=HOME))
+MADE = (*broker(ACCESS, HOME), *member(ACCESS, HOME, "lubeck", "uid", new=True))
+_READ = {"get", "list", "watch"}
+
+
+def _of_kind(kind: str, made: tuple[Manifest, ...] = MADE) -> list[Wire]:
+    return [one.wire for one in made if one.kind.name == kind]
+
+
+def _writable(made: tuple[Manifest, ...]) -> Iterator[tuple[str, str, str]]:
+    """Group, resource and verb of everything that roles let an account write."""
+    for role in (*_of_kind("Role", made), *_of_kind("ClusterRole", made)):
+        for rule in role["rules"]:
+            for resource in rule["resources"]:
+                for verb in set(rule["verbs"]) - _READ:
+                    yield rule["apiGroups"][0], resource, verb
+
+
+def _held() -> set[tuple[str, str]]:
+    """Group and resource of everything that a policy holds."""
+    return {
+        (rule["apiGroups"][0], resource)
+        for policy in _of_kind("ValidatingAdmissionPolicy")
+        for rule in policy["spec"]["matchConstraints"]["resourceRules"]
+        for resource in rule["resources"]
+        if set(rule["operations"]) == {"CREATE", "UPDATE", "DELETE"}
+    }
+
+
+def test_everything_that_a_member_can_write_is_held_by_a_policy() -> None:
+    writable = {(group, resource) for group, resource, _ in _writable(MADE)}
+
+    assert len(writable) >= 10
+    assert writable <= _held()
+
+
+def test_every_watch_of_the_broker_that_writes_is_declared() -> None:
+    options = app.Options(broker_namespace=HOME)
+    rules = tuple(rule for access in ACCESS for rule in access.rules)
+    everything = FeatureAccess("all", app.watches(options), rules)
+
+    assert undeclared_writes(everything, Role.BROKER) == ()
+
+
+_WATCHED = {watch.kind.kind for watch in ACCESS[0].watches if watch.writes}
+
+
+@pytest.mark.parametrize(
+    "rule", [r for r in ACCESS[0].rules if r.kind in _WATCHED and r.verbs], ids=lambda r: r.name
+)
+def test_a_write_without_a_rule_generates_no_role(rule: WriteRule) -> None:
+    rest = tuple(one for one in ACCESS[0].rules if one != rule)
+
+    with pytest.raises(UndeclaredWrite, match=rule.resource):
+        granted_rules(replace(ACCESS[0], rules=rest), Role.BROKER, placed={}, name="")
+
+
+def test_nothing_else_than_create_patch_and_delete_is_granted() -> None:
+    verbs = {verb for _, _, verb in _writable(MADE)}
+
+    assert verbs == {"create", "patch", "delete"}
+
+
+def test_a_services_only_member_writes_in_the_broker_namespace_alone() -> None:
+    only = member(ACCESS[:1], HOME, "lubeck", "uid", new=True)
+
+    cluster_wide = [rule for role in _of_kind("ClusterRole", only) for rule in role["rules"]]
+    assert all(set(rule["verbs"]) <= _READ for rule in cluster_wide)
+    assert {group for group, _, _ in _writable(only)} == {
+        "",
+        "coordination.k8s.io",
+        "discovery.k8s.io",
+        "multicluster.x-k8s.io",
+    }
+    assert not [b for b in _of_kind("ClusterRoleBinding", only) if "statefulsets" in str(b)]
+
+
+def test_owner_references_and_finalizers_are_frozen_everywhere() -> None:
+    for access in ACCESS:
+        for rule in access.rules:
+            assert "finalizers" not in rule.sets, rule.name
+            assert set(rule.sets) <= set(METADATA)
+            if "ownerReferences" in rule.sets:
+                assert rule.name == "shares", "it goes with its set"
+
+
+def test_members_accounts_are_in_a_namespace_of_their_own() -> None:
+    (account,) = _of_kind("ServiceAccount")
+    subjects = [
+        subject
+        for kind in ("RoleBinding", "ClusterRoleBinding")
+        for binding in _of_kind(kind)
+        for subject in binding["subjects"]
+    ]
+
+    assert account["metadata"]["namespace"] == f"{HOME}-accounts"
+    assert {subject["namespace"] for subject in subjects} == {f"{HOME}-accounts"}
+
+
+def test_no_requirement_uses_optional_fields() -> None:
+    for policy in _of_kind("ValidatingAdmissionPolicy"):
+        for validation in policy["spec"]["validations"]:
+            assert ".?" not in validation["expression"], "small evaluators do not carry them"
