@@ -26,12 +26,15 @@ from tinykube.handlers.reviews import complete_review
 from tinykube.handlers.subresources import SubresourceHandler
 from tinykube.handlers.watch import WatchHandler
 from tinykube.handlers.writes import WriteHandler
+from tinykube.rbac.attributes import attributes_of
+from tinykube.rbac.authorizer import Authorizer, is_privileged
+from tinykube.rbac.impersonation import effective_user
 from tinykube.request import RequestLike, Response
 from tinykube.resources import Registry
 from tinykube.service_account_tokens import SECRET_TYPE, TokenIssuer
 from tinykube.service_allocator import ServiceAllocator
 from tinykube.storage import Snapshot, Storage
-from tinykube.users import ADMIN, User, effective_user
+from tinykube.users import ADMIN, User
 from tinykube.webhook_client import (
     ServiceResolver,
     WebhookCaller,
@@ -71,7 +74,10 @@ class ApiServer:
         admission = WebhookAdmission(
             self.storage, self.registry, random, call_webhook, resolve_service
         )
-        self._write_handler = WriteHandler(self.storage, clock, admission, allocator, random)
+        self._authorizer = Authorizer(self.storage)
+        self._write_handler = WriteHandler(
+            self.storage, clock, admission, allocator, random, self._authorizer
+        )
         self._delete_handler = DeleteHandler(self.storage, clock, admission, allocator)
         key = token_bytes(32) if seed is None else random.randbytes(32)
         self._tokens = TokenIssuer(self.storage, clock, random, key)
@@ -82,12 +88,13 @@ class ApiServer:
         self._crd_registrar = CrdRegistrar(
             self.storage, self.registry, clock, self._delete_handler.remove
         )
+        bootstrap = Bootstrap(self.storage, clock, random, allocator)
         if snapshot is None:
-            bootstrap = Bootstrap(self.storage, clock, random, allocator)
             bootstrap.create_initial_objects(service_range, advertise, port)
             self.storage.compact()  # no client has seen a version before the first request
         else:
             self.storage.restore(snapshot)
+            bootstrap.create_missing_roles()
 
     async def send(self, request: RequestLike, user: User = ADMIN) -> Response:
         """Answer one request that is not a watch; errors are responses, never exceptions."""
@@ -101,7 +108,7 @@ class ApiServer:
         self, request: RequestLike, user: User = ADMIN
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Answer one watch, line by line; raises `StatusError` on entry for any status but 200."""
-        call = self._resolve(request, user)
+        call = self._resolve(request, self._authorize(request, user))
         if call.verb != "watch" or "watch" not in call.resource.verbs:
             raise method_not_allowed()
         watch = self._watch_handler.open(call)
@@ -118,18 +125,28 @@ class ApiServer:
         """End every watch, as a restart of the server does."""
         self._watch_handler.end_all()
 
+    def _authorize(self, request: RequestLike, caller: User) -> User:
+        """The user on whose behalf a request is made; raises 403 if that user may not make it."""
+        user = caller
+        if request.headers:
+            user = effective_user(request.headers, caller, self._authorizer)
+        if not is_privileged(user):
+            self._authorizer.check(user, attributes_of(request))
+        return user
+
     def _resolve(self, request: RequestLike, user: User) -> Call:
-        """The resource that a request names, and the user on whose behalf it is made."""
+        """The resource that a request names."""
         if not is_resource_path(request.path):
             raise NoSuchPath
         target = resolve_path(self.registry, request.path)
-        return Call(request, target, effective_user(request.headers, user), self.clock.now())
+        return Call(request, target, user, self.clock.now())
 
     async def _handle(self, request: RequestLike, user: User) -> Response:
         """Answer a request for a discovery document, or for a resource.
 
         After a write, also a failed one, the CRDs' status and deletion are updated.
         """
+        user = self._authorize(request, user)
         if not is_resource_path(request.path):
             document = discovery.respond(self.registry, request)
             if document is None:
@@ -158,7 +175,9 @@ class ApiServer:
         if result is not None:
             return object_response(call, result.code, result.object, now)
         if "list" not in call.resource.verbs:
-            review = complete_review(bodies.decode_object(call), call.user, self._tokens, now)
+            review = complete_review(
+                call, bodies.decode_object(call), self._authorizer, self._tokens
+            )
             return object_response(call, 201, review, now)
         match call.verb:
             case "create":

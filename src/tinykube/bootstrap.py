@@ -5,6 +5,8 @@ from random import Random
 
 from tinykube.clock import Clock
 from tinykube.object_meta import new_uid, timestamp
+from tinykube.rbac.authorizer import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, RBAC_GROUP
+from tinykube.rbac.default_roles import DEFAULT_ROLES
 from tinykube.resources import Object
 from tinykube.service_allocator import SERVICECIDRS, ServiceAllocator
 from tinykube.storage import Storage
@@ -39,7 +41,7 @@ class Bootstrap:
         self._allocator = allocator
 
     def create_initial_objects(self, service_range: str, advertise: str, port: int) -> None:
-        """Create namespaces, priority classes, the ServiceCIDR and the Service `kubernetes`."""
+        """Create namespaces, priority classes, roles, the ServiceCIDR, the Service `kubernetes`."""
         for name in _NAMESPACES:
             self._create(
                 "namespaces",
@@ -60,8 +62,20 @@ class Bootstrap:
                     "preemptionPolicy": "PreemptLowerPriority",
                 },
             )
+        self.create_missing_roles()
         self._create_service_cidr(service_range)
         self._create_api_service(service_range, advertise, port)
+
+    def create_missing_roles(self) -> None:
+        """Create the default ClusterRoles and bindings that do not exist."""
+        version = f"{RBAC_GROUP}/v1"
+        for role in DEFAULT_ROLES:
+            if self._storage.get(CLUSTER_ROLES, "", role.name) is None:
+                self._create(CLUSTER_ROLES, version, "ClusterRole", role.metadata, role.fields)
+            binding = role.binding
+            if binding and self._storage.get(CLUSTER_ROLE_BINDINGS, "", role.name) is None:
+                kind = "ClusterRoleBinding"
+                self._create(CLUSTER_ROLE_BINDINGS, version, kind, role.metadata, binding)
 
     def _create_service_cidr(self, service_range: str) -> None:
         ready = {

@@ -16,12 +16,13 @@ from tinykube.apiserver import is_watch
 from tinykube.errors import StatusError
 from tinykube.handlers.bodies import BODY_LIMIT
 from tinykube.request import JSON, Request, RequestLike, Response
-from tinykube.users import ANONYMOUS, User, effective_user
+from tinykube.users import ANONYMOUS, User
 
 log = logging.getLogger(__name__)
 
 _PUBLIC_PATHS = ("/version", "/healthz", "/livez", "/readyz")
 _FORWARDED_HEADERS = ("If-None-Match", "User-Agent")
+_IMPERSONATION = "impersonate-"
 _KEEPALIVE = timedelta(minutes=5)
 _NO_CACHE = "no-cache, private"
 _INTERNAL_ERROR = StatusError(500, "InternalError", "Internal error occurred: see the server's log")
@@ -103,7 +104,7 @@ class _HttpHandler:
             scope.reschedule(now)
 
     def _authenticate(self, http: BaseRequest) -> User:
-        """The user of a bearer token, or whom it impersonates; raises 401.
+        """The user of a bearer token; raises 401.
 
         Public paths without Authorization header are served to the anonymous user.
         """
@@ -111,7 +112,7 @@ class _HttpHandler:
         if scheme.lower() == "bearer" and (token := token.strip()):
             user = self._tokens.get(token) or self._api.authenticate(token)
             if user is not None:
-                return effective_user(http.headers.items(), user)
+                return user
         elif not scheme and http.path.startswith(_PUBLIC_PATHS):
             return ANONYMOUS
         raise StatusError(401, "Unauthorized", "Unauthorized")
@@ -169,8 +170,16 @@ def _parse_request(http: BaseRequest, body: bytes) -> Request:
         body=body,
         content_type=headers.get("Content-Type", ""),
         accept=headers.get("Accept", ""),
-        headers=tuple((name, headers[name]) for name in _FORWARDED_HEADERS if name in headers),
+        headers=_forwarded_headers(http),
     )
+
+
+def _forwarded_headers(http: BaseRequest) -> tuple[tuple[str, str], ...]:
+    """The headers that the API reads, those of impersonation as often as they are given."""
+    headers = http.headers
+    known = tuple((name, headers[name]) for name in _FORWARDED_HEADERS if name in headers)
+    acting = (one for one in headers.items() if one[0].lower().startswith(_IMPERSONATION))
+    return (*known, *acting)
 
 
 def _http_response(http: BaseRequest, response: Response) -> web.Response:

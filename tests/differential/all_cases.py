@@ -1,6 +1,7 @@
 """The table of all cases that are sent to the embedded cluster and to a real API server."""
 
 from tests.differential import (
+    access,
     bodies,
     definitions,
     lifecycle,
@@ -26,4 +27,5 @@ CASES = [
     *definitions.CASES,
     *lifecycle.CASES,
     *webhooks.CASES,
+    *access.CASES,
 ]

@@ -34,6 +34,8 @@ class RequestStep(Struct, frozen=True):
     accept: str = JSON
     save: dict[str, str] = {}
     setup: bool = False
+    user: str = ""
+    """Whom the administrator impersonates."""
 
 
 class WatchStep(Struct, frozen=True):
@@ -42,6 +44,7 @@ class WatchStep(Struct, frozen=True):
     path: str
     query: dict[str, str] = {}
     accept: str = JSON
+    user: str = ""
 
 
 Step = RequestStep | WatchStep
@@ -81,6 +84,14 @@ MUTATING = f"{_ADMISSION}/mutatingwebhookconfigurations"
 VALIDATING = f"{_ADMISSION}/validatingwebhookconfigurations"
 HOOKS = (MUTATING, VALIDATING)
 
+_RBAC = "/apis/rbac.authorization.k8s.io/v1"
+ROLES = f"{_RBAC}/namespaces/$ns/roles"
+ROLE_BINDINGS = f"{_RBAC}/namespaces/$ns/rolebindings"
+CLUSTER_ROLES = f"{_RBAC}/clusterroles"
+CLUSTER_ROLE_BINDINGS = f"{_RBAC}/clusterrolebindings"
+CACHED = (*HOOKS, ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)
+"""The collections whose changes take effect some time after they are written."""
+
 RV = {"rv": "metadata.resourceVersion"}
 UID = {"uid": "metadata.uid"}
 
@@ -113,8 +124,8 @@ def delete(path: str, body: Body = None, **options: Any) -> RequestStep:
     return RequestStep("DELETE", path, body, **options)
 
 
-def watch(path: str, accept: str = JSON, **query: str) -> WatchStep:
-    return WatchStep(path, {"watch": "true", "timeoutSeconds": "1", **query}, accept)
+def watch(path: str, accept: str = JSON, user: str = "", **query: str) -> WatchStep:
+    return WatchStep(path, {"watch": "true", "timeoutSeconds": "1", **query}, accept, user)
 
 
 def obj(api_version: str, kind: str, name: str = "", **fields: Any) -> dict[str, Any]:

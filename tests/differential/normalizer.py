@@ -24,6 +24,7 @@ PLACEHOLDERS = {
     INTERNAL_DIFF: "",
     NODE_PORT: ":$port",
 }
+UNORDERED = {"resourceRules", "nonResourceRules"}
 SERVER_SPECIFIC = {"resourceVersion", "continue", "token", "audiences", "caBundle"}
 """Fields whose values differ between servers."""
 
@@ -41,7 +42,8 @@ class Normalizer(Struct, frozen=True):
             case dict():
                 return self._object(value)
             case list():
-                return [self.normalize(one, name) for one in value]
+                normalized = [self.normalize(one, name) for one in value]
+                return sorted(normalized, key=str) if name in UNORDERED else normalized
             case str():
                 return self._text(value, name)
             case int() if name in ("nodePort", "healthCheckNodePort"):

@@ -9,9 +9,9 @@ from msgspec import Struct
 from hanse.kube.errors import ApiError, KubeError
 from hanse.kube.transport import JSON, Request, Response, Transport
 from tests.differential.cases import (
+    CACHED,
     CORE,
     CRDS,
-    HOOKS,
     Body,
     Case,
     RequestStep,
@@ -44,8 +44,8 @@ class Server(Struct, frozen=True):
     service_range: str
     webhook: str = "https://webhook.example"
     bundle: str = ""
-    webhook_delay: float = 0
-    """The seconds until the server calls a new webhook."""
+    cache_delay: float = 0
+    """The seconds until the server calls a new webhook, or knows a new role."""
 
 
 async def run_case(server: Server, case: Case, namespace: str) -> list[NormalizedAnswer]:
@@ -66,8 +66,8 @@ async def _run_step(
             _save_variables(step, answer, variables)
             if step.path == CRDS and answer.status == 201:
                 await _wait_until_served(server.transport, msgspec.json.decode(answer.body))
-            if step.path in HOOKS:
-                await asyncio.sleep(server.webhook_delay)
+            if step.method != "GET" and step.path.startswith(CACHED):
+                await asyncio.sleep(server.cache_delay)
             if step.setup:
                 assert answer.status < 300, answer.body
                 return []
@@ -79,9 +79,12 @@ async def _run_step(
 
 
 def _request(step: RequestStep | WatchStep, variables: dict[str, str]) -> Request:
+    acting = (("Impersonate-User", _substitute(step.user, variables)),)
+    headers = acting if step.user else ()
     query = tuple((key, _substitute(value, variables)) for key, value in step.query.items())
     if isinstance(step, WatchStep):
-        return Request("GET", _substitute(step.path, variables), query, accept=step.accept)
+        path = _substitute(step.path, variables)
+        return Request("GET", path, query, accept=step.accept, headers=headers)
     body = _body(step.body, variables)
     return Request(
         step.method,
@@ -90,6 +93,7 @@ def _request(step: RequestStep | WatchStep, variables: dict[str, str]) -> Reques
         body=body,
         content_type=step.content_type if body or step.method != "DELETE" else JSON,
         accept=step.accept,
+        headers=headers,
     )
 
 

@@ -72,7 +72,7 @@ async def answers(
             found = await transport.send(Request("GET", SERVICE_RANGE))
             ranges = msgspec.json.decode(found.body)["spec"]["cidrs"]
             bundle = base64.b64encode(authority).decode()
-            yield await _run_cases(Server(transport, ranges[0], url, bundle, webhook_delay=2))
+            yield await _run_cases(Server(transport, ranges[0], url, bundle, cache_delay=2))
 
 
 async def _run_cases(server: Server) -> dict[str, list[NormalizedAnswer]]:

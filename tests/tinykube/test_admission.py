@@ -20,7 +20,7 @@ from tests.tinykube.api_client import (
     widget,
     widget_crd,
 )
-from tinykube.users import User
+from tinykube.users import MASTERS, User
 from tinykube.virtual_time import ON_VIRTUAL_TIME
 from tinykube.webhook_client import (
     WebhookCall,
@@ -153,7 +153,7 @@ async def test_a_review_has_every_field_of_the_request() -> None:
         f"{CONFIGMAPS}/x",
         {"data": {"a": "2"}},
         kind="application/merge-patch+json",
-        user=User("hans", ("guild",), "u1"),
+        user=User("hans", ("guild", MASTERS), "u1"),
         dryRun="All",
         fieldManager="hanse",
     )
@@ -163,7 +163,7 @@ async def test_a_review_has_every_field_of_the_request() -> None:
     assert asked["kind"] == {"group": "", "version": "v1", "kind": "ConfigMap"}
     assert asked["resource"] == {"group": "", "version": "v1", "resource": "configmaps"}
     assert (asked["namespace"], asked["name"]) == ("default", "x")
-    assert asked["userInfo"] == {"username": "hans", "uid": "u1", "groups": ["guild"]}
+    assert asked["userInfo"] == {"username": "hans", "uid": "u1", "groups": ["guild", MASTERS]}
     assert (asked["object"]["data"], asked["oldObject"]["data"]) == ({"a": "2"}, {"a": "1"})
     assert asked["dryRun"] is True
     assert asked["options"]["fieldManager"] == "hanse"
@@ -172,12 +172,12 @@ async def test_a_review_has_every_field_of_the_request() -> None:
 async def test_impersonation_is_what_webhooks_see() -> None:
     admitting = AdmissionCluster()
     await admitting.hook("validating", "v", allow)
-    headers = (("Impersonate-User", "anna"), ("Impersonate-Group", "crew"))
+    headers = (("Impersonate-User", "anna"), ("Impersonate-Group", MASTERS))
 
     await admitting.cluster.send("POST", CONFIGMAPS, configmap("x"), headers=headers)
 
     user = admitting.hooks.asked[0][1]["userInfo"]
-    assert user == {"username": "anna", "groups": ["crew", "system:authenticated"]}
+    assert user == {"username": "anna", "groups": [MASTERS, "system:authenticated"]}
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from tests.tinykube.api_client import (
     widget_crd,
 )
 from tinykube.request import MERGE_PATCH
-from tinykube.users import User
+from tinykube.users import MASTERS, User
 
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 SECRETS = "/api/v1/namespaces/default/secrets"
@@ -141,9 +141,9 @@ async def test_a_token_secret_is_filled_and_its_token_lasts_as_long_as_it() -> N
     assert cluster.api.authenticate(token) is None
 
 
-async def test_access_reviews_name_the_user_and_allow_everything() -> None:
+async def test_access_reviews_name_the_user_and_allow_an_administrator_everything() -> None:
     cluster = Cluster()
-    hans = User("hans", ("guild",))
+    hans = User("hans", ("guild", MASTERS))
 
     me = await cluster.send(
         "POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", {}, user=hans
@@ -156,7 +156,7 @@ async def test_access_reviews_name_the_user_and_allow_everything() -> None:
         "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {"spec": {}}
     )
 
-    assert me.body["status"]["userInfo"] == {"username": "hans", "groups": ["guild"]}
+    assert me.body["status"]["userInfo"] == {"username": "hans", "groups": ["guild", MASTERS]}
     assert may["status"]["allowed"] is True
     assert what.status == 422
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from tinykube.apiserver import ApiServer
+from tinykube.controllers.clusterrole_aggregation import ClusterRoleAggregationController
 from tinykube.controllers.controller import Controller
 from tinykube.controllers.controller_loop import ControllerLoop, WorkItem
 from tinykube.controllers.daemonset import DaemonSetController
@@ -24,7 +25,9 @@ from tinykube.controllers.servicecidr import ServiceCIDRController
 from tinykube.controllers.simulated_nodes import NodeRanges, SimulatedNodeController
 from tinykube.controllers.statefulset import StatefulSetController
 
-CORE_CONTROLLERS = frozenset(("namespace", "namespace-defaults", "garbage-collection"))
+CORE_CONTROLLERS = frozenset(
+    ("namespace", "namespace-defaults", "garbage-collection", "clusterrole-aggregation")
+)
 """The controllers of a cluster without workloads."""
 
 ALL_CONTROLLERS = CORE_CONTROLLERS | frozenset(
@@ -76,6 +79,7 @@ class ControllerManager:
             NamespaceController,
             lambda: NamespaceDefaultsController(root_ca),
             GarbageCollector,
+            ClusterRoleAggregationController,
             DeploymentController,
             ReplicaSetController,
             StatefulSetController,

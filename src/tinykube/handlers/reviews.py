@@ -1,16 +1,17 @@
-"""Authentication and authorization reviews; every access is allowed."""
+"""Authentication and authorization reviews."""
 
-from datetime import datetime
 from typing import Any
 
-from tinykube.errors import invalid, invalid_object
+from tinykube.errors import bad_request, invalid, invalid_object
+from tinykube.handlers.calls import Call
 from tinykube.object_meta import timestamp
+from tinykube.rbac.attributes import Attributes
+from tinykube.rbac.authorizer import Authorizer
 from tinykube.resources import Object
 from tinykube.service_account_tokens import TokenIssuer
 from tinykube.users import User
 
-_EVERYTHING = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
-_EVERYWHERE = [{"verbs": ["*"], "nonResourceURLs": ["*"]}]
+_ACCESS_REVIEWS = ("SubjectAccessReview", "LocalSubjectAccessReview")
 
 
 def user_info(user: User) -> dict[str, Any]:
@@ -25,38 +26,86 @@ def user_info(user: User) -> dict[str, Any]:
     return info
 
 
-def complete_review(review: Object, user: User, tokens: TokenIssuer, now: datetime) -> Object:
-    """A review with its status."""
-    status: dict[str, Any]
-    _check_attributes(review)
+def complete_review(
+    call: Call, review: Object, authorizer: Authorizer, tokens: TokenIssuer
+) -> Object:
+    """A review with its status; raises 422 for access reviews that are not valid."""
+    spec = review.get("spec") or {}
     match review["kind"]:
         case "SelfSubjectReview":
-            metadata = {**review["metadata"], "creationTimestamp": timestamp(now)}
+            metadata = {**review["metadata"], "creationTimestamp": timestamp(call.now)}
             review = {**review, "metadata": metadata}
-            status = {"userInfo": user_info(user)}
+            status = {"userInfo": user_info(call.user)}
         case "TokenReview":
-            status = _token_review_status((review.get("spec") or {}).get("token", ""), tokens)
+            status = _token_review_status(spec.get("token", ""), tokens)
         case "SelfSubjectRulesReview":
-            status = {
-                "resourceRules": _EVERYTHING,
-                "nonResourceRules": _EVERYWHERE,
-                "incomplete": False,
-            }
-        case _:
-            status = {"allowed": True}
+            status = _rules_review_status(call.user, spec.get("namespace", ""), authorizer)
+            review = {**review, "spec": {}}  # as the API server answers
+        case kind:
+            _check_attributes(spec)
+            user = call.user
+            if kind in _ACCESS_REVIEWS:
+                _check_subject(spec)
+                review = _in_namespace(review, call.target.namespace)
+                user = User(spec.get("user", ""), tuple(spec.get("groups") or ()))
+            status = _access_review_status(user, spec, authorizer)
     return {**review, "status": status}
 
 
-def _check_attributes(review: Object) -> None:
+def _check_attributes(spec: Object) -> None:
     """An access review has either resource or non-resource attributes."""
-    if not review["kind"].endswith("SubjectAccessReview"):
-        return
-    spec = review.get("spec") or {}
     given = [spec.get(field) for field in ("resourceAttributes", "nonResourceAttributes")]
     if sum(value is not None for value in given) != 1:
         detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
         error = invalid("spec.resourceAttributes", given[0], detail)
         raise invalid_object("", "authorization.k8s.io", "", [error])
+
+
+def _check_subject(spec: Object) -> None:
+    """A review of another's access names a user or groups."""
+    if not spec.get("user") and not spec.get("groups"):
+        error = invalid("spec.user", "", "at least one of user or group must be specified")
+        raise invalid_object("", "authorization.k8s.io", "", [error])
+
+
+def _in_namespace(review: Object, namespace: str) -> Object:
+    """A local review with its namespace; raises 422 if it asks for another."""
+    if not namespace:
+        return review
+    asked = (review["spec"].get("resourceAttributes") or {}).get("namespace", "")
+    if asked != namespace:
+        field, detail = "spec.resourceAttributes.namespace", "must match metadata.namespace"
+        error = invalid(field, asked, detail)
+        raise invalid_object("", "authorization.k8s.io", "", [error])
+    return {**review, "metadata": {**review["metadata"], "namespace": namespace}}
+
+
+def _access_review_status(user: User, spec: Object, authorizer: Authorizer) -> dict[str, Any]:
+    """Whether a user has the access, and which binding or missing role is the reason."""
+    attributes = _reviewed_attributes(spec)
+    status: dict[str, Any] = {"allowed": authorizer.allows(user, attributes)}
+    reason = authorizer.reason(user, attributes)
+    return {**status, "reason": reason} if reason else status
+
+
+def _reviewed_attributes(spec: Object) -> Attributes:
+    resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes") or {}
+    if resource is None:
+        return Attributes(path.get("verb", ""), path=path.get("path", ""))
+    names = ("group", "resource", "subresource", "namespace", "name")
+    return Attributes(resource.get("verb", ""), **{one: resource.get(one, "") for one in names})
+
+
+def _rules_review_status(user: User, namespace: str, authorizer: Authorizer) -> dict[str, Any]:
+    """The rules of a user in a namespace; raises 400 without one."""
+    if not namespace:
+        raise bad_request("no namespace on request")
+    rules = list(dict.fromkeys(authorizer.rules_for(user, namespace)))
+    return {
+        "resourceRules": [rule.wire for rule in rules if not rule.paths],
+        "nonResourceRules": [rule.wire for rule in rules if rule.paths],
+        "incomplete": False,
+    }
 
 
 def _token_review_status(token: str, tokens: TokenIssuer) -> dict[str, Any]:

@@ -28,6 +28,9 @@ from tinykube.errors import (
 from tinykube.handlers import bodies, patches
 from tinykube.handlers.calls import Call
 from tinykube.handlers.scale import scale_of, with_replicas
+from tinykube.rbac.attributes import Attributes
+from tinykube.rbac.authorizer import Authorizer
+from tinykube.rbac.escalation import check_grants
 from tinykube.resources import Object, Resource
 from tinykube.service_allocator import ServiceAllocator
 from tinykube.storage import KeyExists, Storage, name_of
@@ -61,12 +64,14 @@ class WriteHandler:
         admission: WebhookAdmission,
         allocator: ServiceAllocator,
         random: Random,
+        authorizer: Authorizer,
     ) -> None:
         self._storage = storage
         self._clock = clock
         self._admission = admission
         self._allocator = allocator
         self._random = random
+        self._authorizer = authorizer
 
     async def create(self, call: Call) -> WriteResult:
         """POST to a collection."""
@@ -83,6 +88,7 @@ class WriteHandler:
         _check_name(meta, target.name)
         old = self._storage.get(resource.store, target.namespace, target.name)
         if old is None and strategy_for(resource).allow_create_on_update and not target.subresource:
+            self._authorizer.check(call.user, _create_attributes(call))
             return await self._create(call, sent)
         return await self._guaranteed_update(call, lambda _: sent)
 
@@ -134,6 +140,7 @@ class WriteHandler:
         _check_namespace(self._storage, resource, target.namespace, meta)
         attributes = AdmissionAttributes(call, "CREATE", obj, None)
         obj = await self._admission.mutate(attributes)
+        check_grants(self._authorizer, call, obj, None)
         for attempt in range(_NAME_ATTEMPTS):
             candidate = self._before_create(resource, strategy, obj)
             self._validate_new(resource, strategy, candidate)
@@ -206,6 +213,7 @@ class WriteHandler:
             old = to_served(resource, stored)
             new = self._restrict_to_endpoint(call, update(old), old)
             new = await self._admission.mutate(AdmissionAttributes(call, "UPDATE", new, old))
+            check_grants(self._authorizer, call, new, old)
             self._check_preconditions(resource, strategy, new, old)
             new = self._before_update(call, strategy, new, old)
             self._validate_update(call, strategy, new, old)
@@ -305,6 +313,18 @@ class WriteHandler:
         if new == old:
             return old
         return to_served(resource, self._storage.replace(resource.store, to_stored(resource, new)))
+
+
+def _create_attributes(call: Call) -> Attributes:
+    """What a PUT that creates an object asks for besides the update."""
+    resource, target = call.resource, call.target
+    return Attributes(
+        "create",
+        group=resource.group,
+        resource=resource.plural,
+        namespace=target.namespace,
+        name=target.name,
+    )
 
 
 def _require_name(call: Call) -> None:

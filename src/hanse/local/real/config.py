@@ -37,8 +37,9 @@ BROKER_CONTROLLERS = (
     "serviceaccount-controller",
     "serviceaccount-token-controller",
     "root-ca-certificate-publisher-controller",
+    "clusterrole-aggregation-controller",
 )
-"""Garbage collection, and the objects that every namespace and ServiceAccount has."""
+"""Garbage collection, aggregated roles, the objects of every namespace and ServiceAccount."""
 
 WORKLOAD_CONTROLLERS = (
     "*",

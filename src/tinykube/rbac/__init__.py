@@ -1,0 +1,1 @@
+"""Authorization by Roles, ClusterRoles and their bindings."""
