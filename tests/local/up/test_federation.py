@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from hanse import app
+from hanse.features.federation.manifests import rules_for
 from hanse.kube.client import Client
 from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint, StaticCredentials
 from hanse.kube.errors import BadCredentials, Unreachable
@@ -74,7 +76,11 @@ class Local:
 @pytest.fixture
 async def local(tmp_path: Path) -> AsyncIterator[Local]:
     agents = Agents()
-    options = FederationOptions(plan_members(["lubeck", "hamburg", "bergen"]), sample=False)
+    options = FederationOptions(
+        plan_members(["lubeck", "hamburg", "bergen"]),
+        sample=False,
+        rules_for=lambda cluster: rules_for(app.watches(), cluster),
+    )
     folder = Folder(tmp_path, keep=False)
     async with federation(options, folder, agents.run, lambda _: None) as running:
         yield Local(running, agents)
