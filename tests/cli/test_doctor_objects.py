@@ -287,9 +287,9 @@ def test_an_agent_beyond_the_version_skew_is_reported() -> None:
 
 
 def test_what_a_newer_hanse_made_asks_for_an_update() -> None:
-    spec = {"namespace": "shop", "name": "store", "cluster": "lubeck", "schema": 2}
-    shares = {"metadata": {"name": "store", "namespace": "shop"}, "spec": {"schema": 2}}
-    newer = "made by a newer Hanse (form 2, this one reads 1); update this one"
+    spec = {"namespace": "shop", "name": "store", "cluster": "lubeck", "schema": 3}
+    shares = {"metadata": {"name": "store", "namespace": "shop"}, "spec": {"schema": 3}}
+    newer = "made by a newer Hanse (form 3, this one reads 2); update this one"
 
     found = check_objects([lists("broker", shares=[shares], parts=[named("p", spec=spec)])], NOW)
 
@@ -297,6 +297,24 @@ def test_what_a_newer_hanse_made_asks_for_an_update() -> None:
         ("broker", f"StatefulSetShares shop/store: {newer}"),
         ("lubeck", f"its part of StatefulSet shop/store: {newer}"),
     ]
+
+
+def test_an_acceptance_policy_that_cannot_be_read_is_found() -> None:
+    wrong = named("default", spec={"workloads": {"podSecurity": "none"}})
+    fine = named("default", spec={"workloads": {"podSecurity": "restricted"}})
+
+    assert check_objects([lists(acceptance=[fine])], NOW) == []
+    found = only(lists(acceptance=[wrong]))
+    assert "AcceptancePolicy default cannot be read" in found.problem
+    assert "podSecurity" in found.problem
+
+
+def test_a_set_that_clusters_refuse_is_found() -> None:
+    refused = {"type": "Accepted", "status": "False", "message": "lubeck: hostPID: not allowed"}
+
+    found = only(lists("broker", hosted=[named("store", status={"conditions": [refused]})]))
+
+    assert found.problem == "FederatedStatefulSet store: lubeck: hostPID: not allowed"
 
 
 def test_what_objects_say_of_themselves_is_found() -> None:

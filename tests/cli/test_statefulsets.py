@@ -87,20 +87,20 @@ def test_parts_of_sets_without_shares_are_reported() -> None:
 
 def test_what_a_newer_hanse_made_is_not_guessed_at() -> None:
     record = shares(bergen=1, lubeck=1)
-    newer = "made by a newer Hanse (form 2, this one reads 1); update this one"
+    newer = "made by a newer Hanse (form 3, this one reads 2); update this one"
     part = StatefulSetPartSpec(
         namespace="shop",
         name="store",
         cluster="lubeck",
         replicas=(Replica(name="store-lubeck-0", ready=True),),
-        schema=2,
+        schema=3,
     )
 
     found = set_view(record, [part], frozenset(), NAMES)
     assert [r.state for r in found.replicas] == ["missing", "unknown"]
     assert found.trouble == (f"lubeck: its report: {newer}",)
 
-    later = replace(record, spec=replace(record.spec, schema=2))
+    later = replace(record, spec=replace(record.spec, schema=3))
     found = set_view(later, [], frozenset(), NAMES)
     assert (found.replicas, found.trouble) == ((), (f"shares: {newer}",))
 

@@ -6,6 +6,7 @@ from typing import Any
 import yaml
 from msgspec import Struct
 
+from hanse.model.kinds.acceptance import AcceptancePolicy
 from hanse.model.kinds.federation import (
     ClusterClaim,
     Federation,
@@ -22,6 +23,25 @@ from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
 from hanse.model.objects import Object, Wire
 
 GOOD: dict[type[Object], str] = {
+    AcceptancePolicy: """
+        metadata: {name: default}
+        spec:
+          workloads:
+            namespaces:
+              matchLabels: {hanse.dev/accept: "true"}
+              matchExpressions: [{key: stage, operator: NotIn, values: [production]}]
+            origins: [broker, lubeck]
+            createNamespaces: false
+            kinds: [StatefulSet, Service]
+            podSecurity: restricted
+            serviceAccounts: [default, etcd-*]
+            configMaps: [kube-root-ca.crt]
+            secrets: [etcd-tls]
+            claims: ["shared-*"]
+            limits: {replicasPerSet: 20}
+          services: {exclude: [kube-*, openshift-*]}
+          policies: {exclude: []}
+        """,
     AMKOCluster: """
         metadata: {name: amkocluster-sample}
         spec: {isLeader: true, clusterContext: cluster1, version: 1.4.2,
@@ -210,6 +230,17 @@ class Refused(Struct, frozen=True):
 
 
 BAD = (
+    Refused(AcceptancePolicy, ("metadata", "name"), "other", "metadata.name"),
+    Refused(AcceptancePolicy, ("spec", "workloads", "podSecurity"), "none", "podSecurity"),
+    Refused(AcceptancePolicy, ("spec", "workloads", "kinds", 0), "Pod", "kinds[0]"),
+    Refused(AcceptancePolicy, ("spec", "workloads", "origins", 0), "Lübeck", "origins[0]"),
+    Refused(AcceptancePolicy, ("spec", "services", "exclude", 0), "kube?", "exclude[0]"),
+    Refused(
+        AcceptancePolicy,
+        ("spec", "workloads", "limits", "replicasPerSet"),
+        -1,
+        "limits.replicasPerSet",
+    ),
     Refused(AMKOCluster, ("spec", "isLeader"), "yes", "spec.isLeader"),
     Refused(AMKOCluster, ("spec", "clusters", 0), "", "spec.clusters[0]"),
     Refused(ClusterClaim, ("value",), None, "value"),

@@ -1,5 +1,6 @@
 """Actions of users on federated StatefulSets, and checks of what they observe."""
 
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -8,6 +9,12 @@ from hanse.app import BROKER
 from hanse.kube.client import Client
 from hanse.kube.errors import NotFound
 from hanse.kube.transport import Request
+from hanse.model.kinds.acceptance import (
+    DEFAULT_POLICY,
+    AcceptancePolicy,
+    AcceptancePolicySpec,
+    WorkloadAcceptance,
+)
 from hanse.model.kinds.apps import StatefulSet, StatefulSetSpec
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import (
@@ -27,6 +34,7 @@ from tests.support.federation import install_crds
 from tests.support.scenario import Check, Scenario
 
 KINDS: tuple[type[Any], ...] = (
+    AcceptancePolicy,
     ClusterSet,
     FederatedStatefulSet,
     StatefulSetPart,
@@ -97,6 +105,18 @@ class StatefulSetsScenario:
             )
         )
 
+        for cluster in self.scenario.names:
+            await self.set_policy(cluster, origins=(BROKER, *self.scenario.names))
+
+    async def set_policy(self, cluster: ClusterId, **fields: Any) -> None:
+        """Create or replace the AcceptancePolicy of a cluster."""
+        client = self.admin(cluster)
+        with suppress(NotFound):
+            await client.delete(AcceptancePolicy, DEFAULT_POLICY, "")
+        spec = AcceptancePolicySpec(workloads=WorkloadAcceptance(**fields))
+        policy = AcceptancePolicy(metadata=Meta(name=DEFAULT_POLICY), spec=spec)
+        await self.scenario.eventually(lambda: client.create(policy))
+
     def all_have_joined(self) -> Check[None]:
         """That every cluster holds its heartbeat Lease on the broker."""
 
@@ -119,6 +139,9 @@ class StatefulSetsScenario:
 
     async def close(self) -> None:
         """Leave nothing behind for the next scenario."""
+        for cluster in self.scenario.names:
+            with suppress(NotFound):
+                await self.admin(cluster).delete(AcceptancePolicy, DEFAULT_POLICY, "")
         inside = f"namespaces/{BROKER_NAMESPACE}"
         for path in (
             f"/apis/hanse.dev/v1alpha1/clustersets/{self.scenario.namespace}",

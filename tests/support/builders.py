@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from hanse.kube.store import Store
 from hanse.kube.watch_events import Listed
 from hanse.model.facts import ClusterState, Fact, Facts, Phase, Role
+from hanse.model.kinds.acceptance import ACCEPT
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.objects import ClusterId, K, Kind, Meta, Object
 from hanse.model.plan import Feature
@@ -31,8 +32,8 @@ def configmap(name: str, namespace: str = "default", /, **data: str) -> ConfigMa
 
 
 def namespace(name: str) -> Namespace:
-    """A namespace."""
-    return Namespace(metadata=Meta(name=name))
+    """A namespace that takes workloads of others."""
+    return Namespace(metadata=Meta(name=name, labels={ACCEPT: "true"}))
 
 
 def labelled(obj: K, **labels: str) -> K:

@@ -26,12 +26,13 @@ from hanse.kube.transport import Transport
 from hanse.model.admission import AdmissionHook
 from hanse.model.facts import ClusterState, Phase, Role
 from hanse.model.kinds.core import Namespace
-from hanse.model.objects import ClusterId, Meta
+from hanse.model.objects import ClusterId
 from hanse.model.plan import Feature
 from hanse.model.rbac import RbacRule
 from hanse.providers.probes import ProbeFunction
 from hanse.runtime.questions import Provider
 from tests.support.agent_accounts import account_of
+from tests.support.builders import namespace
 from tests.support.faults import READ_METHODS, Network, Sent
 from tests.support.service_accounts import Account
 from tests.support.testbed import ClusterTestbed, WebhookEndpoint
@@ -125,7 +126,7 @@ class Scenario:
         if not keep:
             self.made.add((cluster, name))
         try:
-            await self.admin(cluster).create(Namespace(metadata=Meta(name=name)))
+            await self.admin(cluster).create(namespace(name))
         except AlreadyExists:
             return
 

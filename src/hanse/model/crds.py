@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from copy import deepcopy
 
 from hanse.model.kinds.about import ClusterProperty
+from hanse.model.kinds.acceptance import AcceptancePolicy
 from hanse.model.kinds.ako import AkoHostRule
 from hanse.model.kinds.antrea import (
     AntreaClusterNetworkPolicy,
@@ -43,6 +44,7 @@ from hanse.model.schema import (
 )
 
 OWN_KINDS: tuple[type[Object], ...] = (
+    AcceptancePolicy,
     AMKOCluster,
     ClusterClaim,
     ClusterSet,

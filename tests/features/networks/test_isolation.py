@@ -16,7 +16,7 @@ from hanse.features.networks.reachability import (
     can_reach,
     reachability_matrix,
 )
-from hanse.features.networks.selectors import complement, selects, with_requirements
+from hanse.features.networks.selectors import complement, with_requirements
 from hanse.model.kinds.core import Namespace, Pod
 from hanse.model.kinds.networking import (
     LabelRequirement,
@@ -24,6 +24,7 @@ from hanse.model.kinds.networking import (
     NetworkPolicy,
 )
 from hanse.model.objects import Meta
+from hanse.model.selectors import selects
 
 SPACES = {"acme-web": "acme", "acme-db": "acme", "acme-kube-system": "acme", "bolt-web": "bolt"}
 NETWORKS = {"acme": ("default", "lab"), "bolt": ("default",)}

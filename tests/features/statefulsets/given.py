@@ -10,9 +10,6 @@ from hanse.kube.lease import format_micro_time
 from hanse.model.facts import Fact, Phase, Role
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.coordination import Lease, LeaseSpec
-from hanse.model.kinds.core import (
-    Namespace,
-)
 from hanse.model.kinds.stateful import (
     Share,
     StatefulSetPart,
@@ -29,7 +26,7 @@ from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Snapshot
 from hanse.runtime.ownership import Owner, with_owner
 from tests.scenarios.statefulsets import headless, spec_of
-from tests.support.builders import cluster, snapshot, stored
+from tests.support.builders import cluster, namespace, snapshot, stored
 from tinykube.virtual_time import EPOCH
 
 BROKER_NAMESPACE = "hanse-broker"
@@ -79,9 +76,9 @@ def snapshot_of(
     """The snapshot of lubeck's agent; with three live members unless Leases are given."""
     leases = members or [lease(c) for c in ("bergen", "hamburg", HERE)]
     states = [cluster(HERE, Role.LOCAL), cluster(BROKER, Role.BROKER, phase=phase)]
-    namespace = stored(Namespace(metadata=Meta(name=SHOP)))
+    shop = stored(namespace(SHOP))
     objects = {
-        HERE: [namespace, *here],
+        HERE: [shop, *here],
         BROKER: [*leases, stored(headless("etcd", SHOP)), *at_broker],
     }
     return snapshot(FEATURE, HERE, states, objects, facts)

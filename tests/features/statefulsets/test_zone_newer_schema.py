@@ -27,7 +27,7 @@ from tests.features.statefulsets.test_zone import (
 )
 from tests.support.builders import stored
 
-NEWER = "made by a newer Hanse (form 2, this one reads 1); update this one"
+NEWER = "made by a newer Hanse (form 3, this one reads 2); update this one"
 ZONE = StatefulSetZone(View("c1", local="c1"), HOME)
 ETCD = Key(f"statefulsets.{SERVICE}", "etcd", SPACE)
 

@@ -172,11 +172,11 @@ def test_a_stateful_set_shows_the_replicas_of_each_cluster() -> None:
 
 
 def test_a_stateful_set_of_a_newer_hanse_is_shown_as_that() -> None:
-    newer = "made by a newer Hanse (form 2, this one reads 1); update this one"
+    newer = "made by a newer Hanse (form 3, this one reads 2); update this one"
     meta = Meta(name="store", namespace="shop")
     spec = StatefulSetSharesSpec(shares=(Share(name="lubeck", replicas=1),))
     unread = part("lubeck", True)
-    unread = replace(unread, spec=replace(unread.spec, schema=2))
+    unread = replace(unread, spec=replace(unread.spec, schema=3))
 
     def item(schema: int) -> Any:
         record = StatefulSetShares(metadata=meta, spec=replace(spec, schema=schema))
@@ -192,7 +192,7 @@ def test_a_stateful_set_of_a_newer_hanse_is_shown_as_that() -> None:
         "0/1 ready",
         [f"lubeck: its report: {newer}"],
     )
-    assert (item(2)["told"], item(2)["problems"]) == ("cannot be read", [f"shares: {newer}"])
+    assert (item(3)["told"], item(3)["problems"]) == ("cannot be read", [f"shares: {newer}"])
 
 
 def test_a_policy_shows_where_it_is_blocked_and_versions_that_crossed() -> None:

@@ -2,9 +2,12 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
+import msgspec
+
 from hanse.cli.doctor.clusters import Finding
 from hanse.cli.doctor.lists import ClusterLists
 from hanse.cli.federated_services import FailedCondition, FederatedView
+from hanse.model.kinds.acceptance import AcceptancePolicy
 from hanse.model.kinds.stateful import SCHEMA, newer_schema_message
 from hanse.model.objects import Wire
 
@@ -12,8 +15,8 @@ CONDITIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "tenants": ("Tenant", ("Ready",)),
     "imports": ("ServiceImport", ("Published",)),
     "hosts": ("GlobalService", ("Published",)),
-    "sets": ("StatefulSet", ("Valid", "Placed", "Published")),
-    "hosted": ("FederatedStatefulSet", ("Valid", "Placed", "Published")),
+    "sets": ("StatefulSet", ("Valid", "Accepted", "Placed", "Published")),
+    "hosted": ("FederatedStatefulSet", ("Valid", "Accepted", "Placed", "Published")),
 }
 """By list: the kind, and the condition types that must not be False."""
 
@@ -33,6 +36,22 @@ def check_conditions(lists: ClusterLists) -> Iterator[Finding]:
             for message in filter(None, read(obj.get("status") or {})):
                 yield _finding(lists, kind, obj, message)
     yield from _check_sets(lists)
+    yield from _check_acceptance(lists)
+
+
+def _check_acceptance(lists: ClusterLists) -> Iterator[Finding]:
+    """AcceptancePolicies that agents cannot decode."""
+    for policy in lists["acceptance"]:
+        try:
+            msgspec.convert(policy, AcceptancePolicy)
+        except msgspec.ValidationError as error:
+            name = policy["metadata"]["name"]
+            yield Finding(
+                lists.name,
+                f"AcceptancePolicy {name} cannot be read, so that its last version or the "
+                f"defaults count: {error}",
+                f"kubectl --context {lists.name} edit acceptancepolicy {name}",
+            )
 
 
 def _check_sets(lists: ClusterLists) -> Iterator[Finding]:

@@ -13,6 +13,7 @@ from hanse.kube.client import Client
 from hanse.kube.errors import ApiError
 from hanse.kube.requests import resource_path
 from hanse.kube.transport import Request
+from hanse.model.kinds.acceptance import AcceptancePolicy
 from hanse.model.kinds.antrea import AntreaClusterNetworkPolicy, AntreaNetworkPolicy
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ConfigMap
@@ -40,6 +41,7 @@ PATHS: Mapping[str, str] = {
     "hosts": resource_path(GlobalService.kind),
     "sets": "/apis/apps/v1/statefulsets",
     "hosted": resource_path(FederatedStatefulSet.kind),
+    "acceptance": resource_path(AcceptancePolicy.kind),
     "parts": resource_path(StatefulSetPart.kind),
     "shares": resource_path(StatefulSetShares.kind),
     "policies": resource_path(GlobalDeploymentPolicy.kind),

@@ -111,7 +111,7 @@ def _part_problem(part: StatefulSetPartSpec) -> str:
     return (
         f"its report: {newer_schema_message(part.schema)}"
         if part.has_newer_schema
-        else part.trouble
+        else part.problem
     )
 
 

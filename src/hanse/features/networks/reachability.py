@@ -12,9 +12,10 @@ from typing import Literal
 from msgspec import Struct
 
 from hanse.features.networks.names import DEFAULT, DNS, NETWORK, TENANT, NetworkName
-from hanse.features.networks.selectors import policy_types, selects
+from hanse.features.networks.selectors import policy_types
 from hanse.model.kinds.core import Namespace, Pod, Protocol
 from hanse.model.kinds.networking import IPBlock, NetworkPolicy, PolicyPeer, PolicyPort
+from hanse.model.selectors import selects
 
 
 class TrafficEndpoint(Struct, frozen=True):

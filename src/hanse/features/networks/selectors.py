@@ -1,6 +1,6 @@
-"""Label selectors: matching, conjunction and complement; types of NetworkPolicies."""
+"""Label selectors: conjunction and complement; types of NetworkPolicies."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import product
 from typing import assert_never
 
@@ -8,13 +8,6 @@ from hanse.model.kinds.networking import LabelRequirement, LabelSelector, Networ
 
 MAX_TERMS = 64
 """Maximum number of selectors in a complement, so that policies stay readable."""
-
-
-def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
-    """Whether a selector matches labels; an empty one matches everything."""
-    return all(labels.get(k) == v for k, v in selector.match_labels.items()) and all(
-        _matches_requirement(requirement, labels) for requirement in selector.match_expressions
-    )
 
 
 def with_requirements(
@@ -68,21 +61,5 @@ def _negate_requirement(requirement: LabelRequirement) -> LabelRequirement:
             return LabelRequirement(key=key, operator="DoesNotExist")
         case "DoesNotExist":
             return LabelRequirement(key=key, operator="Exists")
-        case _:
-            assert_never(requirement.operator)
-
-
-def _matches_requirement(requirement: LabelRequirement, labels: Mapping[str, str]) -> bool:
-    """Whether labels satisfy a requirement; NotIn also matches if the label is missing."""
-    value = labels.get(requirement.key)
-    match requirement.operator:
-        case "In":
-            return value in requirement.values
-        case "NotIn":
-            return value not in requirement.values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
         case _:
             assert_never(requirement.operator)

@@ -18,6 +18,7 @@ from hanse.features.statefulsets.shares import plan_shares, plan_status
 from hanse.features.statefulsets.tombstones import TOMBSTONES_BY_CLUSTER, keys_of_expired_tombstones
 from hanse.model.clusterset import broker_cluster
 from hanse.model.facts import ClusterState, LeaseLiveness, Role, WriteOutcome
+from hanse.model.kinds.acceptance import DEFAULT_POLICY, AcceptancePolicy
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, Node, Pod, Service
@@ -43,6 +44,7 @@ class StatefulSets:
             Watch(Role.LOCAL, Service, indexes=(SERVICES_BY_SET,), writes=OBJECTS | STATUS),
             Watch(Role.LOCAL, Pod, labels=POD_NAME, writes=FIELDS),
             Watch(Role.LOCAL, Namespace, writes=Writes.MISSING),
+            Watch(Role.LOCAL, AcceptancePolicy, name=DEFAULT_POLICY),
             Watch(
                 Role.LOCAL,
                 FederatedStatefulSet,
@@ -102,14 +104,12 @@ class StatefulSets:
         match obj:
             case Pod():
                 yield from _pod_keys(obj, snapshot)
-            case Namespace():
-                broker = broker_cluster(snapshot)
-                for record in (
-                    snapshot.in_namespace(broker, StatefulSetShares, meta.name) if broker else ()
-                ):
-                    yield Key("local", record.metadata.name, meta.name)
+            case Namespace() | AcceptancePolicy():
+                namespace = meta.name if isinstance(obj, Namespace) else ""
+                yield from _keys_of_recorded_sets(namespace, snapshot)
             case FederatedStatefulSet() | StatefulSetShares():
                 yield Key("mirror", meta.name, meta.namespace)
+                yield Key("local", meta.name, meta.namespace)
                 if _changes_liveness(change):
                     for name in list_governed_federated_sets(
                         governing_service(obj), meta.namespace, snapshot, snapshot.local
@@ -199,6 +199,19 @@ class StatefulSets:
         for kind in owned_kinds:  # also of sets that the broker does not have any more
             for obj in snapshot.all(snapshot.local, kind):
                 yield from _local_keys(obj)
+
+
+def _keys_of_recorded_sets(namespace: str, snapshot: Snapshot) -> Iterator[Key]:
+    """The local keys of all sets with shares, in one namespace or (empty) in all."""
+    broker = broker_cluster(snapshot)
+    if broker is None:
+        return
+    for record in (
+        snapshot.in_namespace(broker, StatefulSetShares, namespace)
+        if namespace
+        else snapshot.all(broker, StatefulSetShares)
+    ):
+        yield Key("local", record.metadata.name, record.metadata.namespace)
 
 
 def _set_keys(name: str, namespace: str) -> Iterator[Key]:

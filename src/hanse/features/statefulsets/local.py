@@ -1,8 +1,11 @@
 """The local plan of a set: its StatefulSet, headless Service and load balancers in this cluster."""
 
+from collections.abc import Iterator
+
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hanse.features.statefulsets.acceptance import Terms, set_terms
 from hanse.features.statefulsets.deletion import (
     plan_missing_set,
     plan_release_with_tombstone,
@@ -44,11 +47,12 @@ from hanse.features.statefulsets.submitted import (
     with_last_applied,
 )
 from hanse.features.statefulsets.tombstones import deletes_claims
+from hanse.model.acceptance import CREATED_BY
 from hanse.model.clusterset import broker_cluster
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Namespace, Service, ServiceSpec
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetPartSpec, StatefulSetShares
-from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, Object, object_ref
+from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, Object, ObjectRef, object_ref
 from hanse.model.ownership import OWNER
 from hanse.model.plan import Desired, Key, Plan
 from hanse.model.snapshot import Snapshot
@@ -64,6 +68,10 @@ class _PlacedSet(Struct, frozen=True):
     service: Service | None
     """The headless Service at the broker."""
     parts: dict[ClusterId, StatefulSetPartSpec]
+    terms: Terms
+    """What this cluster takes of the set."""
+    share: int
+    """The replicas that it runs."""
 
 
 def plan_local(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
@@ -105,24 +113,78 @@ def _plan_set(key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace:
         return plan_release_with_tombstone(key, snapshot, broker, broker_namespace)
     if submitted.orphaned:
         return plan_release_with_tombstone(key, snapshot, broker, broker_namespace)
-    if submitted.errors and record is not None:
-        stateful_set = owned_stateful_set(key.name, key.namespace, snapshot)
-        submitted = with_last_applied(submitted, record.spec, stateful_set)
     if record is None:
         return plan_without_shares(key, snapshot, broker, broker_namespace)
-    if submitted is None:
+    return _plan_live_set(key, submitted, record, snapshot, broker, broker_namespace)
+
+
+def _plan_live_set(
+    key: Key,
+    submitted: SubmittedSet,
+    record: StatefulSetShares,
+    snapshot: Snapshot,
+    broker: ClusterId,
+    broker_namespace: str,
+) -> Plan:
+    """The plan of a set with shares: what this cluster takes of it, or what runs, unchanged."""
+    current = owned_stateful_set(key.name, key.namespace, snapshot)
+    usable = with_last_applied(submitted, record.spec, current) if submitted.errors else submitted
+    if usable is None:
         return plan_unchanged(key, snapshot, broker, broker_namespace)
-    service = snapshot.get(broker, Service, submitted.spec.service_name, submitted.namespace)
-    placed = _PlacedSet(key, submitted, record, broker, service, list_parts(key, snapshot, broker))
+    service = snapshot.get(broker, Service, usable.spec.service_name, usable.namespace)
+    terms = set_terms(usable, service, snapshot, broker_namespace)
+    if terms is None:
+        return plan_unchanged(key, snapshot, broker, broker_namespace)
+    running = current.spec.replicas if current is not None else 0
+    share = terms.replicas_of(record.spec.share_of(snapshot.local), running)
+    parts = list_parts(key, snapshot, broker)
+    placed = _PlacedSet(key, usable, record, broker, service, parts, terms, share)
+    if terms.refused is not None:
+        return _plan_refused_set(placed, current, snapshot, broker_namespace)
     return _plan_placed_set(placed, snapshot, broker_namespace)
+
+
+def _plan_refused_set(
+    placed: _PlacedSet, current: StatefulSet | None, snapshot: Snapshot, broker_namespace: str
+) -> Plan:
+    """Keep what runs as it is, take nothing new, and report why; a smaller share is followed."""
+    broker = placed.broker
+    created_before = _reported_uids(placed, snapshot, broker_namespace)
+    report = build_report(
+        placed.submitted, 0, [], snapshot, broker_namespace, placed.terms, created_before
+    )
+    desired = [Desired(report, broker, sources=frozenset({snapshot.local}))]
+    if current is not None and placed.share < current.spec.replicas:
+        smaller = replace(current, spec=replace(current.spec, replicas=placed.share))
+        desired.append(Desired(smaller, snapshot.local, sources=frozenset({broker})))
+    dropped = {(each.where, object_ref(each.object)) for each in desired}
+    dropped |= set(_surplus_objects(placed, current, snapshot))
+    unchanged = plan_unchanged(placed.key, snapshot, broker, broker_namespace).kept
+    return Plan(tuple(desired), kept=tuple(r for r in unchanged if (r.where, r.ref) not in dropped))
+
+
+def _surplus_objects(
+    placed: _PlacedSet, current: StatefulSet | None, snapshot: Snapshot
+) -> Iterator[tuple[ClusterId, ObjectRef]]:
+    """The StatefulSet once it has no replicas, and Services of replicas beyond the share."""
+    if current is None:
+        return
+    if not placed.share and not current.spec.replicas and not deletes_claims(current.spec):
+        yield snapshot.local, object_ref(current)
+    name, namespace = placed.key.name, placed.key.namespace
+    first = current.spec.ordinals.start if current.spec.ordinals is not None else 0
+    replicas = list_replica_names(name, first, snapshot.local, current.spec.replicas)
+    for replica in replicas[placed.share :]:
+        for where in (snapshot.local, placed.broker):
+            yield where, ObjectRef(Service.kind, replica, namespace)
 
 
 def _plan_placed_set(placed: _PlacedSet, snapshot: Snapshot, broker_namespace: str) -> Plan:
     """StatefulSet, load balancers, pod labels and report; removes Services in conflict."""
-    submitted, share = placed.submitted, placed.record.spec.share_of(snapshot.local)
-    desired_here = _desired_objects(placed, share, snapshot)
+    submitted, share = placed.submitted, placed.share
+    desired_here = _desired_objects(placed, snapshot)
     replicas = (
-        list_replica_names(submitted.name, placed.record.spec, snapshot.local)
+        list_replica_names(submitted.name, submitted.first_ordinal, snapshot.local, share)
         if submitted.load_balanced
         else []
     )
@@ -138,9 +200,16 @@ def _plan_placed_set(placed: _PlacedSet, snapshot: Snapshot, broker_namespace: s
         [*desired_here, *at_broker],
         snapshot,
         broker_namespace,
+        placed.terms,
         _reported_uids(placed, snapshot, broker_namespace),
     )
-    if share or part.spec.replicas or part.spec.trouble or part.spec.made:
+    if (
+        share
+        or part.spec.replicas
+        or part.spec.trouble
+        or part.spec.made
+        or part.spec.most is not None
+    ):
         at_broker.append(Desired(part, placed.broker, sources=frozenset({snapshot.local})))
     return Plan(
         (*desired_here, *at_broker),
@@ -159,15 +228,16 @@ def _reported_uids(
     return report.spec.made if report is not None else ()
 
 
-def _desired_objects(placed: _PlacedSet, share: int, snapshot: Snapshot) -> list[Desired]:
+def _desired_objects(placed: _PlacedSet, snapshot: Snapshot) -> list[Desired]:
     """A missing namespace, the headless Service and the StatefulSet, in consecutive steps."""
     sources = frozenset({placed.broker})
     key, desired = placed.key, list[Desired]()
     if snapshot.get(snapshot.local, Namespace, key.namespace) is None:
-        namespace = Namespace(metadata=Meta(name=key.namespace))
+        marks = {CREATED_BY: "statefulsets"}
+        namespace = Namespace(metadata=Meta(name=key.namespace, annotations=marks))
         desired.append(Desired(namespace, snapshot.local, sources=sources, unowned=True))
     headless = _headless_service(placed, snapshot)
-    stateful_set = _stateful_set(placed, share, snapshot)
+    stateful_set = _stateful_set(placed, snapshot)
     for step, obj in ((1, headless), (2, stateful_set)):
         if obj is not None:
             meta = obj.metadata
@@ -232,12 +302,12 @@ def copied_service_spec(spec: ServiceSpec) -> ServiceSpec:
     )
 
 
-def _stateful_set(placed: _PlacedSet, share: int, snapshot: Snapshot) -> StatefulSet | None:
+def _stateful_set(placed: _PlacedSet, snapshot: Snapshot) -> StatefulSet | None:
     """The StatefulSet here; None before our report, or without a share unless claims would go.
 
     It keeps its template while the set is invalid or another cluster's roll-out comes first.
     """
-    submitted, key = placed.submitted, placed.key
+    submitted, key, share = placed.submitted, placed.key, placed.share
     current = owned_stateful_set(key.name, key.namespace, snapshot)
     if current is None and snapshot.local not in placed.parts:
         return None  # the report is written first: it later proves that the broker knew the set
@@ -266,6 +336,8 @@ def _may_roll_out(placed: _PlacedSet, cluster: ClusterId) -> bool:
         if share.name == cluster:
             return True
         part = placed.parts.get(share.name)
+        if part is not None and part.refused is not None:
+            continue  # it keeps the template that it runs
         if (
             part is None
             or part.revision != placed.submitted.revision

@@ -1,7 +1,9 @@
 """The report of this cluster about its part of a set: a StatefulSetPart at the broker."""
 
 from collections.abc import Iterator
+from typing import Any
 
+from hanse.features.statefulsets.acceptance import Terms
 from hanse.features.statefulsets.load_balancers import list_pods
 from hanse.features.statefulsets.names import REVISION, part_name
 from hanse.features.statefulsets.owned_objects import owned_stateful_set
@@ -10,7 +12,13 @@ from hanse.features.statefulsets.tombstones import add_created_uid
 from hanse.model.facts import WriteOutcome
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Namespace, Service
-from hanse.model.kinds.stateful import Replica, StatefulSetPart, StatefulSetPartSpec
+from hanse.model.kinds.stateful import (
+    LIMITED_SCHEMA,
+    Refusal,
+    Replica,
+    StatefulSetPart,
+    StatefulSetPartSpec,
+)
 from hanse.model.objects import ClusterObjectRef, Meta, object_ref
 from hanse.model.ownership import OWNER
 from hanse.model.plan import Desired
@@ -25,6 +33,7 @@ def build_report(
     desired: list[Desired],
     snapshot: Snapshot,
     broker_namespace: str,
+    terms: Terms,
     created_before: tuple[str, ...] = (),
 ) -> StatefulSetPart:
     """The present state of this cluster's part, its problems, and the uids of its StatefulSets.
@@ -48,9 +57,26 @@ def build_report(
         replicas=tuple(_list_replicas(submitted, snapshot)) if owned is not None else (),
         trouble="; ".join(_problems(submitted, desired, snapshot))[:32000],
         made=add_created_uid(owned, created_before),
+        **_reported_terms(terms, submitted, owned),
     )
     name = part_name(submitted.namespace, submitted.name, snapshot.local)
     return StatefulSetPart(metadata=Meta(name=name, namespace=broker_namespace), spec=spec)
+
+
+def _reported_terms(
+    terms: Terms, submitted: SubmittedSet, owned: StatefulSet | None
+) -> dict[str, Any]:
+    """The fields that tell others how much is taken here; none if it is as much as they like."""
+    wanted = submitted.spec.replicas
+    running = owned.spec.replicas if owned is not None else 0
+    most = terms.replicas_of(max(wanted, running), running)
+    if terms.refused is None and most >= wanted:
+        return {}
+    refusal = None
+    if terms.refused is not None:
+        field, reason = terms.refused.field[:1024], terms.refused.reason[:4096]
+        refusal = Refusal(field=field, reason=reason)
+    return {"refused": refusal, "most": most, "schema": LIMITED_SCHEMA}
 
 
 def _is_rolled_out(stateful_set: StatefulSet) -> bool:

@@ -21,6 +21,8 @@ from hanse.features.statefulsets.submitted import SubmittedSet, find_submitted_s
 from hanse.model.clusterset import broker_cluster, is_local_or_alive
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.stateful import (
+    FIRST_SCHEMA,
+    LIMITED_SCHEMA,
     NamedPort,
     Share,
     StatefulSetPartSpec,
@@ -140,7 +142,12 @@ def _decide(state: _SetState, snapshot: Snapshot) -> _ShareDecision | None:
     fleet = _fleet_for(submitted, state.members)
     distribution = _distribute(submitted, state.record, state.parts, fleet)
     service = snapshot.get(state.broker, Service, submitted.spec.service_name, submitted.namespace)
-    record = state.record if submitted.errors else _build_record(submitted, distribution, service)
+    limited = any(part.limited for part in state.parts.values())
+    record = (
+        state.record
+        if submitted.errors
+        else _build_record(submitted, distribution, service, limited=limited)
+    )
     return _ShareDecision(submitted, fleet, distribution, service, record)
 
 
@@ -209,29 +216,46 @@ def _distribute(
 
     Invalid sets keep theirs; a rebalance starts anew, `redistribute` drops clusters that left.
     """
+    limits = {c: part.most for c, part in parts.items() if part.most is not None}
     before = current_shares(record, parts)
     if submitted.errors:
         return Distribution(before)
+    before = {c: min(n, limits.get(c, n)) for c, n in before.items()}
     rebalances = record is not None and submitted.rebalance not in ("", record.spec.rebalanced)
     if rebalances:
         before = {c: n for c, n in before.items() if c in fleet.members and c not in fleet.healthy}
     elif submitted.redistributes:
         before = {c: n for c, n in before.items() if c in fleet.members}
     return distribute(
-        submitted.spec.replicas, before, fleet.healthy, _preferences(submitted, fleet, before)
+        submitted.spec.replicas,
+        before,
+        fleet.healthy,
+        _preferences(submitted, fleet, before, limits),
     )
 
 
 def _preferences(
-    submitted: SubmittedSet, fleet: _Fleet, before: dict[ClusterId, int]
+    submitted: SubmittedSet,
+    fleet: _Fleet,
+    before: dict[ClusterId, int],
+    limits: dict[ClusterId, int],
 ) -> dict[ClusterId, ReplicaPreference]:
-    """The preferences that differ from the default, of all clusters in question."""
+    """The preferences that differ from the default, within what clusters take at most."""
     preferences = submitted.preferences.of((*fleet.healthy, *before))
     return {
-        cluster: preference
+        cluster: within
         for cluster, preference in preferences.items()
-        if preference != DEFAULT_PREFERENCE
+        if (within := _within_limit(preference, limits.get(cluster))) != DEFAULT_PREFERENCE
     }
+
+
+def _within_limit(preference: ReplicaPreference, limit: int | None) -> ReplicaPreference:
+    """The preference for a cluster that takes only so many replicas; None is no limit."""
+    if limit is None:
+        return preference
+    return ReplicaPreference(
+        preference.weight, min(preference.min, limit), min(preference.max, limit)
+    )
 
 
 def current_shares(
@@ -244,9 +268,9 @@ def current_shares(
 
 
 def _build_record(
-    submitted: SubmittedSet, distribution: Distribution, service: Service | None
+    submitted: SubmittedSet, distribution: Distribution, service: Service | None, *, limited: bool
 ) -> StatefulSetShares:
-    """The record of shares, owned by the set."""
+    """The record of shares, owned by the set; `limited` if clusters take only so many replicas."""
     meta = submitted.object.metadata
     kind = type(submitted.object).kind
     owner = OwnerReference(
@@ -265,14 +289,14 @@ def _build_record(
             load_balanced=submitted.load_balanced,
             first_ordinal=submitted.first_ordinal,
             rebalanced=submitted.rebalance[:253],
+            schema=LIMITED_SCHEMA if limited else FIRST_SCHEMA,
         ),
     )
 
 
-def list_replica_names(name: str, spec: StatefulSetSharesSpec, cluster: ClusterId) -> list[str]:
-    """The names of the replicas of one cluster."""
-    first = spec.first_ordinal
-    return [replica_name(name, cluster, n) for n in range(first, first + spec.share_of(cluster))]
+def list_replica_names(name: str, first: int, cluster: ClusterId, share: int) -> list[str]:
+    """The names of the replicas of one cluster, from the first ordinal."""
+    return [replica_name(name, cluster, n) for n in range(first, first + share)]
 
 
 def _service_annotation_patch(
@@ -294,7 +318,9 @@ def _service_annotation_patch(
         names = [
             replica
             for share in record.spec.shares
-            for replica in list_replica_names(submitted.name, record.spec, share.name)
+            for replica in list_replica_names(
+                submitted.name, record.spec.first_ordinal, share.name, share.replicas
+            )
         ]
         annotations[REPLICAS] = ", ".join(names) or None
     elif (

@@ -12,14 +12,16 @@ from hanse.features.statefulsets.submitted import SubmittedSet
 from hanse.model.conditions import Condition, condition, find_condition, merge_conditions
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.hanse import ClusterShare
-from hanse.model.kinds.stateful import StatefulSetPartSpec
+from hanse.model.kinds.stateful import Refusal, StatefulSetPartSpec
 from hanse.model.objects import ClusterId, ClusterObjectRef, Wire
 from hanse.model.plan import EventRequest, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
 MAX_MESSAGE = 1000
 UNCHANGED = "; until that is mended no share, template or load balancer changes"
-_NORMAL_REASONS = frozenset({"Valid", "Placed", "AllReady", "Progressing", "NoTrouble", "UpToDate"})
+_NORMAL_REASONS = frozenset(
+    {"Valid", "Accepted", "Placed", "AllReady", "Progressing", "NoTrouble", "UpToDate"}
+)
 
 
 class StatusInputs(Struct, frozen=True):
@@ -36,6 +38,11 @@ class StatusInputs(Struct, frozen=True):
     too_long: tuple[ClusterId, ...] = ()
     joined: tuple[ClusterId, ...] = ()
     service_missing: bool = False
+
+    @property
+    def refusals(self) -> dict[ClusterId, Refusal]:
+        """Why clusters do not take the set, by name."""
+        return {c: part.refused for c, part in sorted(self.parts.items()) if part.refused}
 
     @property
     def ready(self) -> int:
@@ -140,6 +147,7 @@ def _conditions(inputs: StatusInputs, present: Sequence[Condition]) -> Iterator[
         yield condition("Valid", False, "Invalid", text + UNCHANGED)
     else:
         yield condition("Valid", True, "Valid", "it can be spread")
+    yield from _accepted_condition(inputs, present)
     yield _placed_condition(inputs)
     yield _ready_condition(inputs)
     trouble = [f"{c}: {p.trouble}" for c, p in sorted(inputs.parts.items()) if p.trouble]
@@ -151,6 +159,15 @@ def _conditions(inputs: StatusInputs, present: Sequence[Condition]) -> Iterator[
         yield _updated_condition(inputs)
 
 
+def _accepted_condition(inputs: StatusInputs, present: Sequence[Condition]) -> Iterator[Condition]:
+    """Whether every cluster takes the set; none as long as no cluster has ever refused it."""
+    if inputs.refusals:
+        text = "; ".join(f"{c}: {r.field}: {r.reason}" for c, r in inputs.refusals.items())
+        yield condition("Accepted", False, "Refused", text[:MAX_MESSAGE])
+    elif find_condition(present, "Accepted") is not None:
+        yield condition("Accepted", True, "Accepted", "every cluster takes it")
+
+
 def _placed_condition(inputs: StatusInputs) -> Condition:
     """Whether all replicas are placed as preferred, and where."""
     distribution = inputs.distribution
@@ -160,6 +177,8 @@ def _placed_condition(inputs: StatusInputs) -> Condition:
         reason = "Unplaced" if distribution.unplaced else "NotAsWished"
         return condition("Placed", False, reason, text)
     shares = ", ".join(f"{c} {n}" for c, n in distribution.shares.items()) or "no replicas"
+    if inputs.refusals:
+        shares += f"; refused by {', '.join(inputs.refusals)}"
     return condition("Placed", True, "Placed", shares[:MAX_MESSAGE])
 
 
@@ -171,6 +190,10 @@ def _placement_problems(inputs: StatusInputs) -> Iterator[str]:
         why = (
             "raise max or weight, or add clusters" if joined else "no cluster has joined the fleet"
         )
+        if refusing := ", ".join(inputs.refusals):
+            why = f"{refusing} refused the set, see condition Accepted"
+        elif limiting := ", ".join(c for c, part in inputs.parts.items() if part.limited):
+            why = f"{limiting} takes no more by limits.replicasPerSet of its AcceptancePolicy"
         yield f"{distribution.unplaced} of {submitted.spec.replicas} replicas have no place: {why}"
     if distribution.surplus:
         yield f"{distribution.surplus} replicas too many are in clusters that cannot be reached"

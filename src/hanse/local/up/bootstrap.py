@@ -19,12 +19,20 @@ from hanse.kube.errors import error_from_response
 from hanse.kube.requests import resource_path
 from hanse.kube.transport import MERGE_PATCH, Request, Response, Transport
 from hanse.local.up.topology import LocalMember
+from hanse.model.acceptance import BROKER_ORIGIN
 from hanse.model.crds import crds, placeholder_crds
+from hanse.model.kinds.acceptance import (
+    ACCEPT,
+    DEFAULT_POLICY,
+    AcceptancePolicy,
+    AcceptancePolicySpec,
+    WorkloadAcceptance,
+)
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.kinds.gslb import NAMESPACE
 from hanse.model.manifests import SERVICE_ACCOUNT, Manifest
 from hanse.model.naming import BROKER_NAMESPACE, SYSTEM_NAMESPACE
-from hanse.model.objects import Wire
+from hanse.model.objects import Meta, Wire, to_wire
 from hanse.model.rbac import RbacRule
 
 NAME = "local"
@@ -110,8 +118,22 @@ def membership_lease(member: LocalMember, uid: str) -> BootstrapObject:
     return BootstrapObject(_HEARTBEAT_LEASES, lease)
 
 
-def namespace_object(name: str) -> BootstrapObject:
-    namespace: Wire = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+def acceptance_policy(members: Sequence[LocalMember]) -> BootstrapObject:
+    """The policy of each member: it takes sets of the broker and of every member."""
+    hosts = (member.name for member in members if member.runs_workloads)
+    workloads = WorkloadAcceptance(origins=(BROKER_ORIGIN, *hosts))
+    policy = AcceptancePolicy(
+        metadata=Meta(name=DEFAULT_POLICY), spec=AcceptancePolicySpec(workloads=workloads)
+    )
+    return BootstrapObject(resource_path(AcceptancePolicy.kind), to_wire(policy))
+
+
+def namespace_object(name: str, *, takes_workloads: bool = False) -> BootstrapObject:
+    """A namespace; one that takes workloads is labelled so."""
+    metadata: Wire = {"name": name}
+    if takes_workloads:
+        metadata["labels"] = {ACCEPT: "true"}
+    namespace: Wire = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
     return BootstrapObject("/api/v1/namespaces", namespace)
 
 

@@ -17,6 +17,7 @@ from hanse.local.kubeconfig import write_kubeconfig
 from hanse.local.links import Links, UnreachableTransport
 from hanse.local.up.bootstrap import (
     STALE_WEBHOOK_CONFIGURATIONS,
+    acceptance_policy,
     await_heartbeats,
     await_ready,
     base_objects,
@@ -251,6 +252,8 @@ class LocalFederation:
                 await transport.send(Request("DELETE", stale))
             await install_crds(transport, crds)
             await create_objects(transport, base_objects(member))
+            if member.runs_workloads:
+                await create_objects(transport, (acceptance_policy(self._options.members),))
             if self._options.profile is not None and not member.runs_workloads:
                 await set_profile(transport, self._options.profile)
             if self._options.sample and await _create_sample(transport, member):

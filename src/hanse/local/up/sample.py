@@ -79,7 +79,7 @@ def sample_objects(member: LocalMember) -> tuple[BootstrapObject, ...]:
     }
     inside = f"namespaces/{SAMPLE_NAMESPACE}"
     return (
-        namespace_object(SAMPLE_NAMESPACE),
+        namespace_object(SAMPLE_NAMESPACE, takes_workloads=True),
         BootstrapObject(f"/apis/apps/v1/{inside}/deployments", deployment),
         BootstrapObject(f"/api/v1/{inside}/services", service),
         BootstrapObject(f"/apis/multicluster.x-k8s.io/v1beta1/{inside}/serviceexports", export),

@@ -1,9 +1,10 @@
 """The group `networking.k8s.io`: Ingresses, NetworkPolicies, ServiceCIDRs and IPAddresses."""
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from hanse.model.kinds.core import LoadBalancerStatus, ObservedCondition, Protocol
 from hanse.model.objects import Kind, Object, Value, wire_field
+from hanse.model.schema import Schema
 
 GROUP = "networking.k8s.io"
 
@@ -74,16 +75,22 @@ class Ingress(Object, frozen=True, kw_only=True):
 class LabelRequirement(Value, frozen=True, kw_only=True):
     """A condition on one label."""
 
-    key: str
-    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
-    values: tuple[str, ...] = ()
+    key: Annotated[str, Schema("The label.", min_length=1, max_length=317)]
+    operator: Annotated[
+        Literal["In", "NotIn", "Exists", "DoesNotExist"], Schema("How values are compared.")
+    ]
+    values: Annotated[
+        tuple[str, ...], Schema("The values of In and NotIn; else none.", max_items=100)
+    ] = ()
 
 
 class LabelSelector(Value, frozen=True, kw_only=True):
     """A condition on labels; an empty one selects everything."""
 
-    match_labels: dict[str, str] = {}
-    match_expressions: tuple[LabelRequirement, ...] = ()
+    match_labels: Annotated[dict[str, str], Schema("Labels and their values.")] = {}
+    match_expressions: Annotated[
+        tuple[LabelRequirement, ...], Schema("Conditions that all must hold.", max_items=100)
+    ] = ()
 
 
 class IPBlock(Value, frozen=True, kw_only=True):

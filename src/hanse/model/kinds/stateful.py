@@ -7,8 +7,11 @@ from hanse.model.kinds.field_types import ClusterName, Count, ObjectName, PortNu
 from hanse.model.objects import Kind, Object, Value
 from hanse.model.schema import Column, Crd, Schema
 
-SCHEMA = 1
-"""The schema version, raised when older agents would misread objects; newer ones are left alone."""
+SCHEMA = 2
+"""The newest schema that is known; objects of a newer one are left alone."""
+FIRST_SCHEMA = 1
+LIMITED_SCHEMA = 2
+"""The schema of shares and reports that are subject to `most`, which older agents do not read."""
 
 
 def newer_schema_message(schema: int) -> str:
@@ -59,7 +62,7 @@ class StatefulSetSharesSpec(Value, frozen=True, kw_only=True):
     rebalanced: Annotated[
         str, Schema("The last wish to rebalance that was granted.", max_length=253)
     ] = ""
-    schema: Annotated[Count, _VERSION] = SCHEMA
+    schema: Annotated[Count, _VERSION] = FIRST_SCHEMA
 
     @property
     def has_newer_schema(self) -> bool:
@@ -99,6 +102,15 @@ class Replica(Value, frozen=True, kw_only=True):
     ] = ()
 
 
+class Refusal(Value, frozen=True, kw_only=True):
+    """Why a cluster does not take a set."""
+
+    field: Annotated[
+        str, Schema("The field of the set or of the AcceptancePolicy.", max_length=1024)
+    ]
+    reason: Annotated[str, Schema("Why, in a sentence.", max_length=4096)] = ""
+
+
 class StatefulSetPartSpec(Value, frozen=True, kw_only=True):
     """What one cluster runs of a set."""
 
@@ -120,6 +132,13 @@ class StatefulSetPartSpec(Value, frozen=True, kw_only=True):
         Schema("The replicas that exist.", keys=("name",), max_items=10000),
     ] = ()
     trouble: Annotated[str, Schema("What stands in the way, in a sentence.", max_length=32000)] = ""
+    refused: Annotated[
+        Refusal | None,
+        Schema("Why it takes nothing new of the set; what runs already stays."),
+    ] = None
+    most: Annotated[
+        int | None, Schema("The replicas that it takes at most; none: any number.", minimum=0)
+    ] = None
     made: Annotated[
         tuple[str, ...],
         Schema(
@@ -133,12 +152,24 @@ class StatefulSetPartSpec(Value, frozen=True, kw_only=True):
     released: Annotated[
         bool, Schema("Whether what it ran was let go of, and not deleted.", default=False)
     ] = False
-    schema: Annotated[Count, _VERSION] = SCHEMA
+    schema: Annotated[Count, _VERSION] = FIRST_SCHEMA
 
     @property
     def has_newer_schema(self) -> bool:
         """Whether a newer agent wrote it, in a schema that this one does not know."""
         return self.schema > SCHEMA
+
+    @property
+    def problem(self) -> str:
+        """What hinders this part: a refusal, or what stands in the way; empty if nothing does."""
+        refusal = self.refused
+        refused = "" if refusal is None else f"refused by {refusal.field}: {refusal.reason}"
+        return "; ".join(filter(None, (refused, self.trouble)))
+
+    @property
+    def limited(self) -> bool:
+        """Whether it takes only a certain number of replicas."""
+        return self.most is not None
 
     @property
     def ready(self) -> int:

@@ -97,7 +97,7 @@ def _set_item(shares: StatefulSetShares, reports: dict[str, StatefulSetPartSpec]
                 f"{c}: its report: {newer_schema_message(p.schema)}"
                 for c, p in sorted(unreadable.items())
             ),
-            *(f"{c}: {p.trouble}" for c, p in sorted(readable.items()) if p.trouble),
+            *(f"{c}: {p.problem}" for c, p in sorted(readable.items()) if p.problem),
         ),
     )
 

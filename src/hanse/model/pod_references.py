@@ -1,0 +1,120 @@
+"""The objects that a pod template refers to: ServiceAccount, Secrets, ConfigMaps and claims.
+
+Mounting needs no RBAC permission of whoever wrote the template, so that each reference counts.
+Known places are read by name; any other field whose name says Secret, ConfigMap or claim is a
+reference to something unknown, so that a new volume type or a driver's attributes hide nothing.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from hanse.model.objects import Wire
+
+ReferredKind = Literal["ServiceAccount", "Secret", "ConfigMap", "PersistentVolumeClaim", "Unknown"]
+
+_BY_KEY: dict[str, tuple[ReferredKind, str]] = {
+    "secretRef": ("Secret", "name"),
+    "secretKeyRef": ("Secret", "name"),
+    "nodePublishSecretRef": ("Secret", "name"),
+    "configMapRef": ("ConfigMap", "name"),
+    "configMapKeyRef": ("ConfigMap", "name"),
+    "configMap": ("ConfigMap", "name"),
+    "persistentVolumeClaim": ("PersistentVolumeClaim", "claimName"),
+}
+_SECRET_NAMES = ("secretName", "name")
+"""Where a `secret` has its name: in a volume, or in a projected source."""
+_SUSPICIOUS = re.compile(r"secret|config_?map|claim_?name|resourceclaim", re.IGNORECASE)
+_NO_REFERENCES = frozenset(
+    {"nodeSelector", "affinity", "topologySpreadConstraints", "tolerations", "overhead"}
+)
+"""Fields with label keys that users choose, which refer to nothing."""
+_FIXED_SOURCES = ("dataSource", "dataSourceRef", "volumeName")
+"""Fields of a claim that choose its content."""
+
+
+class Reference(Struct, frozen=True, order=True):
+    """A reference to an object in the pod's namespace, and the field that has it."""
+
+    field: str
+    kind: ReferredKind
+    name: str
+
+
+def references(template: Wire, path: str = "") -> tuple[Reference, ...]:
+    """Every reference in a pod template; `path` is where the template stands."""
+    spec = template.get("spec")
+    prefix = f"{path}.spec" if path else "spec"
+    if not isinstance(spec, dict):
+        return ()
+    return (*_service_accounts(spec, prefix), *_pull_secrets(spec, prefix), *_scan(spec, prefix))
+
+
+def claim_references(claims: tuple[Wire, ...], path: str) -> tuple[Reference, ...]:
+    """What the templates of claims refer to: a volume, or another claim as the content."""
+    return tuple(
+        found
+        for number, claim in enumerate(claims)
+        for found in _claim_sources(claim.get("spec"), f"{path}[{number}].spec")
+    )
+
+
+def _service_accounts(spec: Wire, path: str) -> Iterator[Reference]:
+    """The account by its name, and by the older field that still counts."""
+    for name in ("serviceAccountName", "serviceAccount"):
+        if spec.get(name):
+            yield Reference(f"{path}.{name}", "ServiceAccount", str(spec[name]))
+
+
+def _pull_secrets(spec: Wire, path: str) -> Iterator[Reference]:
+    """The Secrets of image registries."""
+    listed = spec.get("imagePullSecrets")
+    for number, entry in enumerate(listed if isinstance(listed, list) else ()):
+        name = entry.get("name") if isinstance(entry, dict) else entry
+        yield Reference(f"{path}.imagePullSecrets[{number}].name", "Secret", str(name))
+
+
+def _scan(value: Any, path: str) -> Iterator[Reference]:
+    """The references below a value, at any depth that JSON was read with."""
+    if isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from _scan(item, f"{path}[{number}]")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if key not in _NO_REFERENCES and key != "imagePullSecrets" and item is not None:
+                yield from _field_references(str(key), item, f"{path}.{key}")
+
+
+def _field_references(key: str, item: Any, path: str) -> Iterator[Reference]:
+    """The references of one field and of what is below it."""
+    if key in _BY_KEY:
+        kind, name = _BY_KEY[key]
+        yield Reference(f"{path}.{name}", kind, _name_in(item, name))
+    elif key == "secret":
+        given = [n for n in _SECRET_NAMES if isinstance(item, dict) and n in item]
+        for name in given or _SECRET_NAMES[:1]:
+            yield Reference(f"{path}.{name}", "Secret", _name_in(item, name))
+    elif key == "secretName":
+        yield Reference(path, "Secret", str(item))
+    elif key == "volumeClaimTemplate":
+        yield from _claim_sources(
+            item.get("spec") if isinstance(item, dict) else None, f"{path}.spec"
+        )
+    elif _SUSPICIOUS.search(key):
+        yield Reference(path, "Unknown", item if isinstance(item, str) else "")
+    else:
+        yield from _scan(item, path)
+
+
+def _name_in(item: Any, name: str) -> str:
+    """The name in a reference; empty where it is not one, which no list allows."""
+    return str(item.get(name, "")) if isinstance(item, dict) else ""
+
+
+def _claim_sources(spec: Any, path: str) -> Iterator[Reference]:
+    """A claim's choice of a volume or of another claim's content."""
+    for name in _FIXED_SOURCES if isinstance(spec, dict) else ():
+        if spec.get(name):
+            yield Reference(f"{path}.{name}", "Unknown", str(spec[name]))
