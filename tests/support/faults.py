@@ -115,6 +115,8 @@ class Network:
 
     def __init__(self, random: Random) -> None:
         self.random = random
+        self.latency = timedelta(0)
+        """What every request takes, faults or not."""
         self.sent: list[Sent] = []
         self.requests = 0
         self._awaited: tuple[int, asyncio.Future[None]] | None = None
@@ -164,6 +166,14 @@ class Network:
             link.cut = was_cut
         if not task.cancelled() and (error := task.exception()) is not None:
             raise error
+
+    @property
+    def links(self) -> Iterable[Link]:
+        return self._links.values()
+
+    def targets_of(self, source: str) -> Iterator[str]:
+        """The targets that a source has sent requests to."""
+        return (link.target for link in self._links.values() if link.source == source)
 
     def links_to(self, target: str) -> Iterator[Link]:
         return (link for link in self._links.values() if link.target == target)
@@ -225,7 +235,7 @@ class FaultyTransport:
         network, link = self._network, self._link
         if request.path != IDENTITY_NAMESPACE and network.count(link):
             await asyncio.sleep(3600)  # the sender is killed and never continues
-        await asyncio.sleep(_delay(link.faults, request).total_seconds())
+        await asyncio.sleep(self._delay(request))
         try:
             await link.answer(request)
         except Unreachable:
@@ -249,7 +259,7 @@ class FaultyTransport:
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
         link = self._link
-        await asyncio.sleep(_delay(link.faults, request).total_seconds())
+        await asyncio.sleep(self._delay(request))
         await link.answer(request)
         match self._draw_outcome():
             case "refused":
@@ -285,6 +295,12 @@ class FaultyTransport:
             return faults.lag if path.rpartition("/")[2] == faults.lags else timedelta(0)
         return faults.lag * random.random() if random.random() < 1 / 3 else timedelta(0)
 
+    def _delay(self, request: Request) -> float:
+        faults = self._link.faults
+        late = request.method == "GET" and request.path.rpartition("/")[2] == faults.late
+        delay = self._network.latency + faults.delay + (LATE if late else timedelta(0))
+        return delay.total_seconds()
+
     def _draw_outcome(self) -> Literal["answered", "refused", "lost before", "lost after"]:
         faults, random = self._link.faults, self._network.random
         if faults.refused and random.random() < faults.refused:
@@ -292,11 +308,6 @@ class FaultyTransport:
         if faults.lost and random.random() < faults.lost:
             return "lost before" if random.random() < 0.5 else "lost after"
         return "answered"
-
-
-def _delay(faults: LinkFaults, request: Request) -> timedelta:
-    late = request.method == "GET" and request.path.rpartition("/")[2] == faults.late
-    return faults.delay + LATE if late else faults.delay
 
 
 def _refusal(random: Random) -> Response:

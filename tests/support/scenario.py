@@ -21,6 +21,7 @@ from hanse.app.agent import Agent, AgentSettings
 from hanse.features.admission.feature import Admission
 from hanse.features.admission.options import AdmissionOptions
 from hanse.kube.client import Client
+from hanse.kube.clock import Clock
 from hanse.kube.errors import AlreadyExists, KubeError, NotFound
 from hanse.kube.transport import Transport
 from hanse.model.admission import AdmissionHook
@@ -29,6 +30,7 @@ from hanse.model.kinds.core import Namespace
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Feature
 from hanse.model.rbac import RbacRule
+from hanse.model.snapshot import Watch
 from hanse.providers.probes import ProbeFunction
 from hanse.runtime.questions import Provider
 from tests.support.agent_accounts import account_of
@@ -86,6 +88,8 @@ class Scenario:
         """How agents probe addresses; None: over real sockets."""
         self.lookup: Provider | None = None
         """How agents resolve host names; None: the system's resolver."""
+        self.extra_watches: tuple[Watch, ...] = ()
+        """What agents watch beyond their features, to serve names."""
         self._people: dict[ClusterId, Client] = {}
         self.made: set[tuple[ClusterId, str]] = set()
         """The namespaces that are deleted with the scenario."""
@@ -181,16 +185,21 @@ class Scenario:
             resolver=self.lookup,
             features=self._with_admission(admission),
             hooks=self.hooks,
+            extra_watches=self.extra_watches,
             new_transport=lambda member, credentials: self.network.transport(
                 name, member, self.testbed.dial(member, credentials)
             ),
-            clock=self.testbed.clock,
+            clock=self.clock_of(cluster),
             random=self.random,
         )
         self.testbed.set_webhook_server(endpoint_for_webhooks, agent.webhook_server)
         task = asyncio.create_task(self._run(agent, endpoint_for_webhooks), name=f"agent {name}")
         self.agents[name] = RunningAgent(name, agent, task)
         return agent
+
+    def clock_of(self, cluster: ClusterId) -> Clock:
+        """The clock of an agent."""
+        return self.testbed.clock
 
     def agent(self, name: str) -> Agent:
         """The running agent of a cluster, or a replica by `cluster/replica`."""
@@ -205,7 +214,8 @@ class Scenario:
     async def kill_agent(self, name: str) -> None:
         """Kill an agent: none of its remaining requests arrives."""
         running = self.agents.pop(name)
-        await self.network.kill_task(name, (*self.names, BROKER), running.task)
+        targets = {*self.names, BROKER, *self.network.targets_of(name)}
+        await self.network.kill_task(name, sorted(targets), running.task)
 
     async def allow(
         self, cluster: ClusterId, only: Callable[[RbacRule], bool] = lambda _: True

@@ -40,9 +40,11 @@ class EmbeddedTestbed:
     def __init__(self, names: Sequence[ClusterId], *, seed: int = 0) -> None:
         self.names = tuple(names)
         self.clock = LoopClock()
+        self.clocks = {n: LoopClock() for n in (*names, BROKER)}
+        """The clock of each cluster, which a fault may set."""
         self.servers = {
-            n: ApiServer(n, clock=self.clock, seed=seed, call_webhook=self._call_webhook)
-            for n in (*names, BROKER)
+            n: ApiServer(n, clock=clock, seed=seed, call_webhook=self._call_webhook)
+            for n, clock in self.clocks.items()
         }
         self._webhook_servers: dict[str, WebhookServer] = {}
         self._endpoints = {name: _Server(server) for name, server in self.servers.items()}
@@ -82,10 +84,10 @@ class EmbeddedTestbed:
             raise WebhookFailed(f'Post "{call.url}": connection refused')
         return await server.answer(hook, call.body)
 
-    async def restart_server(self, cluster: ClusterId) -> None:
+    async def restart_server(self, cluster: ClusterId, downtime: timedelta = DOWNTIME) -> None:
         with self._endpoints[cluster].down():
             self.servers[cluster].drop_watches()
-            await asyncio.sleep(DOWNTIME.total_seconds())
+            await asyncio.sleep(downtime.total_seconds())
         self.servers[cluster].storage.compact()
 
     async def back_up(self, cluster: ClusterId) -> Snapshot:
@@ -99,9 +101,11 @@ class EmbeddedTestbed:
 
 
 @asynccontextmanager
-async def embedded_testbed(names: Sequence[ClusterId] = NAMES) -> AsyncIterator[EmbeddedTestbed]:
+async def embedded_testbed(
+    names: Sequence[ClusterId] = NAMES, *, seed: int = 0
+) -> AsyncIterator[EmbeddedTestbed]:
     """Run new clusters with their controllers until the block ends."""
-    testbed = EmbeddedTestbed(names)
+    testbed = EmbeddedTestbed(names, seed=seed)
     async with asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(

@@ -1,0 +1,58 @@
+"""The simulator itself: schedules replay, shrink and print; a stopped process does nothing."""
+
+import asyncio
+
+from tests.support.simulator.loop import PROCESS, SimulationLoop, run
+from tests.support.simulator.runner import step_kinds
+from tests.support.simulator.schedule import Schedule, do, draw_schedule
+from tests.support.simulator.shrink import shrink
+
+
+def test_a_schedule_is_a_function_of_its_seed() -> None:
+    kinds = step_kinds()
+
+    assert draw_schedule(7, kinds) == draw_schedule(7, kinds)
+    assert draw_schedule(7, kinds) != draw_schedule(8, kinds)
+
+
+def test_a_schedule_prints_as_it_is_written() -> None:
+    schedule = draw_schedule(7, step_kinds())
+
+    read = eval(str(schedule), {"play": lambda *steps, seed: Schedule(steps, seed), "do": do})
+
+    assert read == schedule
+
+
+def test_a_failing_schedule_shrinks_to_the_steps_that_it_takes() -> None:
+    steps = [do(f"x.{number}", pause=number) for number in range(20)]
+
+    def breaks(schedule: Schedule) -> bool:
+        names = [step.name for step in schedule.steps]
+        return "x.3" in names and "x.15" in names
+
+    assert shrink(Schedule(tuple(steps)), breaks).steps == (do("x.3"), do("x.15"))
+
+
+def test_a_stopped_process_does_nothing_until_it_goes_on() -> None:
+    seen: list[tuple[str, float]] = []
+
+    async def process(name: str) -> None:
+        PROCESS.set(name)
+        for _ in range(3):
+            await asyncio.sleep(1)
+            seen.append((name, round(asyncio.get_running_loop().time())))
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimulationLoop)
+        tasks = [asyncio.create_task(process(name)) for name in ("stopped", "other")]
+        await asyncio.sleep(1.5)
+        loop.stop_process("stopped")
+        await asyncio.sleep(10)
+        loop.continue_process("stopped")
+        await asyncio.gather(*tasks)
+
+    run(main())
+
+    assert [at for name, at in seen if name == "other"] == [1, 2, 3]
+    assert [at for name, at in seen if name == "stopped"] == [1, 12, 13]

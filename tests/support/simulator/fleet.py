@@ -1,0 +1,301 @@
+"""The fleet of one run: clusters, agents with every feature, their names, and their health."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from random import Random
+from typing import Any, cast
+
+import dns.message
+import dns.rcode
+import msgspec
+from msgspec import Struct
+
+from hanse.app import Options, zone_sources
+from hanse.app import features as all_features
+from hanse.app.agent import Agent
+from hanse.dns.compiler import Compiler
+from hanse.dns.messages import Delta
+from hanse.dns.responder import respond
+from hanse.dns.server import DnsServer
+from hanse.dns.table import Table
+from hanse.features.admission.feature import Admission
+from hanse.kube import requests
+from hanse.kube.client import Client
+from hanse.kube.clock import Clock
+from hanse.kube.errors import NotFound
+from hanse.kube.transport import Request, Response
+from hanse.model.dns.zones import View
+from hanse.model.objects import ClusterId, Object, Wire
+from hanse.model.plan import Feature
+from tests.support.faults import NO_FAULTS
+from tests.support.scenario import Scenario
+from tests.support.simulator.loop import PROCESS, SimulationLoop
+from tests.support.simulator.schedule import BROKER
+from tests.support.simulator.users import Place, UserClient, UserObjects
+from tests.support.testbed import ClusterTestbed, WebhookEndpoint
+from tests.support.testbed_embedded import EmbeddedTestbed
+
+GLOBAL_ZONE = "global.test"
+LATENCY = timedelta(milliseconds=5)
+LEASE = timedelta(seconds=30)
+"""How long a cluster that is silent counts as alive: the default of a ClusterSet."""
+
+RENEWAL = LEASE.total_seconds() / 3 + 2
+"""Seconds within which a cluster that works renews its Lease on the broker."""
+
+
+class Answer(Struct, frozen=True):
+    """The answer of a cluster's name server."""
+
+    code: str
+    records: frozenset[str]
+
+
+class NameServer:
+    """The names of a cluster as a worker of its DNS server has them, without sockets."""
+
+    def __init__(self, cluster: ClusterId, changed: asyncio.Event) -> None:
+        self._changed = changed
+        self.view = View(cluster, cluster, global_zones=(GLOBAL_ZONE,))
+        self.compiler = Compiler(self.view, zone_sources(self.view))
+        self._table = Table(cluster, Random(1))
+        self._answers: dict[tuple[str, str], Answer] = {}
+
+    def update(self, delta: Delta) -> None:
+        """Take up a change, as a worker does."""
+        self._table.apply(delta)
+        self._answers.clear()
+        self._changed.set()
+
+    def ask(self, name: str, rtype: str = "A") -> Answer:
+        """One answer; the same until a name changes."""
+        if (name, rtype) not in self._answers:
+            self._answers[name, rtype] = self.query(name, rtype)
+        return self._answers[name, rtype]
+
+    def query(self, name: str, rtype: str = "A") -> Answer:
+        """The answer to one packet, in rotation."""
+        query = dns.message.make_query(name, rtype).to_wire()
+        packet = respond(query, self._table, stream=False, client="203.0.113.1")
+        assert packet is not None, "every query has an answer"
+        message = dns.message.from_wire(packet)
+        records = frozenset(record.to_text() for rrset in message.answer for record in rrset)
+        return Answer(dns.rcode.to_text(message.rcode()), records)
+
+
+class Backup(Struct, frozen=True):
+    """A backup of a cluster, and what users had in it."""
+
+    data: object
+    users: dict[Place, tuple[str, Wire]]
+
+
+class Fleet(Scenario):
+    """Agents with all features on the clusters of a testbed; users' objects are recorded."""
+
+    def __init__(self, testbed: ClusterTestbed, namespace: str, *, seed: int = 0) -> None:
+        super().__init__(testbed, namespace, product_features, seed=seed)
+        self.network.latency = LATENCY
+        self.extra_watches = tuple(w for s in zone_sources(View("")) for w in s.watches)
+        self.users = UserObjects()
+        self.answers_changed = asyncio.Event()
+        self.name_servers: dict[ClusterId, NameServer] = {}
+        self.backups: dict[ClusterId, list[Backup]] = {}
+        self.restored_at: dict[ClusterId, float] = {}
+        self.log: list[str] = []
+        self._user_clients: dict[ClusterId, UserClient] = {}
+        self._disturbed: dict[str, float] = {}
+        """When a link, a server or an agent was last seen disturbed."""
+        self._silent: dict[ClusterId, float] = {}
+        self._mute: dict[ClusterId, float] = {}
+        self.acting = asyncio.Lock()
+        """Held while a user acts: what is read meanwhile may be half done."""
+
+    @property
+    def everywhere(self) -> tuple[ClusterId, ...]:
+        return (*self.names, BROKER)
+
+    @property
+    def now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    @property
+    def loop(self) -> SimulationLoop | None:
+        """The loop whose processes can be stopped, on virtual time."""
+        loop = asyncio.get_running_loop()
+        return loop if isinstance(loop, SimulationLoop) else None
+
+    def admin(self, cluster: ClusterId) -> Client:
+        """A user's client: what it creates is the user's own."""
+        if cluster not in self._user_clients:
+            transport = self.hand(cluster)._transport
+            self._user_clients[cluster] = UserClient(transport, cluster, self.users)
+        return self._user_clients[cluster]
+
+    def hand(self, cluster: ClusterId) -> Client:
+        """A client of somebody who edits objects that are not their own."""
+        return super().admin(cluster)
+
+    def note(self, text: str) -> None:
+        """Log what happens, for the report of a failure."""
+        self.log.append(f"{self.now:9.2f}  {text}")
+
+    # -- what laws read
+
+    async def objects(self, cluster: ClusterId, kind: type[Object], space: str = "") -> list[Wire]:
+        """The objects of a kind as they are stored, without a fault in between."""
+        testbed = self.testbed
+        if isinstance(testbed, EmbeddedTestbed):
+            return list(testbed.servers[cluster].storage.objects(_store(kind), space))
+        try:
+            client = self.hand(cluster)
+            path = requests.resource_path(client.rest_mapper.served_kind(kind), space)
+            return _items(await client.send(Request("GET", path)))
+        except NotFound:
+            return []
+
+    async def get(
+        self, cluster: ClusterId, kind: type[Object], space: str, name: str
+    ) -> Wire | None:
+        """One object as it is stored."""
+        testbed = self.testbed
+        if isinstance(testbed, EmbeddedTestbed):
+            return testbed.servers[cluster].storage.get(_store(kind), space, name)
+        return next(
+            (o for o in await self.objects(cluster, kind, space) if o["metadata"]["name"] == name),
+            None,
+        )
+
+    def ask(self, cluster: ClusterId, name: str, rtype: str = "A") -> Answer:
+        """What the name server of a cluster answers; SERVFAIL while its agent does not run."""
+        if not self.is_running(cluster):
+            return Answer("SERVFAIL", frozenset())
+        return self.name_servers[cluster].ask(name, rtype)
+
+    def is_running(self, cluster: ClusterId) -> bool:
+        """Whether an agent runs, and is not stopped."""
+        stopped = self.loop is not None and cluster in self.loop.stopped
+        return cluster in self.agents and not stopped
+
+    # -- health
+
+    def disturb(self, *parties: str) -> None:
+        """Note that a server or an agent was disturbed just now."""
+        for party in parties:
+            self._disturbed[party] = self.now
+
+    def observe_health(self) -> None:
+        """Note what is disturbed at this moment; to be called often."""
+        for name in self.names:
+            if not self.is_running(name):
+                self.disturb(agent_party(name))
+        for link in self.network.links:
+            if link.cut or link.faults != NO_FAULTS or not link.answers.is_set():
+                self.disturb(link_party(link.source, link.target))
+
+        for name in self.names:
+            link = self.network.link(name, BROKER)
+            mute = not self.is_running(name) or link.cut or not link.answers.is_set()
+            _note_episode(self._mute, name, self.now, mute)
+            worked = self.now - self.calm_since(
+                agent_party(name), link_party(name, BROKER), server_party(BROKER)
+            )
+            _note_episode(self._silent, name, self.now, worked < RENEWAL)
+
+    def silent_for(self, cluster: ClusterId) -> float:
+        """For how long others may not have heard of a cluster: 0 if it surely renews its Lease."""
+        return self.now - self._silent.get(cluster, self.now)
+
+    def mute_for(self, cluster: ClusterId) -> float:
+        """For how long a cluster surely did not renew its Lease: 0 if it may have."""
+        return self.now - self._mute.get(cluster, self.now)
+
+    def calm_since(self, *parties: str) -> float:
+        """Since when all of these have been undisturbed; at the moment of a disturbance: now."""
+        return max((self._disturbed.get(party, 0.0) for party in parties), default=0.0)
+
+    def works_since(self, cluster: ClusterId, *targets: ClusterId) -> float:
+        """Since when an agent has run with good links to its own cluster and to others."""
+        parties = [agent_party(cluster)]
+        for target in (cluster, *targets):
+            parties += [link_party(cluster, target), server_party(target)]
+        return self.calm_since(*parties)
+
+    def all_calm_since(self) -> float:
+        """Since when nothing at all has been disturbed."""
+        return max(self._disturbed.values(), default=0.0)
+
+    # -- agents
+
+    def clock_of(self, cluster: ClusterId) -> Clock:
+        testbed = self.testbed
+        return testbed.clocks[cluster] if isinstance(testbed, EmbeddedTestbed) else testbed.clock
+
+    async def kill_agent(self, name: str) -> None:
+        if self.loop is not None and name in self.loop.stopped:
+            for target in self.everywhere:
+                self.network.link(name, target).cut = True
+            self.loop.continue_process(name)
+        self.disturb(agent_party(name))
+        await super().kill_agent(name)
+
+    async def restart_agent(self, name: str) -> None:
+        """Kill an agent, if it runs, and start it with empty caches."""
+        if name in self.agents:
+            await self.kill_agent(name)
+        await self.start_agent(name)
+
+    async def _run(self, agent: Agent, endpoint_for_webhooks: WebhookEndpoint) -> None:
+        cluster = agent.settings.cluster
+        PROCESS.set(cluster)
+        names = self.name_servers[cluster] = NameServer(cluster, self.answers_changed)
+        try:
+            async with agent.running(), agent.serving_names(names.compiler, cast(DnsServer, names)):
+                await asyncio.get_running_loop().create_future()
+        finally:
+            await agent.close()
+
+
+def product_features() -> Sequence[Feature]:
+    """Every feature of the product; webhooks are not called."""
+    return [f for f in all_features(Options()) if not isinstance(f, Admission)]
+
+
+def _note_episode(episodes: dict[str, float], name: str, now: float, goes_on: bool) -> None:
+    """Keep when an episode began, or that it ended."""
+    if goes_on:
+        episodes.setdefault(name, now)
+    else:
+        episodes.pop(name, None)
+
+
+def _store(kind: type[Object]) -> str:
+    own = kind.kind
+    return own.definition if own.group else own.plural
+
+
+def _items(response: Response) -> list[Wire]:
+    items: list[Wire] = msgspec.json.decode(response.body)["items"]
+    return items
+
+
+def agent_party(cluster: ClusterId) -> str:
+    return f"agent {cluster}"
+
+
+def server_party(cluster: ClusterId) -> str:
+    return f"server {cluster}"
+
+
+def link_party(source: str, target: str) -> str:
+    return f"link {source} {target}"
+
+
+def find(items: Sequence[Wire], name: str) -> Wire | None:
+    """The object of a name, if it is not being deleted."""
+    return next((o for o in items if o["metadata"]["name"] == name and is_live(o)), None)
+
+
+def is_live(obj: Any) -> bool:
+    return "deletionTimestamp" not in obj["metadata"]

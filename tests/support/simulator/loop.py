@@ -1,0 +1,66 @@
+"""Virtual time on which one process of several can be stopped, as SIGSTOP stops it."""
+
+import asyncio
+import heapq
+from collections.abc import Coroutine
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+from tinykube.virtual_time import VirtualLoop
+
+T = TypeVar("T")
+
+PROCESS: ContextVar[str] = ContextVar("process", default="")
+"""The simulated process that a task belongs to; child tasks and timers inherit it."""
+
+
+class SimulationLoop(VirtualLoop):
+    """A virtual loop whose tasks and timers belong to processes by their context.
+
+    Nothing of a stopped process runs: its callbacks are parked, while the clock and all other
+    processes go on. When it continues, everything that came due meanwhile runs at once.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stopped: set[str] = set()
+        self._parked: list[asyncio.Handle] = []
+        self._parked_timers: list[asyncio.TimerHandle] = []
+        self._ready: Any
+        self._scheduled: list[asyncio.TimerHandle]
+
+    def stop_process(self, process: str) -> None:
+        """Stop a process at whatever it does now."""
+        self.stopped.add(process)
+
+    def continue_process(self, process: str) -> None:
+        """Continue a stopped process."""
+        self.stopped.discard(process)
+        parked, self._parked = self._parked, []
+        self._ready.extend(parked)
+        for timer in self._parked_timers:
+            heapq.heappush(self._scheduled, timer)
+        self._parked_timers = []
+
+    def _process_events(self, event_list: Any) -> None:
+        super()._process_events(event_list)  # type: ignore[misc]  # asyncio's own, not in its types
+        if not self.stopped:
+            return
+        ready = list(self._ready)
+        self._ready.clear()
+        for handle in ready:
+            (self._parked if self._is_stopped(handle) else self._ready).append(handle)
+        stopped = [timer for timer in self._scheduled if self._is_stopped(timer)]
+        if stopped:
+            self._parked_timers += stopped
+            self._scheduled[:] = [t for t in self._scheduled if not self._is_stopped(t)]
+            heapq.heapify(self._scheduled)
+
+    def _is_stopped(self, handle: asyncio.Handle) -> bool:
+        return handle._context.get(PROCESS, "") in self.stopped  # type: ignore[attr-defined]
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine on the simulation's loop."""
+    with asyncio.Runner(loop_factory=SimulationLoop) as runner:
+        return runner.run(main)

@@ -1,0 +1,187 @@
+"""Plays schedules: steps one after the other, laws all the time, and again when all has healed."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+
+from msgspec import Struct
+
+from hanse.kube.errors import KubeError
+from hanse.model.facts import ClusterState, Phase
+from tests.support.scenario import describe_writes
+from tests.support.simulator.faults import Faults, back_up
+from tests.support.simulator.fleet import Fleet
+from tests.support.simulator.laws import GENERAL, Law, LawBroken, Sentence, sentence_of
+from tests.support.simulator.loop import run
+from tests.support.simulator.part import Part
+from tests.support.simulator.schedule import Schedule, Step, StepKind, steps_of
+from tests.support.simulator.services import Services
+from tests.support.testbed_embedded import embedded_testbed
+
+PARTS: tuple[Callable[[Fleet], Part], ...] = (Faults, Services)
+TICK = 1.0
+START = 20.0
+"""Seconds in which a fleet starts before the first step."""
+REST = 900.0
+"""Seconds within which every law of rest holds after everything has healed."""
+QUIET = 60.0
+"""Seconds without a write after which a fleet counts as settled."""
+
+
+SETTLES = Sentence(
+    "settled-is-silent",
+    "A settled fleet writes nothing, and neither does an agent that starts over it.",
+)
+
+
+class Failure(Struct, frozen=True):
+    """A broken law, with the log of the run."""
+
+    law: str
+    message: str
+    log: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "\n".join((self.message, *self.log))
+
+
+def step_kinds() -> dict[str, list[StepKind]]:
+    """All kinds of steps by part; they can be drawn, not performed."""
+    fleet: Fleet = Fleet.__new__(Fleet)
+    return {part.name: list(steps_of(part)) for part in (make(fleet) for make in PARTS)}
+
+
+class Run:
+    """One schedule on one fleet."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.fleet = fleet
+        self.parts = [make(fleet) for make in PARTS]
+        self.laws: list[Law] = [law(fleet) for law in GENERAL]
+        self.laws += [law for part in self.parts for law in part.laws()]
+        self._steps = {kind.name: kind for part in self.parts for kind in steps_of(part)}
+
+    async def play(self, steps: Sequence[Step]) -> None:
+        """Play all steps, and judge; raises `LawBroken`."""
+        for part in self.parts:
+            await part.open()
+        await self.fleet.start_agents()
+        await asyncio.sleep(START)
+        for cluster in self.fleet.everywhere:
+            await back_up(self.fleet, cluster)
+        self.fleet.users.forget(lambda _: True)
+        async with asyncio.TaskGroup() as group:
+            watching = group.create_task(self._observe(), name="laws")
+            for step in steps:
+                await self._perform(step)
+            self.fleet.note("everything heals")
+            for part in self.parts:
+                await part.heal()
+            await self._rest()
+            watching.cancel()
+        await self._check_silence()
+
+    async def _perform(self, step: Step) -> None:
+        """Perform a step; what an API server refuses is not done."""
+        self.fleet.note(str(step))
+        kind = self._steps[step.name]
+        try:
+            if step.name.startswith("faults."):
+                await kind.perform(*step.args)
+            else:
+                async with self.fleet.acting:
+                    await kind.perform(*step.args)
+        except KubeError as error:
+            self.fleet.note(f"  refused: {error}")
+        await asyncio.sleep(step.pause)
+
+    async def _observe(self) -> None:
+        """Check every law about once a second, and whenever an answer changes."""
+        while True:
+            async with self.fleet.acting:
+                self.fleet.observe_health()
+                for law in self.laws:
+                    async for seen in law.observe():
+                        raise LawBroken(sentence_of(law), seen)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(TICK):
+                    await self.fleet.answers_changed.wait()
+            self.fleet.answers_changed.clear()
+
+    async def _rest(self) -> None:
+        """Wait until all agents are synced and quiet and all laws of rest hold."""
+        until = self.fleet.now + REST
+        while (seen := await self._unrest()) is not None:
+            if self.fleet.now >= until:
+                raise LawBroken(*seen)
+
+    async def _unrest(self) -> tuple[Sentence, str] | None:
+        """The first law of rest that does not hold after a quiet while."""
+        writes = await self.fleet.writes_during(timedelta(seconds=QUIET))
+        for law in self.laws:
+            async for seen in law.at_rest():
+                return sentence_of(law), seen
+        if writes or not self._all_synced():
+            return SETTLES, f"there is no rest: {describe_writes(writes)[-5:]}"
+        return None
+
+    def _all_synced(self) -> bool:
+        states = [
+            state
+            for running in self.fleet.agents.values()
+            for state in running.agent.reconciler.informers.facts.all(ClusterState)
+        ]
+        return all(state.phase is Phase.SYNCED for state in states)
+
+    async def _check_silence(self) -> None:
+        start = len(self.fleet.network.sent)
+        for name in self.fleet.names:
+            await self.fleet.restart_agent(name)
+        await asyncio.sleep(QUIET)
+        writes = self.fleet.writes_since(start)
+        if writes:
+            raise LawBroken(SETTLES, f"{describe_writes(writes)}")
+
+
+def play(*steps: Step, seed: int = 0) -> None:
+    """Play these steps on embedded clusters and virtual time; raises `LawBroken`."""
+    failure = failure_of(Schedule(steps, seed))
+    if failure is not None:
+        raise AssertionError(str(failure))
+
+
+def failure_of(schedule: Schedule) -> Failure | None:
+    """Play a schedule on embedded clusters; the law that it breaks, if any."""
+    return run(_failure_of(schedule))
+
+
+async def _failure_of(schedule: Schedule) -> Failure | None:
+    log: list[str] = []
+    failure = None
+    try:
+        async with (
+            embedded_testbed(seed=schedule.seed) as testbed,
+            Fleet(testbed, "shop", seed=schedule.seed) as fleet,
+        ):
+            log = fleet.log
+            await Run(fleet).play(schedule.steps)
+    except* LawBroken as broken:
+        error = _first(broken)
+        failure = Failure(error.law, str(error), tuple(log))
+    return failure
+
+
+def _first(group: BaseExceptionGroup[LawBroken]) -> LawBroken:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, LawBroken)
+    return error
+
+
+def quiet_logs() -> None:
+    """Agents under faults log a lot."""
+    with suppress(ValueError):
+        logging.disable(logging.CRITICAL)

@@ -1,0 +1,98 @@
+"""Steps and schedules: plain values that are drawn from a registry, printed and read back."""
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from msgspec import Struct
+
+CLUSTERS = ("lubeck", "hamburg", "bergen")
+BROKER = "broker"
+EVERYWHERE = (*CLUSTERS, BROKER)
+PAUSES = (0, 0, 0.01, 0.1, 1, 5, 5, 20, 40)
+"""Seconds after a step; the lease time of clusters is between the last two."""
+LENGTHS = (4, 8, 12, 16, 24)
+
+KNOWN = frozenset({("faults.restore", BROKER), ("faults.restore_forward", BROKER)})
+"""Steps, by name and first argument, that break a law as `tests/simulator/test_known.py` shows: a
+search would find nothing else."""
+
+Argument = str | int | float | bool
+
+
+class Step(Struct, frozen=True):
+    """One action of a user, or one fault, by its name in the registry."""
+
+    name: str
+    args: tuple[Argument, ...] = ()
+    pause: float = 0
+
+    def __str__(self) -> str:
+        words = ", ".join(map(repr, (self.name, *self.args)))
+        return f"do({words}, pause={self.pause:g})" if self.pause else f"do({words})"
+
+
+def do(name: str, *args: Argument, pause: float = 0) -> Step:
+    """A step as it is written in a test."""
+    return Step(name, args, pause)
+
+
+class StepKind(Struct, frozen=True):
+    """A kind of step: how often it is drawn, its arguments, and the function that performs it."""
+
+    name: str
+    weight: int
+    domains: tuple[tuple[Argument, ...], ...]
+    perform: Callable[..., Awaitable[None]]
+
+    def draw(self, random: Random) -> Step:
+        """A step of this kind with random arguments and a random pause."""
+        args = tuple(random.choice(domain) for domain in self.domains)
+        return Step(self.name, args, random.choice(PAUSES))
+
+
+_KIND = "__step__"
+
+
+def step(weight: int, **domains: Sequence[Argument]) -> Callable[[Any], Any]:
+    """Mark a method of a part as a step; each argument is drawn from its domain."""
+
+    def mark(method: Any) -> Any:
+        setattr(method, _KIND, (weight, tuple(map(tuple, domains.values()))))
+        return method
+
+    return mark
+
+
+def steps_of(part: Any) -> Iterator[StepKind]:
+    """The steps of a part, in the order in which they are defined."""
+    for name, method in vars(type(part)).items():
+        if (marked := getattr(method, _KIND, None)) is not None:
+            weight, domains = marked
+            yield StepKind(f"{part.name}.{name}", weight, domains, getattr(part, name))
+
+
+class Schedule(Struct, frozen=True):
+    """The steps of one run, and the seed of what is random beneath them (links, retries)."""
+
+    steps: tuple[Step, ...]
+    seed: int = 0
+
+    def __str__(self) -> str:
+        lines = "".join(f"        {step},\n" for step in self.steps)
+        return f"    play(\n{lines}        seed={self.seed},\n    )"
+
+
+def draw_schedule(seed: int, kinds: Mapping[str, Sequence[StepKind]]) -> Schedule:
+    """A random schedule: the actions of a few features, and faults between them."""
+    random = Random(seed)
+    features = [name for name in kinds if name != "faults"]
+    chosen = random.sample(features, min(len(features), random.choice((1, 2, 2, 3))))
+    choices = [kind for name in (*chosen, "faults") for kind in kinds[name]]
+    weights = [kind.weight for kind in choices]
+    length, steps = random.choice(LENGTHS), list[Step]()
+    while len(steps) < length:
+        drawn = random.choices(choices, weights)[0].draw(random)
+        if (drawn.name, *drawn.args[:1]) not in KNOWN:
+            steps.append(drawn)
+    return Schedule(tuple(steps), seed)

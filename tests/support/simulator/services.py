@@ -1,0 +1,383 @@
+"""Exported services: what their users do, and what they rely on."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+
+from msgspec import Struct
+
+from hanse.kube.errors import AlreadyExists, NotFound
+from hanse.model.kinds.core import Service
+from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
+from hanse.model.kinds.hanse import ClusterSet, Profile
+from hanse.model.kinds.multicluster import (
+    ImportedPort,
+    ServiceExport,
+    ServiceImport,
+    ServiceImportSpec,
+)
+from hanse.model.objects import ClusterId, Meta
+from tests.scenarios.services import ServicesScenario
+from tests.support.simulator.fleet import LEASE, RENEWAL, Fleet, find, is_live
+from tests.support.simulator.laws import Law
+from tests.support.simulator.schedule import BROKER, CLUSTERS, step
+
+NAMES = ("web", "db")
+PORTS = {"http": {"http": 80}, "two": {"http": 80, "tls": 443}, "other": {"http": 8080}}
+CONVERGED = 90.0
+"""Seconds after which every cluster answers what users changed, once nothing is disturbed."""
+EXPIRY = LEASE.total_seconds() + 5
+"""Seconds after which a silent cluster is in no answer of others."""
+
+
+class Exported(Struct, frozen=True):
+    """What one cluster exports under a name: the addresses that others may use."""
+
+    headless: bool
+    addresses: frozenset[str]
+    since: str
+    ports: frozenset[tuple[str, int]]
+
+
+class Exports:
+    """Users' exports as they stand in the clusters, read from users' own objects."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+
+    async def profile(self) -> str:
+        """The profile of the ClusterSet."""
+        found = await self._fleet.objects(BROKER, ClusterSet)
+        return str(found[0]["spec"].get("profile", "lighthouse")) if found else "lighthouse"
+
+    async def of(self, name: str) -> dict[ClusterId, Exported]:
+        """The exports of a name, by cluster."""
+        found = {c: await self._exported(c, name) for c in self._fleet.names}
+        return {c: exported for c, exported in found.items() if exported is not None}
+
+    async def _exported(self, cluster: ClusterId, name: str) -> Exported | None:
+        fleet, space = self._fleet, self._fleet.namespace
+        export = find(await fleet.objects(cluster, ServiceExport, space), name)
+        service = find(await fleet.objects(cluster, Service, space), name)
+        if export is None or service is None:
+            return None
+        slices = await fleet.objects(cluster, EndpointSlice, space)
+        ready = frozenset(
+            address
+            for s in slices
+            if is_live(s) and s["metadata"].get("labels", {}).get(KUBE_SERVICE) == name
+            for endpoint in s.get("endpoints") or ()
+            if endpoint.get("conditions", {}).get("ready", True)
+            for address in endpoint["addresses"]
+        )
+        address = service["spec"]["clusterIP"]
+        headless = address == "None"
+        usable = ready if headless else frozenset({address} if ready else ())
+        ports = frozenset((p["name"], p["port"]) for p in service["spec"]["ports"])
+        return Exported(headless, usable, export["metadata"]["creationTimestamp"], ports)
+
+
+class Services:
+    """Users export services of the same names from several clusters."""
+
+    name = "services"
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._users = ServicesScenario(fleet)
+        self.edited: dict[ClusterId, float] = {}
+        """When somebody last edited imported objects in a cluster by hand."""
+
+    async def open(self) -> None:
+        await self._users.open(lease=int(LEASE.total_seconds()))
+
+    async def heal(self) -> None:
+        """Nothing: what users do stands."""
+
+    def laws(self) -> Sequence[Law]:
+        return (
+            ExportsAnswered(self._fleet, self),
+            DeadLeftOut(self._fleet),
+            AddressesKept(self._fleet, self),
+            ExportStatus(self._fleet),
+        )
+
+    def is_owned(self, cluster: ClusterId, name: str) -> bool:
+        """Whether a person's own import has the name in a cluster."""
+        return (cluster, ServiceImport, self._fleet.namespace, name) in self._fleet.users
+
+    def touched(self, cluster: ClusterId) -> float:
+        """When somebody last changed imported objects in a cluster, or it was restored."""
+        return max(self.edited.get(cluster, 0), self._fleet.restored_at.get(cluster, 0))
+
+    @step(8, cluster=CLUSTERS, name=NAMES, headless=(False, False, True))
+    async def offer(self, cluster: ClusterId, name: str, headless: bool) -> None:
+        """A Service with a ready pod, exported."""
+        await self._serve(cluster, name, "http", headless=headless)
+        with suppress(AlreadyExists):
+            await self._users.export(cluster, name)
+
+    @step(2, cluster=CLUSTERS, name=NAMES)
+    async def export(self, cluster: ClusterId, name: str) -> None:
+        await self._users.export(cluster, name)
+
+    @step(2, cluster=CLUSTERS, name=NAMES)
+    async def unexport(self, cluster: ClusterId, name: str) -> None:
+        await self._users.unexport(cluster, name)
+
+    @step(3, cluster=CLUSTERS, name=NAMES, ports=("http", "http", "two", "other"))
+    async def serve(self, cluster: ClusterId, name: str, ports: str) -> None:
+        """A Service with one ready pod; an existing one is replaced."""
+        await self._serve(cluster, name, ports, headless=False)
+
+    async def _serve(self, cluster: ClusterId, name: str, ports: str, headless: bool) -> None:
+        with suppress(NotFound):
+            await self._users.unserve(cluster, name)
+        await self._users.serve(cluster, name, PORTS[ports], headless=headless)
+        await self.pods(cluster, name, 1, True)
+
+    @step(1, cluster=CLUSTERS, name=NAMES)
+    async def unserve(self, cluster: ClusterId, name: str) -> None:
+        await self._users.unserve(cluster, name)
+
+    @step(4, cluster=CLUSTERS, name=NAMES, number=(0, 1, 3), ready=(True, True, False))
+    async def pods(self, cluster: ClusterId, name: str, number: int, ready: bool) -> None:
+        """The pods of a service change."""
+        slot = "abcdef"[CLUSTERS.index(cluster) + len(CLUSTERS) * NAMES.index(name)]
+        await self._users.pods(cluster, name, *[ready] * number, slot=slot)
+
+    @step(1, cluster=CLUSTERS, name=NAMES)
+    async def edit_import(self, cluster: ClusterId, name: str) -> None:
+        """Somebody edits an import that is ours."""
+        change = {"spec": {"sessionAffinity": "ClientIP", "ports": []}}
+        if not self.is_owned(cluster, name):
+            self.edited[cluster] = self._fleet.now
+            space = self._fleet.namespace
+            await self._fleet.hand(cluster).patch(ServiceImport, name, space, change)
+
+    @step(1, cluster=CLUSTERS, name=NAMES)
+    async def delete_import(self, cluster: ClusterId, name: str) -> None:
+        """Somebody deletes an import that is ours."""
+        if not self.is_owned(cluster, name):
+            self.edited[cluster] = self._fleet.now
+            await self._fleet.hand(cluster).delete(ServiceImport, name, self._fleet.namespace)
+
+    @step(1, cluster=CLUSTERS, name=NAMES)
+    async def own_import(self, cluster: ClusterId, name: str) -> None:
+        """A person makes an import of their own, by a name that we would use."""
+        meta = Meta(name=name, namespace=self._fleet.namespace)
+        spec = ServiceImportSpec(type="ClusterSetIP", ports=(ImportedPort(port=7),))
+        await self._fleet.admin(cluster).create(ServiceImport(metadata=meta, spec=spec))
+
+    @step(1, profile=("lighthouse", "kep-1645"))
+    async def set_profile(self, profile: Profile) -> None:
+        await self._users.set_profile(profile)
+
+
+class ExportsAnswered:
+    """A cluster's answers are what users export, and stay so under faults of others."""
+
+    name = "exports-answered"
+    sentence = (
+        "A live export is answered in every live cluster, stays answered whatever fails elsewhere, "
+        f"and once it is deleted is answered nowhere; {CONVERGED:.0f} s after the last disturbance "
+        "all clusters answer exactly what is exported."
+    )
+
+    def __init__(self, fleet: Fleet, services: Services) -> None:
+        self._fleet = fleet
+        self._services = services
+        self._exports = Exports(fleet)
+        self._changed: dict[tuple[str, str], tuple[object, float]] = {}
+        """What a cluster exports under a name, and since when."""
+        self._seen: dict[tuple[str, str, str], frozenset[str]] = {}
+
+    async def observe(self) -> AsyncIterator[str]:
+        profile = await self._exports.profile()
+        for name in NAMES:
+            exports = await self._exports.of(name)
+            types = {exported.headless for exported in exports.values()}
+            for exporter in self._fleet.names:
+                exported = exports.get(exporter)
+                wanted = exported.addresses if exported is not None else frozenset()
+                state = (wanted, len(types), profile, self._services.is_owned(exporter, name))
+                if self._changed.get((exporter, name), ("", 0))[0] != state:
+                    self._changed[exporter, name] = (state, self._fleet.now)
+            if profile != "lighthouse" or len(types) > 1:
+                continue  # which addresses are used is judged at rest
+            for asker in self._fleet.names:
+                for exporter in self._fleet.names:
+                    async for seen in self._answered(asker, exporter, name, exports):
+                        yield seen
+
+    async def _answered(
+        self, asker: ClusterId, exporter: ClusterId, name: str, exports: dict[ClusterId, Exported]
+    ) -> AsyncIterator[str]:
+        if self._services.is_owned(asker, name):
+            return  # a person's import has the name there
+        fleet, key = self._fleet, (asker, exporter, name)
+        answer = fleet.ask(asker, self._name_of(exporter, name))
+        wanted = exports[exporter].addresses if exporter in exports else frozenset[str]()
+        if answer.code != "SERVFAIL" and answer.records == wanted:
+            self._seen[key] = wanted
+            return
+        since = self._changed[exporter, name][1]
+        now, lost = fleet.now, f"{asker} answers {sorted(answer.records)} for {name} of {exporter}"
+        touched = self._services.touched(asker)
+        if answer.code == "SERVFAIL" or now - touched < CONVERGED or self._may_be_expired(exporter):
+            self._seen.pop(key, None)
+        if self._seen.get(key) == wanted and since < now:
+            yield f"{lost}, which was {sorted(wanted)} and is exported all the time"
+        works = [fleet.works_since(other, BROKER) for other in (exporter, asker, *exports)]
+        calm = max(since, touched, *works)
+        if now - calm > CONVERGED and answer.records != wanted:
+            yield f"{lost} and not {sorted(wanted)} since {now - calm:.0f} s"
+
+    def _may_be_expired(self, exporter: ClusterId) -> bool:
+        """Whether others may take a cluster for dead: in its own answers it never is."""
+        return self._fleet.silent_for(exporter) > LEASE.total_seconds() - RENEWAL
+
+    def _name_of(self, exporter: ClusterId, name: str) -> str:
+        return f"{exporter}.{name}.{self._fleet.namespace}.svc.clusterset.local"
+
+    async def at_rest(self) -> AsyncIterator[str]:
+        profile = await self._exports.profile()
+        for name in NAMES:
+            exports = await self._exports.of(name)
+            ranked = sorted(exports, key=lambda c: (exports[c].since, c))
+            for asker in self._fleet.names:
+                if self._services.is_owned(asker, name):
+                    continue
+                answer = self._fleet.ask(asker, self._name_of("x", name).removeprefix("x."))
+                usable = [c for c in ranked if exports[c].addresses]
+                if profile == "lighthouse":
+                    usable = [
+                        c for c in usable if exports[c].headless == exports[ranked[0]].headless
+                    ]
+                if profile == "kep-1645" and ranked and not exports[ranked[0]].headless:
+                    usable = ranked  # the address of the import stands without ready endpoints
+                if bool(answer.records) != bool(usable):
+                    yield f"{asker} answers {answer} for {name}, which {usable} export"
+                async for seen in self._imported(asker, name, exports, ranked, profile):
+                    yield seen
+
+    async def _imported(
+        self,
+        cluster: ClusterId,
+        name: str,
+        exports: dict[ClusterId, Exported],
+        ranked: list[ClusterId],
+        profile: str,
+    ) -> AsyncIterator[str]:
+        """The import has the type of the oldest export, and the ports of its profile."""
+        found = find(await self._fleet.objects(cluster, ServiceImport, self._fleet.namespace), name)
+        if found is None or not ranked:
+            if found is not None or ranked:
+                yield f"the import {name} in {cluster} is {found}, exported by {ranked}"
+            return
+        oldest = exports[ranked[0]]
+        admitted = [e for e in exports.values() if e.headless == oldest.headless]
+        common = frozenset.intersection(*(e.ports for e in admitted))
+        every = frozenset.union(*(e.ports for e in exports.values()))
+        ports = {(p.get("name", ""), p["port"]) for p in found["spec"]["ports"]}
+        right = ports == common if profile == "lighthouse" else oldest.ports <= ports <= every
+        affinity = found["spec"].get("sessionAffinity", "None")
+        type_ = "Headless" if oldest.headless else "ClusterSetIP"
+        if not right or affinity != "None" or found["spec"]["type"] != type_:
+            yield f"the import {name} in {cluster} is {found['spec']}, of {exports}"
+
+
+class DeadLeftOut:
+    """Dead clusters leave the answers of others."""
+
+    name = "dead-left-out"
+    sentence = f"No answer names a cluster that has been silent for more than {EXPIRY:.0f} s."
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+
+    async def observe(self) -> AsyncIterator[str]:
+        fleet = self._fleet
+        for dead in fleet.names:
+            silent = fleet.mute_for(dead)
+            for asker in fleet.names:
+                listened = fleet.now - fleet.works_since(asker, BROKER)
+                if asker == dead or min(silent, listened) <= EXPIRY:
+                    continue
+                for name in NAMES:
+                    full = f"{dead}.{name}.{fleet.namespace}.svc.clusterset.local"
+                    if (answer := fleet.ask(asker, full)).records:
+                        yield f"{asker} answers {answer} for {full}, silent since {silent:.0f} s"
+
+    async def at_rest(self) -> AsyncIterator[str]:
+        return
+        yield
+
+
+class AddressesKept:
+    """The address of an import stays."""
+
+    name = "addresses-kept"
+    sentence = "The clusterset IP of a service never changes while a cluster exports it."
+
+    def __init__(self, fleet: Fleet, services: Services) -> None:
+        self._fleet = fleet
+        self._services = services
+        self._exports = Exports(fleet)
+        self._held: dict[tuple[ClusterId, str], tuple[object, frozenset[str]]] = {}
+
+    async def observe(self) -> AsyncIterator[str]:
+        profile = await self._exports.profile()
+        for name in NAMES:
+            exports = await self._exports.of(name)
+            headless = {exported.headless for exported in exports.values()}
+            for asker in self._fleet.names:
+                key = (asker, name)
+                if profile != "kep-1645" or headless != {False}:
+                    self._held.pop(key, None)
+                    continue
+                full = f"{name}.{self._fleet.namespace}.svc.clusterset.local"
+                records = self._fleet.ask(asker, full).records
+                touched, held = self._services.touched(asker), self._held.get(key)
+                if records and held is not None and held[0] == touched and held[1] != records:
+                    yield f"{full} in {asker} was {sorted(held[1])} and is {sorted(records)}"
+                if records:
+                    self._held[key] = (touched, records)
+
+    async def at_rest(self) -> AsyncIterator[str]:
+        return
+        yield
+
+
+class ExportStatus:
+    """The status of an export is true."""
+
+    name = "export-status"
+    sentence = "The conditions of an export say what is so: Valid, Ready, Conflict."
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._exports = Exports(fleet)
+
+    async def observe(self) -> AsyncIterator[str]:
+        return
+        yield
+
+    async def at_rest(self) -> AsyncIterator[str]:
+        profile = await self._exports.profile()
+        for name in NAMES:
+            exports = await self._exports.of(name)
+            ranked = sorted(exports, key=lambda c: (exports[c].since, c))
+            for cluster in self._fleet.names:
+                found = await self._fleet.objects(cluster, ServiceExport, self._fleet.namespace)
+                export = find(found, name)
+                if export is None:
+                    continue
+                conditions = export.get("status", {}).get("conditions", ())
+                reported = {c["type"]: c["status"] for c in conditions}
+                valid = cluster in exports
+                wanted = {"Valid": str(valid)}
+                if valid:
+                    same = exports[cluster].headless == exports[ranked[0]].headless
+                    wanted["Ready"] = str(same or profile == "kep-1645")
+                if {n: reported.get(n) for n in wanted} != wanted:
+                    yield f"{name} of {cluster} reports {reported}, not {wanted}"
