@@ -2,6 +2,8 @@
 
 import base64
 import json
+import stat
+import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,8 +17,8 @@ from tests.cli.programs import CommandResult, RunningFederation, running
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFederation]:
-    """Two clusters without a part in the fleet that is formed here."""
-    arguments = ("--clusters", "rome,paris", "--no-sample", "--no-federation")
+    """Three clusters without a part in the fleet that is formed here."""
+    arguments = ("--clusters", "rome,paris,pisa", "--no-sample", "--no-federation")
     with running(tmp_path_factory.mktemp("fleet"), *arguments) as found:
         result = found.run_hanse("broker", "init", "--context", "broker", "--namespace", "league")
         assert result.status == 0, result.err
@@ -121,6 +123,52 @@ def test_a_token_past_half_its_life_is_renewed(
     assert "rome: changed Secret hanse-system/hanse-broker\n" in again.out
 
 
+def test_the_printed_commands_write_the_token_for_its_owner_alone(
+    fleet: RunningFederation, joined: CommandResult
+) -> None:
+    (command,) = [line for line in joined.out.splitlines() if "base64 -d" in line]
+    kubectl = fleet.folder / "kubectl"
+    kubectl.write_text("#!/bin/sh\nprintf dG9rZW4=\n")
+    kubectl.chmod(0o755)
+
+    subprocess.run(
+        ["sh", "-c", f"umask 022; PATH={fleet.folder}:$PATH; {command}"],
+        cwd=fleet.folder,
+        check=True,
+    )
+
+    written = fleet.folder / "rome-broker.kubeconfig"
+    assert written.read_text() == "token"
+    assert stat.S_IMODE(written.stat().st_mode) == 0o600
+
+
+def test_a_services_only_join_prepares_nothing_else_and_revokes_what_was_more(
+    fleet: RunningFederation,
+) -> None:
+    dry = _join(fleet, "pisa", "--features", "services", "--dry-run")
+    _join(fleet, "pisa", "--features", "services,networks")
+    few = _join(fleet, "pisa", "--features", "services")
+    again = _join(fleet, "pisa", "--features", "services")
+
+    assert few.status == 0, few.err
+    assert "avi-system" not in dry.out
+    assert "antrea-plus-system" not in dry.out
+    assert "pisa: deleted ClusterRole hanse-agent-networks\n" in few.out
+    assert "pisa: deleted ClusterRoleBinding hanse-agent-networks\n" in few.out
+    assert "--broker-namespace league --features services\n" in few.out
+    assert again.out.startswith("broker: nothing to change\npisa: nothing to change\n")
+    roles = fleet.kubectl("--context", "pisa", "get", "clusterroles", "-l", "hanse.dev/feature")
+    assert {line.split()[0] for line in roles.out.splitlines()[1:]} == {
+        "hanse-agent",
+        "hanse-agent-services",
+    }
+    bound = fleet.kubectl(
+        *("--context", "broker", "-n", "league", "get", "rolebindings", "-l"),
+        "hanse.dev/member=pisa",
+    )
+    assert "statefulsets" not in bound.out
+
+
 def test_an_id_of_another_cluster_is_refused(
     fleet: RunningFederation, joined: CommandResult
 ) -> None:
@@ -182,13 +230,23 @@ def test_a_server_that_is_no_broker_is_refused_with_the_remedy(fleet: RunningFed
         ),
         pytest.param(
             ("--broker", "nowhere", "--cluster-id", "rome"),
-            "hanse: no context 'nowhere' in the kubeconfig; there is: rome, paris, broker",
+            "hanse: no context 'nowhere' in the kubeconfig; there is: rome, paris, pisa, broker",
             id="a context that is not there",
         ),
         pytest.param(
             ("--broker", "broker", "--cluster-id", "rome", "--token-lifetime", "5s"),
             "hanse: --token-lifetime '5s' is not between 1h and 30d; write it as 7d or 12h",
             id="a bad lifetime",
+        ),
+        pytest.param(
+            ("--broker", "broker", "--cluster-id", "rome", "--features", "gateways"),
+            "hanse: --features: there is no feature 'gateways'; choose of services, statefulsets,",
+            id="an unknown feature",
+        ),
+        pytest.param(
+            ("--federation", "league", "--cluster-id", "rome", "--features", "services"),
+            "hanse: --federation needs the feature membership; add it to --features",
+            id="a federation without membership",
         ),
         pytest.param(
             ("--cluster-id", "rome"),

@@ -1,7 +1,7 @@
 """What an installation is made of: the same in both forms, and no more rights than needed."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -9,8 +9,9 @@ import yaml
 
 from hanse import __version__
 from hanse.cli.manifests.render import render_chart, render_manifests
-from hanse.cli.manifests.values import Values, schema, values_yaml
+from hanse.cli.manifests.values import FeatureName, Values, schema, values_yaml
 from hanse.cli.yaml_text import Template, to_yaml
+from hanse.model.feature_names import FEATURES, with_required
 from tests.cli.programs import hanse
 
 
@@ -169,3 +170,58 @@ def test_the_chart_is_not_written_over_what_is_there(tmp_path: Path) -> None:
     assert (first.status, second.status) == (0, 2)
     assert (tmp_path / "hanse" / "Chart.yaml").exists()
     assert "not empty" in second.err
+
+
+def test_a_services_only_installation_has_the_kinds_rights_and_namespaces_of_services(
+    tmp_path: Path,
+) -> None:
+    result = hanse("manifests", "--cluster-id", "a", "--features", "services", cwd=tmp_path)
+
+    found = [(one["kind"], one["metadata"]["name"]) for one in yaml.safe_load_all(result.out)]
+    by_kind = {kind: {n for k, n in found if k == kind} for kind, _ in found}
+    assert by_kind["Namespace"] == {"hanse-system"}
+    assert by_kind["CustomResourceDefinition"] == {
+        "serviceexports.multicluster.x-k8s.io",
+        "serviceimports.multicluster.x-k8s.io",
+    }
+    assert by_kind["ClusterRole"] == {
+        *("hanse-agent", "hanse-agent-services"),
+        *("hanse-dns", "hanse-dns-services"),
+    }
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+def test_a_feature_brings_only_its_own_roles(feature: str) -> None:
+    roles = {n for k, n in installed(features=[feature]) if k.endswith("Role")}
+    on = {*with_required([feature]), "admission"}
+
+    assert {n.removeprefix("hanse-agent-") for n in roles if n.startswith("hanse-agent-")} <= on
+    assert f"hanse-agent-{feature}" in roles
+
+
+def test_webhooks_that_are_off_need_no_rights() -> None:
+    names = {n for _, n in installed(features=["networks"], webhooks={"enabled": False})}
+
+    assert "hanse-agent-admission" not in names
+
+
+def test_every_feature_can_be_named_in_the_values() -> None:
+    assert get_args(FeatureName) == FEATURES
+
+
+def test_rights_are_explained_with_the_feature_and_the_reason(tmp_path: Path) -> None:
+    result = hanse("manifests", "--explain", "--features", "services,gslb", cwd=tmp_path)
+
+    sections = [line for line in result.out.splitlines() if line.startswith("# ")]
+    assert sections == ["# every agent", "# services", "# gslb"]
+    assert "kubeconfigs of sites" in result.out
+    assert "deployments" not in result.out
+
+
+def test_an_unknown_feature_is_refused_with_those_that_exist(tmp_path: Path) -> None:
+    by_option = hanse("manifests", "--explain", "--features", "dns", cwd=tmp_path)
+    by_value = hanse("manifests", "--cluster-id", "a", "--set", "features=[dns]", cwd=tmp_path)
+
+    assert by_option.status == by_value.status == 2
+    assert "--features: there is no feature 'dns'; choose of services, " in by_option.err
+    assert "features[0]: invalid enum value 'dns'" in by_value.err

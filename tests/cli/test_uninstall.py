@@ -17,11 +17,11 @@ from hanse.cli.uninstall.removal import (
     kubectl_commands,
     remove_installation,
 )
-from hanse.features.services.manifests import agent_manifests
 from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
 from hanse.kube.errors import NotFound
 from hanse.local.in_process import InProcessTransport
+from hanse.model.agent_manifests import agent_manifests
 from hanse.model.kinds.admission import ValidatingAdmissionPolicy
 from hanse.model.kinds.apps import Deployment
 from hanse.model.kinds.core import ConfigMap, Namespace
@@ -42,7 +42,7 @@ async def installed() -> Client:
     """A cluster with all of ours in it, beside what is somebody else's."""
     client = Client(InProcessTransport(ApiServer("rome", clock=WallClock())))
     await apply_definitions(client, crd_manifests())
-    await apply(client, agent_manifests(app.watches(), "rome"))
+    await apply(client, agent_manifests(app.watches_by_feature(), "rome"))
     await client.create(Namespace(metadata=Meta(name="shop")))
     ours = with_owner(ConfigMap(metadata=Meta(name="ours", namespace="shop")), OWNER)
     await client.create(ours)

@@ -1,5 +1,5 @@
 from hanse import app
-from hanse.features.services.manifests import agent_manifests
+from hanse.model.agent_manifests import agent_manifests
 from hanse.model.facts import Role
 from hanse.model.kinds.core import ConfigMap, Secret, Service
 from hanse.model.kinds.multicluster import ServiceExport
@@ -75,11 +75,12 @@ def test_what_is_watched_by_name_is_granted_by_name_but_its_creation() -> None:
 
 
 def test_an_agent_may_read_its_own_secrets_in_its_namespace_and_no_others() -> None:
-    made = agent_manifests(app.watches(), "lubeck")
-    (role,) = [m.wire for m in made if (m.kind.name, m.namespace) == ("Role", SYSTEM_NAMESPACE)]
+    made = agent_manifests(app.watches_by_feature(), "lubeck")
+    roles = [m.wire for m in made if (m.kind.name, m.namespace) == ("Role", SYSTEM_NAMESPACE)]
 
     named = {
         name
+        for role in roles
         for rule in role["rules"]
         if "secrets" in rule["resources"] and set(rule["verbs"]) & {"get", "list", "watch", "*"}
         for name in rule.get("resourceNames", ["every one"])
@@ -88,8 +89,11 @@ def test_an_agent_may_read_its_own_secrets_in_its_namespace_and_no_others() -> N
     assert named == {"hanse-broker", "hanse-webhooks"}
 
 
-def test_leases_are_renewed_by_name() -> None:
+def test_leases_are_read_and_renewed_by_name() -> None:
     granted = rbac_rules((), Role.LOCAL, leases=[("hanse-system", "hanse-agent")])
 
-    patching = [r for r in granted if "patch" in r.verbs]
-    assert [(r.namespace, r.names) for r in patching] == [("hanse-system", ("hanse-agent",))]
+    of_leases = {(r.namespace, r.names): r.verbs for r in granted if r.resource == "leases"}
+    assert of_leases == {
+        ("hanse-system", ()): ("create",),
+        ("hanse-system", ("hanse-agent",)): ("get", "list", "patch", "watch"),
+    }

@@ -145,10 +145,10 @@ async def test_each_replica_gets_a_load_balancer_that_is_copied_to_the_broker(
         assert annotations.get("federation.kubernetes.io/stateful-replica-list") == ", ".join(names)
 
     await scenario.eventually(listed)
-    await scenario.eventually(labelled(sets, "lubeck"))
+    await scenario.eventually(selected(sets, "lubeck"))
 
     await sets.admin("lubeck").delete(Pod, "store-lubeck-0", scenario.namespace)
-    await scenario.eventually(labelled(sets, "lubeck"))
+    await scenario.eventually(selected(sets, "lubeck"))
     off = {"federation.kubernetes.io/statefulset-lb-needed": "false"}
     await sets.edit({"metadata": {"annotations": off}})
 
@@ -192,14 +192,19 @@ def copies(sets: StatefulSetsScenario, replicas: int) -> Check[None]:
     return check
 
 
-def labelled(sets: StatefulSetsScenario, cluster: str) -> Check[None]:
-    """That every pod bears its own name as the design's label."""
+def selected(sets: StatefulSetsScenario, cluster: str) -> Check[None]:
+    """That the load balancer of every replica selects the replica's pod, and no other."""
 
     async def check() -> None:
         pods = await sets.pods(cluster)
         assert pods
-        for name, pod in pods.items():
-            assert pod.metadata.labels.get("federated-statefulset") == name, pod.metadata.labels
+        assert (await sets.balancers(cluster)).keys() == pods.keys()
+        for name in pods:
+            balancer = await sets.found(cluster, Service, name)
+            assert balancer is not None
+            terms = balancer.spec.selector.items()
+            chosen = [n for n, pod in pods.items() if terms <= pod.metadata.labels.items()]
+            assert chosen == [name]
 
     return check
 

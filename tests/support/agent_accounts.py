@@ -5,12 +5,14 @@ from collections.abc import Callable, Iterable
 from msgspec import structs
 
 from hanse.features.federation import manifests
+from hanse.model.agent_manifests import BASE, rights_by_feature
 from hanse.model.facts import Role
 from hanse.model.kinds.federation import SYSTEM
-from hanse.model.naming import AGENT, BROKER_NAMESPACE, SLOT_LEASES
+from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Feature
 from hanse.model.rbac import RbacRule, rbac_rules
+from hanse.model.snapshot import Watch
 from hanse.runtime.pause import PAUSE_WATCHES
 from tests.support import service_accounts
 from tests.support.service_accounts import Account
@@ -23,12 +25,17 @@ def rules_of(
 
     In its own cluster it may also be the leader.
     """
-    watches = [*(watch for feature in features for watch in feature.watches), *PAUSE_WATCHES]
+    chosen = tuple(features)
     if role is Role.LOCAL:
-        own = [(system, name) for name in (AGENT, *SLOT_LEASES)]
-        leases = [*own, (SYSTEM, cluster)]
-        return rbac_rules(watches, role, Role.MEMBER, Role.LED, leases=leases)
+        by_feature = rights_by_feature(watches_by_feature(chosen), cluster, system)
+        return tuple(right.rule for rights in by_feature.values() for right in rights)
+    watches = [*(watch for feature in chosen for watch in feature.watches), *PAUSE_WATCHES]
     return rbac_rules(watches, role, leases=[(BROKER_NAMESPACE, cluster)])
+
+
+def watches_by_feature(features: Iterable[Feature]) -> dict[str, tuple[Watch, ...]]:
+    """The watches of features by their names, and those of every agent."""
+    return {BASE: PAUSE_WATCHES, **{feature.name: feature.watches for feature in features}}
 
 
 def supervisor_account(features: Iterable[Feature], member: ClusterId) -> Account:

@@ -3,9 +3,11 @@
 Here are the lists of all features, webhooks, watches, zone sources and external systems.
 """
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hanse.features.admission.feature import Admission
 from hanse.features.admission.options import AdmissionOptions
@@ -30,8 +32,12 @@ from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.features.statefulsets.webhooks import FederatedStatefulSetWebhook
 from hanse.features.statefulsets.write_rules import MEMBER_RULES as SET_RULES
 from hanse.model.admission import AdmissionHook
+from hanse.model.agent_manifests import BASE
+from hanse.model.crds import OWN_KINDS
+from hanse.model.facts import Role
+from hanse.model.feature_names import FEATURES, with_required
 from hanse.model.naming import BROKER_NAMESPACE
-from hanse.model.objects import ClusterId
+from hanse.model.objects import ClusterId, Object
 from hanse.model.plan import Feature
 from hanse.model.snapshot import Watch
 from hanse.model.write_rules import FeatureAccess
@@ -45,8 +51,9 @@ BROKER: ClusterId = "broker"
 
 
 class Options(Struct, frozen=True):
-    """The options of all features, each under its own name."""
+    """Which features are on, and the options of all, each under its own name."""
 
+    features: tuple[str, ...] = FEATURES
     broker_namespace: str = BROKER_NAMESPACE
     admission: AdmissionOptions = AdmissionOptions()
     networks: NetworksOptions = NetworksOptions()
@@ -58,19 +65,25 @@ class Options(Struct, frozen=True):
 
 
 def features(options: Options = Options()) -> tuple[Feature, ...]:  # noqa: B008 - a frozen value
-    """Every feature of the product; a new one is added here."""
-    return (
-        Admission(hooks(options), options.admission),
-        Services(options.broker_namespace),
-        Membership(),
-        FederatedServices(options.federated),
-        Machines(),
-        Networks(options.networks),
-        StatefulSets(options.broker_namespace),
-        Gslb(options.gslb),
-        Policies(options.policies),
-        *publishing_features(options),
-    )
+    """The features that are on; a new one is added here and to `FEATURES`.
+
+    The feature of admission webhooks is always among them: without hooks it removes those of an
+    agent that had some.
+    """
+    makers: dict[str, Callable[[], Iterable[Feature]]] = {
+        "services": lambda: (Services(options.broker_namespace),),
+        "membership": lambda: (Membership(),),
+        "federated": lambda: (FederatedServices(options.federated),),
+        "machines": lambda: (Machines(),),
+        "networks": lambda: (Networks(options.networks),),
+        "statefulsets": lambda: (StatefulSets(options.broker_namespace),),
+        "gslb": lambda: (Gslb(options.gslb),),
+        "policies": lambda: (Policies(options.policies),),
+        "publishing": lambda: publishing_features(options),
+    }
+    on = with_required(options.features)
+    chosen = (feature for name, make in makers.items() if name in on for feature in make())
+    return (Admission(hooks(options), options.admission), *chosen)
 
 
 def publishing_features(options: Options) -> tuple[Feature, ...]:
@@ -93,17 +106,41 @@ def zone_sources(view: "View", options: Options = Options()) -> "tuple[ZoneSourc
     from hanse.features.services.zone import ServiceZone
     from hanse.features.statefulsets.zone import StatefulSetZone
 
-    global_sources: tuple[ZoneSource, ...] = (GlobalZone(view),) if view.global_zones else ()
-    return (
-        ServiceZone(view),
-        StatefulSetZone(view, options.broker_namespace, options.statefulsets),
-        *global_sources,
-    )
+    makers: dict[str, Callable[[], ZoneSource]] = {
+        "services": lambda: ServiceZone(view),
+        "statefulsets": lambda: StatefulSetZone(
+            view, options.broker_namespace, options.statefulsets
+        ),
+    }
+    if view.global_zones:
+        makers["gslb"] = lambda: GlobalZone(view)
+    return tuple(make() for name, make in makers.items() if name in options.features)
 
 
 def watches(options: Options = Options()) -> tuple[Watch, ...]:  # noqa: B008 - a frozen value
-    """All that an agent of this version watches: its RBAC rules are generated from it."""
-    return (*(watch for feature in features(options) for watch in feature.watches), *PAUSE_WATCHES)
+    """All that an agent with these features watches: its RBAC rules are generated from it."""
+    return tuple(watch for several in watches_by_feature(options).values() for watch in several)
+
+
+def watches_by_feature(options: Options = Options()) -> dict[str, tuple[Watch, ...]]:  # noqa: B008 - a frozen value
+    """The watches of each feature that is on, and of every agent under the name `BASE`.
+
+    Without options of publishing, names are taken to be published in the agent's namespace.
+    """
+    if not options.publishing.wanted:
+        here = PublishingOptions("example.org", endpoints_in=options.admission.namespace)
+        options = replace(options, publishing=here)
+    found = {feature.name: feature.watches for feature in features(options)}
+    base = (*PAUSE_WATCHES, *Admission((), options.admission).watches)
+    if not hooks(options):
+        found.pop(Admission.name)
+    return {BASE: base, **found}
+
+
+def own_kinds(options: Options = Options()) -> tuple[type[Object], ...]:  # noqa: B008 - a frozen value
+    """The kinds that we define and that features need in a cluster that is no broker."""
+    watched = {watch.kind for watch in watches(options) if watch.role is not Role.BROKER}
+    return tuple(kind for kind in OWN_KINDS if kind in watched)
 
 
 def broker_access(options: Options = Options()) -> tuple[FeatureAccess, ...]:  # noqa: B008 - a frozen value
@@ -112,20 +149,24 @@ def broker_access(options: Options = Options()) -> tuple[FeatureAccess, ...]:  #
     The roles and admission policies of a broker are generated from it.
     """
     namespace = options.broker_namespace
-    return (
+    access = (
         FeatureAccess(Services.name, (*Services(namespace).watches, *PAUSE_WATCHES), SERVICE_RULES),
         FeatureAccess(StatefulSets.name, StatefulSets(namespace).watches, SET_RULES),
     )
+    on = (Services.name, *options.features)
+    return tuple(each for each in access if each.feature in on)
 
 
 def hooks(options: Options = Options()) -> tuple[AdmissionHook, ...]:  # noqa: B008 - a frozen value
-    """Every admission webhook of the product; a new one is added here."""
-    return (
-        *MEMBERSHIP_HOOKS,
-        *network_hooks(Networks(options.networks)),
-        FederatedStatefulSetWebhook(options.broker_namespace),
-        PolicyPeersWebhook(),
-    )
+    """The admission webhooks of the features that are on; a new one is added here."""
+    makers: dict[str, Callable[[], Iterable[AdmissionHook]]] = {
+        "membership": lambda: MEMBERSHIP_HOOKS,
+        "networks": lambda: network_hooks(Networks(options.networks)),
+        "statefulsets": lambda: (FederatedStatefulSetWebhook(options.broker_namespace),),
+        "policies": lambda: (PolicyPeersWebhook(),),
+    }
+    on = with_required(options.features)
+    return tuple(hook for name, make in makers.items() if name in on for hook in make())
 
 
 def external_systems(options: Options) -> dict[ClusterId, ExternalSystem]:

@@ -23,6 +23,7 @@ from hanse.features.gslb.avi import (
 from hanse.features.gslb.configuration import InvalidConfiguration
 from hanse.features.gslb.leadership import local_amko_cluster
 from hanse.features.networks.address_pools import PoolSlot
+from hanse.features.networks.feature import Networks
 from hanse.features.networks.service_addresses import AssignedSlot
 from hanse.kube.clock import Clock, WallClock
 from hanse.kube.lease import LeaseTimings
@@ -129,7 +130,7 @@ class Agent:
             informers, identity, clock=clock, random=random, timings=settings.timings
         )
         self.reconciler.set_fence(self.elections)
-        self._serves_webhooks = bool(hooks)
+        self._allocates = any(isinstance(feature, Networks) for feature in features)
         self._replica_slots = ReplicaSlots(
             self._local_client,
             settings.namespace,
@@ -206,7 +207,7 @@ class Agent:
                         self._heartbeat.run(lambda: self.reconciler.active), "heartbeat lease"
                     )
                 )
-            if not alone and self._serves_webhooks:
+            if not alone and self._allocates:
                 await stack.enter_async_context(
                     _running_task(self._replica_slots.run(self._publish_slot), "slot")
                 )

@@ -69,6 +69,11 @@ async def remove(
     ]
 
 
+def deleted(done: Iterable[AppliedManifest]) -> list[AppliedManifest]:
+    """What was there to delete, without what was absent anyway."""
+    return [one for one in done if one.effect is Effect.DELETED]
+
+
 async def _delete_unwanted(client: Client, unwanted: Manifest, *, dry_run: bool) -> Effect:
     """Delete the object, if it exists and this is no dry run; DELETED also in a dry run."""
     if await read_existing(client, unwanted) is None:

@@ -98,9 +98,10 @@ _AGE = Column("Age", ".metadata.creationTimestamp", "date")
 _ANY_OBJECT: Wire = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
-def crds() -> tuple[Wire, ...]:
-    """The CRDs of our kinds, sorted by name."""
-    return _sorted_by_name(crd_of(kind) for kind in OWN_KINDS)
+def crds(kinds: Iterable[type[Object]] = OWN_KINDS) -> tuple[Wire, ...]:
+    """The CRDs of our kinds, or of those among the given kinds, sorted by name."""
+    wanted = set(kinds)
+    return _sorted_by_name(crd_of(kind) for kind in OWN_KINDS if kind in wanted)
 
 
 def placeholder_crds() -> tuple[Wire, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from hanse.model.crds import crds
+from hanse.model.crds import OWN_KINDS, crds
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import Namespace
 from hanse.model.objects import Kind, Object, Wire, to_wire
@@ -22,6 +22,8 @@ CLUSTER_ROLE = Kind(_RBAC, "v1", "ClusterRole", "clusterroles", namespaced=False
 CLUSTER_ROLE_BINDING = Kind(
     _RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False
 )
+
+BINDINGS = (ROLE_BINDING, CLUSTER_ROLE_BINDING)
 
 
 class Manifest(Struct, frozen=True):
@@ -80,9 +82,9 @@ def create_only(obj: Object) -> Manifest:
     return Manifest(type(obj).kind, to_wire(obj), create_only=True)
 
 
-def crd_manifests() -> tuple[Manifest, ...]:
-    """The manifests of the CRDs of our kinds."""
-    return tuple(Manifest(CustomResourceDefinition.kind, crd) for crd in crds())
+def crd_manifests(kinds: Iterable[type[Object]] = OWN_KINDS) -> tuple[Manifest, ...]:
+    """The manifests of the CRDs of our kinds, or of those among the given kinds."""
+    return tuple(Manifest(CustomResourceDefinition.kind, crd) for crd in crds(kinds))
 
 
 def namespace(name: str) -> Manifest:
@@ -91,10 +93,18 @@ def namespace(name: str) -> Manifest:
     return Manifest(Namespace.kind, wire, create_only=True)
 
 
-def role_manifests(name: str, rules: Iterable[RbacRule]) -> tuple[Manifest, ...]:
+def role_manifests(
+    name: str, rules: Iterable[RbacRule], labels: Mapping[str, str] | None = None
+) -> tuple[Manifest, ...]:
     """A ClusterRole for the rules of all namespaces, and a Role per namespace."""
     return tuple(
-        manifest(kind, name, scope, body={"rules": [rule.wire() for rule in namespace_rules]})
+        manifest(
+            kind,
+            name,
+            scope,
+            body={"rules": [rule.wire() for rule in namespace_rules]},
+            labels=labels,
+        )
         for kind, scope, namespace_rules in _by_namespace(rules)
     )
 

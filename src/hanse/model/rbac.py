@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hanse.model.facts import Role
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
@@ -37,30 +38,99 @@ class RbacRule(Struct, frozen=True, order=True):
         }
 
 
+class Right(Struct, frozen=True, order=True):
+    """A rule, and the reasons for which it is granted."""
+
+    rule: RbacRule
+    reasons: tuple[str, ...] = ()
+
+
+class _Grant(Struct, frozen=True):
+    """What one watch, or one need of every agent, asks for."""
+
+    namespace: str
+    kind: Kind
+    verbs: tuple[str, ...]
+    subresource: str = ""
+    names: tuple[str, ...] = ()
+    reason: str = ""
+
+
 def rbac_rules(
     watches: Iterable[Watch], *roles: Role, leases: Sequence[tuple[str, str]] = ()
 ) -> tuple[RbacRule, ...]:
-    """The rules for clusters of these roles, merged; `leases` are those the agent holds or reads.
+    """The rules for clusters of these roles, merged; `leases` are those the agent holds.
 
     They always include reading CRDs and the namespace of the cluster's identity. A watch of one
     object is granted by resourceName, since a list or watch with a field selector for one name is
     a request for that name. RBAC cannot restrict a create by name.
     """
-    relevant = [watch for watch in watches if watch.role in roles]
-    verbs: dict[tuple[str, str, str, tuple[str, ...]], set[str]] = {}
-    for namespace, kind, granted, subresource, names in _grants(relevant, leases):
-        resource = f"{kind.plural}/{subresource}" if subresource else kind.plural
-        verbs.setdefault((namespace, kind.group, resource, names), set()).update(granted)
-    rules = [RbacRule(n, g, r, tuple(sorted(v)), names) for (n, g, r, names), v in verbs.items()]
-    if "get" not in verbs.get(("", "", Namespace.kind.plural, ()), ()):
-        rules.append(RbacRule("", "", Namespace.kind.plural, ("get",), (IDENTITY_NAMESPACE,)))
-    held: dict[str, list[str]] = {}
+    chosen = tuple(watches)
+    grants = [
+        *_identity_grants(chosen, roles),
+        *_watch_grants(chosen, roles),
+        *_event_grants(chosen, roles),
+        *_lease_grants(leases),
+    ]
+    return tuple(right.rule for right in _merge(grants))
+
+
+def watch_rights(watches: Iterable[Watch], *roles: Role) -> tuple[Right, ...]:
+    """The rights that watches need in clusters of these roles, and nothing else."""
+    return _merge([*_watch_grants(tuple(watches), roles)])
+
+
+def lease_rights(leases: Sequence[tuple[str, str]]) -> tuple[Right, ...]:
+    """The rights to hold Leases of these namespaces and names."""
+    return _merge([*_lease_grants(leases)])
+
+
+def agent_rights(watches: Sequence[Watch], leases: Sequence[tuple[str, str]]) -> tuple[Right, ...]:
+    """The rights that every agent has in its own cluster, whatever features it runs."""
+    home = (Role.LOCAL,)
+    grants = [
+        *_identity_grants(watches, home),
+        *_watch_grants(watches, home),
+        _EVENTS,
+        *_lease_grants(leases),
+    ]
+    return _merge(grants)
+
+
+def without_covered(rights: Iterable[Right], given: Iterable[Right]) -> tuple[Right, ...]:
+    """The rights that others do not include already."""
+    others = tuple(right.rule for right in given)
+    return tuple(right for right in rights if not any(_covers(o, right.rule) for o in others))
+
+
+_EVENTS = _Grant(
+    "",
+    Event.kind,
+    ("create", "get", "patch"),
+    reason="Events tell about conditions that change, in the namespace of their object",
+)
+
+
+def _identity_grants(watches: Sequence[Watch], roles: Sequence[Role]) -> Iterator[_Grant]:
+    """Reading CRDs, and the one namespace whose uid identifies a cluster."""
+    served = "which kinds the cluster serves, and when that changes"
+    yield _Grant("", CustomResourceDefinition.kind, _READ, reason=served)
+    if not any(w.role in roles and w.kind is Namespace and not w.name for w in watches):
+        why = "its uid identifies the cluster"
+        yield _Grant("", Namespace.kind, ("get",), names=(IDENTITY_NAMESPACE,), reason=why)
+
+
+def _event_grants(watches: Sequence[Watch], roles: Sequence[Role]) -> Iterator[_Grant]:
+    if any(watch.writes for watch in watches if watch.role in roles):
+        yield _EVENTS
+
+
+def _lease_grants(leases: Sequence[tuple[str, str]]) -> Iterator[_Grant]:
+    """Creating a Lease cannot be restricted by name; reading and renewing it can."""
+    why = "the Lease by which one agent at a time works"
     for namespace, name in leases:
-        held.setdefault(namespace, []).append(name)
-    for namespace, renewed in held.items():
-        kind = Lease.kind
-        rules.append(RbacRule(namespace, kind.group, kind.plural, ("patch",), tuple(renewed)))
-    return tuple(sorted(_drop_covered(rules)))
+        yield _Grant(namespace, Lease.kind, ("create",), reason=why)
+        yield _Grant(namespace, Lease.kind, (*_READ, "patch"), names=(name,), reason=why)
 
 
 def merge_rules(rules: Iterable[RbacRule]) -> tuple[RbacRule, ...]:
@@ -77,35 +147,73 @@ def merge_rules(rules: Iterable[RbacRule]) -> tuple[RbacRule, ...]:
     )
 
 
-def _grants(
-    watches: Sequence[Watch], leases: Sequence[tuple[str, str]]
-) -> Iterator[tuple[str, Kind, tuple[str, ...], str, tuple[str, ...]]]:
-    """Namespace, kind, verbs, subresource and names of each grant, with repeats."""
-    yield "", CustomResourceDefinition.kind, _READ, "", ()
+def _watch_grants(watches: Sequence[Watch], roles: Sequence[Role]) -> Iterator[_Grant]:
+    """What each watch of these roles needs, with repeats."""
     for watch in watches:
-        where, kind = watch.namespace, watch.kind.kind
+        if watch.role not in roles:
+            continue
         names = (watch.name,) if watch.name else ()
-        yield where, kind, _READ, "", names
+
+        def grant(
+            *verbs: str, subresource: str = "", watch: Watch = watch, names: tuple[str, ...] = names
+        ) -> _Grant:
+            kind = watch.kind.kind
+            return _Grant(watch.namespace, kind, verbs, subresource, names, watch.reason)
+
+        yield grant(*_READ)
         if Writes.OBJECTS in watch.writes:
-            yield where, kind, ("patch", "delete"), "", names
+            yield grant("patch", "delete")
+        if Writes.REMOVAL in watch.writes:
+            yield grant("delete")
         if watch.writes & (Writes.OBJECTS | Writes.MISSING):
-            yield where, kind, ("create",), "", ()
+            yield grant("create", names=())
         if Writes.FIELDS in watch.writes:
-            yield where, kind, ("patch",), "", names
+            yield grant("patch")
         if Writes.STATUS in watch.writes:
-            yield where, kind, ("patch",), "status", names
-    if any(watch.writes for watch in watches):
-        yield "", Event.kind, ("create", "get", "patch"), "", ()
-    for namespace, _ in leases:
-        yield namespace, Lease.kind, (*_READ, "create"), "", ()
+            yield grant("patch", subresource="status")
 
 
-def _drop_covered(rules: Iterable[RbacRule]) -> Iterable[RbacRule]:
-    """The rules without namespaced ones whose verbs a rule for all namespaces includes."""
-    everywhere = {
-        (r.group, r.resource): set(r.verbs) for r in rules if not r.namespace and not r.names
-    }
-    for rule in rules:
-        covered = everywhere.get((rule.group, rule.resource), set())
-        if not rule.namespace or not set(rule.verbs) <= covered:
-            yield rule
+def _merge(grants: Iterable[_Grant]) -> tuple[Right, ...]:
+    """One right for each namespace, resource and set of names; those that others include go."""
+    verbs: dict[tuple[str, str, str, tuple[str, ...]], set[str]] = {}
+    reasons: dict[tuple[str, str, str, tuple[str, ...]], dict[str, None]] = {}
+    for one in grants:
+        resource = f"{one.kind.plural}/{one.subresource}" if one.subresource else one.kind.plural
+        place = (one.namespace, one.kind.group, resource, one.names)
+        verbs.setdefault(place, set()).update(one.verbs)
+        reasons.setdefault(place, {}).update({one.reason: None} if one.reason else {})
+    merged = _join_names(
+        Right(RbacRule(n, g, r, tuple(sorted(verbs[n, g, r, names])), names), tuple(why))
+        for (n, g, r, names), why in reasons.items()
+    )
+    return tuple(
+        sorted(
+            right
+            for right in merged
+            if not any(_covers(o.rule, right.rule) for o in merged if o is not right)
+        )
+    )
+
+
+def _join_names(rights: Iterable[Right]) -> list[Right]:
+    """Rights that differ in their names alone, as one with all names."""
+    joined: dict[tuple[object, ...], Right] = {}
+    for right in rights:
+        rule = right.rule
+        place = (rule.namespace, rule.group, rule.resource, rule.verbs, bool(rule.names))
+        if (found := joined.get(place)) is not None:
+            names = (*found.rule.names, *rule.names)
+            why = tuple(dict.fromkeys((*found.reasons, *right.reasons)))
+            right = Right(replace(found.rule, names=names), why)  # noqa: PLW2901 - merged
+        joined[place] = right
+    return list(joined.values())
+
+
+def _covers(rule: RbacRule, other: RbacRule) -> bool:
+    """Whether a rule allows all that another allows."""
+    return (
+        (rule.group, rule.resource) == (other.group, other.resource)
+        and rule.namespace in ("", other.namespace)
+        and set(other.verbs) <= set(rule.verbs)
+        and (not rule.names or (bool(other.names) and set(other.names) <= set(rule.names)))
+    )

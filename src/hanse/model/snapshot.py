@@ -33,6 +33,8 @@ class Writes(Flag):
     """Patch the status subresource."""
     MISSING = auto()
     """Create objects that are missing, without owning them."""
+    REMOVAL = auto()
+    """Delete what an agent created when the feature had more to do."""
 
 
 class Watch(Struct, frozen=True):
@@ -51,6 +53,8 @@ class Watch(Struct, frozen=True):
     writes: Writes = Writes.NOTHING
     name: str = ""
     """The only object to watch: an agent may then read no other of its namespace."""
+    reason: str = ""
+    """Why the feature reads or writes it: the explanation of the rights that follow from it."""
 
 
 class Lister(Protocol[K_co]):

@@ -31,8 +31,9 @@ def require_declared_writes(
 
 
 def managed_watches(feature: Feature) -> tuple[Watch, ...]:
-    """The watches of the objects that a feature creates and deletes."""
-    return tuple(watch for watch in feature.watches if Writes.OBJECTS in watch.writes)
+    """The watches of the objects that a feature owns and deletes."""
+    owned = Writes.OBJECTS | Writes.REMOVAL
+    return tuple(watch for watch in feature.watches if watch.writes & owned)
 
 
 def managed_objects(
@@ -72,7 +73,7 @@ def _needed_right(action: Action) -> tuple[Object, Writes]:
             ours = owner_of(obj) is not None
             return obj, Writes.OBJECTS if ours else Writes.OBJECTS | Writes.MISSING
         case Delete(_, base):
-            return base, Writes.OBJECTS
+            return base, Writes.OBJECTS | Writes.REMOVAL
         case Update(_, base) if action.subresource:
             return base, Writes.STATUS
         case Update(_, base):

@@ -8,7 +8,14 @@ from hanse.model.ownership import ALLOW_MASS_DELETION
 from hanse.model.snapshot import Snapshot, Watch
 from hanse.runtime.ownership import is_paused
 
-PAUSE_WATCHES = (Watch(Role.LOCAL, Namespace), Watch(Role.BROKER, ClusterSet))
+PAUSE_WATCHES = (
+    Watch(
+        Role.LOCAL,
+        Namespace,
+        reason="annotations that pause the agent, and namespaces that are being deleted",
+    ),
+    Watch(Role.BROKER, ClusterSet, reason="the rules of the fleet, and whether it is paused"),
+)
 
 
 def pause_reason(snapshot: Snapshot, system_namespace: str) -> str:

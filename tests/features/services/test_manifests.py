@@ -8,7 +8,6 @@ import pytest
 from hanse.features.services.feature import Services
 from hanse.features.services.manifests import (
     BrokerCredentials,
-    agent_manifests,
     broker,
     broker_policies,
     broker_rules,
@@ -19,7 +18,6 @@ from hanse.features.services.manifests import (
 from hanse.features.services.write_rules import MEMBER_RULES
 from hanse.kube.credentials import from_secret
 from hanse.model.manifests import Manifest
-from hanse.model.naming import SLOT_LEASES
 from hanse.model.objects import Wire
 from hanse.model.write_rules import FeatureAccess
 
@@ -100,16 +98,6 @@ def test_a_broker_needs_no_more_than_its_namespace_policies_and_roles() -> None:
         "ClusterRole",
         "Role",
     }
-
-
-def test_an_agent_writes_only_its_own_lease_and_the_secret_with_its_token() -> None:
-    role = _wire_of("Role hanse-system/hanse-agent", agent_manifests(WATCHES, "lubeck"))
-
-    patched = [rule for rule in role["rules"] if "patch" in rule["verbs"]]
-    assert [rule["resourceNames"] for rule in patched] == [
-        ["hanse-agent", *SLOT_LEASES],
-        ["hanse-broker"],
-    ]
 
 
 @pytest.mark.anyio

@@ -16,6 +16,7 @@ from hanse.cli.agent.network_options import (
 )
 from hanse.cli.agent.publishing_options import parse_publishing_options, publishing_options
 from hanse.cli.errors import InputError
+from hanse.cli.feature_options import features_option
 from hanse.cli.replica_name_options import parse_replica_names, replica_name_options
 from hanse.cli.settings import global_options
 
@@ -116,6 +117,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     metavar="NAME[:PORT]",
     help="A name under which browsers reach it, beside localhost. Repeatable.",
 )
+@features_option("What it does, and so which rights it needs")
 @publishing_options
 @replica_name_options
 @network_options
@@ -157,6 +159,7 @@ def command(
     dashboard_listen: str,
     dashboard_token_file: Path | None,
     dashboard_hosts: tuple[str, ...],
+    features: tuple[str, ...],
     publish_zone: str,
     publish_endpoints: str,
     publish_server: str,
@@ -223,7 +226,10 @@ def command(
         publish_weighted_records,
     )
     webhooks = bind_listener("--webhook-listen", webhook_listen) if webhook_listen else None
+    if publishing.wanted and "publishing" not in features:
+        raise InputError("--publish-zone needs the feature publishing; add it to --features")
     options = app.Options(
+        features=features,
         broker_namespace=broker_namespace,
         admission=_admission_options(webhooks, webhook_url, namespace),
         publishing=publishing,

@@ -14,7 +14,7 @@ from hanse import app
 from hanse.app.agent import Agent, AgentSettings
 from hanse.app.log_level import following_log_level
 from hanse.cli.clusters import check_readable, open_client
-from hanse.features.services.manifests import BROKER_SECRET, KUBECONFIG, accounts_namespace
+from hanse.features.services.manifests import KUBECONFIG, accounts_namespace
 from hanse.kube import credentials
 from hanse.kube.client_config import Credentials
 from hanse.kube.clock import WallClock
@@ -28,6 +28,7 @@ from hanse.kube.token_renewal import (
     TokenStore,
     token_account,
 )
+from hanse.model.naming import BROKER_SECRET
 
 log = logging.getLogger(__name__)
 

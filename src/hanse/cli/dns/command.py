@@ -8,6 +8,7 @@ import click
 
 from hanse.cli.dns.global_zone_options import global_zone_options, parse_network, parse_region
 from hanse.cli.errors import InputError
+from hanse.cli.feature_options import features_option
 from hanse.cli.replica_name_options import parse_replica_names, replica_name_options
 from hanse.cli.settings import global_options
 from hanse.model.naming import ZONE
@@ -120,6 +121,7 @@ _zone = click.option(
     help="How to reach the broker.",
 )
 @click.option("--broker-context", default="", metavar="NAME", help="The broker's context.")
+@features_option("Whose names it answers")
 @replica_name_options
 @click.pass_context
 def command(
@@ -143,6 +145,7 @@ def command(
     resolvers: tuple[str, ...],
     broker_kubeconfig: Path | None,
     broker_context: str,
+    features: tuple[str, ...],
     replica_zone: str,
     federation: str,
 ) -> None:
@@ -191,7 +194,7 @@ def command(
         )
     tenant = _network_zone(view, network, namespaces)
     replicas = parse_replica_names(replica_zone, federation)
-    options = app.Options(broker_namespace=broker_namespace, statefulsets=replicas)
+    options = app.Options(features, broker_namespace, statefulsets=replicas)
     zone_sources = app.zone_sources(view, options) if tenant is None else (tenant,)
     listeners = [_bind(address, workers) for address in listen]
     metrics_listener = bind_listener("--metrics-listen", metrics_listen) if metrics_listen else None

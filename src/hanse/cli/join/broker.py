@@ -8,10 +8,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hanse import app
-from hanse.cli.apply import apply, apply_definitions, report_applied
+from hanse.cli.apply import apply, apply_definitions, deleted, remove, report_applied
 from hanse.cli.clusters import ClusterAccess, connect, open_client
 from hanse.cli.errors import CommandFailed, InputError
+from hanse.cli.feature_options import features_argument
 from hanse.cli.inventory import credentials_expiry
+from hanse.cli.join.agent import apply_agent
 from hanse.cli.join.claims import check_cluster_id, read_claims
 from hanse.features.services import manifests
 from hanse.features.services.manifests import BrokerCredentials, accounts_namespace
@@ -23,11 +25,12 @@ from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint, Sta
 from hanse.kube.errors import BadCredentials, KubeError, NotFound
 from hanse.kube.requests import resource_path
 from hanse.kube.transport import Request
+from hanse.model.feature_names import FEATURES
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, Node, Secret
 from hanse.model.kinds.hanse import ClusterSet, Profile
-from hanse.model.manifests import SERVICE_ACCOUNT, Manifest, crd_manifests
-from hanse.model.naming import BROKER_NAMESPACE, SYSTEM_NAMESPACE
+from hanse.model.manifests import BINDINGS, SERVICE_ACCOUNT, Manifest, crd_manifests
+from hanse.model.naming import BROKER_NAMESPACE, BROKER_SECRET, SYSTEM_NAMESPACE
 
 
 class BrokerJoin(Struct, frozen=True):
@@ -39,6 +42,7 @@ class BrokerJoin(Struct, frozen=True):
     namespace: str
     server: str
     lifetime: timedelta
+    features: tuple[str, ...] = FEATURES
 
 
 async def init_broker(
@@ -79,14 +83,19 @@ async def join_broker(request: BrokerJoin, *, dry_run: bool) -> None:
         await _check_member(member, request)
         uid = (await member.read(Namespace, "kube-system")).metadata.uid
         new = await _is_new(broker, request, uid)
-        options = app.Options(broker_namespace=request.namespace)
-        watches, access = app.watches(options), app.broker_access(options)
+        options = app.Options(features=request.features, broker_namespace=request.namespace)
+        access = app.broker_access(options)
         objects = manifests.member(access, request.namespace, request.cluster, uid, new=new)
         on_broker = await apply(broker, objects, dry_run=dry_run)
-        on_member = await apply_definitions(member, crd_manifests(), dry_run=dry_run)
-        on_member += await apply(
-            member, manifests.agent_manifests(watches, request.cluster), dry_run=dry_run
-        )
+        every = app.broker_access(app.Options(broker_namespace=request.namespace))
+        wanted = {(one.kind, one.namespace, one.name) for one in objects}
+        revoked = [
+            one
+            for one in manifests.member(every, request.namespace, request.cluster, uid, new=new)
+            if (one.kind, one.namespace, one.name) not in wanted and one.kind in BINDINGS
+        ]
+        on_broker += deleted(await remove(broker, revoked, dry_run=dry_run))
+        on_member = await apply_agent(member, request.cluster, options, dry_run=dry_run)
         secret = await _secret(member, broker, request, dry_run=dry_run)
         on_member += await apply(member, secret, dry_run=dry_run)
     report_applied(request.broker.name, on_broker, dry_run=dry_run)
@@ -107,7 +116,7 @@ async def _check_member(member: Client, request: BrokerJoin) -> None:
     """Raise `InputError` if the cluster has another id in its ClusterClaim or broker Secret."""
     check_cluster_id(await read_claims(member), request.member.name, request.cluster)
     try:
-        secret = await member.read(Secret, manifests.BROKER_SECRET, SYSTEM_NAMESPACE)
+        secret = await member.read(Secret, BROKER_SECRET, SYSTEM_NAMESPACE)
     except NotFound:
         return
     known = secret.metadata.annotations.get(manifests.CLUSTER_ID, request.cluster)
@@ -115,7 +124,7 @@ async def _check_member(member: Client, request: BrokerJoin) -> None:
         raise InputError(
             f"{request.member.name} has joined as {known!r}; keep that --cluster-id, or undo the "
             f"first join: kubectl --context {request.member.name} -n {SYSTEM_NAMESPACE} "
-            f"delete secret {manifests.BROKER_SECRET}"
+            f"delete secret {BROKER_SECRET}"
         )
 
 
@@ -165,9 +174,9 @@ async def _secret(
 async def _is_reusable(member: Client, endpoint: ServerEndpoint, request: BrokerJoin) -> bool:
     """Whether the Secret names this broker, with a token that is valid for half its lifetime."""
     try:
-        secret = await member.read(Secret, manifests.BROKER_SECRET, SYSTEM_NAMESPACE)
+        secret = await member.read(Secret, BROKER_SECRET, SYSTEM_NAMESPACE)
         text = secret.data.get(manifests.KUBECONFIG, b"")
-        access = await credentials.from_secret(text, origin=manifests.BROKER_SECRET).config()
+        access = await credentials.from_secret(text, origin=BROKER_SECRET).config()
     except (NotFound, BadCredentials):
         return False
     if access.endpoint != endpoint or access.namespace != request.namespace:
@@ -207,15 +216,15 @@ async def _request_token(broker: Client, request: BrokerJoin) -> str:
 
 
 def _next_steps(request: BrokerJoin) -> str:
+    """How to start the agent; the file with its token is readable by nobody else."""
     name, file = request.member.name, f"{request.cluster}-broker.kubeconfig"
-    system, secret = SYSTEM_NAMESPACE, manifests.BROKER_SECRET
     space = (
         f" --broker-namespace {request.namespace}" if request.namespace != BROKER_NAMESPACE else ""
     )
     return (
         f"{name} has joined {request.broker.name} as {request.cluster}; start its agent:\n"
-        f"  kubectl --context {name} -n {system} get secret {secret} "
-        f"-o jsonpath='{{.data.{manifests.KUBECONFIG}}}' | base64 -d > {file}\n"
+        f"  (umask 077; kubectl --context {name} -n {SYSTEM_NAMESPACE} get secret {BROKER_SECRET} "
+        f"-o jsonpath='{{.data.{manifests.KUBECONFIG}}}' | base64 -d > {file})\n"
         f"  hanse agent --cluster-id {request.cluster} --context {name} "
-        f"--broker-kubeconfig {file}{space}"
+        f"--broker-kubeconfig {file}{space}{features_argument(request.features)}"
     )

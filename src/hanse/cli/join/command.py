@@ -6,6 +6,7 @@ from datetime import timedelta
 import click
 
 from hanse.cli.errors import InputError
+from hanse.cli.feature_options import features_option
 from hanse.cli.settings import global_options
 
 _LIFETIME = re.compile(r"(\d+)([hd])")
@@ -68,6 +69,7 @@ _LONGEST = timedelta(days=30)
     metavar="DURATION",
     help="How long the token for the broker or for supervisors holds; agents renew it halfway.",
 )
+@features_option("What the cluster's agent does, and so which rights and kinds it gets")
 @click.option("--dry-run", is_flag=True, help="Print what would be written, and write nothing.")
 @click.pass_context
 def command(
@@ -81,6 +83,7 @@ def command(
     supervises: bool,
     server: str,
     token_lifetime: str,
+    features: tuple[str, ...],
     dry_run: bool,
 ) -> None:
     """Let a cluster join a broker, or a Federation, or both.
@@ -92,6 +95,9 @@ def command(
     With --federation the cluster claims its id and its cluster set, gets an account for supervisors
     with the least rights they need, and a token of it is put into each supervisor, whose Federation
     names the cluster from then on. The first supervisor forms the Federation.
+
+    The agent gets the rights, kinds and namespaces of --features alone; `hanse manifests --explain`
+    says why each is needed. A feature that is no longer named loses its rights.
 
     Running it again changes only what is not so yet, and renews a token past half its life.
 
@@ -112,6 +118,8 @@ def command(
         raise InputError("name what to join: --broker CONTEXT, or --federation NAME, or both")
     if (supervisors or supervises or server) and not federation:
         raise InputError("--supervisor, --supervises and --server go with --federation NAME")
+    if federation and "membership" not in features:
+        raise InputError("--federation needs the feature membership; add it to --features")
     settings = global_options(context)
     start_logging(settings)
     lifetime, member = _parse_lifetime(token_lifetime), select_cluster(settings)
@@ -119,14 +127,16 @@ def command(
         from hanse.cli.join.broker import BrokerJoin, join_broker
 
         access = select_cluster(settings, broker)
-        request = BrokerJoin(cluster_id, member, access, broker_namespace, broker_server, lifetime)
+        request = BrokerJoin(
+            cluster_id, member, access, broker_namespace, broker_server, lifetime, features
+        )
         run_async(lambda: join_broker(request, dry_run=dry_run))
     if federation:
         from hanse.cli.join.federation import MembershipRequest, join_federation
 
         supervising = tuple(select_cluster(settings, name) for name in supervisors)
         membership = MembershipRequest(
-            federation, cluster_id, member, supervising, supervises, server, lifetime
+            federation, cluster_id, member, supervising, supervises, server, lifetime, features
         )
         run_async(lambda: join_federation(membership, dry_run=dry_run))
 

@@ -24,6 +24,7 @@ from hanse.kube.errors import KubeError, NotFound
 from hanse.kube.lease import ObservedLease
 from hanse.kube.requests import resource_path
 from hanse.kube.transport import Request
+from hanse.model.feature_names import FEATURES
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Secret
 from hanse.model.kinds.federation import (
@@ -55,6 +56,11 @@ class MembershipRequest(Struct, frozen=True):
     supervises: bool = False
     server: str = ""
     lifetime: timedelta = timedelta(days=7)
+    features: tuple[str, ...] = FEATURES
+
+    @property
+    def options(self) -> app.Options:
+        return app.Options(features=self.features)
 
 
 class Participant(Struct, frozen=True):
@@ -80,8 +86,9 @@ async def join_federation(request: MembershipRequest, *, dry_run: bool) -> None:
             if cluster.name != request.member.name
         ]
         await _check(member, others, request)
-        done = await apply_definitions(member.client, crd_manifests(), dry_run=dry_run)
-        rules = manifests.rules_for(app.watches(), request.cluster)
+        kinds = crd_manifests(app.own_kinds(request.options))
+        done = await apply_definitions(member.client, kinds, dry_run=dry_run)
+        rules = manifests.rules_for(app.watches(request.options), request.cluster)
         claims = manifests.claims(
             request.cluster, request.federation, supervisor=request.supervises
         )

@@ -31,6 +31,13 @@ if TYPE_CHECKING:
     metavar="NAME=VALUE",
     help="One value, as image.tag=1.0 or dns.enabled=false. Repeatable.",
 )
+@click.option(
+    "--features",
+    default="",
+    metavar="NAMES",
+    help="What the agent does, parted by commas: the value features. [default: all]",
+)
+@click.option("--explain", is_flag=True, help="Print each right of the agent and why, instead.")
 @click.option("--no-crds", is_flag=True, help="Without the definitions of kinds.")
 @click.option(
     "--chart",
@@ -43,6 +50,8 @@ def command(
     cluster_id: str,
     file: Path | None,
     settings: tuple[str, ...],
+    features: str,
+    explain: bool,
     no_crds: bool,
     chart: Path | None,
     show_values: bool,
@@ -61,6 +70,7 @@ def command(
       hanse manifests --chart ./hanse
       helm install hanse ./hanse --set clusterId=lubeck --take-ownership
     """
+    from hanse.cli.manifests.explain import render_explanation
     from hanse.cli.manifests.render import render_chart, render_manifests
     from hanse.cli.manifests.values import Values, values_yaml
 
@@ -68,8 +78,11 @@ def command(
         click.echo(values_yaml(Values()), nl=False)
     elif chart is not None:
         _write_files(render_chart(), chart)
+    elif explain:
+        values = _parse_values(cluster_id or "this-cluster", file, settings, features)
+        click.echo(render_explanation(values), nl=False)
     else:
-        values = _parse_values(cluster_id, file, settings)
+        values = _parse_values(cluster_id, file, settings, features)
         click.echo(render_manifests(values, with_crds=not no_crds), nl=False)
 
 
@@ -84,8 +97,10 @@ def _write_files(files: dict[str, str], folder: Path) -> None:
     click.echo(f"{len(files)} files are in {folder}", err=True)
 
 
-def _parse_values(cluster_id: str, file: Path | None, settings: tuple[str, ...]) -> "Values":
-    """Values of the file, overridden by --set, then --cluster-id; raises `InputError`."""
+def _parse_values(
+    cluster_id: str, file: Path | None, settings: tuple[str, ...], features: str
+) -> "Values":
+    """Values of the file, overridden by --set, then by options; raises `InputError`."""
     import msgspec
 
     from hanse.cli.manifests.values import Values
@@ -96,6 +111,8 @@ def _parse_values(cluster_id: str, file: Path | None, settings: tuple[str, ...])
         _set_value(tree, setting)
     if cluster_id:
         tree["clusterId"] = cluster_id
+    if features:
+        tree["features"] = list(_parse_features(features))
     named = tree.get("clusterId")
     if not named:
         raise InputError("clusterId is not chosen; name this cluster with --cluster-id")
@@ -110,6 +127,16 @@ def _parse_values(cluster_id: str, file: Path | None, settings: tuple[str, ...])
         raise InputError(
             f"{_describe_error(str(error))}; see `hanse manifests --show-values`"
         ) from None
+
+
+def _parse_features(text: str) -> tuple[str, ...]:
+    """The features of a list; raises `InputError` for an unknown one."""
+    from hanse.model.feature_names import UnknownFeature, parse_features
+
+    try:
+        return parse_features(text)
+    except UnknownFeature as error:
+        raise InputError(f"--features: {error}") from None
 
 
 def _describe_error(error: str) -> str:

@@ -2,25 +2,15 @@
 
 from typing import Any
 
-from hanse import __version__, app
-from hanse.cli.manifests.value_source import ChartFile, ValueSource
-from hanse.features.services.manifests import agent_manifests
-from hanse.model.dns.zones import View
-from hanse.model.facts import Role
+from hanse import __version__
+from hanse.cli.manifests.rights import DNS, dns_rights_files, rights_files
+from hanse.cli.manifests.value_source import ChartFile, Condition, ValueSource
 from hanse.model.kinds.gslb import NAMESPACE as GSLB_NAMESPACE
-from hanse.model.manifests import (
-    PART_OF,
-    SERVICE_ACCOUNT,
-    Subject,
-    binding_manifests,
-    manifest,
-    role_manifests,
-)
+from hanse.model.kinds.gslb import AMKOCluster
+from hanse.model.manifests import PART_OF
 from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
 from hanse.model.objects import Wire
-from hanse.model.rbac import rbac_rules
 
-DNS = "hanse-dns"
 METRICS_PORT = 8080
 WEBHOOK_PORT = 9443
 DASHBOARD_PORT = 8090
@@ -31,30 +21,19 @@ NON_ROOT_USER = 65532
 
 
 def chart_files() -> tuple[ChartFile, ...]:
-    """Every file of an installation, in the order of applying."""
+    """Every file of an installation but the CRDs, in the order of applying."""
     return (
-        ("rights", "", lambda values: [*_agent_rights(values)]),
-        ("agent", "", lambda values: [*_agent_objects(values)]),
-        ("dns-rights", "dns.enabled", lambda _: [*_dns_rights()]),
-        ("dns", "dns.enabled", lambda values: [*_dns_objects(values)]),
-        ("network-policy", "networkPolicy", lambda _: [*_network_policies()]),
-        ("amkocluster", "gslb.enabled", lambda values: [*_amko_cluster(values)]),
+        *rights_files(),
+        ChartFile("agent", _agent_objects),
+        *dns_rights_files(),
+        ChartFile("dns", _dns_objects, Condition("dns.enabled")),
+        ChartFile("network-policy", lambda _: _network_policies(), Condition("networkPolicy")),
+        ChartFile(
+            "amkocluster",
+            _amko_cluster,
+            Condition("gslb.enabled", ("gslb",), AMKOCluster.kind.api_version),
+        ),
     )
-
-
-def _agent_rights(values: ValueSource) -> list[Wire]:
-    return [one.wire for one in agent_manifests(app.watches(), values.value("clusterId"))]
-
-
-def _dns_rights() -> list[Wire]:
-    everything = app.zone_sources(View("all", global_zones=("example.com",)))
-    rules = rbac_rules([watch for source in everything for watch in source.watches], Role.LOCAL)
-    made = (
-        manifest(SERVICE_ACCOUNT, DNS, SYSTEM_NAMESPACE),
-        *role_manifests(DNS, rules),
-        *binding_manifests(DNS, DNS, rules, Subject(DNS, SYSTEM_NAMESPACE), {}),
-    )
-    return [one.wire for one in made]
 
 
 def _agent_objects(values: ValueSource) -> list[Wire]:
@@ -62,6 +41,7 @@ def _agent_objects(values: ValueSource) -> list[Wire]:
     ports = {"metrics": METRICS_PORT, "webhooks": WEBHOOK_PORT, "dashboard": DASHBOARD_PORT}
     environment = {
         "HANSE_CLUSTER_ID": values.value("clusterId"),
+        "HANSE_FEATURES": values.joined("features"),
         "HANSE_LISTEN": f"0.0.0.0:{METRICS_PORT}",
         "HANSE_BROKER_KUBECONFIG": values.either("broker.enabled", f"{BROKER_FOLDER}/kubeconfig"),
         "HANSE_BROKER_NAMESPACE": values.value("broker.namespace"),
@@ -112,6 +92,7 @@ def _dns_objects(values: ValueSource) -> list[Wire]:
     arguments += ["--broker-namespace", values.value("broker.namespace")]
     environment = {
         "HANSE_CLUSTER_ID": values.value("clusterId"),
+        "HANSE_FEATURES": values.joined("features"),
         "HANSE_BROKER_KUBECONFIG": values.either("broker.enabled", f"{BROKER_FOLDER}/kubeconfig"),
     }
     protocols = [("dns", "UDP"), ("dns-tcp", "TCP")]

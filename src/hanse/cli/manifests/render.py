@@ -7,10 +7,10 @@ import yaml
 
 from hanse import __version__
 from hanse.cli.manifests.objects import chart_files
+from hanse.cli.manifests.rights import crd_files
 from hanse.cli.manifests.value_source import HelmValues, PlainValues
 from hanse.cli.manifests.values import Values, schema, values_yaml
 from hanse.cli.yaml_text import to_yaml
-from hanse.model.crds import crds
 
 CHART = {
     "apiVersion": "v2",
@@ -36,16 +36,18 @@ with the address that `kubectl -n hanse-system get service hanse-dns` shows:
 
   hanse dns corefile ADDRESS
 {{- end }}
+{{- if and .Values.gslb.enabled (not (.Capabilities.APIVersions.Has "amko.vmware.com/v1alpha1")) }}
+
+The kind AMKOCluster is defined now; run `helm upgrade` once more, which creates the object.
+{{- end }}
 """
 
 
 def render_manifests(values: Values, *, with_crds: bool = True) -> str:
     """All manifests for a cluster as YAML, with given values."""
     source = PlainValues(values)
-    wanted = [
-        one for _, on, make in chart_files() if not on or source.value(on) for one in make(source)
-    ]
-    return to_yaml([*(crds() if with_crds else ()), *wanted])
+    files = (*(crd_files() if with_crds else ()), *chart_files())
+    return to_yaml([one for f in files if f.when.holds(values) for one in f.objects(source)])
 
 
 def render_chart() -> dict[str, str]:
@@ -56,18 +58,16 @@ def render_chart() -> dict[str, str]:
         "values.schema.json": json.dumps(schema(), indent=2) + "\n",
         "templates/NOTES.txt": NOTES,
     }
-    for crd in crds():
-        files[f"crds/{crd['metadata']['name']}.yaml"] = to_yaml([crd])
-    for name, on, make in chart_files():
-        text = to_yaml([_keep_namespace(one) for one in make(HelmValues())])
-        guarded = f"{{{{- if .Values.{on} }}}}\n{text}{{{{- end }}}}\n" if on else text
-        files[f"templates/{name}.yaml"] = guarded
+    for file in (*crd_files(), *chart_files()):
+        text = to_yaml([_keep(one) for one in file.objects(HelmValues())])
+        files[f"templates/{file.name}.yaml"] = file.when.guard(text)
     return files
 
 
-def _keep_namespace(obj: dict[str, Any]) -> dict[str, Any]:
-    """Annotate a Namespace so that Helm keeps it: it holds objects that are not ours."""
-    if obj["kind"] != "Namespace":
+def _keep(obj: dict[str, Any]) -> dict[str, Any]:
+    """Annotate what holds objects of users, so that Helm never deletes it."""
+    if obj["kind"] not in ("Namespace", "CustomResourceDefinition"):
         return obj
-    annotations = {"helm.sh/resource-policy": "keep"}
+    known = obj["metadata"].get("annotations", {})
+    annotations = {**known, "helm.sh/resource-policy": "keep"}
     return {**obj, "metadata": {**obj["metadata"], "annotations": annotations}}

@@ -1,6 +1,6 @@
 """The values of an installation: names, types, defaults and descriptions."""
 
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import msgspec
 from msgspec import Meta, Struct, field
@@ -18,6 +18,20 @@ def _description(text: str, **bounds: Any) -> Meta:
 
 
 Replicas = Annotated[int, Meta(ge=0, le=100)]
+
+
+FeatureName = Literal[
+    "services",
+    "statefulsets",
+    "gslb",
+    "publishing",
+    "membership",
+    "federated",
+    "policies",
+    "machines",
+    "networks",
+]
+"""The names of `FEATURES`, as a type."""
 
 
 class Image(_Values, frozen=True, kw_only=True):
@@ -107,6 +121,14 @@ class Values(_Values, frozen=True, kw_only=True):
             pattern="^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$",
         ),
     ] = ""
+    features: Annotated[
+        list[FeatureName],
+        _description(
+            "What the agent does; rights, kinds and namespaces follow. Both federated and policies "
+            "bring membership along.",
+            min_length=1,
+        ),
+    ] = field(default_factory=lambda: list(get_args(FeatureName)))
     image: Annotated[Image, _description("The container image.")] = Image()
     agent: Annotated[AgentValues, _description("The agent.")] = AgentValues()
     broker: Annotated[BrokerValues, _description("The broker of multi-cluster services.")] = (

@@ -40,6 +40,7 @@ ANSWER_MAX_AGE = timedelta(minutes=1)
 """How long an issued certificate may take to be written; a Secret deleted later gets a new one."""
 
 KEY = Key("webhooks")
+_LEFT_BEHIND = "webhooks of a feature that was switched off would refuse requests"
 _CONFIGURATIONS = (ValidatingWebhookConfiguration, MutatingWebhookConfiguration)
 
 
@@ -55,13 +56,7 @@ class Admission:
     ) -> None:
         self._hooks = tuple(hooks)
         self._options = options
-        namespace = options.namespace
-        self.watches: tuple[Watch, ...] = (
-            Watch(Role.LOCAL, ValidatingWebhookConfiguration, writes=Writes.OBJECTS),
-            Watch(Role.LOCAL, MutatingWebhookConfiguration, writes=Writes.OBJECTS),
-            Watch(Role.LOCAL, Secret, namespace=namespace, name=NAME, writes=Writes.OBJECTS),
-            Watch(Role.LOCAL, Service, namespace=namespace, writes=Writes.OBJECTS),
-        )
+        self.watches: tuple[Watch, ...] = _watches(options.namespace, writes=bool(self._hooks))
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         """The only key, for local objects of our name and changes of the local cluster's state."""
@@ -141,6 +136,19 @@ class Admission:
         meta = Meta(name=NAME, namespace=self._options.namespace)
         port = ServicePort(name="https", port=SERVICE_PORT, target_port=self._options.port)
         return Service(metadata=meta, spec=ServiceSpec(selector=AGENT, ports=(port,)))
+
+
+def _watches(namespace: str, *, writes: bool) -> tuple[Watch, ...]:
+    """The watches of our webhooks by name; without hooks, those of an earlier agent are deleted."""
+    why = "API servers send requests to the agent's webhooks" if writes else _LEFT_BEHIND
+    kept = Writes.OBJECTS if writes else Writes.REMOVAL
+    return (
+        *(Watch(Role.LOCAL, k, name=NAME, writes=kept, reason=why) for k in _CONFIGURATIONS),
+        *(
+            Watch(Role.LOCAL, k, namespace=namespace, name=NAME, writes=kept, reason=why)
+            for k in (Secret, Service)
+        ),
+    )
 
 
 def _as_desired(obj: K) -> K:

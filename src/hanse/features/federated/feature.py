@@ -36,6 +36,9 @@ from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Wat
 _OPTIONAL = (ClusterGroup.kind, Group.kind, DNSEndpoint.kind)
 
 
+_GROUPS = "backends in other members, as peers of Antrea policies"
+
+
 class FederatedServices:
     """Federated Services in every member that this supervisor leads."""
 
@@ -48,23 +51,37 @@ class FederatedServices:
             labels=RECORD,
             indexes=(BY_SERVICE, BY_NAMESPACE),
             writes=Writes.OBJECTS,
+            reason="records of what each member offers",
         ),
         Watch(
-            Role.LED, Service, indexes=(JOINING_SERVICES,), writes=Writes.OBJECTS | Writes.STATUS
+            Role.LED,
+            Service,
+            indexes=(JOINING_SERVICES,),
+            writes=Writes.OBJECTS | Writes.STATUS,
+            reason="Services that join, and the federated Service in each member",
         ),
         Watch(
             Role.LED,
             EndpointSlice,
             indexes=(BACKEND_SLICES, GENERATED_SLICES),
             writes=Writes.OBJECTS,
+            reason="backends of a federated Service, own and of other members",
         ),
-        Watch(Role.LED, Node),
-        Watch(Role.LED, Namespace),
-        Watch(Role.LED, NativeService, indexes=(NATIVE_SERVICES,), writes=Writes.STATUS),
-        Watch(Role.LED, NetworkInterface),
-        Watch(Role.LED, ClusterGroup, writes=Writes.OBJECTS),
-        Watch(Role.LED, Group, writes=Writes.OBJECTS),
-        Watch(Role.LED, DNSEndpoint, writes=Writes.OBJECTS),
+        Watch(Role.LED, Node, reason="addresses of node ports, and zones of backends"),
+        Watch(Role.LED, Namespace, reason="federated Services are where their namespace is"),
+        Watch(
+            Role.LED,
+            NativeService,
+            indexes=(NATIVE_SERVICES,),
+            writes=Writes.STATUS,
+            reason="which Services join, where they are not annotated",
+        ),
+        Watch(Role.LED, NetworkInterface, reason="addresses of backends that are no pods"),
+        Watch(Role.LED, ClusterGroup, writes=Writes.OBJECTS, reason=_GROUPS),
+        Watch(Role.LED, Group, writes=Writes.OBJECTS, reason=_GROUPS),
+        Watch(
+            Role.LED, DNSEndpoint, writes=Writes.OBJECTS, reason="names outside, for ExternalDNS"
+        ),
     )
 
     def __init__(self, options: FederatedOptions = FederatedOptions()) -> None:  # noqa: B008 - frozen

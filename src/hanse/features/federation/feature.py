@@ -32,19 +32,34 @@ PROPERTIES = Key("properties")
 _FACTS = (ClusterAbandoned, InvalidConnection, ClusterState, KindServed, Leadership, LeaseLiveness)
 
 
+_IDENTITY = "the id of a cluster, and its cluster set"
+
+
 class Membership:
     """Status of the Federation, connections to its members, their tokens, and an inventory."""
 
     name = FEATURE_NAME
     watches: tuple[Watch, ...] = (
-        Watch(Role.LOCAL, Federation, writes=Writes.STATUS),
-        Watch(Role.LOCAL, ClusterClaim),
-        Watch(Role.LOCAL, ClusterProperty, writes=Writes.OBJECTS),
-        Watch(Role.LOCAL, ClusterProfile, namespace=SYSTEM, writes=Writes.OBJECTS | Writes.STATUS),
-        Watch(Role.LOCAL, Secret, namespace=SYSTEM, writes=Writes.FIELDS),
-        Watch(Role.LOCAL, Lease, namespace=SYSTEM),
-        Watch(Role.MEMBER, ClusterClaim),
-        Watch(Role.MEMBER, ClusterProperty),
+        Watch(Role.LOCAL, Federation, writes=Writes.STATUS, reason="the members, and their state"),
+        Watch(Role.LOCAL, ClusterClaim, reason=_IDENTITY),
+        Watch(Role.LOCAL, ClusterProperty, writes=Writes.OBJECTS, reason=_IDENTITY),
+        Watch(
+            Role.LOCAL,
+            ClusterProfile,
+            namespace=SYSTEM,
+            writes=Writes.OBJECTS | Writes.STATUS,
+            reason="the inventory of members, for other tools",
+        ),
+        Watch(
+            Role.LOCAL,
+            Secret,
+            namespace=SYSTEM,
+            writes=Writes.FIELDS,
+            reason="tokens for members, which a supervisor renews",
+        ),
+        Watch(Role.LOCAL, Lease, namespace=SYSTEM, reason="which supervisor leads a member"),
+        Watch(Role.MEMBER, ClusterClaim, reason=_IDENTITY),
+        Watch(Role.MEMBER, ClusterProperty, reason=_IDENTITY),
     )
     source_kinds: tuple[type[Object], ...] = (Federation, ClusterClaim, Secret)
 

@@ -31,7 +31,12 @@ RECHECK_INTERVAL = timedelta(seconds=5)
 
 
 DEFINITION_WATCHES: tuple[Watch, ...] = tuple(
-    Watch(Role.LOCAL, CustomResourceDefinition, name=kind.kind.definition)
+    Watch(
+        Role.LOCAL,
+        CustomResourceDefinition,
+        name=kind.kind.definition,
+        reason="whether objects are gone, or the kind itself",
+    )
     for kind in REPLICATED_KINDS
 )
 

@@ -48,15 +48,23 @@ SERVICES_BY_SOURCE = Index(
 
 def _source_watches(role: Role) -> tuple[Watch, ...]:
     """The watches on sources of members, for this cluster or for sites."""
+    why = "hosts, addresses and backends that global names lead to"
     return (
-        Watch(role, Service, indexes=(SERVICE_HOSTS, SUSPECT_SERVICES)),
-        Watch(role, Ingress, indexes=(INGRESS_HOSTS, INGRESS_BACKENDS, SUSPECT_INGRESSES)),
-        Watch(role, Route, indexes=(ROUTE_HOSTS, ROUTE_BACKENDS, SUSPECT_ROUTES)),
-        Watch(role, HTTPRoute, indexes=(HTTPROUTE_HOSTS, HTTPROUTE_BACKENDS, SUSPECT_HTTPROUTES)),
-        Watch(role, Gateway, indexes=(SUSPECT_GATEWAYS,)),
-        Watch(role, AkoHostRule, indexes=(RULES_BY_LOCAL_NAME, RULES_BY_GLOBAL_NAME)),
-        Watch(role, EndpointSlice, indexes=(SLICES_BY_SERVICE,)),
-        Watch(role, Namespace),
+        Watch(role, Service, indexes=(SERVICE_HOSTS, SUSPECT_SERVICES), reason=why),
+        Watch(
+            role, Ingress, indexes=(INGRESS_HOSTS, INGRESS_BACKENDS, SUSPECT_INGRESSES), reason=why
+        ),
+        Watch(role, Route, indexes=(ROUTE_HOSTS, ROUTE_BACKENDS, SUSPECT_ROUTES), reason=why),
+        Watch(
+            role,
+            HTTPRoute,
+            indexes=(HTTPROUTE_HOSTS, HTTPROUTE_BACKENDS, SUSPECT_HTTPROUTES),
+            reason=why,
+        ),
+        Watch(role, Gateway, indexes=(SUSPECT_GATEWAYS,), reason=why),
+        Watch(role, AkoHostRule, indexes=(RULES_BY_LOCAL_NAME, RULES_BY_GLOBAL_NAME), reason=why),
+        Watch(role, EndpointSlice, indexes=(SLICES_BY_SERVICE,), reason=why),
+        Watch(role, Namespace, reason=why),
     )
 
 
@@ -66,27 +74,64 @@ GLOBAL_SERVICE_WATCH = Watch(
     namespace=NAMESPACE,
     indexes=(SERVICES_BY_ADDRESS, SERVICES_BY_SOURCE),
     writes=Writes.OBJECTS | Writes.STATUS,
+    reason="the global names, with the members of each and their health",
 )
 
+_CONFIGURATION = "the configuration of global names, and its conditions"
+
 LOCAL_WATCHES: tuple[Watch, ...] = (
-    Watch(Role.LOCAL, AMKOCluster, writes=Writes.FIELDS | Writes.STATUS),
-    Watch(Role.LOCAL, GSLBConfig, namespace=NAMESPACE, writes=Writes.STATUS | Writes.FIELDS),
-    Watch(Role.LOCAL, GlobalDeploymentPolicy, namespace=NAMESPACE, writes=Writes.STATUS),
+    Watch(
+        Role.LOCAL,
+        AMKOCluster,
+        writes=Writes.FIELDS | Writes.STATUS,
+        reason="the sites, and which one leads",
+    ),
+    Watch(
+        Role.LOCAL,
+        GSLBConfig,
+        namespace=NAMESPACE,
+        writes=Writes.STATUS | Writes.FIELDS,
+        reason=_CONFIGURATION,
+    ),
+    Watch(
+        Role.LOCAL,
+        GlobalDeploymentPolicy,
+        namespace=NAMESPACE,
+        writes=Writes.STATUS,
+        reason=_CONFIGURATION,
+    ),
     Watch(
         Role.LOCAL,
         GSLBHostRule,
         namespace=NAMESPACE,
         indexes=(RULES_BY_FQDN,),
         writes=Writes.STATUS,
+        reason=_CONFIGURATION,
     ),
-    Watch(Role.LOCAL, Secret, namespace=NAMESPACE),
-    Watch(Role.LOCAL, ConfigMap, namespace=NAMESPACE),
+    Watch(
+        Role.LOCAL,
+        Secret,
+        namespace=NAMESPACE,
+        reason="kubeconfigs of sites, and the password of an Avi controller",
+    ),
+    Watch(
+        Role.LOCAL,
+        ConfigMap,
+        namespace=NAMESPACE,
+        reason="records of which configuration was copied from where",
+    ),
     GLOBAL_SERVICE_WATCH,
     *DEFINITION_WATCHES,
     *_source_watches(Role.LOCAL),
 )
 
-DNS_ENDPOINT_WATCH = Watch(Role.LOCAL, DNSEndpoint, namespace=NAMESPACE, writes=Writes.OBJECTS)
+DNS_ENDPOINT_WATCH = Watch(
+    Role.LOCAL,
+    DNSEndpoint,
+    namespace=NAMESPACE,
+    writes=Writes.OBJECTS,
+    reason="global names, for ExternalDNS",
+)
 
 CONTROLLER_WATCHES: tuple[Watch, ...] = (
     Watch(Role.OUTSIDE, AviGslbService, writes=Writes.OBJECTS),

@@ -27,6 +27,9 @@ SERVICE_TOPIC = "service"
 MACHINE_TOPIC = "machine"
 
 
+_MACHINES = "machines, their addresses and labels"
+
+
 class Machines:
     """VM Services and ExternalEntities of this cluster, independent of any federation."""
 
@@ -37,12 +40,33 @@ class Machines:
             VirtualMachine,
             indexes=(BY_SERVICE[VirtualMachine],),
             writes=Writes.STATUS,
+            reason=_MACHINES,
         ),
-        Watch(Role.LOCAL, CloudMachine, indexes=(BY_SERVICE[CloudMachine],)),
-        Watch(Role.LOCAL, VirtualMachineInstance, indexes=(BY_SERVICE[VirtualMachineInstance],)),
-        Watch(Role.LOCAL, Service, writes=Writes.OBJECTS | Writes.STATUS),
-        Watch(Role.LOCAL, EndpointSlice, writes=Writes.OBJECTS),
-        Watch(Role.LOCAL, ExternalEntity, writes=Writes.OBJECTS),
+        Watch(Role.LOCAL, CloudMachine, indexes=(BY_SERVICE[CloudMachine],), reason=_MACHINES),
+        Watch(
+            Role.LOCAL,
+            VirtualMachineInstance,
+            indexes=(BY_SERVICE[VirtualMachineInstance],),
+            reason=_MACHINES,
+        ),
+        Watch(
+            Role.LOCAL,
+            Service,
+            writes=Writes.OBJECTS | Writes.STATUS,
+            reason="the Service in front of machines",
+        ),
+        Watch(
+            Role.LOCAL,
+            EndpointSlice,
+            writes=Writes.OBJECTS,
+            reason="addresses of machines, as backends of their Service",
+        ),
+        Watch(
+            Role.LOCAL,
+            ExternalEntity,
+            writes=Writes.OBJECTS,
+            reason="machines as peers of Antrea policies",
+        ),
     )
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:

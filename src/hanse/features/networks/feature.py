@@ -9,13 +9,7 @@ from hanse.features.networks.kube_ovn import KubeOvnProvider
 from hanse.features.networks.kubernetes_service import apiserver_endpoints
 from hanse.features.networks.lifecycle import is_drained, plan_network
 from hanse.features.networks.lookups import (
-    NAMESPACES_BY_TENANT,
-    NETWORKS_BY_TENANT,
     PEERINGS_BY_PEER,
-    PODS_BY_ADDRESS,
-    PODS_BY_NETWORK,
-    SERVICES_BY_NETWORK,
-    SLICES_BY_SERVICE,
     WAITING_PODS_BY_NETWORK,
     find_network,
     is_served,
@@ -39,19 +33,17 @@ from hanse.features.networks.ports import PortProvider, plan_port
 from hanse.features.networks.providers import ExternalProvider, FlatProvider, Provider
 from hanse.features.networks.tenants import plan_tenant
 from hanse.features.networks.vpc import VpcProvider
-from hanse.model.facts import KindServed, Role, WriteOutcome
+from hanse.features.networks.watches import WATCHES
+from hanse.model.facts import KindServed, WriteOutcome
 from hanse.model.kinds.admission import (
     ValidatingAdmissionPolicy,
-    ValidatingAdmissionPolicyBinding,
 )
 from hanse.model.kinds.apps import Deployment
-from hanse.model.kinds.core import ConfigMap, Namespace, Pod, Service, ServiceAccount
+from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
-from hanse.model.kinds.networking import IPAddress, NetworkPolicy, ServiceCIDR
+from hanse.model.kinds.networking import NetworkPolicy, ServiceCIDR
 from hanse.model.kinds.networks import Network, NetworkPeering, NetworkPort, Tenant
-from hanse.model.kinds.policy import PodDisruptionBudget
 from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
-from hanse.model.kinds.rbac import RbacRole, RoleBinding
 from hanse.model.objects import Object
 from hanse.model.plan import Desired, Key, Plan
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
@@ -79,38 +71,7 @@ class Networks:
         self.providers: dict[str, Provider] = {p.name: p for p in (*built_in, *providers)}
         provider_watches = [w for p in self.providers.values() for w in p.watches]
         self._optional_kinds = {*_OPTIONAL_KINDS, *(w.kind.kind for w in provider_watches)}
-        self.watches: tuple[Watch, ...] = (
-            Watch(Role.LOCAL, Tenant, writes=Writes.STATUS),
-            Watch(Role.LOCAL, Network, indexes=(NETWORKS_BY_TENANT,), writes=_ALL | Writes.STATUS),
-            Watch(Role.LOCAL, NetworkPeering, indexes=(PEERINGS_BY_PEER,), writes=Writes.STATUS),
-            Watch(Role.LOCAL, Namespace, indexes=(NAMESPACES_BY_TENANT,), writes=Writes.MISSING),
-            Watch(
-                Role.LOCAL,
-                Pod,
-                labels=NETWORK,
-                indexes=(PODS_BY_NETWORK, PODS_BY_ADDRESS, WAITING_PODS_BY_NETWORK),
-                writes=Writes.FIELDS,
-            ),
-            Watch(Role.LOCAL, Service, labels=NETWORK, indexes=(SERVICES_BY_NETWORK,), writes=_ALL),
-            Watch(Role.LOCAL, Service, namespace="default"),
-            Watch(
-                Role.LOCAL, EndpointSlice, labels=NETWORK, indexes=(SLICES_BY_SERVICE,), writes=_ALL
-            ),
-            Watch(Role.LOCAL, EndpointSlice, namespace="default", indexes=(SLICES_BY_SERVICE,)),
-            Watch(Role.LOCAL, NetworkPolicy, writes=_ALL),
-            Watch(Role.LOCAL, ServiceCIDR, writes=_ALL),
-            Watch(Role.LOCAL, IPAddress),
-            Watch(Role.LOCAL, Deployment, labels=_TENANT_LABEL, writes=_ALL),
-            Watch(Role.LOCAL, PodDisruptionBudget, labels=_TENANT_LABEL, writes=_ALL),
-            Watch(Role.LOCAL, ServiceAccount, labels=_TENANT_LABEL, writes=_ALL),
-            Watch(Role.LOCAL, RbacRole, labels=_TENANT_LABEL, writes=_ALL),
-            Watch(Role.LOCAL, RoleBinding, labels=_TENANT_LABEL, writes=_ALL),
-            Watch(Role.LOCAL, ConfigMap, labels=_TENANT_LABEL, writes=_ALL),
-            Watch(Role.LOCAL, ValidatingAdmissionPolicy, labels=_GUARD_LABEL, writes=_ALL),
-            Watch(Role.LOCAL, ValidatingAdmissionPolicyBinding, labels=_GUARD_LABEL, writes=_ALL),
-            Watch(Role.LOCAL, ClusterNetworkPolicy, writes=_ALL),
-            *provider_watches,
-        )
+        self.watches: tuple[Watch, ...] = (*WATCHES, *provider_watches)
 
     def provider_of(self, network: Network) -> Provider:
         """The provider of a network's type."""

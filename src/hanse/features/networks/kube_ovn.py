@@ -35,15 +35,18 @@ SWITCH = "ovn.kubernetes.io/logical_switch"
 IP_ADDRESS = "ovn.kubernetes.io/ip_address"
 
 
+_KUBE_OVN = "networks as VPCs of Kube-OVN, where it runs"
+
+
 class KubeOvnProvider:
     """A network becomes a Vpc of kube-ovn, a subnet one of its Subnets."""
 
     name = "kube-ovn"
     has_ports = True
     watches: tuple[Watch, ...] = (
-        Watch(Role.LOCAL, Vpc, writes=Writes.OBJECTS),
-        Watch(Role.LOCAL, OvnSubnet, writes=Writes.OBJECTS),
-        Watch(Role.LOCAL, SwitchLBRule, writes=Writes.OBJECTS),
+        Watch(Role.LOCAL, Vpc, writes=Writes.OBJECTS, reason=_KUBE_OVN),
+        Watch(Role.LOCAL, OvnSubnet, writes=Writes.OBJECTS, reason=_KUBE_OVN),
+        Watch(Role.LOCAL, SwitchLBRule, writes=Writes.OBJECTS, reason=_KUBE_OVN),
     )
 
     def check(self, network: Network, annotations: dict[str, str], snapshot: Snapshot) -> None:  # noqa: ARG002 - the contract

@@ -40,7 +40,11 @@ class VpcProvider:
     has_ports = True
     watches: tuple[Watch, ...] = (
         Watch(
-            Role.LOCAL, NetworkPort, indexes=(PORTS_BY_NETWORK, PORTS_BY_POD), writes=Writes.OBJECTS
+            Role.LOCAL,
+            NetworkPort,
+            indexes=(PORTS_BY_NETWORK, PORTS_BY_POD),
+            writes=Writes.OBJECTS,
+            reason="the address of a pod in its network",
         ),
     )
 

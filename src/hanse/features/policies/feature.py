@@ -73,6 +73,9 @@ class _MemberPlan(Struct, frozen=True):
     requeue_after: timedelta | None = None
 
 
+_COPIED = "federated policies are the same in all members"
+
+
 class Policies:
     """Keeps federated Antrea policies the same in all members, whichever member users edit."""
 
@@ -85,11 +88,12 @@ class Policies:
             labels=f"{LEDGER_LABEL}={POLICIES}",
             indexes=(RECORDS_BY_NAMESPACE,),
             writes=Writes.OBJECTS,
+            reason="the ledger that says which version of a policy counts",
         ),
-        Watch(Role.LED, AntreaClusterNetworkPolicy, writes=Writes.OBJECTS),
-        Watch(Role.LED, AntreaNetworkPolicy, writes=Writes.OBJECTS),
-        Watch(Role.LED, Namespace),
-        Watch(Role.LED, CustomResourceDefinition),
+        Watch(Role.LED, AntreaClusterNetworkPolicy, writes=Writes.OBJECTS, reason=_COPIED),
+        Watch(Role.LED, AntreaNetworkPolicy, writes=Writes.OBJECTS, reason=_COPIED),
+        Watch(Role.LED, Namespace, reason="policies are copied where their namespace is"),
+        Watch(Role.LED, CustomResourceDefinition, reason="whether the cluster serves policies"),
     )
 
     def __init__(self, options: PolicyOptions = PolicyOptions()) -> None:  # noqa: B008 - frozen

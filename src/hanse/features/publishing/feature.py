@@ -49,7 +49,11 @@ class Publishing:
         self._options = options
         self._zone = wire_name(options.zone)
         watches = [
-            replace(watch, writes=Writes.STATUS) if watch.kind in STATUS_KINDS else watch
+            replace(
+                watch,
+                writes=Writes.STATUS if watch.kind in STATUS_KINDS else watch.writes,
+                reason="names to publish, and the condition Published",
+            )
             for source in sources
             for watch in source.watches
         ]
@@ -63,6 +67,7 @@ class Publishing:
                     namespace=options.endpoints_in,
                     indexes=(ENDPOINTS_BY_DNS_NAME,),
                     writes=Writes.OBJECTS,
+                    reason="published names, for ExternalDNS",
                 )
             )
         if options.server is not None:

@@ -40,17 +40,39 @@ class Services:
     def __init__(self, broker_namespace: str = BROKER_NAMESPACE) -> None:
         self._broker_namespace = broker_namespace
         self.watches: tuple[Watch, ...] = (
-            Watch(Role.LOCAL, ServiceExport, writes=Writes.STATUS),
-            Watch(Role.LOCAL, Service, writes=Writes.OBJECTS),
-            Watch(Role.LOCAL, EndpointSlice, indexes=(BACKENDS, IMPORTED), writes=Writes.OBJECTS),
+            Watch(
+                Role.LOCAL,
+                ServiceExport,
+                writes=Writes.STATUS,
+                reason="which Services are exported, and the conditions of each export",
+            ),
+            Watch(
+                Role.LOCAL,
+                Service,
+                writes=Writes.OBJECTS,
+                reason="exported Services, and the derived Service of each import",
+            ),
+            Watch(
+                Role.LOCAL,
+                EndpointSlice,
+                indexes=(BACKENDS, IMPORTED),
+                writes=Writes.OBJECTS,
+                reason="backends of exports, and the imported backends of other clusters",
+            ),
             Watch(
                 Role.LOCAL,
                 ServiceImport,
                 indexes=(LEGACY_IMPORTS,),
                 writes=Writes.OBJECTS | Writes.STATUS,
+                reason="the import of each service that the fleet exports",
             ),
-            Watch(Role.LOCAL, Namespace),
-            Watch(Role.LOCAL, GlobalIngressIP, indexes=(INGRESS,)),
+            Watch(Role.LOCAL, Namespace, reason="services are imported where their namespace is"),
+            Watch(
+                Role.LOCAL,
+                GlobalIngressIP,
+                indexes=(INGRESS,),
+                reason="Globalnet addresses of exported Services",
+            ),
             Watch(Role.BROKER, ClusterSet),
             Watch(Role.BROKER, Lease, namespace=broker_namespace),
             Watch(

@@ -11,7 +11,6 @@ from hanse.model import naming
 from hanse.model.admission_policies import PolicyScope, policy_manifests
 from hanse.model.facts import Role
 from hanse.model.kinds.coordination import Lease
-from hanse.model.kinds.federation import SYSTEM
 from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, Profile
 from hanse.model.manifests import (
     SECRET,
@@ -24,10 +23,9 @@ from hanse.model.manifests import (
     namespace,
     role_manifests,
 )
-from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
+from hanse.model.naming import BROKER_SECRET, SYSTEM_NAMESPACE
 from hanse.model.objects import ClusterId, Meta, Wire
-from hanse.model.rbac import RbacRule, rbac_rules
-from hanse.model.snapshot import Watch
+from hanse.model.rbac import RbacRule
 from hanse.model.write_rules import (
     ACCOUNTS,
     HOME,
@@ -36,8 +34,6 @@ from hanse.model.write_rules import (
     granted_rules,
 )
 
-BROKER_SECRET = "hanse-broker"  # noqa: S105 - the name of an object
-"""The Secret in a member with the kubeconfig of the broker."""
 KUBECONFIG = "kubeconfig"
 SERVICES = "services"
 """The feature that every member has."""
@@ -183,25 +179,6 @@ def _feature_rights(
     rules = broker_rules(access, broker_namespace)
     name = role.replace(":member", f":{account.name}:member", 1)
     return (*role_manifests(role, rules), *binding_manifests(name, role, rules, account, labels))
-
-
-def agent_manifests(watches: Iterable[Watch], cluster: ClusterId) -> tuple[Manifest, ...]:
-    """The objects of an agent in its own cluster: namespaces, ServiceAccount, and rights.
-
-    A supervisor's agent may lead its own cluster, so it has a leader's rights there. The only
-    Secret that it may read and patch is the one with the broker's kubeconfig.
-    """
-    own = [(SYSTEM_NAMESPACE, name) for name in (AGENT, *naming.SLOT_LEASES)]
-    leases = [*own, (SYSTEM, cluster)]
-    secret = RbacRule(SYSTEM_NAMESPACE, "", SECRET.plural, ("get", "patch"), (BROKER_SECRET,))
-    rules = (*rbac_rules(watches, Role.LOCAL, Role.MEMBER, Role.LED, leases=leases), secret)
-    namespaces = sorted({SYSTEM_NAMESPACE, *(rule.namespace for rule in rules if rule.namespace)})
-    return (
-        *(namespace(name) for name in namespaces),
-        manifest(SERVICE_ACCOUNT, AGENT, SYSTEM_NAMESPACE),
-        *role_manifests(AGENT, rules),
-        *binding_manifests(AGENT, AGENT, rules, Subject(AGENT, SYSTEM_NAMESPACE), {}),
-    )
 
 
 def broker_secret(

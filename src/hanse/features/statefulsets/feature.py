@@ -40,18 +40,48 @@ class StatefulSets:
     def __init__(self, broker_namespace: str) -> None:
         self._broker_namespace = broker_namespace
         self.watches: tuple[Watch, ...] = (
-            Watch(Role.LOCAL, StatefulSet, indexes=(STATEFUL_SETS_BY_SET,), writes=OBJECTS),
-            Watch(Role.LOCAL, Service, indexes=(SERVICES_BY_SET,), writes=OBJECTS | STATUS),
-            Watch(Role.LOCAL, Pod, labels=POD_NAME, writes=FIELDS),
-            Watch(Role.LOCAL, Namespace, writes=Writes.MISSING),
-            Watch(Role.LOCAL, AcceptancePolicy, name=DEFAULT_POLICY),
+            Watch(
+                Role.LOCAL,
+                StatefulSet,
+                indexes=(STATEFUL_SETS_BY_SET,),
+                writes=OBJECTS,
+                reason="this cluster's part of each set",
+            ),
+            Watch(
+                Role.LOCAL,
+                Service,
+                indexes=(SERVICES_BY_SET,),
+                writes=OBJECTS | STATUS,
+                reason="the headless Service of a set, and a load balancer for each replica",
+            ),
+            Watch(
+                Role.LOCAL, Pod, labels=POD_NAME, reason="whether the replicas of a set are ready"
+            ),
+            Watch(
+                Role.LOCAL,
+                Namespace,
+                writes=Writes.MISSING,
+                reason="the namespace of a set, where it is missing",
+            ),
+            Watch(
+                Role.LOCAL,
+                AcceptancePolicy,
+                name=DEFAULT_POLICY,
+                reason="what this cluster takes from others",
+            ),
             Watch(
                 Role.LOCAL,
                 FederatedStatefulSet,
                 indexes=(FEDERATED_SETS_BY_SERVICE,),
                 writes=STATUS,
+                reason="sets that are hosted here, and their status",
             ),
-            Watch(Role.LOCAL, StatefulSetShares, writes=OBJECTS),
+            Watch(
+                Role.LOCAL,
+                StatefulSetShares,
+                writes=OBJECTS,
+                reason="how many replicas each cluster runs of a set that is hosted here",
+            ),
             Watch(Role.BROKER, StatefulSet, indexes=(SETS_BY_SERVICE,), writes=STATUS),
             Watch(
                 Role.BROKER,

@@ -18,7 +18,7 @@ from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import PROXY, Pod, Service, ServiceSpec, ServiceStatus
 from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, ObjectRef, object_ref
 from hanse.model.ownership import OWNER
-from hanse.model.plan import Desired, EventRequest, Patch, Removal
+from hanse.model.plan import Desired, EventRequest, Removal
 from hanse.model.snapshot import Snapshot
 
 OVERWRITTEN = "Overwritten"
@@ -76,14 +76,6 @@ def _remote_status(status: ServiceStatus) -> ServiceStatus:
         replace(each, ip_mode=PROXY if each.ip else "") for each in status.load_balancer.ingress
     )
     return replace(status, load_balancer=replace(status.load_balancer, ingress=ingress))
-
-
-def pod_label_patches(submitted: SubmittedSet, snapshot: Snapshot) -> Iterator[Patch]:
-    """Label each pod with its own name if load balanced; else remove that label."""
-    for pod in list_pods(submitted, snapshot):
-        name = pod.metadata.name if submitted.load_balanced else None
-        change = {"metadata": {"labels": {REPLICA_LABEL: name}}}
-        yield Patch(ClusterObjectRef(snapshot.local, object_ref(pod)), change)
 
 
 def list_pods(submitted: SubmittedSet, snapshot: Snapshot) -> Iterator[Pod]:

@@ -23,7 +23,6 @@ from hanse.features.statefulsets.load_balancers import (
     build_replica_services,
     conflicting_service_removals,
     overwrite_events,
-    pod_label_patches,
 )
 from hanse.features.statefulsets.names import (
     REVISION,
@@ -214,7 +213,6 @@ def _plan_placed_set(placed: _PlacedSet, snapshot: Snapshot, broker_namespace: s
     return Plan(
         (*desired_here, *at_broker),
         removals=tuple(conflicting_service_removals(services, snapshot)),
-        patches=tuple(pod_label_patches(submitted, snapshot)),
         events=tuple(overwrite_events(services, snapshot)),
     )
 

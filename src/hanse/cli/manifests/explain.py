@@ -1,0 +1,50 @@
+"""The explanation of an agent's rights: each with the feature and the reason it is there."""
+
+from collections.abc import Iterator
+
+from hanse.cli.manifests.rights import rights_of
+from hanse.cli.manifests.values import Values
+from hanse.cli.tables import table
+from hanse.model.agent_manifests import BASE
+from hanse.model.rbac import RbacRule, Right
+
+_TITLES = {BASE: "every agent", "admission": "webhooks of these features"}
+_HEADER = ("NAMESPACE", "RESOURCE", "VERBS", "WHY")
+
+
+def render_explanation(values: Values) -> str:
+    """A table of rights for each feature that is on, as text."""
+    return "\n".join(_sections(values))
+
+
+def _sections(values: Values) -> Iterator[str]:
+    for feature, rights in rights_of(values).items():
+        yield f"# {_TITLES.get(feature, feature)}"
+        yield table(_HEADER, [_row(right) for right in rights])
+        yield ""
+
+
+def _row(right: Right) -> tuple[str, str, str, str]:
+    rule = right.rule
+    return (
+        rule.namespace or "all",
+        _resource(rule),
+        ",".join(rule.verbs),
+        "; ".join(right.reasons),
+    )
+
+
+def _resource(rule: RbacRule) -> str:
+    """The resource with its group, and the only names where there are some."""
+    resource, slash, sub = rule.resource.partition("/")
+    group = f".{rule.group}" if rule.group else ""
+    return f"{resource}{group}{slash}{sub}{_names(rule)}"
+
+
+def _names(rule: RbacRule) -> str:
+    """The only names, in brackets; of many the first and their number."""
+    if not rule.names:
+        return ""
+    more = len(rule.names) - 1
+    few = ", ".join(rule.names) if more <= 2 else f"{rule.names[0]} and {more} more"
+    return f" ({few})"

@@ -1,0 +1,138 @@
+"""What the feature watches and writes, and why."""
+
+from hanse.features.networks.admission_policies import GUARD_LABELS
+from hanse.features.networks.lookups import (
+    NAMESPACES_BY_TENANT,
+    NETWORKS_BY_TENANT,
+    PEERINGS_BY_PEER,
+    PODS_BY_ADDRESS,
+    PODS_BY_NETWORK,
+    SERVICES_BY_NETWORK,
+    SLICES_BY_SERVICE,
+    WAITING_PODS_BY_NETWORK,
+)
+from hanse.features.networks.names import NETWORK, TENANT
+from hanse.model.facts import Role
+from hanse.model.kinds.admission import (
+    ValidatingAdmissionPolicy,
+    ValidatingAdmissionPolicyBinding,
+)
+from hanse.model.kinds.apps import Deployment
+from hanse.model.kinds.core import ConfigMap, Namespace, Pod, Service, ServiceAccount
+from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.networking import IPAddress, NetworkPolicy, ServiceCIDR
+from hanse.model.kinds.networks import Network, NetworkPeering, Tenant
+from hanse.model.kinds.policy import PodDisruptionBudget
+from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
+from hanse.model.kinds.rbac import RbacRole, RoleBinding
+from hanse.model.snapshot import Watch, Writes
+
+_ALL = Writes.OBJECTS
+_TENANT_LABEL = TENANT
+_GUARD_LABEL = next(iter(GUARD_LABELS))
+_DNS_SERVER = "the DNS server of a network, in a namespace of its tenant, with its own rights"
+_API_SERVER = "addresses of the API server, which pods of a network reach"
+_GUARDS = "restrictions of tenants that hold without an agent"
+
+WATCHES: tuple[Watch, ...] = (
+    Watch(Role.LOCAL, Tenant, writes=Writes.STATUS, reason="tenants, and their conditions"),
+    Watch(
+        Role.LOCAL,
+        Network,
+        indexes=(NETWORKS_BY_TENANT,),
+        writes=_ALL | Writes.STATUS,
+        reason="networks of tenants, and their conditions",
+    ),
+    Watch(
+        Role.LOCAL,
+        NetworkPeering,
+        indexes=(PEERINGS_BY_PEER,),
+        writes=Writes.STATUS,
+        reason="which networks reach each other",
+    ),
+    Watch(
+        Role.LOCAL,
+        Namespace,
+        indexes=(NAMESPACES_BY_TENANT,),
+        writes=Writes.MISSING,
+        reason="namespaces of tenants, and those of a network's DNS and API alias",
+    ),
+    Watch(
+        Role.LOCAL,
+        Pod,
+        labels=NETWORK,
+        indexes=(PODS_BY_NETWORK, PODS_BY_ADDRESS, WAITING_PODS_BY_NETWORK),
+        writes=Writes.FIELDS,
+        reason="the address of a pod in its network, and the gate that waits for it",
+    ),
+    Watch(
+        Role.LOCAL,
+        Service,
+        labels=NETWORK,
+        indexes=(SERVICES_BY_NETWORK,),
+        writes=_ALL,
+        reason="the DNS Service and the API alias of a network",
+    ),
+    Watch(Role.LOCAL, Service, namespace="default", reason=_API_SERVER),
+    Watch(
+        Role.LOCAL,
+        EndpointSlice,
+        labels=NETWORK,
+        indexes=(SLICES_BY_SERVICE,),
+        writes=_ALL,
+        reason="backends of Services in networks",
+    ),
+    Watch(
+        Role.LOCAL,
+        EndpointSlice,
+        namespace="default",
+        indexes=(SLICES_BY_SERVICE,),
+        reason=_API_SERVER,
+    ),
+    Watch(
+        Role.LOCAL,
+        NetworkPolicy,
+        writes=_ALL,
+        reason="pods of different networks do not reach each other",
+    ),
+    Watch(
+        Role.LOCAL,
+        ServiceCIDR,
+        writes=_ALL,
+        reason="the range of a network's Service addresses",
+    ),
+    Watch(Role.LOCAL, IPAddress, reason="which Service addresses are taken"),
+    Watch(Role.LOCAL, Deployment, labels=_TENANT_LABEL, writes=_ALL, reason=_DNS_SERVER),
+    Watch(
+        Role.LOCAL,
+        PodDisruptionBudget,
+        labels=_TENANT_LABEL,
+        writes=_ALL,
+        reason=_DNS_SERVER,
+    ),
+    Watch(Role.LOCAL, ServiceAccount, labels=_TENANT_LABEL, writes=_ALL, reason=_DNS_SERVER),
+    Watch(Role.LOCAL, RbacRole, labels=_TENANT_LABEL, writes=_ALL, reason=_DNS_SERVER),
+    Watch(Role.LOCAL, RoleBinding, labels=_TENANT_LABEL, writes=_ALL, reason=_DNS_SERVER),
+    Watch(Role.LOCAL, ConfigMap, labels=_TENANT_LABEL, writes=_ALL, reason=_DNS_SERVER),
+    Watch(
+        Role.LOCAL,
+        ValidatingAdmissionPolicy,
+        labels=_GUARD_LABEL,
+        writes=_ALL,
+        reason=_GUARDS,
+    ),
+    Watch(
+        Role.LOCAL,
+        ValidatingAdmissionPolicyBinding,
+        labels=_GUARD_LABEL,
+        writes=_ALL,
+        reason=_GUARDS,
+    ),
+    Watch(
+        Role.LOCAL,
+        ClusterNetworkPolicy,
+        writes=_ALL,
+        reason="isolation that tenants cannot override",
+    ),
+)
+"""All watches but those of providers."""

@@ -1,0 +1,141 @@
+"""The objects of an agent in its own cluster: namespaces, its account, and rights by feature."""
+
+from collections.abc import Mapping, Sequence
+
+from hanse.model.facts import Role
+from hanse.model.kinds.federation import SYSTEM
+from hanse.model.manifests import (
+    ROLE,
+    ROLE_BINDING,
+    SECRET,
+    SERVICE_ACCOUNT,
+    Manifest,
+    Subject,
+    binding_manifests,
+    manifest,
+    namespace,
+    role_manifests,
+)
+from hanse.model.naming import AGENT, BROKER_SECRET, SLOT_LEASES, SYSTEM_NAMESPACE
+from hanse.model.objects import ClusterId
+from hanse.model.rbac import (
+    RbacRule,
+    Right,
+    agent_rights,
+    lease_rights,
+    watch_rights,
+    without_covered,
+)
+from hanse.model.snapshot import Watch
+
+FEATURE = "hanse.dev/feature"
+"""Label of roles and bindings: the feature that they are for."""
+
+BASE = "agent"
+"""The name of what every agent has, whatever features it runs."""
+
+WatchesByFeature = Mapping[str, Sequence[Watch]]
+"""The watches of features by their names; those of `BASE` are every agent's."""
+
+_ROLES = (Role.LOCAL, Role.MEMBER, Role.LED)
+"""A supervisor's agent may lead its own cluster, so it has a leader's rights there."""
+
+
+def rights_by_feature(
+    watches: WatchesByFeature, cluster: ClusterId, system: str = SYSTEM_NAMESPACE
+) -> dict[str, list[Right]]:
+    """The rights of an agent in its own cluster, by feature; what every agent has comes first.
+
+    A feature's rights are those that the agent does not have anyway. The only Secret that an agent
+    may read and patch by itself is the one with the broker's kubeconfig. `system` is its namespace.
+    """
+    token = Right(
+        RbacRule(system, "", SECRET.plural, ("get", "patch"), (BROKER_SECRET,)),
+        ("the token for the broker, which the agent renews",),
+    )
+    base = [*agent_rights(watches.get(BASE, ()), [(system, AGENT)]), token]
+    by_feature = {BASE: base}
+    for feature, watched in watches.items():
+        if feature != BASE:
+            needed = (
+                *watch_rights(watched, *_ROLES),
+                *lease_rights(_leases(feature, cluster, system)),
+            )
+            by_feature[feature] = [*without_covered(needed, base)]
+    return by_feature
+
+
+def _leases(feature: str, cluster: ClusterId, system: str) -> list[tuple[str, str]]:
+    """The Leases that a feature holds: leadership of the cluster, or parts of address pools."""
+    match feature:
+        case "membership":
+            return [(SYSTEM, cluster)]
+        case "networks":
+            return [(system, name) for name in SLOT_LEASES]
+        case _:
+            return []
+
+
+def base_manifests(rights: Sequence[Right]) -> tuple[Manifest, ...]:
+    """The objects that every agent has: its namespace, its ServiceAccount, and its base rights."""
+    return (
+        namespace(SYSTEM_NAMESPACE),
+        manifest(SERVICE_ACCOUNT, AGENT, SYSTEM_NAMESPACE),
+        *_bound_roles(BASE, rights),
+    )
+
+
+def feature_namespaces(rights: Sequence[Right]) -> tuple[str, ...]:
+    """The namespaces in which a feature has rights, beside the agent's own."""
+    return tuple(sorted({r.rule.namespace for r in rights} - {"", SYSTEM_NAMESPACE}))
+
+
+def feature_manifests(feature: str, rights: Sequence[Right]) -> tuple[Manifest, ...]:
+    """The roles and bindings of one feature; its namespaces have to exist."""
+    return _bound_roles(feature, rights)
+
+
+def agent_manifests(watches: WatchesByFeature, cluster: ClusterId) -> tuple[Manifest, ...]:
+    """All objects of an agent in its own cluster, with the rights of these features."""
+    rights = rights_by_feature(watches, cluster)
+    features = {name: granted for name, granted in rights.items() if name != BASE}
+    names = sorted({n for granted in features.values() for n in feature_namespaces(granted)})
+    return (
+        *base_manifests(rights[BASE]),
+        *(namespace(name) for name in names),
+        *(m for name, granted in features.items() for m in feature_manifests(name, granted)),
+    )
+
+
+def outdated_manifests(
+    every: WatchesByFeature, wanted: Sequence[Manifest], cluster: ClusterId
+) -> tuple[Manifest, ...]:
+    """The bindings and roles that an agent had for features that are off, bindings first.
+
+    Earlier versions had one role in each namespace for all features.
+    """
+    kept = {(m.kind, m.namespace, m.name) for m in wanted}
+    granted = rights_by_feature(every, cluster)
+    everything = [m for name, rights in granted.items() for m in _bound_roles(name, rights)]
+    former = [
+        manifest(kind, AGENT, name)
+        for name in sorted({n for rights in granted.values() for n in feature_namespaces(rights)})
+        for kind in (ROLE, ROLE_BINDING)
+    ]
+    old = [m for m in (*everything, *former) if (m.kind, m.namespace, m.name) not in kept]
+    return tuple(sorted(old, key=lambda m: not m.kind.name.endswith("Binding")))
+
+
+def role_name(feature: str) -> str:
+    """The name of a feature's roles and bindings."""
+    return AGENT if feature == BASE else f"{AGENT}-{feature}"
+
+
+def _bound_roles(feature: str, rights: Sequence[Right]) -> tuple[Manifest, ...]:
+    name, rules = role_name(feature), [right.rule for right in rights]
+    labels = {FEATURE: feature}
+    subject = Subject(AGENT, SYSTEM_NAMESPACE)
+    return (
+        *role_manifests(name, rules, labels),
+        *binding_manifests(name, name, rules, subject, labels),
+    )
