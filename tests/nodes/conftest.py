@@ -66,32 +66,35 @@ Fabric = Literal["routed", "flat", "isolated"]
 
 
 @contextmanager
-def starting(folder: Path, fabric: Fabric, *arguments: str) -> Iterator[NodesFleet]:
-    """A federation of two clusters with containers and no sample."""
+def starting(
+    folder: Path, fabric: Fabric, *arguments: str, names: tuple[str, ...] = CLUSTERS
+) -> Iterator[NodesFleet]:
+    """A federation of clusters with containers."""
     asyncio.run(find_or_build((*CLUSTER, *NODE, KUBECTL), cache_folder()))
     options = ("--engine", "kubernetes", "--nodes", "containers", "--fabric", fabric)
-    clusters = ("--clusters", ",".join(CLUSTERS), "--no-sample")
+    clusters = ("--clusters", ",".join(names))
     cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     with running(folder, *options, *clusters, *arguments, env={"XDG_CACHE_HOME": cache}) as found:
-        yield NodesFleet(found, CLUSTERS)
+        yield NodesFleet(found, names)
 
 
 @pytest.fixture(scope="session")
 def routed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodesFleet]:
     """Pods and Services are routed; services follow the lighthouse profile."""
-    with starting(tmp_path_factory.mktemp("routed"), "routed") as fleet:
+    with starting(tmp_path_factory.mktemp("routed"), "routed", "--no-sample") as fleet:
         yield fleet
 
 
 @pytest.fixture(scope="session")
 def flat(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodesFleet]:
     """Pods only are routed; services follow KEP-1645."""
-    with starting(tmp_path_factory.mktemp("flat"), "flat", "--profile", "kep-1645") as fleet:
+    folder = tmp_path_factory.mktemp("flat")
+    with starting(folder, "flat", "--no-sample", "--profile", "kep-1645") as fleet:
         yield fleet
 
 
 @pytest.fixture(scope="session")
 def isolated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodesFleet]:
-    """Neither is routed: only addresses of nodes and load balancers."""
+    """Neither is routed, only addresses of nodes and load balancers; the sample runs there."""
     with starting(tmp_path_factory.mktemp("isolated"), "isolated") as fleet:
         yield fleet

@@ -14,16 +14,16 @@ def namespace(name: str) -> Manifest:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
-def pod_spec(cluster: str, **more: Any) -> Manifest:
+def pod_spec(cluster: str, http: int = HTTP) -> Manifest:
     """A pod that answers on all ports, and ends at once when it is deleted."""
     container = {
         "name": "netcheck",
         "image": NETCHECK_IMAGE,
-        "args": ["serve", f"--http={HTTP}", f"--tcp={TCP}", f"--udp={UDP}"],
+        "args": ["serve", f"--http={http}", f"--tcp={TCP}", f"--udp={UDP}"],
         "env": [{"name": "CLUSTER", "value": cluster}],
         "readinessProbe": {"tcpSocket": {"port": TCP}, "periodSeconds": 1},
     }
-    return {"containers": [container], "terminationGracePeriodSeconds": 0, **more}
+    return {"containers": [container], "terminationGracePeriodSeconds": 0}
 
 
 def client(name: str = "client") -> Manifest:
@@ -37,10 +37,12 @@ def client(name: str = "client") -> Manifest:
     }
 
 
-def workload(kind: str, cluster: str, name: str = "web", replicas: int = 1) -> Manifest:
+def workload(
+    kind: str, cluster: str, name: str = "web", replicas: int = 1, http: int = HTTP
+) -> Manifest:
     """A Deployment or StatefulSet of servers with the label app=NAME."""
     labels = {"app": name}
-    template = {"metadata": {"labels": labels}, "spec": pod_spec(cluster)}
+    template = {"metadata": {"labels": labels}, "spec": pod_spec(cluster, http)}
     spec: Manifest = {
         "replicas": replicas,
         "selector": {"matchLabels": labels},
@@ -53,9 +55,9 @@ def workload(kind: str, cluster: str, name: str = "web", replicas: int = 1) -> M
 
 def service(name: str = "web", **more: Any) -> Manifest:
     """A Service of the servers with the label app=NAME: HTTP on 80, TCP on 81, UDP on 82."""
-    annotations = more.pop("annotations", {})
+    annotations, http = more.pop("annotations", {}), more.pop("http", HTTP)
     ports = [
-        {"name": "http", "port": 80, "targetPort": HTTP},
+        {"name": "http", "port": 80, "targetPort": http},
         {"name": "tcp", "port": 81, "targetPort": TCP},
         {"name": "udp", "port": 82, "targetPort": UDP, "protocol": "UDP"},
     ]

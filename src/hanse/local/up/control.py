@@ -99,6 +99,8 @@ class LocalFederationStatus(Struct, frozen=True):
     cuts: tuple[tuple[str, str], ...]
     dns: str = ""
     """The address of the DNS view of clients outside all clusters."""
+    fabric_pid: int = 0
+    """A process in the network of the nodes, for `nsenter --net --target`; 0 without containers."""
     dashboard: str = ""
     """The dashboard's URL; in the response to `CreateLoginLink` one that logs a browser in."""
 

@@ -346,6 +346,7 @@ class LocalFederation:
             tuple(self._cluster_status(member) for member in self._options.members),
             tuple(self._links.cuts),
             self._options.dns.get("all", ""),
+            self._fabric.namespace.pid if self._fabric is not None else 0,
             self._options.dashboard,
         )
 

@@ -1,0 +1,57 @@
+"""Processes and control groups, as /proc and /sys show them."""
+
+import ctypes
+from pathlib import Path
+
+from msgspec import Struct
+
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+class Process(Struct, frozen=True):
+    """A process: its start time tells it from a later one with the same id."""
+
+    pid: int
+    name: str
+    parent: int
+    started: str
+
+    @property
+    def alive(self) -> bool:
+        found = _read(self.pid)
+        return found is not None and found.started == self.started
+
+
+def adopt_orphans() -> None:
+    """Make processes whose parent ends children of this one, so that they can be found."""
+    assert ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1) == 0
+
+
+def descendants(pid: int) -> list[Process]:
+    """All processes that a process started, directly or not."""
+    found = [process for path in Path("/proc").glob("[0-9]*") if (process := _read(int(path.name)))]
+    family, grown = {pid}, True
+    while grown:
+        children = {process.pid for process in found if process.parent in family}
+        grown = not children <= family
+        family |= children
+    return [process for process in found if process.pid in family and process.pid != pid]
+
+
+def cgroups_of(pid: int) -> list[Path]:
+    """The control groups of the nodes of a process."""
+    return [
+        *Path("/sys/fs/cgroup").glob(f"*/hanse/{pid}"),
+        *Path("/sys/fs/cgroup").glob(f"hanse/{pid}"),
+    ]
+
+
+def _read(pid: int) -> Process | None:
+    """A process that runs; None if it has ended, also if nobody has waited for it yet."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    name, _, rest = text.partition("(")[2].rpartition(")")
+    state, parent, *fields = rest.split()
+    return None if state in "ZX" else Process(pid, name, int(parent), fields[17])
