@@ -46,6 +46,12 @@ class NodesFleet:
         self.running = running
         self.clusters = clusters
 
+    @property
+    def fabric_pid(self) -> int:
+        """A process in the network between the clusters."""
+        status = self.running.run_hanse("local", "list", "--json")
+        return int(msgspec.json.decode(status.out)["fabric_pid"])
+
     def kubectl(self, cluster: str, *arguments: str, stdin: str = "") -> CommandResult:
         """Run kubectl in a cluster."""
         return self.running.kubectl("--context", cluster, *arguments, stdin=stdin)
