@@ -17,6 +17,7 @@ COMMANDS = {
     "local": "Make things go wrong in a running local federation, and right again.",
     "dashboard": "Print a link that lets a browser into the dashboard.",
     "status": "Show every cluster at a glance.",
+    "check": "Check whether clusters are fit for an installation.",
     "doctor": "Find what is wrong and say how to mend it.",
     "plan": "Show what would change in which cluster if a file were applied.",
     "broker": "Set up the API server by which clusters share what they export.",

@@ -131,7 +131,7 @@ def _old_credentials(cluster: ClusterInventory, context: CheckContext) -> Iterat
         )
 
 
-def _version(cluster: ClusterInventory, context: CheckContext) -> Iterator[Finding]:  # noqa: ARG001 - every check's signature
+def unsupported_version(cluster: ClusterInventory, context: CheckContext) -> Iterator[Finding]:  # noqa: ARG001 - every check's signature
     """A Kubernetes version that is not supported."""
     matched = _VERSION.match(cluster.version)
     if matched is None or not OLDEST_MINOR <= int(matched[1]) <= NEWEST_MINOR:
@@ -144,7 +144,7 @@ def _version(cluster: ClusterInventory, context: CheckContext) -> Iterator[Findi
         )
 
 
-def _skew(cluster: ClusterInventory, context: CheckContext) -> Iterator[Finding]:  # noqa: ARG001 - every check's signature
+def wrong_clock(cluster: ClusterInventory, context: CheckContext) -> Iterator[Finding]:  # noqa: ARG001 - every check's signature
     """A clock that differs from ours."""
     if abs(cluster.skew) > MAX_SKEW:
         direction = "ahead of" if cluster.skew > timedelta(0) else "behind"
@@ -196,7 +196,7 @@ def _agent(cluster: ClusterInventory, context: CheckContext) -> Iterator[Finding
         )
 
 
-def _nodes(cluster: ClusterInventory, context: CheckContext) -> Iterator[Finding]:  # noqa: ARG001 - every check's signature
+def unready_nodes(cluster: ClusterInventory, context: CheckContext) -> Iterator[Finding]:  # noqa: ARG001 - every check's signature
     """Nodes that are not ready."""
     if cluster.nodes is not None and cluster.nodes.ready < cluster.nodes.all:
         lost = cluster.nodes.all - cluster.nodes.ready
@@ -207,7 +207,7 @@ def _nodes(cluster: ClusterInventory, context: CheckContext) -> Iterator[Finding
         )
 
 
-def _rights(cluster: ClusterInventory, context: CheckContext) -> Iterator[Finding]:  # noqa: ARG001 - every check's signature
+def denied_permissions(cluster: ClusterInventory, context: CheckContext) -> Iterator[Finding]:  # noqa: ARG001 - every check's signature
     """Permissions that the credentials lack."""
     if cluster.denied:
         listed = _first_three([f"{right.verb} {right.resource}" for right in cluster.denied])
@@ -220,12 +220,12 @@ def _rights(cluster: ClusterInventory, context: CheckContext) -> Iterator[Findin
 
 _CHECKS: tuple[Callable[[ClusterInventory, CheckContext], Iterator[Finding]], ...] = (
     _old_credentials,
-    _version,
-    _skew,
+    unsupported_version,
+    wrong_clock,
     _definitions,
     _agent,
-    _nodes,
-    _rights,
+    unready_nodes,
+    denied_permissions,
 )
 
 

@@ -1,0 +1,1 @@
+"""`hanse check`: whether clusters are fit for an installation."""

@@ -1,0 +1,290 @@
+"""The results of all checks before an installation, each with its remedy; pure."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
+from ipaddress import ip_address, ip_network
+from itertools import combinations
+from typing import Literal
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from hanse.cli.check.preview import ClusterPreview, IpRange
+from hanse.cli.doctor.clusters import (
+    MAX_SKEW,
+    CheckContext,
+    Finding,
+    denied_permissions,
+    unready_nodes,
+    unsupported_version,
+    wrong_clock,
+)
+from hanse.cli.inventory import ClusterInventory
+from hanse.model.kinds.hanse import ClusterSetSpec
+from hanse.model.naming import ZONE
+
+Status = Literal["ok", "warning", "failed", "unknown"]
+GLOBALNET = "globalingressips.submariner.io"
+SERVICE_EXPORTS = "serviceexports.multicluster.x-k8s.io"
+
+
+class CheckResult(Struct, frozen=True):
+    """The result of one check, of a cluster or between clusters."""
+
+    cluster: str
+    check: str
+    status: Status
+    message: str
+    remedy: str = ""
+
+
+class Intended(Struct, frozen=True):
+    """The installation that clusters are checked for."""
+
+    context: CheckContext
+    rules: ClusterSetSpec = ClusterSetSpec()
+    broker: str = ""
+    """The context of the broker; empty if it was not named."""
+
+
+def check_previews(
+    previews: Sequence[ClusterPreview], intended: Intended
+) -> tuple[CheckResult, ...]:
+    """All results: cluster by cluster, then between clusters."""
+    return (
+        *(result for preview in previews for result in _check_cluster(preview, intended)),
+        *_check_between(previews, intended),
+    )
+
+
+def _check_cluster(preview: ClusterPreview, intended: Intended) -> Iterator[CheckResult]:
+    """The results of one cluster; only the first if it cannot be read."""
+    name, found = preview.name, preview.inventory
+    if not isinstance(found, ClusterInventory):
+        remedy = f"kubectl --context {name} cluster-info"
+        yield CheckResult(name, "API server", "failed", found.why, remedy)
+        return
+    yield CheckResult(name, "API server", "ok", f"{found.server} answers")
+    for check, passed, findings in (
+        ("version", f"Kubernetes {found.version}", unsupported_version),
+        ("clock", f"within {MAX_SKEW.total_seconds():.0f} s of this machine's", wrong_clock),
+        ("rights", "these credentials may install Hanse", denied_permissions),
+        ("nodes", "all are ready", unready_nodes),
+    ):
+        yield _from_findings(name, check, passed, findings(found, intended.context))
+    yield from _policies(preview, intended)
+    if found.nodes is None or found.nodes.all:  # without nodes it runs no pods
+        yield from _ranges(preview)
+        yield from _dns(preview)
+        yield from _other_controllers(preview)
+
+
+def _from_findings(
+    cluster: str, check: str, passed: str, findings: Iterable[Finding]
+) -> CheckResult:
+    """The first finding as a failed result; else that the check passed."""
+    for finding in findings:
+        return CheckResult(cluster, check, "failed", finding.problem, finding.remedy)
+    return CheckResult(cluster, check, "ok", passed)
+
+
+def _policies(preview: ClusterPreview, intended: Intended) -> Iterator[CheckResult]:
+    """Whether the server has ValidatingAdmissionPolicies, which separate members on the broker."""
+    check = "admission policies"
+    if preview.policies_served:
+        yield CheckResult(preview.name, check, "ok", "ValidatingAdmissionPolicy v1 is served")
+        return
+    needed = not intended.broker or preview.name == intended.broker
+    yield CheckResult(
+        preview.name,
+        check,
+        "failed" if needed else "warning",
+        "ValidatingAdmissionPolicy v1 is not served: members could write each other's objects",
+        "use Kubernetes 1.30 or newer for the broker, and do not switch the API off "
+        "(--runtime-config)",
+    )
+
+
+def _ranges(preview: ClusterPreview) -> Iterator[CheckResult]:
+    """Whether the ranges are known, so that they can be compared."""
+    for kind, ranges in (("service", preview.service_ranges), ("pod", preview.pod_ranges)):
+        check = f"{kind} ranges"
+        if ranges:
+            yield CheckResult(preview.name, check, "ok", _join(ranges))
+        else:
+            yield CheckResult(
+                preview.name,
+                check,
+                "unknown",
+                f"the cluster does not say which {kind} ranges it has",
+                f"make sure that no other cluster has the same {kind} range",
+            )
+
+
+def _dns(preview: ClusterPreview) -> Iterator[CheckResult]:
+    """Whether the cluster's DNS can forward our zone."""
+    if not preview.corefiles:
+        yield CheckResult(
+            preview.name,
+            "DNS stub",
+            "warning",
+            "no Corefile in kube-system: this is another DNS than CoreDNS, or managed elsewhere",
+            f"let it forward {ZONE} to the Service hanse-system/hanse-dns once that is installed",
+        )
+        return
+    name = next((n for n, text in preview.corefiles.items() if ZONE in text), "")
+    first = name or min(preview.corefiles)
+    said = f"forwards {ZONE}" if name else "can be extended"
+    remedy = "" if name else "after the installation add what `hanse dns corefile ADDRESS` prints"
+    yield CheckResult(preview.name, "DNS stub", "ok", f"ConfigMap {first} {said}", remedy)
+
+
+def _other_controllers(preview: ClusterPreview) -> Iterator[CheckResult]:
+    """Whether another implementation of multi-cluster services is here."""
+    found = preview.inventory
+    definitions = (found.definitions or {}) if isinstance(found, ClusterInventory) else {}
+    check = "other controllers"
+    existing = definitions.get(SERVICE_EXPORTS)
+    categories = (existing or {}).get("spec", {}).get("names", {}).get("categories") or ()
+    if existing is None or "hanse" in categories:
+        yield CheckResult(preview.name, check, "ok", "no other multi-cluster services")
+        return
+    yield CheckResult(
+        preview.name,
+        check,
+        "warning",
+        "ServiceExports are defined already: another controller may write ServiceImports",
+        "stop it first, or keep to one; `hanse join` updates the definitions",
+    )
+
+
+def _check_between(previews: Sequence[ClusterPreview], intended: Intended) -> Iterator[CheckResult]:
+    """Ranges, clocks and the broker's address, which concern several clusters."""
+    read = [p for p in previews if isinstance(p.inventory, ClusterInventory)]
+    members = [p for p in read if p.pod_ranges or p.pod_addresses]
+    overlaps = [r for one, other in combinations(members, 2) for r in _overlaps(one, other)]
+    yield from (_judge_overlap(o, members, intended) for o in overlaps)
+    if len(members) > 1 and not overlaps:
+        names = ", ".join(p.name for p in members)
+        yield CheckResult(names, "overlaps", "ok", "no range of one is in another")
+    yield from _clocks(read)
+    yield from _broker_address(read, intended)
+    if len(members) > 1:
+        names = ", ".join(p.name for p in members)
+        remedy = f"hanse verify --only routes --clusters {','.join(p.name for p in members)}"
+        message = "packets between clusters need pods to try them"
+        yield CheckResult(names, "routes", "unknown", message, remedy)
+
+
+class Overlap(Struct, frozen=True):
+    """A range of one cluster that overlaps one of another."""
+
+    one: str
+    kind: str
+    range: str
+    other: str
+    other_kind: str
+    other_range: str
+
+
+def _overlaps(one: ClusterPreview, other: ClusterPreview) -> Iterator[Overlap]:
+    """All pairs of ranges of two clusters that overlap; pods' addresses count as ranges."""
+    for kind, ranges in _by_kind(one):
+        for other_kind, others in _by_kind(other):
+            shared = next(
+                (
+                    (a, b)
+                    for a in ranges
+                    for b in others
+                    if a.version == b.version and a.overlaps(b)
+                ),
+                None,
+            )
+            if shared is not None:
+                a, b = map(str, shared)
+                yield Overlap(one.name, kind, a, other.name, other_kind, b)
+
+
+def _by_kind(preview: ClusterPreview) -> Iterator[tuple[str, tuple[IpRange, ...]]]:
+    yield "service", preview.service_ranges
+    yield "pod", preview.pod_ranges or _addresses(preview.pod_addresses)
+
+
+def _addresses(addresses: Iterable[str]) -> tuple[IpRange, ...]:
+    """Ranges of one address each, for clusters that do not say their pod ranges."""
+    return tuple(ip_network(ip_address(text)) for text in addresses)
+
+
+def _judge_overlap(
+    overlap: Overlap, members: Sequence[ClusterPreview], intended: Intended
+) -> CheckResult:
+    """Whether an overlap does harm in the intended profile."""
+    names = f"{overlap.one}, {overlap.other}"
+    message = (
+        f"{overlap.kind} range {overlap.range} of {overlap.one} overlaps "
+        f"{overlap.other_kind} range {overlap.other_range} of {overlap.other}"
+    )
+    if all(_has_globalnet(p) for p in members if p.name in (overlap.one, overlap.other)):
+        return CheckResult(names, "overlaps", "ok", f"{message}; both use Globalnet")
+    only_services = overlap.kind == overlap.other_kind == "service"
+    if only_services and intended.rules.endpoint_source == "pods":
+        return CheckResult(names, "overlaps", "ok", f"{message}; no Service's address is published")
+    remedy = "give one of them another range, or use Globalnet"
+    if only_services:
+        remedy += "; or publish pods: --profile kep-1645"
+    return CheckResult(names, "overlaps", "failed", message, remedy)
+
+
+def _has_globalnet(preview: ClusterPreview) -> bool:
+    found = preview.inventory
+    return isinstance(found, ClusterInventory) and GLOBALNET in (found.definitions or {})
+
+
+def _clocks(read: Sequence[ClusterPreview]) -> Iterator[CheckResult]:
+    """Clusters whose clocks differ from each other: Leases and export times are compared."""
+    skews = {p.name: p.inventory.skew for p in read if isinstance(p.inventory, ClusterInventory)}
+    if len(skews) < 2:
+        return
+    first, last = min(skews, key=skews.__getitem__), max(skews, key=skews.__getitem__)
+    apart: timedelta = skews[last] - skews[first]
+    if apart > MAX_SKEW:
+        message = f"{last} is {apart.total_seconds():.0f} s ahead of {first}"
+        remedy = "synchronise the clocks of their nodes, e.g. `timedatectl set-ntp true`"
+        yield CheckResult(f"{first}, {last}", "clocks", "failed", message, remedy)
+    else:
+        yield CheckResult(", ".join(skews), "clocks", "ok", "they agree")
+
+
+def _broker_address(read: Sequence[ClusterPreview], intended: Intended) -> Iterator[CheckResult]:
+    """Whether pods of other clusters can use the broker's address as this kubeconfig has it."""
+    servers = {
+        p.name: p.inventory.server for p in read if isinstance(p.inventory, ClusterInventory)
+    }
+    check = "broker address"
+    if not intended.broker:
+        remedy = "name the broker's context with --broker"
+        yield CheckResult("broker", check, "unknown", "no broker was named", remedy)
+        return
+    server = servers.get(intended.broker)
+    if server is None:
+        return  # it was not read, which is a result of its own
+    others = [url for name, url in servers.items() if name != intended.broker]
+    if _is_loopback(server) and not all(map(_is_loopback, others)):
+        message = f"{server} is this machine's own address: pods of other clusters cannot use it"
+        remedy = "use a context with an address that all clusters reach, port included"
+        yield CheckResult(intended.broker, check, "failed", message, remedy)
+        return
+    yield CheckResult(intended.broker, check, "ok", f"{server}; all pods of agents must reach it")
+
+
+def _is_loopback(server: str) -> bool:
+    host = urlsplit(server).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _join(ranges: Sequence[IpRange]) -> str:
+    shown = ", ".join(str(r) for r in ranges[:4])
+    return shown if len(ranges) <= 4 else f"{shown} and {len(ranges) - 4} more"
