@@ -45,13 +45,16 @@ def write_kubeconfig(path: Path, contexts: Sequence[Context]) -> None:
 
 
 def write_private_file(path: Path, content: bytes) -> None:
-    """Replace a file atomically by one that only its owner can read."""
+    """Replace a file atomically by one that only its owner can read; nothing stays if it fails."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)
     opened = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(opened, "wb") as file:
-        file.write(content)
-    draft.replace(path)
+    try:
+        with os.fdopen(opened, "wb") as file:
+            file.write(content)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def _cluster_entry(access: ClientConfig) -> dict[str, str]:

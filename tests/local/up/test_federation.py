@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,9 @@ from hanse import app
 from hanse.features.federation.manifests import rules_for
 from hanse.kube.client import Client
 from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint, StaticCredentials
-from hanse.kube.errors import BadCredentials, Unreachable
+from hanse.kube.errors import BadCredentials, NotFound, Unreachable
 from hanse.kube.http_transport import HttpTransport
 from hanse.kube.transport import Request, Transport
-from hanse.local.up import embedded
 from hanse.local.up.control import Cut, Heal, HealAll, Kill, Slow, Start
 from hanse.local.up.embedded import embedded_clusters
 from hanse.local.up.errors import UnknownCluster, UpError
@@ -30,7 +28,7 @@ from hanse.local.up.federation import (
 )
 from hanse.local.up.folder import Folder
 from hanse.local.up.topology import LocalMember, plan_members
-from hanse.model.kinds.core import Secret
+from hanse.model.kinds.core import Namespace, Secret
 from hanse.model.kinds.federation import CLUSTER_ID, SYSTEM, ClusterClaim, Federation
 from hanse.model.kinds.hanse import ClusterSet
 from tests.support.builders import namespace
@@ -238,22 +236,31 @@ async def test_a_profile_option_replaces_the_saved_profile(
     assert await profile(None) == "kep-1645"
 
 
-async def test_objects_are_saved_while_clusters_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(embedded, "SAVE_INTERVAL", timedelta(milliseconds=1))
+async def test_every_write_is_on_disk_when_it_is_answered(tmp_path: Path) -> None:
     agents, folder = Agents(), Folder(tmp_path, keep=True)
     options = FederationOptions(plan_members(["rome"]), sample=False)
 
-    def is_saved() -> bool:
-        saved = folder.load("rome")
-        namespaces = saved.objects.get("namespaces", []) if saved is not None else []
-        return any(one["metadata"]["name"] == "forum" for one in namespaces)
+    def saved_namespaces() -> set[str]:
+        journal = folder.journal("rome")
+        saved = journal.load() if journal is not None else None
+        return {one["metadata"]["name"] for one in saved.objects["namespaces"]} if saved else set()
 
-    async with federation(options, folder, agents.run, lambda _: None), asyncio.timeout(20):
-        await Client(agents.transports["rome"]["rome"]).create(namespace("forum"))
-        while not is_saved():  # noqa: ASYNC110 - polls a file
+    async with federation(options, folder, agents.run, lambda _: None):
+        client = Client(agents.transports["rome"]["rome"])
+        await client.create(namespace("forum"))
+        assert "forum" in saved_namespaces()
+
+        await client.delete(Namespace, "forum", "")
+        while await find(client, "forum"):  # noqa: ASYNC110 - until its controller is done
             await asyncio.sleep(0.01)
+        assert "forum" not in saved_namespaces()
+
+
+async def find(client: Client, name: str) -> Namespace | None:
+    try:
+        return await client.read(Namespace, name)
+    except NotFound:
+        return None
 
 
 async def test_agents_start_concurrently_and_stop_before_their_clusters(tmp_path: Path) -> None:

@@ -83,13 +83,14 @@ class UpSession:
         task = asyncio.create_task(self._run_dashboard_and_clusters(), name="federation")
         with self._handling_signals(task):
             await asyncio.wait({task})
+        error = None if task.cancelled() else task.exception()
         if self._received is not None:
             kept = f"; what the clusters held is in {self._folder.path}"
-            self._echo(f"ended{kept if self._ready and self._folder.keep else ''}")
+            saved = self._ready and self._folder.keep and error is None
+            self._echo(f"ended{kept if saved else ''}")
+        if error is not None:
+            raise _user_error(error)
         if not task.cancelled():
-            error = task.exception()
-            if error is not None:
-                raise _user_error(error)
             return task.result()
         stayed = self._ready and self._script is None
         return 0 if stayed else _SIGNAL_STATUS + (self._received or signal.SIGINT)

@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
@@ -14,9 +14,10 @@ from hanse.kube.errors import Unreachable
 from hanse.kube.transport import Request, Response, Transport
 from hanse.local.in_process import InProcessTransport, ServedApi, UrlTransport
 from hanse.local.kubeconfig import Context
-from hanse.local.up.errors import UpError
+from hanse.local.up.errors import NotSaved, UpError
 from hanse.local.up.folder import Folder
-from hanse.local.up.topology import LocalMember
+from hanse.local.up.journal import Journal
+from hanse.local.up.topology import LocalMember, Report
 from tinykube import request as served
 from tinykube.apiserver import ApiServer
 from tinykube.controllers.controller_manager import (
@@ -34,28 +35,43 @@ from tinykube.webhook_client import HttpsCaller, WebhookCaller
 _HOST = "127.0.0.1"
 _GRACE = timedelta(milliseconds=200)
 _NO_DELAY = timedelta(0)
-SAVE_INTERVAL = timedelta(seconds=2)
-"""A federation that is killed loses at most the changes of this interval."""
+SNAPSHOT_INTERVAL = timedelta(seconds=2)
+"""How often it is checked whether a snapshot is due."""
 
 
 @asynccontextmanager
 async def embedded_clusters(
-    members: Sequence[LocalMember], folder: Folder
+    members: Sequence[LocalMember], folder: Folder, report: Report = lambda _: None
 ) -> AsyncIterator[dict[str, "EmbeddedCluster"]]:
-    """Run all members until the block ends; their objects are saved if the folder keeps them."""
+    """Run all members until the block ends; their objects are saved if the folder keeps them.
+
+    Raises `NotSaved` at the end if some could not be saved.
+    """
     clock, caller = WallClock(), HttpsCaller()
-    async with asyncio.TaskGroup() as group:  # a cluster that fails ends the federation
-        clusters = {
-            member.name: EmbeddedCluster(member, folder, clock, group, caller) for member in members
-        }
-        try:
-            for cluster in clusters.values():
-                await cluster.start()
-            yield clusters
-        finally:
-            for cluster in clusters.values():
-                await cluster.shut_down()
-            await caller.close()
+    clusters: dict[str, EmbeddedCluster] = {}
+    try:
+        async with asyncio.TaskGroup() as group:  # a cluster that fails ends the federation
+            try:
+                for member in members:
+                    clusters[member.name] = EmbeddedCluster(
+                        member, folder, clock, group, caller, report
+                    )
+                for cluster in clusters.values():
+                    await cluster.start()
+                yield clusters
+            finally:
+                for cluster in clusters.values():
+                    await cluster.shut_down()
+                await caller.close()
+    finally:
+        _require_saved(clusters.values())
+
+
+def _require_saved(clusters: Iterable["EmbeddedCluster"]) -> None:
+    """Raise `NotSaved` with the first error, if objects could not be saved at the end."""
+    for cluster in clusters:
+        if cluster.save_error:
+            raise NotSaved(f"{cluster.save_error}; make room, or give another folder with --dir")
 
 
 class EmbeddedCluster:
@@ -68,10 +84,12 @@ class EmbeddedCluster:
         clock: Clock,
         group: asyncio.TaskGroup,
         call_webhook: WebhookCaller,
+        report: Report,
     ) -> None:
         """Bind the port, create the CA, load the snapshot; it does not serve yet."""
         self.member = member
-        self._folder = folder
+        self._journal = folder.journal(member.name)
+        self._report = report
         self._group = group
         self._authority = CertificateAuthority.create(f"{member.name}.hanse.local")
         self._token = secrets.token_urlsafe(32)
@@ -84,13 +102,25 @@ class EmbeddedCluster:
             service_range=str(ranges.services),
             advertise=str(ranges.api_server),
             port=self._port,
-            snapshot=folder.load(member.name),
+            snapshot=self._journal.load() if self._journal is not None else None,
             call_webhook=call_webhook,
         )
         hosts = (*LOOPBACK, "kubernetes.default.svc", str(ranges.services[1]))
         self._tls = server_context(self._authority.server(member.name, hosts))
         self._delayed_api = _DelayedApi(self.api, {self._token: ADMIN})
         self._task: asyncio.Task[None] | None = None
+        if self._journal is not None:
+            self.api.storage.subscribe(self._journal.append)
+            self._journal.write_snapshot(self._journal.begin_snapshot(self.api.storage))
+            _require_saved([self])
+
+    @property
+    def save_error(self) -> str:
+        """Why the objects are not on disk as they are; empty if they are, or need not be."""
+        if self._journal is None or self._journal.error is None:
+            return ""
+        why = self._journal.error.strerror
+        return f"what {self.member.name} holds cannot be saved to {self._journal.file}: {why}"
 
     @property
     def url(self) -> str:
@@ -148,22 +178,26 @@ class EmbeddedCluster:
         await self.kill()
         if self._socket is not None:
             self._socket.close()
-        self._folder.save(self.member.name, self.api.storage.snapshot())
+        if self._journal is not None:
+            self._journal.write_snapshot(self._journal.begin_snapshot(self.api.storage))
+            self._journal.close()
 
-    async def _save_periodically(self) -> None:
-        """Save changed objects at intervals, so that little is lost if this process is killed."""
-        saved = -1
+    async def _write_snapshots(self, journal: Journal) -> None:
+        """Write a snapshot whenever one is due; report once when that fails, and when it works."""
+        reported = False
         while True:
-            if saved != (saved := self.api.storage.version):
-                await self._save()
-            await asyncio.sleep(SAVE_INTERVAL.total_seconds())
+            if journal.is_snapshot_due:
+                await self._write_snapshot(journal)
+            if bool(self.save_error) != reported:
+                reported = not reported
+                name, lost = self.member.name, "later changes are lost when this process ends"
+                self._report(f"{self.save_error}; {lost}" if reported else f"{name} is saved again")
+            await asyncio.sleep(SNAPSHOT_INTERVAL.total_seconds())
 
-    async def _save(self) -> None:
-        """Save in a thread; a started save completes, so that none overtakes a later one."""
-        snapshot = self.api.storage.snapshot()
-        saving = asyncio.create_task(
-            asyncio.to_thread(self._folder.save, self.member.name, snapshot)
-        )
+    async def _write_snapshot(self, journal: Journal) -> None:
+        """Write in a thread; a started one completes, so that none overtakes a later one."""
+        snapshot = journal.begin_snapshot(self.api.storage)
+        saving = asyncio.create_task(asyncio.to_thread(journal.write_snapshot, snapshot))
         try:
             await asyncio.shield(saving)
         except asyncio.CancelledError:
@@ -179,8 +213,10 @@ class EmbeddedCluster:
             asyncio.TaskGroup() as group,
         ):
             group.create_task(controllers.run(), name=f"controllers {self.member.name}")
-            if self._folder.keep:
-                group.create_task(self._save_periodically(), name=f"save {self.member.name}")
+            if self._journal is not None:
+                group.create_task(
+                    self._write_snapshots(self._journal), name=f"save {self.member.name}"
+                )
             await asyncio.sleep(0)  # lets the controllers start
             await controllers.idle()
             ready.set()

@@ -4,6 +4,7 @@ UpError                a local federation cannot do what it was asked
   InvalidClusterNames  the names of clusters cannot be used
   FolderLocked         another federation runs in the folder
   CorruptSnapshot      the saved objects of a cluster cannot be read
+  NotSaved             the objects of a cluster cannot be written to disk
   UnknownCluster       there is no cluster of that name
   NotRunning           no federation runs in the folder
 """
@@ -23,6 +24,10 @@ class FolderLocked(UpError):
 
 class CorruptSnapshot(UpError):
     """The saved objects of a cluster cannot be read."""
+
+
+class NotSaved(UpError):
+    """The objects of a cluster cannot be written to disk."""
 
 
 class UnknownCluster(UpError):

@@ -55,7 +55,7 @@ from hanse.local.up.sample import (
     sample_objects,
     submitted_objects,
 )
-from hanse.local.up.topology import LocalCluster, LocalMember
+from hanse.local.up.topology import LocalCluster, LocalMember, Report
 from hanse.model.rbac import RbacRule
 
 if TYPE_CHECKING:  # only nodes with containers need them
@@ -68,8 +68,6 @@ STARTUP_NOTICE_CLUSTERS = 10
 EngineName = Literal["embedded", "kubernetes"]
 NodesName = Literal["simulated", "containers"]
 FabricName = Literal["routed", "flat", "isolated"]
-Report = Callable[[str], None]
-"""Shows one line of progress."""
 
 ClusterStateReader = Callable[[], Mapping[str, str]]
 """Returns the connection state of each cluster as one agent knows it now."""
@@ -134,7 +132,7 @@ async def _run_clusters(
     """Run the clusters of the chosen engine for as long as the block runs."""
     match options.engine:
         case "embedded":
-            async with embedded_clusters(options.members, folder) as embedded:
+            async with embedded_clusters(options.members, folder, report) as embedded:
                 yield embedded
         case "kubernetes":
             from hanse.local.up.kubernetes import real_clusters

@@ -4,12 +4,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import msgspec
-
 from hanse.local.file_lock import LockHeld, lock_file
-from hanse.local.kubeconfig import write_private_file
-from hanse.local.up.errors import CorruptSnapshot, FolderLocked, UpError
-from tinykube.storage import Snapshot
+from hanse.local.up.errors import FolderLocked, UpError
+from hanse.local.up.journal import Journal
 
 
 class Folder:
@@ -51,30 +48,9 @@ class Folder:
                 self.control.unlink(missing_ok=True)
                 lock.truncate(0)
 
-    def load(self, cluster: str) -> Snapshot | None:
-        """The saved objects, None if none or the folder does not keep; raises `CorruptSnapshot`."""
-        if not self.keep:
-            return None
-        file = self._snapshot_file(cluster)
-        try:
-            return msgspec.json.decode(file.read_bytes(), type=Snapshot)
-        except FileNotFoundError:
-            return None
-        except (OSError, msgspec.DecodeError) as error:
-            raise CorruptSnapshot(
-                f"what {cluster} held cannot be read from {file}: {error}; "
-                "move the file away to start without it"
-            ) from None
-
-    def save(self, cluster: str, snapshot: Snapshot) -> None:
-        """Save all objects of a cluster atomically."""
-        if self.keep:
-            file = self._snapshot_file(cluster)
-            file.parent.mkdir(mode=0o700, exist_ok=True)
-            write_private_file(file, msgspec.json.encode(snapshot))
-
-    def _snapshot_file(self, cluster: str) -> Path:
-        return self.path / "clusters" / f"{cluster}.json"
+    def journal(self, cluster: str) -> Journal | None:
+        """The objects of a cluster on disk; None if the folder does not keep them."""
+        return Journal(self.path / "clusters", cluster) if self.keep else None
 
     def _prepare(self) -> None:
         """Create the folder with mode 0700, and exclude it from git; raises `UpError`."""

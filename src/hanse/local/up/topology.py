@@ -1,7 +1,7 @@
 """The members of a local federation: roles, address ranges, and the interface of a cluster."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Literal, Protocol
 
@@ -19,6 +19,9 @@ MAX_MEMBERS = MAX_CLUSTERS - 1
 """The broker needs address ranges too."""
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+
+Report = Callable[[str], None]
+"""Shows one line of progress."""
 
 MemberRole = Literal["supervisor", "child", "broker"]
 
