@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test lint types layers format clean lock kube-binaries test-real test-nodes search bench reference
+.PHONY: help install up test lint types layers format clean lock kube-binaries test-real test-nodes search mutants bench reference
 
 help: ## what can be done here
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -57,6 +57,9 @@ test-nodes: kube-binaries ## packets between containers on real nodes; root on L
 
 search: install ## fresh schedules of users and faults, HOURS=1 of them; HANSE_SEED=N replays one
 	@$(BIN)/python -m tests.support.simulator $(if $(HANSE_SEED),--seeds $(HANSE_SEED),--hours $(or $(HOURS),1))
+
+mutants: install ## plant faults in copies of the source: do laws and tests notice them?
+	@$(BIN)/python -m tests.mutants $(MUTANTS)
 
 reference: install ## write docs/reference.md anew from the kinds
 	@$(BIN)/python -m tools.reference >docs/reference.md

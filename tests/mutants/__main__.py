@@ -1,0 +1,132 @@
+"""`make mutants`: plant each fault in a copy of `src`, and see whether laws and tests notice it.
+
+python -m tests.mutants [--only laws|tests] [--jobs N] [--seeds N] [NAME ...]
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from msgspec import Struct
+
+from tests.mutants.catalogue import ROOT, Mutant, load_mutants, plant
+
+LAWS_GOAL, TESTS_GOAL = 80, 98
+TIMEOUT = 900.0
+"""Seconds after which a run counts as a failure: a mutant may never end."""
+
+
+class Verdict(Struct, frozen=True):
+    """Whether the laws, and whether laws or nearest tests, noticed a mutant; None: not tried."""
+
+    mutant: Mutant
+    by_laws: bool | None
+    by_tests: bool | None
+    seconds: float
+
+    @property
+    def noticed(self) -> bool:
+        return bool(self.by_laws or self.by_tests)
+
+
+def main() -> int:
+    """The exit status: 1 if fewer mutants than the goals are noticed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
+    parser.add_argument("names", nargs="*", help="only these mutants")
+    parser.add_argument("--only", choices=("laws", "tests"), help="try one of the two")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="at a time")
+    parser.add_argument("--seeds", type=int, default=40, help="schedules of the simulator")
+    options = parser.parse_args()
+    chosen = [m for m in load_mutants() if not options.names or m.name in options.names]
+
+    def judge(mutant: Mutant) -> Verdict:
+        return _judge(mutant, options.only, options.seeds)
+
+    verdicts = []
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for verdict in pool.map(judge, chosen):
+            verdicts.append(verdict)
+            _print(_describe(verdict))
+    return _report(verdicts, options.only)
+
+
+def _judge(mutant: Mutant, only: str | None, seeds: int) -> Verdict:
+    """Plant a mutant, and run the laws, and the nearest tests."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
+        source = plant(mutant, Path(folder))
+        by_laws = None if only == "tests" else _fails(source, laws(seeds))
+        by_tests = None if only == "laws" else _fails(source, [nearest_tests(mutant)])
+    return Verdict(mutant, by_laws, by_tests, time.monotonic() - began)
+
+
+def laws(seeds: int) -> Iterator[Sequence[str]]:
+    """The commands that check laws alone: the simulator, and searches of single features."""
+    yield ("-m", "tests.support.simulator", "--seeds", f"0:{seeds}", "--no-shrink")
+    files = sorted(str(f.relative_to(ROOT)) for f in ROOT.glob("tests/**/test_laws.py"))
+    yield (*_PYTEST, *files)
+
+
+def nearest_tests(mutant: Mutant) -> Sequence[str]:
+    """The command that runs the tests of the mutated package, without its laws."""
+    _, package, *rest = mutant.file.split("/")
+    folder = f"tests/{package}/{rest[0]}" if package == "features" else f"tests/{package}"
+    return (*_PYTEST, "--ignore-glob=*/test_laws*.py", "--ignore-glob=*/test_schedules.py", folder)
+
+
+_PYTEST = ("-m", "pytest", "-q", "-x", "-n0", "-p", "no:cacheprovider")
+
+
+def _fails(source: Path, commands: Iterator[Sequence[str]] | Sequence[Sequence[str]]) -> bool:
+    """Whether one of the commands fails with the mutated source, or does not end."""
+    environment = {**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{ROOT}"}
+    for command in commands:
+        try:
+            ended = subprocess.run(
+                [sys.executable, *command],
+                cwd=ROOT,
+                env=environment,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=TIMEOUT,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return True
+        if ended.returncode:
+            return True
+    return False
+
+
+def _describe(verdict: Verdict) -> str:
+    """One line about a mutant."""
+    words = {True: "noticed", False: "MISSED", None: "-"}
+    laws_, tests = words[verdict.by_laws], words[verdict.by_tests]
+    name, seconds = verdict.mutant.name, f"{verdict.seconds:.0f} s"
+    return f"{name:<40} laws: {laws_:<8} tests: {tests:<8} {seconds:>6}"
+
+
+def _report(verdicts: Sequence[Verdict], only: str | None) -> int:
+    """Print the shares and the survivors; 1 if a goal is missed."""
+    missed = [v for v in verdicts if not v.noticed]
+    for verdict in missed:
+        _print(f"survived: {verdict.mutant.name}: {verdict.mutant.survives or 'no reason given'}")
+    by_laws = 100 * sum(bool(v.by_laws) for v in verdicts) / len(verdicts)
+    noticed = 100 * sum(v.noticed for v in verdicts) / len(verdicts)
+    _print(f"{len(verdicts)} mutants: {by_laws:.0f} % by laws alone, {noticed:.0f} % by all tests")
+    reached = noticed >= TESTS_GOAL or all(v.mutant.survives for v in missed)
+    return int(not (reached if only != "laws" else by_laws >= LAWS_GOAL))
+
+
+def _print(line: str) -> None:
+    print(line, flush=True)  # noqa: T201 - its output
+
+
+if __name__ == "__main__":
+    sys.exit(main())
