@@ -42,8 +42,12 @@ def main() -> int:
     parser.add_argument("--only", choices=("laws", "tests"), help="try one of the two")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="at a time")
     parser.add_argument("--seeds", type=int, default=40, help="schedules of the simulator")
+    parser.add_argument("--no-baseline", action="store_true", help="trust that all is green")
     options = parser.parse_args()
     chosen = [m for m in load_mutants() if not options.names or m.name in options.names]
+
+    if not options.no_baseline:
+        _require_green(chosen, options.only, options.seeds)
 
     def judge(mutant: Mutant) -> Verdict:
         return _judge(mutant, options.only, options.seeds)
@@ -56,6 +60,16 @@ def main() -> int:
     return _report(verdicts, options.only)
 
 
+def _require_green(chosen: Sequence[Mutant], only: str | None, seeds: int) -> None:
+    """Exit if laws or tests fail without any mutant: then they would notice everything."""
+    commands = [] if only == "tests" else list(laws(seeds))
+    if only != "laws":
+        commands += dict.fromkeys(nearest_tests(mutant) for mutant in chosen)
+    for command in commands:
+        if _fails(ROOT / "src", [command]):
+            sys.exit(f"this fails without a mutant: python {' '.join(command)}")
+
+
 def _judge(mutant: Mutant, only: str | None, seeds: int) -> Verdict:
     """Plant a mutant, and run the laws, and the nearest tests."""
     began = time.monotonic()
@@ -66,14 +80,14 @@ def _judge(mutant: Mutant, only: str | None, seeds: int) -> Verdict:
     return Verdict(mutant, by_laws, by_tests, time.monotonic() - began)
 
 
-def laws(seeds: int) -> Iterator[Sequence[str]]:
+def laws(seeds: int) -> Iterator[tuple[str, ...]]:
     """The commands that check laws alone: the simulator, and searches of single features."""
     yield ("-m", "tests.support.simulator", "--seeds", f"0:{seeds}", "--no-shrink")
     files = sorted(str(f.relative_to(ROOT)) for f in ROOT.glob("tests/**/test_laws.py"))
     yield (*_PYTEST, *files)
 
 
-def nearest_tests(mutant: Mutant) -> Sequence[str]:
+def nearest_tests(mutant: Mutant) -> tuple[str, ...]:
     """The command that runs the tests of the mutated package, without its laws."""
     _, package, *rest = mutant.file.split("/")
     folder = f"tests/{package}/{rest[0]}" if package == "features" else f"tests/{package}"
