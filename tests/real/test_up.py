@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,6 +59,34 @@ def test_a_killed_api_server_comes_back_with_its_data(fleet: RunningFederation) 
     assert not silent["reachable"]
     assert started.status == 0, started.err
     assert found.out == "b"
+
+
+def test_servers_that_die_are_started_again(fleet: RunningFederation) -> None:
+    programs = ("etcd", "kube-apiserver", "kube-scheduler", "kube-controller", "kwok")
+    servers = Path(fleet.folder, "kubernetes/clusters")
+    before = {p: _processes(servers / "rome", p) for p in programs}
+    assert all(len(pids) == 1 for pids in before.values()), before
+
+    for (pid,) in before.values():
+        os.kill(pid, signal.SIGKILL)
+    assert fleet.process.stdout is not None
+    missing = set(programs)
+    while missing:
+        line = fleet.process.stdout.readline()
+        assert line, "it ended"
+        missing -= {p for p in missing if line.startswith(p) and line.endswith("runs again\n")}
+
+    create = ("create", "deployment", "anew", "--image=web", "--replicas=2")
+    ready = ("rollout", "status", "deployment/anew", "--timeout=60s")
+    for arguments in (create, ready):
+        result = fleet.kubectl(*arguments)
+        assert result.status == 0, result.err
+
+
+def _processes(folder: Path, program: str) -> list[int]:
+    """The processes of a program that work in a folder."""
+    found = [one for one in Path("/proc").glob("[0-9]*") if _works_in(one, str(folder))]
+    return [int(one.name) for one in found if (one / "comm").read_text().startswith(program)]
 
 
 def test_stopping_leaves_no_server_running(fleet: RunningFederation) -> None:

@@ -1,29 +1,39 @@
 """Real clusters on loopback as members of a local federation."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
+from random import Random
 from shutil import rmtree
 
 from hanse.kube.client_config import Credentials
+from hanse.kube.errors import KubeError
 from hanse.kube.http_transport import HttpTransport
+from hanse.kube.retry import Backoff
 from hanse.kube.transport import Request, Response, Transport
 from hanse.local.kubeconfig import Context
 from hanse.local.real.binaries import cache_folder, find_programs
 from hanse.local.real.cluster import RealCluster
+from hanse.local.real.errors import RealClusterError
 from hanse.local.real.fleet import RealFleet
 from hanse.local.real.nodes.cluster_nodes import NodeSettings
 from hanse.local.real.programs import API_SERVER, CLUSTER, NODE
 from hanse.local.up.folder import Folder
-from hanse.local.up.topology import NODES_PER_CLUSTER, LocalMember
+from hanse.local.up.topology import NODES_PER_CLUSTER, LocalMember, Report
+
+RESTART = Backoff(timedelta(seconds=1), timedelta(seconds=60))
+"""How long after its death a server is started again."""
+
+RECOVERED = timedelta(minutes=2)
+"""How long a server has run when its next death counts as the first one."""
 
 
 @asynccontextmanager
 async def real_clusters(
     members: Sequence[LocalMember],
     folder: Folder,
-    report: Callable[[str], None],
+    report: Report,
     containers: NodeSettings | None = None,
 ) -> AsyncIterator[dict[str, "KubernetesCluster"]]:
     """Run all members as processes with provisioners; deletes old data unless it is kept."""
@@ -45,7 +55,7 @@ async def real_clusters(
     ):
         background_tasks = [
             group.create_task(fleet.run_provisioners(), name="provisioners"),
-            group.create_task(_report_dead_servers(fleet, report), name="dead servers"),
+            group.create_task(_restart_dead_servers(fleet, report), name="dead servers"),
         ]
         try:
             yield {name: KubernetesCluster(cluster) for name, cluster in fleet.clusters.items()}
@@ -54,10 +64,42 @@ async def real_clusters(
                 task.cancel()
 
 
-async def _report_dead_servers(fleet: RealFleet, report: Callable[[str], None]) -> None:
-    """Report each server that dies, until cancelled."""
-    while True:
-        report(str(await fleet.next_dead_server()))
+async def _restart_dead_servers(fleet: RealFleet, report: Report) -> None:
+    """Report each server that dies, and start servers of control planes again, until cancelled."""
+    deaths: dict[tuple[str, str], tuple[int, float]] = {}
+    async with asyncio.TaskGroup() as restarts:
+        while True:
+            died = await fleet.next_dead_server()
+            cluster = fleet.clusters.get(died.cluster)
+            if cluster is None or died.program not in cluster.servers:  # it is a node's
+                report(str(died))
+                continue
+            server, now = (died.cluster, died.program), asyncio.get_running_loop().time()
+            count, last = deaths.get(server, (0, now))
+            count = count + 1 if now - last < RECOVERED.total_seconds() else 1
+            deaths[server] = (count, now)
+            report(f"{died}\nit is started again")
+            restarts.create_task(
+                _restart(cluster, died.program, count - 1, report),
+                name=f"restart {died.program} of {died.cluster}",
+            )
+
+
+async def _restart(cluster: RealCluster, program: str, attempt: int, report: Report) -> None:
+    """Start a dead server again, after a delay that grows with the attempts, until it runs.
+
+    Nothing if it is stopped on purpose meanwhile.
+    """
+    random = Random()  # noqa: S311 - spreads retries, guards nothing
+    server = cluster.servers[program]
+    while server.unexpected_death is not None:
+        await asyncio.sleep(RESTART.delay(attempt, random).total_seconds())
+        if server.unexpected_death is not None:
+            with suppress(RealClusterError, KubeError):  # what it needs may be dead, too
+                await cluster.start_server(program)
+        attempt += 1
+    if server.running:
+        report(f"{program} of {cluster.name} runs again")
 
 
 class KubernetesCluster:
