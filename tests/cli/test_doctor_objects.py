@@ -317,6 +317,16 @@ def test_a_set_that_clusters_refuse_is_found() -> None:
     assert found.problem == "FederatedStatefulSet store: lubeck: hostPID: not allowed"
 
 
+def test_disputed_shares_are_found() -> None:
+    for status, count in (("True", 1), ("False", 0)):
+        said = {"type": "ShareDisputed", "status": status, "message": "shares of bergen"}
+        broker = lists("broker", sets=[named("store", status={"conditions": [said]})])
+
+        assert [f.problem for f in check_objects([broker], NOW)] == [
+            "StatefulSet store: shares of bergen"
+        ] * count
+
+
 def test_what_objects_say_of_themselves_is_found() -> None:
     def status_with(type_: str, status: str = "False") -> dict[str, Any]:
         return {"conditions": [{"type": type_, "status": status, "message": f"no {type_}"}]}

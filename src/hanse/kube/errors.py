@@ -21,7 +21,6 @@ import msgspec
 from msgspec import Struct
 
 from hanse.kube.transport import Response
-from hanse.model.json_input import decode_json
 
 
 class Status(Struct, frozen=True, rename="camel"):
@@ -131,7 +130,7 @@ def _error_type(code: int, reason: str) -> type[ApiError]:
 def _parse_status(body: bytes) -> Status:
     """The Status in a response; for anything else one with the first 200 bytes as message."""
     try:
-        return decode_json(body, type=Status)
+        return msgspec.json.decode(body, type=Status)
     except msgspec.DecodeError:
         return Status(message=body[:200].decode("utf-8", "replace").strip())
 

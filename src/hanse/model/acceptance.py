@@ -17,7 +17,7 @@ from hanse.model.kinds.apps import StatefulSet, StatefulSetSpec
 from hanse.model.kinds.core import Service, ServiceAccount
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.kinds.gslb import NAMESPACE as AVI_NAMESPACE
-from hanse.model.objects import ClusterObjectRef, ObjectRef
+from hanse.model.objects import ClusterId
 from hanse.model.pod_references import Reference, claim_references, references
 from hanse.model.pod_security import violations
 from hanse.model.selectors import selects
@@ -107,21 +107,15 @@ def accepted(policy: AcceptancePolicySpec, received: Received, origin: str) -> J
             assert_never(received)
 
 
-def read_policy(snapshot: Snapshot) -> AcceptancePolicySpec | None:
-    """The policy of this cluster, or the defaults; None until it is known whether there is one.
+def read_policy(where: ClusterId, snapshot: Snapshot) -> AcceptancePolicySpec | None:
+    """The policy of a cluster, or the defaults; None until it is known whether there is one.
 
     Of a policy that cannot be decoded the last version that could counts, or the defaults.
     """
-    if not snapshot.listed_or_unserved(snapshot.local, AcceptancePolicy):
+    if not snapshot.listed_or_unserved(where, AcceptancePolicy):
         return None
-    found = snapshot.get(snapshot.local, AcceptancePolicy, DEFAULT_POLICY)
+    found = snapshot.get(where, AcceptancePolicy, DEFAULT_POLICY)
     return found.spec if found is not None else AcceptancePolicySpec()
-
-
-def policy_error(snapshot: Snapshot) -> str:
-    """Why this cluster's policy cannot be read; empty if it can, or there is none."""
-    ref = ObjectRef(AcceptancePolicy.kind, DEFAULT_POLICY)
-    return snapshot.unreadable_reason(ClusterObjectRef(snapshot.local, ref))
 
 
 def matches_any(name: str, patterns: tuple[str, ...]) -> bool:

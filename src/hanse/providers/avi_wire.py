@@ -4,7 +4,6 @@ from typing import Any
 
 import msgspec
 
-from hanse.model.json_input import decode_json
 from hanse.model.kinds.avi import (
     AviGslbService,
     AviHealthMonitor,
@@ -122,7 +121,7 @@ def _meta(wire: Wire) -> Meta:
     text = wire.get("description") or ""
     if text.startswith("{"):
         try:
-            kept = decode_json(text)
+            kept = msgspec.json.decode(text)
         except msgspec.DecodeError:
             kept = {}
     return Meta(

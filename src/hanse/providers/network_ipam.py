@@ -7,7 +7,6 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from hanse.model.json_input import decode_json
 from hanse.model.objects import Wire
 
 REQUEST_TIMEOUT = timedelta(milliseconds=900)
@@ -38,7 +37,7 @@ class AddressProvider:
         if status != 200:
             raise OSError(f"it answered {status}")
         try:
-            return decode_json(body, type=dict[str, Any])
+            return msgspec.json.decode(body, type=dict[str, Any])
         except msgspec.DecodeError:
             raise OSError("its answer is not JSON") from None
 

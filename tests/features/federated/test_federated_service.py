@@ -8,10 +8,15 @@ from hanse.features.federated.join_requests import FederatedName
 from hanse.features.federated.names import CLUSTER, FEDERATED
 from hanse.features.federated.records import Backends, MemberPort
 from hanse.model.facts import ClusterDeparted, Phase, WriteOutcome
+from hanse.model.kinds.acceptance import (
+    AcceptancePolicy,
+    AcceptancePolicySpec,
+    NamespaceAcceptance,
+)
 from hanse.model.kinds.core import ConfigMap, Service, ServicePort, ServiceStatus
 from hanse.model.kinds.discovery import EndpointPort, EndpointSlice
 from hanse.model.kinds.federation import SYSTEM
-from hanse.model.objects import ClusterObjectRef, object_ref
+from hanse.model.objects import ClusterObjectRef, Meta, object_ref
 from hanse.model.plan import Plan
 from hanse.runtime.diff import diff
 from tests.features.federated.builders import (
@@ -89,6 +94,17 @@ def test_elsewhere_the_same_member_is_reached_from_outside() -> None:
     )
 
     assert addresses(plan_for(service_key("bergen"), view)) == {HERE: ["192.0.2.1"]}
+
+
+def test_a_member_takes_no_federated_service_in_an_excluded_namespace() -> None:
+    rules = NamespaceAcceptance(exclude=(SYSTEM,))
+    policy = stored(
+        AcceptancePolicy(metadata=Meta(name="default"), spec=AcceptancePolicySpec(services=rules))
+    )
+    view = observed({HERE: [*OURS[HERE], policy], **BERGEN}, led=[HERE, "bergen"])
+
+    assert plan_for(service_key(), view) == Plan()
+    assert desired(plan_for(service_key("bergen"), view), Service) != []
 
 
 def test_endpoints_are_split_over_slices() -> None:

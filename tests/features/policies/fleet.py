@@ -28,6 +28,7 @@ from hanse.kube.transport import Request, Response, Transport
 from hanse.local.in_process import InProcessTransport
 from hanse.model.crds import crds, placeholder_crds
 from hanse.model.facts import Leadership, Role
+from hanse.model.kinds.acceptance import AcceptancePolicy
 from hanse.model.kinds.antrea import AntreaClusterNetworkPolicy, AntreaNetworkPolicy
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import ConfigMap, Event, Namespace
@@ -48,7 +49,10 @@ SUPERVISORS = (LUBECK, HAMBURG)
 SHOP = "shop"
 NAMESPACES = frozenset({"namespace"})
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-_NEEDED = {f"{k.kind.plural}.{k.kind.group}" for k in KINDS.values()} | {"clustersets.hanse.dev"}
+_NEEDED = {
+    "clustersets.hanse.dev",
+    *(kind.kind.definition for kind in (AcceptancePolicy, *KINDS.values())),
+}
 DEFINED = [d for d in (*crds(), *placeholder_crds()) if d["metadata"]["name"] in _NEEDED]
 
 

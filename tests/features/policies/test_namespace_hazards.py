@@ -7,6 +7,11 @@ from datetime import timedelta
 import pytest
 
 from hanse.features.policies.ledger import record_name
+from hanse.model.kinds.acceptance import (
+    AcceptancePolicy,
+    AcceptancePolicySpec,
+    NamespaceAcceptance,
+)
 from hanse.model.kinds.antrea import AntreaClusterNetworkPolicy, AntreaNetworkPolicy
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import ConfigMap, Namespace
@@ -84,6 +89,31 @@ async def test_namespace_later_deleted_and_recreated() -> None:
             await bergen.delete(Namespace, SHOP, "")
             await asyncio.sleep(SETTLE_TIME)
             assert await fleet.priorities(anp("deny")) == {**everywhere(3), BERGEN: None}
+
+
+async def test_a_member_takes_no_version_of_others_in_an_excluded_namespace() -> None:
+    async with federation() as fleet:
+        bergen = fleet.client(BERGEN)
+        await fleet.create(LUBECK, anp("deny", 3))
+        await asyncio.sleep(SETTLE_TIME)
+        spec = AcceptancePolicySpec(policies=NamespaceAcceptance(exclude=(SHOP,)))
+        await bergen.create(AcceptancePolicy(metadata=Meta(name="default"), spec=spec))
+        await asyncio.sleep(SETTLE_TIME)
+
+        await fleet.edit(LUBECK, anp("deny"), {"spec": {"priority": 4}})
+        await fleet.create(LUBECK, anp("new", 7))
+        await asyncio.sleep(SETTLE_TIME)
+        assert await fleet.priorities(anp("deny")) == {**everywhere(4), BERGEN: 3}
+        assert await fleet.priorities(anp("new")) == {**everywhere(7), BERGEN: None}
+        assert await read_phase(fleet, BERGEN, anp("new")) == ("Blocked", "Refused")
+        await fleet.delete(LUBECK, anp("deny"))
+        await asyncio.sleep(SETTLE_TIME)
+        assert await fleet.priorities(anp("deny")) == {**everywhere(None), BERGEN: 3}
+
+        await bergen.delete(AcceptancePolicy, "default", "")
+        await asyncio.sleep(SETTLE_TIME)
+        assert await fleet.priorities(anp("new")) == everywhere(7)
+        assert await fleet.priorities(anp("deny")) == everywhere(None)
 
 
 async def test_a_namespace_replaced_before_its_policies_are_observed_to_go_deletes_nothing() -> (

@@ -21,6 +21,11 @@ from hanse.features.services.records import SCHEMA
 from hanse.features.services.slices import ExportBackends, build_published_slices
 from hanse.model.conditions import condition
 from hanse.model.facts import LeaseLiveness, Phase
+from hanse.model.kinds.acceptance import (
+    AcceptancePolicy,
+    AcceptancePolicySpec,
+    NamespaceAcceptance,
+)
 from hanse.model.kinds.core import Service, ServiceSpec
 from hanse.model.kinds.discovery import (
     KUBE_SERVICE,
@@ -33,7 +38,7 @@ from hanse.model.kinds.hanse import MemberSettings
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.naming import unique_name
 from hanse.model.objects import Meta, Object
-from hanse.model.plan import Plan
+from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import ObjectChange, Snapshot
 from tests.features.services.builders import (
     AGGREGATE,
@@ -124,6 +129,23 @@ def test_without_its_namespace_there_is_no_import() -> None:
 
     assert plan(observed(broker=slices, namespaces=())) == Plan()
     assert plan(observed([ending], slices, namespaces=())) == Plan()
+
+
+def test_in_a_namespace_that_takes_nothing_of_others_there_is_no_import() -> None:
+    slices = published_slices(record("bergen"))
+    policy = stored(
+        AcceptancePolicy(
+            metadata=Meta(name="default"),
+            spec=AcceptancePolicySpec(services=NamespaceAcceptance(exclude=("sh*",))),
+        )
+    )
+    view = observed([policy], slices)
+
+    assert plan(view) == Plan()
+    assert IMPORT in set(FEATURE.keys_for(ObjectChange(HERE, policy, None), view))
+    in_kube_system = msgspec.structs.replace(record("bergen"), namespace="kube-system")
+    elsewhere = observed(broker=published_slices(in_kube_system), namespaces=("kube-system",))
+    assert FEATURE.plan(Key("import", "web", "kube-system"), elsewhere) == Plan()
 
 
 def test_a_new_namespace_enqueues_its_imports() -> None:

@@ -98,13 +98,36 @@ def test_the_share_of_a_cluster_that_left_is_given_away_only_if_the_user_says_so
 
 
 def test_a_cluster_that_joins_gets_replicas_by_a_rebalance_once() -> None:
-    before = record(bergen=3, lubeck=3)
-    assert current_shares(snapshot_of(submitted_set(6), before)) == {"bergen": 3, HERE: 3}
+    before, parts = record(bergen=3, lubeck=3), (part("bergen", 3), part(HERE, 3))
+    assert current_shares(snapshot_of(submitted_set(6), before, *parts)) == {"bergen": 3, HERE: 3}
 
     asked = submitted_set(6, {"statefulsets.hanse.dev/rebalance": "monday"})
-    assert current_shares(snapshot_of(asked, before)) == {"bergen": 2, "hamburg": 2, HERE: 2}
+    anew = {"bergen": 2, "hamburg": 2, HERE: 2}
+    assert current_shares(snapshot_of(asked, before, *parts)) == anew
+    on_the_way = replace(
+        record(bergen=2, hamburg=2, lubeck=2),
+        spec=replace(record(True, **anew).spec, rebalanced="monday"),
+    )
+    followed = part("bergen", 2, rebalanced="monday")
+    assert current_shares(snapshot_of(asked, on_the_way, followed, part(HERE, 3))) == anew
     done = replace(before, spec=replace(before.spec, rebalanced="monday"))
-    assert current_shares(snapshot_of(asked, done)) == {"bergen": 3, HERE: 3}
+    assert current_shares(snapshot_of(asked, done, *parts)) == {"bergen": 3, HERE: 3}
+    again = (part("bergen", 3, rebalanced="monday"), part(HERE, 3, rebalanced="monday"))
+    assert current_shares(snapshot_of(asked, before, *again)) == {"bergen": 3, HERE: 3}
+
+
+def test_shares_that_the_reports_do_not_explain_are_not_followed_and_told() -> None:
+    parts = (part("bergen", 2), part("hamburg", 2), part(HERE, 2))
+    forged = record(bergen=6)
+    snap = snapshot_of(submitted_set(6), forged, *parts)
+
+    assert current_shares(snap) == {"bergen": 2, "hamburg": 2, HERE: 2}
+    assert [s.spec.replicas for s in sets_in(snap)] == [2]
+    assert conditions(snap)["ShareDisputed"][0] == "ShareDisputed"
+    assert [e.reason for e in plan(SHARES, snap).events] == ["ShareDisputed"]
+    agreed = snapshot_of(submitted_set(6), record(bergen=2, hamburg=2, lubeck=2), *parts)
+    assert "ShareDisputed" not in conditions(agreed)
+    assert plan(SHARES, agreed).events == ()
 
 
 def test_lost_shares_are_rebuilt_from_what_clusters_report() -> None:
@@ -123,7 +146,11 @@ def test_a_share_above_a_new_maximum_is_reported_with_the_remedy() -> None:
     wish = '{"clusters": {"*": {}, "lubeck": {"maxReplicas": 1}}}'
     annotations = {"federation.kubernetes.io/statefulset-preferences": wish}
     reason, message = conditions(
-        snapshot_of(submitted_set(6, annotations), record(bergen=2, hamburg=2, lubeck=2))
+        snapshot_of(
+            submitted_set(6, annotations),
+            record(bergen=2, hamburg=2, lubeck=2),
+            *(part(c, 2) for c in ("bergen", "hamburg", HERE)),
+        )
     )["Placed"]
 
     assert reason == "NotAsWished"
@@ -170,7 +197,8 @@ def test_claims_that_would_go_with_the_object_keep_it_at_zero() -> None:
     (own,) = sets_in(snapshot_of(submitted, record(lubeck=2), part(HERE, 2)))
     existing = stored(with_owner(own, Owner("statefulsets", LOCAL, HERE)))
 
-    (kept,) = sets_in(snapshot_of(submitted, record(bergen=3), here=[existing]))
+    none = submitted_set(0, persistent_volume_claim_retention_policy=policy)
+    (kept,) = sets_in(snapshot_of(none, record(), here=[existing]))
 
     assert kept.spec.replicas == 0
 
@@ -248,7 +276,7 @@ def test_the_next_cluster_waits_for_those_before_it() -> None:
 
 def test_each_replica_of_this_cluster_gets_its_balancer_and_a_stand_in() -> None:
     annotations = {"federation.kubernetes.io/statefulset-lb-needed": "true"}
-    snap = snapshot_of(submitted_set(3, annotations), record(bergen=1, lubeck=2))
+    snap = snapshot_of(submitted_set(3, annotations), record(bergen=1, lubeck=2), part(HERE, 2))
     planned = plan(LOCAL, snap)
 
     balancers = [d for d in planned.desired if d.object.name.startswith("store-lubeck-")]
@@ -260,7 +288,7 @@ def test_each_replica_of_this_cluster_gets_its_balancer_and_a_stand_in() -> None
 
 def test_an_address_that_comes_late_or_changes_is_reported_to_the_broker() -> None:
     annotations = {"federation.kubernetes.io/statefulset-lb-needed": "true"}
-    at_broker = (submitted_set(1, annotations), record(lubeck=1))
+    at_broker = (submitted_set(1, annotations), record(lubeck=1), part(HERE, 1))
     (made,) = [
         d.object
         for d in plan(LOCAL, snapshot_of(*at_broker)).desired
@@ -301,7 +329,7 @@ def test_replicas_that_were_placed_are_created_though_the_set_is_invalid_by_now(
     existing = stored(with_owner(made, Owner("statefulsets", LOCAL, HERE)))
     changed = submitted_set(9, MAYBE, image="etcd:9")
 
-    grown = own_set(snapshot_of(changed, record(lubeck=3), here=[existing]))
+    grown = own_set(snapshot_of(changed, record(lubeck=3), part(HERE, 3), here=[existing]))
     anew = own_set(snapshot_of(submitted_set(9, MAYBE), record(lubeck=2), part(HERE, 2)))
 
     assert (grown.spec.replicas, anew.spec.replicas) == (3, 2)
@@ -345,7 +373,8 @@ def test_a_foreign_object_of_a_replicas_name_is_reported(where: str, words: str)
     annotations = {"federation.kubernetes.io/statefulset-lb-needed": "true"}
     ref = ObjectRef(Service.kind, "store-lubeck-0", SHOP)
     taken = WriteOutcome(ClusterObjectRef(where, ref), "Foreign", "it is taken", EPOCH)
-    snap = snapshot_of(submitted_set(1, annotations), record(lubeck=1), facts=[taken])
+    at_broker = (submitted_set(1, annotations), record(lubeck=1), part(HERE, 1))
+    snap = snapshot_of(*at_broker, facts=[taken])
 
     (report,) = [
         d.object for d in plan(LOCAL, snap).desired if isinstance(d.object, StatefulSetPart)

@@ -7,6 +7,7 @@ import msgspec
 from hanse.cli.doctor.clusters import Finding
 from hanse.cli.doctor.lists import ClusterLists
 from hanse.cli.federated_services import FailedCondition, FederatedView
+from hanse.features.statefulsets.status import SHARE_DISPUTED
 from hanse.model.kinds.acceptance import AcceptancePolicy
 from hanse.model.kinds.stateful import SCHEMA, newer_schema_message
 from hanse.model.objects import Wire
@@ -20,17 +21,23 @@ CONDITIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 }
 """By list: the kind, and the condition types that must not be False."""
 
+PROBLEM_CONDITIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "sets": ("StatefulSet", (SHARE_DISPUTED,)),
+    "hosted": ("FederatedStatefulSet", (SHARE_DISPUTED,)),
+}
+"""By list: the kind, and the condition types that must not be True."""
+
 UPDATE_REMEDY = "update Hanse where it is older: every agent, name server and this program"
 FOLLOW_MESSAGE = "as it says; `hanse statefulsets` shows where its replicas are"
 
 
 def check_conditions(lists: ClusterLists) -> Iterator[Finding]:
     """A finding for each object with a failed condition, phase or report."""
-    for what, (kind, types) in CONDITIONS.items():
-        for obj in lists[what]:
-            yield from (
-                _finding(lists, kind, obj, message) for message in _false_conditions(obj, types)
-            )
+    for status, table in (("False", CONDITIONS), ("True", PROBLEM_CONDITIONS)):
+        for what, (kind, types) in table.items():
+            for obj in lists[what]:
+                for message in _conditions_of(obj, types, status):
+                    yield _finding(lists, kind, obj, message)
     for what, (kind, read) in STATUSES.items():
         for obj in lists[what]:
             for message in filter(None, read(obj.get("status") or {})):
@@ -77,10 +84,10 @@ def _check_sets(lists: ClusterLists) -> Iterator[Finding]:
             yield Finding(spec["cluster"], f"{about}: {trouble}", FOLLOW_MESSAGE)
 
 
-def _false_conditions(obj: Wire, types: tuple[str, ...]) -> Iterator[str]:
-    """The messages of conditions of these types that are False."""
+def _conditions_of(obj: Wire, types: tuple[str, ...], status: str) -> Iterator[str]:
+    """The messages of an object's conditions of these types that have a status."""
     for one in (obj.get("status") or {}).get("conditions") or ():
-        if one.get("type") in types and one.get("status") == "False":
+        if one.get("type") in types and one.get("status") == status:
             yield one.get("message") or one.get("reason", "")
 
 

@@ -15,7 +15,6 @@ from hanse.kube.discovery import refresh
 from hanse.kube.errors import ApiError, NotFound
 from hanse.kube.requests import delete, merge_patch, resource_path
 from hanse.kube.transport import Request
-from hanse.model.json_input import decode_json
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.networks import GROUP as ARKTOS
 from hanse.model.manifests import PART_OF
@@ -176,7 +175,7 @@ def _is_owned(wire: Wire) -> bool:
     """Whether the owner annotation names this very object: copied YAML is not ours."""
     meta = wire["metadata"]
     try:
-        claim = decode_json(meta.get("annotations", {}).get(OWNER_KEY, "{}"))
+        claim = msgspec.json.decode(meta.get("annotations", {}).get(OWNER_KEY, "{}"))
     except msgspec.DecodeError:
         return False
     key = (meta.get("namespace", ""), meta["name"])
@@ -192,7 +191,7 @@ async def _listed(client: Client, kind: Kind, labels: str) -> list[tuple[Kind, W
         if isinstance(error, NotFound) or error.status.code in (403, 405):
             return []  # not listable, or not allowed
         raise
-    listed: dict[str, Any] = decode_json(answer.body)
+    listed: dict[str, Any] = msgspec.json.decode(answer.body)
     return [(kind, wire) for wire in listed.get("items") or ()]
 
 
@@ -259,7 +258,7 @@ async def _is_terminating(client: Client, one: OwnedObject) -> bool:
         answer = await client.send(Request("GET", resource_path(one.kind, one.namespace, one.name)))
     except NotFound:
         return False
-    meta = decode_json(answer.body)["metadata"]
+    meta = msgspec.json.decode(answer.body)["metadata"]
     if not meta.get("deletionTimestamp"):
         raise CommandFailed(
             f"{one} was deleted and at once written again: an agent is at work; stop it, or in a "

@@ -24,6 +24,7 @@ from hanse.features.federated.options import FederatedOptions
 from hanse.features.federated.records import BY_NAMESPACE, BY_SERVICE, read_record
 from hanse.features.federated.slices import GENERATED_SLICES
 from hanse.model.facts import ClusterState, KindServed, Role, WriteOutcome
+from hanse.model.kinds.acceptance import DEFAULT_POLICY, AcceptancePolicy
 from hanse.model.kinds.antrea import ClusterGroup, Group
 from hanse.model.kinds.core import ConfigMap, Namespace, Node, Service
 from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, EndpointSlice
@@ -66,6 +67,12 @@ class FederatedServices:
             indexes=(BACKEND_SLICES, GENERATED_SLICES),
             writes=Writes.OBJECTS,
             reason="backends of a federated Service, own and of other members",
+        ),
+        Watch(
+            Role.LED,
+            AcceptancePolicy,
+            name=DEFAULT_POLICY,
+            reason="in which namespaces a member takes federated Services",
         ),
         Watch(Role.LED, Node, reason="addresses of node ports, and zones of backends"),
         Watch(Role.LED, Namespace, reason="federated Services are where their namespace is"),
@@ -126,6 +133,8 @@ def _keys_for_led_object(
         case NetworkInterface():
             natives = snapshot.by(where, NATIVE_SERVICES, f"{meta.namespace}/{meta.name}")
             yield from (key for native in natives for key in _joinable_keys(native, where))
+        case AcceptancePolicy():
+            yield from (service_key(federated, where) for federated in _all_federated(snapshot))
         case Namespace():
             yield from (
                 service_key(federated, where) for federated in _federated_in(meta.name, snapshot)

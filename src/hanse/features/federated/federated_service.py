@@ -34,6 +34,7 @@ from hanse.features.federated.slices import (
     slice_origin,
 )
 from hanse.features.federated.status import NAME_FREE_CONDITION, name_conditions, status_plan
+from hanse.model.acceptance import ImportedService, Refused, accepted, read_policy
 from hanse.model.conditions import find_condition
 from hanse.model.facts import WriteOutcome
 from hanse.model.kinds.antrea import AddressBlock, ClusterGroup, Group, GroupSpec
@@ -69,14 +70,19 @@ class _ServiceState(Struct, frozen=True):
 def plan_service(key: Key, snapshot: Snapshot, options: FederatedOptions) -> Plan:
     """A federated Service in a led member, merged from all records, and the name conditions.
 
-    Nothing is desired where the namespace is missing or the Service must be recreated.
+    Nothing is desired where the namespace is missing or takes nothing of others, or where the
+    Service must be recreated.
     """
     member = topic_member(key.topic)
     if not is_led(member, snapshot):
         return Plan()
     federated = FederatedName(key.namespace, key.name)
     current = snapshot.get(member, Service, federated.name, federated.namespace)
-    if not _has_namespace(federated, member, snapshot):
+    policy = read_policy(member, snapshot)
+    if policy is None:
+        return Plan(keep_all=True)
+    judged = accepted(policy, ImportedService(federated.namespace), member)
+    if isinstance(judged, Refused) or not _has_namespace(federated, member, snapshot):
         return Plan()
     state = _service_state(federated, member, snapshot, current, options)
     if not state.merged.members:

@@ -60,7 +60,21 @@ def decide(
         decision = _orphan_copy(view, draft, winner)
     else:
         decision = _apply_copy(view, draft, winner, before, outcome)
+    if view.refusal and decision.writes and decision.record.here.phase != "Applied":
+        decision = _not_accepted(view.refusal, draft, decision)
     return _with_release_time(decision, before, now)
+
+
+def _not_accepted(refusal: str, draft: RecordDraft, decision: MemberDecision) -> MemberDecision:
+    """The record of a member that takes nothing of others: what is there stays as it is."""
+    here = replace(
+        decision.record.here,
+        phase="Blocked",
+        reason="Refused",
+        message=refusal,
+        generation=draft.here.generation,
+    )
+    return MemberDecision(replace(decision.record, here=here))
 
 
 def _quarantined(draft: RecordDraft) -> MemberDecision:

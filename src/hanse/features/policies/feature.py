@@ -49,6 +49,7 @@ from hanse.model.facts import (
     Role,
     WriteOutcome,
 )
+from hanse.model.kinds.acceptance import DEFAULT_POLICY, AcceptancePolicy
 from hanse.model.kinds.antrea import AntreaClusterNetworkPolicy, AntreaNetworkPolicy
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import ConfigMap, Namespace
@@ -93,6 +94,12 @@ class Policies:
         Watch(Role.LED, AntreaClusterNetworkPolicy, writes=Writes.OBJECTS, reason=_COPIED),
         Watch(Role.LED, AntreaNetworkPolicy, writes=Writes.OBJECTS, reason=_COPIED),
         Watch(Role.LED, Namespace, reason="policies are copied where their namespace is"),
+        Watch(
+            Role.LED,
+            AcceptancePolicy,
+            name=DEFAULT_POLICY,
+            reason="in which namespaces a member takes policies",
+        ),
         Watch(Role.LED, CustomResourceDefinition, reason="whether the cluster serves policies"),
     )
 

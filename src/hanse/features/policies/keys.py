@@ -31,6 +31,7 @@ from hanse.model.facts import (
     Leadership,
     WriteOutcome,
 )
+from hanse.model.kinds.acceptance import AcceptancePolicy
 from hanse.model.kinds.antrea import AntreaClusterNetworkPolicy, AntreaNetworkPolicy
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import ConfigMap, Namespace
@@ -71,6 +72,8 @@ def _keys_for_object(change: ObjectChange, snapshot: Snapshot) -> Iterable[Key]:
             return _all_keys(snapshot)
         case Namespace() as namespace:
             return _keys_in_namespace(namespace.metadata.name, snapshot)
+        case AcceptancePolicy():
+            return [k for k in _all_keys(snapshot) if k.namespace]
         case CustomResourceDefinition() as definition:
             topic = _TOPICS_BY_DEFINITION.get(definition.metadata.name)
             return [k for k in _all_keys(snapshot) if k.topic == topic]

@@ -15,7 +15,9 @@ from hanse.features.policies.ledger import (
     record_name,
 )
 from hanse.features.policies.versions import EMPTY_HISTORY, History, merge_all
+from hanse.model.acceptance import Refused, ReplicatedPolicy, accepted, read_policy
 from hanse.model.facts import ClusterState, Leadership, Phase, Role
+from hanse.model.kinds.acceptance import AcceptancePolicy
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.federation import SYSTEM
@@ -47,6 +49,8 @@ class MemberView(Struct, frozen=True):
     """The events that any ledger knows: an actor id that others have seen more of is not reused."""
     stay: int = 1
     """The number of the member's current stay: it grows each time the member joins again."""
+    refusal: str = ""
+    """Why the member takes no version of others, by its AcceptancePolicy; empty if it does."""
 
     def has_parents_of(self, here: LocalState) -> bool:
         """Whether the namespace and the definition are those of a recorded policy."""
@@ -100,7 +104,7 @@ def is_fully_synced(member: ClusterId, kind: type[Object], snapshot: Snapshot) -
     needed = (ConfigMap, Namespace, CustomResourceDefinition)
     if not all(snapshot.listed(member, each) for each in needed) or _has_unread_ledgers(snapshot):
         return False
-    return snapshot.listed_or_unserved(member, kind)
+    return all(snapshot.listed_or_unserved(member, each) for each in (kind, AcceptancePolicy))
 
 
 def _has_unread_ledgers(snapshot: Snapshot) -> bool:
@@ -134,7 +138,17 @@ def build_member_view(
         joins_others=any(ledgers.has_joined(m, snapshot) for m in others),
         known_events=known_events(key, ledgers, snapshot),
         stay=ledgers.current_stay(member, snapshot),
+        refusal=_refusal(key, member, snapshot),
     )
+
+
+def _refusal(key: Key, member: ClusterId, snapshot: Snapshot) -> str:
+    """Why a member takes nothing of others in a policy's namespace; empty if it does."""
+    policy = read_policy(member, snapshot)
+    if policy is None:
+        return ""
+    judged = accepted(policy, ReplicatedPolicy(key.namespace), member)
+    return str(judged) if isinstance(judged, Refused) else ""
 
 
 def namespace_uid(key: Key, member: ClusterId, snapshot: Snapshot) -> str:

@@ -20,6 +20,7 @@ from hanse.model.facts import (
     Role,
     WriteOutcome,
 )
+from hanse.model.kinds.acceptance import DEFAULT_POLICY, AcceptancePolicy
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, Service
 from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, EndpointSlice
@@ -72,6 +73,12 @@ class Services:
                 GlobalIngressIP,
                 indexes=(INGRESS,),
                 reason="Globalnet addresses of exported Services",
+            ),
+            Watch(
+                Role.LOCAL,
+                AcceptancePolicy,
+                name=DEFAULT_POLICY,
+                reason="in which namespaces Services of others are taken",
             ),
             Watch(Role.BROKER, ClusterSet),
             Watch(Role.BROKER, Lease, namespace=broker_namespace),
@@ -128,8 +135,8 @@ class Services:
                     yield key
                     if clusterset_spec(snapshot, broker_cluster(snapshot)).profile == "kep-1645":
                         yield Key("import", key.name, key.namespace)  # our own share of it
-            case Namespace():
-                yield from self._keys_in_namespace(meta.name, snapshot)
+            case Namespace() | AcceptancePolicy():
+                yield from self._keys_for_namespaces(obj, snapshot)
             case GlobalIngressIP():
                 yield from _export_key(ingress_service_name(obj), meta.namespace, snapshot)
             case ServiceImport() if legacy_import_key(obj) is not None:
@@ -187,11 +194,16 @@ class Services:
             case _:
                 return
 
-    def _keys_in_namespace(self, namespace: str, snapshot: Snapshot) -> Iterator[Key]:
-        """The keys of all services that are published for a namespace."""
+    def _keys_for_namespaces(
+        self, obj: Namespace | AcceptancePolicy, snapshot: Snapshot
+    ) -> Iterator[Key]:
+        """The keys of services that are published for a namespace; all imports for a policy."""
+        if isinstance(obj, AcceptancePolicy):
+            yield from (key for key in self._all_keys(snapshot) if key.topic == "import")
+            return
         broker = broker_cluster(snapshot)
         if broker is not None:
-            for endpoint_slice in snapshot.by(broker, IN_NAMESPACE, namespace):
+            for endpoint_slice in snapshot.by(broker, IN_NAMESPACE, obj.metadata.name):
                 yield from _published_keys(endpoint_slice, snapshot)
 
     def _all_keys(self, snapshot: Snapshot) -> Iterator[Key]:

@@ -33,6 +33,7 @@ from hanse.features.services.slices import (
     build_own_slices,
 )
 from hanse.features.services.status import ADDRESSES_ALLOWED
+from hanse.model.acceptance import ImportedService, Refused, accepted, read_policy
 from hanse.model.clusterset import broker_cluster, clusterset_spec
 from hanse.model.conditions import Condition, condition, merge_conditions
 from hanse.model.kinds.core import (
@@ -78,11 +79,17 @@ class _ImportState(Struct, frozen=True):
 def plan_import(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     """The ServiceImport of one service in this cluster, its slices, and its derived Service.
 
-    Nothing is desired without the namespace; objects from newer schemas are kept.
+    Nothing is desired without the namespace, or where this cluster takes nothing of others; objects
+    from newer schemas are kept.
     """
     broker = broker_cluster(snapshot)
     namespace = snapshot.get(snapshot.local, Namespace, key.namespace)
     if broker is None or namespace is None or namespace.terminating:
+        return Plan()
+    policy = read_policy(snapshot.local, snapshot)
+    if policy is None:
+        return Plan(keep_all=True)
+    if isinstance(accepted(policy, ImportedService(key.namespace), broker), Refused):
         return Plan()
     rules = clusterset_spec(snapshot, broker)
     found = with_legacy_imports(

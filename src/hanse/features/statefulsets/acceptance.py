@@ -44,7 +44,7 @@ def set_terms(
     submitted: SubmittedSet, service: Service | None, snapshot: Snapshot, broker_namespace: str
 ) -> Terms | None:
     """Judge a set; None while something is not known that the judgement needs."""
-    policy = read_policy(snapshot)
+    policy = read_policy(snapshot.local, snapshot)
     origin = set_origin(submitted.object)
     if policy is None or not snapshot.listed(snapshot.local, Namespace):
         return None

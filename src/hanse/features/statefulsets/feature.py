@@ -28,7 +28,6 @@ from hanse.model.objects import Object
 from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
 
-_SHARED_TOPICS = ("shares", "status")
 OBJECTS, STATUS, FIELDS = Writes.OBJECTS, Writes.STATUS, Writes.FIELDS
 
 
@@ -183,7 +182,7 @@ class StatefulSets:
             case Lease() if change.before is None or _lease_holder(change.before) != _lease_holder(
                 change.after
             ):
-                yield from self._all_shared_keys(snapshot)
+                yield from self._all_set_keys(snapshot)
             case Node() if change.before is None or change.after is None:
                 yield from self._all_keys(snapshot)
 
@@ -193,7 +192,7 @@ class StatefulSets:
             case ClusterState():
                 yield from self._all_keys(snapshot)
             case LeaseLiveness(where) if where == broker_cluster(snapshot):
-                yield from self._all_shared_keys(snapshot)
+                yield from self._all_set_keys(snapshot)
             case WriteOutcome(target) if (
                 target.where == snapshot.local or target.ref.kind == Service.kind
             ):
@@ -213,8 +212,9 @@ class StatefulSets:
             if name == record.spec.service or name == own or name.startswith(f"{own}-"):
                 yield Key("local", record.metadata.name, namespace)
 
-    def _all_shared_keys(self, snapshot: Snapshot) -> Iterator[Key]:
-        return (key for key in self._all_keys(snapshot) if key.topic in _SHARED_TOPICS)
+    def _all_set_keys(self, snapshot: Snapshot) -> Iterator[Key]:
+        """The keys that depend on which clusters are alive: all but those of hosts."""
+        return (key for key in self._all_keys(snapshot) if key.topic != "mirror")
 
     def _all_keys(self, snapshot: Snapshot) -> Iterator[Key]:
         """Every key of all sets that this cluster hosts, owns objects of, or sees at the broker."""

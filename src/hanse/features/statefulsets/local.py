@@ -39,7 +39,7 @@ from hanse.features.statefulsets.owned_objects import (
     plan_unchanged,
 )
 from hanse.features.statefulsets.part_report import build_report
-from hanse.features.statefulsets.shares import list_replica_names
+from hanse.features.statefulsets.shares import believed_share, list_replica_names
 from hanse.features.statefulsets.submitted import (
     SubmittedSet,
     find_submitted_set,
@@ -134,8 +134,9 @@ def _plan_live_set(
     terms = set_terms(usable, service, snapshot, broker_namespace)
     if terms is None:
         return plan_unchanged(key, snapshot, broker, broker_namespace)
-    running = current.spec.replicas if current is not None else 0
-    share = terms.replicas_of(record.spec.share_of(snapshot.local), running)
+    running = current.spec.replicas if current is not None else None
+    given = believed_share(key, snapshot, broker, broker_namespace, running)
+    share = terms.replicas_of(given, running or 0)
     parts = list_parts(key, snapshot, broker)
     placed = _PlacedSet(key, usable, record, broker, service, parts, terms, share)
     if terms.refused is not None:
@@ -150,7 +151,7 @@ def _plan_refused_set(
     broker = placed.broker
     created_before = _reported_uids(placed, snapshot, broker_namespace)
     report = build_report(
-        placed.submitted, 0, [], snapshot, broker_namespace, placed.terms, created_before
+        placed.submitted, placed.share, [], snapshot, broker_namespace, placed.terms, created_before
     )
     desired = [Desired(report, broker, sources=frozenset({snapshot.local}))]
     if current is not None and placed.share < current.spec.replicas:

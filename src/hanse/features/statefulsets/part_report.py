@@ -38,7 +38,8 @@ def build_report(
 ) -> StatefulSetPart:
     """The present state of this cluster's part, its problems, and the uids of its StatefulSets.
 
-    The share is that of the existing StatefulSet: a new share is reported once it is applied.
+    The share is the one that this cluster runs or is about to: others compute theirs from it, so
+    that nobody's edit of the StatefulSet changes it.
     """
     owned = owned_stateful_set(submitted.name, submitted.namespace, snapshot)
     applied = owned.metadata.annotations.get(REVISION, "") if owned is not None else ""
@@ -48,9 +49,10 @@ def build_report(
         namespace=submitted.namespace,
         name=submitted.name,
         cluster=snapshot.local,
-        share=owned.spec.replicas if owned is not None else share,
+        share=share,
+        rebalanced=submitted.rebalance[:253],
         applied=applied,
-        revision=applied if owned is not None and _is_rolled_out(owned) else "",
+        revision=applied if owned is not None and _is_rolled_out(owned, share) else "",
         current_replicas=status.current_replicas if status else 0,
         updated_replicas=status.updated_replicas if status else 0,
         available_replicas=status.available_replicas if status else 0,
@@ -79,8 +81,8 @@ def _reported_terms(
     return {"refused": refusal, "most": most, "schema": LIMITED_SCHEMA}
 
 
-def _is_rolled_out(stateful_set: StatefulSet) -> bool:
-    """Whether every replica exists, is ready and runs the present template."""
+def _is_rolled_out(stateful_set: StatefulSet, share: int) -> bool:
+    """Whether every replica of a share exists, is ready and runs the present template."""
     status = stateful_set.status
     return (
         status.observed_generation >= stateful_set.metadata.generation
@@ -89,6 +91,7 @@ def _is_rolled_out(stateful_set: StatefulSet) -> bool:
         == status.ready_replicas
         == status.updated_replicas
         == stateful_set.spec.replicas
+        == share
     )
 
 

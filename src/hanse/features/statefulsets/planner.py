@@ -34,8 +34,6 @@ class Distribution(Struct, frozen=True):
     """Of clusters with replicas, by name, so that the order does not depend on health."""
     unplaced: int = 0
     """The number of replicas that no healthy cluster may take."""
-    surplus: int = 0
-    """The number of excess replicas in unhealthy clusters, which cannot be removed now."""
     below_min: tuple[ClusterId, ...] = ()
     """Healthy clusters with a share below their minimum."""
     above_max: tuple[ClusterId, ...] = ()
@@ -58,8 +56,9 @@ def distribute(
 ) -> Distribution:
     """The shares of `wanted` replicas; `healthy` is in the fleet's order.
 
-    Shares of unhealthy clusters stay as they are. No share shrinks when the sum grows, and none
-    grows when it shrinks.
+    No share shrinks when the sum grows, and none grows when it shrinks. Shares of unhealthy
+    clusters count when it grows; when it shrinks they are the first to go, so that healthy clusters
+    together keep as many replicas as are wanted, or all that they have.
     """
     preferences = preferences or {}
     shares = {cluster: n for cluster, n in before.items() if n > 0}
@@ -70,7 +69,7 @@ def distribute(
     if missing > 0:
         missing = _grow(shares, candidates, missing)
     elif missing < 0:
-        missing = -_shrink(shares, candidates, -missing)
+        missing = -_shrink(shares, candidates, _shrink_unhealthy(shares, healthy, -missing))
     below_min = [
         candidate.cluster
         for candidate in candidates
@@ -84,7 +83,6 @@ def distribute(
     return Distribution(
         {cluster: shares[cluster] for cluster in sorted(shares) if shares[cluster]},
         unplaced=max(missing, 0),
-        surplus=max(-missing, 0),
         below_min=tuple(below_min),
         above_max=tuple(above_max),
     )
@@ -103,6 +101,15 @@ def _grow(shares: dict[ClusterId, int], candidates: Sequence[_Candidate], missin
         if candidate.preference.weight
     ]
     return _add(shares, weighted, missing, weight_of=_cluster_weight)
+
+
+def _shrink_unhealthy(
+    shares: dict[ClusterId, int], healthy: Sequence[ClusterId], surplus: int
+) -> int:
+    """Remove replicas of unhealthy clusters, the largest share first; returns what is left."""
+    unhealthy = sorted(shares.keys() - set(healthy))
+    floors = [(_Candidate(c, at, DEFAULT_PREFERENCE), 0) for at, c in enumerate(unhealthy)]
+    return _remove(shares, floors, surplus, weight_of=_equal_weight)
 
 
 def _shrink(shares: dict[ClusterId, int], candidates: Sequence[_Candidate], surplus: int) -> int:

@@ -16,7 +16,13 @@ from hanse.features.statefulsets.planner import (
     ReplicaPreference,
     distribute,
 )
-from hanse.features.statefulsets.status import StatusInputs, plan_set_status
+from hanse.features.statefulsets.share_basis import ShareBasis, ShareSources, share_basis
+from hanse.features.statefulsets.status import (
+    SHARE_DISPUTED,
+    StatusInputs,
+    disputed_message,
+    plan_set_status,
+)
 from hanse.features.statefulsets.submitted import SubmittedSet, find_submitted_set
 from hanse.model.clusterset import broker_cluster, is_local_or_alive
 from hanse.model.kinds.core import Service
@@ -30,7 +36,7 @@ from hanse.model.kinds.stateful import (
     StatefulSetSharesSpec,
 )
 from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, OwnerReference, object_ref
-from hanse.model.plan import Desired, Key, Patch, Plan
+from hanse.model.plan import Desired, EventRequest, Key, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
 
@@ -64,6 +70,8 @@ class _ShareDecision(Struct, frozen=True):
     submitted: SubmittedSet
     fleet: _Fleet
     distribution: Distribution
+    disputed: tuple[ClusterId, ...]
+    """Clusters whose present record of shares is not believed."""
     service: Service | None
     record: StatefulSetShares | None
     """The desired record of shares; the present one, or None, if the set is invalid."""
@@ -87,8 +95,37 @@ def plan_shares(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
         reporting_members = reporting & {member.cluster for member in state.members}
         is_needed = record is not None and (record.metadata.owner_references or reporting_members)
         return unchanged if is_needed else Plan()
-    desired = decision.record
-    return Plan(() if desired is None else (_desired_record(desired, broker, state.rank),))
+    if decision.record is None:
+        return Plan()
+    events: tuple[EventRequest, ...] = ()
+    if decision.disputed:
+        subject = ClusterObjectRef(broker, decision.submitted.ref)
+        message = disputed_message(decision.disputed)
+        written = ClusterObjectRef(broker, object_ref(decision.record))
+        events = (EventRequest(subject, SHARE_DISPUTED, message, "Warning", recorded_with=written),)
+    return Plan((_desired_record(decision.record, broker, state.rank),), events=events)
+
+
+def believed_share(
+    key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str, running: int | None
+) -> int:
+    """The share of this cluster that the set and all reports explain, else what it has.
+
+    `running` counts as its report where it has none and runs the set; else it is None.
+    """
+    record = snapshot.get(broker, StatefulSetShares, key.name, key.namespace)
+    state = _read_state(key, snapshot, broker, broker_namespace, record)
+    if state is None or state.submitted is None:
+        return running or 0
+    parts = state.parts
+    if running is not None and snapshot.local not in parts:
+        own = StatefulSetPartSpec(
+            namespace=key.namespace, name=key.name, cluster=snapshot.local, share=running
+        )
+        parts = {**parts, snapshot.local: own}
+    fleet = _fleet_for(state.submitted, state.members)
+    basis = _basis(state.submitted, record, parts, fleet)
+    return basis.shares.get(snapshot.local, 0)
 
 
 def plan_status(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
@@ -140,7 +177,12 @@ def _decide(state: _SetState, snapshot: Snapshot) -> _ShareDecision | None:
     if submitted is None or submitted.terminating or submitted.orphaned:
         return None
     fleet = _fleet_for(submitted, state.members)
-    distribution = _distribute(submitted, state.record, state.parts, fleet)
+    basis = _basis(submitted, state.record, state.parts, fleet)
+    distribution = (
+        Distribution({c: n for c, n in sorted(basis.shares.items()) if n})
+        if submitted.errors
+        else _distribute(submitted, basis.shares, state.parts, fleet)
+    )
     service = snapshot.get(state.broker, Service, submitted.spec.service_name, submitted.namespace)
     limited = any(part.limited for part in state.parts.values())
     record = (
@@ -148,7 +190,7 @@ def _decide(state: _SetState, snapshot: Snapshot) -> _ShareDecision | None:
         if submitted.errors
         else _build_record(submitted, distribution, service, limited=limited)
     )
-    return _ShareDecision(submitted, fleet, distribution, service, record)
+    return _ShareDecision(submitted, fleet, distribution, basis.disputed, service, record)
 
 
 def _status_inputs(
@@ -162,6 +204,12 @@ def _status_inputs(
         parts=alive,
         away=tuple(c for c in shares if c not in fleet.healthy or c in state.unread),
         left=tuple(c for c in shares if c not in fleet.members),
+        pending={
+            c: surplus
+            for c, part in sorted(state.parts.items())
+            if c not in fleet.healthy and (surplus := part.share - shares.get(c, 0)) > 0
+        },
+        disputed=decision.disputed,
         too_long=fleet.too_long,
         joined=fleet.members,
         service_missing=bool(submitted.spec.service_name) and decision.service is None,
@@ -206,26 +254,25 @@ def _fleet_for(submitted: SubmittedSet, members: tuple[FleetMember, ...]) -> _Fl
     )
 
 
-def _distribute(
+def _basis(
     submitted: SubmittedSet,
     record: StatefulSetShares | None,
     parts: dict[ClusterId, StatefulSetPartSpec],
     fleet: _Fleet,
-) -> Distribution:
-    """The distribution from present shares.
+) -> ShareBasis:
+    """The shares that are believed of a set."""
+    sources = ShareSources(submitted, record, parts, fleet.members, fleet.healthy)
+    return share_basis(sources, lambda before: _distribute(submitted, before, parts, fleet).shares)
 
-    Invalid sets keep theirs; a rebalance starts anew, `redistribute` drops clusters that left.
-    """
+
+def _distribute(
+    submitted: SubmittedSet,
+    before: dict[ClusterId, int],
+    parts: dict[ClusterId, StatefulSetPartSpec],
+    fleet: _Fleet,
+) -> Distribution:
+    """The distribution of a set's replicas from previous shares, within what clusters take."""
     limits = {c: part.most for c, part in parts.items() if part.most is not None}
-    before = current_shares(record, parts)
-    if submitted.errors:
-        return Distribution(before)
-    before = {c: min(n, limits.get(c, n)) for c, n in before.items()}
-    rebalances = record is not None and submitted.rebalance not in ("", record.spec.rebalanced)
-    if rebalances:
-        before = {c: n for c, n in before.items() if c in fleet.members and c not in fleet.healthy}
-    elif submitted.redistributes:
-        before = {c: n for c, n in before.items() if c in fleet.members}
     return distribute(
         submitted.spec.replicas,
         before,
@@ -256,15 +303,6 @@ def _within_limit(preference: ReplicaPreference, limit: int | None) -> ReplicaPr
     return ReplicaPreference(
         preference.weight, min(preference.min, limit), min(preference.max, limit)
     )
-
-
-def current_shares(
-    record: StatefulSetShares | None, parts: dict[ClusterId, StatefulSetPartSpec]
-) -> dict[ClusterId, int]:
-    """The recorded shares; without a record, those that clusters report."""
-    if record is not None:
-        return {share.name: share.replicas for share in record.spec.shares}
-    return {cluster: part.share for cluster, part in sorted(parts.items()) if part.share}
 
 
 def _build_record(

@@ -18,9 +18,10 @@ from hanse.model.plan import EventRequest, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
 MAX_MESSAGE = 1000
+SHARE_DISPUTED = "ShareDisputed"
 UNCHANGED = "; until that is mended no share, template or load balancer changes"
 _NORMAL_REASONS = frozenset(
-    {"Valid", "Accepted", "Placed", "AllReady", "Progressing", "NoTrouble", "UpToDate"}
+    {"Valid", "Accepted", "Agreed", "Placed", "AllReady", "Progressing", "NoTrouble", "UpToDate"}
 )
 
 
@@ -35,6 +36,10 @@ class StatusInputs(Struct, frozen=True):
     """Clusters with a share that are not healthy or not readable."""
     left: tuple[ClusterId, ...] = ()
     """Clusters with a share that are not in the fleet any more."""
+    pending: dict[ClusterId, int] = {}
+    """Replicas above the share of clusters that are away, which they remove when they are back."""
+    disputed: tuple[ClusterId, ...] = ()
+    """Clusters whose recorded share the set and the reports do not explain."""
     too_long: tuple[ClusterId, ...] = ()
     joined: tuple[ClusterId, ...] = ()
     service_missing: bool = False
@@ -148,6 +153,7 @@ def _conditions(inputs: StatusInputs, present: Sequence[Condition]) -> Iterator[
     else:
         yield condition("Valid", True, "Valid", "it can be spread")
     yield from _accepted_condition(inputs, present)
+    yield from _disputed_condition(inputs, present)
     yield _placed_condition(inputs)
     yield _ready_condition(inputs)
     trouble = [f"{c}: {p.trouble}" for c, p in sorted(inputs.parts.items()) if p.trouble]
@@ -166,6 +172,22 @@ def _accepted_condition(inputs: StatusInputs, present: Sequence[Condition]) -> I
         yield condition("Accepted", False, "Refused", text[:MAX_MESSAGE])
     elif find_condition(present, "Accepted") is not None:
         yield condition("Accepted", True, "Accepted", "every cluster takes it")
+
+
+def _disputed_condition(inputs: StatusInputs, present: Sequence[Condition]) -> Iterator[Condition]:
+    """Whether the record of shares says what it should not; none as long as it never did."""
+    if inputs.disputed:
+        yield condition(SHARE_DISPUTED, True, SHARE_DISPUTED, disputed_message(inputs.disputed))
+    elif find_condition(present, SHARE_DISPUTED) is not None:
+        yield condition(SHARE_DISPUTED, False, "Agreed", "the reports explain every share")
+
+
+def disputed_message(clusters: Sequence[ClusterId]) -> str:
+    """What is told of recorded shares that nothing explains."""
+    return (
+        f"the recorded shares of {', '.join(clusters)} do not follow from the set and the "
+        "clusters' reports: clusters keep what they have, and the record is computed anew"
+    )[:MAX_MESSAGE]
 
 
 def _placed_condition(inputs: StatusInputs) -> Condition:
@@ -195,8 +217,9 @@ def _placement_problems(inputs: StatusInputs) -> Iterator[str]:
         elif limiting := ", ".join(c for c, part in inputs.parts.items() if part.limited):
             why = f"{limiting} takes no more by limits.replicasPerSet of its AcceptancePolicy"
         yield f"{distribution.unplaced} of {submitted.spec.replicas} replicas have no place: {why}"
-    if distribution.surplus:
-        yield f"{distribution.surplus} replicas too many are in clusters that cannot be reached"
+    if inputs.pending:
+        names = ", ".join(f"{c} {n}" for c, n in inputs.pending.items())
+        yield f"too many replicas in clusters that are away, to be removed there: {names}"
     if distribution.below_min:
         names = ", ".join(distribution.below_min)
         yield f"preferences: {names} have fewer than their min; more replicas are needed"

@@ -117,7 +117,10 @@ class StatefulSetPartSpec(Value, frozen=True, kw_only=True):
     namespace: Annotated[ObjectName, Schema("The set's namespace.")]
     name: Annotated[ObjectName, Schema("The set's name.")]
     cluster: Annotated[ClusterName, Schema("The cluster that tells this.")]
-    share: Annotated[Count, Schema("The replicas it was given and took up.", default=0)] = 0
+    share: Annotated[Count, Schema("The replicas that it runs or is about to.", default=0)] = 0
+    rebalanced: Annotated[
+        str, Schema("The last wish to rebalance that it followed.", max_length=253)
+    ] = ""
     revision: Annotated[
         str, Schema("The set's revision that all of its replicas run.", max_length=253)
     ] = ""

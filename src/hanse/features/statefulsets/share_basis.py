@@ -1,0 +1,103 @@
+"""Which recorded shares are believed: those that the set and the clusters' own reports explain.
+
+Every member may write the record of shares, so it is no order. A cluster's report is written by
+that cluster alone. A recorded share is believed if it lies between what the cluster reports and
+what the set's replicas, distributed from all reports, give it: then it is on its way there. Any
+other share is disputed: the cluster keeps what it has, and the record is computed from the reports.
+"""
+
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct
+
+from hanse.features.statefulsets.submitted import SubmittedSet
+from hanse.model.kinds.stateful import StatefulSetPartSpec, StatefulSetShares
+from hanse.model.objects import ClusterId
+
+_Shares = dict[ClusterId, int]
+_Distribute = Callable[[_Shares], _Shares]
+
+
+class ShareBasis(Struct, frozen=True):
+    """The shares that the next ones are computed from, and that clusters run."""
+
+    shares: _Shares
+    disputed: tuple[ClusterId, ...] = ()
+    """Clusters whose recorded share nothing explains."""
+
+
+class ShareSources(Struct, frozen=True):
+    """All that is known of the shares of one set."""
+
+    submitted: SubmittedSet
+    record: StatefulSetShares | None
+    parts: Mapping[ClusterId, StatefulSetPartSpec]
+    members: tuple[ClusterId, ...]
+    healthy: tuple[ClusterId, ...]
+
+    @property
+    def recorded(self) -> _Shares:
+        """The recorded shares, within what clusters take at most."""
+        listed = self.record.spec.shares if self.record is not None else ()
+        given = {share.name: share.replicas for share in listed}
+        return {c: self._within_limit(c, n) for c, n in given.items() if self._counts(c)}
+
+    @property
+    def reported(self) -> _Shares:
+        """What clusters report; of those that are away without a report, what is recorded."""
+        given = {c: part.share for c, part in self.parts.items() if self._counts(c)}
+        shares = {c: self._within_limit(c, n) for c, n in given.items()}
+        silent = {c: n for c, n in self.recorded.items() if c not in self.healthy}
+        return {**silent, **shares}
+
+    @property
+    def away(self) -> _Shares:
+        """The shares of clusters that cannot be given others now."""
+        return {c: n for c, n in self.reported.items() if c not in self.healthy}
+
+    @property
+    def rebalance_wanted(self) -> bool:
+        """Whether shares are requested as for a new set, and no cluster has seen to that yet."""
+        wish = self.submitted.rebalance[:253]
+        if self.record is None or wish in ("", self.record.spec.rebalanced):
+            return False
+        return not any(part.rebalanced == wish for part in self.parts.values())
+
+    @property
+    def rebalancing(self) -> bool:
+        """Whether a requested rebalance is on its way: some clusters have not followed yet."""
+        wish = self.submitted.rebalance[:253]
+        return bool(wish) and any(
+            part.rebalanced != wish for c, part in self.parts.items() if c in self.healthy
+        )
+
+    def _counts(self, cluster: ClusterId) -> bool:
+        """Whether a cluster's share counts: those that left give theirs up if the user says so."""
+        return not self.submitted.redistributes or cluster in self.members
+
+    def _within_limit(self, cluster: ClusterId, replicas: int) -> int:
+        part = self.parts.get(cluster)
+        return replicas if part is None or part.most is None else min(replicas, part.most)
+
+
+def share_basis(sources: ShareSources, distribute: _Distribute) -> ShareBasis:
+    """The believed shares; `distribute` gives those that follow from others."""
+    reported = sources.reported
+    if sources.submitted.errors:
+        return ShareBasis({**sources.recorded, **reported})
+    if sources.record is None:
+        return ShareBasis(reported)
+    if sources.rebalance_wanted:
+        return ShareBasis(sources.away)
+    recorded, computed = sources.recorded, distribute(reported)
+    anew = distribute(sources.away) if sources.rebalancing else {}
+    shares, disputed = _Shares(), list[ClusterId]()
+    for cluster in sorted({*recorded, *reported, *computed}):
+        here, told = recorded.get(cluster, 0), reported.get(cluster, 0)
+        low, high = sorted((told, computed.get(cluster, 0)))
+        if low <= here <= high or (sources.rebalancing and here == anew.get(cluster, 0)):
+            shares[cluster] = here
+        else:
+            shares[cluster] = told
+            disputed.append(cluster)
+    return ShareBasis(shares, tuple(disputed))
