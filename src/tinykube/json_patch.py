@@ -2,7 +2,12 @@
 
 from typing import Any
 
+import msgspec
+
 from tinykube.serializer import clone
+
+COPY_LIMIT = 3 * 1024 * 1024
+"""Bytes that the copies of one patch may add: each may double the object."""
 
 
 class PatchFailed(Exception):
@@ -11,11 +16,24 @@ class PatchFailed(Exception):
 
 def apply_json_patch(document: Any, operations: list[Any]) -> Any:
     """Apply all operations; the document is changed in place."""
+    copied = 0
     for operation in operations:
         if not isinstance(operation, dict):
             raise PatchFailed("an operation is not an object")
+        if operation.get("op") == "copy":
+            copied += _size(_value_at(document, _parse_pointer(operation.get("from"))))
+            if copied > COPY_LIMIT:
+                raise PatchFailed(f"copies of more than {COPY_LIMIT} bytes")
         document = _apply_operation(document, operation)
     return document
+
+
+def _size(value: Any) -> int:
+    """The bytes of a value as JSON; raises `PatchFailed` if it nests too deeply."""
+    try:
+        return len(msgspec.json.encode(value))
+    except RecursionError:
+        raise PatchFailed("a value nests too deeply") from None
 
 
 def _apply_operation(document: Any, operation: dict[str, Any]) -> Any:

@@ -131,7 +131,7 @@ def _decode_json(raw: bytes) -> Any:
     """The object in embedded JSON; raises `NotDecodable`."""
     try:
         return msgspec.json.decode(raw)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise NotDecodable(f"an embedded object is not JSON: {error}") from error
 
 

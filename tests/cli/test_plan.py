@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hanse.cli.root import run
-from tests.cli.programs import RunningFederation
+from tests.cli.programs import RunningFederation, hanse
 from tests.support.toy import OFFER, Toy
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
@@ -140,3 +140,19 @@ def test_a_plan_shows_what_leaders_would_do_in_their_members(
     assert served == {(c, "create", home) for c in ("lubeck", "hamburg", "bergen")}
     assert {row["by"] for row in changes} <= {"you", "lubeck", "hamburg"}, "a child leads nobody"
     assert fleet.kubectl("get", "service", "tolls", "-n", home).status == 1
+
+
+def test_a_few_bytes_that_stand_for_millions_of_values_are_refused_with_their_line(
+    tmp_path: Path,
+) -> None:
+    lines = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10)]
+    file = tmp_path / "bomb.yaml"
+    file.write_text("\n".join(["a0: &a0 [x]", *lines, ""]))
+
+    result = hanse("plan", "-f", "bomb.yaml", cwd=tmp_path)
+
+    assert file.stat().st_size < 700
+    assert result.status == 2
+    assert result.err == (
+        "hanse: bomb.yaml:5: aliases add more than 10000 values; write them out\n"
+    )

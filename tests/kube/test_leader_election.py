@@ -137,6 +137,19 @@ async def test_a_lone_candidate_leads_at_once_and_goes_on_renewing() -> None:
     assert later.spec.lease_transitions == 0
 
 
+async def test_a_leader_that_stood_still_past_its_deadline_may_not_write() -> None:
+    async with election() as held:
+        a = held.stand("a")
+        await asyncio.sleep(31)
+        assert a.elector.may_write()
+
+        assert a.elector.renewed_at is not None
+        a.elector.renewed_at -= 15  # as if the whole process had been stopped meanwhile
+
+        assert a.leads, "it does not know yet"
+        assert not a.elector.may_write()
+
+
 async def test_a_renewal_is_made_every_two_seconds_and_nothing_is_read() -> None:
     async with election() as held:
         held.stand("a")

@@ -62,9 +62,12 @@ def main() -> int:
 
 def _require_green(chosen: Sequence[Mutant], only: str | None, seeds: int) -> None:
     """Exit if laws or tests fail without any mutant: then they would notice everything."""
-    commands = [] if only == "tests" else list(laws(seeds))
-    if only != "laws":
-        commands += dict.fromkeys(nearest_tests(mutant) for mutant in chosen)
+    commands: dict[tuple[str, ...], None] = {}
+    for mutant in chosen:
+        if only != "tests":
+            commands.update(dict.fromkeys(laws(mutant, seeds)))
+        if only != "laws":
+            commands[nearest_tests(mutant)] = None
     for command in commands:
         if _fails(ROOT / "src", [command]):
             sys.exit(f"this fails without a mutant: python {' '.join(command)}")
@@ -75,23 +78,34 @@ def _judge(mutant: Mutant, only: str | None, seeds: int) -> Verdict:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
         source = plant(mutant, Path(folder))
-        by_laws = None if only == "tests" else _fails(source, laws(seeds))
+        by_laws = None if only == "tests" else _fails(source, laws(mutant, seeds))
         by_tests = None if only == "laws" else _fails(source, [nearest_tests(mutant)])
     return Verdict(mutant, by_laws, by_tests, time.monotonic() - began)
 
 
-def laws(seeds: int) -> Iterator[tuple[str, ...]]:
-    """The commands that check laws alone: the simulator, and searches of single features."""
+def laws(mutant: Mutant, seeds: int) -> Iterator[tuple[str, ...]]:
+    """The commands that check laws alone: the simulator, and the searches of single features.
+
+    Of a feature only its own search runs it; the runtime's is the quickest of all.
+    """
+    _, package, *rest = mutant.file.split("/")
+    searched = f"features/{rest[0]}" if package == "features" else "**"
     yield ("-m", "tests.support.simulator", "--seeds", f"0:{seeds}", "--no-shrink")
-    files = sorted(str(f.relative_to(ROOT)) for f in ROOT.glob("tests/**/test_laws.py"))
-    yield (*_PYTEST, *files)
+    files = sorted(str(f.relative_to(ROOT)) for f in ROOT.glob(f"tests/{searched}/test_laws.py"))
+    if files:
+        yield (*_PYTEST, *sorted(files, key=lambda file: "runtime" not in file))
 
 
 def nearest_tests(mutant: Mutant) -> tuple[str, ...]:
     """The command that runs the tests of the mutated package, without its laws."""
     _, package, *rest = mutant.file.split("/")
-    folder = f"tests/{package}/{rest[0]}" if package == "features" else f"tests/{package}"
-    return (*_PYTEST, "--ignore-glob=*/test_laws*.py", "--ignore-glob=*/test_schedules.py", folder)
+    folders = [f"tests/{package}/{rest[0]}" if package == "features" else f"tests/{package}"]
+    if package == "kube":
+        folders.append("tests/runtime")  # which lives by it
+    return (*_PYTEST, *(f"--ignore-glob=*/{name}" for name in _SEARCHES), *folders)
+
+
+_SEARCHES = ("test_laws*.py", "test_schedules.py")
 
 
 _PYTEST = ("-m", "pytest", "-q", "-x", "-n0", "-p", "no:cacheprovider")

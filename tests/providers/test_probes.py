@@ -182,7 +182,30 @@ REFUSED = [
     ("0.0.0.0", "no address of one machine"),
     ("10.96.0.1", "an API server's address"),
     ("shop", "no IP address"),
+    pytest.param("64:ff9b::169.254.169.254", "link-local", id="NAT64"),
+    pytest.param("64:ff9b::a60:1", "an API server's address", id="NAT64 to an API server"),
+    pytest.param("64:ff9b::127.0.0.1", "loopback", id="NAT64 to loopback"),
+    pytest.param("64:ff9b:1:a9fe:a9:fe00::", "link-local", id="local NAT64, a /48"),
+    pytest.param("64:ff9b:1:0:a9:fea9:fe00:0", "link-local", id="local NAT64, a /64"),
+    pytest.param("64:ff9b:1::a9fe:a9fe", "link-local", id="local NAT64, a /96"),
+    pytest.param("2001:db8:64::a9fe:a9fe", "link-local", id="a network's own NAT64"),
+    pytest.param("2001:db8:a60:1::", "an API server's address", id="its own NAT64, a /32"),
+    pytest.param("2002:7f00:1::1", "loopback", id="6to4"),
+    pytest.param("2002:a9fe:a9fe::", "link-local", id="6to4 to metadata"),
+    pytest.param("2001:0:c633:6401::5601:5601", "link-local", id="Teredo"),
+    pytest.param("::127.0.0.1", "loopback", id="IPv4-compatible"),
+    pytest.param("::ffff:0:127.0.0.1", "loopback", id="IPv4-translated"),
+    pytest.param("2001:db8::5efe:a9fe:a9fe", "link-local", id="ISATAP"),
 ]
+
+TRIED = ["10.4.0.7", "198.51.100.7", "2001:db8::7", "64:ff9b::198.51.100.7", "2002:c633:6407::1"]
+
+
+@pytest.mark.parametrize("address", TRIED)
+def test_addresses_of_other_machines_are_tried(address: str) -> None:
+    never = frozenset({"10.96.0.1"})
+
+    assert not forbidden_reason(ProbeTarget("TCP", address, 80), never, loopback=False)
 
 
 @pytest.mark.parametrize(("address", "why"), REFUSED)

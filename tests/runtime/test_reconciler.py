@@ -3,16 +3,17 @@
 import asyncio
 from collections.abc import Iterable
 from datetime import timedelta
+from itertools import pairwise
 
 import msgspec
 import pytest
 
 from hanse.kube.transport import Request
 from hanse.model.crds import crd_of
-from hanse.model.facts import Leadership, Phase, Role
+from hanse.model.facts import Leadership, Phase, Role, WriteOutcome
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.multicluster import ServiceExport
-from hanse.model.objects import Meta, Wire
+from hanse.model.objects import ClusterId, Meta, Wire
 from hanse.model.plan import Desired, Key, Plan
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
 from hanse.runtime.diff import Create, diff
@@ -273,3 +274,43 @@ async def test_a_preview_wakes_only_features_that_watch_the_kind() -> None:
         would = preview(world.agents["lubeck"].reconciler, [("lubeck", other)])
 
         assert would.actions == ()
+
+
+# fences and requeues
+
+
+class Closed:
+    """A fence that lets nothing pass."""
+
+    def may_write(self, member: ClusterId | None) -> bool:
+        return False
+
+
+async def test_nothing_is_sent_once_the_fence_forbids_it() -> None:
+    async with toy_world("lubeck") as world:
+        await world.settle()
+        world.agents["lubeck"].reconciler.set_fence(Closed())
+
+        with world.network.counting_writes() as writes:
+            await world.client("lubeck").create(offer("bread", price="3"))
+            await world.settle()
+
+        assert writes == []
+        facts = world.agents["lubeck"].reconciler.informers.facts
+        assert {outcome.result for outcome in facts.all(WriteOutcome)} == {"Fenced"}
+
+
+async def test_a_key_is_planned_again_when_its_plan_asked_for_it() -> None:
+    planned_at: list[float] = []
+
+    class Timed(Toy):
+        def plan(self, key: Key, snapshot: Snapshot) -> Plan:
+            planned_at.append(asyncio.get_running_loop().time())
+            return Plan(requeue_after=timedelta(seconds=100))
+
+    async with toy_world("lubeck", features=(Timed(),)) as world:
+        await world.client("lubeck").create(offer("bread", price="3"))
+        await asyncio.sleep(350)
+
+    waits = [after - before for before, after in pairwise(planned_at)]
+    assert [round(wait) for wait in waits if wait > 1] == [100, 100, 100]

@@ -182,6 +182,28 @@ async def test_rule_7_liveness_is_judged_by_our_own_observation_of_renewals() ->
         assert list(facts.all(LeaseLiveness)) == []
 
 
+async def test_rule_7_no_lease_expires_while_leases_alone_cannot_be_read() -> None:
+    async with toy_world("lubeck", features=(LivenessFeature(), Toy())) as world:
+        facts = world.agents["lubeck"].reconciler.informers.facts
+        spec = LeaseSpec(holder_identity="bergen", lease_duration_seconds=30)
+        client = world.client(BROKER)
+        await client.create(Lease(metadata=Meta(name="bergen", namespace=HOME), spec=spec))
+        await asyncio.sleep(5)
+        await client.patch(Lease, "bergen", HOME, {"spec": {"renewTime": RENEWED}})
+        await asyncio.sleep(5)
+
+        world.network.link("lubeck", BROKER).faults = LinkFaults(fails="leases")
+        world.network.break_watches("lubeck", BROKER)
+        for number in range(30):  # the broker answers everything else
+            await client.create(configmap(f"other-{number}", HOME))
+            await asyncio.sleep(10)
+
+        assert [f.alive for f in facts.all(LeaseLiveness)] == [True]
+
+
+RENEWED = "2001-01-01T00:00:01.000000Z"
+
+
 async def test_rule_7_a_kind_is_noticed_as_soon_as_it_is_served() -> None:
     class Fan(Toy):
         name = "fan"

@@ -42,6 +42,8 @@ class LinkFaults(Struct, frozen=True):
     """A resource: all events of its watches, and no others, are delayed by `lag`."""
     late: str = ""
     """A resource whose lists and watches start `LATE` after all others."""
+    fails: str = ""
+    """A resource: its lists and watches, and nothing else, are answered with an error status."""
 
 
 NO_FAULTS = LinkFaults()
@@ -241,7 +243,7 @@ class FaultyTransport:
         except Unreachable:
             network.sent.append(Sent(link.source, link.target, request, None))
             raise
-        outcome = self._draw_outcome()
+        outcome = self._draw_outcome(request)
         if outcome == "refused":
             answer = _refusal(network.random)
             network.sent.append(Sent(link.source, link.target, request, answer.status))
@@ -261,7 +263,7 @@ class FaultyTransport:
         link = self._link
         await asyncio.sleep(self._delay(request))
         await link.answer(request)
-        match self._draw_outcome():
+        match self._draw_outcome(request):
             case "refused":
                 raise error_from_response(_refusal(self._network.random))
             case "lost before" | "lost after":
@@ -301,8 +303,12 @@ class FaultyTransport:
         delay = self._network.latency + faults.delay + (LATE if late else timedelta(0))
         return delay.total_seconds()
 
-    def _draw_outcome(self) -> Literal["answered", "refused", "lost before", "lost after"]:
+    def _draw_outcome(
+        self, request: Request
+    ) -> Literal["answered", "refused", "lost before", "lost after"]:
         faults, random = self._link.faults, self._network.random
+        if faults.fails and request.path.rpartition("/")[2] == faults.fails:
+            return "refused"
         if faults.refused and random.random() < faults.refused:
             return "refused"
         if faults.lost and random.random() < faults.lost:

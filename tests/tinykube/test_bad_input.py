@@ -1,7 +1,9 @@
 """Malformed requests: status, reason and message, and nothing is written."""
 
+import base64
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.tinykube.api_client import CONFIGMAPS, DEPLOYMENTS, Cluster, configmap
@@ -62,6 +64,27 @@ UNREADABLE = "the object provided is unrecognized (must be of type ConfigMap): "
             'no kind "ConfigMap" is registered for version "v9" in scheme',
             id="version",
         ),
+        pytest.param(
+            b'{"a":' * 50_000 + b"1" + b"}" * 50_000,
+            JSON,
+            400,
+            "json parse error: exceeded max depth",
+            id="50,000 levels",
+        ),
+        pytest.param(b"[" * 50_000, JSON, 400, "exceeded max depth", id="50,000 open lists"),
+        pytest.param(
+            b'{"data":' * 101 + b"1" + b"}" * 101, JSON, 400, "exceeded max depth", id="101 levels"
+        ),
+        pytest.param(
+            b"a: " + b"[" * 50_000, "application/yaml", 400, "exceeded max depth", id="deep yaml"
+        ),
+        pytest.param(
+            b"a: &a [x]\nb: [*a, *a]\n",
+            "application/yaml",
+            400,
+            "yaml: line 2: aliases are not taken; write values out",
+            id="aliases",
+        ),
     ],
 )
 async def test_a_body_that_cannot_be_read_is_refused(
@@ -75,6 +98,60 @@ async def test_a_body_that_cannot_be_read_is_refused(
     assert answer.status == status
     assert message in answer.message
     assert cluster.api.storage.version == before
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "status"),
+    [
+        pytest.param(
+            "application/merge-patch+json",
+            b'{"data":' * 2_000 + b"1" + b"}" * 2_000,
+            400,
+            id="a deep merge patch",
+        ),
+        pytest.param(
+            "application/json-patch+json",
+            msgspec.json.encode(
+                [{"op": "add", "path": "/data/a" + "/a" * n, "value": {}} for n in range(900)]
+            ),
+            422,
+            id="a patch that nests deeper with each operation",
+        ),
+        pytest.param(
+            "application/json-patch+json",
+            msgspec.json.encode(
+                [
+                    {"op": "copy", "from": "/metadata/annotations", "path": f"/metadata/a{n}"}
+                    if n % 2
+                    else {"op": "copy", "from": "/metadata", "path": "/metadata/annotations"}
+                    for n in range(80)
+                ]
+            ),
+            422,
+            id="a patch that doubles with each operation",
+        ),
+    ],
+)
+async def test_a_patch_that_grows_without_bound_is_refused(
+    kind: str, body: bytes, status: int
+) -> None:
+    cluster = Cluster()
+    await cluster.send("POST", CONFIGMAPS, configmap("a"))
+    before = cluster.api.storage.version
+
+    answer = await cluster.send("PATCH", f"{CONFIGMAPS}/a", body, kind=kind)
+
+    assert answer.status == status
+    assert cluster.api.storage.version == before
+
+
+async def test_a_continue_token_that_nests_deeply_is_refused() -> None:
+    token = base64.urlsafe_b64encode(b'{"start":' * 9_000).decode()
+
+    query: dict[str, Any] = {"continue": token}
+    answer = await Cluster().send("GET", CONFIGMAPS, **query)
+
+    assert answer.status == 400
 
 
 async def test_yaml_bodies_are_read() -> None:

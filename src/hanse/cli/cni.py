@@ -29,6 +29,7 @@ from hanse.features.networks.cni import (
 from hanse.features.networks.names import CNI_ARGS
 from hanse.kube import credentials
 from hanse.kube.errors import BadCredentials, KubeError, NotFound
+from hanse.model.json_input import decode_json
 from hanse.model.kinds.core import Pod
 
 READ_TIMEOUT = timedelta(seconds=10)
@@ -126,7 +127,7 @@ async def _delegate(call: CniCall, config: CniConfig, args: str) -> CniResult:
 def _parse_version(config: bytes) -> str:
     """The cniVersion of a configuration; 1.0.0 if it has none or is not JSON."""
     try:
-        return str(msgspec.json.decode(config, type=dict[str, object]).get("cniVersion", "1.0.0"))
+        return str(decode_json(config, type=dict[str, object]).get("cniVersion", "1.0.0"))
     except msgspec.DecodeError:
         return "1.0.0"
 

@@ -19,6 +19,7 @@ from hanse.kube.discovery import refresh
 from hanse.kube.errors import ApiError, BadCredentials, NotFound, Unreachable
 from hanse.kube.requests import resource_path
 from hanse.kube.transport import Request, Response
+from hanse.model.json_input import decode_json
 from hanse.model.kinds.federation import ClusterClaim, Federation, spelled_value
 from hanse.model.kinds.hanse import ClusterSet
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
@@ -236,7 +237,7 @@ async def _version(client: Client) -> tuple[str, Response, datetime]:
         )  # connects, so that the next one measures the clock
     began = datetime.now(UTC)
     response = await client.send(_get_request("/version"))
-    return str(msgspec.json.decode(response.body).get("gitVersion", "")), response, began
+    return str(decode_json(response.body).get("gitVersion", "")), response, began
 
 
 def _get_request(path: str) -> Request:
@@ -249,7 +250,7 @@ async def _get_or_none(client: Client, path: str) -> dict[str, Any] | None:
         response = await client.send(_get_request(path))
     except ApiError:
         return None
-    found: dict[str, Any] = msgspec.json.decode(response.body)
+    found: dict[str, Any] = decode_json(response.body)
     return found
 
 
@@ -275,7 +276,7 @@ async def _is_allowed(client: Client, permission: Permission) -> bool:
         response = await client.send(Request("POST", path, body=body, timeout=REQUEST_TIMEOUT))
     except ApiError:
         return False
-    return bool(msgspec.json.decode(response.body).get("status", {}).get("allowed"))
+    return bool(decode_json(response.body).get("status", {}).get("allowed"))
 
 
 # -- parsing

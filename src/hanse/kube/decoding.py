@@ -8,6 +8,7 @@ from msgspec import Raw, Struct
 
 from hanse.kube.errors import UndecodableObject, Unreachable, error_from_watch_event
 from hanse.kube.watch_events import Applied, Deleted, DeletedUnreadable, Listed, Unreadable
+from hanse.model.json_input import CUT, cut_off_deep, too_deep
 from hanse.model.objects import K
 
 T = TypeVar("T")
@@ -72,6 +73,8 @@ def decode_object(body: bytes, kind: type[K]) -> K:
     """The object of a response; raises `UndecodableObject`."""
     try:
         return object_decoder(kind).decode(body)
+    except RecursionError:
+        raise UndecodableObject(f"{kind.kind}: {too_deep()}") from None
     except msgspec.ValidationError as error:
         raise UndecodableObject(f"{kind.kind}: {error}") from None
     except msgspec.DecodeError as error:
@@ -85,6 +88,8 @@ def decode_list_page(body: bytes, kind: type[K]) -> ObjectPage[K]:
     """
     try:
         page = _page_decoder(kind).decode(body)
+    except RecursionError:
+        return _page_item_by_item(cut_off_deep(body), kind)
     except msgspec.ValidationError:
         return _page_item_by_item(body, kind)
     except msgspec.DecodeError as error:
@@ -126,7 +131,8 @@ def _page_item_by_item(body: bytes, kind: type[K]) -> ObjectPage[K]:
     objects: list[K] = []
     undecoded: list[Unreadable] = []
     for raw in page.items or ():
-        match decode_item(raw, kind):
+        cut = CUT in bytes(raw)
+        match describe_unreadable(raw, str(too_deep())) if cut else decode_item(raw, kind):
             case Unreadable() as item:
                 undecoded.append(item)
             case obj:
@@ -168,9 +174,20 @@ _bookmark_decoder = msgspec.json.Decoder(_BookmarkObject)
 def decode_watch_event(line: bytes, kind: type[K]) -> DecodedEvent[K]:
     """The event of one line of a watch; an ERROR event is raised as its error."""
     try:
-        event = _line_decoder.decode(line)
+        return _decode_event(_decode_line(line), kind)
+    except RecursionError:
+        return _unreadable_event(_decode_line(cut_off_deep(line)), str(too_deep()))
+
+
+def _decode_line(line: bytes) -> _Line:
+    """Type and object of an event; raises `Unreachable` for what is none."""
+    try:
+        return _line_decoder.decode(line)
     except msgspec.DecodeError as error:
         raise unexpected_response(error) from None
+
+
+def _decode_event(event: _Line, kind: type[K]) -> DecodedEvent[K]:
     try:
         match event.type:
             case "ADDED" | "MODIFIED":
@@ -184,12 +201,15 @@ def decode_watch_event(line: bytes, kind: type[K]) -> DecodedEvent[K]:
             case other:
                 return describe_unreadable(event.object, f"an event of the unknown type {other!r}")
     except msgspec.DecodeError as error:
-        undecoded = describe_unreadable(event.object, str(error))
-        if event.type == "DELETED":
-            return DeletedUnreadable(
-                undecoded.namespace, undecoded.name, undecoded.resource_version
-            )
-        return undecoded
+        return _unreadable_event(event, str(error))
+
+
+def _unreadable_event(event: _Line, reason: str) -> Unreadable | DeletedUnreadable:
+    """An event whose object cannot be decoded."""
+    found = describe_unreadable(event.object, reason)
+    if event.type == "DELETED":
+        return DeletedUnreadable(found.namespace, found.name, found.resource_version)
+    return found
 
 
 def event_resource_version(event: DecodedEvent[K]) -> str:

@@ -12,6 +12,7 @@ from hanse.kube.decoding import unexpected_response
 from hanse.kube.errors import ApiError
 from hanse.kube.rest_mapper import ServedKinds
 from hanse.kube.transport import JSON, Response
+from hanse.model.json_input import decode_json
 from hanse.model.objects import Kind
 
 _AGGREGATED = ",".join(
@@ -177,6 +178,6 @@ def _aggregated_kinds(group: str, version: _AggregatedVersion) -> Iterator[Kind]
 def _decode_response(response: Response, type_: type[T]) -> T:
     """The body of a response; raises `Unreachable` if it does not decode."""
     try:
-        return msgspec.json.decode(response.body, type=type_)
+        return decode_json(response.body, type=type_)
     except msgspec.DecodeError as error:
         raise unexpected_response(error) from None

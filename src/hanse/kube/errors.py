@@ -21,6 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from hanse.kube.transport import Response
+from hanse.model.json_input import decode_json
 
 
 class Status(Struct, frozen=True, rename="camel"):
@@ -130,7 +131,7 @@ def _error_type(code: int, reason: str) -> type[ApiError]:
 def _parse_status(body: bytes) -> Status:
     """The Status in a response; for anything else one with the first 200 bytes as message."""
     try:
-        return msgspec.json.decode(body, type=Status)
+        return decode_json(body, type=Status)
     except msgspec.DecodeError:
         return Status(message=body[:200].decode("utf-8", "replace").strip())
 

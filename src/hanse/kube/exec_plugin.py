@@ -11,6 +11,7 @@ from msgspec import Raw, Struct
 
 from hanse.kube.client_config import ExecPlugin
 from hanse.kube.errors import BadCredentials
+from hanse.model.json_input import decode_json
 
 TIMEOUT = timedelta(seconds=60)
 _API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
@@ -124,7 +125,7 @@ def _parse_output(plugin: ExecPlugin, output: bytes) -> PluginCredentials:
     """Parse a plugin's output; errors do not quote it."""
     origin = f"{plugin.origin}: {plugin.command}"
     try:
-        credential = msgspec.json.decode(output, type=_ExecCredential)
+        credential = decode_json(output, type=_ExecCredential)
     except msgspec.DecodeError:
         raise BadCredentials(f"{origin} gave no ExecCredential; run it by hand") from None
     if credential.api_version != plugin.api_version or credential.kind != "ExecCredential":

@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from hanse.kube.client_config import ClientConfig, ExecPlugin, Identity, ServerEndpoint
 from hanse.kube.errors import BadCredentials
+from hanse.model.yaml_input import load_yaml
 
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 T = TypeVar("T")
 
 
@@ -321,7 +321,7 @@ def token_text(content: bytes) -> str:
 def _parse_document(source: KubeconfigSource) -> _KubeconfigFields:
     """Parse a kubeconfig without its nulls; raises BadCredentials if it is malformed."""
     loaded = _parse_safely(
-        lambda: yaml.load(source.text, Loader=_Loader),  # noqa: S506 - a safe loader, in C if there
+        lambda: load_yaml(source.text),
         f"{source.origin}: not YAML; see `kubectl config view`",
     )
     try:

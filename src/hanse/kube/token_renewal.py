@@ -19,6 +19,7 @@ from hanse.kube.errors import BadCredentials, KubeError
 from hanse.kube.kubeconfig import Kubeconfig, KubeconfigSource, read_file
 from hanse.kube.requests import resource_path
 from hanse.kube.transport import Request
+from hanse.model.json_input import decode_json
 from hanse.model.kinds.core import Secret
 from hanse.model.objects import Kind
 from hanse.model.tokens import TokenClaims, parse_claims
@@ -199,7 +200,7 @@ class TokenRenewer:
         }
         request = Request("POST", path, body=msgspec.json.encode(token_request))
         answer = await self._server.send(request)
-        token = str(msgspec.json.decode(answer.body).get("status", {}).get("token", ""))
+        token = str(decode_json(answer.body).get("status", {}).get("token", ""))
         if self._lifetime(token) is None:
             raise BadCredentials(f"no token was issued for {self._account.subject}")
         return token

@@ -3,6 +3,7 @@
 import msgspec
 from msgspec import Struct
 
+from hanse.model.json_input import decode_json
 from hanse.model.objects import Object
 
 OWN_PREFIX = "hanse.dev/"
@@ -36,7 +37,7 @@ class OwnerClaim(Struct, frozen=True, omit_defaults=True, rename={"serves": "for
 def parse_owner_claim(text: str) -> OwnerClaim | None:
     """Parse an owner-key annotation; None if it is not one."""
     try:
-        return msgspec.json.decode(text, type=OwnerClaim) if text else None
+        return decode_json(text, type=OwnerClaim) if text else None
     except msgspec.DecodeError:
         return None
 

@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec import Struct
 
+from hanse.model.json_input import decode_json
+
 
 class TokenClaims(Struct, frozen=True):
     """The claims of a JWT that we use; the signature is not verified."""
@@ -28,7 +30,7 @@ def parse_claims(token: str) -> TokenClaims | None:
         case [_, payload, _]:
             try:
                 padded = payload + "=" * (-len(payload) % 4)
-                claims = msgspec.json.decode(base64.urlsafe_b64decode(padded), type=_Payload)
+                claims = decode_json(base64.urlsafe_b64decode(padded), type=_Payload)
                 return TokenClaims(claims.sub, _timestamp(claims.iat), _timestamp(claims.exp))
             except (binascii.Error, msgspec.DecodeError, ValueError, OverflowError, OSError):
                 return None

@@ -26,6 +26,7 @@ from hanse.kube.errors import (
     error_from_response,
 )
 from hanse.kube.transport import Response
+from hanse.model.json_input import decode_json
 from hanse.model.kinds.avi import AviGslbService, AviHealthMonitor
 from hanse.model.objects import K, Object, Wire
 from hanse.providers.avi_wire import decode_monitor, decode_service, encode_monitor, encode_service
@@ -217,7 +218,7 @@ def _tls_context(controller: AviAccess) -> ssl.SSLContext | bool:
 def _decode(answer: Response) -> Wire:
     """The body of a successful answer; raises the typed error of any other."""
     if 200 <= answer.status < 300:
-        found = msgspec.json.decode(answer.body) if answer.body.strip() else {}
+        found = decode_json(answer.body) if answer.body.strip() else {}
         return dict(found) if isinstance(found, dict) else {}
     text = _error_message(answer.body)
     status = Status(answer.status, "", text)
@@ -232,7 +233,7 @@ def _decode(answer: Response) -> Wire:
 def _error_message(body: bytes) -> str:
     """The `error` field of a JSON body (500 characters), or the first 200 bytes of another body."""
     try:
-        answer = msgspec.json.decode(body)
+        answer = decode_json(body)
     except msgspec.DecodeError:
         return body[:200].decode("utf-8", "replace").strip()
     return str(answer.get("error", answer) if isinstance(answer, dict) else answer)[:500]

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from hanse.model.json_input import decode_json
 from hanse.model.kinds.avi import (
     AviGslbService,
     AviHealthMonitor,
@@ -121,7 +122,7 @@ def _meta(wire: Wire) -> Meta:
     text = wire.get("description") or ""
     if text.startswith("{"):
         try:
-            kept = msgspec.json.decode(text)
+            kept = decode_json(text)
         except msgspec.DecodeError:
             kept = {}
     return Meta(

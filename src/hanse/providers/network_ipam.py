@@ -7,6 +7,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from hanse.model.json_input import decode_json
 from hanse.model.objects import Wire
 
 REQUEST_TIMEOUT = timedelta(milliseconds=900)
@@ -37,7 +38,7 @@ class AddressProvider:
         if status != 200:
             raise OSError(f"it answered {status}")
         try:
-            return msgspec.json.decode(body, type=dict[str, Any])
+            return decode_json(body, type=dict[str, Any])
         except msgspec.DecodeError:
             raise OSError("its answer is not JSON") from None
 

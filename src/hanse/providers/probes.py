@@ -7,6 +7,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Protocol
 
 from hanse.kube.clock import Clock
+from hanse.model.addresses import possible_targets, reached_addresses
 from hanse.model.plan import Key
 from hanse.model.probes import Probe, ProbeSource, ProbeTarget, TargetHealth
 from hanse.model.snapshot import Change
@@ -17,8 +18,8 @@ START_INTERVAL = 0.001
 FORBIDDEN_TTL = 10.0
 """Seconds for which the forbidden addresses are cached."""
 
-_METADATA = frozenset({"fd00:ec2::254", "100.100.100.200", "168.63.129.16"})
-"""Metadata services of clouds that have no link-local address."""
+_METADATA = frozenset({"169.254.169.254", "fd00:ec2::254", "100.100.100.200", "168.63.129.16"})
+"""Metadata services of clouds."""
 
 
 class ProbeFunction(Protocol):
@@ -229,19 +230,25 @@ class Prober:
 
 
 def forbidden_reason(target: ProbeTarget, forbidden: frozenset[str], *, loopback: bool) -> str:
-    """Why an address must not be probed; empty if it may."""
+    """Why an address must not be probed; empty if it may.
+
+    Translation counts: NAT64, 6to4, Teredo, ISATAP and mapped addresses are judged by the IPv4
+    address that they lead to, and API servers and metadata services are found behind any prefix.
+    """
     try:
         found: IPv4Address | IPv6Address = ip_address(target.address)
     except ValueError:
         return f"{target.address!r} is no IP address"
-    inner = found.ipv4_mapped if isinstance(found, IPv6Address) else None
-    address = inner or found
-    if str(address) in forbidden:
+    targets = possible_targets(found)
+    if any(str(target) in forbidden for target in targets):
         return "it is an API server's address, which is never tried"
-    if address.is_link_local or str(address) in _METADATA:
+    if any(str(target) in _METADATA for target in targets):
         return "it is a link-local address, which is never tried"
-    if address.is_multicast or address.is_unspecified:
+    reached = reached_addresses(found)
+    if any(address.is_link_local for address in reached):
+        return "it is a link-local address, which is never tried"
+    if any(address.is_multicast or address.is_unspecified for address in reached):
         return "it is no address of one machine"
-    if address.is_loopback and not loopback:
+    if any(address.is_loopback for address in reached) and not loopback:
         return "it is a loopback address, which is tried in a local federation alone"
     return ""

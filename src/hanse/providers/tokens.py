@@ -5,6 +5,7 @@ import msgspec
 from hanse.kube.errors import KubeError
 from hanse.kube.requests import resource_path
 from hanse.kube.transport import Request
+from hanse.model.json_input import decode_json
 from hanse.model.kinds.core import ServiceAccount
 from hanse.model.objects import ClusterId, Wire
 from hanse.runtime.api import ClusterClient
@@ -37,7 +38,7 @@ class TokenIssuer:
         path = resource_path(ServiceAccount.kind, namespace, account, "token")
         request = Request("POST", path, body=msgspec.json.encode(body))
         answer = await connection.api.send(request)
-        token = msgspec.json.decode(answer.body).get("status", {}).get("token", "")
+        token = decode_json(answer.body).get("status", {}).get("token", "")
         if not token:
             raise KubeError(f"{cluster} issued no token for {account}")
         return {"token": token}

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import FieldInfo, fields, replace
 
+from hanse.model.json_input import decode_json
 from hanse.model.objects import K, Meta, Object, Wire, apply_merge_patch
 from hanse.model.ownership import APPLIED, EPOCH, OWN_PREFIX
 
@@ -192,7 +193,7 @@ def _map_patch(desired: dict[str, str], observed: dict[str, str], applied: Itera
 def _decode_record(text: str) -> _AppliedRecord:
     """The record of applied fields; an empty one if it is missing or invalid."""
     try:
-        return msgspec.json.decode(text, type=_AppliedRecord) if text else _AppliedRecord()
+        return decode_json(text, type=_AppliedRecord) if text else _AppliedRecord()
     except msgspec.DecodeError:
         return _AppliedRecord()
 

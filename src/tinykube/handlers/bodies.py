@@ -1,6 +1,7 @@
 """Request bodies: decoded by content type into objects of the expected kind."""
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -14,8 +15,11 @@ from tinykube.request import JSON, RequestLike
 from tinykube.resources import Object
 
 BODY_LIMIT = 3 * 1024 * 1024
+MAX_DEPTH = 100
+"""Levels of nested objects and lists; what handles objects calls itself for each level."""
 YAML = "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
+_TOO_DEEP = "exceeded max depth"
 _FORMER_VERSIONS = ("extensions/v1beta1", "apps/v1beta1", "apps/v1beta2")
 """API versions that the API server can decode but does not serve."""
 _SCHEME = "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"
@@ -55,6 +59,7 @@ def _parse_yaml(body: bytes) -> Any:
     """The value of a YAML body; raises DecodeError, with the line where it is known."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
+        _check_yaml(yaml.parse(body, Loader=loader))
         return yaml.load(body, Loader=loader)  # noqa: S506 -- both loaders are the safe one
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark is not None else 0
@@ -63,12 +68,46 @@ def _parse_yaml(body: bytes) -> Any:
         raise DecodeError(f"yaml: {error}") from error
 
 
+def _check_yaml(events: Iterable[yaml.Event]) -> None:
+    """Refuse aliases, of which a few bytes stand for millions of values, and deep nesting."""
+    depth = 0
+    for event in events:
+        line = event.start_mark.line + 1 if event.start_mark is not None else 0
+        match event:
+            case yaml.AliasEvent():
+                raise DecodeError(f"yaml: line {line}: aliases are not taken; write values out")
+            case yaml.CollectionStartEvent():
+                depth += 1
+                if depth > MAX_DEPTH:
+                    raise DecodeError(f"yaml: line {line}: {_TOO_DEEP}")
+            case yaml.CollectionEndEvent():
+                depth -= 1
+            case _:
+                pass
+
+
 def parse_json(body: bytes) -> Any:
-    """The value of JSON text; raises `DecodeError`."""
+    """The value of JSON text; raises `DecodeError`, also for text that nests too deeply."""
     try:
-        return msgspec.json.decode(body)
+        value = msgspec.json.decode(body)
+    except RecursionError:
+        raise DecodeError(_TOO_DEEP) from None
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise DecodeError(syntax_problem(body)) from None
+    if body.count(b"{") + body.count(b"[") > MAX_DEPTH and is_deep(value):
+        raise DecodeError(_TOO_DEEP)
+    return value
+
+
+def is_deep(value: Any) -> bool:
+    """Whether a value nests deeper than `MAX_DEPTH` levels."""
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        nested = [one for one in level if isinstance(one, dict | list)]
+        level = [i for one in nested for i in (one.values() if isinstance(one, dict) else one)]
+        if not nested:
+            return False
+    return True
 
 
 def syntax_problem(body: bytes) -> str:
@@ -76,6 +115,8 @@ def syntax_problem(body: bytes) -> str:
     text = body.decode("utf-8", "replace")
     try:
         json.loads(text)
+    except RecursionError:
+        return _TOO_DEEP
     except json.JSONDecodeError as error:
         rest = text[error.pos :].lstrip()
         if not rest:

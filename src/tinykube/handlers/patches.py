@@ -16,7 +16,7 @@ from tinykube.errors import (
     unprocessable,
     unsupported_media_type,
 )
-from tinykube.handlers.bodies import DecodeError, media_type, parse_json, read_body
+from tinykube.handlers.bodies import DecodeError, is_deep, media_type, parse_json, read_body
 from tinykube.handlers.calls import Call
 from tinykube.json_patch import PatchFailed, apply_json_patch
 from tinykube.request import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
@@ -82,7 +82,7 @@ def _apply_json_patch(old: Object, patch: Any) -> Object:
         patched = apply_json_patch(serializer.clone(old), patch)
     except PatchFailed as error:
         raise unprocessable() from error
-    if not isinstance(patched, dict):
+    if not isinstance(patched, dict) or is_deep(patched):
         raise unprocessable()
     return patched
 

@@ -216,7 +216,7 @@ def _decode_token(text: str) -> _ContinueToken | None:
     try:
         read = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
         return msgspec.json.decode(read, type=_ContinueToken)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         problem = syntax_problem(read)
     except ValueError:
         problem = "illegal base64 data"

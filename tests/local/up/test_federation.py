@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hanse import app
-from hanse.features.federation.manifests import rules_for
+from hanse.cli.up.access import generated_access
 from hanse.kube.client import Client
 from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint, StaticCredentials
 from hanse.kube.errors import BadCredentials, NotFound, Unreachable
@@ -31,12 +30,15 @@ from hanse.local.up.topology import LocalMember, plan_members
 from hanse.model.kinds.core import Namespace, Secret
 from hanse.model.kinds.federation import CLUSTER_ID, SYSTEM, ClusterClaim, Federation
 from hanse.model.kinds.hanse import ClusterSet
+from hanse.model.naming import BROKER_NAMESPACE
 from tests.support.builders import namespace
 
 pytestmark = pytest.mark.anyio
 
 NODES = Request("GET", "/api/v1/nodes")
 READY = Request("GET", "/readyz")
+_SHARED = f"/apis/multicluster.x-k8s.io/v1beta1/namespaces/{BROKER_NAMESPACE}/serviceimports"
+_LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{BROKER_NAMESPACE}/leases"
 
 
 class Agents:
@@ -64,8 +66,11 @@ class Local:
         self.dials = agents.dials
 
     async def reaches(self, source: str, target: str) -> bool:
+        """Whether the agent of one cluster reaches another, be it as its administrator."""
+        access = self.running.context_of(target).access
+        transport = self.dials[source](target, StaticCredentials(access))
         try:
-            answer = await self.transports[source][target].send(READY)
+            answer = await transport.send(READY)
         except Unreachable:
             return False
         return answer.status == 200
@@ -76,20 +81,43 @@ async def local(tmp_path: Path) -> AsyncIterator[Local]:
     agents = Agents()
     options = FederationOptions(
         plan_members(["lubeck", "hamburg", "bergen"]),
+        generated_access(),
         sample=False,
-        rules_for=lambda cluster: rules_for(app.watches(), cluster),
     )
     folder = Folder(tmp_path, keep=False)
     async with federation(options, folder, agents.run, lambda _: None) as running:
         yield Local(running, agents)
 
 
-async def test_each_agent_gets_a_transport_to_each_cluster_it_reaches(local: Local) -> None:
+async def test_each_agent_gets_a_transport_to_its_cluster_and_to_the_broker(local: Local) -> None:
     assert {name: set(transports) for name, transports in local.transports.items()} == {
-        "lubeck": {"lubeck", "hamburg", "bergen", "broker"},
-        "hamburg": {"lubeck", "hamburg", "bergen", "broker"},
+        "lubeck": {"lubeck", "broker"},
+        "hamburg": {"hamburg", "broker"},
         "bergen": {"bergen", "broker"},
     }
+
+
+@pytest.mark.parametrize(
+    ("cluster", "user", "method", "path", "status"),
+    [
+        ("lubeck", "hanse-system:hanse-agent", "GET", "/api/v1/services", 200),
+        ("lubeck", "hanse-system:hanse-agent", "GET", "/api/v1/namespaces/shop/secrets", 403),
+        ("lubeck", "hanse-system:hanse-agent", "DELETE", "/api/v1/namespaces/default", 403),
+        ("broker", "hanse-broker-accounts:lubeck", "GET", _SHARED, 200),
+        ("broker", "hanse-broker-accounts:lubeck", "GET", "/api/v1/secrets", 403),
+        ("broker", "hanse-broker-accounts:lubeck", "DELETE", f"{_LEASES}/hamburg", 403),
+        ("broker", "hanse-broker-accounts:lubeck", "DELETE", "/api/v1/namespaces/shop", 403),
+    ],
+)
+async def test_agents_have_the_rights_of_a_member_and_no_more(
+    local: Local, cluster: str, user: str, method: str, path: str, status: int
+) -> None:
+    answer = await local.transports["lubeck"][cluster].send(Request(method, path))
+
+    assert answer.status == status, answer.body
+    assert (
+        status == 200 or f'User \\"system:serviceaccount:{user}\\" cannot'.encode() in answer.body
+    )
 
 
 async def test_supervisors_connect_to_every_member_of_their_federation(local: Local) -> None:
@@ -159,7 +187,8 @@ async def test_a_child_cannot_connect_to_its_supervisors(local: Local) -> None:
 async def test_the_status_has_the_cluster_states_of_agents(local: Local) -> None:
     lubeck, hamburg, bergen, broker = local.running.status().clusters
 
-    assert lubeck.sees == hamburg.sees
+    assert lubeck.sees == {"lubeck": "Seen", "broker": "Seen"}
+    assert hamburg.sees == {"hamburg": "Seen", "broker": "Seen"}
     assert bergen.sees == {"bergen": "Seen", "broker": "Seen"}
     assert broker.sees == {}
 
@@ -226,7 +255,9 @@ async def test_a_profile_option_replaces_the_saved_profile(
 ) -> None:
     async def profile(option: str | None) -> str:
         agents, folder = Agents(), Folder(tmp_path, keep=True)
-        options = FederationOptions(plan_members(["rome"]), profile=option, sample=False)
+        options = FederationOptions(
+            plan_members(["rome"]), generated_access(), profile=option, sample=False
+        )
         async with federation(options, folder, agents.run, lambda _: None):
             client = Client(agents.transports["rome"]["broker"])
             return (await client.read(ClusterSet, "local")).spec.profile
@@ -238,15 +269,15 @@ async def test_a_profile_option_replaces_the_saved_profile(
 
 async def test_every_write_is_on_disk_when_it_is_answered(tmp_path: Path) -> None:
     agents, folder = Agents(), Folder(tmp_path, keep=True)
-    options = FederationOptions(plan_members(["rome"]), sample=False)
+    options = FederationOptions(plan_members(["rome"]), generated_access(), sample=False)
 
     def saved_namespaces() -> set[str]:
         journal = folder.journal("rome")
         saved = journal.load() if journal is not None else None
         return {one["metadata"]["name"] for one in saved.objects["namespaces"]} if saved else set()
 
-    async with federation(options, folder, agents.run, lambda _: None):
-        client = Client(agents.transports["rome"]["rome"])
+    async with federation(options, folder, agents.run, lambda _: None) as running:
+        client = Client(running.transport_to("rome"))
         await client.create(namespace("forum"))
         assert "forum" in saved_namespaces()
 
@@ -276,7 +307,7 @@ async def test_agents_start_concurrently_and_stop_before_their_clusters(tmp_path
         reached[member.name] = (await transports[member.name].send(READY)).status
 
     options, folder = (
-        FederationOptions(plan_members(names), sample=False),
+        FederationOptions(plan_members(names), generated_access(), sample=False),
         Folder(tmp_path, keep=False),
     )
     async with federation(options, folder, run, lambda _: None) as running:
@@ -309,7 +340,9 @@ async def test_an_agent_that_fails_ends_the_federation_and_the_other_agents(
         raise UpError("bergen has no agent")
 
     async def run_federation() -> None:
-        options = FederationOptions(plan_members(["lubeck", "hamburg", "bergen"]), sample=False)
+        options = FederationOptions(
+            plan_members(["lubeck", "hamburg", "bergen"]), generated_access(), sample=False
+        )
         async with federation(options, Folder(tmp_path, keep=False), run, lambda _: None):
             fails.set()
             await asyncio.Event().wait()

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from hanse.cli.clusters import ClusterAccess, ReadFailure, read_clusters
@@ -13,6 +12,7 @@ from hanse.kube.client import Client
 from hanse.kube.errors import ApiError
 from hanse.kube.requests import resource_path
 from hanse.kube.transport import Request
+from hanse.model.json_input import decode_json
 from hanse.model.kinds.acceptance import AcceptancePolicy
 from hanse.model.kinds.antrea import AntreaClusterNetworkPolicy, AntreaNetworkPolicy
 from hanse.model.kinds.coordination import Lease
@@ -89,5 +89,5 @@ async def _list_items(client: Client, path: str) -> Items:
         response = await client.send(Request("GET", path, timeout=REQUEST_TIMEOUT))
     except ApiError:
         return ()
-    listed: dict[str, Any] = msgspec.json.decode(response.body)
+    listed: dict[str, Any] = decode_json(response.body)
     return tuple(listed.get("items") or ())

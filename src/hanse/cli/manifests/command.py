@@ -153,8 +153,10 @@ def _read_values(file: Path) -> dict[str, Any]:
     """The mapping in a YAML file, empty for an empty file; raises `InputError` for others."""
     import yaml
 
+    from hanse.model.yaml_input import load_yaml
+
     try:
-        tree = yaml.safe_load(file.read_text()) or {}
+        tree = load_yaml(file.read_text()) or {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         why = getattr(error, "strerror", "") or getattr(error, "problem", "") or "it is not YAML"
         raise InputError(f"--values {file}: {why}; name a YAML file") from None
@@ -167,6 +169,8 @@ def _set_value(tree: dict[str, Any], setting: str) -> None:
     """Set `NAME=VALUE` in the tree in place, a dotted name with its parents; the value is YAML."""
     import yaml
 
+    from hanse.model.yaml_input import load_yaml
+
     path, equals, text = setting.partition("=")
     if not equals or not path:
         raise InputError(f"--set {setting!r} is not NAME=VALUE; write it as image.tag=1.0")
@@ -177,4 +181,8 @@ def _set_value(tree: dict[str, Any], setting: str) -> None:
         if not isinstance(below, dict):
             raise InputError(f"--set {path}: {parent} is no group of values; see --show-values")
         place = below
-    place[last] = yaml.safe_load(text)
+    try:
+        place[last] = load_yaml(text)
+    except yaml.YAMLError as error:
+        why = getattr(error, "problem", "") or "it is not YAML"
+        raise InputError(f"--set {path}: {why}; write it as image.tag=1.0") from None

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from hanse.cli.errors import InputError
 from hanse.model.objects import Wire
+from hanse.model.yaml_input import LOADER, MAX_BYTES, OversizedInput, check_yaml
 
 STDIN = "-"
 
@@ -29,7 +30,7 @@ class Document(Struct, frozen=True):
         return str(self.wire["metadata"].get("namespace") or "")
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(LOADER):  # type: ignore[misc]  # it is chosen at run time
     """Loads dates as strings, as Kubernetes does."""
 
     yaml_implicit_resolvers = {
@@ -41,7 +42,7 @@ class _Loader(yaml.SafeLoader):
 def read_documents(file: str) -> list[Document]:
     """The objects in a file or in stdin; raises an `InputError` that names file and line."""
     if file == STDIN:
-        return parse_documents(sys.stdin.read(), "stdin")
+        return parse_documents(sys.stdin.read(MAX_BYTES + 1), "stdin")
     try:
         text = Path(file).read_text()
     except (OSError, UnicodeDecodeError) as error:
@@ -56,11 +57,17 @@ def parse_documents(text: str, origin: str) -> list[Document]:
     """The objects in a text; empty documents are skipped, Lists are expanded."""
     try:
         found = [one for at, value in _parsed(text, origin) for one in _objects(value, at)]
+    except OversizedInput as error:
+        mark = error.problem_mark
+        at = f"{origin}:{mark.line + 1}" if mark is not None else origin
+        raise InputError(f"{at}: {error.problem}") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         at = f"{origin}:{mark.line + 1}" if mark is not None else origin
         problem = getattr(error, "problem", None) or "it cannot be parsed"
         raise InputError(f"{at}: not YAML: {problem}; mend that line") from None
+    except ValueError as error:  # a number that only looks like one
+        raise InputError(f"{origin}: not YAML: {error}; quote that value") from None
     if not found:
         raise InputError(f"{origin}: there is no object in it; write one as for kubectl apply")
     return found
@@ -68,6 +75,7 @@ def parse_documents(text: str, origin: str) -> list[Document]:
 
 def _parsed(text: str, origin: str) -> Iterator[tuple[str, Any]]:
     """The YAML documents of a text, each with its origin and line."""
+    check_yaml(text)
     loader = _Loader(text)
     try:
         while loader.check_node():

@@ -12,6 +12,7 @@ from hanse.kube.discovery import refresh
 from hanse.kube.errors import ApiError, NotFound
 from hanse.kube.requests import resource_path
 from hanse.kube.transport import MERGE_PATCH, Request
+from hanse.model.json_input import decode_json
 from hanse.model.objects import Kind, ObjectRef, Wire
 
 Verb = Literal["create", "update", "delete", "unchanged", "refused"]
@@ -94,7 +95,7 @@ async def _get_or_none(client: Client, path: str) -> Wire | None:
 
 async def _send_and_decode(client: Client, request: Request) -> Wire:
     """Send the request and decode the JSON of the response."""
-    answer: Wire = msgspec.json.decode((await client.send(request)).body)
+    answer: Wire = decode_json((await client.send(request)).body)
     return answer
 
 

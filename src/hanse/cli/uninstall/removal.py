@@ -15,6 +15,7 @@ from hanse.kube.discovery import refresh
 from hanse.kube.errors import ApiError, NotFound
 from hanse.kube.requests import delete, merge_patch, resource_path
 from hanse.kube.transport import Request
+from hanse.model.json_input import decode_json
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.networks import GROUP as ARKTOS
 from hanse.model.manifests import PART_OF
@@ -175,7 +176,7 @@ def _is_owned(wire: Wire) -> bool:
     """Whether the owner annotation names this very object: copied YAML is not ours."""
     meta = wire["metadata"]
     try:
-        claim = msgspec.json.decode(meta.get("annotations", {}).get(OWNER_KEY, "{}"))
+        claim = decode_json(meta.get("annotations", {}).get(OWNER_KEY, "{}"))
     except msgspec.DecodeError:
         return False
     key = (meta.get("namespace", ""), meta["name"])
@@ -191,7 +192,7 @@ async def _listed(client: Client, kind: Kind, labels: str) -> list[tuple[Kind, W
         if isinstance(error, NotFound) or error.status.code in (403, 405):
             return []  # not listable, or not allowed
         raise
-    listed: dict[str, Any] = msgspec.json.decode(answer.body)
+    listed: dict[str, Any] = decode_json(answer.body)
     return [(kind, wire) for wire in listed.get("items") or ()]
 
 
@@ -258,7 +259,7 @@ async def _is_terminating(client: Client, one: OwnedObject) -> bool:
         answer = await client.send(Request("GET", resource_path(one.kind, one.namespace, one.name)))
     except NotFound:
         return False
-    meta = msgspec.json.decode(answer.body)["metadata"]
+    meta = decode_json(answer.body)["metadata"]
     if not meta.get("deletionTimestamp"):
         raise CommandFailed(
             f"{one} was deleted and at once written again: an agent is at work; stop it, or in a "

@@ -10,7 +10,6 @@ from hanse.cli.settings import global_options
 
 if TYPE_CHECKING:
     from hanse.local.up.topology import LocalMember
-    from hanse.model.rbac import RbacRule
 
 _DEFAULT_FOLDER = Path(".hanse")
 
@@ -122,6 +121,7 @@ def command(
     """
     began = time.monotonic()
     from hanse.cli.process import run_async, start_logging
+    from hanse.cli.up.access import generated_access
     from hanse.cli.up.session import UpSession
     from hanse.local.up.federation import FederationOptions
     from hanse.local.up.folder import Folder
@@ -131,24 +131,17 @@ def command(
         raise click.UsageError("--nodes containers needs --engine kubernetes", context)
     options = FederationOptions(
         _parse_members(clusters),
+        generated_access(),
         engine,
         nodes,
         fabric,
         profile,
         sample,
-        rules_for=_rules_for,
         federation=federation,
     )
     place = Folder(folder or _DEFAULT_FOLDER, keep=folder is not None)
     session = UpSession(options, place, script, began, dns_port, dashboard_port)
     context.exit(run_async(session.run, long_running=True))
-
-
-def _rules_for(cluster: str) -> "tuple[RbacRule, ...]":
-    from hanse import app
-    from hanse.features.federation.manifests import rules_for
-
-    return rules_for([watch for one in app.features() for watch in one.watches], cluster)
 
 
 def _parse_members(clusters: str) -> "tuple[LocalMember, ...]":

@@ -2,12 +2,11 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from ipaddress import ip_address
 
 from msgspec import Struct
 
 from hanse.features.gslb.names import HOSTNAMES
-from hanse.model.addresses import is_address
+from hanse.model.addresses import is_address, is_routable
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.gateways import Gateway, HTTPRoute, Route
@@ -346,12 +345,4 @@ def is_http_path(text: str) -> bool:
 
 def routable_addresses(addresses: Iterable[str]) -> list[str]:
     """The addresses that clients in any cluster may be sent to."""
-    return [address for address in addresses if _is_routable(address)]
-
-
-def _is_routable(text: str) -> bool:
-    """Whether a text is an IP that is not loopback, link-local, multicast or unspecified."""
-    if not is_address(text):
-        return False
-    ip = ip_address(text)
-    return not (ip.is_loopback or ip.is_link_local or ip.is_multicast or ip.is_unspecified)
+    return [address for address in addresses if is_routable(address)]

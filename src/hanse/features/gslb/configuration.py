@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from hanse.features.gslb.backends import is_http_path
-from hanse.model.addresses import is_address
+from hanse.model.addresses import is_address, reached_addresses
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.globalservice import Monitor, MonitorType
 from hanse.model.kinds.gslb import (
@@ -367,8 +367,8 @@ def _address_error(field: str, text: str) -> str:
     """The error of an address that is unspecified, multicast or link-local; loopback is allowed."""
     if not is_address(text):
         return f"{field}: {text!r} is no IP address"
-    ip = ip_address(text)
-    if ip.is_unspecified or ip.is_multicast or ip.is_link_local:
+    reached = reached_addresses(ip_address(text))
+    if any(ip.is_unspecified or ip.is_multicast or ip.is_link_local for ip in reached):
         return f"{field}: {text} is no address that clients can be sent to; give another"
     return ""
 

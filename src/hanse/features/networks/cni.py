@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from hanse.features.networks.interfaces import format_cni_args, parse_cni_args
+from hanse.model.json_input import decode_json
 
 VERSIONS = ("0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0")
 INCOMPATIBLE, BAD_ENVIRONMENT, BAD_CONFIG, TRY_AGAIN = 1, 4, 7, 11
@@ -44,7 +45,7 @@ class PodRef(Struct, frozen=True):
 def parse_config(text: bytes) -> CniConfig:
     """Parse the network configuration; raises `CniError` if it is invalid."""
     try:
-        config = msgspec.json.decode(text, type=dict[str, Any])
+        config = decode_json(text, type=dict[str, Any])
     except msgspec.DecodeError as error:
         raise CniError(BAD_CONFIG, f"the network configuration is not JSON: {error}") from None
     version = str(config.get("cniVersion") or "0.4.0")

@@ -12,6 +12,7 @@ from hanse.features.networks.addresses import (
 )
 from hanse.features.networks.names import NIC
 from hanse.features.networks.ranges import Range, parse_range
+from hanse.model.json_input import decode_json
 from hanse.model.kinds.networks import Network, Subnet
 
 
@@ -39,7 +40,7 @@ def parse_interface(annotations: dict[str, str]) -> InterfaceRequest:
     if text is None:
         return InterfaceRequest()
     try:
-        nic = msgspec.json.decode(text, type=InterfaceRequest)
+        nic = decode_json(text, type=InterfaceRequest)
     except msgspec.DecodeError as error:
         raise InvalidInterface(
             f"metadata.annotations[{NIC}]: {error}; "

@@ -24,6 +24,7 @@ from hanse.model.kinds.networks import Network, Tenant
 from hanse.model.objects import ClusterObjectRef, Meta, Wire, object_ref
 from hanse.model.plan import Desired, EventRequest, Key, Patch, Plan
 from hanse.model.snapshot import Snapshot
+from hanse.model.yaml_input import load_yaml
 
 SYSTEM_NAMESPACES = ("default", "kube-system")
 
@@ -175,7 +176,7 @@ def default_network(template: str, tenant: str) -> Network | None:
 def _parse_template(text: str) -> dict[str, Any]:
     """Parse a JSON or YAML object; raises `InvalidTemplate` if it is anything else."""
     try:
-        parsed = yaml.safe_load(text)  # JSON is YAML
+        parsed = load_yaml(text)  # JSON is YAML
     except yaml.YAMLError as error:
         where = " ".join(str(error).split())[:120]
         raise InvalidTemplate(

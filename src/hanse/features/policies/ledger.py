@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from hanse.features.policies.content import KINDS, LEDGER_PREFIX
 from hanse.features.policies.versions import EMPTY_HISTORY, Dot, History
+from hanse.model.json_input import decode_json
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.naming import unique_name
@@ -237,8 +238,8 @@ def _decode_page(text: str) -> LedgerPage | UnreadableRecord | MissingRecord:
 def _decode(text: str, kind: type[T]) -> T | UnreadableRecord | MissingRecord:
     """The record; unreadable if its schema is newer, missing if it does not decode."""
     try:
-        if msgspec.json.decode(text, type=_Schema).schema > SCHEMA:
+        if decode_json(text, type=_Schema).schema > SCHEMA:
             return UnreadableRecord("it was written by a newer version of Hanse")
-        return msgspec.json.decode(text, type=kind)
+        return decode_json(text, type=kind)
     except msgspec.DecodeError:
         return MissingRecord()

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from hanse.features.publishing.records import PUBLISHED_TYPES
+from hanse.model.json_input import decode_json
 from hanse.model.kinds.names import PublishedName, PublishedNameSpec, RecordSet
 from hanse.model.objects import Meta
 
@@ -75,7 +76,7 @@ def _parse_owner(name: str, rdataset: dns.rdataset.Rdataset) -> Mapping[str, Met
     if rdataset.rdtype != dns.rdatatype.TXT or len(rdataset) != 1:
         return {}
     try:
-        content = msgspec.json.decode(b"".join(rdataset[0].strings), type=_OwnerContent)
+        content = decode_json(b"".join(rdataset[0].strings), type=_OwnerContent)
     except msgspec.DecodeError:
         return {}  # not written by Hanse: the name is foreign
     return {name: Meta(name=name, labels=content.labels, annotations=content.annotations)}

@@ -8,6 +8,7 @@ from msgspec import Meta, Struct
 
 from hanse.features.statefulsets.names import PREFERENCES
 from hanse.features.statefulsets.planner import DEFAULT_PREFERENCE, NO_LIMIT, ReplicaPreference
+from hanse.model.json_input import decode_json
 from hanse.model.kinds.hanse import Placement
 from hanse.model.objects import ClusterId
 
@@ -41,7 +42,7 @@ class _PreferencesAnnotation(Struct, frozen=True, forbid_unknown_fields=True):
 def parse_preferences(text: str) -> Preferences:
     """Parse the annotation: clusters that it does not name get no replicas, unless `*` does."""
     try:
-        annotation = msgspec.json.decode(text, type=_PreferencesAnnotation)
+        annotation = decode_json(text, type=_PreferencesAnnotation)
     except msgspec.DecodeError as error:
         return Preferences(errors=(f"annotation {PREFERENCES}: {error}; write it as {EXAMPLE}",))
     by_cluster = {

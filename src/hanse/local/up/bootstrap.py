@@ -11,8 +11,6 @@ from msgspec import Struct
 
 from hanse.features.admission.configuration import NAME as WEBHOOKS
 from hanse.features.federation import manifests
-from hanse.features.services.manifests import FIRST_LEASE_SECONDS
-from hanse.features.services.write_rules import CLUSTER_UID
 from hanse.features.statefulsets.admission_policies import annotation_policy, name_policy
 from hanse.kube.client_config import ServerEndpoint
 from hanse.kube.errors import error_from_response
@@ -30,7 +28,7 @@ from hanse.model.kinds.acceptance import (
 )
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.kinds.gslb import NAMESPACE
-from hanse.model.manifests import SERVICE_ACCOUNT, Manifest
+from hanse.model.manifests import Manifest
 from hanse.model.naming import BROKER_NAMESPACE, SYSTEM_NAMESPACE
 from hanse.model.objects import Meta, Wire, to_wire
 from hanse.model.rbac import RbacRule
@@ -45,9 +43,6 @@ STALE_WEBHOOK_CONFIGURATIONS = tuple(
     for kind in ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
 )
 """The paths of configurations whose webhook servers ended with an earlier run."""
-
-TOKEN_LIFETIME = timedelta(days=30)
-"""Every start requests new tokens."""
 
 READY_TIMEOUT = timedelta(seconds=30)
 _POLL_INTERVAL = timedelta(milliseconds=20)
@@ -102,22 +97,6 @@ def _admission_policies() -> tuple[BootstrapObject, ...]:
     )
 
 
-def membership_lease(member: LocalMember, uid: str) -> BootstrapObject:
-    """A member's Lease on the broker, as `hanse join` creates it: it binds the id to a uid."""
-    metadata = {
-        "name": member.name,
-        "namespace": BROKER_NAMESPACE,
-        "annotations": {CLUSTER_UID: uid},
-    }
-    lease: Wire = {
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": metadata,
-        "spec": {"leaseDurationSeconds": FIRST_LEASE_SECONDS},
-    }
-    return BootstrapObject(_HEARTBEAT_LEASES, lease)
-
-
 def acceptance_policy(members: Sequence[LocalMember]) -> BootstrapObject:
     """The policy of each member: it takes sets of the broker and of every member."""
     hosts = (member.name for member in members if member.runs_workloads)
@@ -169,7 +148,7 @@ async def create_if_absent(transport: Transport, desired: BootstrapObject) -> bo
     response = await _create(transport, desired)
     if response.status == 409:
         return False
-    _check(response)
+    check(response)
     return True
 
 
@@ -177,27 +156,28 @@ async def update_data(transport: Transport, desired: BootstrapObject) -> None:
     """Update the data of an existing Secret: credentials are new at every start."""
     response = await _patch(transport, desired.path, {"data": desired.object["data"]})
     if response.status != 404:
-        _check(response)
+        check(response)
 
 
-async def create_or_annotate(transport: Transport, desired: BootstrapObject) -> None:
-    """Create an object; if it exists, update only its annotations."""
-    if await create_if_absent(transport, desired):
-        return
-    annotations = desired.object["metadata"]["annotations"]
-    _check(await _patch(transport, desired.path, {"metadata": {"annotations": annotations}}))
+async def create_or_patch(transport: Transport, manifests: Iterable[Manifest]) -> None:
+    """Create objects in order; existing ones are patched, unless they are only to be created."""
+    for one in manifests:
+        wanted = _bootstrap_object(one)
+        if await create_if_absent(transport, wanted) or one.create_only:
+            continue
+        check(await _patch(transport, wanted.path, one.wire))
 
 
 async def cluster_uid(transport: Transport) -> str:
     """The uid of kube-system, awaited while a new API server has not created it yet."""
     while (response := await transport.send(Request("GET", _KUBE_SYSTEM))).status == 404:  # noqa: ASYNC110 - polls a server
         await asyncio.sleep(_POLL_INTERVAL.total_seconds())
-    return str(msgspec.json.decode(_check(response).body)["metadata"]["uid"])
+    return str(msgspec.json.decode(check(response).body)["metadata"]["uid"])
 
 
 async def set_profile(transport: Transport, profile: str) -> None:
     """Set the profile of the ClusterSet."""
-    _check(await _patch(transport, CLUSTER_SET.path, {"spec": {"profile": profile}}))
+    check(await _patch(transport, CLUSTER_SET.path, {"spec": {"profile": profile}}))
 
 
 async def await_ready(transport: Transport, expected: BootstrapObject) -> bool:
@@ -223,6 +203,7 @@ async def create_federation(
     members: Sequence[LocalMember],
     endpoints: Mapping[str, ServerEndpoint],
     rules_for: Callable[[str], tuple[RbacRule, ...]],
+    request_token: Callable[[Transport, str, str], Awaitable[str]],
     for_each_cluster: ForEachCluster,
 ) -> None:
     """Create the Federation of all clusters, with claims, accounts and member Secrets."""
@@ -237,7 +218,7 @@ async def create_federation(
         claims = manifests.claims(member.name, NAME, supervisor=is_supervisor)
         account = manifests.account(rules_for(member.name))
         await create_objects(transport, [_bootstrap_object(one) for one in (*claims, *account)])
-        tokens[member.name] = await _request_token(transport)
+        tokens[member.name] = await request_token(transport, SYSTEM, manifests.ACCOUNT)
 
     async def create_secrets_and_federation(member: LocalMember, transport: Transport) -> None:
         """Give a member its Federation, and a supervisor the token of every member too."""
@@ -282,25 +263,25 @@ async def _create_or_update_crd(transport: Transport, crd: BootstrapObject) -> N
     response = await _create(transport, crd)
     if response.status == 409:
         response = await _patch(transport, crd.path, {"spec": crd.object["spec"]})
-    _check(response)
+    check(response)
 
 
 async def _clusters_with_heartbeat(transport: Transport) -> set[str]:
     """The names of the heartbeat Leases that have a holder."""
-    response = _check(await transport.send(Request("GET", _HEARTBEAT_LEASES)))
+    response = check(await transport.send(Request("GET", _HEARTBEAT_LEASES)))
     leases = msgspec.json.decode(response.body)["items"]
     return {one["metadata"]["name"] for one in leases if one["spec"].get("holderIdentity")}
 
 
 async def _reads_ready(transport: Transport, expected: BootstrapObject) -> bool:
     """Read the object, and say whether it is ready; raises for an error response."""
-    response = _check(await transport.send(Request("GET", expected.path)))
+    response = check(await transport.send(Request("GET", expected.path)))
     return is_ready(msgspec.json.decode(response.body))
 
 
 async def _established_crds(transport: Transport) -> set[str]:
     """The names of all CRDs whose condition Established is True."""
-    response = _check(await transport.send(Request("GET", _CRDS)))
+    response = check(await transport.send(Request("GET", _CRDS)))
     return {
         one["metadata"]["name"]
         for one in msgspec.json.decode(response.body)["items"]
@@ -309,16 +290,6 @@ async def _established_crds(transport: Transport) -> set[str]:
             for condition in one.get("status", {}).get("conditions") or ()
         )
     }
-
-
-async def _request_token(transport: Transport) -> str:
-    """A new token of the member's ServiceAccount; raises unless the response is 201."""
-    path = resource_path(SERVICE_ACCOUNT, SYSTEM, manifests.ACCOUNT, "token")
-    body = msgspec.json.encode(manifests.token_request(int(TOKEN_LIFETIME.total_seconds())))
-    response = await transport.send(Request("POST", path, body=body))
-    if response.status != 201:
-        raise error_from_response(response)
-    return str(msgspec.json.decode(response.body)["status"]["token"])
 
 
 async def _create(transport: Transport, desired: BootstrapObject) -> Response:
@@ -333,7 +304,7 @@ async def _patch(transport: Transport, path: str, changes: Wire) -> Response:
     return await transport.send(Request("PATCH", path, body=body, content_type=MERGE_PATCH))
 
 
-def _check(response: Response) -> Response:
+def check(response: Response) -> Response:
     """The response if it is a success; raises its error otherwise."""
     if not 200 <= response.status < 300:
         raise error_from_response(response)

@@ -10,25 +10,23 @@ from typing import TYPE_CHECKING, Literal, assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.kube.client_config import Credentials
+from hanse.kube.client_config import Credentials, StaticCredentials
 from hanse.kube.http_transport import HttpTransport
 from hanse.kube.transport import Request, Transport
-from hanse.local.kubeconfig import write_kubeconfig
+from hanse.local.kubeconfig import Context, write_kubeconfig
 from hanse.local.links import Links, UnreachableTransport
+from hanse.local.up.access import AgentAccess, AgentCredentials, create_accounts, request_token
 from hanse.local.up.bootstrap import (
     STALE_WEBHOOK_CONFIGURATIONS,
     acceptance_policy,
     await_heartbeats,
     await_ready,
     base_objects,
-    cluster_uid,
     crd_objects,
     create_federation,
     create_if_absent,
     create_objects,
-    create_or_annotate,
     install_crds,
-    membership_lease,
     set_profile,
     update_data,
 )
@@ -56,7 +54,6 @@ from hanse.local.up.sample import (
     submitted_objects,
 )
 from hanse.local.up.topology import LocalCluster, LocalMember, Report
-from hanse.model.rbac import RbacRule
 
 if TYPE_CHECKING:  # only nodes with containers need them
     from hanse.local.real.nodes.cluster_nodes import NodeSettings
@@ -84,6 +81,8 @@ class FederationOptions(Struct, frozen=True):
     """The settings of a local federation."""
 
     members: tuple[LocalMember, ...]
+    access: AgentAccess
+    """The rights of the agents."""
     engine: EngineName = "embedded"
     nodes: NodesName = "simulated"
     fabric: FabricName = "routed"
@@ -97,8 +96,6 @@ class FederationOptions(Struct, frozen=True):
     """The URL of the dashboard."""
     federation: bool = True
     """Whether the clusters are members of one Federation from the start."""
-    rules_for: Callable[[str], tuple[RbacRule, ...]] = lambda _: ()
-    """The RBAC rules of supervisors in a member."""
     containers: "NodeSettings | None" = None
     """The settings of nodes with containers; without them, nodes are simulated."""
     login_link: Callable[[], str] = str
@@ -192,6 +189,7 @@ class LocalFederation:
         self._options = options
         self._clusters = clusters
         self._links = Links()
+        self._credentials: AgentCredentials | None = None
         self._members_with_new_sample: set[LocalMember] = set()
         self._request_lock = asyncio.Lock()
         self.state_readers: dict[str, ClusterStateReader] = {}
@@ -212,15 +210,16 @@ class LocalFederation:
         """An administrator's transport to a cluster, which no cut affects."""
         return self._find_cluster(cluster).connect()
 
+    def context_of(self, cluster: str) -> Context:
+        """An administrator's kubeconfig context of a cluster."""
+        return self._find_cluster(cluster).context
+
     def transports_for(self, member: LocalMember) -> dict[str, Transport]:
-        """Transports to all clusters that a member's agent reaches; each can be cut."""
-        return {
-            other.name: self._links.transport(
-                member.name, other.name, self._clusters[other.name].connect()
-            )
-            for other in self._options.members
-            if member.reaches(other)
-        }
+        """An agent's transports to its own cluster and to the broker; each can be cut."""
+        assert self._credentials is not None, "agents run after their accounts are created"
+        dial = self.dialer_for(member)
+        configs = self._credentials.of(member)
+        return {name: dial(name, StaticCredentials(config)) for name, config in configs.items()}
 
     def dialer_for(self, member: LocalMember) -> DialCluster:
         """A function that connects a member's agent to clusters named in Federations or Secrets."""
@@ -240,12 +239,11 @@ class LocalFederation:
         return dial
 
     async def bootstrap(self) -> None:
-        """Delete stale webhooks, create CRDs, objects, sample and Leases in all clusters."""
+        """Delete stale webhooks, create CRDs, objects, accounts and sample in all clusters."""
         crds = crd_objects()
-        contexts = [self._clusters[m.name].context for m in self._options.members]
 
         async def bootstrap_cluster(member: LocalMember, transport: Transport) -> None:
-            """Create CRDs, base objects and, if asked for, sample and profile; repeatable."""
+            """Create CRDs, base objects and, if asked for, the profile; repeatable."""
             for stale in STALE_WEBHOOK_CONFIGURATIONS:  # their servers ended with an earlier run
                 await transport.send(Request("DELETE", stale))
             await install_crds(transport, crds)
@@ -254,6 +252,27 @@ class LocalFederation:
                 await create_objects(transport, (acceptance_policy(self._options.members),))
             if self._options.profile is not None and not member.runs_workloads:
                 await set_profile(transport, self._options.profile)
+
+        await self._for_each_cluster(bootstrap_cluster)
+        options = self._options
+        endpoints = {n: c.context.access.endpoint for n, c in self._clusters.items()}
+        self._credentials = await create_accounts(
+            options.access, options.members, endpoints, self._for_each_cluster
+        )
+        await self._create_samples(self._credentials.gslb_leader)
+        if options.federation:
+            await create_federation(
+                options.members,
+                endpoints,
+                options.access.supervisor,
+                request_token,
+                self._for_each_cluster,
+            )
+
+    async def _create_samples(self, contexts: Sequence[Context]) -> None:
+        """Create the sample where it is wanted and new; update the GSLB leader's credentials."""
+
+        async def create_sample(member: LocalMember, transport: Transport) -> None:
             if self._options.sample and await _create_sample(transport, member):
                 self._members_with_new_sample.add(member)
                 gslb_sample = gslb_sample_objects(member, self._options.members, contexts)
@@ -261,32 +280,7 @@ class LocalFederation:
             elif member.runs_workloads:
                 await update_data(transport, contexts_secret(self._options.members, contexts))
 
-        await self._for_each_cluster(bootstrap_cluster)
-        await self._create_membership_leases()
-        if not self._options.federation:
-            return
-        endpoints = {n: c.context.access.endpoint for n, c in self._clusters.items()}
-        await create_federation(
-            self._options.members, endpoints, self._options.rules_for, self._for_each_cluster
-        )
-
-    async def _create_membership_leases(self) -> None:
-        """Record on the broker which cluster uid owns each cluster id."""
-        uids: dict[LocalMember, str] = {}
-
-        async def read_uid(member: LocalMember, transport: Transport) -> None:
-            """Note the uid of a cluster; not of the broker."""
-            if member.runs_workloads:
-                uids[member] = await cluster_uid(transport)
-
-        async def create_leases(member: LocalMember, transport: Transport) -> None:
-            """At the broker: a Lease for each member, annotated with its cluster's uid."""
-            if not member.runs_workloads:
-                leases = (membership_lease(m, uid) for m, uid in uids.items())
-                await asyncio.gather(*(create_or_annotate(transport, one) for one in leases))
-
-        await self._for_each_cluster(read_uid)
-        await self._for_each_cluster(create_leases)
+        await self._for_each_cluster(create_sample)
 
     async def submit_sample(self) -> None:
         """If a sample is wanted and new, await heartbeats and create it on the broker."""

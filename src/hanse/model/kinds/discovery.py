@@ -3,6 +3,7 @@
 from ipaddress import IPv6Address, ip_address
 from typing import ClassVar, Literal
 
+from hanse.model.addresses import is_routable
 from hanse.model.kinds.core import ObjectReference, Protocol
 from hanse.model.objects import Kind, Object, Value
 
@@ -19,17 +20,9 @@ def address_family(text: str) -> AddressType | None:
 
     One that it does not take would keep all other endpoints out of the slice.
     """
-    try:
-        address = ip_address(text)
-    except ValueError:
+    if not is_routable(text):
         return None
-    if (
-        address.is_loopback
-        or address.is_link_local
-        or address.is_multicast
-        or address.is_unspecified
-    ):
-        return None
+    address = ip_address(text)
     if not isinstance(address, IPv6Address):
         return "IPv4"
     return None if address.ipv4_mapped is not None or address.scope_id else "IPv6"

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from hanse.model.json_input import decode_json
 from hanse.web.dashboard.actions import Action, ActionRefused, PageActions
 from hanse.web.dashboard.auth import COOKIE, Authenticator
 from hanse.web.dashboard.updates import LiveUpdates
@@ -118,7 +119,7 @@ def _action_handler(action: Action) -> Handler:
         400 if the body is malformed, 422 if the action refuses.
         """
         try:
-            arguments = msgspec.json.decode(await request.read(), type=dict[str, Any])
+            arguments = decode_json(await request.read(), type=dict[str, Any])
             result = await action(arguments)
         except msgspec.DecodeError as error:
             return web.json_response(
@@ -167,7 +168,7 @@ class _Routes:
     async def log_in(self, request: web.Request) -> web.Response:
         """Set the cookie if the body has the valid token, else answer 401."""
         try:
-            token = msgspec.json.decode(await request.read(), type=dict[str, str]).get("token", "")
+            token = decode_json(await request.read(), type=dict[str, str]).get("token", "")
         except msgspec.DecodeError:
             token = ""
         if not self._auth.is_valid(token.strip()):

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from hanse.model.admission import AdmissionRequest, Allow, Deny, Operation
+from hanse.model.json_input import too_deep
 from hanse.model.objects import Wire
 
 
@@ -57,6 +58,8 @@ def parse_request(body: bytes) -> DecodedReview:
     """The review in a request's body; raises `InvalidReview`."""
     try:
         envelope = _decoder.decode(body)
+    except RecursionError:
+        raise InvalidReview(f"not an AdmissionReview: {too_deep()}") from None
     except msgspec.DecodeError as error:
         raise InvalidReview(f"not an AdmissionReview: {error}") from None
     if (envelope.api_version, envelope.kind) != ("admission.k8s.io/v1", "AdmissionReview"):

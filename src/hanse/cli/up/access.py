@@ -1,0 +1,23 @@
+"""The rights of the agents of `hanse up`: those that `hanse join` and `hanse gslb rights` give."""
+
+from hanse import app
+from hanse.features.federation.manifests import rules_for
+from hanse.features.gslb.manifests import leader_account
+from hanse.features.services import manifests
+from hanse.local.up.access import AgentAccess
+from hanse.model.agent_manifests import agent_manifests
+from hanse.model.naming import BROKER_NAMESPACE
+
+
+def generated_access() -> AgentAccess:
+    """The rights of agents with all features, generated from what they watch and write."""
+    watches, access = app.watches(), app.broker_access()
+    return AgentAccess(
+        broker=manifests.broker(access, BROKER_NAMESPACE),
+        member=lambda cluster, uid: manifests.member(
+            access, BROKER_NAMESPACE, cluster, uid, new=True
+        ),
+        agent=lambda cluster: agent_manifests(app.watches_by_feature(), cluster),
+        supervisor=lambda cluster: rules_for(watches, cluster),
+        gslb_leader=leader_account,
+    )
