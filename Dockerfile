@@ -1,14 +1,21 @@
 # The image of the agent and the name server: no shell tricks, no root, nothing written to its own files.
-FROM python:3.11-slim AS built
+# Every distribution is pinned by version and hash. Pin the base as well where you build: the digest is a build argument,
+# as --build-arg BASE=python:3.11-slim@sha256:…
+ARG BASE=python:3.11-slim
+FROM ${BASE} AS built
 WORKDIR /source
-COPY pyproject.toml README.md LICENSE requirements.lock ./
+COPY pyproject.toml README.md LICENSE requirements.lock requirements-runtime.lock ./
 COPY src src
+RUN python -m venv /build \
+ && /build/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes -r requirements.lock \
+ && /build/bin/pip wheel --no-deps --no-build-isolation --disable-pip-version-check -w /wheels .
 RUN python -m venv /hanse \
- && /hanse/bin/pip install --no-cache-dir --disable-pip-version-check -c requirements.lock . \
+ && /hanse/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes -r requirements-runtime.lock \
+ && /hanse/bin/pip install --no-cache-dir --disable-pip-version-check --no-deps --no-index /wheels/hanse-*.whl \
  && /hanse/bin/python -m compileall -q /hanse/lib \
  && /hanse/bin/pip uninstall -q -y pip setuptools
 
-FROM python:3.11-slim
+FROM ${BASE}
 LABEL org.opencontainers.image.title="hanse" \
       org.opencontainers.image.description="A federation control plane for Kubernetes" \
       org.opencontainers.image.licenses="Apache-2.0"

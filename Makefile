@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test lint types layers format clean lock kube-binaries test-real test-nodes search mutants bench reference
+.PHONY: help install up test lint types layers format clean lock kube-binaries test-real test-nodes search mutants bench reference sbom
 
 help: ## what can be done here
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -15,15 +15,21 @@ install: $(STAMP) ## a .venv with the hanse command
 $(STAMP): pyproject.toml requirements.lock
 	@echo "==> installing into $(VENV)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 	@echo "==> installed: $$($(BIN)/hanse version 2>/dev/null || echo hanse)"
 
-lock: ## resolve dependencies anew into requirements.lock
+COMPILE := $(BIN)/uv pip compile --quiet --universal --no-header --generate-hashes --no-emit-index-url pyproject.toml
+
+lock: ## resolve dependencies anew into the lock files; UPGRADE=PACKAGE changes one alone
 	@test -x $(BIN)/uv || { $(PYTHON) -m venv $(VENV) && $(BIN)/pip install --quiet uv; }
-	@$(BIN)/uv pip compile --quiet --universal --upgrade --no-header --group dev --group build \
-		pyproject.toml -o requirements.lock
+	@$(COMPILE) $(if $(UPGRADE),--upgrade-package $(UPGRADE),--upgrade) --group dev --group build -o requirements.lock
+	@$(COMPILE) -c requirements.lock -o requirements-runtime.lock
+
+sbom: install ## dist/hanse.cdx.json: what the image is made of (CycloneDX)
+	@mkdir -p dist && $(BIN)/python -m tools.sbom >dist/hanse.cdx.json
+	@echo "==> dist/hanse.cdx.json"
 
 up: install ## a whole federation on this machine
 	@$(BIN)/hanse up
