@@ -92,6 +92,15 @@ async def test_a_broker_that_was_taken_over_runs_no_pod_of_its_own_anywhere(
     await runs_nowhere(sets, namespace)
     events = (await sets.admin(BROKER).list(Event, namespace=namespace)).objects
     assert "Refused" in {e.reason for e in events if e.involved_object.name == "evil"}
+    await sets.admin(BROKER).delete(FederatedStatefulSet, "evil", namespace)
+    for cluster in scenario.names:
+        await label(sets.admin(cluster), "kube-system", None)
+
+    async def leaves_nothing() -> None:
+        parts = (await sets.admin(BROKER).list(StatefulSetPart)).objects
+        assert [p.spec for p in parts if p.spec.name == "evil"] == []
+
+    await scenario.eventually(leaves_nothing)
 
 
 async def test_a_mark_that_the_writer_chooses_gives_no_power(sets: StatefulSetsScenario) -> None:

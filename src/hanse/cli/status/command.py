@@ -17,11 +17,17 @@ if TYPE_CHECKING:
         MembershipState,
         ServiceInventory,
     )
+    from hanse.cli.statefulsets.replicas import SetView
     from hanse.cli.status.local import ConnectionPhases, LocalFederationState
     from hanse.features.services.view import ServiceView
 
     Results = tuple[
-        list[InventoryResult], list[ServiceView], FederatedView, GslbView, LocalFederationState
+        list[InventoryResult],
+        list[ServiceView],
+        FederatedView,
+        list[SetView],
+        GslbView,
+        LocalFederationState,
     ]
 
 
@@ -35,7 +41,8 @@ def command(context: click.Context, as_json: bool) -> None:
     cluster answers, its version, whether its agent is alive, how many nodes and exported services
     are ready, and how many services it imports. Then every exported service: who exports it, its
     ports, the endpoints that are ready in each cluster, and what clusters disagree about; then the
-    same of federated Services and of machines that are Services; then global hosts. A cluster
+    same of federated Services and of machines that are Services; then StatefulSets over clusters,
+    with the clusters that refuse one, and global hosts. A cluster
     that does not answer is shown as such, and in a local federation what agents do not reach; the
     exit status is 0 all the same (see `hanse doctor`).
 
@@ -48,15 +55,16 @@ def command(context: click.Context, as_json: bool) -> None:
     """
     from hanse.cli import exported_services
     from hanse.cli.gslb import view as gslb_view
-    from hanse.cli.status import federated
+    from hanse.cli.status import federated, statefulsets
 
-    clusters, services, federated_view, gslb, local = _read_results(global_options(context))
+    clusters, services, federated_view, sets, gslb, local = _read_results(global_options(context))
     if as_json:
         document = {
             "clusters": [_cluster_document(one, local) for one in clusters],
             "dns": local.clusterless_dns,
             "services": [exported_services.json_document(one) for one in services],
             **federated.json_document(federated_view),
+            "statefulSets": statefulsets.json_document(sets),
             "gslb": gslb_view.json_document(gslb),
         }
         click.echo(json.dumps(document, indent=2))
@@ -66,6 +74,7 @@ def command(context: click.Context, as_json: bool) -> None:
         _print_membership(clusters)
         _print_services(services)
         federated.print_tables(federated_view)
+        statefulsets.print_table(sets)
         gslb_view.print_hosts(gslb)
 
 
@@ -80,6 +89,7 @@ def _read_results(settings: GlobalOptions) -> "Results":
     from hanse.cli.inventory import read_inventories
     from hanse.cli.process import run_async, start_logging
     from hanse.cli.status.local import read_local_state
+    from hanse.cli.status.statefulsets import read_sets_of_broker
 
     start_logging(settings)
     clusters = select_clusters(settings)
@@ -89,6 +99,7 @@ def _read_results(settings: GlobalOptions) -> "Results":
             read_inventories(clusters),
             read_exported_services(clusters),
             read_federated_services(clusters),
+            read_sets_of_broker(clusters),
             read_gslb(clusters),
             read_local_state(settings),
         )
